@@ -1,0 +1,110 @@
+# One command a purpose: `make help` lists them. Everything that is built lands in target/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+CRD := crds/noderesource.dev_nodeextendedresources.yaml
+
+# ---- The control plane: real Kubernetes from published Go modules, see tests/controlplane/go.mod.
+KUBERNETES := 1.37.1
+CONTROLPLANE := target/controlplane/bin
+KUBERNETES_BINARIES := $(addprefix $(CONTROLPLANE)/,kube-apiserver kube-controller-manager kube-scheduler kubectl kubemark)
+MODULES := tests/controlplane/go.mod tests/controlplane/go.sum
+VERSION_PACKAGE := k8s.io/component-base/version
+GO_LDFLAGS := -s -w -X $(VERSION_PACKAGE).gitVersion=v$(KUBERNETES) \
+	-X $(VERSION_PACKAGE).gitMajor=$(word 1,$(subst ., ,$(KUBERNETES))) \
+	-X $(VERSION_PACKAGE).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES))) \
+	-X k8s.io/client-go/pkg/version.gitVersion=v$(KUBERNETES)
+GO_BUILD = cd tests/controlplane && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(GO_LDFLAGS)' -o $(abspath $@)
+
+# ---- Tools that the tests need, at these versions.
+CARGO_DENY_VERSION := 0.20.2
+CARGO_DENY := target/tools/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
+
+.PHONY: help
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the program: target/release/node-resource-advertiser
+	cargo build --release --locked
+
+.PHONY: crds
+crds: ## Generate crds/ from the Rust types
+	cargo run --quiet --locked -- crd > $(CRD)
+
+.PHONY: demo
+demo: controlplane ## Start a real Kubernetes and walk through the story (KEEP=1 leaves it running)
+	@echo '==> building the controller'
+	@cargo build --locked --bin node-resource-advertiser
+	@cargo run --quiet --locked --package harness --bin demo -- $(if $(KEEP),--keep)
+
+# ---- Tests, the fast ones first.
+.PHONY: test
+test: lint test-unit deny test-oracle test-e2e test-demo ## Run every test
+	@echo '==> all tests passed'
+
+.PHONY: lint
+lint: ## Check format and clippy
+	@echo '==> cargo fmt --check'
+	@cargo fmt --all --check
+	@echo '==> cargo clippy'
+	@cargo clippy --workspace --all-targets --locked -- -D warnings
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no cluster
+	@echo '==> unit tests'
+	@cargo test --locked --lib --test it
+
+.PHONY: deny
+deny: $(CARGO_DENY) ## Check licences, bans and sources of all dependencies
+	@echo '==> cargo deny'
+	@$(CARGO_DENY) --log-level error --locked check bans licenses sources
+
+.PHONY: test-oracle
+test-oracle: $(CONTROLPLANE)/oracle ## Compare quantities and names with Kubernetes' own parsers
+	@echo "==> comparison with Kubernetes' own parsers"
+	@cargo test --locked --test oracle
+
+.PHONY: test-e2e
+test-e2e: controlplane ## Run the tests against a real control plane
+	@echo '==> the control plane harness'
+	@cargo test --locked --package harness
+	@echo '==> end-to-end tests'
+	@cargo test --locked --test e2e
+
+.PHONY: test-demo
+test-demo: ## Run the demo as a test
+	@echo '==> the demo'
+	@$(MAKE) demo
+
+.PHONY: bench
+bench: controlplane ## Measure against the floor (NODES=1000), into target/bench/results.json
+	cargo bench --locked --bench rollout
+
+# ---- What the tests need.
+.PHONY: controlplane
+controlplane: $(CONTROLPLANE)/etcd $(KUBERNETES_BINARIES) ## Build etcd and Kubernetes into target/controlplane/bin/
+	@:
+
+$(KUBERNETES_BINARIES): $(MODULES)
+	@echo "==> building $(@F) $(KUBERNETES) (the first one takes some minutes)"
+	@$(GO_BUILD) k8s.io/kubernetes/cmd/$(@F)
+
+$(CONTROLPLANE)/etcd: $(MODULES)
+	@echo '==> building etcd'
+	@$(GO_BUILD) go.etcd.io/etcd/server/v3
+
+$(CONTROLPLANE)/oracle: $(MODULES) $(wildcard tests/controlplane/oracle/*.go)
+	@echo "==> building the oracle (Kubernetes' own parsers)"
+	@$(GO_BUILD) ./oracle
+
+$(CARGO_DENY):
+	@echo '==> building cargo-deny $(CARGO_DENY_VERSION) (some minutes, once)'
+	@cargo install --quiet --locked --root $(dir $(@D)) --target-dir target/tools/build --version $(CARGO_DENY_VERSION) cargo-deny
+
+.PHONY: clean
+clean: ## Delete everything that was built
+	rm -rf target

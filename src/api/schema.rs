@@ -1,0 +1,207 @@
+//! The part of the CRD's schema that types cannot say: bounds, and CEL rules whose messages tell
+//! what to write instead. Facts about CEL on the API server: a rule must be cheap by its worst case
+//! (so every string, list and map is bounded), and it runs even where `pattern` failed already, so
+//! each rule here passes whatever an earlier one has reported.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+use super::{MAX_QUANTITY, NodeProblem};
+
+/// What `isQuantity` may be asked: an exponent of at most two digits, because a large one keeps a
+/// core of the API server busy for minutes.
+const QUANTITY: &str = r"^[+-]?[0-9]+([.][0-9]*)?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$";
+const DNS_SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+const NAME_PART: &str = "^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
+const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
+const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])$";
+
+/// One `x-kubernetes-validations` entry.
+fn rule(rule: impl AsRef<str>, message: &str) -> Value {
+    json!({ "rule": rule.as_ref(), "message": message })
+}
+
+/// Has the spec require exactly one of `nodeSelector` and `nodeNames`.
+pub(super) fn exactly_one_node_choice(schema: &mut Schema) {
+    schema.insert(
+        "x-kubernetes-validations".to_owned(),
+        json!([rule(
+            "has(self.nodeSelector) != has(self.nodeNames)",
+            "give exactly one of nodeSelector and nodeNames; nodeSelector: {} selects every node",
+        )]),
+    );
+}
+
+pub(super) fn resource_name(_: &mut SchemaGenerator) -> Schema {
+    let one_slash = "self.split('/').size() == 2";
+    json_schema!({
+        "type": "string",
+        // 244 for the prefix (Kubernetes puts `requests.` before it in quotas), 63 for the name.
+        "maxLength": 308,
+        "x-kubernetes-validations": [
+            rule(
+                "self.contains('/')",
+                "no prefix, so a native resource or none: write <domain>/<name>, such as example.com/dongle",
+            ),
+            rule(
+                "self.split('/').size() <= 2",
+                "more than one slash: write <domain>/<name>, such as example.com/dongle",
+            ),
+            rule(
+                "!self.contains('kubernetes.io/')",
+                "kubernetes.io is reserved for Kubernetes: use a domain of your own, such as example.com/dongle",
+            ),
+            rule(
+                "!self.startsWith('requests.')",
+                "the prefix requests. is reserved for quotas: write the name without it, as pods request it",
+            ),
+            rule(
+                format!("!({one_slash}) || (self.split('/')[0].size() <= 244 && self.split('/')[0].matches('{DNS_SUBDOMAIN}'))"),
+                "the part before the slash must be a lowercase DNS name of at most 244 characters, such as example.com",
+            ),
+            rule(
+                format!("!({one_slash}) || (self.split('/')[1].size() <= 63 && self.split('/')[1].matches('{NAME_PART}'))"),
+                "the part after the slash must be 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends",
+            ),
+        ],
+    })
+}
+
+pub(super) fn quantity(_: &mut SchemaGenerator) -> Schema {
+    // A test on the string form, for what is a quantity at all.
+    let holds = |on_int: &str, on_quantity: &str| {
+        format!("type(self) == int ? {on_int} : (!self.matches('{QUANTITY}') || {on_quantity})")
+    };
+    let too_large = format!("quantity(self).isGreaterThan(quantity('{MAX_QUANTITY}'))");
+    // isInteger() is false for 1.5Gi, 4.0 and 4000m, whole as they are. Below 2^51 a float tells
+    // them from fractions, since thousandths still show there.
+    let whole_by_float = "(quantity(self).isLessThan(quantity('2251799813685248')) \
+         && quantity(self).asApproximateFloat() == double(int(quantity(self).asApproximateFloat())))";
+    json_schema!({
+        "x-kubernetes-int-or-string": true,
+        "maxLength": 20,
+        "x-kubernetes-validations": [
+            rule(
+                format!("type(self) == int || self.matches('{QUANTITY}')"),
+                "not a quantity: write a whole number such as 4, or one with a suffix such as 800Gi (suffixes: k M G T P E, Ki Mi Gi Ti Pi Ei)",
+            ),
+            rule(
+                holds("true", &format!("{too_large} || quantity(self).isInteger() || {whole_by_float}")),
+                "a whole number is needed: extended resources are counted, and cannot be split",
+            ),
+            rule(
+                holds("self >= 1", "quantity(self).isGreaterThan(quantity('0'))"),
+                "at least 1 is needed: to advertise nothing, delete the rule",
+            ),
+            rule(
+                holds(&format!("self <= {MAX_QUANTITY}"), &format!("!{too_large}")),
+                "out of range: at most 9223372036854775 can be advertised",
+            ),
+        ],
+    })
+}
+
+pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
+    let bad_key = "not a label key: write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
+    let bad_value = "not a label value: at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends";
+    json_schema!({
+        "type": "object",
+        "properties": {
+            "matchLabels": {
+                "description": "Labels that a node must have, with these values.",
+                "type": "object",
+                "maxProperties": 32,
+                "additionalProperties": {
+                    "type": "string",
+                    "maxLength": 63,
+                    "x-kubernetes-validations": [rule(format!("self.matches('{LABEL_VALUE}')"), bad_value)],
+                },
+                "x-kubernetes-validations": [
+                    rule(format!("self.all(key, key.size() <= 317 && key.matches('{LABEL_KEY}'))"), bad_key)
+                ],
+            },
+            "matchExpressions": {
+                "description": "Requirements on a node's labels, all of which must hold.",
+                "type": "array",
+                "maxItems": 32,
+                "x-kubernetes-list-type": "atomic",
+                "items": {
+                    "type": "object",
+                    "required": ["key", "operator"],
+                    "properties": {
+                        "key": {
+                            "description": "The label's key.",
+                            "type": "string",
+                            "maxLength": 317,
+                            "x-kubernetes-validations": [rule(format!("self.matches('{LABEL_KEY}')"), bad_key)],
+                        },
+                        "operator": {
+                            "description": "In, NotIn, Exists or DoesNotExist.",
+                            "type": "string",
+                            "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
+                        },
+                        "values": {
+                            "description": "The values that In and NotIn look for; none with Exists and DoesNotExist.",
+                            "type": "array",
+                            "maxItems": 64,
+                            "x-kubernetes-list-type": "atomic",
+                            "items": {
+                                "type": "string",
+                                "maxLength": 63,
+                                "x-kubernetes-validations": [rule(format!("self.matches('{LABEL_VALUE}')"), bad_value)],
+                            },
+                        },
+                    },
+                    "x-kubernetes-validations": [
+                        rule(
+                            "!(self.operator in ['In', 'NotIn']) || (has(self.values) && self.values.size() > 0)",
+                            "In and NotIn need values: list at least one, or use Exists or DoesNotExist",
+                        ),
+                        rule(
+                            "!(self.operator in ['Exists', 'DoesNotExist']) || !has(self.values) || self.values.size() == 0",
+                            "Exists and DoesNotExist take no values: remove them, or use In or NotIn",
+                        ),
+                    ],
+                },
+            },
+        },
+    })
+}
+
+pub(super) fn node_names(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 1000,
+        // The API server refuses a repeated item in a set.
+        "x-kubernetes-list-type": "set",
+        "items": {
+            "type": "string",
+            "maxLength": 253,
+            "x-kubernetes-validations": [rule(
+                format!("self.matches('{DNS_SUBDOMAIN}')"),
+                "not a node name: write it as kubectl get nodes prints it, in lower case letters, digits, '-' and '.'",
+            )],
+        },
+    })
+}
+
+pub(super) fn conditions(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 8,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": generator.subschema_for::<Condition>(),
+    })
+}
+
+pub(super) fn problems(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 10,
+        "x-kubernetes-list-type": "atomic",
+        "items": generator.subschema_for::<NodeProblem>(),
+    })
+}

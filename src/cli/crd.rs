@@ -1,0 +1,14 @@
+//! `crd`: prints the CustomResourceDefinition.
+
+use std::io::Write as _;
+
+use crate::api;
+use crate::error::Error;
+
+pub(super) fn run() -> Result<(), Error> {
+    let yaml =
+        serde_saphyr::to_string(&api::crd()).map_err(|error| Error::Yaml(error.to_string()))?;
+    // A reader that has seen enough (`| head`) is no error.
+    let _ = std::io::stdout().write_all(yaml.as_bytes());
+    Ok(())
+}

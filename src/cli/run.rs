@@ -1,0 +1,116 @@
+//! `run`: the controller.
+
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing::{error, info};
+use tracing_subscriber::EnvFilter;
+
+use crate::client;
+use crate::controller::{self, Options};
+use crate::error::Error;
+use crate::readiness::Readiness;
+use crate::server;
+
+/// Every flag has an environment variable of its name, with the prefix NRA_.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Where /readyz is answered.
+    #[arg(long, env = "NRA_LISTEN", default_value = "0.0.0.0:8080")]
+    listen: SocketAddr,
+    /// How many nodes are patched at once. The API server is busy at about ten.
+    #[arg(long, env = "NRA_CONCURRENCY", default_value = "16")]
+    concurrency: NonZeroUsize,
+    /// How many seconds a request may take.
+    #[arg(long, env = "NRA_REQUEST_TIMEOUT", default_value = "15")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=300))]
+    request_timeout: u64,
+    /// What is logged: error, warn, info, debug or trace, for all or by module (info,kube=debug).
+    #[arg(long, env = "NRA_LOG", default_value = "info")]
+    log: String,
+    /// How it is logged.
+    #[arg(long, env = "NRA_LOG_FORMAT", value_enum, default_value = "text")]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+pub(super) async fn run(args: Args) -> Result<(), Error> {
+    start_log(&args);
+    info!(version = env!("CARGO_PKG_VERSION"), "node-resource-advertiser starts");
+    let client = client::connect().await?;
+    let listener = server::listen(args.listen).await?;
+    let stop = stop_signal()?;
+    let (readiness, observed) = watch::channel(Readiness::default());
+    let options = Options {
+        concurrency: args.concurrency.get(),
+        request_timeout: Duration::from_secs(args.request_timeout),
+        seed: seed(),
+    };
+
+    let stopped = wait_for(stop.clone());
+    let server = tokio::spawn(server::serve(listener, observed, stopped));
+    controller::run(client, options, readiness, wait_for(stop)).await;
+    server.abort();
+    info!("stopped");
+    Ok(())
+}
+
+/// kube logs an error of its own for what the controller reports in its own words.
+const QUIET: &str = "kube_runtime=error,kube_client=error";
+
+fn start_log(args: &Args) {
+    let filter = EnvFilter::try_new(format!("{QUIET},{}", args.log));
+    let (filter, complaint) = match filter {
+        Ok(filter) => (filter, None),
+        Err(error) => (EnvFilter::new(format!("{QUIET},info")), Some(error)),
+    };
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(colour)
+        .with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Text => log.with_target(false).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+    if let Some(complaint) = complaint {
+        error!("--log {:?} is not a filter, so info is logged: {complaint}", args.log);
+    }
+}
+
+/// Turns true on SIGTERM (the kubelet) or SIGINT (Ctrl-C).
+fn stop_signal() -> Result<watch::Receiver<bool>, Error> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signal)?;
+    let (stop, stopped) = watch::channel(false);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        stop.send_replace(true);
+        // Kept, so that those who wait see the value and not the end of the channel.
+        stop.closed().await;
+    });
+    Ok(stopped)
+}
+
+async fn wait_for(mut stop: watch::Receiver<bool>) {
+    // An error means that the task above is gone, and with it the runtime.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Two replicas, or two starts, must not pause in step.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}

@@ -1,0 +1,57 @@
+//! The connection to the API server.
+//!
+//! kube's own stack, put together from kube's parts, but for two things: Nagle's algorithm is off,
+//! since it holds a PATCH back by some 40 ms now and then, and nothing is retried underneath the
+//! controller, which has a backoff of its own for every node.
+
+use std::time::Duration;
+
+use http::HeaderValue;
+use http::header::USER_AGENT;
+use hyper_util::client::legacy::{Client as HttpClient, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ClientBuilder, ConfigExt};
+use kube::{Client, Config};
+use tower::ServiceBuilder;
+
+use crate::error::Error;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Connects as the kubeconfig or the pod's service account says. Nothing is sent yet.
+///
+/// # Errors
+/// Where there is no such configuration, or it cannot be used.
+pub async fn connect() -> Result<Client, Error> {
+    let config = Config::infer().await.map_err(|error| Error::Config(Box::new(error)))?;
+    with_config(config).map_err(|error| Error::Client(Box::new(error)))
+}
+
+/// Connects as `config` says. Nothing is sent yet.
+///
+/// # Errors
+/// Where its certificates or credentials cannot be used.
+pub fn with_config(mut config: Config) -> Result<Client, kube::Error> {
+    // It shows in the API server's audit log, for whoever asks what changed a node.
+    let user_agent = concat!("node-resource-advertiser/", env!("CARGO_PKG_VERSION"));
+    config.headers.push((USER_AGENT, HeaderValue::from_static(user_agent)));
+
+    if config.proxy_url.is_some() {
+        config.default_retry = false;
+        return Client::try_from(config);
+    }
+
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    let connector = config.rustls_https_connector_with_connector(connector)?;
+    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(tower::BoxError::from)
+        .service(http);
+    Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}

@@ -1,0 +1,434 @@
+//! The controller: one loop over two watches.
+//!
+//! Every event ends as nodes in a queue. Each is planned as it is at that moment; where the plan
+//! has a patch, the patch is sent, and its answer is the node's next state. What becomes of a rule
+//! is counted node by node and written to its status.
+
+mod backoff;
+mod events;
+mod nodes;
+mod requests;
+mod rules;
+mod status;
+mod tally;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{debug, error, info, warn};
+
+use crate::error::describe;
+use crate::node::ApiNode;
+use crate::plan::{Change, plan};
+use crate::readiness::Readiness;
+use events::Events;
+use nodes::Nodes;
+use requests::{NodeRequests, Reply};
+use rules::{Affected, RuleObject, Rules};
+use status::{Schedule, WriteError};
+use tally::Tally;
+
+/// How many nodes are planned between two looks at what else has happened.
+const PLANNED_AT_ONCE: usize = 256;
+/// How long patches under way may take to end once the controller is told to stop.
+const DRAIN: Duration = Duration::from_secs(4);
+/// How many nodes are listed a request. More makes for fewer requests and a higher peak of memory.
+const PAGE_SIZE: u32 = 200;
+
+/// How the controller works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many patches may be under way at once. The API server is busy at about ten.
+    pub concurrency: usize,
+    /// How long a request may take before it counts as failed.
+    pub request_timeout: Duration,
+    /// Where the randomness of pauses comes from.
+    pub seed: u64,
+}
+
+/// Runs the controller until `shutdown` is ready; then lets the patches under way end.
+///
+/// Nothing the API server does ends it: what fails is logged, told in `readiness` and tried again.
+pub async fn run(
+    client: Client,
+    options: Options,
+    readiness: watch::Sender<Readiness>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let rules = Api::<RuleObject>::all(client.clone());
+    let nodes = Api::<ApiNode>::all(client.clone());
+    let by_pages = watcher::Config::default().page_size(PAGE_SIZE);
+    let mut rule_events = pin!(watcher(rules, watcher::Config::default()).default_backoff());
+    let mut node_events = pin!(watcher(nodes, by_pages).default_backoff());
+    let mut shutdown = pin!(shutdown);
+    let mut controller = Controller::new(client, options, readiness);
+
+    loop {
+        controller.advance();
+        let wake = controller.next_wake();
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            Some((node, reply)) = controller.patches.next() => controller.on_reply(&node, reply),
+            Some((rule, result)) = controller.status_writes.next() => {
+                controller.on_status_written(&rule, result);
+            }
+            Some(()) = controller.event_writes.next() => {}
+            () = sleep_until(wake) => controller.on_time(),
+            Some(event) = rule_events.next() => controller.on_rule_event(event),
+            Some(event) = node_events.next() => controller.on_node_event(event),
+            // Not just ready: the runtime has to see to the connections in between.
+            () = tokio::task::yield_now(), if controller.has_more_to_plan() => {}
+        }
+    }
+    controller.drain().await;
+}
+
+/// Never, where there is nothing to wait for.
+async fn sleep_until(wake: Option<Instant>) {
+    match wake {
+        Some(wake) => tokio::time::sleep_until(wake).await,
+        None => std::future::pending().await,
+    }
+}
+
+type PatchReply = (SentPatch, Reply);
+type StatusWritten = (Arc<str>, Result<crate::api::NodeExtendedResourceStatus, WriteError>);
+
+/// What a patch under way was for.
+struct SentPatch {
+    node: Arc<str>,
+    uid: Box<str>,
+    changes: Vec<Change>,
+}
+
+struct Controller {
+    client: Client,
+    options: Options,
+    requests: NodeRequests,
+    readiness: watch::Sender<Readiness>,
+    rules: Rules,
+    nodes: Nodes,
+    tally: Tally,
+    schedule: Schedule,
+    patches: FuturesUnordered<BoxFuture<'static, PatchReply>>,
+    status_writes: FuturesUnordered<BoxFuture<'static, StatusWritten>>,
+    events: Events,
+    event_writes: FuturesUnordered<BoxFuture<'static, ()>>,
+    /// How many failures there have been, so that each gets pauses of its own.
+    failures: u64,
+}
+
+impl Controller {
+    fn new(client: Client, options: Options, readiness: watch::Sender<Readiness>) -> Self {
+        Self {
+            requests: NodeRequests::new(client.clone(), options.request_timeout),
+            events: Events::new(client.clone(), options.request_timeout),
+            client,
+            options,
+            readiness,
+            rules: Rules::default(),
+            nodes: Nodes::default(),
+            tally: Tally::default(),
+            schedule: Schedule::default(),
+            patches: FuturesUnordered::new(),
+            status_writes: FuturesUnordered::new(),
+            event_writes: FuturesUnordered::new(),
+            failures: 0,
+        }
+    }
+
+    /// Whether rules and nodes are known in full. Before that, nothing is written: a rule that has
+    /// not been listed yet is not gone.
+    fn synced(&self) -> bool {
+        self.rules.listed() && self.nodes.listed()
+    }
+
+    /// Does what can be done without waiting.
+    fn advance(&mut self) {
+        if !self.synced() {
+            return;
+        }
+        for _ in 0..PLANNED_AT_ONCE {
+            let Some(name) = self.nodes.next(self.has_room()) else {
+                break;
+            };
+            self.plan_node(&name);
+        }
+        // With nodes still to be planned the counts are not what they will be in a moment.
+        if !self.nodes.has_queued() {
+            let now = Instant::now();
+            for rule in self.tally.take_changed() {
+                self.schedule.touch(&rule, now);
+            }
+            for rule in self.schedule.take_due(now) {
+                self.write_status(&rule, now);
+            }
+        }
+    }
+
+    fn has_more_to_plan(&self) -> bool {
+        self.synced() && self.nodes.has_queued()
+    }
+
+    fn has_room(&self) -> bool {
+        self.patches.len() < self.options.concurrency
+    }
+
+    fn plan_node(&mut self, name: &Arc<str>) {
+        let room = self.has_room();
+        let Some(state) = self.nodes.get_mut(name) else {
+            return;
+        };
+        let plan = plan(&state.node, self.rules.set());
+        let uid = state.node.uid.clone();
+        state.record(plan.outcomes, &mut self.tally);
+        let Some(patch) = plan.patch else {
+            self.nodes.settle(name);
+            return;
+        };
+        if !room {
+            self.nodes.make_ready(name);
+            return;
+        }
+        self.nodes.sent(name);
+        let sent = SentPatch { node: Arc::clone(name), uid, changes: plan.changes };
+        let reply = self.requests.clone().patch(Arc::clone(name), patch);
+        self.patches.push(reply.map(|reply| (sent, reply)).boxed());
+    }
+
+    fn on_reply(&mut self, sent: &SentPatch, reply: Reply) {
+        let node = &sent.node;
+        let now = Instant::now();
+        self.failures += 1;
+        let seed = self.options.seed.wrapping_add(self.failures);
+        match reply {
+            Reply::Patched(answer) => {
+                let changes: Vec<_> = sent.changes.iter().map(ToString::to_string).collect();
+                info!(%node, "{}", changes.join(", "));
+                for change in &sent.changes {
+                    self.event_writes.extend(self.events.changed(node, &sent.uid, change, now));
+                }
+                self.nodes.patched(node, *answer);
+                if self.set_ready(|readiness| readiness.patches = None) {
+                    self.nodes.wake_all();
+                }
+            }
+            Reply::Stale(answer) => {
+                debug!(%node, "the node changed meanwhile: planning again");
+                self.nodes.stale(node, *answer, now, seed);
+            }
+            Reply::Gone => self.nodes.gone(node),
+            Reply::Forbidden(message) => {
+                let message = format!("no right to patch nodes/status: {message}");
+                let told = message.clone();
+                if self.set_ready(|readiness| readiness.patches = Some(told)) {
+                    error!("{message}; grant the verb patch on nodes/status");
+                }
+                self.failed(node, message, None, seed);
+            }
+            Reply::Failed { message, retry_after } => {
+                warn!(%node, "the patch failed and will be tried again: {message}");
+                self.failed(node, message, retry_after, seed);
+            }
+        }
+    }
+
+    fn failed(
+        &mut self,
+        node: &Arc<str>,
+        message: String,
+        retry_after: Option<Duration>,
+        seed: u64,
+    ) {
+        self.nodes.fail(node, Some(message), retry_after, Instant::now(), seed);
+        if let Some(state) = self.nodes.get_mut(node) {
+            let outcomes = state.outcomes.to_vec();
+            state.record(outcomes, &mut self.tally);
+        }
+    }
+
+    fn on_node_event(&mut self, event: watcher::Result<watcher::Event<ApiNode>>) {
+        match event {
+            Ok(event) => {
+                let listed = self.nodes.listed();
+                self.nodes.apply(event, &mut self.tally);
+                if self.nodes.listed() && !listed {
+                    info!(nodes = self.nodes.len(), "all nodes listed");
+                    self.set_ready(|readiness| readiness.nodes = None);
+                }
+            }
+            Err(error) => {
+                let message = format!("nodes: {}", describe_watch(&error, ""));
+                warn!("{message}");
+                if !self.nodes.listed() {
+                    self.set_ready(|readiness| readiness.nodes = Some(message));
+                }
+            }
+        }
+    }
+
+    fn on_rule_event(&mut self, event: watcher::Result<watcher::Event<RuleObject>>) {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                let missing =
+                    ": the CustomResourceDefinition is not installed; apply the file in crds/";
+                let message = format!("rules: {}", describe_watch(&error, missing));
+                warn!("{message}");
+                if !self.rules.listed() {
+                    self.set_ready(|readiness| readiness.rules = Some(message));
+                }
+                return;
+            }
+        };
+        // A change that affects no node may still have a status to be written: a new generation, or
+        // a rule that selects nothing.
+        let (name, gone) = match &event {
+            watcher::Event::Apply(object) => (Some(object), false),
+            watcher::Event::Delete(object) => (Some(object), true),
+            _ => (None, false),
+        };
+        let name: Option<Arc<str>> = name.map(|object| kube::ResourceExt::name_any(object).into());
+        let is_list = matches!(event, watcher::Event::InitDone);
+        let listed = self.rules.listed();
+        match self.rules.apply(event) {
+            Affected::Nothing => {}
+            Affected::SelectedBy(rules) => {
+                self.nodes.queue_where(|node| rules.iter().any(|rule| rule.selection.selects(node)))
+            }
+            Affected::Everything => self.nodes.queue_where(|_| true),
+        }
+        let now = Instant::now();
+        if is_list {
+            for name in self.rules.names() {
+                self.schedule.touch(name, now);
+            }
+        }
+        match name {
+            Some(name) if gone => {
+                self.schedule.forget(&name);
+                self.events.forget(&name);
+            }
+            Some(name) => self.schedule.touch(&name, now),
+            None => {}
+        }
+        if self.rules.listed() && !listed {
+            info!(rules = self.rules.names().count(), "all rules listed");
+            self.set_ready(|readiness| readiness.rules = None);
+        }
+    }
+
+    fn write_status(&mut self, name: &Arc<str>, now: Instant) {
+        let Some(state) = self.rules.get(name) else {
+            return;
+        };
+        let status = status::status(state, self.tally.counts(name), Timestamp::now());
+        if state.status.as_ref() == Some(&status) {
+            return;
+        }
+        if let Err(invalid) = &state.rule {
+            warn!(rule = %name, "the rule is invalid, and stalled: {invalid}");
+            let uid = state.uid.clone();
+            self.event_writes.extend(self.events.invalid(name, uid, invalid, now));
+        }
+        self.schedule.started(name, now);
+        let (client, timeout) = (self.client.clone(), self.options.request_timeout);
+        let write = status::write(client, timeout, Arc::clone(name), state.uid.clone(), status);
+        self.status_writes.push(write.boxed());
+    }
+
+    fn on_status_written(
+        &mut self,
+        rule: &Arc<str>,
+        result: Result<crate::api::NodeExtendedResourceStatus, WriteError>,
+    ) {
+        let retry = match result {
+            Ok(status) => {
+                if let Some(state) = self.rules.get_mut(rule) {
+                    state.status = Some(status);
+                }
+                None
+            }
+            Err(WriteError::Gone) => None,
+            Err(WriteError::Refused(message)) => {
+                warn!(%rule, "the API server refuses a status for the rule: {message}");
+                None
+            }
+            Err(WriteError::Failed(message)) => {
+                warn!(%rule, "the rule's status could not be written: {message}");
+                Some(Instant::now() + STATUS_RETRY)
+            }
+        };
+        self.schedule.ended(rule, retry);
+    }
+
+    fn on_time(&mut self) {
+        self.nodes.wake(Instant::now());
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        if !self.synced() {
+            return None;
+        }
+        let status = self.schedule.next_due();
+        [self.nodes.next_wake(), status].into_iter().flatten().min()
+    }
+
+    /// Changes what readiness says; true where it was another before.
+    fn set_ready(&self, change: impl FnOnce(&mut Readiness)) -> bool {
+        self.readiness.send_if_modified(|readiness| {
+            let before = readiness.clone();
+            change(readiness);
+            *readiness != before
+        })
+    }
+
+    /// Lets what is under way end.
+    async fn drain(mut self) {
+        let under_way = self.patches.len();
+        info!(under_way, "stopping");
+        let ended = tokio::time::timeout(DRAIN, async {
+            while let Some((sent, reply)) = self.patches.next().await {
+                self.on_reply(&sent, reply);
+            }
+            while self.status_writes.next().await.is_some() {}
+            while self.event_writes.next().await.is_some() {}
+        });
+        if ended.await.is_err() {
+            warn!(under_way = self.patches.len(), "stopped with patches unanswered");
+        }
+    }
+}
+
+/// How long a status that could not be written waits.
+const STATUS_RETRY: Duration = Duration::from_secs(10);
+
+/// What a watch has run into, and what to do about it.
+fn describe_watch(error: &watcher::Error, missing: &str) -> String {
+    let cause = match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => error,
+        watcher::Error::WatchError(status) => {
+            return format!("the watch was ended by the server: {}", status.message);
+        }
+        watcher::Error::NoResourceVersion => return error.to_string(),
+    };
+    let hint = match cause {
+        kube::Error::Api(status) if status.code == 404 => missing,
+        kube::Error::Api(status) if status.code == 403 => "; grant the verbs list and watch",
+        _ => "",
+    };
+    format!("cannot be watched: {}{hint}", describe(cause))
+}

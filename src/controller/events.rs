@@ -1,0 +1,166 @@
+//! Events: on a node, that a value was repaired, and who had changed it; on a rule, that it is
+//! invalid.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Client, Resource as _};
+use tokio::time::Instant;
+use tracing::debug;
+
+use crate::api::{FIELD_MANAGER, NodeExtendedResource};
+use crate::error::describe;
+use crate::plan::rules::InvalidRule;
+use crate::plan::{Action, Change};
+
+/// How many Events a rule may cause at once, and how long it is until it may cause one more: ten
+/// thousand nodes that reboot together are told of by a handful.
+const BURST: u32 = 10;
+const REFILL: Duration = Duration::from_secs(30);
+
+/// The longest note that the API server takes, in bytes; a character may be four.
+const MAX_NOTE: usize = 1024 / 4;
+
+/// Writes Events, within a limit for each rule.
+pub(super) struct Events {
+    recorder: Recorder,
+    timeout: Duration,
+    spent: HashMap<Arc<str>, Spent>,
+}
+
+/// What a rule has used of its limit.
+struct Spent {
+    events: u32,
+    since: Instant,
+}
+
+impl Events {
+    pub(super) fn new(client: Client, timeout: Duration) -> Self {
+        let recorder = Recorder::new(client, Reporter::from(FIELD_MANAGER));
+        let spent = HashMap::new();
+        Self { recorder, timeout, spent }
+    }
+
+    /// Tells of a change on a node, if it is one to be told of: a repair.
+    pub(super) fn changed(
+        &mut self,
+        node: &Arc<str>,
+        uid: &str,
+        change: &Change,
+        now: Instant,
+    ) -> Option<BoxFuture<'static, ()>> {
+        let Change { resource, action: Action::Repair { quantity, rule, found, writer } } = change
+        else {
+            return None;
+        };
+        let writer = writer.as_deref().unwrap_or("an unknown writer");
+        let note = format!(
+            "{resource} was {found}, written by {writer}; it is {quantity} again, as rule {rule} declares"
+        );
+        let regarding = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(node.to_string()),
+            uid: Some(uid.to_owned()),
+            ..ObjectReference::default()
+        };
+        self.publish(rule, regarding, "Repaired", "Repair", note, now)
+    }
+
+    /// Tells that a rule is invalid. Where it has not even the CRD's shape, the API server takes no
+    /// status for it, and this is all there is to see.
+    pub(super) fn invalid(
+        &mut self,
+        rule: &Arc<str>,
+        uid: Option<String>,
+        why: &InvalidRule,
+        now: Instant,
+    ) -> Option<BoxFuture<'static, ()>> {
+        let regarding = ObjectReference {
+            api_version: Some(NodeExtendedResource::api_version(&()).into_owned()),
+            kind: Some(NodeExtendedResource::kind(&()).into_owned()),
+            name: Some(rule.to_string()),
+            uid,
+            ..ObjectReference::default()
+        };
+        let note = format!("{why}. What it advertised before stays as it is");
+        self.publish(rule, regarding, "InvalidSpec", "Validate", note, now)
+    }
+
+    fn publish(
+        &mut self,
+        rule: &Arc<str>,
+        regarding: ObjectReference,
+        reason: &str,
+        action: &str,
+        note: String,
+        now: Instant,
+    ) -> Option<BoxFuture<'static, ()>> {
+        if !self.spend(rule, now) {
+            return None;
+        }
+        let event = Event {
+            type_: EventType::Warning,
+            reason: reason.to_owned(),
+            note: Some(note.chars().take(MAX_NOTE).collect()),
+            action: action.to_owned(),
+            secondary: None,
+        };
+        let (recorder, timeout) = (self.recorder.clone(), self.timeout);
+        let publish = async move {
+            let published = recorder.publish(&event, &regarding);
+            match tokio::time::timeout(timeout, published).await {
+                Ok(Ok(())) => {}
+                // The log has it already; an Event is a convenience.
+                Ok(Err(error)) => debug!("an Event was not written: {}", describe(&error)),
+                Err(_) => debug!("an Event was not written within {timeout:?}"),
+            }
+        };
+        Some(publish.boxed())
+    }
+
+    fn spend(&mut self, rule: &Arc<str>, now: Instant) -> bool {
+        let start = || Spent { events: 0, since: now };
+        let spent = self.spent.entry(Arc::clone(rule)).or_insert_with(start);
+        while spent.events > 0 && now.duration_since(spent.since) >= REFILL {
+            spent.events -= 1;
+            spent.since += REFILL;
+        }
+        if spent.events == 0 {
+            spent.since = now;
+        }
+        let allowed = spent.events < BURST;
+        spent.events += u32::from(allowed);
+        allowed
+    }
+
+    /// The rule is gone.
+    pub(super) fn forget(&mut self, rule: &str) {
+        self.spent.remove(rule);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rule_is_told_of_within_a_limit() {
+        let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
+        let client = crate::client::with_config(config).unwrap();
+        let mut events = Events::new(client, Duration::from_secs(1));
+        let rule: Arc<str> = "dongle".into();
+        let start = Instant::now();
+        let allowed = (0..100).filter(|_| events.spend(&rule, start)).count();
+        assert_eq!(allowed, BURST as usize);
+        assert!(!events.spend(&rule, start + REFILL / 2));
+        assert!(events.spend(&rule, start + REFILL));
+        assert!(!events.spend(&rule, start + REFILL));
+        assert!(events.spend(&"other".into(), start));
+    }
+}

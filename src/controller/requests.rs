@@ -1,0 +1,142 @@
+//! The requests about one node, and what their answers mean.
+
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use json_patch::Patch as JsonPatch;
+use k8s_openapi::api::core::v1::Node as K8sNode;
+use kube::Client;
+use kube::api::{GetParams, Patch, PatchParams, Request as ApiRequest};
+use kube::client::Body;
+use kube::core::{Resource, Status};
+use serde::de::DeserializeOwned;
+
+use crate::api::FIELD_MANAGER;
+use crate::error::describe;
+use crate::node::ApiNode;
+
+/// Sends requests about nodes, each within a time limit.
+#[derive(Clone)]
+pub(super) struct NodeRequests {
+    client: Client,
+    timeout: Duration,
+}
+
+/// What came of a patch.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// It went through; this is the node now.
+    Patched(Box<ApiNode>),
+    /// The node is no longer as it was seen; this is how it is.
+    Stale(Box<ApiNode>),
+    /// There is no such node.
+    Gone,
+    /// The controller has no right to patch nodes.
+    Forbidden(String),
+    /// It did not go through, and may at another time.
+    Failed {
+        /// What went wrong.
+        message: String,
+        /// How long the server asked to be left alone.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// An answer that is not the node.
+enum Refusal {
+    Answered(StatusCode, Box<Status>, Option<Duration>),
+    Unanswered(String),
+}
+
+impl NodeRequests {
+    pub(super) fn new(client: Client, timeout: Duration) -> Self {
+        Self { client, timeout }
+    }
+
+    /// Patches a node's status. A patch whose `test` operations do not hold is answered with the
+    /// node as it is.
+    pub(super) async fn patch(self, node: std::sync::Arc<str>, patch: JsonPatch) -> Reply {
+        let params =
+            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let request =
+            nodes().patch_subresource("status", &node, &params, &Patch::Json::<()>(patch));
+        match self.send(request).await {
+            Ok(node) => Reply::Patched(Box::new(node)),
+            Err(refusal) if refusal.is_stale() => {
+                let request = nodes().get(&node, &GetParams::default());
+                match self.send(request).await {
+                    Ok(node) => Reply::Stale(Box::new(node)),
+                    Err(refusal) => refusal.into_reply(),
+                }
+            }
+            Err(refusal) => refusal.into_reply(),
+        }
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, Refusal> {
+        let request = request.map_err(|error| Refusal::Unanswered(error.to_string()))?;
+        let exchange = async {
+            let response = self.client.send(request.map(Body::from)).await;
+            let (head, body) = response.map_err(|error| describe(&error))?.into_parts();
+            let body = body.collect().await.map_err(|error| describe(&error))?;
+            Ok::<_, String>((head, body.to_bytes()))
+        };
+        let (head, body) = tokio::time::timeout(self.timeout, exchange)
+            .await
+            .map_err(|_| Refusal::Unanswered(format!("no answer within {:?}", self.timeout)))?
+            .map_err(Refusal::Unanswered)?;
+        if head.status.is_success() {
+            return serde_json::from_slice(&body).map_err(|error| {
+                Refusal::Unanswered(format!("an answer that is no Node: {error}"))
+            });
+        }
+        // Where the server sheds load it answers in plain text.
+        let status = serde_json::from_slice(&body).unwrap_or_else(|_| {
+            let text = String::from_utf8_lossy(&body);
+            Box::new(Status::failure(text.trim(), ""))
+        });
+        let retry_after = retry_after(&head.headers, &status);
+        Err(Refusal::Answered(head.status, status, retry_after))
+    }
+}
+
+fn nodes() -> ApiRequest {
+    ApiRequest::new(K8sNode::url_path(&(), None))
+}
+
+/// `Retry-After` is seconds here; the API server never sends a date.
+fn retry_after(headers: &HeaderMap, status: &Status) -> Option<Duration> {
+    let header = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let details = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));
+    header.or(details).filter(|seconds| *seconds > 0).map(Duration::from_secs)
+}
+
+impl Refusal {
+    /// Whether the node is not as the patch assumed: a resourceVersion or a uid in conflict, or a
+    /// failed `test`. The latter is a 422 without causes; with causes it is a refused value.
+    fn is_stale(&self) -> bool {
+        match self {
+            Self::Answered(StatusCode::CONFLICT, ..) => true,
+            Self::Answered(StatusCode::UNPROCESSABLE_ENTITY, status, _) => {
+                status.details.as_ref().is_none_or(|details| details.causes.is_empty())
+            }
+            _ => false,
+        }
+    }
+
+    fn into_reply(self) -> Reply {
+        match self {
+            Self::Answered(StatusCode::NOT_FOUND, ..) => Reply::Gone,
+            Self::Answered(StatusCode::FORBIDDEN, status, _) => Reply::Forbidden(status.message),
+            Self::Answered(code, status, retry_after) => {
+                Reply::Failed { message: format!("{code}: {}", status.message), retry_after }
+            }
+            Self::Unanswered(message) => Reply::Failed { message, retry_after: None },
+        }
+    }
+}

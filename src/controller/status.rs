@@ -1,0 +1,285 @@
+//! What a rule's status says, and when it is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::rules::RuleState;
+use super::tally::Counts;
+use crate::api::{
+    FIELD_MANAGER, NodeCounts, NodeExtendedResource, NodeExtendedResourceStatus, NodeProblem,
+};
+use crate::error::describe;
+use crate::plan::Outcome;
+use crate::plan::select::Selection;
+
+/// The most nodes that `problems` names.
+const MAX_PROBLEMS: usize = 10;
+/// The least time between two writes to one rule.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How long a first change waits for others, so that a rule which is in force within that time
+/// costs one write.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// The status that a rule should have now. Conditions that say the same as in the observed status
+/// keep their timestamps.
+pub(super) fn status(
+    state: &RuleState,
+    counts: Option<&Counts>,
+    now: Timestamp,
+) -> NodeExtendedResourceStatus {
+    let none = Counts::default();
+    let counts = counts.unwrap_or(&none);
+    let nodes = node_counts(state, counts);
+    let conditions = match &state.rule {
+        Err(invalid) => invalid_conditions(&invalid.to_string()),
+        Ok(_) => conditions(&nodes, counts),
+    };
+    let before = state.status.as_ref().map(|status| status.conditions.as_slice());
+    let conditions = conditions
+        .into_iter()
+        .map(|condition| condition.into_api(state.generation, before.unwrap_or_default(), now));
+    NodeExtendedResourceStatus {
+        observed_generation: state.generation,
+        conditions: conditions.collect(),
+        nodes: Some(nodes),
+        problems: problems(counts),
+    }
+}
+
+fn node_counts(state: &RuleState, counts: &Counts) -> NodeCounts {
+    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    let named = match state.rule.as_ref().map(|rule| &rule.selection) {
+        Ok(Selection::Names(names)) => names.len(),
+        _ => counts.selected(),
+    };
+    NodeCounts {
+        summary: format!("{}/{}", counts.advertised, counts.selected()),
+        selected: count(counts.selected()),
+        advertised: count(counts.advertised),
+        conflicted: count(counts.conflicted),
+        overridden: count(counts.overridden),
+        failed: count(counts.failed),
+        missing: count(named.saturating_sub(counts.selected())),
+    }
+}
+
+fn problems(counts: &Counts) -> Vec<NodeProblem> {
+    let problem = |(node, outcome): (&Arc<str>, &Outcome)| {
+        let (reason, message) = match outcome {
+            Outcome::Conflicted { present, writer } => {
+                let writer = writer.as_deref().unwrap_or("an unknown writer");
+                let message = format!("already {present}, last written by {writer}");
+                ("Conflict", message)
+            }
+            Outcome::Failed { message } => ("PatchFailed", message.clone()),
+            Outcome::Advertised | Outcome::Pending | Outcome::Overridden { .. } => return None,
+        };
+        Some(NodeProblem { node: node.to_string(), reason: reason.to_owned(), message })
+    };
+    counts.problems.iter().filter_map(problem).take(MAX_PROBLEMS).collect()
+}
+
+/// A condition before it has a time and a generation.
+struct Said {
+    kind: &'static str,
+    holds: bool,
+    reason: &'static str,
+    message: String,
+}
+
+impl Said {
+    fn ready(holds: bool, reason: &'static str, message: String) -> Self {
+        let kind = "Ready";
+        Self { kind, holds, reason, message }
+    }
+
+    fn reconciling(holds: bool, reason: &'static str, message: String) -> Self {
+        let kind = "Reconciling";
+        Self { kind, holds, reason, message }
+    }
+
+    fn stalled(holds: bool, reason: &'static str, message: String) -> Self {
+        let kind = "Stalled";
+        Self { kind, holds, reason, message }
+    }
+
+    fn into_api(self, generation: Option<i64>, before: &[Condition], now: Timestamp) -> Condition {
+        let status = if self.holds { "True" } else { "False" };
+        let since = before
+            .iter()
+            .find(|condition| condition.type_ == self.kind && condition.status == status)
+            .map_or(Time(now), |condition| condition.last_transition_time.clone());
+        Condition {
+            type_: self.kind.to_owned(),
+            status: status.to_owned(),
+            reason: self.reason.to_owned(),
+            message: self.message,
+            observed_generation: generation,
+            last_transition_time: since,
+        }
+    }
+}
+
+fn invalid_conditions(why: &str) -> [Said; 3] {
+    [
+        Said::ready(false, "InvalidSpec", why.to_owned()),
+        Said::reconciling(false, "InvalidSpec", String::new()),
+        Said::stalled(
+            true,
+            "InvalidSpec",
+            format!(
+                "{why}. What it advertised before stays as it is until the rule is mended or deleted"
+            ),
+        ),
+    ]
+}
+
+fn conditions(nodes: &NodeCounts, counts: &Counts) -> [Said; 3] {
+    let NodeCounts { summary, selected, missing, .. } = nodes;
+    let mut message = format!("advertised on {summary} nodes");
+    for (number, what) in [
+        (counts.pending, "being patched"),
+        (counts.failed, "failed and retried"),
+        (counts.conflicted, "left to another writer"),
+        (counts.overridden, "overridden by another rule"),
+    ] {
+        if number > 0 {
+            message.push_str(&format!(", {number} {what}"));
+        }
+    }
+    if *missing > 0 {
+        message.push_str(&format!("; {missing} named nodes do not exist"));
+    }
+    let (ready, reason) = if counts.pending > 0 {
+        (false, "Progressing")
+    } else if counts.failed > 0 {
+        (false, "PatchFailed")
+    } else if counts.conflicted > 0 {
+        (false, "Conflict")
+    } else if *selected == 0 {
+        (true, "NoNodeSelected")
+    } else {
+        (true, "Advertised")
+    };
+    let working = counts.pending + counts.failed > 0;
+    [
+        Said::ready(ready, reason, message),
+        Said::reconciling(working, reason, String::new()),
+        Said::stalled(false, reason, String::new()),
+    ]
+}
+
+/// Rules whose status may have to be written, each with the time before which it is not.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    due: BTreeMap<Arc<str>, Instant>,
+    written: BTreeMap<Arc<str>, Instant>,
+    writing: BTreeSet<Arc<str>>,
+}
+
+impl Schedule {
+    /// Something about the rule has changed.
+    pub(super) fn touch(&mut self, rule: &Arc<str>, now: Instant) {
+        let earliest = self.written.get(rule).map(|written| *written + INTERVAL);
+        let gathered = now + GATHER;
+        self.due
+            .entry(Arc::clone(rule))
+            .or_insert_with(|| earliest.map_or(gathered, |earliest| earliest.max(gathered)));
+    }
+
+    /// The rule's status is being written, so a next time has to wait.
+    pub(super) fn started(&mut self, rule: &Arc<str>, now: Instant) {
+        self.writing.insert(Arc::clone(rule));
+        self.written.insert(Arc::clone(rule), now);
+    }
+
+    /// The write has ended; where it failed, it is tried again after `pause`.
+    pub(super) fn ended(&mut self, rule: &Arc<str>, retry: Option<Instant>) {
+        self.writing.remove(rule);
+        if let Some(until) = retry {
+            self.due.insert(Arc::clone(rule), until);
+        }
+    }
+
+    /// The rule is gone.
+    pub(super) fn forget(&mut self, rule: &str) {
+        self.due.remove(rule);
+        self.written.remove(rule);
+    }
+
+    /// When the first rule is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let due = self.due.iter().filter(|(rule, _)| !self.writing.contains(*rule));
+        due.map(|(_, at)| *at).min()
+    }
+
+    /// The rules that are due, which then no longer are.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<Arc<str>> {
+        let writing = &self.writing;
+        let due = self.due.iter().filter(|(rule, at)| **at <= now && !writing.contains(*rule));
+        let due: Vec<_> = due.map(|(rule, _)| Arc::clone(rule)).collect();
+        for rule in &due {
+            self.due.remove(rule);
+        }
+        due
+    }
+}
+
+/// Writes a rule's status.
+pub(super) async fn write(
+    client: Client,
+    timeout: Duration,
+    rule: Arc<str>,
+    uid: Option<String>,
+    status: NodeExtendedResourceStatus,
+) -> (Arc<str>, Result<NodeExtendedResourceStatus, WriteError>) {
+    let rules = Api::<NodeExtendedResource>::all(client);
+    let NodeExtendedResourceStatus { observed_generation, conditions, nodes, problems } = &status;
+    // Every field is there, also the empty ones: a merge patch leaves alone what it does not name.
+    let patch = json!({
+        // A rule made again under the same name is another rule.
+        "metadata": { "uid": uid },
+        "status": {
+            "observedGeneration": observed_generation,
+            "conditions": conditions,
+            "nodes": nodes,
+            "problems": problems,
+        },
+    });
+    let params =
+        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let patch = Patch::Merge(patch);
+    let request = rules.patch_status(&rule, &params, &patch);
+    let result = match tokio::time::timeout(timeout, request).await {
+        Ok(Ok(_)) => Ok(status),
+        Ok(Err(kube::Error::Api(answer))) if matches!(answer.code, 404 | 409) => {
+            Err(WriteError::Gone)
+        }
+        Ok(Err(kube::Error::Api(answer))) if answer.code == 422 => {
+            Err(WriteError::Refused(answer.message.clone()))
+        }
+        Ok(Err(error)) => Err(WriteError::Failed(describe(&error))),
+        Err(_) => Err(WriteError::Failed(format!("no answer within {timeout:?}"))),
+    };
+    (rule, result)
+}
+
+/// Why a status was not written.
+#[derive(Debug)]
+pub(super) enum WriteError {
+    /// The rule is not there any more, or is another one; the watch will tell.
+    Gone,
+    /// The API server takes nothing for it: the rule has not the CRD's shape (a quantity that is
+    /// neither number nor string, say), and no status can be told of it.
+    Refused(String),
+    /// It is to be tried again.
+    Failed(String),
+}

@@ -1,0 +1,58 @@
+//! Errors that end the program, and how errors are told to people.
+
+use std::error::Error as StdError;
+use std::fmt::Write as _;
+
+use thiserror::Error;
+
+/// What ends a subcommand.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Neither a kubeconfig nor a pod's service account could be used.
+    #[error("no way to reach a cluster: {}; set KUBECONFIG, or run in a pod", chain(&**.0))]
+    Config(#[source] Box<kube::config::InferConfigError>),
+    /// The HTTP client could not be set up, for instance for a bad certificate.
+    #[error("cannot set up the connection to the API server: {}", chain(&**.0))]
+    Client(#[source] Box<kube::Error>),
+    /// The address for readiness is taken or not ours.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address, as given.
+        address: std::net::SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The CRD could not be printed.
+    #[error("cannot write the CRD as YAML: {0}")]
+    Yaml(String),
+    /// A signal handler could not be installed.
+    #[error("cannot wait for signals: {0}")]
+    Signal(#[source] std::io::Error),
+}
+
+/// An error with its causes, each said once: "client error (Connect): Connection refused".
+pub fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            // Writing to a String cannot fail.
+            let _ = write!(text, ": {next}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// What went wrong with a request, in the API server's own words where it answered.
+#[must_use]
+pub fn describe(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        kube::Error::Service(error) => {
+            format!("the API server cannot be reached: {}", chain(&**error))
+        }
+        other => chain(other),
+    }
+}

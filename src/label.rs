@@ -1,0 +1,110 @@
+//! The syntax of Kubernetes names and labels, from `k8s.io/apimachinery/pkg/api/validate/content`.
+
+/// Whether this is a lowercase RFC 1123 subdomain of at most 253 bytes, as the name of a Node is.
+///
+/// As in Kubernetes, and unlike in DNS, one part between dots may be longer than 63 bytes.
+#[must_use]
+pub fn is_dns_subdomain(name: &str) -> bool {
+    let inner = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    let outer = |byte| inner(byte) && byte != b'-';
+    name.len() <= 253 && name.split('.').all(|part| is_made_of(part, inner, outer))
+}
+
+/// Whether this is a qualified name, the syntax of a label key: an optional DNS subdomain and a
+/// slash, then 1 to 63 letters, digits, `-`, `_` and `.` that start and end with a letter or digit.
+#[must_use]
+pub fn is_qualified_name(name: &str) -> bool {
+    let (prefix, name) = name.split_once('/').unwrap_or(("prefix", name));
+    is_dns_subdomain(prefix) && !name.is_empty() && is_label_value(name)
+}
+
+/// Whether this is a label value: empty, or up to 63 letters, digits, `-`, `_` and `.` that start
+/// and end with a letter or digit.
+#[must_use]
+pub fn is_label_value(value: &str) -> bool {
+    let outer = |byte: u8| byte.is_ascii_alphanumeric();
+    let inner = |byte| outer(byte) || matches!(byte, b'-' | b'_' | b'.');
+    value.len() <= 63 && (value.is_empty() || is_made_of(value, inner, outer))
+}
+
+/// Whether `text` is not empty, consists of `inner` bytes, and starts and ends with `outer` ones.
+fn is_made_of(text: &str, inner: impl Fn(u8) -> bool, outer: impl Fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(|&byte| outer(byte))
+        && bytes.last().is_some_and(|&byte| outer(byte))
+        && bytes.iter().all(|&byte| inner(byte))
+}
+
+/// A text from outside as an error message may show it: one line, and not a megabyte.
+pub(crate) fn excerpt(text: &str) -> String {
+    const MOST: usize = 80;
+    let mut shown: String = text.escape_debug().take(MOST).collect();
+    if text.escape_debug().nth(MOST).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dns_subdomains() {
+        let longest = format!("{}.b", "a".repeat(251));
+        for good in ["a", "0", "node-1", "10.0.0.1", "a.b-c.d", longest.as_str()] {
+            assert!(is_dns_subdomain(good), "{good}");
+        }
+        let too_long = format!("{longest}b");
+        for bad in [
+            "",
+            ".",
+            "a.",
+            ".a",
+            "a..b",
+            "-a",
+            "a-",
+            "a-.b",
+            "A",
+            "a_b",
+            "ä",
+            "a\n",
+            too_long.as_str(),
+        ] {
+            assert!(!is_dns_subdomain(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn qualified_names() {
+        let longest = format!("example.com/{}", "a".repeat(63));
+        for good in ["a", "A_b.c-D", "example/a", "example.com/A", longest.as_str()] {
+            assert!(is_qualified_name(good), "{good}");
+        }
+        let too_long = format!("{longest}a");
+        for bad in
+            ["", "/", "/a", "a/", "a/b/c", "Example.com/a", "a/-b", "a b", "a\n", too_long.as_str()]
+        {
+            assert!(!is_qualified_name(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn label_values() {
+        let longest = "a".repeat(63);
+        for good in ["", "a", "A_b.c-D", longest.as_str()] {
+            assert!(is_label_value(good), "{good}");
+        }
+        let too_long = "a".repeat(64);
+        for bad in ["-", "a.", "_a", "a/b", "a b", "é", too_long.as_str()] {
+            assert!(!is_label_value(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn excerpts_are_short_and_printable() {
+        assert_eq!(excerpt("4\n\"x\""), r#"4\n\"x\""#);
+        assert_eq!(excerpt(&"a".repeat(80)), "a".repeat(80));
+        assert_eq!(excerpt(&"a".repeat(1000)), format!("{}…", "a".repeat(80)));
+    }
+}

@@ -1,0 +1,157 @@
+//! The ledger: the annotation on a node that lists what the controller put there.
+//!
+//! It is written by the same patch as the values, so that the two never disagree, and nothing is
+//! withdrawn that it does not list.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::quantity::Quantity;
+use crate::resource_name;
+
+/// The annotation's key.
+pub const ANNOTATION: &str = "noderesource.dev/advertised";
+
+/// The longest ledger that is read, in bytes: some 400 resources.
+pub const MAX_BYTES: usize = 64 * 1024;
+
+/// What the controller has advertised on one node, by resource name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Ledger {
+    entries: BTreeMap<String, Entry>,
+}
+
+/// One resource in the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Entry {
+    /// The quantity that was written, in canonical form.
+    pub quantity: String,
+    /// The name of the rule that declared it.
+    pub rule: String,
+}
+
+/// Why a ledger cannot be read. Whoever changed it is not known, so nothing on that node is touched.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum InvalidLedger {
+    /// Longer than [`MAX_BYTES`].
+    #[error("annotation {ANNOTATION} is {0} bytes long, more than {MAX_BYTES}")]
+    TooLong(usize),
+    /// Not JSON, or JSON of another shape.
+    #[error("annotation {ANNOTATION} cannot be read: {0}")]
+    Malformed(String),
+    /// Lists something that the controller never writes.
+    #[error("annotation {ANNOTATION} lists {0:?}, which is not an extended resource")]
+    NotExtended(String),
+    /// Lists a quantity that is none.
+    #[error("annotation {ANNOTATION} lists {0:?} with {1:?}, which is not a quantity")]
+    NotAQuantity(String, String),
+}
+
+impl Ledger {
+    /// Reads the annotation's value; a node without one has an empty ledger.
+    ///
+    /// # Errors
+    /// When the value is not what the controller writes.
+    pub fn parse(annotation: Option<&str>) -> Result<Self, InvalidLedger> {
+        let Some(text) = annotation else {
+            return Ok(Self::default());
+        };
+        if text.len() > MAX_BYTES {
+            return Err(InvalidLedger::TooLong(text.len()));
+        }
+        let ledger: Self = serde_json::from_str(text)
+            .map_err(|error| InvalidLedger::Malformed(error.to_string()))?;
+        for (resource, entry) in &ledger.entries {
+            if !resource_name::is_extended(resource) {
+                return Err(InvalidLedger::NotExtended(resource.clone()));
+            }
+            if entry.quantity.parse::<Quantity>().is_err() {
+                return Err(InvalidLedger::NotAQuantity(resource.clone(), entry.quantity.clone()));
+            }
+        }
+        Ok(ledger)
+    }
+
+    /// The entry of one resource.
+    #[must_use]
+    pub fn get(&self, resource: &str) -> Option<&Entry> {
+        self.entries.get(resource)
+    }
+
+    /// Lists a resource, in place of what was listed for it.
+    pub fn insert(&mut self, resource: &str, entry: Entry) {
+        self.entries.insert(resource.to_owned(), entry);
+    }
+
+    /// Takes a resource off the list.
+    pub fn remove(&mut self, resource: &str) {
+        self.entries.remove(resource);
+    }
+
+    /// The resources listed, by name.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    /// Whether any entry was declared by `rule`.
+    #[must_use]
+    pub fn mentions_rule(&self, rule: &str) -> bool {
+        self.entries.values().any(|entry| entry.rule == rule)
+    }
+
+    /// The annotation's value; `None` for an empty ledger, which is no annotation at all.
+    #[must_use]
+    pub fn to_annotation(&self) -> Option<String> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let entries = self.entries.iter().map(|(resource, entry)| {
+            let Entry { quantity, rule } = entry;
+            let entry = json!({ "quantity": quantity, "rule": rule });
+            (resource.clone(), entry)
+        });
+        Some(Value::Object(entries.collect()).to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_writes() {
+        let text = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
+        let mut ledger = Ledger::parse(Some(text)).unwrap();
+        assert_eq!(ledger.to_annotation().as_deref(), Some(text));
+        assert!(ledger.mentions_rule("dongle"));
+        ledger.remove("example.com/dongle");
+        assert_eq!(ledger.to_annotation(), None);
+        assert_eq!(Ledger::parse(None), Ok(Ledger::default()));
+    }
+
+    #[test]
+    fn fields_of_a_later_version_are_passed_over() {
+        let text = r#"{"example.com/a":{"quantity":"4","rule":"a","later":true}}"#;
+        assert!(Ledger::parse(Some(text)).is_ok());
+    }
+
+    #[test]
+    fn refuses_what_it_never_writes() {
+        let long = format!("{{{}}}", " ".repeat(MAX_BYTES));
+        for (text, says) in [
+            ("", "cannot be read"),
+            ("[]", "cannot be read"),
+            (r#"{"example.com/a":4}"#, "cannot be read"),
+            (r#"{"cpu":{"quantity":"4","rule":"a"}}"#, "not an extended"),
+            (r#"{"example.com/a":{"quantity":"x","rule":"a"}}"#, "not a quantity"),
+            (long.as_str(), "bytes long"),
+        ] {
+            let error = Ledger::parse(Some(text)).unwrap_err().to_string();
+            assert!(error.contains(says), "{text:.40}: {error}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Advertises extended resources on Kubernetes nodes, as `NodeExtendedResource` objects declare.
+//!
+//! ```text
+//! Nodes (watch, trimmed) ─▶ node ──────────────┐
+//!                                              ├─▶ plan ─▶ one JSON Patch ─▶ PATCH nodes/<n>/status
+//! Rules (watch) ─▶ plan::rules (compiled) ─────┘     │
+//!                                                    └─▶ outcomes ─▶ tally ─▶ rule status
+//! ```
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`api`] | the custom resource: spec, status, validation, printer columns |
+//! | [`quantity`], [`resource_name`], [`label`] | what Kubernetes takes for a quantity, a name, a label |
+//! | [`ledger`] | the annotation that lists what is the controller's own on a node |
+//! | [`node`] | what is kept of a Node |
+//! | [`plan`] | what is to be done on a node: pure |
+//! | [`controller`] | the loop that watches, plans and patches |
+//! | [`client`] | the connection to the API server |
+//! | [`readiness`], [`server`] | whether the controller can work, told over HTTP |
+//! | [`cli`] | the subcommands |
+//! | [`error`] | what ends the program |
+
+pub mod api;
+pub mod cli;
+pub mod client;
+pub mod controller;
+pub mod error;
+pub mod label;
+pub mod ledger;
+pub mod node;
+pub mod plan;
+pub mod quantity;
+pub mod readiness;
+pub mod resource_name;
+pub mod server;

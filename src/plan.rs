@@ -1,0 +1,142 @@
+//! What is to be done on a node: pure, so that the controller, the command line and the tests all
+//! decide alike.
+//!
+//! ```text
+//! node, rules ─▶ rules::RuleSet::selecting ─▶ resolve ─▶ patch ─▶ Plan
+//!                which rules, in which order   what to     one JSON
+//!                                              do, by      Patch
+//!                                              resource
+//! ```
+
+mod patch;
+mod resolve;
+pub mod rules;
+pub mod select;
+
+use std::fmt;
+use std::sync::Arc;
+
+use json_patch::Patch;
+
+use crate::ledger::{InvalidLedger, Ledger};
+use crate::node::Node;
+use rules::RuleSet;
+
+/// What is to be done on one node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// What the patch does, resource by resource; empty where the node is as declared.
+    pub changes: Vec<Change>,
+    /// For `/api/v1/nodes/<name>/status`; `None` where there is nothing to do.
+    pub patch: Option<Patch>,
+    /// For every rule that selects the node, what becomes of it there.
+    pub outcomes: Vec<(Arc<str>, Outcome)>,
+}
+
+/// What becomes of a rule on a node that it selects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The node carries the quantity.
+    Advertised,
+    /// It will, once the patch is through.
+    Pending,
+    /// Another writer has put this value there, so it is left alone.
+    Conflicted {
+        /// The value, as the node has it.
+        present: String,
+        /// Who wrote it last, where managedFields tell.
+        writer: Option<Arc<str>>,
+    },
+    /// A rule of higher precedence declares the same resource.
+    Overridden {
+        /// Its name.
+        by: Arc<str>,
+    },
+    /// Something went wrong; it will be tried again.
+    Failed {
+        /// What, in words for the rule's status.
+        message: String,
+    },
+}
+
+/// One thing that a patch does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The resource's name.
+    pub resource: String,
+    /// What is done to it.
+    pub action: Action,
+}
+
+/// What a patch does to one resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Writes a quantity that was not there, or replaces one of its own.
+    Advertise {
+        /// The new quantity.
+        quantity: String,
+        /// The rule that declares it.
+        rule: Arc<str>,
+    },
+    /// Writes back a quantity that another writer changed.
+    Repair {
+        /// The quantity, as declared.
+        quantity: String,
+        /// The rule that declares it.
+        rule: Arc<str>,
+        /// What was found instead.
+        found: String,
+        /// Who had written that, where managedFields tell: for a value that was removed they do not.
+        writer: Option<Arc<str>>,
+    },
+    /// Removes the resource, which no rule declares any more.
+    Withdraw {
+        /// The rule that had declared it.
+        rule: String,
+    },
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resource, action } = self;
+        match action {
+            Action::Advertise { quantity, rule } => {
+                write!(f, "advertised {resource}={quantity} (rule {rule})")
+            }
+            Action::Repair { quantity, rule, found, writer } => {
+                write!(f, "repaired {resource}={quantity} (rule {rule}; was {found}")?;
+                match writer {
+                    Some(writer) => write!(f, ", written by {writer})"),
+                    None => f.write_str(")"),
+                }
+            }
+            Action::Withdraw { rule } => write!(f, "withdrew {resource} (rule {rule})"),
+        }
+    }
+}
+
+/// Plans one node. No clock, no I/O: the same arguments give the same plan.
+#[must_use]
+pub fn plan(node: &Node, rules: &RuleSet) -> Plan {
+    let selecting = rules.selecting(node);
+    match Ledger::parse(node.ledger.as_deref()) {
+        Ok(ledger) => {
+            let resolved = resolve::resolve(node, &ledger, &selecting, rules);
+            let patch = patch::patch(node, &ledger, &resolved.writes);
+            Plan { changes: resolved.changes, patch, outcomes: resolved.outcomes }
+        }
+        Err(error) => untouched(&selecting, &error),
+    }
+}
+
+/// A node whose ledger cannot be read: what on it is whose is not known.
+fn untouched(selecting: &[&Arc<rules::Rule>], error: &InvalidLedger) -> Plan {
+    let outcome = Outcome::Failed {
+        message: format!("{error}; nothing on the node is touched until it is mended or removed"),
+    };
+    let outcomes = selecting.iter().map(|rule| (Arc::clone(&rule.name), outcome.clone()));
+    Plan { outcomes: outcomes.collect(), ..Plan::default() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! Whether the controller can do its work, and if not, why.
+
+use std::fmt;
+
+/// What keeps the controller from its work; all `None` once rules and nodes are listed and patches
+/// go through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// Why the rules are not known yet.
+    pub rules: Option<String>,
+    /// Why the nodes are not known yet.
+    pub nodes: Option<String>,
+    /// Why nodes cannot be patched.
+    pub patches: Option<String>,
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self {
+            rules: Some("rules: not listed yet".to_owned()),
+            nodes: Some("nodes: not listed yet".to_owned()),
+            patches: None,
+        }
+    }
+}
+
+impl Readiness {
+    /// Whether nothing stands in the way.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.reasons().next().is_none()
+    }
+
+    fn reasons(&self) -> impl Iterator<Item = &str> {
+        [&self.rules, &self.nodes, &self.patches].into_iter().flatten().map(String::as_str)
+    }
+}
+
+/// `ready`, or a reason a line.
+impl fmt::Display for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_ready() {
+            return writeln!(f, "ready");
+        }
+        self.reasons().try_for_each(|reason| writeln!(f, "{reason}"))
+    }
+}

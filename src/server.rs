@@ -1,0 +1,41 @@
+//! What the kubelet asks: `/readyz`.
+
+use std::future::Future;
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::error::Error;
+use crate::readiness::Readiness;
+
+/// Takes the address.
+///
+/// # Errors
+/// Where it is in use, or not this machine's.
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })
+}
+
+/// Answers until `shutdown` is ready.
+///
+/// # Errors
+/// Where the listener fails for good.
+pub async fn serve(
+    listener: TcpListener,
+    readiness: watch::Receiver<Readiness>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let router = Router::new().route("/readyz", get(readyz)).with_state(readiness);
+    axum::serve(listener, router).with_graceful_shutdown(shutdown).await
+}
+
+async fn readyz(State(readiness): State<watch::Receiver<Readiness>>) -> (StatusCode, String) {
+    let readiness = readiness.borrow();
+    let code = if readiness.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, readiness.to_string())
+}

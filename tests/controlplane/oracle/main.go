@@ -1,0 +1,101 @@
+// The oracle answers, from Kubernetes' own code, what the Rust code under test has to agree with.
+//
+// It reads one JSON-encoded string a line (so that a test string may hold control characters) and
+// answers with one line each:
+//
+//	oracle quantity       {"value": "1000", "canonical": "1k"} or {"error": "..."}
+//	oracle resource-name  true or false, as do subdomain, label-key and label-value
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/core/helper"
+)
+
+type quantityAnswer struct {
+	Value     string `json:"value,omitempty"`
+	Canonical string `json:"canonical,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+func main() {
+	var mode string
+	if len(os.Args) == 2 {
+		mode = os.Args[1]
+	}
+	var answer func(string) any
+	switch mode {
+	case "quantity":
+		answer = func(input string) any { return quantity(input) }
+	case "resource-name":
+		answer = func(input string) any { return helper.IsExtendedResourceName(core.ResourceName(input)) }
+	case "subdomain":
+		answer = func(input string) any { return len(content.IsDNS1123Subdomain(input)) == 0 }
+	case "label-key":
+		answer = func(input string) any { return len(content.IsLabelKey(input)) == 0 }
+	case "label-value":
+		answer = func(input string) any { return len(content.IsLabelValue(input)) == 0 }
+	default:
+		fail(errors.New("usage: oracle quantity|resource-name|subdomain|label-key|label-value"))
+	}
+	if err := run(os.Stdin, os.Stdout, answer); err != nil {
+		fail(err)
+	}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "oracle:", err)
+	os.Exit(1)
+}
+
+func run(in io.Reader, out io.Writer, answer func(string) any) error {
+	lines, answers := bufio.NewReader(in), bufio.NewWriter(out)
+	encoder := json.NewEncoder(answers)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF && len(line) == 0 {
+			return answers.Flush()
+		}
+		if err != nil && err != io.EOF {
+			return err
+		}
+		var input string
+		if err := json.Unmarshal(line, &input); err != nil {
+			return fmt.Errorf("line %q: %w", line, err)
+		}
+		if err := encoder.Encode(answer(input)); err != nil {
+			return err
+		}
+	}
+}
+
+func quantity(input string) (answer quantityAnswer) {
+	// Some exponents make the parser panic; that is an answer too.
+	defer func() {
+		if cause := recover(); cause != nil {
+			answer = quantityAnswer{Error: fmt.Sprintf("panic: %v", cause)}
+		}
+	}()
+	parsed, err := resource.ParseQuantity(input)
+	if err != nil {
+		return quantityAnswer{Error: err.Error()}
+	}
+	// Not String(): that may repeat the input. Before AsDec(): that changes the representation.
+	number, suffix := parsed.CanonicalizeBytes(nil)
+	canonical := string(number) + string(suffix)
+	value := parsed.AsDec()
+	if value.Scale() < -10000 && value.Sign() != 0 {
+		// Written out, the largest exponents take gigabytes of zeros.
+		return quantityAnswer{Value: fmt.Sprintf("%ve%v", value.UnscaledBig(), -int64(value.Scale())), Canonical: canonical}
+	}
+	return quantityAnswer{Value: value.String(), Canonical: canonical}
+}

@@ -1,0 +1,21 @@
+//! End to end: the program itself, against a real control plane.
+//!
+//! Every test boots its own etcd and API server (and, where pods have to run, the scheduler, the
+//! controller manager and kubelets), so that none sees what another did.
+
+/// Other writers: drift and conflict.
+mod drift;
+/// The files in `examples/`.
+mod examples;
+/// Processes killed in the middle, and rights and definitions that are missing.
+mod faults;
+/// Rules and nodes that come, change and go, also while the controller is down.
+mod lifecycle;
+/// What the API server refuses, and what it says.
+mod refusals;
+/// Two hundred nodes: requests counted, by label, idle, and after a restart.
+mod scale;
+/// The documented story, from the rule to the running pod and back to nothing.
+mod story;
+
+mod cluster;

@@ -1,0 +1,245 @@
+//! What is to be started, and starting it.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{env, fs, process};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::credentials::{self, ServiceAccountKeys};
+use crate::{ControlPlane, Part};
+
+/// How often everything is started anew where a port was taken by somebody else in the moment
+/// between finding it free and using it.
+const TRIES: u32 = 3;
+
+/// Says what a control plane consists of, besides etcd and kube-apiserver.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    controller_manager: bool,
+    scheduler: bool,
+    kubelets: usize,
+    users: Vec<String>,
+    apiserver_args: Vec<String>,
+}
+
+impl Builder {
+    /// With the controller manager.
+    #[must_use]
+    pub fn controller_manager(mut self) -> Self {
+        self.controller_manager = true;
+        self
+    }
+
+    /// With the scheduler.
+    #[must_use]
+    pub fn scheduler(mut self) -> Self {
+        self.scheduler = true;
+        self
+    }
+
+    /// With kubelets, whose nodes are `node-1` to `node-<count>`, and the controller manager,
+    /// without which their nodes stay tainted.
+    #[must_use]
+    pub fn kubelets(mut self, count: usize) -> Self {
+        self.kubelets = count;
+        self.controller_manager = true;
+        self
+    }
+
+    /// With a user that has no rights but those which the test grants.
+    #[must_use]
+    pub fn user(mut self, name: &str) -> Self {
+        self.users.push(name.to_owned());
+        self
+    }
+
+    /// With an argument more to kube-apiserver.
+    #[must_use]
+    pub fn apiserver_arg(mut self, arg: &str) -> Self {
+        self.apiserver_args.push(arg.to_owned());
+        self
+    }
+
+    /// Starts it all, and waits until it is ready: kube-apiserver answers, nodes are Ready.
+    ///
+    /// # Errors
+    /// Where something does not come up, with the end of its log.
+    pub fn start(&self) -> Result<ControlPlane> {
+        let mut last = None;
+        for _ in 0..TRIES {
+            match self.try_start() {
+                Err(error) if format!("{error:#}").contains("address already in use") => {
+                    last = Some(error);
+                }
+                result => return result,
+            }
+        }
+        last.map_or_else(|| bail!("no try at starting"), Err)
+    }
+
+    fn try_start(&self) -> Result<ControlPlane> {
+        let dir = folder()?;
+        let logs = dir.join("logs");
+        fs::create_dir_all(&logs).context("cannot make a folder for the logs")?;
+
+        let [client, peer, secure] = [free_port()?, free_port()?, free_port()?];
+        let etcd_url = format!("http://127.0.0.1:{client}");
+        let etcd = start_etcd(&dir, &logs, &etcd_url, &format!("http://127.0.0.1:{peer}"))?;
+        let keys = ServiceAccountKeys::write(&dir)?;
+        let server_url = format!("https://127.0.0.1:{secure}");
+        let mut users = self.users.clone();
+        users.push(credentials::ADMIN.to_owned());
+        for user in &users {
+            credentials::write_kubeconfig(&dir, &server_url, user)?;
+        }
+        let apiserver = self.start_apiserver(&dir, &logs, &etcd_url, secure, &keys)?;
+        let mut control_plane = ControlPlane {
+            dir,
+            keep: false,
+            server_url,
+            etcd,
+            apiserver,
+            others: Vec::new(),
+            kubelets: BTreeMap::new(),
+        };
+        control_plane.wait_apiserver()?;
+        if self.controller_manager {
+            control_plane.others.push(start_controller_manager(&control_plane, &keys)?);
+        }
+        if self.scheduler {
+            control_plane.others.push(start_scheduler(&control_plane)?);
+        }
+        let nodes: Vec<_> = (1..=self.kubelets).map(|number| format!("node-{number}")).collect();
+        for node in &nodes {
+            control_plane.start_kubelet(node)?;
+        }
+        for node in &nodes {
+            control_plane.wait_kubelet(node)?;
+        }
+        Ok(control_plane)
+    }
+
+    fn start_apiserver(
+        &self,
+        dir: &Path,
+        logs: &Path,
+        etcd: &str,
+        port: u16,
+        keys: &ServiceAccountKeys,
+    ) -> Result<Part> {
+        let tokens = credentials::write_tokens(dir, &self.users)?;
+        let mut args = vec![
+            format!("--etcd-servers={etcd}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--advertise-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            format!("--cert-dir={}", credentials::certificates(dir).display()),
+            format!("--token-auth-file={}", tokens.display()),
+            "--authorization-mode=RBAC".to_owned(),
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={}", keys.public.display()),
+            format!("--service-account-signing-key-file={}", keys.private.display()),
+        ];
+        args.extend(self.apiserver_args.iter().cloned());
+        // It allocates a lot to start with: fewer collections take a second off that.
+        let collector = ("GOGC".to_owned(), "400".to_owned());
+        Part::start("kube-apiserver", &binary("kube-apiserver")?, args, vec![collector], logs)
+    }
+}
+
+fn start_etcd(dir: &Path, logs: &Path, client: &str, peer: &str) -> Result<Part> {
+    let args = vec![
+        // The data is gone in a minute: it need not survive the machine.
+        "--unsafe-no-fsync".to_owned(),
+        format!("--data-dir={}", dir.join("etcd").display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+    ];
+    // The default of 2 GiB is full after some 45 minutes of a bench, and every write then fails.
+    let quota = ("ETCD_QUOTA_BACKEND_BYTES".to_owned(), (8_u64 << 30).to_string());
+    Part::start("etcd", &binary("etcd")?, args, vec![quota], logs)
+}
+
+fn start_controller_manager(
+    control_plane: &ControlPlane,
+    keys: &ServiceAccountKeys,
+) -> Result<Part> {
+    let authority = credentials::certificates(control_plane.dir()).join("apiserver.crt");
+    let args = vec![
+        format!("--kubeconfig={}", control_plane.kubeconfig().display()),
+        "--leader-elect=false".to_owned(),
+        format!("--service-account-private-key-file={}", keys.private.display()),
+        format!("--root-ca-file={}", authority.display()),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={}", free_port()?),
+    ];
+    let program = binary("kube-controller-manager")?;
+    Part::start("kube-controller-manager", &program, args, Vec::new(), &control_plane.logs())
+}
+
+fn start_scheduler(control_plane: &ControlPlane) -> Result<Part> {
+    let args = vec![
+        format!("--kubeconfig={}", control_plane.kubeconfig().display()),
+        "--leader-elect=false".to_owned(),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={}", free_port()?),
+    ];
+    let program = binary("kube-scheduler")?;
+    Part::start("kube-scheduler", &program, args, Vec::new(), &control_plane.logs())
+}
+
+/// A port that nobody uses at this moment. It is below those that the system hands out for
+/// connections, so that a program which is started again finds its port still free.
+///
+/// # Errors
+/// Where all are taken.
+pub fn free_port() -> Result<u16> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    const PORTS: std::ops::Range<u32> = 20_000..30_000;
+    for _ in PORTS {
+        // Other test programs run beside this one: each starts elsewhere.
+        let offset =
+            process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(PORTS.start + offset % (PORTS.end - PORTS.start))?;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no free port on loopback")
+}
+
+/// The folder `target/`, wherever the tests run from.
+fn target() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    workspace.canonicalize().unwrap_or(workspace).join("target/controlplane")
+}
+
+/// A new folder for one control plane.
+fn folder() -> Result<PathBuf> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let dir = target().join(format!("run/{}-{number}", process::id()));
+    if dir.exists() {
+        fs::remove_dir_all(&dir).with_context(|| format!("cannot clear {}", dir.display()))?;
+    }
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    Ok(dir)
+}
+
+/// One of the programs that `make controlplane` builds.
+pub(crate) fn binary(name: &str) -> Result<PathBuf> {
+    let dir = env::var_os("CONTROLPLANE_BIN").map_or_else(|| target().join("bin"), PathBuf::from);
+    let path = dir.join(name);
+    if !path.exists() {
+        bail!("{} is not there: run `make controlplane`", path.display());
+    }
+    Ok(path)
+}

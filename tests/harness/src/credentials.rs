@@ -1,0 +1,60 @@
+//! Tokens, kubeconfigs, and the key for service accounts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+/// The user who may do everything.
+pub(crate) const ADMIN: &str = "admin";
+
+/// Users for the control plane's parts and for the tests, each known by a token. The secret is that
+/// all of it is on loopback and gone in a minute.
+pub(crate) fn write_tokens(dir: &Path, users: &[String]) -> Result<PathBuf> {
+    let mut tokens = format!("token-{ADMIN},{ADMIN},{ADMIN},\"system:masters\"\n");
+    for user in users {
+        tokens.push_str(&format!("token-{user},{user},{user}\n"));
+    }
+    let path = dir.join("tokens.csv");
+    fs::write(&path, tokens).context("cannot write the tokens")?;
+    Ok(path)
+}
+
+/// The keys for the tokens of service accounts: what signs them, and what checks them.
+pub(crate) struct ServiceAccountKeys {
+    pub(crate) private: PathBuf,
+    pub(crate) public: PathBuf,
+}
+
+impl ServiceAccountKeys {
+    pub(crate) fn write(dir: &Path) -> Result<Self> {
+        let key = rcgen::KeyPair::generate().context("cannot make a key for service accounts")?;
+        let private = dir.join("service-account.key");
+        let public = dir.join("service-account.pub");
+        fs::write(&private, key.serialize_pem()).context("cannot write the private key")?;
+        fs::write(&public, key.public_key_pem()).context("cannot write the public key")?;
+        Ok(Self { private, public })
+    }
+}
+
+/// Where kube-apiserver puts the certificate that it makes for itself.
+pub(crate) fn certificates(dir: &Path) -> PathBuf {
+    dir.join("certificates")
+}
+
+pub(crate) fn kubeconfig(dir: &Path, user: &str) -> PathBuf {
+    dir.join(format!("{user}.kubeconfig"))
+}
+
+pub(crate) fn write_kubeconfig(dir: &Path, server: &str, user: &str) -> Result<()> {
+    // Its own certificate is the authority to check it by.
+    let authority = certificates(dir).join("apiserver.crt");
+    let config = serde_json::json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": server, "certificate-authority": authority}}],
+        "users": [{"name": user, "user": {"token": format!("token-{user}")}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+    });
+    let path = kubeconfig(dir, user);
+    fs::write(&path, config.to_string()).with_context(|| format!("cannot write {}", path.display()))
+}

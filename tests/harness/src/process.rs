@@ -1,0 +1,148 @@
+//! A process that cannot outlive its owner.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wait::wait_until;
+
+/// Starts the program, tells its process id, and ends as it ends. When standard input closes, which
+/// it does when the owner is gone, the program is killed.
+const SUPERVISOR: &str = r#"
+log=$1; shift
+# What sh itself has to say, such as "Killed".
+exec 2>/dev/null
+exec 3<&0
+"$@" </dev/null 3<&- >>"$log" 2>&1 &
+program=$!
+echo "$program"
+exec >/dev/null
+{ read -r _ <&3; kill -KILL "$program"; } &
+watcher=$!
+wait "$program"
+code=$?
+kill "$watcher"
+exit "$code"
+"#;
+
+/// A program under supervision: it ends with the `Process`, and with the program that holds it,
+/// even if that is killed.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    log: PathBuf,
+    pid: Pid,
+    supervisor: Child,
+}
+
+impl Process {
+    /// Starts a program. What it prints is appended to `log`.
+    ///
+    /// # Errors
+    /// Where it cannot be started.
+    pub fn spawn(
+        name: &str,
+        program: &Path,
+        args: &[&str],
+        env: &[(&str, &str)],
+        log: &Path,
+    ) -> Result<Self> {
+        let context = || format!("cannot start {name} ({})", program.display());
+        File::options().create(true).append(true).open(log).with_context(context)?;
+        let mut supervisor = Command::new("/bin/sh")
+            .args(["-c", SUPERVISOR, "sh"])
+            .arg(log)
+            .arg(program)
+            .args(args)
+            .envs(env.iter().copied())
+            // Ctrl-C is for the owner, which then ends its processes.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(context)?;
+        let mut pid = String::new();
+        let stdout = supervisor.stdout.take().with_context(context)?;
+        BufReader::new(stdout).read_line(&mut pid).with_context(context)?;
+        let pid = pid.trim().parse().ok().and_then(Pid::from_raw).with_context(context)?;
+        Ok(Self { name: name.to_owned(), log: log.to_owned(), pid, supervisor })
+    }
+
+    /// The process id of the program.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
+    /// Sends a signal, such as `Signal::TERM`.
+    ///
+    /// # Errors
+    /// Where the process has ended.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill_process(self.pid, signal)
+            .with_context(|| format!("cannot send {signal:?} to {}", self.name))
+    }
+
+    /// Kills it with SIGKILL, and waits until it is gone.
+    ///
+    /// # Errors
+    /// Where it cannot be waited for.
+    pub fn kill(&mut self) -> Result<()> {
+        if self.supervisor.try_wait()?.is_none() {
+            // It may end by itself in this moment.
+            let _ = self.signal(Signal::KILL);
+            self.supervisor.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until it ends by itself; its exit code, or 128 and the number of the signal.
+    ///
+    /// # Errors
+    /// Where it has not ended at the deadline.
+    pub fn wait_exit(&mut self, deadline: Duration) -> Result<i32> {
+        let Self { name, supervisor, .. } = self;
+        wait_until(&format!("{name} to end"), deadline, || {
+            let status = supervisor.try_wait()?;
+            Ok(status.map(|status| status.code().unwrap_or(-1)))
+        })
+    }
+
+    /// Fails if it has ended, with the end of its log.
+    ///
+    /// # Errors
+    /// Where it has ended.
+    pub fn check_running(&self) -> Result<()> {
+        // A zombie, which the supervisor has not collected yet, still has a folder here.
+        let status = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
+        let running = status.is_ok_and(|status| !status.contains(") Z "));
+        if running {
+            return Ok(());
+        }
+        let log = self.log();
+        let lines: Vec<_> = log.lines().collect();
+        let end = lines.get(lines.len().saturating_sub(15)..).unwrap_or_default().join("\n");
+        bail!("{} has ended; the end of {}:\n{end}", self.name, self.log.display())
+    }
+
+    /// What it has printed.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read(&self.log)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // There is nobody to tell, and the pipe closes in any case.
+        let _ = self.kill();
+    }
+}

@@ -1,0 +1,47 @@
+use crate::{program, read};
+
+#[test]
+fn the_file_is_what_the_program_prints() {
+    let output = program(&["crd"]);
+    assert!(output.status.success());
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let file = read("crds/noderesource.dev_nodeextendedresources.yaml");
+    assert!(printed == file, "crds/ is not what the types say: run `make crds`");
+}
+
+/// The schema, walked: whatever `kubectl explain` can be asked for has an answer, and nothing is
+/// without a bound, which CEL on the API server demands.
+#[test]
+fn every_field_is_described_and_bounded() {
+    let crd = serde_json::to_value(node_resource_advertiser::api::crd()).unwrap();
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let mut wrong = Vec::new();
+    for part in ["spec", "status"] {
+        check(part, &schema["properties"][part], &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(schema["properties"]["status"]["default"]["observedGeneration"], -1);
+}
+
+fn check(path: &str, schema: &serde_json::Value, wrong: &mut Vec<String>) {
+    if schema["description"].as_str().unwrap_or("").is_empty() {
+        wrong.push(format!("{path} has no description"));
+    }
+    let in_spec = path.starts_with("spec");
+    let bound = match schema["type"].as_str() {
+        Some("array") => "maxItems",
+        Some("string") if in_spec && schema.get("enum").is_none() => "maxLength",
+        _ => "",
+    };
+    if !bound.is_empty() && schema.get(bound).is_none() {
+        wrong.push(format!("{path} has no {bound}"));
+    }
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        check(&format!("{path}.{name}"), property, wrong);
+    }
+    if let Some(properties) = schema["items"]["properties"].as_object() {
+        for (name, property) in properties {
+            check(&format!("{path}[].{name}"), property, wrong);
+        }
+    }
+}

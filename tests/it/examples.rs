@@ -1,0 +1,26 @@
+use std::path::Path;
+
+use node_resource_advertiser::api::NodeExtendedResource;
+use node_resource_advertiser::plan::rules::Rule;
+use serde_json::Value;
+
+#[test]
+fn every_example_is_a_valid_rule_with_a_comment_or_another_kind() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut rules = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("# "), "{}: it says nothing of what it is for", path.display());
+        for document in text.split("\n---\n") {
+            let object: Value = serde_saphyr::from_str(document).unwrap();
+            if object["kind"] != "NodeExtendedResource" {
+                continue;
+            }
+            let object: NodeExtendedResource = serde_json::from_value(object).unwrap();
+            Rule::new(&object).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            rules += 1;
+        }
+    }
+    assert!(rules >= 4, "{rules}");
+}

@@ -1,0 +1,27 @@
+//! Tests that need no cluster: the program and the files in the repository.
+
+/// The CRD in `crds/`, and `crd`, which prints it.
+mod crd;
+/// The files in `examples/`.
+mod examples;
+/// What the program says to wrong arguments and missing clusters.
+mod command_line;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs the program, without a cluster to reach.
+fn program(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_node-resource-advertiser"))
+        .args(args)
+        .env_clear()
+        .env("HOME", env!("CARGO_TARGET_TMPDIR"))
+        .output()
+        .expect("the program runs")
+}
+
+/// A file of the repository.
+fn read(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
