@@ -421,7 +421,7 @@ fn describe_watch(error: &watcher::Error, missing: &str) -> String {
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => error,
         watcher::Error::WatchError(status) => {
-            return format!("the watch was ended by the server: {}", status.message);
+            return format!("the watch was ended by the server, and is started again: {}", status.message);
         }
         watcher::Error::NoResourceVersion => return error.to_string(),
     };
@@ -430,5 +430,5 @@ fn describe_watch(error: &watcher::Error, missing: &str) -> String {
         kube::Error::Api(status) if status.code == 403 => "; grant the verbs list and watch",
         _ => "",
     };
-    format!("cannot be watched: {}{hint}", describe(cause))
+    format!("cannot be watched, trying again: {}{hint}", describe(cause))
 }

@@ -40,7 +40,7 @@ fn the_api_server_killed_in_the_middle_delays_and_loses_nothing() {
     cluster.apply_rule("dongle", &json!({}));
     wait_for_the_middle(&cluster, "4");
     cluster.control_plane.kill_apiserver().unwrap();
-    controller.wait_log("cannot be");
+    controller.wait_log("cannot be watched");
     cluster.control_plane.restart_apiserver().unwrap();
     cluster.wait_ready("dongle", "200/200");
     assert_eq!(advertising(&cluster, "4"), NODES);
