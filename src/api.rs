@@ -1,7 +1,7 @@
 //! The API: `noderesource.dev/v1alpha1`, kind `NodeExtendedResource`, cluster-scoped, `ner`.
 //!
 //! The doc comments here are what `kubectl explain ner` prints, and the CRD in `crds/` is generated
-//! from these types; [`schema`] holds the validation that the API server runs.
+//! from these types; the module `schema` holds the validation that the API server runs.
 
 mod schema;
 
@@ -38,32 +38,17 @@ pub const MAX_QUANTITY: i64 = i64::MAX / 1000;
     doc = "Declares an extended resource on nodes: the controller keeps status.capacity and \
            status.allocatable of every selected node at the declared quantity, and withdraws it \
            when the declaration goes.",
-    printcolumn(name = "Resource", type_ = "string", json_path = ".spec.resourceName"),
-    printcolumn(name = "Quantity", type_ = "string", json_path = ".spec.quantity"),
-    printcolumn(
-        name = "Nodes",
-        type_ = "string",
-        json_path = ".status.nodes.summary",
-        description = "Nodes that carry the quantity, of those selected"
-    ),
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
-    ),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
-        priority = "1"
-    ),
-    printcolumn(
-        name = "Message",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].message",
-        priority = "1"
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Resource", "type": "string", "jsonPath": ".spec.resourceName"}"#,
+    printcolumn = r#"{"name": "Quantity", "type": "string", "jsonPath": ".spec.quantity"}"#,
+    printcolumn = r#"{"name": "Nodes", "type": "string", "jsonPath": ".status.nodes.summary",
+        "description": "Nodes that carry the quantity, of those selected"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string",
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string", "priority": 1,
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason"}"#,
+    printcolumn = r#"{"name": "Message", "type": "string", "priority": 1,
+        "jsonPath": ".status.conditions[?(@.type==\"Ready\")].message"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::exactly_one_node_choice)]
@@ -74,7 +59,8 @@ pub struct NodeExtendedResourceSpec {
     pub resource_name: String,
 
     /// How much of it every selected node has: a whole number from 1 to 9223372036854775, as an
-    /// integer or a Kubernetes quantity: 4, "4", "800Gi".
+    /// integer or a Kubernetes quantity: 4, "4", "800Gi". Write one above 9007199254740992 as a
+    /// string: kubectl loses digits of larger numbers.
     #[schemars(schema_with = "schema::quantity")]
     pub quantity: DeclaredQuantity,
 

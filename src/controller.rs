@@ -9,6 +9,7 @@ mod events;
 mod nodes;
 mod requests;
 mod rules;
+mod schedule;
 mod status;
 mod tally;
 
@@ -35,7 +36,8 @@ use events::Events;
 use nodes::Nodes;
 use requests::{NodeRequests, Reply};
 use rules::{Affected, RuleObject, Rules};
-use status::{Schedule, WriteError};
+use schedule::Schedule;
+use status::WriteError;
 use tally::Tally;
 
 /// How many nodes are planned between two looks at what else has happened.
@@ -421,7 +423,10 @@ fn describe_watch(error: &watcher::Error, missing: &str) -> String {
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => error,
         watcher::Error::WatchError(status) => {
-            return format!("the watch was ended by the server, and is started again: {}", status.message);
+            return format!(
+                "the watch was ended by the server, and is started again: {}",
+                status.message
+            );
         }
         watcher::Error::NoResourceVersion => return error.to_string(),
     };

@@ -140,3 +140,127 @@ impl Refusal {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::Response;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A client whose requests are answered in turn by these; `None` is no answer at all. What it
+    /// asks is kept. The answers are those of a real API server: `tests/e2e/answers.rs` holds them
+    /// against one.
+    fn answering(
+        answers: Vec<Option<(u16, &str, &str)>>,
+    ) -> (NodeRequests, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let mut answers: Vec<_> = answers
+            .into_iter()
+            .map(|answer| {
+                answer.map(|(code, retry, body)| (code, retry.to_owned(), body.to_owned()))
+            })
+            .rev()
+            .collect();
+        let log = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let line = format!("{} {}", request.method(), request.uri());
+            log.lock().unwrap().push(line);
+            let answer = answers.pop().expect("an answer for every request");
+            async move {
+                let Some((code, retry, body)) = answer else {
+                    return std::future::pending().await;
+                };
+                let mut response = Response::builder().status(code);
+                if !retry.is_empty() {
+                    response = response.header(RETRY_AFTER, retry);
+                }
+                Ok::<_, tower::BoxError>(response.body(Body::from(body.into_bytes()))?)
+            }
+        });
+        let client = Client::new(service, "default");
+        (NodeRequests::new(client, Duration::from_secs(15)), asked)
+    }
+
+    async fn reply(answers: Vec<Option<(u16, &str, &str)>>) -> (Reply, Vec<String>) {
+        let (requests, asked) = answering(answers);
+        let reply = requests.patch("node-1".into(), JsonPatch::default()).await;
+        let asked = asked.lock().unwrap().clone();
+        (reply, asked)
+    }
+
+    fn status(code: u16, message: &str, details: &serde_json::Value) -> String {
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": message, "code": code, "details": details,
+        })
+        .to_string()
+    }
+
+    const NODE: &str = r#"{"metadata": {"name": "node-1", "uid": "u", "resourceVersion": "7"}}"#;
+    const PATCH: &str = "PATCH /api/v1/nodes/node-1/status?&fieldManager=node-resource-advertiser";
+    const GET: &str = "GET /api/v1/nodes/node-1";
+
+    #[tokio::test]
+    async fn a_patch_that_goes_through_is_one_request() {
+        let (reply, asked) = reply(vec![Some((200, "", NODE))]).await;
+        assert!(matches!(reply, Reply::Patched(_)), "{reply:?}");
+        assert_eq!(asked, [PATCH]);
+    }
+
+    #[tokio::test]
+    async fn a_stale_picture_is_followed_by_a_look() {
+        let failed_test = status(422, "the server rejected our request", &json!({}));
+        let conflict = status(409, "Operation cannot be fulfilled", &json!({"name": "node-1"}));
+        for (code, body) in [(422, failed_test), (409, conflict)] {
+            let (reply, asked) = reply(vec![Some((code, "", &body)), Some((200, "", NODE))]).await;
+            assert!(matches!(reply, Reply::Stale(_)), "{reply:?}");
+            assert_eq!(asked, [PATCH, GET]);
+            let (reply, _) = self::reply(vec![Some((code, "", &body)), Some((404, "", ""))]).await;
+            assert!(matches!(reply, Reply::Gone), "{reply:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refused_value_is_a_failure_with_the_reason() {
+        let causes =
+            json!({"causes": [{"reason": "FieldValueInvalid", "field": "status.capacity"}]});
+        let invalid = status(422, "Node \"node-1\" is invalid: must be an integer", &causes);
+        let (reply, asked) = reply(vec![Some((422, "", &invalid))]).await;
+        let Reply::Failed { message, .. } = reply else { panic!("{reply:?}") };
+        assert!(message.contains("must be an integer"), "{message}");
+        assert_eq!(asked, [PATCH], "the picture was not stale");
+    }
+
+    #[tokio::test]
+    async fn the_server_says_how_long_to_wait() {
+        let in_details = status(500, "try again", &json!({"retryAfterSeconds": 3}));
+        for (code, header, body, seconds) in [
+            (429, "7", "Too many requests, please try again later.", Some(7)),
+            (500, "", in_details.as_str(), Some(3)),
+            (503, "", "", None),
+        ] {
+            let (reply, _) = reply(vec![Some((code, header, body))]).await;
+            let Reply::Failed { message, retry_after } = reply else { panic!("{reply:?}") };
+            assert!(message.starts_with(&code.to_string()), "{message}");
+            assert_eq!(retry_after, seconds.map(Duration::from_secs));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_answer_is_not_waited_for_for_ever() {
+        let (reply, _) = reply(vec![None]).await;
+        let Reply::Failed { message, .. } = reply else { panic!("{reply:?}") };
+        assert_eq!(message, "no answer within 15s");
+    }
+
+    #[tokio::test]
+    async fn a_missing_right_is_told_in_the_servers_words() {
+        let body = status(403, "nodes \"node-1\" is forbidden", &json!({}));
+        let (reply, _) = reply(vec![Some((403, "", &body))]).await;
+        let Reply::Forbidden(message) = reply else { panic!("{reply:?}") };
+        assert_eq!(message, "nodes \"node-1\" is forbidden");
+    }
+}

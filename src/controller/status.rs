@@ -1,6 +1,5 @@
-//! What a rule's status says, and when it is written.
+//! What a rule's status says, and writing it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,6 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::rules::RuleState;
 use super::tally::Counts;
@@ -22,11 +20,6 @@ use crate::plan::select::Selection;
 
 /// The most nodes that `problems` names.
 const MAX_PROBLEMS: usize = 10;
-/// The least time between two writes to one rule.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// How long a first change waits for others, so that a rule which is in force within that time
-/// costs one write.
-const GATHER: Duration = Duration::from_millis(50);
 
 /// The status that a rule should have now. Conditions that say the same as in the observed status
 /// keep their timestamps.
@@ -177,62 +170,6 @@ fn conditions(nodes: &NodeCounts, counts: &Counts) -> [Said; 3] {
     ]
 }
 
-/// Rules whose status may have to be written, each with the time before which it is not.
-#[derive(Debug, Default)]
-pub(super) struct Schedule {
-    due: BTreeMap<Arc<str>, Instant>,
-    written: BTreeMap<Arc<str>, Instant>,
-    writing: BTreeSet<Arc<str>>,
-}
-
-impl Schedule {
-    /// Something about the rule has changed.
-    pub(super) fn touch(&mut self, rule: &Arc<str>, now: Instant) {
-        let earliest = self.written.get(rule).map(|written| *written + INTERVAL);
-        let gathered = now + GATHER;
-        self.due
-            .entry(Arc::clone(rule))
-            .or_insert_with(|| earliest.map_or(gathered, |earliest| earliest.max(gathered)));
-    }
-
-    /// The rule's status is being written, so a next time has to wait.
-    pub(super) fn started(&mut self, rule: &Arc<str>, now: Instant) {
-        self.writing.insert(Arc::clone(rule));
-        self.written.insert(Arc::clone(rule), now);
-    }
-
-    /// The write has ended; where it failed, it is tried again after `pause`.
-    pub(super) fn ended(&mut self, rule: &Arc<str>, retry: Option<Instant>) {
-        self.writing.remove(rule);
-        if let Some(until) = retry {
-            self.due.insert(Arc::clone(rule), until);
-        }
-    }
-
-    /// The rule is gone.
-    pub(super) fn forget(&mut self, rule: &str) {
-        self.due.remove(rule);
-        self.written.remove(rule);
-    }
-
-    /// When the first rule is due.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        let due = self.due.iter().filter(|(rule, _)| !self.writing.contains(*rule));
-        due.map(|(_, at)| *at).min()
-    }
-
-    /// The rules that are due, which then no longer are.
-    pub(super) fn take_due(&mut self, now: Instant) -> Vec<Arc<str>> {
-        let writing = &self.writing;
-        let due = self.due.iter().filter(|(rule, at)| **at <= now && !writing.contains(*rule));
-        let due: Vec<_> = due.map(|(rule, _)| Arc::clone(rule)).collect();
-        for rule in &due {
-            self.due.remove(rule);
-        }
-        due
-    }
-}
-
 /// Writes a rule's status.
 pub(super) async fn write(
     client: Client,
@@ -282,4 +219,151 @@ pub(super) enum WriteError {
     Refused(String),
     /// It is to be tried again.
     Failed(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::rules::{InvalidRule, Rule};
+
+    fn state(spec: serde_json::Value) -> RuleState {
+        let mut object = json!({
+            "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+            "metadata": {"name": "dongle"},
+            "spec": {"resourceName": "example.com/dongle", "quantity": 4},
+        });
+        object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let rule = Rule::new(&serde_json::from_value(object).unwrap()).map(Arc::new);
+        RuleState { uid: Some("uid".to_owned()), generation: Some(3), status: None, rule }
+    }
+
+    fn everywhere() -> RuleState {
+        state(json!({"nodeSelector": {}}))
+    }
+
+    /// Each condition as `type=status reason`.
+    fn told(status: &NodeExtendedResourceStatus) -> Vec<String> {
+        let tell = |condition: &Condition| {
+            let Condition { type_, status, reason, .. } = condition;
+            format!("{type_}={status} {reason}")
+        };
+        status.conditions.iter().map(tell).collect()
+    }
+
+    fn ready_message(status: &NodeExtendedResourceStatus) -> &str {
+        &status.conditions.iter().find(|condition| condition.type_ == "Ready").unwrap().message
+    }
+
+    #[test]
+    fn ready_is_what_the_counts_say() {
+        let none = Counts::default();
+        for (counts, says, message) in [
+            (
+                Counts { advertised: 2, ..none.clone() },
+                [
+                    "Ready=True Advertised",
+                    "Reconciling=False Advertised",
+                    "Stalled=False Advertised",
+                ],
+                "advertised on 2/2 nodes",
+            ),
+            (
+                Counts { advertised: 1, overridden: 1, ..none.clone() },
+                [
+                    "Ready=True Advertised",
+                    "Reconciling=False Advertised",
+                    "Stalled=False Advertised",
+                ],
+                "advertised on 1/2 nodes, 1 overridden by another rule",
+            ),
+            (
+                none.clone(),
+                [
+                    "Ready=True NoNodeSelected",
+                    "Reconciling=False NoNodeSelected",
+                    "Stalled=False NoNodeSelected",
+                ],
+                "advertised on 0/0 nodes",
+            ),
+            (
+                Counts { advertised: 1, pending: 1, failed: 1, ..none.clone() },
+                [
+                    "Ready=False Progressing",
+                    "Reconciling=True Progressing",
+                    "Stalled=False Progressing",
+                ],
+                "advertised on 1/3 nodes, 1 being patched, 1 failed and retried",
+            ),
+            (
+                Counts { failed: 1, conflicted: 1, ..none.clone() },
+                [
+                    "Ready=False PatchFailed",
+                    "Reconciling=True PatchFailed",
+                    "Stalled=False PatchFailed",
+                ],
+                "advertised on 0/2 nodes, 1 failed and retried, 1 left to another writer",
+            ),
+            (
+                Counts { advertised: 1, conflicted: 1, ..none },
+                ["Ready=False Conflict", "Reconciling=False Conflict", "Stalled=False Conflict"],
+                "advertised on 1/2 nodes, 1 left to another writer",
+            ),
+        ] {
+            let status = status(&everywhere(), Some(&counts), Timestamp::UNIX_EPOCH);
+            assert_eq!(told(&status), says);
+            assert_eq!(ready_message(&status), message);
+            assert_eq!(status.observed_generation, Some(3));
+            assert!(status.conditions.iter().all(|said| said.observed_generation == Some(3)));
+        }
+    }
+
+    #[test]
+    fn an_invalid_rule_is_stalled() {
+        let mut state = everywhere();
+        state.rule = Err(InvalidRule::Malformed("a quantity of dongles".to_owned()));
+        let status = status(&state, None, Timestamp::UNIX_EPOCH);
+        let says = [
+            "Ready=False InvalidSpec",
+            "Reconciling=False InvalidSpec",
+            "Stalled=True InvalidSpec",
+        ];
+        assert_eq!(told(&status), says);
+        assert!(ready_message(&status).contains("a quantity of dongles"));
+    }
+
+    #[test]
+    fn named_nodes_that_do_not_exist_are_missing() {
+        let state = state(json!({"nodeNames": ["a", "b", "c"]}));
+        let counts = Counts { advertised: 1, ..Counts::default() };
+        let status = status(&state, Some(&counts), Timestamp::UNIX_EPOCH);
+        assert_eq!(status.nodes.as_ref().unwrap().missing, 2);
+        assert!(ready_message(&status).ends_with("; 2 named nodes do not exist"));
+    }
+
+    #[test]
+    fn times_move_only_with_the_status_of_a_condition() {
+        let [first, later] = [1, 2].map(|second| Timestamp::new(second, 0).unwrap());
+        let mut state = everywhere();
+        let one = Counts { advertised: 1, ..Counts::default() };
+        let before = status(&state, Some(&one), first);
+        state.status = Some(before.clone());
+        assert_eq!(status(&state, Some(&one), later), before, "nothing to write");
+
+        let pending = Counts { pending: 1, ..Counts::default() };
+        let after = status(&state, Some(&pending), later);
+        let times: Vec<_> =
+            after.conditions.iter().map(|said| said.last_transition_time.0).collect();
+        assert_eq!(times, [later, later, first], "Ready and Reconciling have changed");
+    }
+
+    #[test]
+    fn the_first_ten_problems_are_named() {
+        let failed = Outcome::Failed { message: "no".to_owned() };
+        let problems = (0..20).map(|number| (format!("node-{number:02}").into(), failed.clone()));
+        let counts = Counts { failed: 20, problems: problems.collect(), ..Counts::default() };
+        let status = status(&everywhere(), Some(&counts), Timestamp::UNIX_EPOCH);
+        let names: Vec<_> = status.problems.iter().map(|problem| problem.node.as_str()).collect();
+        assert_eq!((names.len(), names[0], names[9]), (10, "node-00", "node-09"));
+        assert_eq!(status.problems[0].reason, "PatchFailed");
+    }
 }

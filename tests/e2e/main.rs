@@ -3,6 +3,10 @@
 //! Every test boots its own etcd and API server (and, where pods have to run, the scheduler, the
 //! controller manager and kubelets), so that none sees what another did.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
+
+/// What the API server answers, where unit tests have it mocked.
+mod answers;
 /// Other writers: drift and conflict.
 mod drift;
 /// The files in `examples/`.

@@ -1,11 +1,13 @@
 //! Tests that need no cluster: the program and the files in the repository.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
+
+/// What the program says to wrong arguments and missing clusters.
+mod command_line;
 /// The CRD in `crds/`, and `crd`, which prints it.
 mod crd;
 /// The files in `examples/`.
 mod examples;
-/// What the program says to wrong arguments and missing clusters.
-mod command_line;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,5 +1,7 @@
 //! The harness itself: it boots what it says, and leaves nothing behind.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
+
 use std::time::Duration;
 
 use harness::{ControlPlane, Process, Signal, wait_until};
