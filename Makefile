@@ -81,8 +81,8 @@ test-demo: ## Run the demo as a test
 	@$(MAKE) demo
 
 .PHONY: bench
-bench: controlplane ## Measure against the floor (NODES=1000), into target/bench/results.json
-	cargo bench --locked --bench rollout
+bench: controlplane ## Measure against the floor (NODES=1000 PAIRS=5), into target/bench/results.json
+	@NODES=$(or $(NODES),1000) PAIRS=$(or $(PAIRS),5) cargo bench --locked --bench rollout
 
 # ---- What the tests need.
 .PHONY: controlplane

@@ -110,7 +110,7 @@ pub struct NodeExtendedResourceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// Ready: every selected node carries the quantity. Reconciling: work is under way.
+    /// Ready: every selected node is as the rules declare. Reconciling: work is under way.
     /// Stalled: nothing will happen until somebody changes the rule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
@@ -128,7 +128,8 @@ pub struct NodeExtendedResourceStatus {
 
 /// How many nodes a rule selects, and the state they are in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+// What a later version adds must not make the objects of this one unreadable.
+#[serde(rename_all = "camelCase", default)]
 pub struct NodeCounts {
     /// Advertised of selected, such as 11/12: what `kubectl get` prints.
     pub summary: String,
@@ -140,19 +141,20 @@ pub struct NodeCounts {
     pub conflicted: i64,
     /// Nodes where a rule of higher precedence declares the same resource.
     pub overridden: i64,
-    /// Nodes whose last patch was refused or went unanswered; it is retried.
+    /// Nodes whose last patch was refused or went unanswered, and is retried; and nodes that are not
+    /// touched since the annotation on them cannot be read.
     pub failed: i64,
     /// Names in nodeNames that are no node at present.
     pub missing: i64,
 }
 
 /// A node that is not as the rule declares, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct NodeProblem {
     /// The node's name.
     pub node: String,
-    /// One word for machines: Conflict or PatchFailed.
+    /// One word for machines: Conflict, PatchFailed or LedgerUnreadable.
     pub reason: String,
     /// The same for people, with the value that is there.
     pub message: String,

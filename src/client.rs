@@ -1,8 +1,9 @@
 //! The connection to the API server.
 //!
-//! kube's own stack, put together from kube's parts, but for two things: Nagle's algorithm is off,
-//! since it holds a PATCH back by some 40 ms now and then, and nothing is retried underneath the
-//! controller, which has a backoff of its own for every node.
+//! Put together from kube's parts, as its own stack is, but for three things: Nagle's algorithm is
+//! off, since it holds a PATCH back by some 40 ms now and then; a peer that is silently gone is
+//! noticed, also under a watch or a list; and nothing is retried underneath the controller, which
+//! has a backoff of its own for every node.
 
 use std::time::Duration;
 
@@ -17,6 +18,12 @@ use tower::ServiceBuilder;
 use crate::error::Error;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long until the head of an answer: with the TLS handshake, without a watch's events.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// A connection on which nothing has come for so long is probed, so often, so many times.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(20), Duration::from_secs(5), 4);
+/// How long what was sent may go unacknowledged.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 /// Connects as the kubeconfig or the pod's service account says. Nothing is sent yet.
 ///
@@ -36,6 +43,7 @@ pub fn with_config(mut config: Config) -> Result<Client, kube::Error> {
     let user_agent = concat!("node-resource-advertiser/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(user_agent)));
 
+    // Through a proxy it is kube's own stack.
     if config.proxy_url.is_some() {
         config.default_retry = false;
         return Client::try_from(config);
@@ -45,13 +53,18 @@ pub fn with_config(mut config: Config) -> Result<Client, kube::Error> {
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    let (idle, interval, probes) = KEEPALIVE;
+    connector.set_keepalive(Some(idle));
+    connector.set_keepalive_interval(Some(interval));
+    connector.set_keepalive_retries(Some(probes));
+    connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .map_err(tower::BoxError::from)
+        .timeout(ANSWER_TIMEOUT)
         .service(http);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }

@@ -33,11 +33,11 @@ use crate::node::ApiNode;
 use crate::plan::{Change, plan};
 use crate::readiness::Readiness;
 use events::Events;
-use nodes::Nodes;
+use nodes::{Nodes, Ticket};
 use requests::{NodeRequests, Reply};
 use rules::{Affected, RuleObject, Rules};
 use schedule::Schedule;
-use status::WriteError;
+use status::{StatusWritten, WriteError};
 use tally::Tally;
 
 /// How many nodes are planned between two looks at what else has happened.
@@ -82,9 +82,7 @@ pub async fn run(
             biased;
             () = &mut shutdown => break,
             Some((node, reply)) = controller.patches.next() => controller.on_reply(&node, reply),
-            Some((rule, result)) = controller.status_writes.next() => {
-                controller.on_status_written(&rule, result);
-            }
+            Some(written) = controller.status_writes.next() => controller.on_status_written(written),
             Some(()) = controller.event_writes.next() => {}
             () = sleep_until(wake) => controller.on_time(),
             Some(event) = rule_events.next() => controller.on_rule_event(event),
@@ -105,12 +103,12 @@ async fn sleep_until(wake: Option<Instant>) {
 }
 
 type PatchReply = (SentPatch, Reply);
-type StatusWritten = (Arc<str>, Result<crate::api::NodeExtendedResourceStatus, WriteError>);
 
 /// What a patch under way was for.
 struct SentPatch {
     node: Arc<str>,
     uid: Box<str>,
+    ticket: Ticket,
     changes: Vec<Change>,
 }
 
@@ -127,8 +125,8 @@ struct Controller {
     status_writes: FuturesUnordered<BoxFuture<'static, StatusWritten>>,
     events: Events,
     event_writes: FuturesUnordered<BoxFuture<'static, ()>>,
-    /// How many failures there have been, so that each gets pauses of its own.
-    failures: u64,
+    /// The answer to the first patch that failed for want of a right, while any does.
+    forbidden: Option<String>,
 }
 
 impl Controller {
@@ -146,7 +144,7 @@ impl Controller {
             patches: FuturesUnordered::new(),
             status_writes: FuturesUnordered::new(),
             event_writes: FuturesUnordered::new(),
-            failures: 0,
+            forbidden: None,
         }
     }
 
@@ -167,6 +165,7 @@ impl Controller {
             };
             self.plan_node(&name);
         }
+        self.tell_whether_forbidden();
         // With nodes still to be planned the counts are not what they will be in a moment.
         if !self.nodes.has_queued() {
             let now = Instant::now();
@@ -180,7 +179,7 @@ impl Controller {
     }
 
     fn has_more_to_plan(&self) -> bool {
-        self.synced() && self.nodes.has_queued()
+        self.synced() && (self.nodes.has_queued() || (self.has_room() && self.nodes.has_ready()))
     }
 
     fn has_room(&self) -> bool {
@@ -189,74 +188,107 @@ impl Controller {
 
     fn plan_node(&mut self, name: &Arc<str>) {
         let room = self.has_room();
+        let seed = self.seed();
         let Some(state) = self.nodes.get_mut(name) else {
             return;
         };
         let plan = plan(&state.node, self.rules.set());
         let uid = state.node.uid.clone();
-        state.record(plan.outcomes, &mut self.tally);
-        let Some(patch) = plan.patch else {
-            self.nodes.settle(name);
+        // A value that was lost costs pods their life within a second.
+        let urgent = plan.changes.iter().any(Change::is_repair);
+        if urgent {
+            self.nodes.brake_repair(name, Instant::now(), seed);
+        }
+        let Some(state) = self.nodes.get_mut(name) else {
             return;
         };
-        if !room {
-            self.nodes.make_ready(name);
-            return;
+        state.record(plan.outcomes, &mut self.tally);
+        let is_busy = state.is_busy();
+        match plan.patch {
+            None => self.nodes.settle(name),
+            Some(_) if is_busy => {}
+            Some(_) if !room => self.nodes.make_ready(name, urgent),
+            Some(patch) => {
+                let ticket = self.nodes.sent(name);
+                let node = Arc::clone(name);
+                let sent = SentPatch { node, uid, ticket, changes: plan.changes };
+                let reply = self.requests.clone().patch(Arc::clone(name), patch);
+                self.patches.push(reply.map(|reply| (sent, reply)).boxed());
+            }
         }
-        self.nodes.sent(name);
-        let sent = SentPatch { node: Arc::clone(name), uid, changes: plan.changes };
-        let reply = self.requests.clone().patch(Arc::clone(name), patch);
-        self.patches.push(reply.map(|reply| (sent, reply)).boxed());
+    }
+
+    /// Something that is different each time, so that each failure gets pauses of its own.
+    fn seed(&mut self) -> u64 {
+        self.options.seed = self.options.seed.wrapping_add(1);
+        self.options.seed
     }
 
     fn on_reply(&mut self, sent: &SentPatch, reply: Reply) {
         let node = &sent.node;
         let now = Instant::now();
-        self.failures += 1;
-        let seed = self.options.seed.wrapping_add(self.failures);
+        let seed = self.seed();
+        if let Reply::Patched(_) = &reply {
+            self.tell_changes(sent, now);
+        }
+        if !self.nodes.answered(node, sent.ticket) {
+            return;
+        }
         match reply {
             Reply::Patched(answer) => {
-                let changes: Vec<_> = sent.changes.iter().map(ToString::to_string).collect();
-                info!(%node, "{}", changes.join(", "));
-                for change in &sent.changes {
-                    self.event_writes.extend(self.events.changed(node, &sent.uid, change, now));
+                self.nodes.settle(node);
+                if sent.changes.iter().any(Change::is_repair) {
+                    self.nodes.repaired(node, now);
                 }
-                self.nodes.patched(node, *answer);
-                if self.set_ready(|readiness| readiness.patches = None) {
-                    self.nodes.wake_all();
+                self.nodes.learn(*answer, &mut self.tally);
+                self.nodes.permit();
+            }
+            Reply::Stale { node: answer, message } => {
+                if self.nodes.stale(node, &message, now, seed) {
+                    warn!(%node, "the patch is refused again and again: {message}");
+                } else {
+                    debug!(%node, "the node changed meanwhile, and is planned again");
                 }
+                self.nodes.learn(*answer, &mut self.tally);
             }
-            Reply::Stale(answer) => {
-                debug!(%node, "the node changed meanwhile: planning again");
-                self.nodes.stale(node, *answer, now, seed);
+            Reply::Gone => {
+                let message = "there is no such node; the watch will tell".to_owned();
+                self.nodes.fail(node, message, None, now, seed);
             }
-            Reply::Gone => self.nodes.gone(node),
             Reply::Forbidden(message) => {
                 let message = format!("no right to patch nodes/status: {message}");
-                let told = message.clone();
-                if self.set_ready(|readiness| readiness.patches = Some(told)) {
+                self.nodes.fail(node, message.clone(), None, now, seed);
+                self.nodes.forbid(node);
+                self.forbidden.get_or_insert_with(|| {
                     error!("{message}; grant the verb patch on nodes/status");
-                }
-                self.failed(node, message, None, seed);
+                    message
+                });
             }
             Reply::Failed { message, retry_after } => {
                 warn!(%node, "the patch failed and will be tried again: {message}");
-                self.failed(node, message, retry_after, seed);
+                self.nodes.fail(node, message, retry_after, now, seed);
             }
         }
     }
 
-    fn failed(
-        &mut self,
-        node: &Arc<str>,
-        message: String,
-        retry_after: Option<Duration>,
-        seed: u64,
-    ) {
-        self.nodes.fail(node, Some(message), retry_after, Instant::now(), seed);
-        if let Some(state) = self.nodes.get_mut(node) {
-            let outcomes = state.outcomes.to_vec();
-            state.record(outcomes, &mut self.tally);
+    /// Readiness says no from the first patch that fails for want of a right until none does.
+    fn tell_whether_forbidden(&mut self) {
+        if !self.nodes.any_forbidden() {
+            self.forbidden = None;
+        }
+        self.readiness.send_if_modified(|readiness| {
+            let changed = readiness.patches != self.forbidden;
+            readiness.patches.clone_from(&self.forbidden);
+            changed
+        });
+    }
+
+    fn tell_changes(&mut self, sent: &SentPatch, now: Instant) {
+        let SentPatch { node, uid, changes, .. } = sent;
+        let lines: Vec<_> = changes.iter().map(ToString::to_string).collect();
+        info!(%node, "{}", lines.join(", "));
+        for change in changes {
+            self.event_writes.extend(self.events.changed(node, uid, change, now));
         }
     }
 
@@ -270,6 +302,7 @@ impl Controller {
                     self.set_ready(|readiness| readiness.nodes = None);
                 }
             }
+            Err(error) if is_expired(&error) => info!("nodes: the watch is too old, listing again"),
             Err(error) => {
                 let message = format!("nodes: {}", describe_watch(&error, ""));
                 warn!("{message}");
@@ -283,6 +316,10 @@ impl Controller {
     fn on_rule_event(&mut self, event: watcher::Result<watcher::Event<RuleObject>>) {
         let event = match event {
             Ok(event) => event,
+            Err(error) if is_expired(&error) => {
+                info!("rules: the watch is too old, listing again");
+                return;
+            }
             Err(error) => {
                 let missing =
                     ": the CustomResourceDefinition is not installed; apply the file in crds/";
@@ -313,14 +350,16 @@ impl Controller {
         }
         let now = Instant::now();
         if is_list {
+            self.schedule.retain(|rule| self.rules.get(rule).is_some());
+            self.events.retain(|rule| self.rules.get(rule).is_some());
             for name in self.rules.names() {
                 self.schedule.touch(name, now);
             }
         }
         match name {
             Some(name) if gone => {
-                self.schedule.forget(&name);
-                self.events.forget(&name);
+                self.schedule.retain(|rule| **rule != *name);
+                self.events.retain(|rule| **rule != *name);
             }
             Some(name) => self.schedule.touch(&name, now),
             None => {}
@@ -346,18 +385,17 @@ impl Controller {
         }
         self.schedule.started(name, now);
         let (client, timeout) = (self.client.clone(), self.options.request_timeout);
-        let write = status::write(client, timeout, Arc::clone(name), state.uid.clone(), status);
-        self.status_writes.push(write.boxed());
+        let (rule, uid) = (Arc::clone(name), state.uid.clone());
+        self.status_writes.push(status::write(client, timeout, rule, uid, status).boxed());
     }
 
-    fn on_status_written(
-        &mut self,
-        rule: &Arc<str>,
-        result: Result<crate::api::NodeExtendedResourceStatus, WriteError>,
-    ) {
+    fn on_status_written(&mut self, written: StatusWritten) {
+        let StatusWritten { rule, uid, result } = written;
         let retry = match result {
             Ok(status) => {
-                if let Some(state) = self.rules.get_mut(rule) {
+                // One made again under the same name meanwhile does not have it.
+                let state = self.rules.get_mut(&rule).filter(|state| state.uid == uid);
+                if let Some(state) = state {
                     state.status = Some(status);
                 }
                 None
@@ -372,7 +410,7 @@ impl Controller {
                 Some(Instant::now() + STATUS_RETRY)
             }
         };
-        self.schedule.ended(rule, retry);
+        self.schedule.ended(&rule, retry);
     }
 
     fn on_time(&mut self) {
@@ -383,17 +421,17 @@ impl Controller {
         if !self.synced() {
             return None;
         }
-        let status = self.schedule.next_due();
+        // A status that is due waits for the planning to be through, and must not wake it.
+        let status = if self.nodes.has_queued() { None } else { self.schedule.next_due() };
         [self.nodes.next_wake(), status].into_iter().flatten().min()
     }
 
-    /// Changes what readiness says; true where it was another before.
-    fn set_ready(&self, change: impl FnOnce(&mut Readiness)) -> bool {
+    fn set_ready(&self, change: impl FnOnce(&mut Readiness)) {
         self.readiness.send_if_modified(|readiness| {
             let before = readiness.clone();
             change(readiness);
             *readiness != before
-        })
+        });
     }
 
     /// Lets what is under way end.
@@ -415,6 +453,11 @@ impl Controller {
 
 /// How long a status that could not be written waits.
 const STATUS_RETRY: Duration = Duration::from_secs(10);
+
+/// Whether the server no longer has what happened since; which is nothing unusual.
+fn is_expired(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchError(status) if status.code == 410)
+}
 
 /// What a watch has run into, and what to do about it.
 fn describe_watch(error: &watcher::Error, missing: &str) -> String {

@@ -25,6 +25,12 @@ pub enum Error {
     /// The CRD could not be printed.
     #[error("cannot write the CRD as YAML: {0}")]
     Yaml(String),
+    /// Standard output is closed or full.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[source] std::io::Error),
+    /// The runtime could not be started.
+    #[error("cannot start: {0}")]
+    Runtime(#[source] std::io::Error),
     /// A signal handler could not be installed.
     #[error("cannot wait for signals: {0}")]
     Signal(#[source] std::io::Error),

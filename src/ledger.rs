@@ -9,13 +9,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
 
+use crate::api::MAX_QUANTITY;
 use crate::quantity::Quantity;
 use crate::resource_name;
 
 /// The annotation's key.
 pub const ANNOTATION: &str = "noderesource.dev/advertised";
 
-/// The longest ledger that is read, in bytes: some 400 resources.
+/// The longest ledger that is read or written, in bytes: some 500 resources.
 pub const MAX_BYTES: usize = 64 * 1024;
 
 /// What the controller has advertised on one node, by resource name.
@@ -46,9 +47,9 @@ pub enum InvalidLedger {
     /// Lists something that the controller never writes.
     #[error("annotation {ANNOTATION} lists {0:?}, which is not an extended resource")]
     NotExtended(String),
-    /// Lists a quantity that is none.
-    #[error("annotation {ANNOTATION} lists {0:?} with {1:?}, which is not a quantity")]
-    NotAQuantity(String, String),
+    /// Lists a quantity that no rule can declare.
+    #[error("annotation {ANNOTATION} lists {0:?} with {1:?}, which cannot be declared")]
+    Quantity(String, String),
 }
 
 impl Ledger {
@@ -69,8 +70,9 @@ impl Ledger {
             if !resource_name::is_extended(resource) {
                 return Err(InvalidLedger::NotExtended(resource.clone()));
             }
-            if entry.quantity.parse::<Quantity>().is_err() {
-                return Err(InvalidLedger::NotAQuantity(resource.clone(), entry.quantity.clone()));
+            let whole = entry.quantity.parse::<Quantity>().ok().and_then(|it| it.whole());
+            if !whole.is_some_and(|whole| (1..=MAX_QUANTITY.into()).contains(&whole)) {
+                return Err(InvalidLedger::Quantity(resource.clone(), entry.quantity.clone()));
             }
         }
         Ok(ledger)
@@ -97,12 +99,6 @@ impl Ledger {
         self.entries.keys().map(String::as_str)
     }
 
-    /// Whether any entry was declared by `rule`.
-    #[must_use]
-    pub fn mentions_rule(&self, rule: &str) -> bool {
-        self.entries.values().any(|entry| entry.rule == rule)
-    }
-
     /// The annotation's value; `None` for an empty ledger, which is no annotation at all.
     #[must_use]
     pub fn to_annotation(&self) -> Option<String> {
@@ -127,7 +123,6 @@ mod tests {
         let text = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
         let mut ledger = Ledger::parse(Some(text)).unwrap();
         assert_eq!(ledger.to_annotation().as_deref(), Some(text));
-        assert!(ledger.mentions_rule("dongle"));
         ledger.remove("example.com/dongle");
         assert_eq!(ledger.to_annotation(), None);
         assert_eq!(Ledger::parse(None), Ok(Ledger::default()));
@@ -147,7 +142,10 @@ mod tests {
             ("[]", "cannot be read"),
             (r#"{"example.com/a":4}"#, "cannot be read"),
             (r#"{"cpu":{"quantity":"4","rule":"a"}}"#, "not an extended"),
-            (r#"{"example.com/a":{"quantity":"x","rule":"a"}}"#, "not a quantity"),
+            (r#"{"example.com/a":{"quantity":"x","rule":"a"}}"#, "cannot be declared"),
+            (r#"{"example.com/a":{"quantity":"0","rule":"a"}}"#, "cannot be declared"),
+            (r#"{"example.com/a":{"quantity":"-1","rule":"a"}}"#, "cannot be declared"),
+            (r#"{"example.com/a":{"quantity":"1.5","rule":"a"}}"#, "cannot be declared"),
             (long.as_str(), "bytes long"),
         ] {
             let error = Ledger::parse(Some(text)).unwrap_err().to_string();

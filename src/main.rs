@@ -4,14 +4,23 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use node_resource_advertiser::cli::Cli;
+use node_resource_advertiser::error::Error;
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    match Cli::parse().run().await {
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn run(cli: Cli) -> Result<(), Error> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().map_err(Error::Runtime)?;
+    let result = runtime.block_on(cli.run());
+    // A name that DNS takes its time over must not hold up the end.
+    runtime.shutdown_background();
+    result
 }

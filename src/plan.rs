@@ -52,11 +52,27 @@ pub enum Outcome {
         /// Its name.
         by: Arc<str>,
     },
-    /// Something went wrong; it will be tried again.
+    /// The last patch did not go through; it will be tried again.
     Failed {
-        /// What, in words for the rule's status.
+        /// What went wrong, in words for the rule's status.
         message: String,
     },
+    /// What on the node is the controller's own cannot be told, so that nothing is touched.
+    LedgerUnreadable {
+        /// Why, in words for the rule's status.
+        message: String,
+    },
+}
+
+impl Outcome {
+    /// Whether somebody may want to know the node's name.
+    #[must_use]
+    pub fn is_problem(&self) -> bool {
+        match self {
+            Self::Conflicted { .. } | Self::Failed { .. } | Self::LedgerUnreadable { .. } => true,
+            Self::Advertised | Self::Pending | Self::Overridden { .. } => false,
+        }
+    }
 }
 
 /// One thing that a patch does.
@@ -96,6 +112,14 @@ pub enum Action {
     },
 }
 
+impl Change {
+    /// Whether it undoes what another writer did.
+    #[must_use]
+    pub fn is_repair(&self) -> bool {
+        matches!(self.action, Action::Repair { .. })
+    }
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { resource, action } = self;
@@ -122,16 +146,19 @@ pub fn plan(node: &Node, rules: &RuleSet) -> Plan {
     match Ledger::parse(node.ledger.as_deref()) {
         Ok(ledger) => {
             let resolved = resolve::resolve(node, &ledger, &selecting, rules);
-            let patch = patch::patch(node, &ledger, &resolved.writes);
-            Plan { changes: resolved.changes, patch, outcomes: resolved.outcomes }
+            match patch::patch(node, &ledger, &resolved.writes) {
+                Ok(patch) => Plan { changes: resolved.changes, patch, outcomes: resolved.outcomes },
+                Err(error) => untouched(&selecting, &error),
+            }
         }
         Err(error) => untouched(&selecting, &error),
     }
 }
 
-/// A node whose ledger cannot be read: what on it is whose is not known.
+/// A node whose ledger cannot be read, so that what on it is whose is not known; or one that could
+/// not be read the next time.
 fn untouched(selecting: &[&Arc<rules::Rule>], error: &InvalidLedger) -> Plan {
-    let outcome = Outcome::Failed {
+    let outcome = Outcome::LedgerUnreadable {
         message: format!("{error}; nothing on the node is touched until it is mended or removed"),
     };
     let outcomes = selecting.iter().map(|rule| (Arc::clone(&rule.name), outcome.clone()));

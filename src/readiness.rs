@@ -1,4 +1,6 @@
-//! Whether the controller can do its work, and if not, why.
+//! Whether the controller has been able to take up its work, and if not, why.
+//!
+//! An API server that goes away later makes it no less ready: it goes on where it was.
 
 use std::fmt;
 

@@ -1,6 +1,5 @@
 //! What the kubelet asks: `/readyz`.
 
-use std::future::Future;
 use std::net::SocketAddr;
 
 use axum::Router;
@@ -21,17 +20,16 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })
 }
 
-/// Answers until `shutdown` is ready.
+/// Answers until it is dropped.
 ///
 /// # Errors
 /// Where the listener fails for good.
 pub async fn serve(
     listener: TcpListener,
     readiness: watch::Receiver<Readiness>,
-    shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let router = Router::new().route("/readyz", get(readyz)).with_state(readiness);
-    axum::serve(listener, router).with_graceful_shutdown(shutdown).await
+    axum::serve(listener, router).await
 }
 
 async fn readyz(State(readiness): State<watch::Receiver<Readiness>>) -> (StatusCode, String) {

@@ -118,7 +118,7 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
                     "x-kubernetes-validations": [rule(format!("self.matches('{LABEL_VALUE}')"), bad_value)],
                 },
                 "x-kubernetes-validations": [
-                    rule(format!("self.all(key, key.size() <= 317 && key.matches('{LABEL_KEY}'))"), bad_key)
+                    rule(format!("self.all(key, key.indexOf('/') <= 253 && key.matches('{LABEL_KEY}'))"), bad_key)
                 ],
             },
             "matchExpressions": {
@@ -134,7 +134,7 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
                             "description": "The label's key.",
                             "type": "string",
                             "maxLength": 317,
-                            "x-kubernetes-validations": [rule(format!("self.matches('{LABEL_KEY}')"), bad_key)],
+                            "x-kubernetes-validations": [rule(format!("self.indexOf('/') <= 253 && self.matches('{LABEL_KEY}')"), bad_key)],
                         },
                         "operator": {
                             "description": "In, NotIn, Exists or DoesNotExist.",

@@ -56,10 +56,12 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         seed: seed(),
     };
 
-    let stopped = wait_for(stop.clone());
-    let server = tokio::spawn(server::serve(listener, observed, stopped));
+    tokio::spawn(async move {
+        if let Err(error) = server::serve(listener, observed).await {
+            error!("/readyz is not answered any more: {error}");
+        }
+    });
     controller::run(client, options, readiness, wait_for(stop)).await;
-    server.abort();
     info!("stopped");
     Ok(())
 }

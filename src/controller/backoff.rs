@@ -1,4 +1,4 @@
-//! How long to wait after a failure, per node and per rule: without it an API server in trouble
+//! How long a node waits after a failure: without it an API server in trouble
 //! would be asked as fast as it answers.
 
 use std::time::Duration;

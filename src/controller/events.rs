@@ -28,7 +28,7 @@ const MAX_NOTE: usize = 1024 / 4;
 
 /// Writes Events, within a limit for each rule.
 pub(super) struct Events {
-    recorder: Recorder,
+    client: Client,
     timeout: Duration,
     spent: HashMap<Arc<str>, Spent>,
 }
@@ -41,9 +41,8 @@ struct Spent {
 
 impl Events {
     pub(super) fn new(client: Client, timeout: Duration) -> Self {
-        let recorder = Recorder::new(client, Reporter::from(FIELD_MANAGER));
         let spent = HashMap::new();
-        Self { recorder, timeout, spent }
+        Self { client, timeout, spent }
     }
 
     /// Tells of a change on a node, if it is one to be told of: a repair.
@@ -111,7 +110,10 @@ impl Events {
             action: action.to_owned(),
             secondary: None,
         };
-        let (recorder, timeout) = (self.recorder.clone(), self.timeout);
+        // A new recorder for each: one that remembers would count an Event of the same reason as the
+        // one before, and keep the old note.
+        let recorder = Recorder::new(self.client.clone(), Reporter::from(FIELD_MANAGER));
+        let timeout = self.timeout;
         let publish = async move {
             let published = recorder.publish(&event, &regarding);
             match tokio::time::timeout(timeout, published).await {
@@ -139,9 +141,9 @@ impl Events {
         allowed
     }
 
-    /// The rule is gone.
-    pub(super) fn forget(&mut self, rule: &str) {
-        self.spent.remove(rule);
+    /// Forgets the rules that are gone.
+    pub(super) fn retain(&mut self, exists: impl Fn(&Arc<str>) -> bool) {
+        self.spent.retain(|rule, _| exists(rule));
     }
 }
 

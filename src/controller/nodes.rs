@@ -1,16 +1,14 @@
 //! The nodes as last seen, each with where it stands between being seen and being as declared.
 //!
 //! ```text
-//!          ┌───────────── an event, a rule ────────────┐
-//!          ▼                                           │
-//!       Queued ──plan──▶ nothing to do ──▶ Settled ────┤
-//!          │                                           │
-//!          ├─plan─▶ a patch, and no room ──▶ Ready     │
-//!          │                                  │        │
-//!          └─plan─▶ a patch ──▶ InFlight ◀────┘        │
-//!                                  │                   │
-//!                                  ├── answered ───────┘
-//!                                  └── failed ──▶ Waiting ──time──▶ Queued
+//!   an event, a rule, an answer, the end of a pause
+//!        │
+//!        ▼
+//!     queued ──plan──▶ outcomes, always
+//!                       ├─ no patch: settled
+//!                       ├─ a patch under way, or a pause: whichever ends has it queued again
+//!                       ├─ no room: ready, until there is
+//!                       └─ else: the patch is sent ──▶ answered, or failed and a pause
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,6 +23,15 @@ use super::tally::Tally;
 use crate::node::{ApiNode, Node, Strings};
 use crate::plan::Outcome;
 
+/// How often in a row a patch may find the node changed before that counts as a failure.
+const STALE_LIMIT: u32 = 3;
+
+/// After so many repairs within `REPAIR_WINDOW`, the next waits for `REPAIR_PAUSE`: somebody else
+/// means what they write.
+const REPAIR_LIMIT: usize = 5;
+const REPAIR_WINDOW: Duration = Duration::from_secs(10 * 60);
+const REPAIR_PAUSE: Duration = Duration::from_secs(30);
+
 /// Every node, and the queues of those with something to do.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
@@ -35,35 +42,84 @@ pub(super) struct Nodes {
     listed: bool,
     queued: VecDeque<Arc<str>>,
     ready: VecDeque<Arc<str>>,
-    waiting: BTreeSet<(Instant, Arc<str>)>,
+    pausing: BTreeSet<(Instant, Arc<str>)>,
+    /// Nodes whose last patch failed for want of a right.
+    forbidden: BTreeSet<Arc<str>>,
+    tickets: u64,
 }
+
+/// Tells one patch from another: an answer counts only for the node that it was for, and not for
+/// one made again under its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket(u64);
 
 /// One node.
 #[derive(Debug)]
 pub(super) struct NodeState {
     pub(super) node: Node,
-    pub(super) outcomes: Box<[(Arc<str>, Outcome)]>,
-    work: Work,
+    outcomes: Box<[(Arc<str>, Outcome)]>,
+    queued: bool,
+    ready: bool,
+    under_way: Option<Ticket>,
+    pause: Option<Instant>,
     failure: Option<Box<Failure>>,
+    /// When values on it were repaired, as far as that matters.
+    repairs: VecDeque<Instant>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
-    Settled,
-    Queued,
-    Ready,
-    InFlight {
-        /// Something changed meanwhile, so that it is to be planned again.
-        again: bool,
-    },
-    Waiting(Instant),
-}
-
-/// A node whose last patch did not go through.
+/// What has kept a node's patches from going through.
 #[derive(Debug)]
 struct Failure {
+    /// In words for the rule's status; `None` while it is nothing to speak of.
     message: Option<String>,
+    /// How often in a row the node had changed meanwhile.
+    stale: u32,
     backoff: Backoff,
+}
+
+impl NodeState {
+    fn new(node: Node) -> Self {
+        Self {
+            node,
+            outcomes: Box::default(),
+            queued: false,
+            ready: false,
+            under_way: None,
+            pause: None,
+            failure: None,
+            repairs: VecDeque::new(),
+        }
+    }
+
+    /// Until when a repair has to wait, after too many of them.
+    fn repair_pause(&mut self, now: Instant) -> Option<Instant> {
+        while self.repairs.front().is_some_and(|at| now.duration_since(*at) > REPAIR_WINDOW) {
+            self.repairs.pop_front();
+        }
+        let last = *self.repairs.back()?;
+        let until = last + REPAIR_PAUSE;
+        (self.repairs.len() >= REPAIR_LIMIT && until > now).then_some(until)
+    }
+
+    /// Whether a patch would have to wait, for another one or for a pause.
+    pub(super) fn is_busy(&self) -> bool {
+        self.under_way.is_some() || self.pause.is_some()
+    }
+
+    /// Puts new outcomes in place of the old, and counts them. While the last patch has failed, a
+    /// pending one counts as failed: trying again is no success yet.
+    pub(super) fn record(&mut self, mut outcomes: Vec<(Arc<str>, Outcome)>, tally: &mut Tally) {
+        let failure = self.failure.as_ref();
+        if let Some(message) = failure.and_then(|failure| failure.message.as_ref()) {
+            for (_, outcome) in &mut outcomes {
+                if matches!(outcome, Outcome::Pending | Outcome::Failed { .. }) {
+                    *outcome = Outcome::Failed { message: message.clone() };
+                }
+            }
+        }
+        tally.update(&self.node.name, &self.outcomes, &outcomes);
+        self.outcomes = outcomes.into();
+    }
 }
 
 impl Nodes {
@@ -81,7 +137,7 @@ impl Nodes {
                     self.remove(&name, tally);
                 }
                 for node in listing {
-                    self.see(node);
+                    self.see(node, tally);
                 }
                 self.listed = true;
             }
@@ -90,7 +146,7 @@ impl Nodes {
                 let known = self.by_name.get(&node.name);
                 // The answer to a patch may have told more than this event, which was under way.
                 if known.is_none_or(|known| !node.is_older_than(&known.node)) {
-                    self.see(node);
+                    self.see(node, tally);
                 }
             }
             Event::Delete(node) => {
@@ -100,32 +156,28 @@ impl Nodes {
         }
     }
 
-    fn see(&mut self, node: Node) {
-        if let Some(known) = self.by_name.get_mut(&node.name) {
+    fn see(&mut self, node: Node, tally: &mut Tally) {
+        let name = Arc::clone(&node.name);
+        if self.by_name.get(&name).is_some_and(|known| known.node.uid != node.uid) {
+            self.remove(&name, tally);
+        }
+        if let Some(known) = self.by_name.get_mut(&name) {
             let same = known.node.plans_like(&node);
-            if known.node.uid != node.uid {
-                known.failure = None;
-            }
             known.node = node;
-            let name = Arc::clone(&known.node.name);
-            if !same {
-                self.queue(&name);
+            if same {
+                return;
             }
         } else {
-            let name = Arc::clone(&node.name);
-            let state =
-                NodeState { node, outcomes: Box::default(), work: Work::Settled, failure: None };
-            self.by_name.insert(Arc::clone(&name), state);
-            self.queue(&name);
+            self.by_name.insert(Arc::clone(&name), NodeState::new(node));
         }
+        self.queue(&name);
     }
 
     fn remove(&mut self, name: &Arc<str>, tally: &mut Tally) {
+        self.end_pause(name);
+        self.forbidden.remove(name);
         if let Some(state) = self.by_name.remove(name) {
             tally.update(name, &state.outcomes, &[]);
-            if let Work::Waiting(until) = state.work {
-                self.waiting.remove(&(until, Arc::clone(name)));
-            }
         }
     }
 
@@ -144,42 +196,38 @@ impl Nodes {
 
     /// Has every node planned again that `affected` holds for.
     pub(super) fn queue_where(&mut self, affected: impl Fn(&Node) -> bool) {
-        let names = self.by_name.values().filter(|state| affected(&state.node));
-        for name in names.map(|state| Arc::clone(&state.node.name)).collect::<Vec<_>>() {
-            self.queue(&name);
-        }
-    }
-
-    /// Has a node planned again: at once, or when what is under way for it has ended.
-    fn queue(&mut self, name: &Arc<str>) {
-        if let Some(state) = self.by_name.get_mut(name) {
-            match &mut state.work {
-                Work::Settled => {
-                    state.work = Work::Queued;
-                    self.queued.push_back(Arc::clone(name));
-                }
-                Work::InFlight { again } => *again = true,
-                Work::Queued | Work::Ready | Work::Waiting(_) => {}
+        for (name, state) in &mut self.by_name {
+            if !state.queued && affected(&state.node) {
+                state.queued = true;
+                self.queued.push_back(Arc::clone(name));
             }
         }
     }
 
-    /// The next node to plan: one that has waited for room if there is any, else one just queued.
-    pub(super) fn next(&mut self, room: bool) -> Option<Arc<str>> {
-        if room && let Some(name) = Self::pop(&mut self.ready, &self.by_name, Work::Ready) {
-            return Some(name);
+    fn queue(&mut self, name: &Arc<str>) {
+        if let Some(state) = self.by_name.get_mut(name)
+            && !state.queued
+        {
+            state.queued = true;
+            self.queued.push_back(Arc::clone(name));
         }
-        Self::pop(&mut self.queued, &self.by_name, Work::Queued)
     }
 
-    /// Skips nodes that were deleted, or settled, since they were put in the queue.
-    fn pop(
-        queue: &mut VecDeque<Arc<str>>,
-        nodes: &BTreeMap<Arc<str>, NodeState>,
-        work: Work,
-    ) -> Option<Arc<str>> {
-        while let Some(name) = queue.pop_front() {
-            if nodes.get(&name).is_some_and(|state| state.work == work) {
+    /// The next node to plan: where there is room for a patch, one that has waited for it, else one
+    /// that was queued.
+    pub(super) fn next(&mut self, room: bool) -> Option<Arc<str>> {
+        while room && let Some(name) = self.ready.pop_front() {
+            // It may have been deleted since, or made again.
+            if let Some(state) = self.by_name.get_mut(&name)
+                && std::mem::take(&mut state.ready)
+            {
+                return Some(name);
+            }
+        }
+        while let Some(name) = self.queued.pop_front() {
+            if let Some(state) = self.by_name.get_mut(&name)
+                && std::mem::take(&mut state.queued)
+            {
                 return Some(name);
             }
         }
@@ -191,77 +239,114 @@ impl Nodes {
         !self.queued.is_empty()
     }
 
+    /// Whether a patch waits for room.
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// The node is as planned.
-    pub(super) fn settle(&mut self, name: &str) {
-        if let Some(state) = self.by_name.get_mut(name) {
-            state.work = Work::Settled;
-            state.failure = None;
-        }
-    }
-
-    /// The node's patch is to be sent when there is room.
-    pub(super) fn make_ready(&mut self, name: &Arc<str>) {
-        if let Some(state) = self.by_name.get_mut(name) {
-            state.work = Work::Ready;
-            self.ready.push_back(Arc::clone(name));
-        }
-    }
-
-    /// The node's patch has been sent.
-    pub(super) fn sent(&mut self, name: &str) {
-        if let Some(state) = self.by_name.get_mut(name) {
-            state.work = Work::InFlight { again: false };
-        }
-    }
-
-    /// A patch went through; the answer is the node as it is now.
-    pub(super) fn patched(&mut self, name: &Arc<str>, answer: ApiNode) {
+    pub(super) fn settle(&mut self, name: &Arc<str>) {
+        self.end_pause(name);
+        self.forbidden.remove(name);
         if let Some(state) = self.by_name.get_mut(name) {
             state.failure = None;
         }
-        self.answered(name, Some(answer));
     }
 
-    /// A patch was based on an old picture; the answer is the new one. The first time it is planned
-    /// again at once, then with growing pauses.
-    pub(super) fn stale(&mut self, name: &Arc<str>, answer: ApiNode, now: Instant, seed: u64) {
-        let first = self.by_name.get(name).is_some_and(|state| state.failure.is_none());
-        self.fail(name, None, None, now, seed);
-        if first {
-            self.wake_one(name);
+    /// A value on the node has been repaired.
+    pub(super) fn repaired(&mut self, name: &str, now: Instant) {
+        if let Some(state) = self.by_name.get_mut(name) {
+            if state.repairs.len() == REPAIR_LIMIT {
+                state.repairs.pop_front();
+            }
+            state.repairs.push_back(now);
         }
-        self.answered(name, Some(answer));
     }
 
-    /// The node is gone, as the watch will tell.
-    pub(super) fn gone(&mut self, name: &Arc<str>) {
-        self.answered(name, None);
-    }
-
-    fn answered(&mut self, name: &Arc<str>, answer: Option<ApiNode>) {
-        let answer = answer.map(|node| Node::new(node, &mut self.strings));
+    /// Puts a repair off if there have been too many.
+    pub(super) fn brake_repair(&mut self, name: &Arc<str>, now: Instant, seed: u64) {
         let Some(state) = self.by_name.get_mut(name) else {
             return;
         };
-        let replan = answer.is_some() || state.work == (Work::InFlight { again: true });
-        if let Some(answer) = answer
-            && !answer.is_older_than(&state.node)
-        {
-            state.node = answer;
-        }
-        if matches!(state.work, Work::InFlight { .. }) {
-            state.work = Work::Settled;
-        }
-        if replan {
-            self.queue(name);
+        if let Some(until) = state.repair_pause(now) {
+            let failure = state.failure.get_or_insert_with(|| Failure::new(seed));
+            failure.message = Some(format!(
+                "another writer keeps changing it: repaired {REPAIR_LIMIT} times within {} minutes, \
+                 and again after a pause",
+                REPAIR_WINDOW.as_secs() / 60,
+            ));
+            self.pause(name, until);
         }
     }
 
-    /// A patch did not go through: it is tried again after a pause.
+    /// The node's patch is to be sent when there is room; an urgent one before others.
+    pub(super) fn make_ready(&mut self, name: &Arc<str>, urgent: bool) {
+        if let Some(state) = self.by_name.get_mut(name)
+            && !std::mem::replace(&mut state.ready, true)
+        {
+            if urgent {
+                self.ready.push_front(Arc::clone(name));
+            } else {
+                self.ready.push_back(Arc::clone(name));
+            }
+        }
+    }
+
+    /// The node's patch is being sent.
+    pub(super) fn sent(&mut self, name: &str) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        if let Some(state) = self.by_name.get_mut(name) {
+            state.under_way = Some(ticket);
+        }
+        ticket
+    }
+
+    /// A patch has been answered: the node is planned again. False if it was for a node that is no
+    /// longer there.
+    pub(super) fn answered(&mut self, name: &Arc<str>, ticket: Ticket) -> bool {
+        let state = self.by_name.get_mut(name);
+        let Some(state) = state.filter(|state| state.under_way == Some(ticket)) else {
+            return false;
+        };
+        state.under_way = None;
+        self.queue(name);
+        true
+    }
+
+    /// The answer told how the node is.
+    pub(super) fn learn(&mut self, answer: ApiNode, tally: &mut Tally) {
+        self.apply(Event::Apply(answer), tally);
+    }
+
+    /// The patch was based on an old picture. The first time it is planned again at once, then
+    /// after pauses; when that goes on, true: it is a failure, in the server's words.
+    pub(super) fn stale(
+        &mut self,
+        name: &Arc<str>,
+        message: &str,
+        now: Instant,
+        seed: u64,
+    ) -> bool {
+        let Some(state) = self.by_name.get_mut(name) else {
+            return false;
+        };
+        let failure = state.failure.get_or_insert_with(|| Failure::new(seed));
+        failure.stale += 1;
+        let is_failure = failure.stale >= STALE_LIMIT;
+        if failure.stale > 1 {
+            let pause = failure.backoff.next(None);
+            failure.message = is_failure.then(|| message.to_owned());
+            self.pause(name, now + pause);
+        }
+        is_failure
+    }
+
+    /// The patch did not go through: it is tried again after a pause.
     pub(super) fn fail(
         &mut self,
         name: &Arc<str>,
-        message: Option<String>,
+        message: String,
         retry_after: Option<Duration>,
         now: Instant,
         seed: u64,
@@ -269,61 +354,197 @@ impl Nodes {
         let Some(state) = self.by_name.get_mut(name) else {
             return;
         };
-        let failure = state.failure.get_or_insert_with(|| {
-            Box::new(Failure { message: None, backoff: Backoff::new(seed) })
-        });
-        failure.message = message;
-        let until = now + failure.backoff.next(retry_after);
-        state.work = Work::Waiting(until);
-        self.waiting.insert((until, Arc::clone(name)));
+        let failure = state.failure.get_or_insert_with(|| Failure::new(seed));
+        failure.message = Some(message);
+        let pause = failure.backoff.next(retry_after);
+        self.forbidden.remove(name);
+        self.pause(name, now + pause);
+    }
+
+    /// The patch failed for want of a right.
+    pub(super) fn forbid(&mut self, name: &Arc<str>) {
+        if self.by_name.contains_key(name) {
+            self.forbidden.insert(Arc::clone(name));
+        }
+    }
+
+    /// Whether the last patch of any node failed for want of a right.
+    pub(super) fn any_forbidden(&self) -> bool {
+        !self.forbidden.is_empty()
+    }
+
+    /// The right is there: the nodes that had to wait for it need not any longer.
+    pub(super) fn permit(&mut self) {
+        for name in std::mem::take(&mut self.forbidden) {
+            self.end_pause(&name);
+            self.queue(&name);
+        }
+    }
+
+    fn pause(&mut self, name: &Arc<str>, until: Instant) {
+        self.end_pause(name);
+        if let Some(state) = self.by_name.get_mut(name) {
+            state.pause = Some(until);
+            self.pausing.insert((until, Arc::clone(name)));
+        }
+    }
+
+    fn end_pause(&mut self, name: &Arc<str>) {
+        let pause = self.by_name.get_mut(name).and_then(|state| state.pause.take());
+        if let Some(until) = pause {
+            self.pausing.remove(&(until, Arc::clone(name)));
+        }
     }
 
     /// When the first pause ends.
     pub(super) fn next_wake(&self) -> Option<Instant> {
-        self.waiting.first().map(|(until, _)| *until)
+        self.pausing.first().map(|(until, _)| *until)
     }
 
     /// Queues the nodes whose pause is over.
     pub(super) fn wake(&mut self, now: Instant) {
-        while let Some((until, name)) = self.waiting.first().cloned()
-            && until <= now
-        {
-            self.wake_one(&name);
-        }
-    }
-
-    /// Ends every pause: what had kept patches from going through is over.
-    pub(super) fn wake_all(&mut self) {
-        while let Some((_, name)) = self.waiting.first().cloned() {
-            self.wake_one(&name);
-        }
-    }
-
-    fn wake_one(&mut self, name: &Arc<str>) {
-        let state = self.by_name.get_mut(name);
-        if let Some(state) = state
-            && let Work::Waiting(until) = state.work
-        {
-            self.waiting.remove(&(until, Arc::clone(name)));
-            state.work = Work::Settled;
-            self.queue(name);
+        while self.next_wake().is_some_and(|until| until <= now) {
+            let Some((_, name)) = self.pausing.pop_first() else { return };
+            if let Some(state) = self.by_name.get_mut(&name) {
+                state.pause = None;
+            }
+            self.queue(&name);
         }
     }
 }
 
-impl NodeState {
-    /// Puts new outcomes in place of the old, and counts them. While the last patch has failed, a
-    /// pending one counts as failed: trying again is no success yet.
-    pub(super) fn record(&mut self, mut outcomes: Vec<(Arc<str>, Outcome)>, tally: &mut Tally) {
-        let failure = self.failure.as_ref();
-        if let Some(message) = failure.and_then(|failure| failure.message.as_ref()) {
-            for (_, outcome) in &mut outcomes {
-                if *outcome == Outcome::Pending {
-                    *outcome = Outcome::Failed { message: message.clone() };
-                }
-            }
+impl Failure {
+    fn new(seed: u64) -> Box<Self> {
+        Box::new(Self { message: None, stale: 0, backoff: Backoff::new(seed) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn api_node(uid: &str, version: u32) -> ApiNode {
+        let object = json!({
+            "metadata": {"name": "node-1", "uid": uid, "resourceVersion": version.to_string()},
+            "status": {"capacity": {"example.com/a": version.to_string()}},
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn seen(uid: &str) -> (Nodes, Tally, Arc<str>) {
+        let (mut nodes, mut tally) = (Nodes::default(), Tally::default());
+        nodes.apply(Event::Apply(api_node(uid, 1)), &mut tally);
+        let name = nodes.next(true).unwrap();
+        (nodes, tally, name)
+    }
+
+    fn rule() -> Arc<str> {
+        "rule".into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_for_a_node_that_was_made_again_is_not_for_the_new_one() {
+        let (mut nodes, mut tally, name) = seen("old");
+        let old = nodes.sent(&name);
+        nodes.apply(Event::Apply(api_node("new", 2)), &mut tally);
+        assert_eq!(nodes.next(true).as_ref(), Some(&name));
+        let new = nodes.sent(&name);
+        assert!(!nodes.answered(&name, old));
+        assert!(nodes.get_mut(&name).unwrap().is_busy());
+        assert!(nodes.answered(&name, new));
+        assert!(!nodes.get_mut(&name).unwrap().is_busy());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_failure_takes_the_place_of_the_first() {
+        let (mut nodes, mut tally, name) = seen("u");
+        let now = Instant::now();
+        for message in ["first", "second"] {
+            nodes.fail(&name, message.to_owned(), None, now, 1);
+            let state = nodes.get_mut(&name).unwrap();
+            state.record(vec![(rule(), Outcome::Pending)], &mut tally);
+            let told = state.outcomes[0].1.clone();
+            assert_eq!(told, Outcome::Failed { message: message.to_owned() });
         }
-        tally.update(&self.node.name, &self.outcomes, &outcomes);
-        self.outcomes = outcomes.into();
+        assert_eq!(nodes.pausing.len(), 1, "one pause a node");
+        nodes.wake(now + Duration::from_secs(3600));
+        assert_eq!(nodes.next_wake(), None);
+        assert_eq!(nodes.next(true), Some(name));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_pauses_is_still_planned() {
+        let (mut nodes, mut tally, name) = seen("u");
+        let now = Instant::now();
+        nodes.fail(&name, "no".to_owned(), None, now, 1);
+        nodes.apply(Event::Apply(api_node("u", 2)), &mut tally);
+        assert_eq!(nodes.next(true).as_ref(), Some(&name));
+        assert!(nodes.get_mut(&name).unwrap().is_busy(), "and yet not patched");
+        nodes.settle(&name);
+        assert!(!nodes.get_mut(&name).unwrap().is_busy());
+        assert_eq!(nodes.next_wake(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_picture_that_is_stale_again_and_again_is_a_failure() {
+        let (mut nodes, _, name) = seen("u");
+        let now = Instant::now();
+        assert!(!nodes.stale(&name, "changed", now, 1));
+        assert_eq!(nodes.next_wake(), None, "the first time there is no pause");
+        assert!(!nodes.stale(&name, "changed", now, 1));
+        assert!(nodes.next_wake().is_some());
+        assert!(nodes.stale(&name, "changed", now, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_events_do_not_undo_an_answer_and_equal_ones_cost_nothing() {
+        let (mut nodes, mut tally, name) = seen("u");
+        let ticket = nodes.sent(&name);
+        nodes.learn(api_node("u", 3), &mut tally);
+        assert!(nodes.answered(&name, ticket));
+        assert_eq!(nodes.next(true), Some(Arc::clone(&name)));
+        nodes.apply(Event::Apply(api_node("u", 2)), &mut tally);
+        nodes.apply(Event::Apply(api_node("u", 3)), &mut tally);
+        assert_eq!(nodes.next(true), None);
+        let node = &nodes.get_mut(&name).unwrap().node;
+        assert_eq!(&*node.resource_version, "3");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn repairs_are_put_off_once_there_are_too_many() {
+        let (mut nodes, _, name) = seen("u");
+        let start = Instant::now();
+        for second in 0..REPAIR_LIMIT as u64 {
+            nodes.brake_repair(&name, start + Duration::from_secs(second), 1);
+            assert!(!nodes.get_mut(&name).unwrap().is_busy(), "{second}");
+            nodes.repaired(&name, start + Duration::from_secs(second));
+        }
+        let last = start + Duration::from_secs(REPAIR_LIMIT as u64 - 1);
+        nodes.brake_repair(&name, last, 1);
+        assert_eq!(nodes.next_wake(), Some(last + REPAIR_PAUSE));
+        nodes.settle(&name);
+        nodes.brake_repair(&name, last + REPAIR_PAUSE, 1);
+        assert!(!nodes.get_mut(&name).unwrap().is_busy(), "after the pause it tries again");
+        nodes.brake_repair(&name, last + REPAIR_WINDOW * 2, 1);
+        assert!(!nodes.get_mut(&name).unwrap().is_busy(), "calm again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_urgent_go_first_and_the_deleted_are_passed_over() {
+        let (mut nodes, mut tally) = (Nodes::default(), Tally::default());
+        for name in ["a", "b", "c", "d"] {
+            let node = json!({"metadata": {"name": name, "uid": name}});
+            let node = serde_json::from_value(node).unwrap();
+            nodes.apply(Event::Apply(node), &mut tally);
+            let name = nodes.next(false).unwrap();
+            nodes.make_ready(&name, &*name == "c");
+        }
+        let gone = serde_json::from_value(json!({"metadata": {"name": "a", "uid": "a"}})).unwrap();
+        nodes.apply(Event::Delete(gone), &mut tally);
+        assert_eq!(nodes.next(false), None, "without room they stay");
+        let order: Vec<_> = std::iter::from_fn(|| nodes.next(true)).collect();
+        assert_eq!(order.iter().map(|name| &**name).collect::<Vec<_>>(), ["c", "b", "d"]);
     }
 }

@@ -17,6 +17,9 @@ use crate::api::FIELD_MANAGER;
 use crate::error::describe;
 use crate::node::ApiNode;
 
+/// The longest that a server is believed when it says to come back later.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
+
 /// Sends requests about nodes, each within a time limit.
 #[derive(Clone)]
 pub(super) struct NodeRequests {
@@ -29,8 +32,13 @@ pub(super) struct NodeRequests {
 pub(super) enum Reply {
     /// It went through; this is the node now.
     Patched(Box<ApiNode>),
-    /// The node is no longer as it was seen; this is how it is.
-    Stale(Box<ApiNode>),
+    /// The node is no longer as it was seen.
+    Stale {
+        /// How it is.
+        node: Box<ApiNode>,
+        /// What the server said.
+        message: String,
+    },
     /// There is no such node.
     Gone,
     /// The controller has no right to patch nodes.
@@ -64,10 +72,11 @@ impl NodeRequests {
             nodes().patch_subresource("status", &node, &params, &Patch::Json::<()>(patch));
         match self.send(request).await {
             Ok(node) => Reply::Patched(Box::new(node)),
-            Err(refusal) if refusal.is_stale() => {
+            Err(Refusal::Answered(code, status, _)) if is_stale(code, &status) => {
+                let message = format!("{code}: {}", status.message);
                 let request = nodes().get(&node, &GetParams::default());
                 match self.send(request).await {
-                    Ok(node) => Reply::Stale(Box::new(node)),
+                    Ok(node) => Reply::Stale { node: Box::new(node), message },
                     Err(refusal) => refusal.into_reply(),
                 }
             }
@@ -113,26 +122,34 @@ fn nodes() -> ApiRequest {
 fn retry_after(headers: &HeaderMap, status: &Status) -> Option<Duration> {
     let header = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let details = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));
-    header.or(details).filter(|seconds| *seconds > 0).map(Duration::from_secs)
+    let asked = header.or(details).filter(|seconds| *seconds > 0).map(Duration::from_secs);
+    asked.map(|asked| asked.min(LONGEST_RETRY_AFTER))
+}
+
+/// Whether the node is not as the patch assumed: a resourceVersion or a uid in conflict, or a failed
+/// `test`. The latter is a 422 without causes; with causes it is a refused value.
+fn is_stale(code: StatusCode, status: &Status) -> bool {
+    match code {
+        StatusCode::CONFLICT => true,
+        StatusCode::UNPROCESSABLE_ENTITY => {
+            status.details.as_ref().is_none_or(|details| details.causes.is_empty())
+        }
+        _ => false,
+    }
+}
+
+/// Whether it is the right that is missing. Admission answers 403 too, about the one object.
+fn is_missing_right(code: StatusCode, status: &Status) -> bool {
+    code == StatusCode::FORBIDDEN && status.message.contains("cannot patch resource")
 }
 
 impl Refusal {
-    /// Whether the node is not as the patch assumed: a resourceVersion or a uid in conflict, or a
-    /// failed `test`. The latter is a 422 without causes; with causes it is a refused value.
-    fn is_stale(&self) -> bool {
-        match self {
-            Self::Answered(StatusCode::CONFLICT, ..) => true,
-            Self::Answered(StatusCode::UNPROCESSABLE_ENTITY, status, _) => {
-                status.details.as_ref().is_none_or(|details| details.causes.is_empty())
-            }
-            _ => false,
-        }
-    }
-
     fn into_reply(self) -> Reply {
         match self {
             Self::Answered(StatusCode::NOT_FOUND, ..) => Reply::Gone,
-            Self::Answered(StatusCode::FORBIDDEN, status, _) => Reply::Forbidden(status.message),
+            Self::Answered(code, status, _) if is_missing_right(code, &status) => {
+                Reply::Forbidden(status.message)
+            }
             Self::Answered(code, status, retry_after) => {
                 Reply::Failed { message: format!("{code}: {}", status.message), retry_after }
             }
@@ -216,7 +233,8 @@ mod tests {
         let conflict = status(409, "Operation cannot be fulfilled", &json!({"name": "node-1"}));
         for (code, body) in [(422, failed_test), (409, conflict)] {
             let (reply, asked) = reply(vec![Some((code, "", &body)), Some((200, "", NODE))]).await;
-            assert!(matches!(reply, Reply::Stale(_)), "{reply:?}");
+            let Reply::Stale { message, .. } = &reply else { panic!("{reply:?}") };
+            assert!(message.starts_with(&code.to_string()), "{message}");
             assert_eq!(asked, [PATCH, GET]);
             let (reply, _) = self::reply(vec![Some((code, "", &body)), Some((404, "", ""))]).await;
             assert!(matches!(reply, Reply::Gone), "{reply:?}");
@@ -241,6 +259,7 @@ mod tests {
             (429, "7", "Too many requests, please try again later.", Some(7)),
             (500, "", in_details.as_str(), Some(3)),
             (503, "", "", None),
+            (429, "36000", "Come back tomorrow.", Some(300)),
         ] {
             let (reply, _) = reply(vec![Some((code, header, body))]).await;
             let Reply::Failed { message, retry_after } = reply else { panic!("{reply:?}") };
@@ -258,9 +277,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_right_is_told_in_the_servers_words() {
-        let body = status(403, "nodes \"node-1\" is forbidden", &json!({}));
-        let (reply, _) = reply(vec![Some((403, "", &body))]).await;
+        let says =
+            "nodes \"node-1\" is forbidden: User \"u\" cannot patch resource \"nodes/status\"";
+        let (reply, _) = reply(vec![Some((403, "", &status(403, says, &json!({}))))]).await;
         let Reply::Forbidden(message) = reply else { panic!("{reply:?}") };
-        assert_eq!(message, "nodes \"node-1\" is forbidden");
+        assert_eq!(message, says);
+
+        let says = "admission webhook \"x\" denied the request";
+        let (reply, _) = self::reply(vec![Some((403, "", &status(403, says, &json!({}))))]).await;
+        let Reply::Failed { message, .. } = reply else { panic!("{reply:?}") };
+        assert!(message.contains(says), "it is about this node: {message}");
     }
 }

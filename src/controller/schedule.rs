@@ -44,10 +44,10 @@ impl Schedule {
         }
     }
 
-    /// The rule is gone.
-    pub(super) fn forget(&mut self, rule: &str) {
-        self.due.remove(rule);
-        self.written.remove(rule);
+    /// Forgets the rules that are gone.
+    pub(super) fn retain(&mut self, exists: impl Fn(&Arc<str>) -> bool) {
+        self.due.retain(|rule, _| exists(rule));
+        self.written.retain(|rule, _| exists(rule));
     }
 
     /// When the first rule is due.
@@ -91,7 +91,7 @@ mod tests {
         schedule.started(&rule, after(1050));
         schedule.ended(&rule, Some(after(9000)));
         assert_eq!(schedule.next_due(), Some(after(9000)), "a failed write is tried again");
-        schedule.forget(&rule);
+        schedule.retain(|_| false);
         assert_eq!(schedule.next_due(), None);
     }
 }

@@ -59,7 +59,7 @@ fn node_counts(state: &RuleState, counts: &Counts) -> NodeCounts {
         advertised: count(counts.advertised),
         conflicted: count(counts.conflicted),
         overridden: count(counts.overridden),
-        failed: count(counts.failed),
+        failed: count(counts.failed + counts.unreadable),
         missing: count(named.saturating_sub(counts.selected())),
     }
 }
@@ -73,6 +73,7 @@ fn problems(counts: &Counts) -> Vec<NodeProblem> {
                 ("Conflict", message)
             }
             Outcome::Failed { message } => ("PatchFailed", message.clone()),
+            Outcome::LedgerUnreadable { message } => ("LedgerUnreadable", message.clone()),
             Outcome::Advertised | Outcome::Pending | Outcome::Overridden { .. } => return None,
         };
         Some(NodeProblem { node: node.to_string(), reason: reason.to_owned(), message })
@@ -141,6 +142,7 @@ fn conditions(nodes: &NodeCounts, counts: &Counts) -> [Said; 3] {
     for (number, what) in [
         (counts.pending, "being patched"),
         (counts.failed, "failed and retried"),
+        (counts.unreadable, "with an unreadable ledger"),
         (counts.conflicted, "left to another writer"),
         (counts.overridden, "overridden by another rule"),
     ] {
@@ -148,17 +150,23 @@ fn conditions(nodes: &NodeCounts, counts: &Counts) -> [Said; 3] {
             message.push_str(&format!(", {number} {what}"));
         }
     }
-    if *missing > 0 {
-        message.push_str(&format!("; {missing} named nodes do not exist"));
+    match missing {
+        0 => {}
+        1 => message.push_str("; 1 named node does not exist"),
+        _ => message.push_str(&format!("; {missing} named nodes do not exist")),
     }
     let (ready, reason) = if counts.pending > 0 {
         (false, "Progressing")
     } else if counts.failed > 0 {
         (false, "PatchFailed")
+    } else if counts.unreadable > 0 {
+        (false, "LedgerUnreadable")
     } else if counts.conflicted > 0 {
         (false, "Conflict")
     } else if *selected == 0 {
         (true, "NoNodeSelected")
+    } else if counts.advertised == 0 {
+        (true, "Overridden")
     } else {
         (true, "Advertised")
     };
@@ -170,6 +178,15 @@ fn conditions(nodes: &NodeCounts, counts: &Counts) -> [Said; 3] {
     ]
 }
 
+/// What came of writing a status.
+#[derive(Debug)]
+pub(super) struct StatusWritten {
+    pub(super) rule: Arc<str>,
+    /// Of the rule that it was for.
+    pub(super) uid: Option<String>,
+    pub(super) result: Result<NodeExtendedResourceStatus, WriteError>,
+}
+
 /// Writes a rule's status.
 pub(super) async fn write(
     client: Client,
@@ -177,7 +194,7 @@ pub(super) async fn write(
     rule: Arc<str>,
     uid: Option<String>,
     status: NodeExtendedResourceStatus,
-) -> (Arc<str>, Result<NodeExtendedResourceStatus, WriteError>) {
+) -> StatusWritten {
     let rules = Api::<NodeExtendedResource>::all(client);
     let NodeExtendedResourceStatus { observed_generation, conditions, nodes, problems } = &status;
     // Every field is there, also the empty ones: a merge patch leaves alone what it does not name.
@@ -206,7 +223,7 @@ pub(super) async fn write(
         Ok(Err(error)) => Err(WriteError::Failed(describe(&error))),
         Err(_) => Err(WriteError::Failed(format!("no answer within {timeout:?}"))),
     };
-    (rule, result)
+    StatusWritten { rule, uid, result }
 }
 
 /// Why a status was not written.
@@ -275,6 +292,24 @@ mod tests {
                     "Stalled=False Advertised",
                 ],
                 "advertised on 1/2 nodes, 1 overridden by another rule",
+            ),
+            (
+                Counts { overridden: 1, ..none.clone() },
+                [
+                    "Ready=True Overridden",
+                    "Reconciling=False Overridden",
+                    "Stalled=False Overridden",
+                ],
+                "advertised on 0/1 nodes, 1 overridden by another rule",
+            ),
+            (
+                Counts { advertised: 1, unreadable: 1, ..none.clone() },
+                [
+                    "Ready=False LedgerUnreadable",
+                    "Reconciling=False LedgerUnreadable",
+                    "Stalled=False LedgerUnreadable",
+                ],
+                "advertised on 1/2 nodes, 1 with an unreadable ledger",
             ),
             (
                 none.clone(),

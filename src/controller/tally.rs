@@ -22,13 +22,16 @@ pub(super) struct Counts {
     pub(super) overridden: usize,
     pub(super) conflicted: usize,
     pub(super) failed: usize,
+    pub(super) unreadable: usize,
     /// The outcome on each node where it is a conflict or a failure.
     pub(super) problems: BTreeMap<Arc<str>, Outcome>,
 }
 
 impl Counts {
     pub(super) fn selected(&self) -> usize {
-        self.advertised + self.pending + self.overridden + self.conflicted + self.failed
+        let Self { advertised, pending, overridden, conflicted, failed, unreadable, problems: _ } =
+            self;
+        advertised + pending + overridden + conflicted + failed + unreadable
     }
 
     fn slot(&mut self, outcome: &Outcome) -> &mut usize {
@@ -38,6 +41,7 @@ impl Counts {
             Outcome::Overridden { .. } => &mut self.overridden,
             Outcome::Conflicted { .. } => &mut self.conflicted,
             Outcome::Failed { .. } => &mut self.failed,
+            Outcome::LedgerUnreadable { .. } => &mut self.unreadable,
         }
     }
 }
@@ -65,7 +69,7 @@ impl Tally {
         for (rule, outcome) in new {
             let counts = self.rules.entry(Arc::clone(rule)).or_default();
             *counts.slot(outcome) += 1;
-            if matches!(outcome, Outcome::Conflicted { .. } | Outcome::Failed { .. }) {
+            if outcome.is_problem() {
                 counts.problems.insert(Arc::clone(node), outcome.clone());
             }
             self.changed.insert(Arc::clone(rule));

@@ -11,14 +11,21 @@ use json_patch::{
 use serde_json::{Value, json};
 
 use super::resolve::{Write, same};
-use crate::ledger::{self, Ledger};
+use crate::ledger::{self, InvalidLedger, Ledger};
 use crate::node::{Amounts, Node};
 use crate::quantity::Quantity;
 
 /// The patch for `/api/v1/nodes/<name>/status`; `None` where there is nothing to write.
-pub(super) fn patch(node: &Node, ledger: &Ledger, writes: &[Write]) -> Option<Patch> {
+///
+/// # Errors
+/// Where the ledger would become too long to be read again.
+pub(super) fn patch(
+    node: &Node,
+    ledger: &Ledger,
+    writes: &[Write],
+) -> Result<Option<Patch>, InvalidLedger> {
     if writes.is_empty() {
-        return None;
+        return Ok(None);
     }
     let mut operations = vec![test(["metadata", "uid"], json!(node.uid))];
     let mut after = ledger.clone();
@@ -42,14 +49,19 @@ pub(super) fn patch(node: &Node, ledger: &Ledger, writes: &[Write]) -> Option<Pa
             }
         }
     }
-    write_ledger(&mut operations, node, &after);
+    let written = after.to_annotation();
+    let length = written.as_ref().map_or(0, String::len);
+    if length > ledger::MAX_BYTES {
+        return Err(InvalidLedger::TooLong(length));
+    }
+    write_ledger(&mut operations, node, written.as_deref());
     for map in maps {
         operations.extend(map.into_operations());
     }
-    Some(Patch(operations))
+    Ok(Some(Patch(operations)))
 }
 
-fn write_ledger(operations: &mut Vec<PatchOperation>, node: &Node, after: &Ledger) {
+fn write_ledger(operations: &mut Vec<PatchOperation>, node: &Node, written: Option<&str>) {
     let annotation = ["metadata", "annotations", ledger::ANNOTATION];
     if node.has_annotations {
         operations.push(test(annotation, json!(node.ledger)));
@@ -58,8 +70,7 @@ fn write_ledger(operations: &mut Vec<PatchOperation>, node: &Node, after: &Ledge
         operations.push(test(["metadata", "annotations"], Value::Null));
         operations.push(add(["metadata", "annotations"], json!({})));
     }
-    let written = after.to_annotation();
-    if written.as_deref() != node.ledger.as_deref() {
+    if written != node.ledger.as_deref() {
         match written {
             Some(text) => operations.push(add(annotation, json!(text))),
             None => operations.push(remove(annotation)),

@@ -88,7 +88,8 @@ fn told(outcomes: &[(Arc<str>, Outcome)]) -> BTreeMap<&str, String> {
         Outcome::Pending => "pending".to_owned(),
         Outcome::Conflicted { present, .. } => format!("conflicted: {present}"),
         Outcome::Overridden { by } => format!("overridden by {by}"),
-        Outcome::Failed { message } => format!("failed: {message:.38}"),
+        Outcome::Failed { message } => format!("failed: {message}"),
+        Outcome::LedgerUnreadable { message } => format!("unreadable: {message:.38}"),
     };
     outcomes.iter().map(|(rule, outcome)| (&**rule, tell(outcome))).collect()
 }
@@ -287,9 +288,22 @@ fn a_node_whose_ledger_cannot_be_read_is_left_alone() {
     for text in ["not json", r#"{"cpu":{"quantity":"4","rule":"r"}}"#] {
         let mut node = dongles("7", "7");
         node["ledgerText"] = json!(text);
-        let tells = [("r", "failed: annotation noderesource.dev/advertised")];
+        let tells = [("r", "unreadable: annotation noderesource.dev/advertised")];
         check(node, json!({"r": {}}), &tells, &[], json!({}));
     }
+}
+
+#[test]
+fn a_ledger_that_could_not_be_read_again_is_not_written() {
+    let rules = (0..300).map(|number| {
+        let spec = json!({"resourceName": format!("example.com/{number}")});
+        (format!("{}{number}", "long".repeat(60)), spec)
+    });
+    let rules: Map<_, _> = rules.collect();
+    let planned = plan(&seen(&node_object(&bare())), &rule_set(&Value::Object(rules)));
+    assert!(planned.patch.is_none());
+    let told = told(&planned.outcomes);
+    assert!(told.values().all(|outcome| outcome.starts_with("unreadable")), "{told:?}");
 }
 
 #[test]
