@@ -7,6 +7,7 @@
 mod backoff;
 mod events;
 mod nodes;
+mod patches;
 mod requests;
 mod rules;
 mod schedule;
@@ -26,15 +27,15 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{debug, error, info, warn};
+use tracing::{info, warn};
 
-use crate::error::describe;
+use crate::error::{describe_watch, is_expired};
 use crate::node::ApiNode;
-use crate::plan::{Change, plan};
 use crate::readiness::Readiness;
 use events::Events;
-use nodes::{Nodes, Ticket};
-use requests::{NodeRequests, Reply};
+use nodes::Nodes;
+use patches::PatchReply;
+use requests::NodeRequests;
 use rules::{Affected, RuleObject, Rules};
 use schedule::Schedule;
 use status::{StatusWritten, WriteError};
@@ -100,16 +101,6 @@ async fn sleep_until(wake: Option<Instant>) {
         Some(wake) => tokio::time::sleep_until(wake).await,
         None => std::future::pending().await,
     }
-}
-
-type PatchReply = (SentPatch, Reply);
-
-/// What a patch under way was for.
-struct SentPatch {
-    node: Arc<str>,
-    uid: Box<str>,
-    ticket: Ticket,
-    changes: Vec<Change>,
 }
 
 struct Controller {
@@ -184,112 +175,6 @@ impl Controller {
 
     fn has_room(&self) -> bool {
         self.patches.len() < self.options.concurrency
-    }
-
-    fn plan_node(&mut self, name: &Arc<str>) {
-        let room = self.has_room();
-        let seed = self.seed();
-        let Some(state) = self.nodes.get_mut(name) else {
-            return;
-        };
-        let plan = plan(&state.node, self.rules.set());
-        let uid = state.node.uid.clone();
-        // A value that was lost costs pods their life within a second.
-        let urgent = plan.changes.iter().any(Change::is_repair);
-        if urgent {
-            self.nodes.brake_repair(name, Instant::now(), seed);
-        }
-        let Some(state) = self.nodes.get_mut(name) else {
-            return;
-        };
-        state.record(plan.outcomes, &mut self.tally);
-        let is_busy = state.is_busy();
-        match plan.patch {
-            None => self.nodes.settle(name),
-            Some(_) if is_busy => {}
-            Some(_) if !room => self.nodes.make_ready(name, urgent),
-            Some(patch) => {
-                let ticket = self.nodes.sent(name);
-                let node = Arc::clone(name);
-                let sent = SentPatch { node, uid, ticket, changes: plan.changes };
-                let reply = self.requests.clone().patch(Arc::clone(name), patch);
-                self.patches.push(reply.map(|reply| (sent, reply)).boxed());
-            }
-        }
-    }
-
-    /// Something that is different each time, so that each failure gets pauses of its own.
-    fn seed(&mut self) -> u64 {
-        self.options.seed = self.options.seed.wrapping_add(1);
-        self.options.seed
-    }
-
-    fn on_reply(&mut self, sent: &SentPatch, reply: Reply) {
-        let node = &sent.node;
-        let now = Instant::now();
-        let seed = self.seed();
-        if let Reply::Patched(_) = &reply {
-            self.tell_changes(sent, now);
-        }
-        if !self.nodes.answered(node, sent.ticket) {
-            return;
-        }
-        match reply {
-            Reply::Patched(answer) => {
-                self.nodes.settle(node);
-                if sent.changes.iter().any(Change::is_repair) {
-                    self.nodes.repaired(node, now);
-                }
-                self.nodes.learn(*answer, &mut self.tally);
-                self.nodes.permit();
-            }
-            Reply::Stale { node: answer, message } => {
-                if self.nodes.stale(node, &message, now, seed) {
-                    warn!(%node, "the patch is refused again and again: {message}");
-                } else {
-                    debug!(%node, "the node changed meanwhile, and is planned again");
-                }
-                self.nodes.learn(*answer, &mut self.tally);
-            }
-            Reply::Gone => {
-                let message = "there is no such node; the watch will tell".to_owned();
-                self.nodes.fail(node, message, None, now, seed);
-            }
-            Reply::Forbidden(message) => {
-                let message = format!("no right to patch nodes/status: {message}");
-                self.nodes.fail(node, message.clone(), None, now, seed);
-                self.nodes.forbid(node);
-                self.forbidden.get_or_insert_with(|| {
-                    error!("{message}; grant the verb patch on nodes/status");
-                    message
-                });
-            }
-            Reply::Failed { message, retry_after } => {
-                warn!(%node, "the patch failed and will be tried again: {message}");
-                self.nodes.fail(node, message, retry_after, now, seed);
-            }
-        }
-    }
-
-    /// Readiness says no from the first patch that fails for want of a right until none does.
-    fn tell_whether_forbidden(&mut self) {
-        if !self.nodes.any_forbidden() {
-            self.forbidden = None;
-        }
-        self.readiness.send_if_modified(|readiness| {
-            let changed = readiness.patches != self.forbidden;
-            readiness.patches.clone_from(&self.forbidden);
-            changed
-        });
-    }
-
-    fn tell_changes(&mut self, sent: &SentPatch, now: Instant) {
-        let SentPatch { node, uid, changes, .. } = sent;
-        let lines: Vec<_> = changes.iter().map(ToString::to_string).collect();
-        info!(%node, "{}", lines.join(", "));
-        for change in changes {
-            self.event_writes.extend(self.events.changed(node, uid, change, now));
-        }
     }
 
     fn on_node_event(&mut self, event: watcher::Result<watcher::Event<ApiNode>>) {
@@ -454,29 +339,5 @@ impl Controller {
 /// How long a status that could not be written waits.
 const STATUS_RETRY: Duration = Duration::from_secs(10);
 
-/// Whether the server no longer has what happened since; which is nothing unusual.
-fn is_expired(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchError(status) if status.code == 410)
-}
-
-/// What a watch has run into, and what to do about it.
-fn describe_watch(error: &watcher::Error, missing: &str) -> String {
-    let cause = match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => error,
-        watcher::Error::WatchError(status) => {
-            return format!(
-                "the watch was ended by the server, and is started again: {}",
-                status.message
-            );
-        }
-        watcher::Error::NoResourceVersion => return error.to_string(),
-    };
-    let hint = match cause {
-        kube::Error::Api(status) if status.code == 404 => missing,
-        kube::Error::Api(status) if status.code == 403 => "; grant the verbs list and watch",
-        _ => "",
-    };
-    format!("cannot be watched, trying again: {}{hint}", describe(cause))
-}
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt::Write as _;
 
+use kube::runtime::watcher;
 use thiserror::Error;
 
 /// What ends a subcommand.
@@ -61,4 +62,33 @@ pub fn describe(error: &kube::Error) -> String {
         }
         other => chain(other),
     }
+}
+
+/// Whether the server no longer has what happened since; which is nothing unusual.
+#[must_use]
+pub fn is_expired(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchError(status) if status.code == 410)
+}
+
+/// What a watch has run into, and what to do about it.
+#[must_use]
+pub fn describe_watch(error: &watcher::Error, missing: &str) -> String {
+    let cause = match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => error,
+        watcher::Error::WatchError(status) => {
+            return format!(
+                "the watch was ended by the server, and is started again: {}",
+                status.message
+            );
+        }
+        watcher::Error::NoResourceVersion => return error.to_string(),
+    };
+    let hint = match cause {
+        kube::Error::Api(status) if status.code == 404 => missing,
+        kube::Error::Api(status) if status.code == 403 => "; grant the verbs list and watch",
+        _ => "",
+    };
+    format!("cannot be watched, trying again: {}{hint}", describe(cause))
 }

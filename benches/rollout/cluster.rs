@@ -86,8 +86,8 @@ impl Cluster {
         Ok(writes.map(|(_, count)| count).sum())
     }
 
-    /// How much CPU time the API server has used, in milliseconds. Unlike wall time it does not
-    /// depend on what else the machine does.
+    /// How much CPU time the API server has used, in milliseconds. What else the machine
+    /// does tells on it too, though less than on wall time.
     pub fn apiserver_cpu(&self) -> Result<f64> {
         let path = format!("/proc/{}/stat", self.control_plane.apiserver_pid());
         let stat = std::fs::read_to_string(&path).with_context(|| path.clone())?;

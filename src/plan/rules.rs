@@ -201,7 +201,7 @@ mod tests {
         let late = "2026-01-02T00:00:00Z";
         let zone = json!({"matchLabels": {"zone": "a"}});
         let rules = [
-            rule("late", late, json!({"nodeSelector": {}})),
+            rule("0-late", late, json!({"nodeSelector": {}})),
             rule("b", early, json!({"nodeSelector": zone})),
             rule("a", early, json!({"nodeNames": ["node-1"]})),
             rule("high", late, json!({"nodeSelector": zone, "priority": 1})),
@@ -212,7 +212,7 @@ mod tests {
         let node = json!({"metadata": {"name": "node-1", "labels": {"zone": "a"}}});
         let node = Node::new(serde_json::from_value(node).unwrap(), &mut Strings::default());
         let names: Vec<_> = rules.selecting(&node).iter().map(|rule| &*rule.name).collect();
-        assert_eq!(names, ["high", "a", "b", "late"]);
+        assert_eq!(names, ["high", "a", "b", "0-late"]);
         assert!(rules.is_frozen("bad") && !rules.is_frozen("a"));
     }
 }

@@ -1,0 +1,128 @@
+//! Where a node stands, event by event.
+
+use serde_json::json;
+
+use super::*;
+
+fn api_node(uid: &str, version: u32) -> ApiNode {
+    let object = json!({
+        "metadata": {"name": "node-1", "uid": uid, "resourceVersion": version.to_string()},
+        "status": {"capacity": {"example.com/a": version.to_string()}},
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn seen(uid: &str) -> (Nodes, Tally, Arc<str>) {
+    let (mut nodes, mut tally) = (Nodes::default(), Tally::default());
+    nodes.apply(Event::Apply(api_node(uid, 1)), &mut tally);
+    let name = nodes.next(true).unwrap();
+    (nodes, tally, name)
+}
+
+fn rule() -> Arc<str> {
+    "rule".into()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_for_a_node_that_was_made_again_is_not_for_the_new_one() {
+    let (mut nodes, mut tally, name) = seen("old");
+    let old = nodes.sent(&name);
+    nodes.apply(Event::Apply(api_node("new", 2)), &mut tally);
+    assert_eq!(nodes.next(true).as_ref(), Some(&name));
+    let new = nodes.sent(&name);
+    assert!(!nodes.answered(&name, old));
+    assert!(nodes.get_mut(&name).unwrap().is_busy());
+    assert!(nodes.answered(&name, new));
+    assert!(!nodes.get_mut(&name).unwrap().is_busy());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_failure_takes_the_place_of_the_first() {
+    let (mut nodes, mut tally, name) = seen("u");
+    let now = Instant::now();
+    for message in ["first", "second"] {
+        nodes.fail(&name, message.to_owned(), None, now, 1);
+        let state = nodes.get_mut(&name).unwrap();
+        state.record(vec![(rule(), Outcome::Pending)], &mut tally);
+        let told = state.outcomes[0].1.clone();
+        assert_eq!(told, Outcome::Failed { message: message.to_owned() });
+    }
+    assert_eq!(nodes.pausing.len(), 1, "one pause a node");
+    nodes.wake(now + Duration::from_secs(3600));
+    assert_eq!(nodes.next_wake(), None);
+    assert_eq!(nodes.next(true), Some(name));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_pauses_is_still_planned() {
+    let (mut nodes, mut tally, name) = seen("u");
+    let now = Instant::now();
+    nodes.fail(&name, "no".to_owned(), None, now, 1);
+    nodes.apply(Event::Apply(api_node("u", 2)), &mut tally);
+    assert_eq!(nodes.next(true).as_ref(), Some(&name));
+    assert!(nodes.get_mut(&name).unwrap().is_busy(), "and yet not patched");
+    nodes.settle(&name);
+    assert!(!nodes.get_mut(&name).unwrap().is_busy());
+    assert_eq!(nodes.next_wake(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_picture_that_is_stale_again_and_again_is_a_failure() {
+    let (mut nodes, _, name) = seen("u");
+    let now = Instant::now();
+    assert!(!nodes.stale(&name, "changed", now, 1));
+    assert_eq!(nodes.next_wake(), None, "the first time there is no pause");
+    assert!(!nodes.stale(&name, "changed", now, 1));
+    assert!(nodes.next_wake().is_some());
+    assert!(nodes.stale(&name, "changed", now, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_events_do_not_undo_an_answer_and_equal_ones_cost_nothing() {
+    let (mut nodes, mut tally, name) = seen("u");
+    let ticket = nodes.sent(&name);
+    nodes.learn(api_node("u", 3), &mut tally);
+    assert!(nodes.answered(&name, ticket));
+    assert_eq!(nodes.next(true), Some(Arc::clone(&name)));
+    nodes.apply(Event::Apply(api_node("u", 2)), &mut tally);
+    nodes.apply(Event::Apply(api_node("u", 3)), &mut tally);
+    assert_eq!(nodes.next(true), None);
+    let node = &nodes.get_mut(&name).unwrap().node;
+    assert_eq!(&*node.resource_version, "3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn repairs_are_put_off_once_there_are_too_many() {
+    let (mut nodes, _, name) = seen("u");
+    let start = Instant::now();
+    for second in 0..REPAIR_LIMIT as u64 {
+        nodes.brake_repair(&name, start + Duration::from_secs(second), 1);
+        assert!(!nodes.get_mut(&name).unwrap().is_busy(), "{second}");
+        nodes.repaired(&name, start + Duration::from_secs(second));
+    }
+    let last = start + Duration::from_secs(REPAIR_LIMIT as u64 - 1);
+    nodes.brake_repair(&name, last, 1);
+    assert_eq!(nodes.next_wake(), Some(last + REPAIR_PAUSE));
+    nodes.settle(&name);
+    nodes.brake_repair(&name, last + REPAIR_PAUSE, 1);
+    assert!(!nodes.get_mut(&name).unwrap().is_busy(), "after the pause it tries again");
+    nodes.brake_repair(&name, last + REPAIR_WINDOW * 2, 1);
+    assert!(!nodes.get_mut(&name).unwrap().is_busy(), "calm again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_urgent_go_first_and_the_deleted_are_passed_over() {
+    let (mut nodes, mut tally) = (Nodes::default(), Tally::default());
+    for name in ["a", "b", "c", "d"] {
+        let node = json!({"metadata": {"name": name, "uid": name}});
+        let node = serde_json::from_value(node).unwrap();
+        nodes.apply(Event::Apply(node), &mut tally);
+        let name = nodes.next(false).unwrap();
+        nodes.make_ready(&name, &*name == "c");
+    }
+    let gone = serde_json::from_value(json!({"metadata": {"name": "a", "uid": "a"}})).unwrap();
+    nodes.apply(Event::Delete(gone), &mut tally);
+    assert_eq!(nodes.next(false), None, "without room they stay");
+    let order: Vec<_> = std::iter::from_fn(|| nodes.next(true)).collect();
+    assert_eq!(order.iter().map(|name| &**name).collect::<Vec<_>>(), ["c", "b", "d"]);
+}

@@ -1,0 +1,143 @@
+//! From a plan to a patch, and from its answer to what is next.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use tokio::time::Instant;
+use tracing::{debug, error, info, warn};
+
+use super::Controller;
+use super::nodes::Ticket;
+use super::requests::Reply;
+use crate::plan::{Change, plan};
+
+pub(super) type PatchReply = (SentPatch, Reply);
+
+/// What a patch under way was for.
+pub(super) struct SentPatch {
+    node: Arc<str>,
+    uid: Box<str>,
+    ticket: Ticket,
+    changes: Vec<Change>,
+}
+
+impl Controller {
+    pub(super) fn plan_node(&mut self, name: &Arc<str>) {
+        let room = self.has_room();
+        let seed = self.seed();
+        let Some(state) = self.nodes.get_mut(name) else {
+            return;
+        };
+        let plan = plan(&state.node, self.rules.set());
+        let uid = state.node.uid.clone();
+        // A value that was lost costs pods their life within a second.
+        let urgent = plan.changes.iter().any(Change::is_repair);
+        if urgent {
+            self.nodes.brake_repair(name, Instant::now(), seed);
+        }
+        let Some(state) = self.nodes.get_mut(name) else {
+            return;
+        };
+        state.record(plan.outcomes, &mut self.tally);
+        let is_busy = state.is_busy();
+        match plan.patch {
+            None => self.nodes.settle(name),
+            Some(_) if is_busy => {}
+            Some(_) if !room => self.nodes.make_ready(name, urgent),
+            Some(patch) => {
+                let ticket = self.nodes.sent(name);
+                let node = Arc::clone(name);
+                let sent = SentPatch { node, uid, ticket, changes: plan.changes };
+                let reply = self.requests.clone().patch(Arc::clone(name), patch);
+                self.patches.push(reply.map(|reply| (sent, reply)).boxed());
+            }
+        }
+    }
+
+    /// Something that is different each time, so that each failure gets pauses of its own.
+    fn seed(&mut self) -> u64 {
+        self.options.seed = self.options.seed.wrapping_add(1);
+        self.options.seed
+    }
+
+    pub(super) fn on_reply(&mut self, sent: &SentPatch, reply: Reply) {
+        let node = &sent.node;
+        let now = Instant::now();
+        let seed = self.seed();
+        if let Reply::Patched(_) = &reply {
+            self.tell_changes(sent, now);
+        }
+        if !self.nodes.answered(node, sent.ticket) {
+            return;
+        }
+        match reply {
+            Reply::Patched(answer) => {
+                self.nodes.learn(*answer, &mut self.tally);
+                self.nodes.permit();
+                if self.is_undone(sent) {
+                    let message = "the patch went through, and yet the node is as before: \
+                                   something between here and there undoes it";
+                    warn!(%node, "{message}");
+                    self.nodes.fail(node, message.to_owned(), None, now, seed);
+                } else {
+                    self.nodes.settle(node);
+                }
+                if sent.changes.iter().any(Change::is_repair) {
+                    self.nodes.repaired(node, now);
+                }
+            }
+            Reply::Stale { node: answer, message } => {
+                if self.nodes.stale(node, &message, now, seed) {
+                    warn!(%node, "the patch is refused again and again: {message}");
+                } else {
+                    debug!(%node, "the node changed meanwhile, and is planned again");
+                }
+                self.nodes.learn(*answer, &mut self.tally);
+            }
+            Reply::Gone => {
+                let message = "there is no such node; the watch will tell".to_owned();
+                self.nodes.fail(node, message, None, now, seed);
+            }
+            Reply::Forbidden(message) => {
+                let message = format!("no right to patch nodes/status: {message}");
+                self.nodes.fail(node, message.clone(), None, now, seed);
+                self.nodes.forbid(node);
+                self.forbidden.get_or_insert_with(|| {
+                    error!("{message}; grant the verb patch on nodes/status");
+                    message
+                });
+            }
+            Reply::Failed { message, retry_after } => {
+                warn!(%node, "the patch failed and will be tried again: {message}");
+                self.nodes.fail(node, message, retry_after, now, seed);
+            }
+        }
+    }
+
+    /// Whether the answer to a patch asks for the same patch again, as where a webhook strips it.
+    fn is_undone(&mut self, sent: &SentPatch) -> bool {
+        let state = self.nodes.get_mut(&sent.node);
+        state.is_some_and(|state| plan(&state.node, self.rules.set()).changes == sent.changes)
+    }
+
+    /// Readiness says no from the first patch that fails for want of a right until none does.
+    pub(super) fn tell_whether_forbidden(&mut self) {
+        if !self.nodes.any_forbidden() {
+            self.forbidden = None;
+        }
+        self.readiness.send_if_modified(|readiness| {
+            let changed = readiness.patches != self.forbidden;
+            readiness.patches.clone_from(&self.forbidden);
+            changed
+        });
+    }
+
+    fn tell_changes(&mut self, sent: &SentPatch, now: Instant) {
+        let SentPatch { node, uid, changes, .. } = sent;
+        let lines: Vec<_> = changes.iter().map(ToString::to_string).collect();
+        info!(%node, "{}", lines.join(", "));
+        for change in changes {
+            self.event_writes.extend(self.events.changed(node, uid, change, now));
+        }
+    }
+}

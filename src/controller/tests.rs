@@ -1,0 +1,136 @@
+//! The whole loop against an API server of a few lines, on a paused clock: for what a real one
+//! cannot be made to do.
+
+use std::sync::Mutex;
+
+use http::{Method, Request, Response};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::*;
+
+/// A PATCH of a node, and where its answer goes.
+type Asked = oneshot::Sender<(u16, Value)>;
+
+/// A cluster with one node and one rule. Every PATCH of the node is handed out, to be answered or
+/// not; other writes are taken, and watches are silent.
+fn cluster() -> (Client, mpsc::UnboundedReceiver<Asked>) {
+    let (ask, asked) = mpsc::unbounded_channel();
+    let ask = Mutex::new(ask);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let path = request.uri().path().to_owned();
+        let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let method = request.method().clone();
+        let ask = ask.lock().unwrap().clone();
+        async move {
+            let (code, body) = match (method, path.as_str()) {
+                _ if watch => return std::future::pending().await,
+                (Method::GET, "/api/v1/nodes") => (200, list(node())),
+                (Method::GET, "/apis/noderesource.dev/v1alpha1/nodeextendedresources") => {
+                    (200, list(rule()))
+                }
+                (Method::PATCH, "/api/v1/nodes/node-1/status") => {
+                    let (answer, answered) = oneshot::channel();
+                    ask.send(answer)?;
+                    answered.await?
+                }
+                _ => (200, rule()),
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            Ok::<_, tower::BoxError>(Response::builder().status(code).body(body)?)
+        }
+    });
+    (Client::new(service, "default"), asked)
+}
+
+fn list(item: Value) -> Value {
+    json!({"metadata": {"resourceVersion": "1"}, "items": [item]})
+}
+
+fn node() -> Value {
+    json!({"metadata": {"name": "node-1", "uid": "u", "resourceVersion": "1"}})
+}
+
+fn patched_node() -> Value {
+    let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
+    let mut node = node();
+    node["metadata"]["resourceVersion"] = json!("2");
+    node["metadata"]["annotations"] = json!({ crate::ledger::ANNOTATION: ledger });
+    let amounts = json!({"example.com/dongle": "4"});
+    node["status"] = json!({"capacity": amounts, "allocatable": amounts});
+    node
+}
+
+fn rule() -> Value {
+    json!({
+        "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+        "metadata": {"name": "dongle", "uid": "r", "generation": 1, "resourceVersion": "1"},
+        "spec": {"resourceName": "example.com/dongle", "quantity": 4, "nodeSelector": {}},
+    })
+}
+
+/// Starts the controller; it is told to stop by the sender.
+fn start(client: Client) -> (tokio::task::JoinHandle<()>, oneshot::Sender<()>) {
+    let options = Options { concurrency: 4, request_timeout: Duration::from_secs(15), seed: 1 };
+    let (readiness, _) = watch::channel(Readiness::default());
+    let (stop, stopped) = oneshot::channel();
+    let stopped = stopped.map(|_| ());
+    (tokio::spawn(run(client, options, readiness, stopped)), stop)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_under_way_is_waited_for_at_the_end() {
+    let (client, mut asked) = cluster();
+    let (mut controller, stop) = start(client);
+    let patch = asked.recv().await.unwrap();
+    stop.send(()).unwrap();
+    let early = tokio::time::timeout(Duration::from_secs(2), &mut controller).await;
+    assert!(early.is_err(), "it ended with a patch under way");
+    patch.send((200, patched_node())).unwrap();
+    tokio::time::timeout(Duration::from_secs(1), controller).await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_never_comes_does_not_hold_up_the_end() {
+    let (client, mut asked) = cluster();
+    let (controller, stop) = start(client);
+    let _unanswered = asked.recv().await.unwrap();
+    stop.send(()).unwrap();
+    tokio::time::timeout(Duration::from_secs(5), controller).await.unwrap().unwrap();
+}
+
+/// How many patches are sent within ten minutes where each is answered alike.
+async fn patches_in_ten_minutes(code: u16, answer: Value) -> usize {
+    let (client, mut asked) = cluster();
+    let (_controller, _stop) = start(client);
+    let mut count = 0;
+    let ended = tokio::time::sleep(Duration::from_secs(600));
+    tokio::pin!(ended);
+    loop {
+        tokio::select! {
+            Some(patch) = asked.recv() => {
+                count += 1;
+                patch.send((code, answer.clone())).unwrap();
+            }
+            () = &mut ended => return count,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_the_answer_there_are_pauses_between_tries() {
+    let failure = |code: u16, message: &str| json!({"code": code, "message": message});
+    for (code, answer) in [
+        (500, failure(500, "etcd is away")),
+        (403, failure(403, "cannot patch resource \"nodes/status\"")),
+        (403, failure(403, "a webhook says no")),
+        (404, failure(404, "not found")),
+        (422, json!({"message": "invalid", "details": {"causes": [{"message": "no"}]}})),
+        (200, node()),
+    ] {
+        let count = patches_in_ten_minutes(code, answer.clone()).await;
+        assert!((5..=30).contains(&count), "{count} patches answered by {code} {answer}");
+    }
+    assert_eq!(patches_in_ten_minutes(200, patched_node()).await, 1);
+}
