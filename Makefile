@@ -47,11 +47,13 @@ test: lint test-unit deny test-oracle test-e2e test-demo ## Run every test
 	@echo '==> all tests passed'
 
 .PHONY: lint
-lint: ## Check format and clippy
+lint: ## Check format, clippy and the documentation
 	@echo '==> cargo fmt --check'
 	@cargo fmt --all --check
 	@echo '==> cargo clippy'
 	@cargo clippy --workspace --all-targets --locked -- -D warnings
+	@echo '==> cargo doc'
+	@RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
