@@ -6,7 +6,7 @@
 mod schema;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSON,
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::{CustomResource, CustomResourceExt};
@@ -164,17 +164,29 @@ pub struct NodeProblem {
 #[must_use]
 pub fn crd() -> CustomResourceDefinition {
     let mut crd = NodeExtendedResource::crd();
-    for version in &mut crd.spec.versions {
-        let schema = version.schema.as_mut();
-        if let Some(properties) = schema
-            .and_then(|schema| schema.open_api_v3_schema.as_mut())
-            .and_then(|schema| schema.properties.as_mut())
-            && let Some(status) = properties.get_mut("status")
-        {
+    let versions = crd.spec.versions.iter_mut();
+    for schema in
+        versions.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut())
+    {
+        join_lines(schema);
+        if let Some(status) = schema.properties.as_mut().and_then(|all| all.get_mut("status")) {
             // Without it a new rule has no status for a moment, and kstatus (Flux, Helm) takes an
             // object without one for finished.
             status.default = Some(JSON(json!({ "observedGeneration": -1 })));
         }
     }
     crd
+}
+
+/// Makes one line of each paragraph: doc comments are broken to fit a source file, and `kubectl
+/// explain` would keep the breaks.
+fn join_lines(schema: &mut JSONSchemaProps) {
+    if let Some(description) = &mut schema.description {
+        let paragraphs = description.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
+        *description = paragraphs.collect::<Vec<_>>().join("\n\n");
+    }
+    schema.properties.iter_mut().flat_map(|all| all.values_mut()).for_each(join_lines);
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        join_lines(items);
+    }
 }

@@ -138,7 +138,10 @@ fn invalid_conditions(why: &str) -> [Said; 3] {
 
 fn conditions(nodes: &NodeCounts, counts: &Counts) -> [Said; 3] {
     let NodeCounts { summary, selected, missing, .. } = nodes;
-    let mut message = format!("advertised on {summary} nodes");
+    let mut message = match selected {
+        0 => "no node is selected".to_owned(),
+        _ => format!("advertised on {summary} nodes"),
+    };
     for (number, what) in [
         (counts.pending, "being patched"),
         (counts.failed, "failed and retried"),
@@ -318,7 +321,7 @@ mod tests {
                     "Reconciling=False NoNodeSelected",
                     "Stalled=False NoNodeSelected",
                 ],
-                "advertised on 0/0 nodes",
+                "no node is selected",
             ),
             (
                 Counts { advertised: 1, pending: 1, failed: 1, ..none.clone() },

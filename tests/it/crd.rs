@@ -27,6 +27,9 @@ fn check(path: &str, schema: &serde_json::Value, wrong: &mut Vec<String>) {
     if schema["description"].as_str().unwrap_or("").is_empty() {
         wrong.push(format!("{path} has no description"));
     }
+    if schema["description"].as_str().is_some_and(|text| text.replace("\n\n", "").contains('\n')) {
+        wrong.push(format!("{path} has a description with line breaks in it"));
+    }
     let in_spec = path.starts_with("spec");
     let bound = match schema["type"].as_str() {
         Some("array") => "maxItems",
