@@ -80,6 +80,37 @@ pub struct NodeExtendedResourceSpec {
     /// the oldest rule, then the first name.
     #[serde(default)]
     pub priority: i32,
+
+    /// What to do where another writer has put a value: Keep leaves it and counts the node as
+    /// conflicted; Overwrite takes it over.
+    #[serde(default)]
+    pub conflict_policy: ConflictPolicy,
+
+    /// What becomes of a value that is no longer declared: Withdraw removes it; Retain leaves it
+    /// on the node, as nobody's. It holds from the moment the value is written, also after the rule
+    /// itself is gone.
+    #[serde(default)]
+    pub deletion_policy: DeletionPolicy,
+}
+
+/// What to do with a value that another writer put there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum ConflictPolicy {
+    /// Leave it.
+    #[default]
+    Keep,
+    /// Take it over.
+    Overwrite,
+}
+
+/// What becomes of a value that is no longer declared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum DeletionPolicy {
+    /// It is removed.
+    #[default]
+    Withdraw,
+    /// It stays, and is no longer the controller's own.
+    Retain,
 }
 
 /// A quantity as written in a manifest: a JSON integer or a string. The value behind it is checked
@@ -111,7 +142,8 @@ pub struct NodeExtendedResourceStatus {
     pub observed_generation: Option<i64>,
 
     /// Ready: every selected node is as the rules declare. Reconciling: work is under way.
-    /// Stalled: nothing will happen until somebody changes the rule.
+    /// Stalled: nothing will happen until somebody changes the rule. Overlapping: on some nodes
+    /// another rule decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

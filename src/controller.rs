@@ -268,6 +268,15 @@ impl Controller {
             let uid = state.uid.clone();
             self.event_writes.extend(self.events.invalid(name, uid, invalid, now));
         }
+        if status::tells_of_tie(Some(&status)) && !status::tells_of_tie(state.status.as_ref()) {
+            let winners = self.tally.counts(name).map(|counts| &counts.overridden_by);
+            for winner in winners.into_iter().flat_map(|winners| winners.keys()) {
+                let winner_uid = self.rules.get(winner).and_then(|winner| winner.uid.clone());
+                let uid = state.uid.clone();
+                self.event_writes.extend(self.events.tied(name, uid, winner, now));
+                self.event_writes.extend(self.events.tied(winner, winner_uid, name, now));
+            }
+        }
         self.schedule.started(name, now);
         let (client, timeout) = (self.client.clone(), self.options.request_timeout);
         let (rule, uid) = (Arc::clone(name), state.uid.clone());

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::api::MAX_QUANTITY;
+use crate::api::{DeletionPolicy, MAX_QUANTITY};
 use crate::quantity::Quantity;
 use crate::resource_name;
 
@@ -33,6 +33,9 @@ pub struct Entry {
     pub quantity: String,
     /// The name of the rule that declared it.
     pub rule: String,
+    /// What becomes of the value when it is no longer declared: the rule may be gone by then.
+    #[serde(default, rename = "deletionPolicy")]
+    pub deletion_policy: DeletionPolicy,
 }
 
 /// Why a ledger cannot be read. Whoever changed it is not known, so nothing on that node is touched.
@@ -94,9 +97,9 @@ impl Ledger {
         self.entries.remove(resource);
     }
 
-    /// The resources listed, by name.
-    pub fn resources(&self) -> impl Iterator<Item = &str> {
-        self.entries.keys().map(String::as_str)
+    /// What is listed, by resource name.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries.iter().map(|(resource, entry)| (resource.as_str(), entry))
     }
 
     /// The annotation's value; `None` for an empty ledger, which is no annotation at all.
@@ -106,8 +109,11 @@ impl Ledger {
             return None;
         }
         let entries = self.entries.iter().map(|(resource, entry)| {
-            let Entry { quantity, rule } = entry;
-            let entry = json!({ "quantity": quantity, "rule": rule });
+            let Entry { quantity, rule, deletion_policy } = entry;
+            let mut entry = json!({ "quantity": quantity, "rule": rule });
+            if *deletion_policy == DeletionPolicy::Retain {
+                entry["deletionPolicy"] = json!("Retain");
+            }
             (resource.clone(), entry)
         });
         Some(Value::Object(entries.collect()).to_string())
@@ -120,10 +126,13 @@ mod tests {
 
     #[test]
     fn reads_what_it_writes() {
-        let text = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
-        let mut ledger = Ledger::parse(Some(text)).unwrap();
-        assert_eq!(ledger.to_annotation().as_deref(), Some(text));
+        let kept = r#""example.com/key":{"deletionPolicy":"Retain","quantity":"4","rule":"key"}"#;
+        let text = format!(r#"{{"example.com/dongle":{{"quantity":"4","rule":"dongle"}},{kept}}}"#);
+        let mut ledger = Ledger::parse(Some(&text)).unwrap();
+        assert_eq!(ledger.to_annotation(), Some(text));
         ledger.remove("example.com/dongle");
+        assert_eq!(ledger.to_annotation(), Some(format!("{{{kept}}}")));
+        ledger.remove("example.com/key");
         assert_eq!(ledger.to_annotation(), None);
         assert_eq!(Ledger::parse(None), Ok(Ledger::default()));
     }
@@ -143,6 +152,10 @@ mod tests {
             (r#"{"example.com/a":4}"#, "cannot be read"),
             (r#"{"cpu":{"quantity":"4","rule":"a"}}"#, "not an extended"),
             (r#"{"example.com/a":{"quantity":"x","rule":"a"}}"#, "cannot be declared"),
+            (
+                r#"{"example.com/a":{"quantity":"1","rule":"a","deletionPolicy":"?"}}"#,
+                "cannot be read",
+            ),
             (r#"{"example.com/a":{"quantity":"0","rule":"a"}}"#, "cannot be declared"),
             (r#"{"example.com/a":{"quantity":"-1","rule":"a"}}"#, "cannot be declared"),
             (r#"{"example.com/a":{"quantity":"1.5","rule":"a"}}"#, "cannot be declared"),

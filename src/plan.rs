@@ -51,6 +51,8 @@ pub enum Outcome {
     Overridden {
         /// Its name.
         by: Arc<str>,
+        /// Whether only its age or name decides, and it declares another quantity.
+        tied: bool,
     },
     /// The last patch did not go through; it will be tried again.
     Failed {
@@ -105,6 +107,23 @@ pub enum Action {
         /// Who had written that, where managedFields tell: for a value that was removed they do not.
         writer: Option<Arc<str>>,
     },
+    /// Writes a quantity in place of another writer's, as the rule says.
+    TakeOver {
+        /// The quantity, as declared.
+        quantity: String,
+        /// The rule that declares it.
+        rule: Arc<str>,
+        /// What was found.
+        found: String,
+        /// Who had written that, where managedFields tell.
+        writer: Option<Arc<str>>,
+    },
+    /// Leaves the resource as it is, as nobody's: no rule declares it any more, and the one that did
+    /// said that it is to be retained.
+    Release {
+        /// The rule that had declared it.
+        rule: String,
+    },
     /// Removes the resource, which no rule declares any more.
     Withdraw {
         /// The rule that had declared it.
@@ -127,13 +146,16 @@ impl fmt::Display for Change {
             Action::Advertise { quantity, rule } => {
                 write!(f, "advertised {resource}={quantity} (rule {rule})")
             }
-            Action::Repair { quantity, rule, found, writer } => {
-                write!(f, "repaired {resource}={quantity} (rule {rule}; was {found}")?;
+            Action::Repair { quantity, rule, found, writer }
+            | Action::TakeOver { quantity, rule, found, writer } => {
+                let done = if self.is_repair() { "repaired" } else { "took over" };
+                write!(f, "{done} {resource}={quantity} (rule {rule}; was {found}")?;
                 match writer {
                     Some(writer) => write!(f, ", written by {writer})"),
                     None => f.write_str(")"),
                 }
             }
+            Action::Release { rule } => write!(f, "released {resource} (rule {rule}; retained)"),
             Action::Withdraw { rule } => write!(f, "withdrew {resource} (rule {rule})"),
         }
     }

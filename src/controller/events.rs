@@ -45,7 +45,7 @@ impl Events {
         Self { client, timeout, spent }
     }
 
-    /// Tells of a change on a node, if it is one to be told of: a repair.
+    /// Tells of a change on a node, if another writer may ask about it.
     pub(super) fn changed(
         &mut self,
         node: &Arc<str>,
@@ -53,14 +53,22 @@ impl Events {
         change: &Change,
         now: Instant,
     ) -> Option<BoxFuture<'static, ()>> {
-        let Change { resource, action: Action::Repair { quantity, rule, found, writer } } = change
-        else {
-            return None;
+        let Change { resource, action } = change;
+        let (reason, done, quantity, rule, found, writer) = match action {
+            Action::Repair { quantity, rule, found, writer } => {
+                ("Repaired", "it is {} again", quantity, rule, found, writer)
+            }
+            Action::TakeOver { quantity, rule, found, writer } => {
+                ("TookOver", "it is {} now", quantity, rule, found, writer)
+            }
+            Action::Advertise { .. } | Action::Release { .. } | Action::Withdraw { .. } => {
+                return None;
+            }
         };
         let writer = writer.as_deref().unwrap_or("an unknown writer");
-        let note = format!(
-            "{resource} was {found}, written by {writer}; it is {quantity} again, as rule {rule} declares"
-        );
+        let done = done.replace("{}", quantity);
+        let note =
+            format!("{resource} was {found}, written by {writer}; {done}, as rule {rule} declares");
         let regarding = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
@@ -68,7 +76,7 @@ impl Events {
             uid: Some(uid.to_owned()),
             ..ObjectReference::default()
         };
-        self.publish(rule, regarding, "Repaired", "Repair", note, now)
+        self.publish(rule, regarding, reason, "Patch", note, now)
     }
 
     /// Tells that a rule is invalid. Where it has not even the CRD's shape, the API server takes no
@@ -80,15 +88,24 @@ impl Events {
         why: &InvalidRule,
         now: Instant,
     ) -> Option<BoxFuture<'static, ()>> {
-        let regarding = ObjectReference {
-            api_version: Some(NodeExtendedResource::api_version(&()).into_owned()),
-            kind: Some(NodeExtendedResource::kind(&()).into_owned()),
-            name: Some(rule.to_string()),
-            uid,
-            ..ObjectReference::default()
-        };
         let note = format!("{why}. What it advertised before stays as it is");
-        self.publish(rule, regarding, "InvalidSpec", "Validate", note, now)
+        self.publish(rule, rule_reference(rule, uid), "InvalidSpec", "Validate", note, now)
+    }
+
+    /// Tells one of two rules about the other: both declare a quantity of their own on a node, with
+    /// the same priority.
+    pub(super) fn tied(
+        &mut self,
+        rule: &Arc<str>,
+        uid: Option<String>,
+        other: &str,
+        now: Instant,
+    ) -> Option<BoxFuture<'static, ()>> {
+        let note = format!(
+            "rule {other} declares another quantity of the same resource on the same node, with the \
+             same priority; the older decides. Give one a higher priority"
+        );
+        self.publish(rule, rule_reference(rule, uid), "EqualPriority", "Resolve", note, now)
     }
 
     fn publish(
@@ -144,6 +161,16 @@ impl Events {
     /// Forgets the rules that are gone.
     pub(super) fn retain(&mut self, exists: impl Fn(&Arc<str>) -> bool) {
         self.spent.retain(|rule, _| exists(rule));
+    }
+}
+
+fn rule_reference(rule: &str, uid: Option<String>) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(NodeExtendedResource::api_version(&()).into_owned()),
+        kind: Some(NodeExtendedResource::kind(&()).into_owned()),
+        name: Some(rule.to_owned()),
+        uid,
+        ..ObjectReference::default()
     }
 }
 

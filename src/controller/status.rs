@@ -32,8 +32,8 @@ pub(super) fn status(
     let counts = counts.unwrap_or(&none);
     let nodes = node_counts(state, counts);
     let conditions = match &state.rule {
-        Err(invalid) => invalid_conditions(&invalid.to_string()),
-        Ok(_) => conditions(&nodes, counts),
+        Err(invalid) => invalid_conditions(&invalid.to_string()).to_vec(),
+        Ok(_) => [&conditions(&nodes, counts)[..], &[overlapping(counts)]].concat(),
     };
     let before = state.status.as_ref().map(|status| status.conditions.as_slice());
     let conditions = conditions
@@ -82,6 +82,7 @@ fn problems(counts: &Counts) -> Vec<NodeProblem> {
 }
 
 /// A condition before it has a time and a generation.
+#[derive(Clone)]
 struct Said {
     kind: &'static str,
     holds: bool,
@@ -181,6 +182,34 @@ fn conditions(nodes: &NodeCounts, counts: &Counts) -> [Said; 3] {
     ]
 }
 
+/// The reason of `Overlapping` where only age or name decides between different quantities.
+const EQUAL_PRIORITY: &str = "EqualPriority";
+
+/// Whether another rule decides on some of the nodes, and which.
+fn overlapping(counts: &Counts) -> Said {
+    let kind = "Overlapping";
+    if counts.overridden == 0 {
+        return Said { kind, holds: false, reason: "NoOverlap", message: String::new() };
+    }
+    let by = counts.overridden_by.iter().take(MAX_PROBLEMS);
+    let by: Vec<_> = by.map(|(rule, nodes)| format!("rule {rule} on {nodes}")).collect();
+    let mut message = format!("another rule decides: {}", by.join(", "));
+    let reason = if counts.tied > 0 {
+        message
+            .push_str("; with the same priority and another quantity: give one a higher priority");
+        EQUAL_PRIORITY
+    } else {
+        "Overridden"
+    };
+    Said { kind, holds: true, reason, message }
+}
+
+/// Whether a status tells of a tie between rules.
+pub(super) fn tells_of_tie(status: Option<&NodeExtendedResourceStatus>) -> bool {
+    let mut conditions = status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|condition| condition.reason == EQUAL_PRIORITY)
+}
+
 /// What came of writing a status.
 #[derive(Debug)]
 pub(super) struct StatusWritten {
@@ -267,7 +296,8 @@ mod tests {
             let Condition { type_, status, reason, .. } = condition;
             format!("{type_}={status} {reason}")
         };
-        status.conditions.iter().map(tell).collect()
+        let conditions = status.conditions.iter().filter(|said| said.type_ != "Overlapping");
+        conditions.map(tell).collect()
     }
 
     fn ready_message(status: &NodeExtendedResourceStatus) -> &str {
@@ -370,6 +400,26 @@ mod tests {
     }
 
     #[test]
+    fn overlaps_are_told_with_the_rules_that_decide() {
+        let overlap = |tied| {
+            let overridden_by = [("a".into(), 2), ("b".into(), 1)].into();
+            let counts = Counts { overridden: 3, tied, overridden_by, ..Counts::default() };
+            let status = status(&everywhere(), Some(&counts), Timestamp::UNIX_EPOCH);
+            assert_eq!(tells_of_tie(Some(&status)), tied > 0);
+            status.conditions.into_iter().find(|said| said.type_ == "Overlapping").unwrap()
+        };
+        let said = overlap(0);
+        assert_eq!((said.status.as_str(), said.reason.as_str()), ("True", "Overridden"));
+        assert_eq!(said.message, "another rule decides: rule a on 2, rule b on 1");
+        let said = overlap(1);
+        assert_eq!((said.status.as_str(), said.reason.as_str()), ("True", "EqualPriority"));
+        assert!(said.message.ends_with("give one a higher priority"));
+        let status = status(&everywhere(), None, Timestamp::UNIX_EPOCH);
+        let said = status.conditions.iter().find(|said| said.type_ == "Overlapping").unwrap();
+        assert_eq!((said.status.as_str(), said.reason.as_str()), ("False", "NoOverlap"));
+    }
+
+    #[test]
     fn named_nodes_that_do_not_exist_are_missing() {
         let state = state(json!({"nodeNames": ["a", "b", "c"]}));
         let counts = Counts { advertised: 1, ..Counts::default() };
@@ -391,7 +441,7 @@ mod tests {
         let after = status(&state, Some(&pending), later);
         let times: Vec<_> =
             after.conditions.iter().map(|said| said.last_transition_time.0).collect();
-        assert_eq!(times, [later, later, first], "Ready and Reconciling have changed");
+        assert_eq!(times, [later, later, first, first], "Ready and Reconciling have changed");
     }
 
     #[test]

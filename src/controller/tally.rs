@@ -23,15 +23,47 @@ pub(super) struct Counts {
     pub(super) conflicted: usize,
     pub(super) failed: usize,
     pub(super) unreadable: usize,
+    /// How many of the overridden only age or name decides about, with another quantity.
+    pub(super) tied: usize,
+    /// The rules that decide instead, each with the number of nodes.
+    pub(super) overridden_by: BTreeMap<Arc<str>, usize>,
     /// The outcome on each node where it is a conflict or a failure.
     pub(super) problems: BTreeMap<Arc<str>, Outcome>,
 }
 
 impl Counts {
     pub(super) fn selected(&self) -> usize {
-        let Self { advertised, pending, overridden, conflicted, failed, unreadable, problems: _ } =
-            self;
-        advertised + pending + overridden + conflicted + failed + unreadable
+        self.advertised
+            + self.pending
+            + self.overridden
+            + self.conflicted
+            + self.failed
+            + self.unreadable
+    }
+
+    fn add(&mut self, node: &Arc<str>, outcome: &Outcome) {
+        *self.slot(outcome) += 1;
+        if let Outcome::Overridden { by, tied } = outcome {
+            self.tied += usize::from(*tied);
+            *self.overridden_by.entry(Arc::clone(by)).or_default() += 1;
+        }
+        if outcome.is_problem() {
+            self.problems.insert(Arc::clone(node), outcome.clone());
+        }
+    }
+
+    /// Takes back what was added.
+    fn subtract(&mut self, node: &Arc<str>, outcome: &Outcome) {
+        let slot = self.slot(outcome);
+        *slot = slot.saturating_sub(1);
+        if let Outcome::Overridden { by, tied } = outcome {
+            self.tied = self.tied.saturating_sub(usize::from(*tied));
+            if let Some(count) = self.overridden_by.get_mut(by) {
+                *count = count.saturating_sub(1);
+            }
+            self.overridden_by.retain(|_, count| *count > 0);
+        }
+        self.problems.remove(node);
     }
 
     fn slot(&mut self, outcome: &Outcome) -> &mut usize {
@@ -57,9 +89,7 @@ impl Tally {
         }
         for (rule, outcome) in old {
             if let Some(counts) = self.rules.get_mut(rule) {
-                let slot = counts.slot(outcome);
-                *slot = slot.saturating_sub(1);
-                counts.problems.remove(node);
+                counts.subtract(node, outcome);
                 if counts.selected() == 0 {
                     self.rules.remove(rule);
                 }
@@ -67,11 +97,7 @@ impl Tally {
             self.changed.insert(Arc::clone(rule));
         }
         for (rule, outcome) in new {
-            let counts = self.rules.entry(Arc::clone(rule)).or_default();
-            *counts.slot(outcome) += 1;
-            if outcome.is_problem() {
-                counts.problems.insert(Arc::clone(node), outcome.clone());
-            }
+            self.rules.entry(Arc::clone(rule)).or_default().add(node, outcome);
             self.changed.insert(Arc::clone(rule));
         }
     }
@@ -103,11 +129,19 @@ mod tests {
 
         tally.update(&node("a"), &[], &pending);
         tally.update(&node("b"), &[], &in_conflict);
-        assert_eq!(tally.take_changed().into_iter().collect::<Vec<_>>(), [rule]);
+        assert_eq!(tally.take_changed().into_iter().collect::<Vec<_>>(), [Arc::clone(&rule)]);
         tally.update(&node("a"), &pending, &advertised);
         let counts = tally.counts("dongle").unwrap();
         assert_eq!((counts.advertised, counts.pending, counts.conflicted), (1, 0, 1));
         assert_eq!(counts.problems.get("b"), Some(&conflicted));
+
+        let overridden = [(Arc::clone(&rule), Outcome::Overridden { by: node("x"), tied: true })];
+        tally.update(&node("c"), &[], &overridden);
+        let counts = tally.counts("dongle").unwrap();
+        assert_eq!((counts.tied, counts.overridden_by.get("x")), (1, Some(&1)));
+        tally.update(&node("c"), &overridden, &[]);
+        let counts = tally.counts("dongle").unwrap();
+        assert_eq!((counts.tied, counts.overridden_by.len()), (0, 0));
 
         tally.take_changed();
         tally.update(&node("a"), &advertised, &advertised);

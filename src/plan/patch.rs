@@ -41,6 +41,7 @@ pub(super) fn patch(
                 }
                 after.insert(resource, entry.clone());
             }
+            Write::Release { resource } => after.remove(resource),
             Write::Remove { resource } => {
                 for map in &mut maps {
                     map.remove(resource);

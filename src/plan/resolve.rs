@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::rules::{Rule, RuleSet};
 use super::{Action, Change, Outcome};
+use crate::api::{ConflictPolicy, DeletionPolicy};
 use crate::ledger::{Entry, Ledger};
 use crate::node::Node;
 use crate::quantity::Quantity;
@@ -30,12 +31,18 @@ pub(super) enum Write {
     },
     /// Have it in neither map, and do not list it.
     Remove { resource: String },
+    /// Do not list it.
+    Release { resource: String },
 }
 
 /// What a node is to carry of one resource.
 struct Wanted {
     quantity: Quantity,
     rule: Arc<str>,
+    /// `None` for a rule that is no longer valid.
+    priority: Option<i32>,
+    conflict_policy: ConflictPolicy,
+    deletion_policy: DeletionPolicy,
 }
 
 /// What a node carries of one resource.
@@ -53,9 +60,13 @@ pub(super) fn resolve(
 ) -> Resolved {
     let mut wanted = frozen(ledger, rules);
     for rule in selecting {
-        wanted
-            .entry(rule.resource.as_str())
-            .or_insert_with(|| Wanted { quantity: rule.quantity, rule: Arc::clone(&rule.name) });
+        wanted.entry(rule.resource.as_str()).or_insert_with(|| Wanted {
+            quantity: rule.quantity,
+            rule: Arc::clone(&rule.name),
+            priority: Some(rule.priority),
+            conflict_policy: rule.conflict_policy,
+            deletion_policy: rule.deletion_policy,
+        });
     }
 
     let mut resolved = Resolved::default();
@@ -63,9 +74,9 @@ pub(super) fn resolve(
     for (resource, wanted) in &wanted {
         won.insert(&wanted.rule, resolved.want(resource, wanted, node, ledger));
     }
-    for resource in ledger.resources() {
+    for (resource, entry) in ledger.entries() {
         if !wanted.contains_key(resource) {
-            resolved.withdraw(resource, ledger);
+            resolved.withdraw(resource, entry);
         }
     }
 
@@ -73,7 +84,11 @@ pub(super) fn resolve(
         let outcome = won.remove(&rule.name).or_else(|| {
             let winner = wanted.get(rule.resource.as_str())?;
             let by = Arc::clone(&winner.rule);
-            Some(Outcome::Overridden { by })
+            let same_priority = winner.priority == Some(rule.priority);
+            Some(Outcome::Overridden {
+                by,
+                tied: same_priority && winner.quantity != rule.quantity,
+            })
         });
         resolved.outcomes.extend(outcome.map(|outcome| (Arc::clone(&rule.name), outcome)));
     }
@@ -83,69 +98,87 @@ pub(super) fn resolve(
 /// What rules that are no longer valid advertised: it stays as the ledger has it, and is repaired,
 /// since pods may be using it.
 fn frozen<'a>(ledger: &'a Ledger, rules: &RuleSet) -> BTreeMap<&'a str, Wanted> {
-    let entries = ledger.resources().filter_map(|resource| {
-        let Entry { quantity, rule } = ledger.get(resource)?;
-        let quantity = quantity.parse().ok()?;
-        let held = Wanted { quantity, rule: rule.as_str().into() };
+    let entries = ledger.entries().filter_map(|(resource, entry)| {
+        let Entry { quantity, rule, deletion_policy } = entry;
+        let held = Wanted {
+            quantity: quantity.parse().ok()?,
+            rule: rule.as_str().into(),
+            priority: None,
+            conflict_policy: ConflictPolicy::Keep,
+            deletion_policy: *deletion_policy,
+        };
         rules.is_frozen(rule).then_some((resource, held))
     });
     entries.collect()
 }
 
 impl Resolved {
-    /// Sees to it that the node carries what is wanted, unless another writer's value is there.
+    /// Sees to it that the node carries what is wanted, unless another writer's value is there and
+    /// is to be kept.
     fn want(&mut self, resource: &str, wanted: &Wanted, node: &Node, ledger: &Ledger) -> Outcome {
         let present = Present::on(node, resource);
-        let Wanted { quantity, rule } = wanted;
-        let entry = Entry { quantity: quantity.to_string(), rule: rule.to_string() };
-        let Some(listed) = ledger.get(resource) else {
-            if !present.is_vacant() {
-                return Outcome::Conflicted {
-                    present: present.to_string(),
-                    writer: node.last_writer(resource).cloned(),
-                };
-            }
-            let action = advertise(&entry, rule);
-            self.set(resource, entry, true, action);
-            return Outcome::Pending;
+        let found = || (present.to_string(), node.last_writer(resource).cloned());
+        let rule = Arc::clone(&wanted.rule);
+        let quantity = wanted.quantity.to_string();
+        let entry = Entry {
+            quantity: quantity.clone(),
+            rule: rule.to_string(),
+            deletion_policy: wanted.deletion_policy,
         };
-        let is_listed = listed.rule == entry.rule && same(&listed.quantity, quantity);
-        if present.is(quantity) && is_listed {
+        let listed = ledger.get(resource);
+        let is_listed = listed.is_some_and(|listed| {
+            same(&listed.quantity, &wanted.quantity)
+                && (&listed.rule, listed.deletion_policy) == (&entry.rule, entry.deletion_policy)
+        });
+        if is_listed && present.is(&wanted.quantity) {
             return Outcome::Advertised;
         }
-        let drifted = listed.quantity.parse().is_ok_and(|listed| !present.is(&listed));
-        let action = if drifted {
-            Action::Repair {
-                quantity: entry.quantity.clone(),
-                rule: Arc::clone(rule),
-                found: present.to_string(),
-                writer: node.last_writer(resource).cloned(),
+        let as_listed = listed
+            .is_none_or(|listed| listed.quantity.parse().is_ok_and(|listed| present.is(&listed)));
+        let is_foreign = listed.is_none() && !present.is_vacant();
+        let action = match wanted.conflict_policy {
+            ConflictPolicy::Keep if is_foreign => {
+                let (present, writer) = found();
+                return Outcome::Conflicted { present, writer };
             }
-        } else {
-            advertise(&entry, rule)
+            ConflictPolicy::Overwrite if is_foreign => {
+                let (found, writer) = found();
+                Action::TakeOver { quantity, rule, found, writer }
+            }
+            _ if !as_listed => {
+                let (found, writer) = found();
+                Action::Repair { quantity, rule, found, writer }
+            }
+            _ => Action::Advertise { quantity, rule },
         };
-        self.set(resource, entry, false, action);
+        self.change(resource, action);
+        self.writes.push(Write::Set {
+            resource: resource.to_owned(),
+            entry,
+            vacant: listed.is_none() && !is_foreign,
+        });
         Outcome::Pending
     }
 
-    fn set(&mut self, resource: &str, entry: Entry, vacant: bool, action: Action) {
-        self.change(resource, action);
-        self.writes.push(Write::Set { resource: resource.to_owned(), entry, vacant });
-    }
-
-    fn withdraw(&mut self, resource: &str, ledger: &Ledger) {
-        let rule = ledger.get(resource).map(|entry| entry.rule.clone()).unwrap_or_default();
-        self.change(resource, Action::Withdraw { rule });
-        self.writes.push(Write::Remove { resource: resource.to_owned() });
+    /// Gives up what is listed and no longer wanted.
+    fn withdraw(&mut self, resource: &str, entry: &Entry) {
+        let rule = entry.rule.clone();
+        let resource_name = resource.to_owned();
+        match entry.deletion_policy {
+            DeletionPolicy::Withdraw => {
+                self.change(resource, Action::Withdraw { rule });
+                self.writes.push(Write::Remove { resource: resource_name });
+            }
+            DeletionPolicy::Retain => {
+                self.change(resource, Action::Release { rule });
+                self.writes.push(Write::Release { resource: resource_name });
+            }
+        }
     }
 
     fn change(&mut self, resource: &str, action: Action) {
         self.changes.push(Change { resource: resource.to_owned(), action });
     }
-}
-
-fn advertise(entry: &Entry, rule: &Arc<str>) -> Action {
-    Action::Advertise { quantity: entry.quantity.clone(), rule: Arc::clone(rule) }
 }
 
 impl<'a> Present<'a> {

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
 use super::select::{InvalidSelection, Selection};
-use crate::api::{MAX_QUANTITY, NodeExtendedResource};
+use crate::api::{ConflictPolicy, DeletionPolicy, MAX_QUANTITY, NodeExtendedResource};
 use crate::node::Node;
 use crate::quantity::{ParseQuantityError, Quantity};
 use crate::resource_name::{InvalidResourceName, ResourceName};
@@ -26,6 +26,10 @@ pub struct Rule {
     pub selection: Selection,
     /// The highest wins.
     pub priority: i32,
+    /// What to do with another writer's value.
+    pub conflict_policy: ConflictPolicy,
+    /// What becomes of the value afterwards.
+    pub deletion_policy: DeletionPolicy,
     /// `metadata.creationTimestamp`; at equal priority the oldest wins.
     pub created: Option<Timestamp>,
 }
@@ -79,6 +83,8 @@ impl Rule {
             quantity,
             selection: Selection::new(spec.node_selector.as_ref(), spec.node_names.as_deref())?,
             priority: spec.priority,
+            conflict_policy: spec.conflict_policy,
+            deletion_policy: spec.deletion_policy,
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         })
     }

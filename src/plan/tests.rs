@@ -87,7 +87,8 @@ fn told(outcomes: &[(Arc<str>, Outcome)]) -> BTreeMap<&str, String> {
         Outcome::Advertised => "advertised".to_owned(),
         Outcome::Pending => "pending".to_owned(),
         Outcome::Conflicted { present, .. } => format!("conflicted: {present}"),
-        Outcome::Overridden { by } => format!("overridden by {by}"),
+        Outcome::Overridden { by, tied: false } => format!("overridden by {by}"),
+        Outcome::Overridden { by, tied: true } => format!("tied, overridden by {by}"),
         Outcome::Failed { message } => format!("failed: {message}"),
         Outcome::LedgerUnreadable { message } => format!("unreadable: {message:.38}"),
     };
@@ -246,6 +247,55 @@ fn the_highest_precedence_wins_and_the_next_takes_over_in_one_patch() {
 }
 
 #[test]
+fn a_tie_is_told_where_the_quantities_differ() {
+    let rules = json!({"a": {"quantity": 4}, "b": {"quantity": 8}, "c": {"quantity": "4000m"}});
+    let tells = [("a", "pending"), ("b", "tied, overridden by a"), ("c", "overridden by a")];
+    let does = ["advertised example.com/dongle=4 (rule a)"];
+    check(bare(), rules, &tells, &does, owned(dongles("4", "4"), "4", "a"));
+}
+
+#[test]
+fn another_writers_value_is_taken_over_where_the_rule_says_so() {
+    let rules = json!({"r": {"conflictPolicy": "Overwrite"}});
+    for (present, was) in [("8", "8"), ("4", "4"), ("garbage", "garbage")] {
+        let does = [format!("took over example.com/dongle=4 (rule r; was {was})")];
+        let does = does.each_ref().map(String::as_str);
+        let after = owned(dongles("4", "4"), "4", "r");
+        check(dongles(present, present), rules.clone(), &[("r", "pending")], &does, after);
+    }
+    // What is vacant is no conflict, and what is listed is its own.
+    let does = ["advertised example.com/dongle=4 (rule r)"];
+    let after = owned(dongles("4", "4"), "4", "r");
+    check(dongles("0", "0"), rules.clone(), &[("r", "pending")], &does, after.clone());
+    let does = ["repaired example.com/dongle=4 (rule r; was 7)"];
+    check(owned(dongles("7", "7"), "4", "r"), rules, &[("r", "pending")], &does, after);
+}
+
+#[test]
+fn what_is_to_be_retained_is_released_and_stays() {
+    let retained = |mut node: Value| {
+        node["ledger"]["example.com/dongle"]["deletionPolicy"] = json!("Retain");
+        node
+    };
+    let after = retained(owned(dongles("4", "4"), "4", "r"));
+    let does = ["advertised example.com/dongle=4 (rule r)"];
+    let rules = json!({"r": {"deletionPolicy": "Retain"}});
+    check(bare(), rules.clone(), &[("r", "pending")], &does, after.clone());
+    // The policy alone is written where the value is there already.
+    let before = owned(dongles("4", "4"), "4", "r");
+    check(before, rules, &[("r", "pending")], &does, after.clone());
+
+    let does = ["released example.com/dongle (rule r; retained)"];
+    check(after.clone(), json!({}), &[], &does, dongles("4", "4"));
+    // As long as it is listed, the next rule takes over as usual.
+    let does = ["advertised example.com/dongle=9 (rule s)"];
+    let with_s = owned(dongles("9", "9"), "9", "s");
+    check(after.clone(), json!({"s": {"quantity": 9}}), &[("s", "pending")], &does, with_s);
+    // A rule that is no longer valid keeps its policy.
+    check(after, json!({"r": "invalid"}), &[], &[], json!({}));
+}
+
+#[test]
 fn several_resources_are_one_patch() {
     let rules = json!({
         "a": {"resourceName": "example.com/a", "quantity": "800Gi"},
@@ -380,6 +430,7 @@ fn holds_for_ten_thousand_random_nodes() {
                 "resourceName": random.choice(names).unwrap(),
                 "quantity": random.choice(["1", "4", "1000"]).unwrap(),
                 "priority": random.i32(..2).abs(),
+                "deletionPolicy": random.choice(["Withdraw", "Retain"]).unwrap(),
             });
         }
 

@@ -19,22 +19,8 @@ fn a_foreign_edit_is_repaired_and_told() {
         assert_ne!(after["metadata"]["resourceVersion"], before);
         controller.wait_log(&format!("was {quantity}, written by kubectl-patch"));
     }
-    let event = cluster.wait_for("an Event about the repair", &["events.events.k8s.io"], |list| {
-        let events = list["items"].as_array().unwrap();
-        events.iter().any(|event| event["reason"] == "Repaired")
-    });
-    let event = event["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|event| event["regarding"]["name"] == "node-1" && event["reason"] == "Repaired")
-        .unwrap()
-        .clone();
-    let note = event["note"].as_str().unwrap();
-    assert_eq!(
-        note,
-        "example.com/dongle was 7, written by kubectl-patch; it is 4 again, as rule dongle declares"
-    );
+    let note = "example.com/dongle was 7, written by kubectl-patch; it is 4 again, as rule dongle declares";
+    wait_event(&cluster, "node-1", "Repaired", note);
     let description = cluster.kubectl(&["describe", "node", "node-1"]);
     assert!(description.contains("Repaired"), "{description}");
 
@@ -117,4 +103,110 @@ fn where_rules_overlap_the_highest_precedence_wins_and_the_next_takes_over() {
     assert_eq!(cluster.node_patches() - before, 1, "never through absence");
     cluster.wait_ready("low", "2/2");
     controller.stop();
+}
+
+#[test]
+fn another_writers_value_is_taken_over_where_the_rule_says_so() {
+    let cluster = Cluster::start();
+    cluster.create_nodes(["node-1".to_owned()], &json!({}));
+    cluster.write_status(
+        "node-1",
+        &json!([
+            {"op": "add", "path": "/status/capacity", "value": {DONGLE: "8"}},
+            {"op": "add", "path": "/status/allocatable", "value": {DONGLE: "8"}},
+        ]),
+    );
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
+    cluster.apply_rule("dongle", &json!({"conflictPolicy": "Overwrite"}));
+    cluster.wait_ready("dongle", "1/1");
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    wait_event(&cluster, "node-1", "TookOver", "was 8, written by kubectl-patch; it is 4 now");
+    controller.stop();
+}
+
+#[test]
+fn what_is_to_be_retained_stays_and_is_nobodys() {
+    let cluster = Cluster::start();
+    cluster.create_nodes(["node-1".to_owned()], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
+    cluster.wait_ready("dongle", "1/1");
+    // It holds also where the rule goes while nobody looks.
+    controller.stop();
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    let controller = Controller::start(&cluster);
+    let node = cluster
+        .wait_for("the ledger to be gone", &["node", "node-1"], |node| ledger(node).is_none());
+    assert_eq!(amount(&node, "capacity", DONGLE), Some("4"));
+    assert_eq!(amount(&node, "allocatable", DONGLE), Some("4"));
+    controller.stop();
+}
+
+#[test]
+fn a_tie_between_rules_is_told_on_both() {
+    let cluster = Cluster::start();
+    cluster.create_nodes(["node-1".to_owned()], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("first", &json!({"quantity": 2}));
+    cluster.wait_ready("first", "1/1");
+    // Made in the same second or a later one: by age or by name, the first decides.
+    cluster.apply_rule("second", &json!({"quantity": 8}));
+    let status = cluster.wait_status("second", "Overlapping", |status| {
+        condition(status, "Overlapping") == ("True", "EqualPriority")
+    });
+    assert_eq!(condition(&status, "Ready"), ("True", "Overridden"));
+    cluster.wait_advertised("node-1", DONGLE, "2");
+    for (rule, other) in [("first", "second"), ("second", "first")] {
+        wait_event(&cluster, rule, "EqualPriority", &format!("rule {other} declares another"));
+    }
+
+    cluster.apply_rule("second", &json!({"quantity": 8, "priority": 1}));
+    cluster.wait_advertised("node-1", DONGLE, "8");
+    let status = cluster.wait_status("first", "Overlapping", |status| {
+        condition(status, "Overlapping") == ("True", "Overridden")
+    });
+    let conditions = status["conditions"].as_array().unwrap();
+    let said = conditions.iter().find(|said| said["type"] == "Overlapping").unwrap();
+    assert_eq!(said["message"], "another rule decides: rule second on 1");
+    controller.stop();
+}
+
+#[test]
+fn a_value_that_is_changed_back_again_and_again_is_given_way_to() {
+    let cluster = Cluster::start();
+    cluster.create_nodes(["node-1".to_owned(), "node-2".to_owned()], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "2/2");
+    let before = cluster.node_patches();
+    for _ in 0..5 {
+        cluster.write_amount("node-1", DONGLE, "7");
+        cluster.wait_advertised("node-1", DONGLE, "4");
+    }
+    cluster.write_amount("node-1", DONGLE, "7");
+    let status = cluster.wait_status("dongle", "a failure", |status| {
+        status["nodes"]["failed"] == 1 && status["nodes"]["advertised"] == 1
+    });
+    let message = status["problems"][0]["message"].as_str().unwrap();
+    assert!(message.contains("another writer keeps changing it"), "{message}");
+    // The other writer has made six patches, and the controller five.
+    assert_eq!(cluster.node_patches() - before, 6 + 5);
+    // Other nodes are not slowed.
+    cluster.write_amount("node-2", DONGLE, "7");
+    cluster.wait_advertised("node-2", DONGLE, "4");
+    controller.stop();
+}
+
+/// Waits for an Event about `name`, with this reason and with `text` in its note.
+fn wait_event(cluster: &Cluster, name: &str, reason: &str, text: &str) {
+    let what = format!("an Event {reason} about {name} that says {text:?}");
+    cluster.wait_for(&what, &["events.events.k8s.io"], |list| {
+        list["items"].as_array().unwrap().iter().any(|event| {
+            event["regarding"]["name"] == name
+                && event["reason"] == reason
+                && event["note"].as_str().is_some_and(|note| note.contains(text))
+        })
+    });
 }
