@@ -143,7 +143,7 @@ pub struct NodeExtendedResourceStatus {
 
     /// Ready: every selected node is as the rules declare. Reconciling: work is under way.
     /// Stalled: nothing will happen until somebody changes the rule. Overlapping: on some nodes
-    /// another rule decides.
+    /// another rule decides. Contested: on some nodes another writer keeps changing the value back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
@@ -169,7 +169,7 @@ pub struct NodeCounts {
     pub selected: i64,
     /// Nodes that carry the declared quantity in capacity and allocatable.
     pub advertised: i64,
-    /// Nodes left alone because another writer put a value there.
+    /// Nodes left alone because another writer put a value there, or keeps changing it back.
     pub conflicted: i64,
     /// Nodes where a rule of higher precedence declares the same resource.
     pub overridden: i64,
@@ -186,7 +186,7 @@ pub struct NodeCounts {
 pub struct NodeProblem {
     /// The node's name.
     pub node: String,
-    /// One word for machines: Conflict, PatchFailed or LedgerUnreadable.
+    /// One word for machines: Conflict, Contested, PatchFailed or LedgerUnreadable.
     pub reason: String,
     /// The same for people, with the value that is there.
     pub message: String,

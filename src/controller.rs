@@ -5,6 +5,7 @@
 //! is counted node by node and written to its status.
 
 mod backoff;
+mod contest;
 mod events;
 mod nodes;
 mod patches;

@@ -13,6 +13,7 @@ mod resolve;
 pub mod rules;
 pub mod select;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -47,6 +48,11 @@ pub enum Outcome {
         /// Who wrote it last, where managedFields tell.
         writer: Option<Arc<str>>,
     },
+    /// Another writer keeps changing it back, and is given way to for now.
+    Contested {
+        /// Who, where managedFields tell.
+        writer: Option<Arc<str>>,
+    },
     /// A rule of higher precedence declares the same resource.
     Overridden {
         /// Its name.
@@ -71,7 +77,10 @@ impl Outcome {
     #[must_use]
     pub fn is_problem(&self) -> bool {
         match self {
-            Self::Conflicted { .. } | Self::Failed { .. } | Self::LedgerUnreadable { .. } => true,
+            Self::Conflicted { .. }
+            | Self::Contested { .. }
+            | Self::Failed { .. }
+            | Self::LedgerUnreadable { .. } => true,
             Self::Advertised | Self::Pending | Self::Overridden { .. } => false,
         }
     }
@@ -161,18 +170,35 @@ impl fmt::Display for Change {
     }
 }
 
+/// The resources on a node that another writer keeps changing back.
+pub type Contested = BTreeMap<Arc<str>, Contest>;
+
+/// A fight with another writer over one resource on one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contest {
+    /// Whether it is time to try again.
+    pub may_repair: bool,
+    /// Who keeps changing it, where managedFields tell.
+    pub writer: Option<Arc<str>>,
+}
+
 /// Plans one node. No clock, no I/O: the same arguments give the same plan.
 #[must_use]
 pub fn plan(node: &Node, rules: &RuleSet) -> Plan {
+    plan_contested(node, rules, &Contested::new())
+}
+
+/// Plans one node on which some resources are contested.
+#[must_use]
+pub fn plan_contested(node: &Node, rules: &RuleSet, contested: &Contested) -> Plan {
     let selecting = rules.selecting(node);
-    match Ledger::parse(node.ledger.as_deref()) {
-        Ok(ledger) => {
-            let resolved = resolve::resolve(node, &ledger, &selecting, rules);
-            match patch::patch(node, &ledger, &resolved.writes) {
-                Ok(patch) => Plan { changes: resolved.changes, patch, outcomes: resolved.outcomes },
-                Err(error) => untouched(&selecting, &error),
-            }
-        }
+    let ledger = match Ledger::parse(node.ledger.as_deref()) {
+        Ok(ledger) => ledger,
+        Err(error) => return untouched(&selecting, &error),
+    };
+    let resolved = resolve::resolve(node, &ledger, &selecting, rules, contested);
+    match patch::patch(node, &ledger, &resolved.writes) {
+        Ok(patch) => Plan { changes: resolved.changes, patch, outcomes: resolved.outcomes },
         Err(error) => untouched(&selecting, &error),
     }
 }

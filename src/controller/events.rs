@@ -33,6 +33,16 @@ pub(super) struct Events {
     spent: HashMap<Arc<str>, Spent>,
 }
 
+/// A fight with another writer over a resource on a node.
+pub(super) struct Contest<'a> {
+    pub(super) node: &'a str,
+    pub(super) uid: &'a str,
+    pub(super) rule: &'a Arc<str>,
+    pub(super) rule_uid: Option<String>,
+    pub(super) resource: &'a str,
+    pub(super) writer: &'a str,
+}
+
 /// What a rule has used of its limit.
 struct Spent {
     events: u32,
@@ -69,14 +79,7 @@ impl Events {
         let done = done.replace("{}", quantity);
         let note =
             format!("{resource} was {found}, written by {writer}; {done}, as rule {rule} declares");
-        let regarding = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(node.to_string()),
-            uid: Some(uid.to_owned()),
-            ..ObjectReference::default()
-        };
-        self.publish(rule, regarding, reason, "Patch", note, now)
+        self.publish(rule, node_reference(node, uid), reason, "Patch", note, now)
     }
 
     /// Tells that a rule is invalid. Where it has not even the CRD's shape, the API server takes no
@@ -106,6 +109,23 @@ impl Events {
              same priority; the older decides. Give one a higher priority"
         );
         self.publish(rule, rule_reference(rule, uid), "EqualPriority", "Resolve", note, now)
+    }
+
+    /// Tells of a contest on the node and on the rule.
+    pub(super) fn contested(
+        &mut self,
+        contest: Contest<'_>,
+        now: Instant,
+    ) -> impl Iterator<Item = BoxFuture<'static, ()>> + use<> {
+        let Contest { node, uid, rule, rule_uid, resource, writer } = contest;
+        let note = format!(
+            "{writer} keeps changing {resource} on node {node} back from what rule {rule} declares; it \
+             is given way to, and tried again after pauses"
+        );
+        let subjects = [node_reference(node, uid), rule_reference(rule, rule_uid)];
+        let mut publish =
+            |subject| self.publish(rule, subject, "Contested", "Patch", note.clone(), now);
+        subjects.map(&mut publish).into_iter().flatten()
     }
 
     fn publish(
@@ -161,6 +181,16 @@ impl Events {
     /// Forgets the rules that are gone.
     pub(super) fn retain(&mut self, exists: impl Fn(&Arc<str>) -> bool) {
         self.spent.retain(|rule, _| exists(rule));
+    }
+}
+
+fn node_reference(node: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Node".to_owned()),
+        name: Some(node.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
     }
 }
 

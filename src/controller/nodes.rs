@@ -19,18 +19,13 @@ use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
+use super::contest::Repairs;
 use super::tally::Tally;
 use crate::node::{ApiNode, Node, Strings};
-use crate::plan::Outcome;
+use crate::plan::{Contested, Outcome};
 
 /// How often in a row a patch may find the node changed before that counts as a failure.
 const STALE_LIMIT: u32 = 3;
-
-/// After so many repairs within `REPAIR_WINDOW`, the next waits for `REPAIR_PAUSE`: somebody else
-/// means what they write.
-const REPAIR_LIMIT: usize = 5;
-const REPAIR_WINDOW: Duration = Duration::from_secs(10 * 60);
-const REPAIR_PAUSE: Duration = Duration::from_secs(30);
 
 /// Every node, and the queues of those with something to do.
 #[derive(Debug, Default)]
@@ -43,6 +38,9 @@ pub(super) struct Nodes {
     queued: VecDeque<Arc<str>>,
     ready: VecDeque<Arc<str>>,
     pausing: BTreeSet<(Instant, Arc<str>)>,
+    /// When nodes are to be planned again because of a contest. Where the node is gone, or the
+    /// contest, nothing comes of it.
+    alarms: BTreeSet<(Instant, Arc<str>)>,
     /// Nodes whose last patch failed for want of a right.
     forbidden: BTreeSet<Arc<str>>,
     tickets: u64,
@@ -63,8 +61,7 @@ pub(super) struct NodeState {
     under_way: Option<Ticket>,
     pause: Option<Instant>,
     failure: Option<Box<Failure>>,
-    /// When values on it were repaired, as far as that matters.
-    repairs: VecDeque<Instant>,
+    repairs: Repairs,
 }
 
 /// What has kept a node's patches from going through.
@@ -87,18 +84,13 @@ impl NodeState {
             under_way: None,
             pause: None,
             failure: None,
-            repairs: VecDeque::new(),
+            repairs: Repairs::default(),
         }
     }
 
-    /// Until when a repair has to wait, after too many of them.
-    fn repair_pause(&mut self, now: Instant) -> Option<Instant> {
-        while self.repairs.front().is_some_and(|at| now.duration_since(*at) > REPAIR_WINDOW) {
-            self.repairs.pop_front();
-        }
-        let last = *self.repairs.back()?;
-        let until = last + REPAIR_PAUSE;
-        (self.repairs.len() >= REPAIR_LIMIT && until > now).then_some(until)
+    /// The resources on the node that another writer keeps changing back.
+    pub(super) fn contested(&mut self, now: Instant) -> Contested {
+        self.repairs.contested(now)
     }
 
     /// Whether a patch would have to wait, for another one or for a pause.
@@ -253,30 +245,20 @@ impl Nodes {
         }
     }
 
-    /// A value on the node has been repaired.
-    pub(super) fn repaired(&mut self, name: &str, now: Instant) {
-        if let Some(state) = self.by_name.get_mut(name) {
-            if state.repairs.len() == REPAIR_LIMIT {
-                state.repairs.pop_front();
-            }
-            state.repairs.push_back(now);
-        }
-    }
-
-    /// Puts a repair off if there have been too many.
-    pub(super) fn brake_repair(&mut self, name: &Arc<str>, now: Instant, seed: u64) {
+    /// A resource on the node has been repaired. True where this begins a contest.
+    pub(super) fn repaired(
+        &mut self,
+        name: &Arc<str>,
+        resource: &str,
+        writer: Option<&Arc<str>>,
+        now: Instant,
+    ) -> bool {
         let Some(state) = self.by_name.get_mut(name) else {
-            return;
+            return false;
         };
-        if let Some(until) = state.repair_pause(now) {
-            let failure = state.failure.get_or_insert_with(|| Failure::new(seed));
-            failure.message = Some(format!(
-                "another writer keeps changing it: repaired {REPAIR_LIMIT} times within {} minutes, \
-                 and again after a pause",
-                REPAIR_WINDOW.as_secs() / 60,
-            ));
-            self.pause(name, until);
-        }
+        let begins = state.repairs.add(resource, writer, now);
+        self.alarms.extend(state.repairs.next_change(now).map(|at| (at, Arc::clone(name))));
+        begins
     }
 
     /// The node's patch is to be sent when there is room; an urgent one before others.
@@ -396,18 +378,28 @@ impl Nodes {
         }
     }
 
-    /// When the first pause ends.
+    /// When the first pause or contest ends.
     pub(super) fn next_wake(&self) -> Option<Instant> {
-        self.pausing.first().map(|(until, _)| *until)
+        let pause = self.pausing.first().map(|(until, _)| *until);
+        let alarm = self.alarms.first().map(|(at, _)| *at);
+        pause.into_iter().chain(alarm).min()
     }
 
-    /// Queues the nodes whose pause is over.
+    /// Queues the nodes whose time it is.
     pub(super) fn wake(&mut self, now: Instant) {
-        while self.next_wake().is_some_and(|until| until <= now) {
-            let Some((_, name)) = self.pausing.pop_first() else { return };
+        while self.pausing.first().is_some_and(|(until, _)| *until <= now) {
+            let Some((_, name)) = self.pausing.pop_first() else { break };
             if let Some(state) = self.by_name.get_mut(&name) {
                 state.pause = None;
             }
+            self.queue(&name);
+        }
+        while self.alarms.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, name)) = self.alarms.pop_first() else { break };
+            // After the end of a pause comes the end of the contest.
+            let state = self.by_name.get(&name);
+            let next = state.and_then(|state| state.repairs.next_change(now));
+            self.alarms.extend(next.map(|at| (at, Arc::clone(&name))));
             self.queue(&name);
         }
     }

@@ -7,9 +7,10 @@ use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use super::Controller;
+use super::events;
 use super::nodes::Ticket;
 use super::requests::Reply;
-use crate::plan::{Change, plan};
+use crate::plan::{Action, Change, plan_contested};
 
 pub(super) type PatchReply = (SentPatch, Reply);
 
@@ -24,20 +25,14 @@ pub(super) struct SentPatch {
 impl Controller {
     pub(super) fn plan_node(&mut self, name: &Arc<str>) {
         let room = self.has_room();
-        let seed = self.seed();
         let Some(state) = self.nodes.get_mut(name) else {
             return;
         };
-        let plan = plan(&state.node, self.rules.set());
+        let contested = state.contested(Instant::now());
+        let plan = plan_contested(&state.node, self.rules.set(), &contested);
         let uid = state.node.uid.clone();
         // A value that was lost costs pods their life within a second.
         let urgent = plan.changes.iter().any(Change::is_repair);
-        if urgent {
-            self.nodes.brake_repair(name, Instant::now(), seed);
-        }
-        let Some(state) = self.nodes.get_mut(name) else {
-            return;
-        };
         state.record(plan.outcomes, &mut self.tally);
         let is_busy = state.is_busy();
         match plan.patch {
@@ -82,9 +77,7 @@ impl Controller {
                 } else {
                     self.nodes.settle(node);
                 }
-                if sent.changes.iter().any(Change::is_repair) {
-                    self.nodes.repaired(node, now);
-                }
+                self.count_repairs(sent, now);
             }
             Reply::Stale { node: answer, message } => {
                 if self.nodes.stale(node, &message, now, seed) {
@@ -114,10 +107,29 @@ impl Controller {
         }
     }
 
+    /// Notes what was repaired, and tells of what has become a contest.
+    fn count_repairs(&mut self, sent: &SentPatch, now: Instant) {
+        let SentPatch { node, uid, changes, .. } = sent;
+        for Change { resource, action } in changes {
+            let Action::Repair { rule, writer, .. } = action else { continue };
+            if self.nodes.repaired(node, resource, writer.as_ref(), now) {
+                let writer = writer.as_deref().unwrap_or("an unknown writer");
+                warn!(%node, "{writer} keeps changing {resource}: repairs pause (rule {rule})");
+                let rule_uid = self.rules.get(rule).and_then(|state| state.uid.clone());
+                let subject = events::Contest { node, uid, rule, rule_uid, resource, writer };
+                self.event_writes.extend(self.events.contested(subject, now));
+            }
+        }
+    }
+
     /// Whether the answer to a patch asks for the same patch again, as where a webhook strips it.
     fn is_undone(&mut self, sent: &SentPatch) -> bool {
+        let now = Instant::now();
         let state = self.nodes.get_mut(&sent.node);
-        state.is_some_and(|state| plan(&state.node, self.rules.set()).changes == sent.changes)
+        state.is_some_and(|state| {
+            let contested = state.contested(now);
+            plan_contested(&state.node, self.rules.set(), &contested).changes == sent.changes
+        })
     }
 
     /// Readiness says no from the first patch that fails for want of a right until none does.

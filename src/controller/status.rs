@@ -33,7 +33,9 @@ pub(super) fn status(
     let nodes = node_counts(state, counts);
     let conditions = match &state.rule {
         Err(invalid) => invalid_conditions(&invalid.to_string()).to_vec(),
-        Ok(_) => [&conditions(&nodes, counts)[..], &[overlapping(counts)]].concat(),
+        Ok(_) => {
+            [&conditions(&nodes, counts)[..], &[overlapping(counts), contested(counts)]].concat()
+        }
     };
     let before = state.status.as_ref().map(|status| status.conditions.as_slice());
     let conditions = conditions
@@ -57,7 +59,7 @@ fn node_counts(state: &RuleState, counts: &Counts) -> NodeCounts {
         summary: format!("{}/{}", counts.advertised, counts.selected()),
         selected: count(counts.selected()),
         advertised: count(counts.advertised),
-        conflicted: count(counts.conflicted),
+        conflicted: count(counts.conflicted + counts.contested),
         overridden: count(counts.overridden),
         failed: count(counts.failed + counts.unreadable),
         missing: count(named.saturating_sub(counts.selected())),
@@ -71,6 +73,10 @@ fn problems(counts: &Counts) -> Vec<NodeProblem> {
                 let writer = writer.as_deref().unwrap_or("an unknown writer");
                 let message = format!("already {present}, last written by {writer}");
                 ("Conflict", message)
+            }
+            Outcome::Contested { writer } => {
+                let writer = writer.as_deref().unwrap_or("an unknown writer");
+                ("Contested", format!("{writer} keeps changing it back"))
             }
             Outcome::Failed { message } => ("PatchFailed", message.clone()),
             Outcome::LedgerUnreadable { message } => ("LedgerUnreadable", message.clone()),
@@ -148,6 +154,7 @@ fn conditions(nodes: &NodeCounts, counts: &Counts) -> [Said; 3] {
         (counts.failed, "failed and retried"),
         (counts.unreadable, "with an unreadable ledger"),
         (counts.conflicted, "left to another writer"),
+        (counts.contested, "contested by another writer"),
         (counts.overridden, "overridden by another rule"),
     ] {
         if number > 0 {
@@ -165,6 +172,8 @@ fn conditions(nodes: &NodeCounts, counts: &Counts) -> [Said; 3] {
         (false, "PatchFailed")
     } else if counts.unreadable > 0 {
         (false, "LedgerUnreadable")
+    } else if counts.contested > 0 {
+        (false, "Contested")
     } else if counts.conflicted > 0 {
         (false, "Conflict")
     } else if *selected == 0 {
@@ -202,6 +211,23 @@ fn overlapping(counts: &Counts) -> Said {
         "Overridden"
     };
     Said { kind, holds: true, reason, message }
+}
+
+/// Whether another writer keeps changing values back.
+fn contested(counts: &Counts) -> Said {
+    let kind = "Contested";
+    if counts.contested == 0 {
+        return Said { kind, holds: false, reason: "NoContest", message: String::new() };
+    }
+    let nodes = counts.problems.iter().filter_map(|(node, outcome)| match outcome {
+        Outcome::Contested { writer } => {
+            Some(format!("{} on {node}", writer.as_deref().unwrap_or("an unknown writer")))
+        }
+        _ => None,
+    });
+    let nodes: Vec<_> = nodes.take(MAX_PROBLEMS).collect();
+    let message = format!("keeps changing values back: {}", nodes.join(", "));
+    Said { kind, holds: true, reason: "Contested", message }
 }
 
 /// Whether a status tells of a tie between rules.
@@ -296,7 +322,10 @@ mod tests {
             let Condition { type_, status, reason, .. } = condition;
             format!("{type_}={status} {reason}")
         };
-        let conditions = status.conditions.iter().filter(|said| said.type_ != "Overlapping");
+        let conditions = status
+            .conditions
+            .iter()
+            .filter(|said| !matches!(said.type_.as_str(), "Overlapping" | "Contested"));
         conditions.map(tell).collect()
     }
 
@@ -372,6 +401,11 @@ mod tests {
                 "advertised on 0/2 nodes, 1 failed and retried, 1 left to another writer",
             ),
             (
+                Counts { advertised: 1, conflicted: 1, contested: 1, ..none.clone() },
+                ["Ready=False Contested", "Reconciling=False Contested", "Stalled=False Contested"],
+                "advertised on 1/3 nodes, 1 left to another writer, 1 contested by another writer",
+            ),
+            (
                 Counts { advertised: 1, conflicted: 1, ..none },
                 ["Ready=False Conflict", "Reconciling=False Conflict", "Stalled=False Conflict"],
                 "advertised on 1/2 nodes, 1 left to another writer",
@@ -441,7 +475,11 @@ mod tests {
         let after = status(&state, Some(&pending), later);
         let times: Vec<_> =
             after.conditions.iter().map(|said| said.last_transition_time.0).collect();
-        assert_eq!(times, [later, later, first, first], "Ready and Reconciling have changed");
+        assert_eq!(
+            times,
+            [later, later, first, first, first],
+            "Ready and Reconciling have changed"
+        );
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(super) struct Counts {
     pub(super) pending: usize,
     pub(super) overridden: usize,
     pub(super) conflicted: usize,
+    pub(super) contested: usize,
     pub(super) failed: usize,
     pub(super) unreadable: usize,
     /// How many of the overridden only age or name decides about, with another quantity.
@@ -37,6 +38,7 @@ impl Counts {
             + self.pending
             + self.overridden
             + self.conflicted
+            + self.contested
             + self.failed
             + self.unreadable
     }
@@ -72,6 +74,7 @@ impl Counts {
             Outcome::Pending => &mut self.pending,
             Outcome::Overridden { .. } => &mut self.overridden,
             Outcome::Conflicted { .. } => &mut self.conflicted,
+            Outcome::Contested { .. } => &mut self.contested,
             Outcome::Failed { .. } => &mut self.failed,
             Outcome::LedgerUnreadable { .. } => &mut self.unreadable,
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::rules::{Rule, RuleSet};
-use super::{Action, Change, Outcome};
+use super::{Action, Change, Contest, Contested, Outcome};
 use crate::api::{ConflictPolicy, DeletionPolicy};
 use crate::ledger::{Entry, Ledger};
 use crate::node::Node;
@@ -57,6 +57,7 @@ pub(super) fn resolve(
     ledger: &Ledger,
     selecting: &[&Arc<Rule>],
     rules: &RuleSet,
+    contested: &Contested,
 ) -> Resolved {
     let mut wanted = frozen(ledger, rules);
     for rule in selecting {
@@ -72,7 +73,8 @@ pub(super) fn resolve(
     let mut resolved = Resolved::default();
     let mut won = BTreeMap::new();
     for (resource, wanted) in &wanted {
-        won.insert(&wanted.rule, resolved.want(resource, wanted, node, ledger));
+        let contest = contested.get(*resource);
+        won.insert(&wanted.rule, resolved.want(resource, wanted, node, ledger, contest));
     }
     for (resource, entry) in ledger.entries() {
         if !wanted.contains_key(resource) {
@@ -115,7 +117,17 @@ fn frozen<'a>(ledger: &'a Ledger, rules: &RuleSet) -> BTreeMap<&'a str, Wanted> 
 impl Resolved {
     /// Sees to it that the node carries what is wanted, unless another writer's value is there and
     /// is to be kept.
-    fn want(&mut self, resource: &str, wanted: &Wanted, node: &Node, ledger: &Ledger) -> Outcome {
+    fn want(
+        &mut self,
+        resource: &str,
+        wanted: &Wanted,
+        node: &Node,
+        ledger: &Ledger,
+        contest: Option<&Contest>,
+    ) -> Outcome {
+        // It stays contested for a while after a repair: a fight is not over with every blow.
+        let contested =
+            contest.map(|contest| Outcome::Contested { writer: contest.writer.clone() });
         let present = Present::on(node, resource);
         let found = || (present.to_string(), node.last_writer(resource).cloned());
         let rule = Arc::clone(&wanted.rule);
@@ -131,10 +143,16 @@ impl Resolved {
                 && (&listed.rule, listed.deletion_policy) == (&entry.rule, entry.deletion_policy)
         });
         if is_listed && present.is(&wanted.quantity) {
-            return Outcome::Advertised;
+            return contested.unwrap_or(Outcome::Advertised);
         }
         let as_listed = listed
             .is_none_or(|listed| listed.quantity.parse().is_ok_and(|listed| present.is(&listed)));
+        if let Some(contested) = &contested
+            && !as_listed
+            && !contest.is_some_and(|contest| contest.may_repair)
+        {
+            return contested.clone();
+        }
         let is_foreign = listed.is_none() && !present.is_vacant();
         let action = match wanted.conflict_policy {
             ConflictPolicy::Keep if is_foreign => {
@@ -157,7 +175,7 @@ impl Resolved {
             entry,
             vacant: listed.is_none() && !is_foreign,
         });
-        Outcome::Pending
+        contested.unwrap_or(Outcome::Pending)
     }
 
     /// Gives up what is listed and no longer wanted.

@@ -87,6 +87,7 @@ fn told(outcomes: &[(Arc<str>, Outcome)]) -> BTreeMap<&str, String> {
         Outcome::Advertised => "advertised".to_owned(),
         Outcome::Pending => "pending".to_owned(),
         Outcome::Conflicted { present, .. } => format!("conflicted: {present}"),
+        Outcome::Contested { .. } => "contested".to_owned(),
         Outcome::Overridden { by, tied: false } => format!("overridden by {by}"),
         Outcome::Overridden { by, tied: true } => format!("tied, overridden by {by}"),
         Outcome::Failed { message } => format!("failed: {message}"),
@@ -252,6 +253,39 @@ fn a_tie_is_told_where_the_quantities_differ() {
     let tells = [("a", "pending"), ("b", "tied, overridden by a"), ("c", "overridden by a")];
     let does = ["advertised example.com/dongle=4 (rule a)"];
     check(bare(), rules, &tells, &does, owned(dongles("4", "4"), "4", "a"));
+}
+
+#[test]
+fn what_is_contested_is_repaired_only_when_it_is_time() {
+    let rules = rule_set(&json!({"r": {}, "s": {"resourceName": "example.com/s"}}));
+    let mut before = owned(dongles("7", "7"), "4", "r");
+    let contested = |may_repair| -> Contested {
+        let contest = Contest { may_repair, writer: None };
+        [("example.com/dongle".into(), contest)].into()
+    };
+    for (may_repair, does) in [
+        (false, vec!["advertised example.com/s=4 (rule s)"]),
+        (
+            true,
+            vec![
+                "repaired example.com/dongle=4 (rule r; was 7)",
+                "advertised example.com/s=4 (rule s)",
+            ],
+        ),
+    ] {
+        let planned = plan_contested(&seen(&node_object(&before)), &rules, &contested(may_repair));
+        let expected = [("r", "contested".to_owned()), ("s", "pending".to_owned())];
+        assert_eq!(told(&planned.outcomes), expected.into());
+        let changes: Vec<_> = planned.changes.iter().map(ToString::to_string).collect();
+        assert_eq!(changes, does);
+    }
+    // A fight is not over with a repair, and yet does not keep a rule's end from taking effect.
+    before = owned(dongles("4", "4"), "4", "r");
+    let planned = plan_contested(&seen(&node_object(&before)), &rules, &contested(false));
+    assert_eq!(told(&planned.outcomes)["r"], "contested");
+    let none = rule_set(&json!({}));
+    let planned = plan_contested(&seen(&node_object(&before)), &none, &contested(false));
+    assert_eq!(planned.changes[0].to_string(), "withdrew example.com/dongle (rule r)");
 }
 
 #[test]

@@ -186,14 +186,29 @@ fn a_value_that_is_changed_back_again_and_again_is_given_way_to() {
         cluster.wait_advertised("node-1", DONGLE, "4");
     }
     cluster.write_amount("node-1", DONGLE, "7");
-    let status = cluster.wait_status("dongle", "a failure", |status| {
-        status["nodes"]["failed"] == 1 && status["nodes"]["advertised"] == 1
+    let status = cluster.wait_status("dongle", "Contested", |status| {
+        condition(status, "Contested") == ("True", "Contested")
     });
-    let message = status["problems"][0]["message"].as_str().unwrap();
-    assert!(message.contains("another writer keeps changing it"), "{message}");
+    assert_eq!(condition(&status, "Ready"), ("False", "Contested"));
+    assert_eq!(status["nodes"]["summary"], "1/2");
+    let problem = json!({
+        "node": "node-1", "reason": "Contested", "message": "kubectl-patch keeps changing it back",
+    });
+    assert_eq!(status["problems"], json!([problem]));
+    for subject in ["node-1", "dongle"] {
+        wait_event(
+            &cluster,
+            subject,
+            "Contested",
+            "kubectl-patch keeps changing example.com/dongle",
+        );
+    }
     // The other writer has made six patches, and the controller five.
     assert_eq!(cluster.node_patches() - before, 6 + 5);
-    // Other nodes are not slowed.
+    // Neither other nodes nor other resources of this one are slowed.
+    cluster.apply_rule("key", &json!({"resourceName": "example.com/key"}));
+    cluster.wait_advertised("node-1", "example.com/key", "4");
+    assert_eq!(amount(&cluster.node("node-1"), "capacity", DONGLE), Some("7"));
     cluster.write_amount("node-2", DONGLE, "7");
     cluster.wait_advertised("node-2", DONGLE, "4");
     controller.stop();

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::controller::contest;
 
 fn api_node(uid: &str, version: u32) -> ApiNode {
     let object = json!({
@@ -92,22 +93,21 @@ async fn old_events_do_not_undo_an_answer_and_equal_ones_cost_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn repairs_are_put_off_once_there_are_too_many() {
+async fn a_contested_node_is_planned_again_when_a_pause_and_when_the_contest_ends() {
     let (mut nodes, _, name) = seen("u");
     let start = Instant::now();
-    for second in 0..REPAIR_LIMIT as u64 {
-        nodes.brake_repair(&name, start + Duration::from_secs(second), 1);
-        assert!(!nodes.get_mut(&name).unwrap().is_busy(), "{second}");
-        nodes.repaired(&name, start + Duration::from_secs(second));
+    for _ in 0..contest::LIMIT - 1 {
+        assert!(!nodes.repaired(&name, "example.com/a", None, start));
     }
-    let last = start + Duration::from_secs(REPAIR_LIMIT as u64 - 1);
-    nodes.brake_repair(&name, last, 1);
-    assert_eq!(nodes.next_wake(), Some(last + REPAIR_PAUSE));
-    nodes.settle(&name);
-    nodes.brake_repair(&name, last + REPAIR_PAUSE, 1);
-    assert!(!nodes.get_mut(&name).unwrap().is_busy(), "after the pause it tries again");
-    nodes.brake_repair(&name, last + REPAIR_WINDOW * 2, 1);
-    assert!(!nodes.get_mut(&name).unwrap().is_busy(), "calm again");
+    assert!(nodes.repaired(&name, "example.com/a", None, start));
+    assert_eq!(nodes.get_mut(&name).unwrap().contested(start).len(), 1);
+    for end in [Duration::from_secs(30), contest::WINDOW] {
+        assert_eq!(nodes.next_wake(), Some(start + end));
+        nodes.wake(start + end);
+        assert_eq!(nodes.next(true).as_ref(), Some(&name));
+    }
+    assert_eq!(nodes.next_wake(), None);
+    assert!(nodes.get_mut(&name).unwrap().contested(start + contest::WINDOW).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
