@@ -290,7 +290,6 @@ fn hint(suffix: &str) -> &'static str {
 }
 
 #[cfg(test)]
-#[allow(clippy::panic, clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -149,6 +149,18 @@ impl Cluster {
         ]);
     }
 
+    /// Gives a node that has neither map both, with this value, as another writer would.
+    pub fn write_first_amount(&self, node: &str, resource: &str, quantity: &str) {
+        let amounts = json!({resource: quantity});
+        self.write_status(
+            node,
+            &json!([
+                {"op": "add", "path": "/status/capacity", "value": amounts},
+                {"op": "add", "path": "/status/allocatable", "value": amounts},
+            ]),
+        );
+    }
+
     /// Puts a value into both maps, as another writer would.
     pub fn write_amount(&self, node: &str, resource: &str, quantity: &str) {
         let resource = resource.replace('/', "~1");

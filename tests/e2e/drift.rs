@@ -47,13 +47,7 @@ fn a_foreign_edit_is_repaired_and_told() {
 fn what_was_there_before_is_left_alone() {
     let cluster = Cluster::start();
     cluster.create_nodes(["node-1".to_owned(), "node-2".to_owned()], &json!({}));
-    cluster.write_status(
-        "node-1",
-        &json!([
-            {"op": "add", "path": "/status/capacity", "value": {DONGLE: "8"}},
-            {"op": "add", "path": "/status/allocatable", "value": {DONGLE: "8"}},
-        ]),
-    );
+    cluster.write_first_amount("node-1", DONGLE, "8");
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
     let status = cluster.wait_status("dongle", "a conflict", |status| {
@@ -109,13 +103,7 @@ fn where_rules_overlap_the_highest_precedence_wins_and_the_next_takes_over() {
 fn another_writers_value_is_taken_over_where_the_rule_says_so() {
     let cluster = Cluster::start();
     cluster.create_nodes(["node-1".to_owned()], &json!({}));
-    cluster.write_status(
-        "node-1",
-        &json!([
-            {"op": "add", "path": "/status/capacity", "value": {DONGLE: "8"}},
-            {"op": "add", "path": "/status/allocatable", "value": {DONGLE: "8"}},
-        ]),
-    );
+    cluster.write_first_amount("node-1", DONGLE, "8");
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
     cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);

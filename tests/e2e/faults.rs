@@ -98,13 +98,7 @@ fn without_the_crd_it_says_so_and_waits() {
         "node-1",
         &format!("noderesource.dev/advertised={ledger}"),
     ]);
-    cluster.write_status(
-        "node-1",
-        &json!([
-            {"op": "add", "path": "/status/capacity", "value": {DONGLE: "4"}},
-            {"op": "add", "path": "/status/allocatable", "value": {DONGLE: "4"}},
-        ]),
-    );
+    cluster.write_first_amount("node-1", DONGLE, "4");
     let kubeconfig = cluster.control_plane.kubeconfig();
     let controller = Controller::start_unready(&cluster, &kubeconfig, &[]);
     controller.wait_unready("the CustomResourceDefinition is not installed");

@@ -1,0 +1,176 @@
+//! What a status says, for every kind of count.
+
+use super::*;
+use crate::plan::rules::{InvalidRule, Rule};
+
+fn state(spec: serde_json::Value) -> RuleState {
+    let mut object = json!({
+        "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+        "metadata": {"name": "dongle"},
+        "spec": {"resourceName": "example.com/dongle", "quantity": 4},
+    });
+    object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    let rule = Rule::new(&serde_json::from_value(object).unwrap()).map(Arc::new);
+    RuleState { uid: Some("uid".to_owned()), generation: Some(3), status: None, rule }
+}
+
+fn everywhere() -> RuleState {
+    state(json!({"nodeSelector": {}}))
+}
+
+/// Each condition as `type=status reason`.
+fn told(status: &NodeExtendedResourceStatus) -> Vec<String> {
+    let tell = |condition: &Condition| {
+        let Condition { type_, status, reason, .. } = condition;
+        format!("{type_}={status} {reason}")
+    };
+    let conditions = status
+        .conditions
+        .iter()
+        .filter(|said| !matches!(said.type_.as_str(), "Overlapping" | "Contested"));
+    conditions.map(tell).collect()
+}
+
+fn ready_message(status: &NodeExtendedResourceStatus) -> &str {
+    &status.conditions.iter().find(|condition| condition.type_ == "Ready").unwrap().message
+}
+
+#[test]
+fn ready_is_what_the_counts_say() {
+    let none = Counts::default();
+    for (counts, says, message) in [
+        (
+            Counts { advertised: 2, ..none.clone() },
+            ["Ready=True Advertised", "Reconciling=False Advertised", "Stalled=False Advertised"],
+            "advertised on 2/2 nodes",
+        ),
+        (
+            Counts { advertised: 1, overridden: 1, ..none.clone() },
+            ["Ready=True Advertised", "Reconciling=False Advertised", "Stalled=False Advertised"],
+            "advertised on 1/2 nodes, 1 overridden by another rule",
+        ),
+        (
+            Counts { overridden: 1, ..none.clone() },
+            ["Ready=True Overridden", "Reconciling=False Overridden", "Stalled=False Overridden"],
+            "advertised on 0/1 nodes, 1 overridden by another rule",
+        ),
+        (
+            Counts { advertised: 1, unreadable: 1, ..none.clone() },
+            [
+                "Ready=False LedgerUnreadable",
+                "Reconciling=False LedgerUnreadable",
+                "Stalled=False LedgerUnreadable",
+            ],
+            "advertised on 1/2 nodes, 1 with an unreadable ledger",
+        ),
+        (
+            none.clone(),
+            [
+                "Ready=True NoNodeSelected",
+                "Reconciling=False NoNodeSelected",
+                "Stalled=False NoNodeSelected",
+            ],
+            "no node is selected",
+        ),
+        (
+            Counts { advertised: 1, pending: 1, failed: 1, ..none.clone() },
+            [
+                "Ready=False Progressing",
+                "Reconciling=True Progressing",
+                "Stalled=False Progressing",
+            ],
+            "advertised on 1/3 nodes, 1 being patched, 1 failed and retried",
+        ),
+        (
+            Counts { failed: 1, conflicted: 1, ..none.clone() },
+            [
+                "Ready=False PatchFailed",
+                "Reconciling=True PatchFailed",
+                "Stalled=False PatchFailed",
+            ],
+            "advertised on 0/2 nodes, 1 failed and retried, 1 left to another writer",
+        ),
+        (
+            Counts { advertised: 1, conflicted: 1, contested: 1, ..none.clone() },
+            ["Ready=False Contested", "Reconciling=False Contested", "Stalled=False Contested"],
+            "advertised on 1/3 nodes, 1 left to another writer, 1 contested by another writer",
+        ),
+        (
+            Counts { advertised: 1, conflicted: 1, ..none },
+            ["Ready=False Conflict", "Reconciling=False Conflict", "Stalled=False Conflict"],
+            "advertised on 1/2 nodes, 1 left to another writer",
+        ),
+    ] {
+        let status = status(&everywhere(), Some(&counts), Timestamp::UNIX_EPOCH);
+        assert_eq!(told(&status), says);
+        assert_eq!(ready_message(&status), message);
+        assert_eq!(status.observed_generation, Some(3));
+        assert!(status.conditions.iter().all(|said| said.observed_generation == Some(3)));
+    }
+}
+
+#[test]
+fn an_invalid_rule_is_stalled() {
+    let mut state = everywhere();
+    state.rule = Err(InvalidRule::Malformed("a quantity of dongles".to_owned()));
+    let status = status(&state, None, Timestamp::UNIX_EPOCH);
+    let says =
+        ["Ready=False InvalidSpec", "Reconciling=False InvalidSpec", "Stalled=True InvalidSpec"];
+    assert_eq!(told(&status), says);
+    assert!(ready_message(&status).contains("a quantity of dongles"));
+}
+
+#[test]
+fn overlaps_are_told_with_the_rules_that_decide() {
+    let overlap = |tied| {
+        let overridden_by = [("a".into(), 2), ("b".into(), 1)].into();
+        let counts = Counts { overridden: 3, tied, overridden_by, ..Counts::default() };
+        let status = status(&everywhere(), Some(&counts), Timestamp::UNIX_EPOCH);
+        assert_eq!(tells_of_tie(Some(&status)), tied > 0);
+        status.conditions.into_iter().find(|said| said.type_ == "Overlapping").unwrap()
+    };
+    let said = overlap(0);
+    assert_eq!((said.status.as_str(), said.reason.as_str()), ("True", "Overridden"));
+    assert_eq!(said.message, "another rule decides: rule a on 2, rule b on 1");
+    let said = overlap(1);
+    assert_eq!((said.status.as_str(), said.reason.as_str()), ("True", "EqualPriority"));
+    assert!(said.message.ends_with("give one a higher priority"));
+    let status = status(&everywhere(), None, Timestamp::UNIX_EPOCH);
+    let said = status.conditions.iter().find(|said| said.type_ == "Overlapping").unwrap();
+    assert_eq!((said.status.as_str(), said.reason.as_str()), ("False", "NoOverlap"));
+}
+
+#[test]
+fn named_nodes_that_do_not_exist_are_missing() {
+    let state = state(json!({"nodeNames": ["a", "b", "c"]}));
+    let counts = Counts { advertised: 1, ..Counts::default() };
+    let status = status(&state, Some(&counts), Timestamp::UNIX_EPOCH);
+    assert_eq!(status.nodes.as_ref().unwrap().missing, 2);
+    assert!(ready_message(&status).ends_with("; 2 named nodes do not exist"));
+}
+
+#[test]
+fn times_move_only_with_the_status_of_a_condition() {
+    let [first, later] = [1, 2].map(|second| Timestamp::new(second, 0).unwrap());
+    let mut state = everywhere();
+    let one = Counts { advertised: 1, ..Counts::default() };
+    let before = status(&state, Some(&one), first);
+    state.status = Some(before.clone());
+    assert_eq!(status(&state, Some(&one), later), before, "nothing to write");
+
+    let pending = Counts { pending: 1, ..Counts::default() };
+    let after = status(&state, Some(&pending), later);
+    let times: Vec<_> = after.conditions.iter().map(|said| said.last_transition_time.0).collect();
+    assert_eq!(times, [later, later, first, first, first], "Ready and Reconciling have changed");
+}
+
+#[test]
+fn the_first_ten_problems_are_named() {
+    let failed = Outcome::Failed { message: "no".to_owned() };
+    let problems = (0..20).map(|number| (format!("node-{number:02}").into(), failed.clone()));
+    let counts = Counts { failed: 20, problems: problems.collect(), ..Counts::default() };
+    let status = status(&everywhere(), Some(&counts), Timestamp::UNIX_EPOCH);
+    let names: Vec<_> = status.problems.iter().map(|problem| problem.node.as_str()).collect();
+    assert_eq!((names.len(), names[0], names[9]), (10, "node-00", "node-09"));
+    assert_eq!(status.problems[0].reason, "PatchFailed");
+}
