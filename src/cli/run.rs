@@ -27,7 +27,7 @@ pub(super) struct Args {
     concurrency: NonZeroUsize,
     /// How many seconds a request may take.
     #[arg(long, env = "NRA_REQUEST_TIMEOUT", default_value = "15")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=300))]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=60))]
     request_timeout: u64,
     /// What is logged: error, warn, info, debug or trace, for all or by module (info,kube=debug).
     #[arg(long, env = "NRA_LOG", default_value = "info")]

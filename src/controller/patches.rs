@@ -12,6 +12,7 @@ use super::nodes::Ticket;
 use super::requests::Reply;
 use crate::plan::{Action, Change, plan_contested};
 
+/// A patch, and what came of it.
 pub(super) type PatchReply = (SentPatch, Reply);
 
 /// What a patch under way was for.
@@ -23,6 +24,8 @@ pub(super) struct SentPatch {
 }
 
 impl Controller {
+    /// Plans a node as it is now, counts what becomes of its rules, and sends the patch if there is
+    /// one and nothing speaks against it.
     pub(super) fn plan_node(&mut self, name: &Arc<str>) {
         let room = self.has_room();
         let Some(state) = self.nodes.get_mut(name) else {
@@ -55,6 +58,8 @@ impl Controller {
         self.options.seed
     }
 
+    /// Takes in the answer to a patch. What changed is told in any case; the rest is for the node that
+    /// the patch was for, if it still is.
     pub(super) fn on_reply(&mut self, sent: &SentPatch, reply: Reply) {
         let node = &sent.node;
         let now = Instant::now();

@@ -136,6 +136,18 @@ impl Cluster {
         })
     }
 
+    /// Waits for an Event about `name`, with this reason and with `text` in its note.
+    pub fn wait_event(&self, name: &str, reason: &str, text: &str) {
+        let what = format!("an Event {reason} about {name} that says {text:?}");
+        self.wait_for(&what, &["events.events.k8s.io"], |list| {
+            list["items"].as_array().unwrap().iter().any(|event| {
+                event["regarding"]["name"] == name
+                    && event["reason"] == reason
+                    && event["note"].as_str().is_some_and(|note| note.contains(text))
+            })
+        });
+    }
+
     /// Patches a node's status as another writer would.
     pub fn write_status(&self, node: &str, patch: &Value) {
         self.kubectl(&[

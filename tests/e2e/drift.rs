@@ -20,7 +20,7 @@ fn a_foreign_edit_is_repaired_and_told() {
         controller.wait_log(&format!("was {quantity}, written by kubectl-patch"));
     }
     let note = "example.com/dongle was 7, written by kubectl-patch; it is 4 again, as rule dongle declares";
-    wait_event(&cluster, "node-1", "Repaired", note);
+    cluster.wait_event("node-1", "Repaired", note);
     let description = cluster.kubectl(&["describe", "node", "node-1"]);
     assert!(description.contains("Repaired"), "{description}");
 
@@ -110,7 +110,7 @@ fn another_writers_value_is_taken_over_where_the_rule_says_so() {
     cluster.apply_rule("dongle", &json!({"conflictPolicy": "Overwrite"}));
     cluster.wait_ready("dongle", "1/1");
     cluster.wait_advertised("node-1", DONGLE, "4");
-    wait_event(&cluster, "node-1", "TookOver", "was 8, written by kubectl-patch; it is 4 now");
+    cluster.wait_event("node-1", "TookOver", "was 8, written by kubectl-patch; it is 4 now");
     controller.stop();
 }
 
@@ -147,7 +147,7 @@ fn a_tie_between_rules_is_told_on_both() {
     assert_eq!(condition(&status, "Ready"), ("True", "Overridden"));
     cluster.wait_advertised("node-1", DONGLE, "2");
     for (rule, other) in [("first", "second"), ("second", "first")] {
-        wait_event(&cluster, rule, "EqualPriority", &format!("rule {other} declares another"));
+        cluster.wait_event(rule, "EqualPriority", &format!("rule {other} declares another"));
     }
 
     cluster.apply_rule("second", &json!({"quantity": 8, "priority": 1}));
@@ -184,12 +184,7 @@ fn a_value_that_is_changed_back_again_and_again_is_given_way_to() {
     });
     assert_eq!(status["problems"], json!([problem]));
     for subject in ["node-1", "dongle"] {
-        wait_event(
-            &cluster,
-            subject,
-            "Contested",
-            "kubectl-patch keeps changing example.com/dongle",
-        );
+        cluster.wait_event(subject, "Contested", "kubectl-patch keeps changing example.com/dongle");
     }
     // The other writer has made six patches, and the controller five.
     assert_eq!(cluster.node_patches() - before, 6 + 5);
@@ -200,16 +195,4 @@ fn a_value_that_is_changed_back_again_and_again_is_given_way_to() {
     cluster.write_amount("node-2", DONGLE, "7");
     cluster.wait_advertised("node-2", DONGLE, "4");
     controller.stop();
-}
-
-/// Waits for an Event about `name`, with this reason and with `text` in its note.
-fn wait_event(cluster: &Cluster, name: &str, reason: &str, text: &str) {
-    let what = format!("an Event {reason} about {name} that says {text:?}");
-    cluster.wait_for(&what, &["events.events.k8s.io"], |list| {
-        list["items"].as_array().unwrap().iter().any(|event| {
-            event["regarding"]["name"] == name
-                && event["reason"] == reason
-                && event["note"].as_str().is_some_and(|note| note.contains(text))
-        })
-    });
 }

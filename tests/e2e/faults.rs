@@ -175,11 +175,17 @@ fn missing_rights_are_told_and_taken_up_when_they_come() {
     assert!(advertises(&cluster.node("node-1"), DONGLE, "4"), "nothing is withdrawn");
 
     let mut all = read.as_array().unwrap().clone();
+    // With these it is the list in the README.
     all.push(json!({"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}));
+    all.push(json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}));
     grant(&cluster, &Value::Array(all));
     controller.wait_ready();
     cluster.wait_ready("dongle", "2/2");
     cluster.wait_advertised("node-1", DONGLE, "5");
+
+    cluster.write_amount("node-1", DONGLE, "7");
+    cluster.wait_advertised("node-1", DONGLE, "5");
+    cluster.wait_event("node-1", "Repaired", "was 7, written by kubectl-patch");
 
     // A right that is taken away is no evidence that anything is gone.
     grant(&cluster, &json!([]));

@@ -122,12 +122,7 @@ fn a_rule_from_before_the_validation_is_stalled_and_frozen_and_the_others_go_on(
         assert_ne!(stalled["message"], Value::from(""), "{name}");
     }
     for (name, _) in bad.iter().chain(&unreadable) {
-        let what = format!("an Event that says rule {name} is invalid");
-        cluster.wait_for(&what, &["events.events.k8s.io"], |list| {
-            list["items"].as_array().unwrap().iter().any(|event| {
-                event["regarding"]["name"] == *name && event["reason"] == "InvalidSpec"
-            })
-        });
+        cluster.wait_event(name, "InvalidSpec", "stays as it is");
     }
     cluster.wait_advertised("node-1", "example.com/held", "4");
     // Frozen does not mean forgotten: a reboot must not cost the pods that use it.
