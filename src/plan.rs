@@ -32,6 +32,8 @@ pub struct Plan {
     pub patch: Option<Patch>,
     /// For every rule that selects the node, what becomes of it there.
     pub outcomes: Vec<(Arc<str>, Outcome)>,
+    /// Why the node is not touched, where it is not.
+    pub unreadable: Option<InvalidLedger>,
 }
 
 /// What becomes of a rule on a node that it selects.
@@ -194,23 +196,25 @@ pub fn plan_contested(node: &Node, rules: &RuleSet, contested: &Contested) -> Pl
     let selecting = rules.selecting(node);
     let ledger = match Ledger::parse(node.ledger.as_deref()) {
         Ok(ledger) => ledger,
-        Err(error) => return untouched(&selecting, &error),
+        Err(error) => return untouched(&selecting, error),
     };
     let resolved = resolve::resolve(node, &ledger, &selecting, rules, contested);
     match patch::patch(node, &ledger, &resolved.writes) {
-        Ok(patch) => Plan { changes: resolved.changes, patch, outcomes: resolved.outcomes },
-        Err(error) => untouched(&selecting, &error),
+        Ok(patch) => {
+            Plan { changes: resolved.changes, patch, outcomes: resolved.outcomes, unreadable: None }
+        }
+        Err(error) => untouched(&selecting, error),
     }
 }
 
 /// A node whose ledger cannot be read, so that what on it is whose is not known; or one that could
 /// not be read the next time.
-fn untouched(selecting: &[&Arc<rules::Rule>], error: &InvalidLedger) -> Plan {
+fn untouched(selecting: &[&Arc<rules::Rule>], error: InvalidLedger) -> Plan {
     let outcome = Outcome::LedgerUnreadable {
         message: format!("{error}; nothing on the node is touched until it is mended or removed"),
     };
     let outcomes = selecting.iter().map(|rule| (Arc::clone(&rule.name), outcome.clone()));
-    Plan { outcomes: outcomes.collect(), ..Plan::default() }
+    Plan { outcomes: outcomes.collect(), unreadable: Some(error), ..Plan::default() }
 }
 
 #[cfg(test)]

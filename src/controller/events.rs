@@ -15,6 +15,7 @@ use tracing::debug;
 
 use crate::api::{FIELD_MANAGER, NodeExtendedResource};
 use crate::error::describe;
+use crate::ledger::InvalidLedger;
 use crate::plan::rules::InvalidRule;
 use crate::plan::{Action, Change};
 
@@ -25,6 +26,8 @@ const REFILL: Duration = Duration::from_secs(30);
 
 /// The longest note that the API server takes, in bytes; a character may be four.
 const MAX_NOTE: usize = 1024 / 4;
+
+const LEDGER_UNREADABLE: &str = "LedgerUnreadable";
 
 /// Writes Events, within a limit for each rule.
 pub(super) struct Events {
@@ -128,6 +131,20 @@ impl Events {
         subjects.map(&mut publish).into_iter().flatten()
     }
 
+    /// Tells that a node is left alone since its ledger cannot be read.
+    pub(super) fn unreadable(
+        &mut self,
+        node: &Arc<str>,
+        uid: &str,
+        why: &InvalidLedger,
+        now: Instant,
+    ) -> Option<BoxFuture<'static, ()>> {
+        let note = format!("{why}; nothing on the node is touched until it is mended or removed");
+        // It may be no rule's doing: these Events have a limit of their own.
+        let limit = Arc::from(LEDGER_UNREADABLE);
+        self.publish(&limit, node_reference(node, uid), LEDGER_UNREADABLE, "Plan", note, now)
+    }
+
     fn publish(
         &mut self,
         rule: &Arc<str>,
@@ -180,7 +197,7 @@ impl Events {
 
     /// Forgets the rules that are gone.
     pub(super) fn retain(&mut self, exists: impl Fn(&Arc<str>) -> bool) {
-        self.spent.retain(|rule, _| exists(rule));
+        self.spent.retain(|rule, _| exists(rule) || &**rule == LEDGER_UNREADABLE);
     }
 }
 

@@ -62,6 +62,8 @@ pub(super) struct NodeState {
     pause: Option<Instant>,
     failure: Option<Box<Failure>>,
     repairs: Repairs,
+    /// Whether it has been told that the ledger cannot be read.
+    told_unreadable: bool,
 }
 
 /// What has kept a node's patches from going through.
@@ -85,12 +87,18 @@ impl NodeState {
             pause: None,
             failure: None,
             repairs: Repairs::default(),
+            told_unreadable: false,
         }
     }
 
     /// The resources on the node that another writer keeps changing back.
     pub(super) fn contested(&mut self, now: Instant) -> Contested {
         self.repairs.contested(now)
+    }
+
+    /// Notes whether the ledger can be read. True where that has just ended, so that it is told once.
+    pub(super) fn begins_unreadable(&mut self, unreadable: bool) -> bool {
+        !std::mem::replace(&mut self.told_unreadable, unreadable) && unreadable
     }
 
     /// Whether a patch would have to wait, for another one or for a pause.

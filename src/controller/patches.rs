@@ -38,6 +38,13 @@ impl Controller {
         let urgent = plan.changes.iter().any(Change::is_repair);
         state.record(plan.outcomes, &mut self.tally);
         let is_busy = state.is_busy();
+        if state.begins_unreadable(plan.unreadable.is_some())
+            && let Some(unreadable) = &plan.unreadable
+        {
+            warn!(node = %name, "the node is left alone: {unreadable}");
+            let now = Instant::now();
+            self.event_writes.extend(self.events.unreadable(name, &uid, unreadable, now));
+        }
         match plan.patch {
             None => self.nodes.settle(name),
             Some(_) if is_busy => {}

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use crate::cluster::{Cluster, Controller, amount, condition, ledger};
+use crate::cluster::{Cluster, Controller, LEDGER, amount, condition, ledger};
 
 const DONGLE: &str = "example.com/dongle";
 
@@ -194,5 +194,38 @@ fn a_value_that_is_changed_back_again_and_again_is_given_way_to() {
     assert_eq!(amount(&cluster.node("node-1"), "capacity", DONGLE), Some("7"));
     cluster.write_amount("node-2", DONGLE, "7");
     cluster.wait_advertised("node-2", DONGLE, "4");
+    controller.stop();
+}
+
+#[test]
+fn a_node_whose_annotation_cannot_be_read_is_left_alone_and_the_others_go_on() {
+    let cluster = Cluster::start();
+    cluster.create_nodes(["node-1".to_owned(), "node-2".to_owned()], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "2/2");
+
+    let long = format!("{{{}}}", " ".repeat(64 * 1024));
+    for bad in ["not json", r#"{"cpu":{"quantity":"4","rule":"dongle"}}"#, "[]", &long] {
+        let annotation = format!("{LEDGER}={bad}");
+        cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &annotation]);
+        let status = cluster.wait_status("dongle", "LedgerUnreadable", |status| {
+            status["problems"][0]["reason"] == "LedgerUnreadable"
+        });
+        assert_eq!(condition(&status, "Ready"), ("False", "LedgerUnreadable"));
+    }
+    cluster.wait_event("node-1", "LedgerUnreadable", "cannot be read");
+    cluster.apply_rule("dongle", &json!({"quantity": 5}));
+    cluster.wait_advertised("node-2", DONGLE, "5");
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    cluster.wait_withdrawn("node-2", DONGLE);
+    let node = cluster.node("node-1");
+    assert_eq!(amount(&node, "capacity", DONGLE), Some("4"), "nothing is withdrawn");
+    assert_eq!(ledger(&node), Some(long.as_str()), "its content is kept");
+
+    // Mended by hand, it is as if nothing had been.
+    let mended = format!(r#"{LEDGER}={{"{DONGLE}":{{"quantity":"4","rule":"dongle"}}}}"#);
+    cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &mended]);
+    cluster.wait_withdrawn("node-1", DONGLE);
     controller.stop();
 }
