@@ -88,7 +88,8 @@ pub struct NodeExtendedResourceSpec {
 
     /// What becomes of a value that is no longer declared: Withdraw removes it; Retain leaves it
     /// on the node, as nobody's. It holds from the moment the value is written, also after the rule
-    /// itself is gone.
+    /// itself is gone. A rule that comes later finds it as another writer's, which
+    /// conflictPolicy: Overwrite takes over.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 }

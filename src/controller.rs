@@ -217,8 +217,8 @@ impl Controller {
                 return;
             }
         };
-        // A change that affects no node may still have a status to be written: a new generation, or
-        // a rule that selects nothing.
+        // An event that affects no node may still ask for a status: for a new generation, or a rule
+        // that selects nothing.
         let (name, gone) = match &event {
             watcher::Event::Apply(object) => (Some(object), false),
             watcher::Event::Delete(object) => (Some(object), true),
