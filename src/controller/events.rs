@@ -1,5 +1,5 @@
-//! Events: on a node, that a value was repaired, and who had changed it; on a rule, that it is
-//! invalid.
+//! Events: on a node, what was done about other writers' values; on a rule, what somebody has to
+//! settle. Each kind is limited for each rule, so that many of one do not hide another.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,21 +19,20 @@ use crate::ledger::InvalidLedger;
 use crate::plan::rules::InvalidRule;
 use crate::plan::{Action, Change};
 
-/// How many Events a rule may cause at once, and how long it is until it may cause one more: ten
-/// thousand nodes that reboot together are told of by a handful.
+/// How many Events of a kind a rule may cause at once, and how long it is until it may cause one
+/// more: ten thousand nodes that reboot together are told of by a handful.
 const BURST: u32 = 10;
 const REFILL: Duration = Duration::from_secs(30);
 
-/// The longest note that the API server takes, in bytes; a character may be four.
-const MAX_NOTE: usize = 1024 / 4;
-
-const LEDGER_UNREADABLE: &str = "LedgerUnreadable";
+/// The longest note that the API server takes, in bytes.
+const MAX_NOTE: usize = 1024;
 
 /// Writes Events, within a limit for each rule.
 pub(super) struct Events {
     client: Client,
     timeout: Duration,
-    spent: HashMap<Arc<str>, Spent>,
+    /// By rule and reason.
+    spent: HashMap<(Arc<str>, &'static str), Spent>,
 }
 
 /// A fight with another writer over a resource on a node.
@@ -46,7 +45,7 @@ pub(super) struct Contest<'a> {
     pub(super) writer: &'a str,
 }
 
-/// What a rule has used of its limit.
+/// What has been used of a limit.
 struct Spent {
     events: u32,
     since: Instant,
@@ -140,27 +139,26 @@ impl Events {
         now: Instant,
     ) -> Option<BoxFuture<'static, ()>> {
         let note = format!("{why}; nothing on the node is touched until it is mended or removed");
-        // It may be no rule's doing: these Events have a limit of their own.
-        let limit = Arc::from(LEDGER_UNREADABLE);
-        self.publish(&limit, node_reference(node, uid), LEDGER_UNREADABLE, "Plan", note, now)
+        let no_rule = Arc::from("");
+        self.publish(&no_rule, node_reference(node, uid), "LedgerUnreadable", "Plan", note, now)
     }
 
     fn publish(
         &mut self,
         rule: &Arc<str>,
         regarding: ObjectReference,
-        reason: &str,
+        reason: &'static str,
         action: &str,
         note: String,
         now: Instant,
     ) -> Option<BoxFuture<'static, ()>> {
-        if !self.spend(rule, now) {
+        if !self.spend(rule, reason, now) {
             return None;
         }
         let event = Event {
             type_: EventType::Warning,
             reason: reason.to_owned(),
-            note: Some(note.chars().take(MAX_NOTE).collect()),
+            note: Some(shortened(note)),
             action: action.to_owned(),
             secondary: None,
         };
@@ -180,9 +178,9 @@ impl Events {
         Some(publish.boxed())
     }
 
-    fn spend(&mut self, rule: &Arc<str>, now: Instant) -> bool {
+    fn spend(&mut self, rule: &Arc<str>, reason: &'static str, now: Instant) -> bool {
         let start = || Spent { events: 0, since: now };
-        let spent = self.spent.entry(Arc::clone(rule)).or_insert_with(start);
+        let spent = self.spent.entry((Arc::clone(rule), reason)).or_insert_with(start);
         while spent.events > 0 && now.duration_since(spent.since) >= REFILL {
             spent.events -= 1;
             spent.since += REFILL;
@@ -197,8 +195,16 @@ impl Events {
 
     /// Forgets the rules that are gone.
     pub(super) fn retain(&mut self, exists: impl Fn(&Arc<str>) -> bool) {
-        self.spent.retain(|rule, _| exists(rule) || &**rule == LEDGER_UNREADABLE);
+        self.spent.retain(|(rule, _), _| rule.is_empty() || exists(rule));
     }
+}
+
+/// What of a note the API server takes.
+fn shortened(mut note: String) -> String {
+    let ends = note.char_indices().map(|(at, character)| at + character.len_utf8());
+    let end = ends.take_while(|end| *end <= MAX_NOTE).last().unwrap_or_default();
+    note.truncate(end);
+    note
 }
 
 fn node_reference(node: &str, uid: &str) -> ObjectReference {
@@ -225,6 +231,13 @@ fn rule_reference(rule: &str, uid: Option<String>) -> ObjectReference {
 mod tests {
     use super::*;
 
+    #[test]
+    fn notes_are_cut_between_characters() {
+        assert_eq!(shortened("short".to_owned()), "short");
+        let long = shortened(format!("x{}", "é".repeat(MAX_NOTE)));
+        assert_eq!((long.len(), long.ends_with('é')), (MAX_NOTE - 1, true));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_rule_is_told_of_within_a_limit() {
         let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
@@ -232,11 +245,12 @@ mod tests {
         let mut events = Events::new(client, Duration::from_secs(1));
         let rule: Arc<str> = "dongle".into();
         let start = Instant::now();
-        let allowed = (0..100).filter(|_| events.spend(&rule, start)).count();
+        let allowed = (0..100).filter(|_| events.spend(&rule, "Repaired", start)).count();
         assert_eq!(allowed, BURST as usize);
-        assert!(!events.spend(&rule, start + REFILL / 2));
-        assert!(events.spend(&rule, start + REFILL));
-        assert!(!events.spend(&rule, start + REFILL));
-        assert!(events.spend(&"other".into(), start));
+        assert!(!events.spend(&rule, "Repaired", start + REFILL / 2));
+        assert!(events.spend(&rule, "Repaired", start + REFILL));
+        assert!(!events.spend(&rule, "Repaired", start + REFILL));
+        assert!(events.spend(&"other".into(), "Repaired", start));
+        assert!(events.spend(&rule, "Contested", start));
     }
 }
