@@ -14,6 +14,7 @@ use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use tower::ServiceBuilder;
+use tracing::info;
 
 use crate::error::Error;
 
@@ -31,6 +32,7 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// Where there is no such configuration, or it cannot be used.
 pub async fn connect() -> Result<Client, Error> {
     let config = Config::infer().await.map_err(|error| Error::Config(Box::new(error)))?;
+    info!(server = %config.cluster_url, "using the API server");
     with_config(config).map_err(|error| Error::Client(Box::new(error)))
 }
 

@@ -56,7 +56,7 @@ fn demo(keep: bool) -> Result<()> {
     back_to_nothing(&stage)?;
 
     say("What the controller did, a line a change");
-    println!("{}", controller.log().lines().skip(3).collect::<Vec<_>>().join("\n"));
+    println!("{}", controller.log().lines().skip(4).collect::<Vec<_>>().join("\n"));
 
     if keep {
         stage.stay()?;
