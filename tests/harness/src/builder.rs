@@ -22,7 +22,6 @@ pub struct Builder {
     scheduler: bool,
     kubelets: usize,
     users: Vec<String>,
-    apiserver_args: Vec<String>,
 }
 
 impl Builder {
@@ -53,13 +52,6 @@ impl Builder {
     #[must_use]
     pub fn user(mut self, name: &str) -> Self {
         self.users.push(name.to_owned());
-        self
-    }
-
-    /// With an argument more to kube-apiserver.
-    #[must_use]
-    pub fn apiserver_arg(mut self, arg: &str) -> Self {
-        self.apiserver_args.push(arg.to_owned());
         self
     }
 
@@ -96,15 +88,8 @@ impl Builder {
             credentials::write_kubeconfig(&dir, &server_url, user)?;
         }
         let apiserver = self.start_apiserver(&dir, &logs, &etcd_url, secure, &keys)?;
-        let mut control_plane = ControlPlane {
-            dir,
-            keep: false,
-            server_url,
-            etcd,
-            apiserver,
-            others: Vec::new(),
-            kubelets: BTreeMap::new(),
-        };
+        let mut control_plane =
+            ControlPlane { dir, etcd, apiserver, others: Vec::new(), kubelets: BTreeMap::new() };
         control_plane.wait_apiserver()?;
         if self.controller_manager {
             control_plane.others.push(start_controller_manager(&control_plane, &keys)?);
@@ -131,7 +116,7 @@ impl Builder {
         keys: &ServiceAccountKeys,
     ) -> Result<Part> {
         let tokens = credentials::write_tokens(dir, &self.users)?;
-        let mut args = vec![
+        let args = vec![
             format!("--etcd-servers={etcd}"),
             "--bind-address=127.0.0.1".to_owned(),
             "--advertise-address=127.0.0.1".to_owned(),
@@ -145,7 +130,6 @@ impl Builder {
             format!("--service-account-key-file={}", keys.public.display()),
             format!("--service-account-signing-key-file={}", keys.private.display()),
         ];
-        args.extend(self.apiserver_args.iter().cloned());
         // It allocates a lot to start with: fewer collections take a second off that.
         let collector = ("GOGC".to_owned(), "400".to_owned());
         Part::start("kube-apiserver", &binary("kube-apiserver")?, args, vec![collector], logs)

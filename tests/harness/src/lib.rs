@@ -36,8 +36,6 @@ const START_DEADLINE: Duration = Duration::from_secs(90);
 #[derive(Debug)]
 pub struct ControlPlane {
     dir: PathBuf,
-    keep: bool,
-    server_url: String,
     etcd: Part,
     apiserver: Part,
     others: Vec<Part>,
@@ -105,12 +103,6 @@ impl ControlPlane {
         self.dir.join("logs")
     }
 
-    /// Where kube-apiserver answers.
-    #[must_use]
-    pub fn server_url(&self) -> &str {
-        &self.server_url
-    }
-
     /// The kubeconfig of an administrator.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
@@ -127,11 +119,6 @@ impl ControlPlane {
     #[must_use]
     pub fn apiserver_pid(&self) -> i32 {
         self.apiserver.process.pid()
-    }
-
-    /// Has the folder stay when the control plane ends.
-    pub fn keep(&mut self) {
-        self.keep = true;
     }
 
     /// Kills kube-apiserver with SIGKILL.
@@ -160,15 +147,6 @@ impl ControlPlane {
             let answer = self.kubectl_output(&["get", "--raw", "/readyz"], None)?;
             Ok((answer.code == 0).then_some(Ok(())))
         })?
-    }
-
-    /// Starts a kubelet, and waits until its Node is Ready.
-    ///
-    /// # Errors
-    /// Where it does not become so.
-    pub fn add_kubelet(&mut self, node: &str) -> Result<()> {
-        self.start_kubelet(node)?;
-        self.wait_kubelet(node)
     }
 
     fn start_kubelet(&mut self, node: &str) -> Result<()> {
@@ -247,7 +225,7 @@ impl Drop for ControlPlane {
                 let _ = std::fs::remove_dir_all(format!("/tmp/hollow-kubelet.{number}"));
             }
         }
-        if self.keep || std::thread::panicking() {
+        if std::thread::panicking() {
             eprintln!("the control plane's logs are in {}", self.logs().display());
         } else {
             // What is left over goes with `make clean`.
