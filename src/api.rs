@@ -92,6 +92,12 @@ pub struct NodeExtendedResourceSpec {
     /// conflictPolicy: Overwrite takes over.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
+
+    /// What to do where the quantity is less than what the node carries, and pods on the node request
+    /// more than it: WhenFree goes down no further than what they request, and follows as they end;
+    /// Immediate goes down at once, and a kubelet that starts again then kills pods.
+    #[serde(default)]
+    pub shrink_policy: ShrinkPolicy,
 }
 
 /// What to do with a value that another writer put there.
@@ -112,6 +118,16 @@ pub enum DeletionPolicy {
     Withdraw,
     /// It stays, and is no longer the controller's own.
     Retain,
+}
+
+/// How a value is lowered while pods use it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum ShrinkPolicy {
+    /// No further than what pods on the node request.
+    #[default]
+    WhenFree,
+    /// At once.
+    Immediate,
 }
 
 /// A quantity as written in a manifest: a JSON integer or a string. The value behind it is checked
@@ -170,6 +186,9 @@ pub struct NodeCounts {
     pub selected: i64,
     /// Nodes that carry the declared quantity in capacity and allocatable.
     pub advertised: i64,
+    /// Nodes that carry more than the declared quantity, since pods on them request it, or since pods
+    /// cannot be listed.
+    pub held: i64,
     /// Nodes left alone because another writer put a value there, or keeps changing it back.
     pub conflicted: i64,
     /// Nodes where a rule of higher precedence declares the same resource.
@@ -187,7 +206,8 @@ pub struct NodeCounts {
 pub struct NodeProblem {
     /// The node's name.
     pub node: String,
-    /// One word for machines: Conflict, Contested, PatchFailed or LedgerUnreadable.
+    /// One word for machines: Held, PodsUnreadable, Conflict, Contested, PatchFailed or
+    /// LedgerUnreadable.
     pub reason: String,
     /// The same for people, with the value that is there.
     pub message: String,

@@ -7,6 +7,7 @@
 mod backoff;
 mod contest;
 mod events;
+mod in_use;
 mod nodes;
 mod patches;
 mod requests;
@@ -34,6 +35,7 @@ use crate::error::{describe_watch, is_expired};
 use crate::node::ApiNode;
 use crate::readiness::Readiness;
 use events::Events;
+use in_use::{Looks, PodsReply};
 use nodes::Nodes;
 use patches::PatchReply;
 use requests::NodeRequests;
@@ -84,6 +86,7 @@ pub async fn run(
             biased;
             () = &mut shutdown => break,
             Some((node, reply)) = controller.patches.next() => controller.on_reply(&node, reply),
+            Some((node, reply)) = controller.pod_looks.next() => controller.on_pods(&node, reply),
             Some(written) = controller.status_writes.next() => controller.on_status_written(written),
             Some(()) = controller.event_writes.next() => {}
             () = sleep_until(wake) => controller.on_time(),
@@ -119,6 +122,10 @@ struct Controller {
     event_writes: FuturesUnordered<BoxFuture<'static, ()>>,
     /// The answer to the first patch that failed for want of a right, while any does.
     forbidden: Option<String>,
+    looks: Looks,
+    pod_looks: FuturesUnordered<BoxFuture<'static, PodsReply>>,
+    /// Whether the last list of pods failed.
+    pods_unreadable: bool,
 }
 
 impl Controller {
@@ -137,6 +144,9 @@ impl Controller {
             status_writes: FuturesUnordered::new(),
             event_writes: FuturesUnordered::new(),
             forbidden: None,
+            looks: Looks::default(),
+            pod_looks: FuturesUnordered::new(),
+            pods_unreadable: false,
         }
     }
 
@@ -309,7 +319,11 @@ impl Controller {
     }
 
     fn on_time(&mut self) {
-        self.nodes.wake(Instant::now());
+        let now = Instant::now();
+        self.nodes.wake(now);
+        for node in self.looks.wake(now) {
+            self.nodes.queue(&node);
+        }
     }
 
     fn next_wake(&self) -> Option<Instant> {
@@ -318,7 +332,8 @@ impl Controller {
         }
         // A status that is due waits for the planning to be through, and must not wake it.
         let status = if self.nodes.has_queued() { None } else { self.schedule.next_due() };
-        [self.nodes.next_wake(), status].into_iter().flatten().min()
+        let wakes = [self.nodes.next_wake(), self.looks.next_wake(), status];
+        wakes.into_iter().flatten().min()
     }
 
     fn set_ready(&self, change: impl FnOnce(&mut Readiness)) {

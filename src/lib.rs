@@ -12,7 +12,7 @@
 //! | [`api`] | the custom resource: spec, status, validation, printer columns |
 //! | [`quantity`], [`resource_name`], [`label`] | what Kubernetes takes for a quantity, a name, a label |
 //! | [`ledger`] | the annotation that lists what is the controller's own on a node |
-//! | [`node`] | what is kept of a Node |
+//! | [`node`], [`pod`] | what is kept of a Node, and what a Pod requests |
 //! | [`plan`] | what is to be done on a node: pure |
 //! | [`controller`] | the loop that watches, plans and patches |
 //! | [`client`] | the connection to the API server |
@@ -29,6 +29,7 @@ pub mod label;
 pub mod ledger;
 pub mod node;
 pub mod plan;
+pub mod pod;
 pub mod quantity;
 pub mod readiness;
 pub mod resource_name;

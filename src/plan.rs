@@ -3,17 +3,17 @@
 //!
 //! ```text
 //! node, rules ─▶ rules::RuleSet::selecting ─▶ resolve ─▶ patch ─▶ Plan
-//!                which rules, in which order   what to     one JSON
-//!                                              do, by      Patch
-//!                                              resource
+//!                which rules, in which order   ▲ what to   one JSON
+//!                                              │ do, by    Patch
+//!                              circumstances ──┘ resource
 //! ```
 
+pub mod circumstances;
 mod patch;
 mod resolve;
 pub mod rules;
 pub mod select;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ use json_patch::Patch;
 
 use crate::ledger::{InvalidLedger, Ledger};
 use crate::node::Node;
+use circumstances::Circumstances;
 use rules::RuleSet;
 
 /// What is to be done on one node.
@@ -34,6 +35,9 @@ pub struct Plan {
     pub outcomes: Vec<(Arc<str>, Outcome)>,
     /// Why the node is not touched, where it is not.
     pub unreadable: Option<InvalidLedger>,
+    /// Whether a value is to be lowered once it is known what pods on the node request: the node is
+    /// to be planned again with that.
+    pub needs_pods: bool,
 }
 
 /// What becomes of a rule on a node that it selects.
@@ -43,6 +47,13 @@ pub enum Outcome {
     Advertised,
     /// It will, once the patch is through.
     Pending,
+    /// The node carries more than the rule declares.
+    Held {
+        /// How much.
+        at: String,
+        /// Why pods cannot be listed, where they cannot; else they request that much.
+        unreadable: Option<String>,
+    },
     /// Another writer has put this value there, so it is left alone.
     Conflicted {
         /// The value, as the node has it.
@@ -79,7 +90,8 @@ impl Outcome {
     #[must_use]
     pub fn is_problem(&self) -> bool {
         match self {
-            Self::Conflicted { .. }
+            Self::Held { .. }
+            | Self::Conflicted { .. }
             | Self::Contested { .. }
             | Self::Failed { .. }
             | Self::LedgerUnreadable { .. } => true,
@@ -106,6 +118,15 @@ pub enum Action {
         quantity: String,
         /// The rule that declares it.
         rule: Arc<str>,
+    },
+    /// Lowers a quantity of its own, though not to what is declared: pods use more.
+    Hold {
+        /// What pods use.
+        quantity: String,
+        /// The rule that declares less.
+        rule: Arc<str>,
+        /// How much it declares.
+        declared: String,
     },
     /// Writes back a quantity that another writer changed.
     Repair {
@@ -157,6 +178,10 @@ impl fmt::Display for Change {
             Action::Advertise { quantity, rule } => {
                 write!(f, "advertised {resource}={quantity} (rule {rule})")
             }
+            Action::Hold { quantity, rule, declared } => write!(
+                f,
+                "lowered {resource} to {quantity}, which pods use (rule {rule} declares {declared})"
+            ),
             Action::Repair { quantity, rule, found, writer }
             | Action::TakeOver { quantity, rule, found, writer } => {
                 let done = if self.is_repair() { "repaired" } else { "took over" };
@@ -172,37 +197,23 @@ impl fmt::Display for Change {
     }
 }
 
-/// The resources on a node that another writer keeps changing back.
-pub type Contested = BTreeMap<Arc<str>, Contest>;
-
-/// A fight with another writer over one resource on one node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contest {
-    /// Whether it is time to try again.
-    pub may_repair: bool,
-    /// Who keeps changing it, where managedFields tell.
-    pub writer: Option<Arc<str>>,
-}
-
 /// Plans one node. No clock, no I/O: the same arguments give the same plan.
 #[must_use]
-pub fn plan(node: &Node, rules: &RuleSet) -> Plan {
-    plan_contested(node, rules, &Contested::new())
-}
-
-/// Plans one node on which some resources are contested.
-#[must_use]
-pub fn plan_contested(node: &Node, rules: &RuleSet, contested: &Contested) -> Plan {
+pub fn plan(node: &Node, rules: &RuleSet, circumstances: &Circumstances) -> Plan {
     let selecting = rules.selecting(node);
     let ledger = match Ledger::parse(node.ledger.as_deref()) {
         Ok(ledger) => ledger,
         Err(error) => return untouched(&selecting, error),
     };
-    let resolved = resolve::resolve(node, &ledger, &selecting, rules, contested);
+    let resolved = resolve::resolve(node, &ledger, &selecting, rules, circumstances);
     match patch::patch(node, &ledger, &resolved.writes) {
-        Ok(patch) => {
-            Plan { changes: resolved.changes, patch, outcomes: resolved.outcomes, unreadable: None }
-        }
+        Ok(patch) => Plan {
+            changes: resolved.changes,
+            patch,
+            outcomes: resolved.outcomes,
+            unreadable: None,
+            needs_pods: resolved.needs_pods,
+        },
         Err(error) => untouched(&selecting, error),
     }
 }

@@ -82,6 +82,13 @@ impl Quantity {
         let unit = NANOS_PER_UNIT.cast_signed();
         if self.nanos % unit == 0 { Some(self.nanos / unit) } else { None }
     }
+
+    /// The sum, shown as the larger of the two is; at most what a [`Quantity`] holds.
+    #[must_use]
+    pub fn saturating_add(self, other: Self) -> Self {
+        let larger = self.max(other);
+        Self { nanos: self.nanos.saturating_add(other.nanos), ..larger }
+    }
 }
 
 impl From<i64> for Quantity {

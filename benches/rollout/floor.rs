@@ -13,6 +13,7 @@ use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use node_resource_advertiser::api::FIELD_MANAGER;
 use node_resource_advertiser::node::{ApiNode, Node, Strings};
+use node_resource_advertiser::plan::circumstances::Circumstances;
 use node_resource_advertiser::plan::plan;
 use node_resource_advertiser::plan::rules::RuleSet;
 use serde_json::json;
@@ -33,7 +34,7 @@ pub struct NodePatch {
 /// What the controller would send.
 pub fn patches(nodes: &[Node], rules: &RuleSet) -> Vec<NodePatch> {
     let patches = nodes.iter().filter_map(|node| {
-        let patch = plan(node, rules).patch?;
+        let patch = plan(node, rules, &Circumstances::default()).patch?;
         Some(NodePatch { node: Arc::clone(&node.name), patch })
     });
     patches.collect()

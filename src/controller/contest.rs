@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::plan::{Contest, Contested};
+use crate::plan::circumstances::{Contest, Contested};
 
 /// So many repairs of one resource on one node within `WINDOW` are a contest.
 pub(super) const LIMIT: usize = 5;

@@ -73,7 +73,10 @@ impl Events {
             Action::TakeOver { quantity, rule, found, writer } => {
                 ("TookOver", "it is {} now", quantity, rule, found, writer)
             }
-            Action::Advertise { .. } | Action::Release { .. } | Action::Withdraw { .. } => {
+            Action::Advertise { .. }
+            | Action::Hold { .. }
+            | Action::Release { .. }
+            | Action::Withdraw { .. } => {
                 return None;
             }
         };

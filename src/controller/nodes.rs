@@ -22,7 +22,8 @@ use super::backoff::Backoff;
 use super::contest::Repairs;
 use super::tally::Tally;
 use crate::node::{ApiNode, Node, Strings};
-use crate::plan::{Contested, Outcome};
+use crate::plan::Outcome;
+use crate::plan::circumstances::Contested;
 
 /// How often in a row a patch may find the node changed before that counts as a failure.
 const STALE_LIMIT: u32 = 3;
@@ -204,7 +205,8 @@ impl Nodes {
         }
     }
 
-    fn queue(&mut self, name: &Arc<str>) {
+    /// Has a node planned again.
+    pub(super) fn queue(&mut self, name: &Arc<str>) {
         if let Some(state) = self.by_name.get_mut(name)
             && !state.queued
         {

@@ -10,7 +10,8 @@ use super::Controller;
 use super::events;
 use super::nodes::Ticket;
 use super::requests::Reply;
-use crate::plan::{Action, Change, plan_contested};
+use crate::plan::circumstances::{Circumstances, InUse};
+use crate::plan::{Action, Change, plan};
 
 /// A patch, and what came of it.
 pub(super) type PatchReply = (SentPatch, Reply);
@@ -27,12 +28,20 @@ impl Controller {
     /// Plans a node as it is now, counts what becomes of its rules, and sends the patch if there is
     /// one and nothing speaks against it.
     pub(super) fn plan_node(&mut self, name: &Arc<str>) {
-        let room = self.has_room();
+        let in_use = self.in_use(name);
+        self.plan_node_with(name, in_use);
+    }
+
+    /// The same, with what is known of the pods on the node.
+    pub(super) fn plan_node_with(&mut self, name: &Arc<str>, in_use: InUse) {
+        let has_looked = matches!(in_use, InUse::Known(_));
+        // What pods use is true for this moment only, and they are looked at on a few nodes at once.
+        let room = self.has_room() || has_looked;
         let Some(state) = self.nodes.get_mut(name) else {
             return;
         };
-        let contested = state.contested(Instant::now());
-        let plan = plan_contested(&state.node, self.rules.set(), &contested);
+        let circumstances = Circumstances { contested: state.contested(Instant::now()), in_use };
+        let plan = plan(&state.node, self.rules.set(), &circumstances);
         let uid = state.node.uid.clone();
         // A value that was lost costs pods their life within a second.
         let urgent = plan.changes.iter().any(Change::is_repair);
@@ -44,6 +53,10 @@ impl Controller {
             warn!(node = %name, "the node is left alone: {unreadable}");
             let now = Instant::now();
             self.event_writes.extend(self.events.unreadable(name, &uid, unreadable, now));
+        }
+        // What can be done without, is done first: the node is planned again after it.
+        if !has_looked && !is_busy && plan.patch.is_none() {
+            self.look_at_pods(name, plan.needs_pods);
         }
         match plan.patch {
             None => self.nodes.settle(name),
@@ -136,11 +149,12 @@ impl Controller {
 
     /// Whether the answer to a patch asks for the same patch again, as where a webhook strips it.
     fn is_undone(&mut self, sent: &SentPatch) -> bool {
-        let now = Instant::now();
+        let in_use = self.in_use(&sent.node);
         let state = self.nodes.get_mut(&sent.node);
         state.is_some_and(|state| {
-            let contested = state.contested(now);
-            plan_contested(&state.node, self.rules.set(), &contested).changes == sent.changes
+            let contested = state.contested(Instant::now());
+            let circumstances = Circumstances { contested, in_use };
+            plan(&state.node, self.rules.set(), &circumstances).changes == sent.changes
         })
     }
 

@@ -6,9 +6,9 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use json_patch::Patch as JsonPatch;
-use k8s_openapi::api::core::v1::Node as K8sNode;
+use k8s_openapi::api::core::v1::{Node as K8sNode, Pod};
 use kube::Client;
-use kube::api::{GetParams, Patch, PatchParams, Request as ApiRequest};
+use kube::api::{GetParams, ListParams, Patch, PatchParams, Request as ApiRequest};
 use kube::client::Body;
 use kube::core::{Resource, Status};
 use serde::de::DeserializeOwned;
@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::api::FIELD_MANAGER;
 use crate::error::describe;
 use crate::node::ApiNode;
+use crate::pod::{PodList, Requests};
 
 /// The longest that a server is believed when it says to come back later.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
@@ -84,6 +85,26 @@ impl NodeRequests {
         }
     }
 
+    /// What the pods that are assigned to a node, and have not finished, request of it.
+    pub(super) async fn pods(self, node: std::sync::Arc<str>) -> Result<Requests, String> {
+        // Finished ones stay until they are deleted, and may be many.
+        let running = "status.phase!=Succeeded,status.phase!=Failed";
+        let fields = format!("spec.nodeName={node},{running}");
+        let request =
+            ApiRequest::new(Pod::url_path(&(), None)).list(&ListParams::default().fields(&fields));
+        match self.send::<PodList>(request).await {
+            Ok(pods) => Ok(Requests::of_all(&pods)),
+            Err(Refusal::Answered(StatusCode::FORBIDDEN, status, _)) => Err(format!(
+                "no right to list pods: {}; grant the verb list on pods",
+                status.message
+            )),
+            Err(Refusal::Answered(code, status, _)) => {
+                Err(format!("pods cannot be listed: {code}: {}", status.message))
+            }
+            Err(Refusal::Unanswered(message)) => Err(format!("pods cannot be listed: {message}")),
+        }
+    }
+
     async fn send<T: DeserializeOwned>(
         &self,
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
@@ -101,7 +122,7 @@ impl NodeRequests {
             .map_err(Refusal::Unanswered)?;
         if head.status.is_success() {
             return serde_json::from_slice(&body).map_err(|error| {
-                Refusal::Unanswered(format!("an answer that is no Node: {error}"))
+                Refusal::Unanswered(format!("an answer that cannot be read: {error}"))
             });
         }
         // Where the server sheds load it answers in plain text.

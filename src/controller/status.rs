@@ -59,6 +59,7 @@ fn node_counts(state: &RuleState, counts: &Counts) -> NodeCounts {
         summary: format!("{}/{}", counts.advertised, counts.selected()),
         selected: count(counts.selected()),
         advertised: count(counts.advertised),
+        held: count(counts.held + counts.pods_unreadable),
         conflicted: count(counts.conflicted + counts.contested),
         overridden: count(counts.overridden),
         failed: count(counts.failed + counts.unreadable),
@@ -69,6 +70,12 @@ fn node_counts(state: &RuleState, counts: &Counts) -> NodeCounts {
 fn problems(counts: &Counts) -> Vec<NodeProblem> {
     let problem = |(node, outcome): (&Arc<str>, &Outcome)| {
         let (reason, message) = match outcome {
+            Outcome::Held { at, unreadable: None } => {
+                ("Held", format!("at {at}, which pods on the node request"))
+            }
+            Outcome::Held { at, unreadable: Some(why) } => {
+                ("PodsUnreadable", format!("stays at {at}: {why}"))
+            }
             Outcome::Conflicted { present, writer } => {
                 let writer = writer.as_deref().unwrap_or("an unknown writer");
                 let message = format!("already {present}, last written by {writer}");
@@ -153,6 +160,8 @@ fn conditions(nodes: &NodeCounts, counts: &Counts) -> [Said; 3] {
         (counts.pending, "being patched"),
         (counts.failed, "failed and retried"),
         (counts.unreadable, "with an unreadable ledger"),
+        (counts.held, "held at what pods request"),
+        (counts.pods_unreadable, "not lowered since pods cannot be listed"),
         (counts.conflicted, "left to another writer"),
         (counts.contested, "contested by another writer"),
         (counts.overridden, "overridden by another rule"),
@@ -176,6 +185,10 @@ fn conditions(nodes: &NodeCounts, counts: &Counts) -> [Said; 3] {
         (false, "Contested")
     } else if counts.conflicted > 0 {
         (false, "Conflict")
+    } else if counts.pods_unreadable > 0 {
+        (false, "PodsUnreadable")
+    } else if counts.held > 0 {
+        (false, "Held")
     } else if *selected == 0 {
         (true, "NoNodeSelected")
     } else if counts.advertised == 0 {
@@ -183,7 +196,7 @@ fn conditions(nodes: &NodeCounts, counts: &Counts) -> [Said; 3] {
     } else {
         (true, "Advertised")
     };
-    let working = counts.pending + counts.failed > 0;
+    let working = counts.pending + counts.failed + counts.held > 0;
     [
         Said::ready(ready, reason, message),
         Said::reconciling(working, reason, String::new()),

@@ -19,6 +19,10 @@ pub(super) struct Tally {
 pub(super) struct Counts {
     pub(super) advertised: usize,
     pub(super) pending: usize,
+    /// Carrying more than is declared, since pods use it.
+    pub(super) held: usize,
+    /// The same, since pods cannot be listed.
+    pub(super) pods_unreadable: usize,
     pub(super) overridden: usize,
     pub(super) conflicted: usize,
     pub(super) contested: usize,
@@ -36,6 +40,8 @@ impl Counts {
     pub(super) fn selected(&self) -> usize {
         self.advertised
             + self.pending
+            + self.held
+            + self.pods_unreadable
             + self.overridden
             + self.conflicted
             + self.contested
@@ -72,6 +78,8 @@ impl Counts {
         match outcome {
             Outcome::Advertised => &mut self.advertised,
             Outcome::Pending => &mut self.pending,
+            Outcome::Held { unreadable: None, .. } => &mut self.held,
+            Outcome::Held { unreadable: Some(_), .. } => &mut self.pods_unreadable,
             Outcome::Overridden { .. } => &mut self.overridden,
             Outcome::Conflicted { .. } => &mut self.conflicted,
             Outcome::Contested { .. } => &mut self.contested,

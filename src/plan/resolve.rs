@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::circumstances::{Circumstances, InUse};
 use super::rules::{Rule, RuleSet};
-use super::{Action, Change, Contest, Contested, Outcome};
-use crate::api::{ConflictPolicy, DeletionPolicy};
+use super::{Action, Change, Outcome};
+use crate::api::{ConflictPolicy, DeletionPolicy, ShrinkPolicy};
 use crate::ledger::{Entry, Ledger};
 use crate::node::Node;
 use crate::quantity::Quantity;
@@ -16,6 +17,7 @@ pub(super) struct Resolved {
     pub(super) changes: Vec<Change>,
     pub(super) writes: Vec<Write>,
     pub(super) outcomes: Vec<(Arc<str>, Outcome)>,
+    pub(super) needs_pods: bool,
 }
 
 /// What is to be written for one resource.
@@ -43,13 +45,24 @@ struct Wanted {
     priority: Option<i32>,
     conflict_policy: ConflictPolicy,
     deletion_policy: DeletionPolicy,
+    shrink_policy: ShrinkPolicy,
 }
 
-/// What a node carries of one resource.
-#[derive(Clone, Copy)]
-struct Present<'a> {
+/// What is found on a node of one resource.
+struct Found<'a> {
     capacity: Option<&'a str>,
     allocatable: Option<&'a str>,
+    listed: Option<&'a Entry>,
+    /// The other writer that was the last to write it.
+    writer: Option<&'a Arc<str>>,
+}
+
+/// How much of a resource a node is to carry.
+enum Aim {
+    /// This much: more than what is wanted where pods use it, or may.
+    At(Quantity),
+    /// Whatever it carries, until it is known what pods use.
+    AsItIs,
 }
 
 pub(super) fn resolve(
@@ -57,7 +70,7 @@ pub(super) fn resolve(
     ledger: &Ledger,
     selecting: &[&Arc<Rule>],
     rules: &RuleSet,
-    contested: &Contested,
+    circumstances: &Circumstances,
 ) -> Resolved {
     let mut wanted = frozen(ledger, rules);
     for rule in selecting {
@@ -67,14 +80,15 @@ pub(super) fn resolve(
             priority: Some(rule.priority),
             conflict_policy: rule.conflict_policy,
             deletion_policy: rule.deletion_policy,
+            shrink_policy: rule.shrink_policy,
         });
     }
 
     let mut resolved = Resolved::default();
     let mut won = BTreeMap::new();
     for (resource, wanted) in &wanted {
-        let contest = contested.get(*resource);
-        won.insert(&wanted.rule, resolved.want(resource, wanted, node, ledger, contest));
+        let found = Found::on(node, ledger, resource);
+        won.insert(&wanted.rule, resolved.want(resource, wanted, &found, circumstances));
     }
     for (resource, entry) in ledger.entries() {
         if !wanted.contains_key(resource) {
@@ -108,6 +122,7 @@ fn frozen<'a>(ledger: &'a Ledger, rules: &RuleSet) -> BTreeMap<&'a str, Wanted> 
             priority: None,
             conflict_policy: ConflictPolicy::Keep,
             deletion_policy: *deletion_policy,
+            shrink_policy: ShrinkPolicy::WhenFree,
         };
         rules.is_frozen(rule).then_some((resource, held))
     });
@@ -121,61 +136,85 @@ impl Resolved {
         &mut self,
         resource: &str,
         wanted: &Wanted,
-        node: &Node,
-        ledger: &Ledger,
-        contest: Option<&Contest>,
+        found: &Found<'_>,
+        circumstances: &Circumstances,
     ) -> Outcome {
+        let (was, writer) = (found.to_string(), found.writer.cloned());
+        let is_foreign = found.is_foreign();
+        if is_foreign && wanted.conflict_policy == ConflictPolicy::Keep {
+            return Outcome::Conflicted { present: was, writer };
+        }
+        let contest = circumstances.contested.get(resource);
         // It stays contested for a while after a repair: a fight is not over with every blow.
         let contested =
             contest.map(|contest| Outcome::Contested { writer: contest.writer.clone() });
-        let present = Present::on(node, resource);
-        let found = || (present.to_string(), node.last_writer(resource).cloned());
+        if let Some(contested) = &contested
+            && !found.is_as_listed()
+            && !contest.is_some_and(|contest| contest.may_repair)
+        {
+            return contested.clone();
+        }
+
+        let held = |at: String| {
+            let unreadable = match &circumstances.in_use {
+                InUse::Unreadable(why) => Some(why.clone()),
+                InUse::Unknown | InUse::Known(_) => None,
+            };
+            Outcome::Held { at, unreadable }
+        };
+        let aim = match self.aim(resource, wanted, found, &circumstances.in_use) {
+            Aim::At(quantity) => quantity,
+            Aim::AsItIs => return contested.unwrap_or_else(|| held(was)),
+        };
+        let is_held = aim != wanted.quantity;
+        let quantity = aim.to_string();
         let rule = Arc::clone(&wanted.rule);
-        let quantity = wanted.quantity.to_string();
         let entry = Entry {
             quantity: quantity.clone(),
             rule: rule.to_string(),
             deletion_policy: wanted.deletion_policy,
         };
-        let listed = ledger.get(resource);
-        let is_listed = listed.is_some_and(|listed| {
-            same(&listed.quantity, &wanted.quantity)
-                && (&listed.rule, listed.deletion_policy) == (&entry.rule, entry.deletion_policy)
-        });
-        if is_listed && present.is(&wanted.quantity) {
-            return contested.unwrap_or(Outcome::Advertised);
+        if found.is_listed_as(&entry) && found.is(&aim) {
+            let settled = || if is_held { held(quantity) } else { Outcome::Advertised };
+            return contested.unwrap_or_else(settled);
         }
-        let as_listed = listed
-            .is_none_or(|listed| listed.quantity.parse().is_ok_and(|listed| present.is(&listed)));
-        if let Some(contested) = &contested
-            && !as_listed
-            && !contest.is_some_and(|contest| contest.may_repair)
-        {
-            return contested.clone();
-        }
-        let is_foreign = listed.is_none() && !present.is_vacant();
-        let action = match wanted.conflict_policy {
-            ConflictPolicy::Keep if is_foreign => {
-                let (present, writer) = found();
-                return Outcome::Conflicted { present, writer };
-            }
-            ConflictPolicy::Overwrite if is_foreign => {
-                let (found, writer) = found();
-                Action::TakeOver { quantity, rule, found, writer }
-            }
-            _ if !as_listed => {
-                let (found, writer) = found();
-                Action::Repair { quantity, rule, found, writer }
-            }
-            _ => Action::Advertise { quantity, rule },
+        let action = if is_foreign {
+            Action::TakeOver { quantity, rule, found: was, writer }
+        } else if !found.is_as_listed() {
+            Action::Repair { quantity, rule, found: was, writer }
+        } else if is_held {
+            Action::Hold { quantity, rule, declared: wanted.quantity.to_string() }
+        } else {
+            Action::Advertise { quantity, rule }
         };
         self.change(resource, action);
         self.writes.push(Write::Set {
             resource: resource.to_owned(),
             entry,
-            vacant: listed.is_none() && !is_foreign,
+            vacant: found.listed.is_none() && !is_foreign,
         });
         contested.unwrap_or(Outcome::Pending)
+    }
+
+    /// Lowering a value below what pods use would have the kubelet kill them when it starts again, so
+    /// that it goes down no further than that, unless the rule says otherwise.
+    fn aim(&mut self, resource: &str, wanted: &Wanted, found: &Found<'_>, in_use: &InUse) -> Aim {
+        let listed = found.listed_quantity();
+        let current = found.most().into_iter().chain(listed).max();
+        let current = current.unwrap_or(wanted.quantity);
+        if current <= wanted.quantity || wanted.shrink_policy == ShrinkPolicy::Immediate {
+            return Aim::At(wanted.quantity);
+        }
+        if let InUse::Known(requests) = in_use {
+            return Aim::At(wanted.quantity.max(current.min(requests.get(resource))));
+        }
+        self.needs_pods = true;
+        // What has been lost is written back at once: pods may be using it.
+        let nothing_to_do = *in_use == InUse::Unknown && found.is_as_listed();
+        match listed {
+            Some(listed) if listed == current && !nothing_to_do => Aim::At(listed),
+            _ => Aim::AsItIs,
+        }
     }
 
     /// Gives up what is listed and no longer wanted.
@@ -199,29 +238,55 @@ impl Resolved {
     }
 }
 
-impl<'a> Present<'a> {
-    fn on(node: &'a Node, resource: &str) -> Self {
+impl<'a> Found<'a> {
+    fn on(node: &'a Node, ledger: &'a Ledger, resource: &str) -> Self {
         Self {
             capacity: node.capacity.as_ref().and_then(|map| map.get(resource)),
             allocatable: node.allocatable.as_ref().and_then(|map| map.get(resource)),
+            listed: ledger.get(resource),
+            writer: node.last_writer(resource),
         }
     }
 
-    /// Whether nobody has put a value there: absent, or the 0 that the kubelet and device plugins
+    /// Whether another writer has put a value there: not the 0 that the kubelet and device plugins
     /// leave behind.
-    fn is_vacant(self) -> bool {
+    fn is_foreign(&self) -> bool {
         let vacant = |map: Option<&str>| map.is_none_or(|text| same(text, &Quantity::from(0)));
-        vacant(self.capacity) && vacant(self.allocatable)
+        self.listed.is_none() && !(vacant(self.capacity) && vacant(self.allocatable))
     }
 
     /// Whether both maps are at `quantity`.
-    fn is(self, quantity: &Quantity) -> bool {
+    fn is(&self, quantity: &Quantity) -> bool {
         let is = |map: Option<&str>| map.is_some_and(|text| same(text, quantity));
         is(self.capacity) && is(self.allocatable)
     }
+
+    fn listed_quantity(&self) -> Option<Quantity> {
+        self.listed.and_then(|listed| listed.quantity.parse().ok())
+    }
+
+    /// Whether nobody has changed it since it was listed.
+    fn is_as_listed(&self) -> bool {
+        self.listed.is_none() || self.listed_quantity().is_some_and(|listed| self.is(&listed))
+    }
+
+    fn is_listed_as(&self, entry: &Entry) -> bool {
+        let Entry { quantity, rule, deletion_policy } = entry;
+        let quantity = quantity.parse().ok();
+        self.listed_quantity() == quantity
+            && self.listed.is_some_and(|listed| {
+                (&listed.rule, &listed.deletion_policy) == (rule, deletion_policy)
+            })
+    }
+
+    /// The larger of the two maps' values.
+    fn most(&self) -> Option<Quantity> {
+        let maps = [self.capacity, self.allocatable].into_iter().flatten();
+        maps.filter_map(|text| text.parse().ok()).max()
+    }
 }
 
-impl std::fmt::Display for Present<'_> {
+impl std::fmt::Display for Found<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         fn text(map: Option<&str>) -> &str {
             map.unwrap_or("absent")

@@ -8,7 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
 use super::select::{InvalidSelection, Selection};
-use crate::api::{ConflictPolicy, DeletionPolicy, MAX_QUANTITY, NodeExtendedResource};
+use crate::api::{
+    ConflictPolicy, DeletionPolicy, MAX_QUANTITY, NodeExtendedResource, ShrinkPolicy,
+};
 use crate::node::Node;
 use crate::quantity::{ParseQuantityError, Quantity};
 use crate::resource_name::{InvalidResourceName, ResourceName};
@@ -30,6 +32,8 @@ pub struct Rule {
     pub conflict_policy: ConflictPolicy,
     /// What becomes of the value afterwards.
     pub deletion_policy: DeletionPolicy,
+    /// How a value is lowered while pods use it.
+    pub shrink_policy: ShrinkPolicy,
     /// `metadata.creationTimestamp`; at equal priority the oldest wins.
     pub created: Option<Timestamp>,
 }
@@ -85,6 +89,7 @@ impl Rule {
             priority: spec.priority,
             conflict_policy: spec.conflict_policy,
             deletion_policy: spec.deletion_policy,
+            shrink_policy: spec.shrink_policy,
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         })
     }

@@ -1,6 +1,7 @@
 //! What the plan does, a row a case: a node before, the rules, the node after and what each rule
 //! is told. Every plan is applied as the API server would, and must leave nothing more to do.
 
+mod lowering;
 mod random;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 use json_patch::PatchOperation;
 use serde_json::{Map, Value, json};
 
+use super::circumstances::{Contest, InUse};
 use super::*;
 use crate::api::NodeExtendedResource;
 use crate::node::Strings;
@@ -88,6 +90,8 @@ fn told(outcomes: &[(Arc<str>, Outcome)]) -> BTreeMap<&str, String> {
     let tell = |outcome: &Outcome| match outcome {
         Outcome::Advertised => "advertised".to_owned(),
         Outcome::Pending => "pending".to_owned(),
+        Outcome::Held { at, unreadable: None } => format!("held at {at}"),
+        Outcome::Held { at, unreadable: Some(why) } => format!("held at {at}: {why}"),
         Outcome::Conflicted { present, .. } => format!("conflicted: {present}"),
         Outcome::Contested { .. } => "contested".to_owned(),
         Outcome::Overridden { by, tied: false } => format!("overridden by {by}"),
@@ -98,11 +102,25 @@ fn told(outcomes: &[(Arc<str>, Outcome)]) -> BTreeMap<&str, String> {
     outcomes.iter().map(|(rule, outcome)| (&**rule, tell(outcome))).collect()
 }
 
+/// The circumstances of a node with no pods on it.
+fn free() -> Circumstances {
+    used(0)
+}
+
+/// The circumstances of a node whose pods use so many dongles.
+fn used(dongles: i64) -> Circumstances {
+    let requests = json!({"resources": {"requests": {"example.com/dongle": dongles.to_string()}}});
+    let pods = json!({"items": [{"spec": {"containers": [requests]}}]});
+    let pods = serde_json::from_value(pods).unwrap();
+    let in_use = InUse::Known(crate::pod::Requests::of_all(&pods));
+    Circumstances { in_use, ..Circumstances::default() }
+}
+
 /// Plans `before`, and checks what each rule is told, what is done, and how the node then is.
 fn check(before: Value, rules: Value, tells: &[(&str, &str)], does: &[&str], after: Value) {
     let rules = rule_set(&rules);
     let mut object = node_object(&before);
-    let first = plan(&seen(&object), &rules);
+    let first = plan(&seen(&object), &rules, &free());
     let expected: BTreeMap<_, _> =
         tells.iter().map(|(rule, outcome)| (*rule, (*outcome).to_owned())).collect();
     assert_eq!(told(&first.outcomes), expected);
@@ -113,7 +131,7 @@ fn check(before: Value, rules: Value, tells: &[(&str, &str)], does: &[&str], aft
         assert!(matches!(&patch.0[0], PatchOperation::Test(test) if test.path == "/metadata/uid"));
         apply(&mut object, patch);
         assert_eq!(fields(&object), after);
-        let again = plan(&seen(&object), &rules);
+        let again = plan(&seen(&object), &rules, &free());
         assert_eq!(again.patch, None, "the node is as planned, and yet is to be patched again");
         assert!(told(&again.outcomes).values().all(|outcome| outcome != "pending"));
     }
@@ -261,9 +279,9 @@ fn a_tie_is_told_where_the_quantities_differ() {
 fn what_is_contested_is_repaired_only_when_it_is_time() {
     let rules = rule_set(&json!({"r": {}, "s": {"resourceName": "example.com/s"}}));
     let mut before = owned(dongles("7", "7"), "4", "r");
-    let contested = |may_repair| -> Contested {
+    let contested = |may_repair| {
         let contest = Contest { may_repair, writer: None };
-        [("example.com/dongle".into(), contest)].into()
+        Circumstances { contested: [("example.com/dongle".into(), contest)].into(), ..free() }
     };
     for (may_repair, does) in [
         (false, vec!["advertised example.com/s=4 (rule s)"]),
@@ -275,7 +293,7 @@ fn what_is_contested_is_repaired_only_when_it_is_time() {
             ],
         ),
     ] {
-        let planned = plan_contested(&seen(&node_object(&before)), &rules, &contested(may_repair));
+        let planned = plan(&seen(&node_object(&before)), &rules, &contested(may_repair));
         let expected = [("r", "contested".to_owned()), ("s", "pending".to_owned())];
         assert_eq!(told(&planned.outcomes), expected.into());
         let changes: Vec<_> = planned.changes.iter().map(ToString::to_string).collect();
@@ -283,10 +301,10 @@ fn what_is_contested_is_repaired_only_when_it_is_time() {
     }
     // A fight is not over with a repair, and yet does not keep a rule's end from taking effect.
     before = owned(dongles("4", "4"), "4", "r");
-    let planned = plan_contested(&seen(&node_object(&before)), &rules, &contested(false));
+    let planned = plan(&seen(&node_object(&before)), &rules, &contested(false));
     assert_eq!(told(&planned.outcomes)["r"], "contested");
     let none = rule_set(&json!({}));
-    let planned = plan_contested(&seen(&node_object(&before)), &none, &contested(false));
+    let planned = plan(&seen(&node_object(&before)), &none, &contested(false));
     assert_eq!(planned.changes[0].to_string(), "withdrew example.com/dongle (rule r)");
 }
 
@@ -386,7 +404,7 @@ fn a_ledger_that_could_not_be_read_again_is_not_written() {
         (format!("{}{number}", "long".repeat(60)), spec)
     });
     let rules: Map<_, _> = rules.collect();
-    let planned = plan(&seen(&node_object(&bare())), &rule_set(&Value::Object(rules)));
+    let planned = plan(&seen(&node_object(&bare())), &rule_set(&Value::Object(rules)), &free());
     assert!(planned.patch.is_none());
     let told = told(&planned.outcomes);
     assert!(told.values().all(|outcome| outcome.starts_with("unreadable")), "{told:?}");
@@ -396,7 +414,7 @@ fn a_ledger_that_could_not_be_read_again_is_not_written() {
 fn the_patch_is_guarded_and_escaped() {
     let patch = |before: &Value| {
         let rules = rule_set(&json!({"r": {}}));
-        let patch = plan(&seen(&node_object(before)), &rules).patch.unwrap();
+        let patch = plan(&seen(&node_object(before)), &rules, &free()).patch.unwrap();
         serde_json::to_value(patch).unwrap()
     };
     let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"r"}}"#;

@@ -124,7 +124,20 @@ fn an_api_server_that_is_away_at_the_start_is_waited_for() {
     controller.stop();
 }
 
-fn grant(cluster: &Cluster, rules: &Value) {
+/// The rights that the README lists.
+pub fn rights() -> Vec<Value> {
+    let of = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    vec![
+        of("", "nodes", &["get", "list", "watch"]),
+        of("", "nodes/status", &["patch"]),
+        of("", "pods", &["list"]),
+        of("noderesource.dev", "nodeextendedresources", &["list", "watch"]),
+        of("noderesource.dev", "nodeextendedresources/status", &["patch"]),
+        of("events.k8s.io", "events", &["create"]),
+    ]
+}
+
+pub fn grant(cluster: &Cluster, rules: &Value) {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": "limited"}, "rules": rules,
@@ -153,12 +166,9 @@ fn missing_rights_are_told_and_taken_up_when_they_come() {
     controller.wait_unready("grant the verbs list and watch");
 
     // Everything but the patch.
-    let read = json!([
-        {"apiGroups": ["noderesource.dev"], "resources": ["nodeextendedresources"], "verbs": ["list", "watch"]},
-        {"apiGroups": ["noderesource.dev"], "resources": ["nodeextendedresources/status"], "verbs": ["patch"]},
-        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
-    ]);
-    grant(&cluster, &read);
+    let mut some = rights();
+    some.retain(|right| right["resources"] != json!(["nodes/status"]));
+    grant(&cluster, &json!(some));
     controller.wait_ready();
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
     controller.wait_unready("no right to patch nodes/status");
@@ -170,11 +180,7 @@ fn missing_rights_are_told_and_taken_up_when_they_come() {
     assert!(message.contains("cannot patch resource \"nodes/status\""), "{message}");
     assert!(advertises(&cluster.node("node-1"), DONGLE, "4"), "nothing is withdrawn");
 
-    let mut all = read.as_array().unwrap().clone();
-    // With these it is the list in the README.
-    all.push(json!({"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}));
-    all.push(json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}));
-    grant(&cluster, &Value::Array(all));
+    grant(&cluster, &json!(rights()));
     controller.wait_ready();
     cluster.wait_ready("dongle", "2/2");
     cluster.wait_advertised("node-1", DONGLE, "5");

@@ -13,6 +13,8 @@ mod drift;
 mod examples;
 /// Processes killed in the middle, and rights and definitions that are missing.
 mod faults;
+/// Values that pods use.
+mod in_use;
 /// Rules and nodes that come, change and go, also while the controller is down.
 mod lifecycle;
 /// What the API server refuses, and what it says.

@@ -4,7 +4,7 @@ use serde_json::json;
 use crate::cluster::{Cluster, Controller, DEADLINE};
 
 /// A pod that asks for `amount` of a resource.
-fn pod(name: &str, resource: &str, amount: &str) -> String {
+pub fn pod(name: &str, resource: &str, amount: &str) -> String {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {"containers": [{
@@ -19,7 +19,7 @@ fn cluster() -> Cluster {
     Cluster::with(ControlPlane::builder().scheduler().kubelets(1))
 }
 
-fn wait_running(cluster: &Cluster, pod: &str) {
+pub fn wait_running(cluster: &Cluster, pod: &str) {
     cluster.wait_for(&format!("pod {pod} to run"), &["pod", pod], |pod| {
         pod["status"]["phase"] == "Running"
     });

@@ -1,4 +1,4 @@
-//! Compares quantities and names with Kubernetes' own code, which `tests/controlplane/oracle` runs.
+//! Compares quantities, names and what pods request with Kubernetes' own code, which `tests/controlplane/oracle` runs.
 //!
 //! `ORACLE_SEED=<number>` generates other cases than the usual ones.
 
@@ -15,6 +15,8 @@ use node_resource_advertiser::label::{is_dns_subdomain, is_label_value, is_quali
 use node_resource_advertiser::quantity::{ParseQuantityError, Quantity};
 use node_resource_advertiser::resource_name::{ResourceName, is_extended};
 use serde_json::Value;
+
+mod pod_requests;
 
 const CASES: usize = 100_000;
 

@@ -55,6 +55,21 @@ fn ready_is_what_the_counts_say() {
             "advertised on 0/1 nodes, 1 overridden by another rule",
         ),
         (
+            Counts { advertised: 1, held: 1, ..none.clone() },
+            ["Ready=False Held", "Reconciling=True Held", "Stalled=False Held"],
+            "advertised on 1/2 nodes, 1 held at what pods request",
+        ),
+        (
+            Counts { held: 1, pods_unreadable: 1, ..none.clone() },
+            [
+                "Ready=False PodsUnreadable",
+                "Reconciling=True PodsUnreadable",
+                "Stalled=False PodsUnreadable",
+            ],
+            "advertised on 0/2 nodes, 1 held at what pods request, \
+             1 not lowered since pods cannot be listed",
+        ),
+        (
             Counts { advertised: 1, unreadable: 1, ..none.clone() },
             [
                 "Ready=False LedgerUnreadable",

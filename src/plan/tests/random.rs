@@ -46,9 +46,9 @@ fn holds_for_ten_thousand_random_nodes() {
 
         let set = rule_set(&rules);
         let mut after = object.clone();
-        if let Some(patch) = plan(&seen(&object), &set).patch {
+        if let Some(patch) = plan(&seen(&object), &set, &free()).patch {
             apply(&mut after, &patch);
-            assert_eq!(plan(&seen(&after), &set).patch, None, "{object} {rules}");
+            assert_eq!(plan(&seen(&after), &set, &free()).patch, None, "{object} {rules}");
         }
         for map in ["capacity", "allocatable"] {
             let (old, new) = (&object["status"][map], &after["status"][map]);

@@ -5,6 +5,7 @@
 //
 //	oracle quantity       {"value": "1000", "canonical": "1k"} or {"error": "..."}
 //	oracle resource-name  true or false, as do subdomain, label-key and label-value
+//	oracle pod-requests   for a Pod: {"example.com/dongle": "3"}, or {"error": "..."}
 package main
 
 import (
@@ -15,8 +16,10 @@ import (
 	"io"
 	"os"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/core/helper"
 )
@@ -44,8 +47,10 @@ func main() {
 		answer = func(input string) any { return len(content.IsLabelKey(input)) == 0 }
 	case "label-value":
 		answer = func(input string) any { return len(content.IsLabelValue(input)) == 0 }
+	case "pod-requests":
+		answer = func(input string) any { return podRequests(input) }
 	default:
-		fail(errors.New("usage: oracle quantity|resource-name|subdomain|label-key|label-value"))
+		fail(errors.New("usage: oracle quantity|resource-name|subdomain|label-key|label-value|pod-requests"))
 	}
 	if err := run(os.Stdin, os.Stdout, answer); err != nil {
 		fail(err)
@@ -98,4 +103,20 @@ func quantity(input string) (answer quantityAnswer) {
 		return quantityAnswer{Value: fmt.Sprintf("%ve%v", value.UnscaledBig(), -int64(value.Scale())), Canonical: canonical}
 	}
 	return quantityAnswer{Value: value.String(), Canonical: canonical}
+}
+
+// podRequests counts as the scheduler does; what it says of native resources is left out.
+func podRequests(input string) map[string]string {
+	var pod corev1.Pod
+	if err := json.Unmarshal([]byte(input), &pod); err != nil {
+		return map[string]string{"error": err.Error()}
+	}
+	requests := map[string]string{}
+	options := resourcehelper.PodResourcesOptions{UseStatusResources: true}
+	for name, quantity := range resourcehelper.PodRequests(&pod, options) {
+		if helper.IsExtendedResourceName(core.ResourceName(name)) && !quantity.IsZero() {
+			requests[string(name)] = quantity.AsDec().String()
+		}
+	}
+	return requests
 }
