@@ -23,6 +23,25 @@ enum Command {
     Crd,
 }
 
+/// Where the Lease of the controllers is.
+#[derive(Debug, clap::Args)]
+struct LeaseArgs {
+    /// The namespace of the Lease that says which controller leads [default: the pod's, or the
+    /// kubeconfig's]
+    #[arg(long, env = "NRA_LEASE_NAMESPACE")]
+    lease_namespace: Option<String>,
+    /// The Lease's name.
+    #[arg(long, env = "NRA_LEASE_NAME", default_value = "node-resource-advertiser")]
+    lease_name: String,
+}
+
+impl LeaseArgs {
+    fn namespace(&self, client: &kube::Client) -> String {
+        let default = || client.default_namespace().to_owned();
+        self.lease_namespace.clone().unwrap_or_else(default)
+    }
+}
+
 impl Cli {
     /// Does what the arguments say.
     ///

@@ -32,6 +32,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::error::{describe_watch, is_expired};
+use crate::leader::Leadership;
 use crate::node::ApiNode;
 use crate::readiness::Readiness;
 use events::Events;
@@ -47,7 +48,7 @@ use tally::Tally;
 /// How many nodes are planned between two looks at what else has happened.
 const PLANNED_AT_ONCE: usize = 256;
 /// How long patches under way may take to end once the controller is told to stop.
-const DRAIN: Duration = Duration::from_secs(4);
+const DRAIN: Duration = Duration::from_secs(3);
 /// How many nodes are listed a request. More makes for fewer requests and a higher peak of memory.
 const PAGE_SIZE: u32 = 200;
 
@@ -62,13 +63,15 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// Runs the controller until `shutdown` is ready; then lets the patches under way end.
+/// Runs the controller until `shutdown` is ready; then lets the patches under way end. It writes while
+/// it leads, and otherwise keeps itself up to date.
 ///
 /// Nothing the API server does ends it: what fails is logged, told in `readiness` and tried again.
 pub async fn run(
     client: Client,
     options: Options,
     readiness: watch::Sender<Readiness>,
+    mut leadership: watch::Receiver<Leadership>,
     shutdown: impl Future<Output = ()>,
 ) {
     let rules = Api::<RuleObject>::all(client.clone());
@@ -78,6 +81,7 @@ pub async fn run(
     let mut node_events = pin!(watcher(nodes, by_pages).default_backoff());
     let mut shutdown = pin!(shutdown);
     let mut controller = Controller::new(client, options, readiness);
+    leadership.mark_changed();
 
     loop {
         controller.advance();
@@ -85,6 +89,10 @@ pub async fn run(
         tokio::select! {
             biased;
             () = &mut shutdown => break,
+            Ok(()) = leadership.changed() => {
+                let leadership = leadership.borrow_and_update().clone();
+                controller.on_leadership(leadership);
+            }
             Some((node, reply)) = controller.patches.next() => controller.on_reply(&node, reply),
             Some((node, reply)) = controller.pod_looks.next() => controller.on_pods(&node, reply),
             Some(written) = controller.status_writes.next() => controller.on_status_written(written),
@@ -112,6 +120,7 @@ struct Controller {
     options: Options,
     requests: NodeRequests,
     readiness: watch::Sender<Readiness>,
+    leadership: Leadership,
     rules: Rules,
     nodes: Nodes,
     tally: Tally,
@@ -136,6 +145,7 @@ impl Controller {
             client,
             options,
             readiness,
+            leadership: Leadership::Standby(None),
             rules: Rules::default(),
             nodes: Nodes::default(),
             tally: Tally::default(),
@@ -150,15 +160,37 @@ impl Controller {
         }
     }
 
-    /// Whether rules and nodes are known in full. Before that, nothing is written: a rule that has
-    /// not been listed yet is not gone.
-    fn synced(&self) -> bool {
-        self.rules.listed() && self.nodes.listed()
+    /// Whether this is the process that writes, and rules and nodes are known in full: a rule that
+    /// has not been listed yet is not gone.
+    fn may_write(&self) -> bool {
+        self.rules.listed() && self.nodes.listed() && self.leadership.leads(Instant::now())
+    }
+
+    /// A leader that is new to it looks at everything: what it knows of failures and pauses is old.
+    fn on_leadership(&mut self, leadership: Leadership) {
+        let led = matches!(self.leadership, Leadership::Leader { .. });
+        let leads = matches!(leadership, Leadership::Leader { .. });
+        if leads && !led {
+            self.nodes.queue_where(|_| true);
+            let now = Instant::now();
+            for rule in self.rules.names() {
+                self.schedule.touch(rule, now);
+            }
+        }
+        self.set_ready(|readiness| {
+            (readiness.lease, readiness.standby) = match &leadership {
+                Leadership::Leader { .. } => (None, None),
+                Leadership::Standby(None) => (None, Some("nobody leads yet".to_owned())),
+                Leadership::Standby(Some(holder)) => (None, Some(format!("{holder} leads"))),
+                Leadership::Unable(why) => (Some(why.clone()), None),
+            };
+        });
+        self.leadership = leadership;
     }
 
     /// Does what can be done without waiting.
     fn advance(&mut self) {
-        if !self.synced() {
+        if !self.may_write() {
             return;
         }
         for _ in 0..PLANNED_AT_ONCE {
@@ -181,7 +213,7 @@ impl Controller {
     }
 
     fn has_more_to_plan(&self) -> bool {
-        self.synced() && (self.nodes.has_queued() || (self.has_room() && self.nodes.has_ready()))
+        self.may_write() && (self.nodes.has_queued() || (self.has_room() && self.nodes.has_ready()))
     }
 
     fn has_room(&self) -> bool {
@@ -327,7 +359,7 @@ impl Controller {
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        if !self.synced() {
+        if !self.may_write() {
             return None;
         }
         // A status that is due waits for the planning to be through, and must not wake it.

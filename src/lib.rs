@@ -15,6 +15,7 @@
 //! | [`node`], [`pod`] | what is kept of a Node, and what a Pod requests |
 //! | [`plan`] | what is to be done on a node: pure |
 //! | [`controller`] | the loop that watches, plans and patches |
+//! | [`leader`] | which of several controllers may write |
 //! | [`client`] | the connection to the API server |
 //! | [`readiness`], [`server`] | whether the controller can work, told over HTTP |
 //! | [`cli`] | the subcommands |
@@ -26,6 +27,7 @@ pub mod client;
 pub mod controller;
 pub mod error;
 pub mod label;
+pub mod leader;
 pub mod ledger;
 pub mod node;
 pub mod plan;

@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-/// What keeps the controller from its work; all `None` once rules and nodes are listed and patches
-/// go through.
+/// What keeps the controller from its work; all `None` once rules and nodes are listed, patches
+/// go through, and the Lease can be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// Why the rules are not known yet.
@@ -14,6 +14,10 @@ pub struct Readiness {
     pub nodes: Option<String>,
     /// Why nodes cannot be patched.
     pub patches: Option<String>,
+    /// Why it can never lead.
+    pub lease: Option<String>,
+    /// That another leads, which is no less ready: this one knows all that it has to.
+    pub standby: Option<String>,
 }
 
 impl Default for Readiness {
@@ -22,6 +26,8 @@ impl Default for Readiness {
             rules: Some("rules: not listed yet".to_owned()),
             nodes: Some("nodes: not listed yet".to_owned()),
             patches: None,
+            lease: None,
+            standby: None,
         }
     }
 }
@@ -34,15 +40,21 @@ impl Readiness {
     }
 
     fn reasons(&self) -> impl Iterator<Item = &str> {
-        [&self.rules, &self.nodes, &self.patches].into_iter().flatten().map(String::as_str)
+        [&self.rules, &self.nodes, &self.patches, &self.lease]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
     }
 }
 
-/// `ready`, or a reason a line.
+/// `ready`, with who leads where that is another; or a reason a line.
 impl fmt::Display for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_ready() {
-            return writeln!(f, "ready");
+            return match &self.standby {
+                Some(standby) => writeln!(f, "ready: {standby}"),
+                None => writeln!(f, "ready"),
+            };
         }
         self.reasons().try_for_each(|reason| writeln!(f, "{reason}"))
     }

@@ -6,13 +6,14 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tracing::{error, info};
 use tracing_subscriber::EnvFilter;
 
 use crate::client;
 use crate::controller::{self, Options};
 use crate::error::Error;
+use crate::leader::{self, Candidate, Leadership};
 use crate::readiness::Readiness;
 use crate::server;
 
@@ -29,6 +30,15 @@ pub(super) struct Args {
     #[arg(long, env = "NRA_REQUEST_TIMEOUT", default_value = "15")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=60))]
     request_timeout: u64,
+    #[command(flatten)]
+    lease: super::LeaseArgs,
+    /// How many seconds another process waits for this one's next sign of life before it takes over.
+    #[arg(long, env = "NRA_LEASE_DURATION", default_value = "15")]
+    #[arg(value_parser = clap::value_parser!(u64).range(3..=300))]
+    lease_duration: u64,
+    /// What stands in the Lease, with something at random behind it: the pod's name.
+    #[arg(long, env = "NRA_IDENTITY", default_value = "node-resource-advertiser")]
+    identity: String,
     /// What is logged: error, warn, info, debug or trace, for all or by module (info,kube=debug).
     #[arg(long, env = "NRA_LOG", default_value = "info")]
     log: String,
@@ -47,6 +57,12 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     start_log(&args);
     info!(version = env!("CARGO_PKG_VERSION"), "node-resource-advertiser starts");
     let client = client::connect().await?;
+    let candidate = Candidate {
+        namespace: args.lease.namespace(&client),
+        name: args.lease.lease_name.clone(),
+        identity: format!("{}_{:08x}", args.identity, seed() as u32),
+        duration: Duration::from_secs(args.lease_duration),
+    };
     let listener = server::listen(args.listen).await?;
     let stop = stop_signal()?;
     let (readiness, observed) = watch::channel(Readiness::default());
@@ -61,7 +77,15 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
             error!("/readyz is not answered any more: {error}");
         }
     });
-    controller::run(client, options, readiness, wait_for(stop)).await;
+    let (lead, leadership) = watch::channel(Leadership::Standby(None));
+    let (release, released) = oneshot::channel();
+    let election = tokio::spawn(leader::run(client.clone(), candidate, lead, released));
+    controller::run(client, options, readiness, leadership, wait_for(stop)).await;
+    // Only now: while patches were under way, nobody else was to write.
+    drop(release);
+    if let Err(error) = election.await {
+        error!("the lease is not released: {error}");
+    }
     info!("stopped");
     Ok(())
 }

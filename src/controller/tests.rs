@@ -74,9 +74,11 @@ fn rule() -> Value {
 fn start(client: Client) -> (tokio::task::JoinHandle<()>, oneshot::Sender<()>) {
     let options = Options { concurrency: 4, request_timeout: Duration::from_secs(15), seed: 1 };
     let (readiness, _) = watch::channel(Readiness::default());
+    let until = Instant::now() + Duration::from_secs(24 * 60 * 60);
+    let (_, leadership) = watch::channel(Leadership::Leader { until });
     let (stop, stopped) = oneshot::channel();
     let stopped = stopped.map(|_| ());
-    (tokio::spawn(run(client, options, readiness, stopped)), stop)
+    (tokio::spawn(run(client, options, readiness, leadership, stopped)), stop)
 }
 
 #[tokio::test(start_paused = true)]

@@ -348,6 +348,11 @@ impl Controller {
         assert_eq!(code, 0, "{}", self.log());
     }
 
+    /// SIGSTOP, or SIGCONT to let it go on.
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal).unwrap();
+    }
+
     /// SIGKILL.
     pub fn kill(mut self) {
         self.process.kill().unwrap();

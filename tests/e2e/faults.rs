@@ -6,7 +6,7 @@ use crate::cluster::{Cluster, Controller, advertises, amount, condition};
 const DONGLE: &str = "example.com/dongle";
 const NODES: usize = 200;
 
-fn advertising(cluster: &Cluster, quantity: &str) -> usize {
+pub fn advertising(cluster: &Cluster, quantity: &str) -> usize {
     let nodes = cluster.get(&["nodes"]);
     let nodes = nodes["items"].as_array().unwrap();
     nodes.iter().filter(|node| advertises(node, DONGLE, quantity)).count()
@@ -14,7 +14,7 @@ fn advertising(cluster: &Cluster, quantity: &str) -> usize {
 
 /// Waits until the first node has been patched. The log tells it within milliseconds, and two hundred
 /// nodes one by one take some hundred.
-fn wait_for_the_middle(controller: &Controller) {
+pub fn wait_for_the_middle(controller: &Controller) {
     controller.wait_log("advertised example.com/dongle=4");
 }
 
@@ -134,6 +134,7 @@ pub fn rights() -> Vec<Value> {
         of("noderesource.dev", "nodeextendedresources", &["list", "watch"]),
         of("noderesource.dev", "nodeextendedresources/status", &["patch"]),
         of("events.k8s.io", "events", &["create"]),
+        of("coordination.k8s.io", "leases", &["list", "watch", "create", "update"]),
     ]
 }
 

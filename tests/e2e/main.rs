@@ -15,6 +15,8 @@ mod examples;
 mod faults;
 /// Values that pods use.
 mod in_use;
+/// Two controllers, of which one leads.
+mod leader;
 /// Rules and nodes that come, change and go, also while the controller is down.
 mod lifecycle;
 /// What the API server refuses, and what it says.
