@@ -1,6 +1,7 @@
 //! The command line: arguments, and one module a subcommand.
 
 mod crd;
+mod prune;
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -19,6 +20,8 @@ pub struct Cli {
 enum Command {
     /// Run the controller until SIGTERM or SIGINT.
     Run(run::Args),
+    /// Withdraw everything that the annotations on nodes list, with no controller at work.
+    Prune(prune::Args),
     /// Print the CustomResourceDefinition as YAML.
     Crd,
 }
@@ -50,6 +53,7 @@ impl Cli {
     pub async fn run(self) -> Result<(), Error> {
         match self.command {
             Command::Run(args) => run::run(args).await,
+            Command::Prune(args) => prune::run(args).await,
             Command::Crd => crd::run(),
         }
     }

@@ -4,13 +4,11 @@
 //! has a patch, the patch is sent, and its answer is the node's next state. What becomes of a rule
 //! is counted node by node and written to its status.
 
-mod backoff;
 mod contest;
 mod events;
 mod in_use;
 mod nodes;
 mod patches;
-mod requests;
 mod rules;
 mod schedule;
 mod status;
@@ -35,11 +33,11 @@ use crate::error::{describe_watch, is_expired};
 use crate::leader::Leadership;
 use crate::node::ApiNode;
 use crate::readiness::Readiness;
+use crate::requests::NodeRequests;
 use events::Events;
 use in_use::{Looks, PodsReply};
 use nodes::Nodes;
 use patches::PatchReply;
-use requests::NodeRequests;
 use rules::{Affected, RuleObject, Rules};
 use schedule::Schedule;
 use status::{StatusWritten, WriteError};

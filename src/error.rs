@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use kube::runtime::watcher;
 use thiserror::Error;
 
+use crate::prune::{ExclusiveError, SurveyError};
+
 /// What ends a subcommand.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -26,6 +28,22 @@ pub enum Error {
     /// The CRD could not be printed.
     #[error("cannot write the CRD as YAML: {0}")]
     Yaml(String),
+    /// A controller is at work, or that cannot be told.
+    #[error(transparent)]
+    Exclusive(#[from] ExclusiveError),
+    /// Nodes cannot be read.
+    #[error(transparent)]
+    Survey(#[from] SurveyError),
+    /// Some nodes are as they were.
+    #[error(
+        "not everything is taken back: {failed} nodes failed, and {unreadable} were left alone"
+    )]
+    NotPruned {
+        /// How many patches failed.
+        failed: usize,
+        /// How many nodes have a ledger that cannot be read.
+        unreadable: usize,
+    },
     /// Standard output is closed or full.
     #[error("cannot write to standard output: {0}")]
     Output(#[source] std::io::Error),

@@ -81,6 +81,17 @@ impl Ledger {
         Ok(ledger)
     }
 
+    /// A ledger of resources of which nothing is known but that they are the controller's own.
+    #[must_use]
+    pub fn of_unknown_rules<'a>(resources: impl Iterator<Item = &'a str>) -> Self {
+        let entry = || Entry {
+            quantity: String::new(),
+            rule: "unknown".to_owned(),
+            deletion_policy: DeletionPolicy::Withdraw,
+        };
+        Self { entries: resources.map(|resource| (resource.to_owned(), entry())).collect() }
+    }
+
     /// The entry of one resource.
     #[must_use]
     pub fn get(&self, resource: &str) -> Option<&Entry> {

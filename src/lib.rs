@@ -15,6 +15,8 @@
 //! | [`node`], [`pod`] | what is kept of a Node, and what a Pod requests |
 //! | [`plan`] | what is to be done on a node: pure |
 //! | [`controller`] | the loop that watches, plans and patches |
+//! | [`prune`] | taking back all that ledgers list |
+//! | `requests`, `backoff` | the requests about one node, and the pauses between them |
 //! | [`leader`] | which of several controllers may write |
 //! | [`client`] | the connection to the API server |
 //! | [`readiness`], [`server`] | whether the controller can work, told over HTTP |
@@ -22,6 +24,7 @@
 //! | [`error`] | what ends the program |
 
 pub mod api;
+mod backoff;
 pub mod cli;
 pub mod client;
 pub mod controller;
@@ -32,7 +35,9 @@ pub mod ledger;
 pub mod node;
 pub mod plan;
 pub mod pod;
+pub mod prune;
 pub mod quantity;
 pub mod readiness;
+mod requests;
 pub mod resource_name;
 pub mod server;

@@ -4,7 +4,7 @@
 //! that while decoding; [`Node`] is what stays in memory. Of managedFields, one thing is kept: which
 //! other writers put extended resources there.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -12,6 +12,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use crate::api::FIELD_MANAGER;
+use crate::quantity::Quantity;
 use crate::{ledger, resource_name};
 
 /// A Node as the API server sends it, decoded without what is not read.
@@ -61,6 +62,16 @@ impl Writer {
         let fields = capacity.keys().chain(allocatable.keys());
         let names = fields.filter_map(|field| field.strip_prefix("f:"));
         names.filter(|name| resource_name::is_extended(name))
+    }
+}
+
+impl ApiNode {
+    /// The extended resources that the controller was the last to write, by managedFields.
+    #[must_use]
+    pub fn own_resources(&self) -> Vec<String> {
+        let own = self.writers.iter().filter(|writer| writer.manager == FIELD_MANAGER);
+        let own: BTreeSet<_> = own.flat_map(Writer::resources).collect();
+        own.into_iter().map(str::to_owned).collect()
     }
 }
 
@@ -121,7 +132,12 @@ impl Amounts {
     /// The quantity of one resource, if the map holds it.
     #[must_use]
     pub fn get(&self, resource: &str) -> Option<&str> {
-        self.0.iter().find(|(name, _)| &**name == resource).map(|(_, quantity)| &**quantity)
+        self.iter().find(|(name, _)| *name == resource).map(|(_, quantity)| quantity)
+    }
+
+    /// Every resource with its quantity.
+    fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, quantity)| (&**name, &**quantity))
     }
 }
 
@@ -190,6 +206,16 @@ impl Node {
             allocatable: status.allocatable,
             writers,
         }
+    }
+
+    /// The extended resources of which both maps say 0.
+    pub fn zeros(&self) -> impl Iterator<Item = &str> {
+        let is_zero = |text: &str| text.parse::<Quantity>().is_ok_and(|amount| amount.is_zero());
+        let capacity = self.capacity.iter().flat_map(Amounts::iter);
+        capacity.filter(move |(_, text)| is_zero(text)).map(|(name, _)| name).filter(move |name| {
+            let allocatable = self.allocatable.as_ref().and_then(|map| map.get(name));
+            allocatable.is_some_and(is_zero)
+        })
     }
 
     /// The other writer that was the last to write a resource, by its name in managedFields.

@@ -13,6 +13,7 @@ mod patch;
 mod resolve;
 pub mod rules;
 pub mod select;
+pub mod withdraw;
 
 use std::fmt;
 use std::sync::Arc;
@@ -161,6 +162,8 @@ pub enum Action {
         /// The rule that had declared it.
         rule: String,
     },
+    /// Removes the 0 of a resource that nobody has declared.
+    RemoveZero,
 }
 
 impl Change {
@@ -193,6 +196,7 @@ impl fmt::Display for Change {
             }
             Action::Release { rule } => write!(f, "released {resource} (rule {rule}; retained)"),
             Action::Withdraw { rule } => write!(f, "withdrew {resource} (rule {rule})"),
+            Action::RemoveZero => write!(f, "removed the 0 that was left of {resource}"),
         }
     }
 }
@@ -206,10 +210,11 @@ pub fn plan(node: &Node, rules: &RuleSet, circumstances: &Circumstances) -> Plan
         Err(error) => return untouched(&selecting, error),
     };
     let resolved = resolve::resolve(node, &ledger, &selecting, rules, circumstances);
-    match patch::patch(node, &ledger, &resolved.writes) {
+    let patch = patch::patch(node, &ledger, &resolved.writes);
+    match patch {
         Ok(patch) => Plan {
             changes: resolved.changes,
-            patch,
+            patch: Some(patch).filter(|_| !resolved.writes.is_empty()),
             outcomes: resolved.outcomes,
             unreadable: None,
             needs_pods: resolved.needs_pods,

@@ -62,6 +62,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         name: args.lease.lease_name.clone(),
         identity: format!("{}_{:08x}", args.identity, seed() as u32),
         duration: Duration::from_secs(args.lease_duration),
+        seize: false,
     };
     let listener = server::listen(args.listen).await?;
     let stop = stop_signal()?;

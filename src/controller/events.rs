@@ -76,7 +76,8 @@ impl Events {
             Action::Advertise { .. }
             | Action::Hold { .. }
             | Action::Release { .. }
-            | Action::Withdraw { .. } => {
+            | Action::Withdraw { .. }
+            | Action::RemoveZero => {
                 return None;
             }
         };

@@ -18,9 +18,9 @@ use std::time::Duration;
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
-use super::backoff::Backoff;
 use super::contest::Repairs;
 use super::tally::Tally;
+use crate::backoff::Backoff;
 use crate::node::{ApiNode, Node, Strings};
 use crate::plan::Outcome;
 use crate::plan::circumstances::Contested;

@@ -9,9 +9,9 @@ use tracing::{debug, error, info, warn};
 use super::Controller;
 use super::events;
 use super::nodes::Ticket;
-use super::requests::Reply;
 use crate::plan::circumstances::{Circumstances, InUse};
 use crate::plan::{Action, Change, plan};
+use crate::requests::Reply;
 
 /// A patch, and what came of it.
 pub(super) type PatchReply = (SentPatch, Reply);

@@ -22,6 +22,8 @@ pub struct Candidate {
     pub identity: String,
     /// How long the others wait after the last renewal that they saw: whole seconds, at least 3.
     pub duration: Duration,
+    /// Whether it takes the Lease from another that holds it.
+    pub seize: bool,
 }
 
 /// What is known of the Lease, and whether this process holds it.
@@ -140,7 +142,7 @@ impl Election {
             _ if !self.listed => return Step::Wait(None),
             (None, Some(seen)) => {
                 let base = Some(&seen.lease).filter(|_| !seen.deleted);
-                (seen.free_from(&candidate.identity), base)
+                (seen.free_from(candidate), base)
             }
             (None, None) => (now, None),
         };
@@ -174,7 +176,7 @@ impl Election {
 
     /// The Lease in this process's name, on top of how it is.
     fn lease(&self, base: Option<&Lease>) -> Lease {
-        let Candidate { namespace, name, identity, duration } = &self.candidate;
+        let Candidate { namespace, name, identity, duration, .. } = &self.candidate;
         let now = MicroTime(Timestamp::now());
         let before = base.and_then(|lease| lease.spec.clone()).unwrap_or_default();
         let renews = before.holder_identity.as_ref() == Some(identity);
@@ -205,9 +207,11 @@ impl Election {
 
 impl Seen {
     /// When a candidate may take it.
-    fn free_from(&self, identity: &str) -> Instant {
+    fn free_from(&self, candidate: &Candidate) -> Instant {
         match holder(&self.lease) {
-            Some(holder) if holder != identity => self.since + duration(&self.lease),
+            Some(holder) if holder != candidate.identity && !candidate.seize => {
+                self.since + duration(&self.lease)
+            }
             _ => self.since,
         }
     }
@@ -247,6 +251,7 @@ mod tests {
             name: "lease".to_owned(),
             identity: identity.to_owned(),
             duration: DURATION,
+            seize: false,
         })
     }
 
@@ -368,9 +373,9 @@ mod tests {
         server.tell(&mut a, start);
         assert!(step(&mut a, &mut server, start));
         let before = server.lease.clone();
-        // By force, as `prune --take-over` does.
-        b.seen = server.lease.clone().map(|lease| Seen { lease, since: start, deleted: false });
-        server.write(b.lease(before.as_ref()));
+        b.candidate.seize = true;
+        server.tell(&mut b, start);
+        assert!(step(&mut b, &mut server, start), "it does not wait");
         server.tell(&mut a, start + seconds(1));
         assert_eq!(a.leads_until(), None);
         assert_eq!(a.holder(), Some("b"));

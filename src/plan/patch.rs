@@ -15,7 +15,7 @@ use crate::ledger::{self, InvalidLedger, Ledger};
 use crate::node::{Amounts, Node};
 use crate::quantity::Quantity;
 
-/// The patch for `/api/v1/nodes/<name>/status`; `None` where there is nothing to write.
+/// The patch for `/api/v1/nodes/<name>/status`.
 ///
 /// # Errors
 /// Where the ledger would become too long to be read again.
@@ -23,10 +23,7 @@ pub(super) fn patch(
     node: &Node,
     ledger: &Ledger,
     writes: &[Write],
-) -> Result<Option<Patch>, InvalidLedger> {
-    if writes.is_empty() {
-        return Ok(None);
-    }
+) -> Result<Patch, InvalidLedger> {
     let mut operations = vec![test(["metadata", "uid"], json!(node.uid))];
     let mut after = ledger.clone();
     let mut maps = [
@@ -48,6 +45,12 @@ pub(super) fn patch(
                 }
                 after.remove(resource);
             }
+            Write::RemoveZero { resource } => {
+                for map in &mut maps {
+                    map.test(resource);
+                    map.remove(resource);
+                }
+            }
         }
     }
     let written = after.to_annotation();
@@ -59,7 +62,7 @@ pub(super) fn patch(
     for map in maps {
         operations.extend(map.into_operations());
     }
-    Ok(Some(Patch(operations)))
+    Ok(Patch(operations))
 }
 
 fn write_ledger(operations: &mut Vec<PatchOperation>, node: &Node, written: Option<&str>) {
@@ -95,13 +98,21 @@ impl<'a> Map<'a> {
     fn set(&mut self, resource: &str, quantity: &str, vacant: bool) {
         let seen = self.seen.and_then(|map| map.get(resource));
         let path = ["status", self.name, resource];
-        // A map that is absent is tested as a whole.
-        if vacant && self.seen.is_some() {
-            self.tests.push(test(path, json!(seen)));
+        if vacant {
+            self.test(resource);
         }
         let parsed = quantity.parse::<Quantity>();
         if !seen.is_some_and(|seen| parsed.is_ok_and(|quantity| same(seen, &quantity))) {
             self.changes.push(add(path, json!(quantity)));
+        }
+    }
+
+    /// Has the patch require that nobody has changed the value meanwhile.
+    fn test(&mut self, resource: &str) {
+        // A map that is absent is tested as a whole.
+        if let Some(seen) = self.seen {
+            let path = ["status", self.name, resource];
+            self.tests.push(test(path, json!(seen.get(resource))));
         }
     }
 

@@ -33,6 +33,8 @@ pub(super) enum Write {
     },
     /// Have it in neither map, and do not list it.
     Remove { resource: String },
+    /// Have the 0 that is there in neither map, if nobody puts another value there in this moment.
+    RemoveZero { resource: String },
     /// Do not list it.
     Release { resource: String },
 }
@@ -218,7 +220,7 @@ impl Resolved {
     }
 
     /// Gives up what is listed and no longer wanted.
-    fn withdraw(&mut self, resource: &str, entry: &Entry) {
+    pub(super) fn withdraw(&mut self, resource: &str, entry: &Entry) {
         let rule = entry.rule.clone();
         let resource_name = resource.to_owned();
         match entry.deletion_policy {
@@ -231,6 +233,12 @@ impl Resolved {
                 self.writes.push(Write::Release { resource: resource_name });
             }
         }
+    }
+
+    /// Removes what a device plugin left behind.
+    pub(super) fn remove_zero(&mut self, resource: &str) {
+        self.change(resource, Action::RemoveZero);
+        self.writes.push(Write::RemoveZero { resource: resource.to_owned() });
     }
 
     fn change(&mut self, resource: &str, action: Action) {

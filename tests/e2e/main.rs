@@ -19,6 +19,8 @@ mod in_use;
 mod leader;
 /// Rules and nodes that come, change and go, also while the controller is down.
 mod lifecycle;
+/// `prune`.
+mod prune;
 /// What the API server refuses, and what it says.
 mod refusals;
 /// Two hundred nodes: requests counted, by label, idle, and after a restart.

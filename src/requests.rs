@@ -23,14 +23,14 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// Sends requests about nodes, each within a time limit.
 #[derive(Clone)]
-pub(super) struct NodeRequests {
+pub(crate) struct NodeRequests {
     client: Client,
     timeout: Duration,
 }
 
 /// What came of a patch.
 #[derive(Debug)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// It went through; this is the node now.
     Patched(Box<ApiNode>),
     /// The node is no longer as it was seen.
@@ -60,13 +60,13 @@ enum Refusal {
 }
 
 impl NodeRequests {
-    pub(super) fn new(client: Client, timeout: Duration) -> Self {
+    pub(crate) fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }
 
     /// Patches a node's status. A patch whose `test` operations do not hold is answered with the
     /// node as it is.
-    pub(super) async fn patch(self, node: std::sync::Arc<str>, patch: JsonPatch) -> Reply {
+    pub(crate) async fn patch(self, node: std::sync::Arc<str>, patch: JsonPatch) -> Reply {
         let params =
             PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let request =
@@ -86,7 +86,7 @@ impl NodeRequests {
     }
 
     /// What the pods that are assigned to a node, and have not finished, request of it.
-    pub(super) async fn pods(self, node: std::sync::Arc<str>) -> Result<Requests, String> {
+    pub(crate) async fn pods(self, node: std::sync::Arc<str>) -> Result<Requests, String> {
         // Finished ones stay until they are deleted, and may be many.
         let running = "status.phase!=Succeeded,status.phase!=Failed";
         let fields = format!("spec.nodeName={node},{running}");

@@ -10,12 +10,12 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// Growing pauses between tries at one thing.
 #[derive(Debug)]
-pub(super) struct Backoff(ExponentialBackoff);
+pub(crate) struct Backoff(ExponentialBackoff);
 
 impl Backoff {
     /// Pauses that double from half a second to a minute, with as much again at random, so that
     /// nodes which failed together do not return together.
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let builder = ExponentialBuilder::new()
             .with_min_delay(FIRST)
             .with_max_delay(LONGEST)
@@ -26,7 +26,7 @@ impl Backoff {
     }
 
     /// The next pause, no shorter than what the server asked for.
-    pub(super) fn next(&mut self, retry_after: Option<Duration>) -> Duration {
+    pub(crate) fn next(&mut self, retry_after: Option<Duration>) -> Duration {
         self.0.next().unwrap_or(LONGEST).max(retry_after.unwrap_or_default())
     }
 }

@@ -1,0 +1,190 @@
+//! `prune`: takes back all that ledgers list.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::client;
+use crate::error::Error;
+use crate::ledger::InvalidLedger;
+use crate::plan::withdraw::Withdrawal;
+use crate::plan::{Action, Change};
+use crate::prune::{
+    Exclusive, LeaseChoice, OnLiveController, Planned, Pruned, Scope, Survey, prune, survey,
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Only this node; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    node: Vec<String>,
+    /// Only what this rule declared, whether it still exists or not; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    rule: Vec<String>,
+    /// Say what would be done, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Also remove the zeros that device plugins left behind: places where capacity and allocatable of
+    /// an extended resource are both 0, and no rule declares it.
+    #[arg(long, conflicts_with = "rule")]
+    zeros: bool,
+    /// On nodes whose annotation cannot be read, remove it, and what the controller has written by the
+    /// node's managedFields.
+    #[arg(long, conflicts_with = "rule")]
+    repair_ledger: bool,
+    /// Work beside a controller that is running. It writes again what its rules declare.
+    #[arg(long)]
+    force: bool,
+    /// Have a controller that is running stop writing, for ten minutes: for what comes before its
+    /// removal.
+    #[arg(long, conflicts_with = "force")]
+    take_over: bool,
+    /// The namespace of the controllers' Lease [default: all namespaces are searched]
+    #[arg(long, env = "NRA_LEASE_NAMESPACE")]
+    lease_namespace: Option<String>,
+    /// The Lease's name.
+    #[arg(long, env = "NRA_LEASE_NAME", default_value = "node-resource-advertiser")]
+    lease_name: String,
+}
+
+pub(super) async fn run(args: Args) -> Result<(), Error> {
+    let client = client::connect().await?;
+    let on_live = match &args {
+        // Looking does no harm.
+        Args { force: true, .. } | Args { dry_run: true, .. } => OnLiveController::Ignore,
+        Args { take_over: true, .. } => OnLiveController::TakeOver,
+        _ => OnLiveController::Refuse,
+    };
+    let choice = LeaseChoice { namespace: args.lease_namespace, name: args.lease_name };
+    let scope = Scope {
+        nodes: args.node,
+        withdrawal: Withdrawal { rules: args.rule.into_iter().collect(), zeros: args.zeros },
+        repair_ledgers: args.repair_ledger,
+    };
+
+    let exclusive = Exclusive::new(&client, &choice, on_live).await?;
+    let looking = ProgressBar::new_spinner().with_message("nodes looked at");
+    looking.set_style(style("{spinner} {pos} {msg}"));
+    let found = survey(&client, &scope, |nodes| looking.set_position(nodes as u64)).await;
+    looking.finish_and_clear();
+    let Survey { nodes, planned, unreadable, zeros } = match found {
+        Ok(found) => found,
+        Err(error) => {
+            exclusive.end().await;
+            return Err(error.into());
+        }
+    };
+
+    let mut report = Report::new(args.dry_run, nodes);
+    report.announce(&planned)?;
+    if args.dry_run {
+        for planned in planned {
+            let changes = planned.changes().to_vec();
+            report.add(&Pruned { node: Arc::from(planned.node()), result: Ok(changes) })?;
+        }
+    } else {
+        let working = ProgressBar::new(planned.len() as u64).with_message("nodes");
+        working.set_style(style("{bar:30} {pos}/{len} {msg}"));
+        working.enable_steady_tick(Duration::from_millis(200));
+        let mut written = Ok(());
+        prune(&client, &scope, planned, &exclusive, |pruned| {
+            working.inc(1);
+            if written.is_ok() {
+                written = working.suspend(|| report.add(&pruned));
+            }
+        })
+        .await;
+        working.finish_and_clear();
+        exclusive.end().await;
+        written?;
+    }
+    report.finish(&unreadable, &zeros)
+}
+
+/// A style that is known to be valid; where it is not, the default does.
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// What is printed: a line for each node, and what it comes to.
+struct Report {
+    /// What follows each line that is not true yet.
+    dry_run: &'static str,
+    nodes: usize,
+    changed_nodes: usize,
+    changes: usize,
+    failed: usize,
+}
+
+impl Report {
+    fn new(dry_run: bool, nodes: usize) -> Self {
+        let dry_run = if dry_run { " (dry run)" } else { "" };
+        Self { dry_run, nodes, changed_nodes: 0, changes: 0, failed: 0 }
+    }
+
+    /// What nobody has declared is listed before it is touched.
+    fn announce(&self, planned: &[Planned]) -> Result<(), Error> {
+        let mut lines = Vec::new();
+        for planned in planned {
+            let node = planned.node();
+            if let Some(text) = planned.unreadable_ledger() {
+                lines.push(format!("{node}: has an annotation that cannot be read: {text}"));
+            }
+            let zeros =
+                planned.changes().iter().filter(|change| change.action == Action::RemoveZero);
+            lines.extend(zeros.map(|Change { resource, .. }| format!("{node}: has 0 {resource}")));
+        }
+        print(lines)
+    }
+
+    fn add(&mut self, pruned: &Pruned) -> Result<(), Error> {
+        let node = &pruned.node;
+        match &pruned.result {
+            Ok(changes) => {
+                self.changed_nodes += 1;
+                self.changes += changes.len();
+                let mut done: Vec<_> = changes.iter().map(ToString::to_string).collect();
+                if done.is_empty() {
+                    done.push("removed the annotation".to_owned());
+                }
+                print([format!("{node}: {}{}", done.join(", "), self.dry_run)])
+            }
+            Err(message) => {
+                self.failed += 1;
+                eprintln!("{node}: failed: {message}");
+                Ok(())
+            }
+        }
+    }
+
+    fn finish(
+        self,
+        unreadable: &[(Arc<str>, InvalidLedger)],
+        zeros: &[(Arc<str>, String)],
+    ) -> Result<(), Error> {
+        let Self { dry_run, nodes, changed_nodes, changes, failed } = self;
+        let lines = zeros.iter().map(|(node, resource)| {
+            format!(
+                "{node}: has 0 {resource}, as a device plugin leaves behind; --zeros removes it"
+            )
+        });
+        print(lines)?;
+        for (node, why) in unreadable {
+            eprintln!("{node}: left alone: {why}; --repair-ledger removes it");
+        }
+        let taken =
+            if changes == 1 { "1 resource".to_owned() } else { format!("{changes} resources") };
+        print([format!("{taken} taken back on {changed_nodes} of {nodes} nodes{dry_run}")])?;
+        if failed + unreadable.len() > 0 {
+            return Err(Error::NotPruned { failed, unreadable: unreadable.len() });
+        }
+        Ok(())
+    }
+}
+
+fn print(lines: impl IntoIterator<Item = String>) -> Result<(), Error> {
+    let mut stdout = std::io::stdout().lock();
+    lines.into_iter().try_for_each(|line| writeln!(stdout, "{line}")).map_err(Error::Output)
+}
