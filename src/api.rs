@@ -3,6 +3,7 @@
 //! The doc comments here are what `kubectl explain ner` prints, and the CRD in `crds/` is generated
 //! from these types; the module `schema` holds the validation that the API server runs.
 
+mod reason;
 mod schema;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -13,6 +14,8 @@ use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+
+pub use reason::Reason;
 
 /// The API group, which is also the domain of the annotation on nodes.
 pub const GROUP: &str = "noderesource.dev";
@@ -161,6 +164,7 @@ pub struct NodeExtendedResourceStatus {
     /// Ready: every selected node is as the rules declare. Reconciling: work is under way.
     /// Stalled: nothing will happen until somebody changes the rule. Overlapping: on some nodes
     /// another rule decides. Contested: on some nodes another writer keeps changing the value back.
+    /// DeviceClassMapped: a DeviceClass maps the resource, so that pods would be diverted from DRA.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

@@ -5,6 +5,7 @@
 //! is counted node by node and written to its status.
 
 mod contest;
+mod device_classes;
 mod events;
 mod in_use;
 mod nodes;
@@ -34,6 +35,7 @@ use crate::leader::Leadership;
 use crate::node::ApiNode;
 use crate::readiness::Readiness;
 use crate::requests::NodeRequests;
+use device_classes::{DeviceClass, DeviceClasses};
 use events::Events;
 use in_use::{Looks, PodsReply};
 use nodes::Nodes;
@@ -77,6 +79,7 @@ pub async fn run(
     let by_pages = watcher::Config::default().page_size(PAGE_SIZE);
     let mut rule_events = pin!(watcher(rules, watcher::Config::default()).default_backoff());
     let mut node_events = pin!(watcher(nodes, by_pages).default_backoff());
+    let mut class_events = pin!(device_classes::watch(client.clone()));
     let mut shutdown = pin!(shutdown);
     let mut controller = Controller::new(client, options, readiness);
     leadership.mark_changed();
@@ -98,6 +101,7 @@ pub async fn run(
             () = sleep_until(wake) => controller.on_time(),
             Some(event) = rule_events.next() => controller.on_rule_event(event),
             Some(event) = node_events.next() => controller.on_node_event(event),
+            Some(event) = class_events.next() => controller.on_device_class_event(event),
             // Not just ready: the runtime has to see to the connections in between.
             () = tokio::task::yield_now(), if controller.has_more_to_plan() => {}
         }
@@ -121,6 +125,7 @@ struct Controller {
     leadership: Leadership,
     rules: Rules,
     nodes: Nodes,
+    device_classes: DeviceClasses,
     tally: Tally,
     schedule: Schedule,
     patches: FuturesUnordered<BoxFuture<'static, PatchReply>>,
@@ -146,6 +151,7 @@ impl Controller {
             leadership: Leadership::Standby(None),
             rules: Rules::default(),
             nodes: Nodes::default(),
+            device_classes: DeviceClasses::default(),
             tally: Tally::default(),
             schedule: Schedule::default(),
             patches: FuturesUnordered::new(),
@@ -296,11 +302,22 @@ impl Controller {
         }
     }
 
+    fn on_device_class_event(&mut self, event: watcher::Result<watcher::Event<DeviceClass>>) {
+        if self.device_classes.apply(event) {
+            let now = Instant::now();
+            for rule in self.rules.names() {
+                self.schedule.touch(rule, now);
+            }
+        }
+    }
+
     fn write_status(&mut self, name: &Arc<str>, now: Instant) {
         let Some(state) = self.rules.get(name) else {
             return;
         };
-        let status = status::status(state, self.tally.counts(name), Timestamp::now());
+        let resource = state.rule.as_ref().map(|rule| rule.resource.as_str());
+        let mapping = self.device_classes.mapping(resource.unwrap_or_default());
+        let status = status::status(state, self.tally.counts(name), &mapping, Timestamp::now());
         if state.status.as_ref() == Some(&status) {
             return;
         }

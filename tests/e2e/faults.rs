@@ -134,6 +134,7 @@ pub fn rights() -> Vec<Value> {
         of("noderesource.dev", "nodeextendedresources", &["list", "watch"]),
         of("noderesource.dev", "nodeextendedresources/status", &["patch"]),
         of("events.k8s.io", "events", &["create"]),
+        of("resource.k8s.io", "deviceclasses", &["list", "watch"]),
         of("coordination.k8s.io", "leases", &["list", "watch", "create", "update"]),
     ]
 }

@@ -7,6 +7,8 @@
 
 /// What the API server answers, where unit tests have it mocked.
 mod answers;
+/// Resources that DRA has too.
+mod device_classes;
 /// Other writers: drift and conflict.
 mod drift;
 /// The files in `examples/`.

@@ -1,5 +1,7 @@
 //! What a status says, for every kind of count.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
 use super::*;
 use crate::plan::rules::{InvalidRule, Rule};
 
@@ -27,7 +29,7 @@ fn told(status: &NodeExtendedResourceStatus) -> Vec<String> {
     let conditions = status
         .conditions
         .iter()
-        .filter(|said| !matches!(said.type_.as_str(), "Overlapping" | "Contested"));
+        .filter(|said| matches!(said.type_.as_str(), "Ready" | "Reconciling" | "Stalled"));
     conditions.map(tell).collect()
 }
 
@@ -116,7 +118,7 @@ fn ready_is_what_the_counts_say() {
             "advertised on 1/2 nodes, 1 left to another writer",
         ),
     ] {
-        let status = status(&everywhere(), Some(&counts), Timestamp::UNIX_EPOCH);
+        let status = status(&everywhere(), Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
         assert_eq!(told(&status), says);
         assert_eq!(ready_message(&status), message);
         assert_eq!(status.observed_generation, Some(3));
@@ -128,7 +130,7 @@ fn ready_is_what_the_counts_say() {
 fn an_invalid_rule_is_stalled() {
     let mut state = everywhere();
     state.rule = Err(InvalidRule::Malformed("a quantity of dongles".to_owned()));
-    let status = status(&state, None, Timestamp::UNIX_EPOCH);
+    let status = status(&state, None, &Mapping::None, Timestamp::UNIX_EPOCH);
     let says =
         ["Ready=False InvalidSpec", "Reconciling=False InvalidSpec", "Stalled=True InvalidSpec"];
     assert_eq!(told(&status), says);
@@ -140,7 +142,7 @@ fn overlaps_are_told_with_the_rules_that_decide() {
     let overlap = |tied| {
         let overridden_by = [("a".into(), 2), ("b".into(), 1)].into();
         let counts = Counts { overridden: 3, tied, overridden_by, ..Counts::default() };
-        let status = status(&everywhere(), Some(&counts), Timestamp::UNIX_EPOCH);
+        let status = status(&everywhere(), Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
         assert_eq!(tells_of_tie(Some(&status)), tied > 0);
         status.conditions.into_iter().find(|said| said.type_ == "Overlapping").unwrap()
     };
@@ -150,7 +152,7 @@ fn overlaps_are_told_with_the_rules_that_decide() {
     let said = overlap(1);
     assert_eq!((said.status.as_str(), said.reason.as_str()), ("True", "EqualPriority"));
     assert!(said.message.ends_with("give one a higher priority"));
-    let status = status(&everywhere(), None, Timestamp::UNIX_EPOCH);
+    let status = status(&everywhere(), None, &Mapping::None, Timestamp::UNIX_EPOCH);
     let said = status.conditions.iter().find(|said| said.type_ == "Overlapping").unwrap();
     assert_eq!((said.status.as_str(), said.reason.as_str()), ("False", "NoOverlap"));
 }
@@ -159,7 +161,7 @@ fn overlaps_are_told_with_the_rules_that_decide() {
 fn named_nodes_that_do_not_exist_are_missing() {
     let state = state(json!({"nodeNames": ["a", "b", "c"]}));
     let counts = Counts { advertised: 1, ..Counts::default() };
-    let status = status(&state, Some(&counts), Timestamp::UNIX_EPOCH);
+    let status = status(&state, Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
     assert_eq!(status.nodes.as_ref().unwrap().missing, 2);
     assert!(ready_message(&status).ends_with("; 2 named nodes do not exist"));
 }
@@ -169,14 +171,18 @@ fn times_move_only_with_the_status_of_a_condition() {
     let [first, later] = [1, 2].map(|second| Timestamp::new(second, 0).unwrap());
     let mut state = everywhere();
     let one = Counts { advertised: 1, ..Counts::default() };
-    let before = status(&state, Some(&one), first);
+    let before = status(&state, Some(&one), &Mapping::None, first);
     state.status = Some(before.clone());
-    assert_eq!(status(&state, Some(&one), later), before, "nothing to write");
+    assert_eq!(status(&state, Some(&one), &Mapping::None, later), before, "nothing to write");
 
     let pending = Counts { pending: 1, ..Counts::default() };
-    let after = status(&state, Some(&pending), later);
+    let after = status(&state, Some(&pending), &Mapping::None, later);
     let times: Vec<_> = after.conditions.iter().map(|said| said.last_transition_time.0).collect();
-    assert_eq!(times, [later, later, first, first, first], "Ready and Reconciling have changed");
+    assert_eq!(
+        times,
+        [later, later, first, first, first, first],
+        "Ready and Reconciling have changed"
+    );
 }
 
 #[test]
@@ -184,8 +190,30 @@ fn the_first_ten_problems_are_named() {
     let failed = Outcome::Failed { message: "no".to_owned() };
     let problems = (0..20).map(|number| (format!("node-{number:02}").into(), failed.clone()));
     let counts = Counts { failed: 20, problems: problems.collect(), ..Counts::default() };
-    let status = status(&everywhere(), Some(&counts), Timestamp::UNIX_EPOCH);
+    let status = status(&everywhere(), Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
     let names: Vec<_> = status.problems.iter().map(|problem| problem.node.as_str()).collect();
     assert_eq!((names.len(), names[0], names[9]), (10, "node-00", "node-09"));
     assert_eq!(status.problems[0].reason, "PatchFailed");
+}
+
+#[test]
+fn a_device_class_of_the_same_name_is_told() {
+    for (mapping, says) in [
+        (Mapping::None, ("False", "NoDeviceClass", "")),
+        (
+            Mapping::By("gpu".to_owned()),
+            ("True", "DeviceClass", "DeviceClass gpu maps this resource"),
+        ),
+        (
+            Mapping::Unknown("no right".to_owned()),
+            ("Unknown", "DeviceClassesUnreadable", "no right"),
+        ),
+    ] {
+        let status = status(&everywhere(), None, &mapping, Timestamp::UNIX_EPOCH);
+        let said = status.conditions.iter().find(|said| said.type_ == "DeviceClassMapped").unwrap();
+        let (holds, reason, message) = says;
+        assert_eq!((said.status.as_str(), said.reason.as_str()), (holds, reason));
+        assert!(said.message.starts_with(message), "{}", said.message);
+        assert_eq!(told(&status)[0], "Ready=True NoNodeSelected", "it is a warning, and no more");
+    }
 }

@@ -1,0 +1,96 @@
+//! The words for machines.
+
+use std::fmt;
+
+/// Why a condition is as it is, or a node not as declared. The list is closed: the README has a line for
+/// each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Every selected node has the quantity, or another rule decides there.
+    Advertised,
+    /// Another rule decides, on some nodes (`Overlapping`) or all (`Ready`).
+    Overridden,
+    /// No node matches.
+    NoNodeSelected,
+    /// Patches are under way.
+    Progressing,
+    /// The last patch did not go through, and is tried again.
+    PatchFailed,
+    /// The annotation on a node is not what the controller writes.
+    LedgerUnreadable,
+    /// Another writer keeps changing a value back.
+    Contested,
+    /// Another writer's value is there.
+    Conflict,
+    /// A value is to be lowered, and pods cannot be listed.
+    PodsUnreadable,
+    /// A value is to be lowered, and pods use it.
+    Held,
+    /// The rule does not have the CRD's shape.
+    InvalidSpec,
+    /// No other rule decides anywhere.
+    NoOverlap,
+    /// Only age or name decides between rules that declare different quantities.
+    EqualPriority,
+    /// Nobody changes values back.
+    NoContest,
+    /// DRA does not have the resource.
+    NoDeviceClass,
+    /// A DeviceClass maps the resource.
+    DeviceClass,
+    /// DeviceClasses cannot be read.
+    DeviceClassesUnreadable,
+}
+
+impl Reason {
+    /// Every one.
+    pub const ALL: [Self; 17] = [
+        Self::Advertised,
+        Self::Overridden,
+        Self::NoNodeSelected,
+        Self::Progressing,
+        Self::PatchFailed,
+        Self::LedgerUnreadable,
+        Self::Contested,
+        Self::Conflict,
+        Self::PodsUnreadable,
+        Self::Held,
+        Self::InvalidSpec,
+        Self::NoOverlap,
+        Self::EqualPriority,
+        Self::NoContest,
+        Self::NoDeviceClass,
+        Self::DeviceClass,
+        Self::DeviceClassesUnreadable,
+    ];
+
+    /// As it stands in conditions and problems.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Advertised => "Advertised",
+            Self::Overridden => "Overridden",
+            Self::NoNodeSelected => "NoNodeSelected",
+            Self::Progressing => "Progressing",
+            Self::PatchFailed => "PatchFailed",
+            Self::LedgerUnreadable => "LedgerUnreadable",
+            Self::Contested => "Contested",
+            Self::Conflict => "Conflict",
+            Self::PodsUnreadable => "PodsUnreadable",
+            Self::Held => "Held",
+            Self::InvalidSpec => "InvalidSpec",
+            Self::NoOverlap => "NoOverlap",
+            Self::EqualPriority => "EqualPriority",
+            Self::NoContest => "NoContest",
+            Self::NoDeviceClass => "NoDeviceClass",
+            Self::DeviceClass => "DeviceClass",
+            Self::DeviceClassesUnreadable => "DeviceClassesUnreadable",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

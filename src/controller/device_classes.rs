@@ -1,0 +1,137 @@
+//! Resources that DRA has too: DeviceClasses that map their names (`spec.extendedResourceName`,
+//! Kubernetes 1.34 and later).
+//!
+//! The implicit name `deviceclass.resource.kubernetes.io/<class>` is not looked for: no rule can declare
+//! anything under kubernetes.io.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::Stream;
+use kube::api::{ApiResource, GroupVersionKind, NotUsed, Object};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::utils::Backoff;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, ResourceExt as _};
+use serde::Deserialize;
+use tracing::info;
+
+use crate::error::{describe_watch, is_expired};
+
+/// How long a cluster is left alone that has no DeviceClasses, or does not show them. It is a warning
+/// that comes late.
+const PAUSE: Duration = Duration::from_secs(5 * 60);
+
+/// A DeviceClass, as far as it is read.
+pub(super) type DeviceClass = Object<DeviceClassSpec, NotUsed>;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DeviceClassSpec {
+    extended_resource_name: Option<String>,
+}
+
+/// Whether a DeviceClass maps a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Mapping {
+    None,
+    /// This one does.
+    By(String),
+    /// DeviceClasses cannot be read, for this reason.
+    Unknown(String),
+}
+
+/// The resources that DeviceClasses map.
+#[derive(Debug, Default)]
+pub(super) struct DeviceClasses {
+    /// By the class's name.
+    mapped: BTreeMap<String, String>,
+    listing: BTreeMap<String, String>,
+    unreadable: Option<String>,
+}
+
+/// Watches DeviceClasses.
+pub(super) fn watch(
+    client: Client,
+) -> impl Stream<Item = watcher::Result<Event<DeviceClass>>> + Send {
+    let kind = GroupVersionKind::gvk("resource.k8s.io", "v1", "DeviceClass");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "deviceclasses");
+    let classes = Api::<DeviceClass>::all_with(client, &resource);
+    watcher(classes, watcher::Config::default()).backoff(Pause)
+}
+
+/// The same pause after every failure.
+struct Pause;
+
+impl Iterator for Pause {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(PAUSE)
+    }
+}
+
+impl Backoff for Pause {
+    fn reset(&mut self) {}
+}
+
+impl DeviceClasses {
+    /// Whether one maps `resource`.
+    pub(super) fn mapping(&self, resource: &str) -> Mapping {
+        if let Some(why) = &self.unreadable {
+            return Mapping::Unknown(why.clone());
+        }
+        let mut classes = self.mapped.iter();
+        let class = classes.find(|(_, mapped)| *mapped == resource);
+        class.map_or(Mapping::None, |(class, _)| Mapping::By(class.clone()))
+    }
+
+    /// Takes in what the watch tells. True where that may say something else of some resource.
+    pub(super) fn apply(&mut self, event: watcher::Result<Event<DeviceClass>>) -> bool {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => return self.fail(&error),
+        };
+        let before = self.resources();
+        let was_unreadable = self.unreadable.take().is_some();
+        match event {
+            Event::Init => self.listing.clear(),
+            Event::InitApply(class) => insert(&mut self.listing, class),
+            Event::InitDone => self.mapped = std::mem::take(&mut self.listing),
+            Event::Apply(class) => {
+                self.mapped.remove(&class.name_any());
+                insert(&mut self.mapped, class);
+            }
+            Event::Delete(class) => {
+                self.mapped.remove(&class.name_any());
+            }
+        }
+        was_unreadable || self.resources() != before
+    }
+
+    fn fail(&mut self, error: &watcher::Error) -> bool {
+        if is_expired(error) {
+            return false;
+        }
+        let is_absent = matches!(
+            error,
+            watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
+        );
+        let before = self.unreadable.clone();
+        self.unreadable =
+            (!is_absent).then(|| format!("DeviceClasses {}", describe_watch(error, "")));
+        if self.unreadable.is_some() && self.unreadable != before {
+            info!("rules do not tell of resources that DRA has too: {}", describe_watch(error, ""));
+        }
+        self.unreadable != before
+    }
+
+    fn resources(&self) -> BTreeSet<(String, String)> {
+        self.mapped.iter().map(|(class, resource)| (class.clone(), resource.clone())).collect()
+    }
+}
+
+fn insert(mapped: &mut BTreeMap<String, String>, class: DeviceClass) {
+    let name = class.name_any();
+    mapped.extend(class.spec.extended_resource_name.map(|resource| (name, resource)));
+}
