@@ -1,0 +1,75 @@
+// The fake runtime is a container runtime for a real kubelet: k8s.io/cri-client's fake, in a process of its own, so
+// that its containers go on running while the kubelet is restarted.
+//
+//	fakeruntime SOCKET NOT-READY
+//
+// It listens on the Unix socket SOCKET, and says that it is not ready for as long as a file NOT-READY exists, as a
+// runtime does that is still starting. It runs until it is killed.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-client/pkg/fake"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "fakeruntime:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 2 {
+		return errors.New("usage: fakeruntime SOCKET NOT-READY")
+	}
+	socket, notReady := args[0], args[1]
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	served := runtime{newFake(filepath.Dir(socket)), notReady}
+	server := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(server, served)
+	runtimeapi.RegisterImageServiceServer(server, served)
+	return server.Serve(listener)
+}
+
+func newFake(dir string) *fake.RemoteRuntime {
+	remote := fake.NewFakeRemoteRuntime()
+	// Without this the kubelet takes systemd for the one who makes cgroups.
+	remote.RuntimeService.FakeLinuxConfiguration = &runtimeapi.LinuxRuntimeConfiguration{
+		CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS,
+	}
+	// The kubelet's statistics fail without any image file system.
+	usage := []*runtimeapi.FilesystemUsage{{
+		FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: dir},
+		UsedBytes:  &runtimeapi.UInt64Value{Value: 1 << 20},
+		InodesUsed: &runtimeapi.UInt64Value{Value: 1},
+	}}
+	remote.ImageService.SetFakeFilesystemUsage(usage)
+	remote.ImageService.SetFakeContainerFilesystemUsage(usage)
+	return remote
+}
+
+// runtime is the fake but for its status.
+type runtime struct {
+	*fake.RemoteRuntime
+	notReady string
+}
+
+func (r runtime) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	_, err := os.Stat(r.notReady)
+	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+		{Type: runtimeapi.RuntimeReady, Status: errors.Is(err, os.ErrNotExist)},
+		{Type: runtimeapi.NetworkReady, Status: true},
+	}}}, nil
+}
