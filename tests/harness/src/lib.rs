@@ -1,5 +1,6 @@
 //! Boots a real Kubernetes on loopback: etcd and kube-apiserver, and where asked for, the
-//! controller manager, the scheduler and kubelets of kubemark. `make controlplane` builds them.
+//! controller manager, the scheduler and kubelets of kubemark. `make controlplane` builds them. A
+//! [`Kubelet`] is a real one beside it.
 //!
 //! ```text
 //! ControlPlane ──holds──▶ Process ──pipe──▶ sh ──▶ etcd, kube-apiserver, …
@@ -14,6 +15,7 @@
 mod builder;
 mod credentials;
 mod kubectl;
+mod kubelet;
 mod process;
 mod wait;
 
@@ -25,6 +27,7 @@ use anyhow::{Context as _, Result};
 
 pub use builder::{Builder, free_port};
 pub use kubectl::Output;
+pub use kubelet::{DevicePlugin, Kubelet};
 pub use process::Process;
 pub use rustix::process::Signal;
 pub use wait::wait_until;
