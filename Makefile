@@ -11,6 +11,8 @@ CRD := crds/noderesource.dev_nodeextendedresources.yaml
 KUBERNETES := 1.37.1
 CONTROLPLANE := target/controlplane/bin
 KUBERNETES_BINARIES := $(addprefix $(CONTROLPLANE)/,kube-apiserver kube-controller-manager kube-scheduler kubectl kubemark)
+# What a real kubelet takes besides.
+KUBELET_BINARIES := $(addprefix $(CONTROLPLANE)/,kubelet fakeruntime deviceplugin)
 MODULES := tests/controlplane/go.mod tests/controlplane/go.sum
 VERSION_PACKAGE := k8s.io/component-base/version
 GO_LDFLAGS := -s -w -X $(VERSION_PACKAGE).gitVersion=v$(KUBERNETES) \
@@ -43,7 +45,7 @@ demo: controlplane ## Start a real Kubernetes and walk through the story (KEEP=1
 
 # ---- Tests, the fast ones first.
 .PHONY: test
-test: lint test-unit deny test-oracle test-e2e test-demo ## Run every test
+test: lint test-unit deny test-oracle test-e2e test-kubelet test-demo ## Run every test
 	@echo '==> all tests passed'
 
 .PHONY: lint
@@ -77,6 +79,19 @@ test-e2e: controlplane ## Run the tests against a real control plane
 	@echo '==> end-to-end tests'
 	@cargo test --locked --test e2e
 
+.PHONY: test-kubelet
+test-kubelet: ## Run the tests on a real kubelet (root on Linux; elsewhere they are skipped)
+	@if unshare --mount --propagation private sh -c 'mount --bind /tmp /var/lib && test -e $(CURDIR)/Makefile' 2> /dev/null; then \
+		$(MAKE) test-kubelet-here; \
+	else \
+		echo '==> skipping the tests on a real kubelet: they take root on Linux, mount namespaces, and a checkout that is not in /var/lib'; \
+	fi
+
+.PHONY: test-kubelet-here
+test-kubelet-here: controlplane $(KUBELET_BINARIES)
+	@echo '==> tests on a real kubelet'
+	@cargo test --locked --test kubelet -- --show-output
+
 .PHONY: test-demo
 test-demo: ## Run the demo as a test
 	@echo '==> the demo'
@@ -91,7 +106,7 @@ bench: controlplane ## Measure against the floor (NODES=1000 PAIRS=5), into targ
 controlplane: $(CONTROLPLANE)/etcd $(KUBERNETES_BINARIES) ## Build etcd and Kubernetes into target/controlplane/bin/
 	@:
 
-$(KUBERNETES_BINARIES): $(MODULES)
+$(KUBERNETES_BINARIES) $(CONTROLPLANE)/kubelet: $(MODULES)
 	@echo "==> building $(@F) $(KUBERNETES) (the first one takes some minutes)"
 	@$(GO_BUILD) k8s.io/kubernetes/cmd/$(@F)
 
@@ -99,9 +114,9 @@ $(CONTROLPLANE)/etcd: $(MODULES)
 	@echo '==> building etcd'
 	@$(GO_BUILD) go.etcd.io/etcd/server/v3
 
-$(CONTROLPLANE)/oracle: $(MODULES) $(wildcard tests/controlplane/oracle/*.go)
-	@echo "==> building the oracle (Kubernetes' own parsers)"
-	@$(GO_BUILD) ./oracle
+$(addprefix $(CONTROLPLANE)/,oracle fakeruntime deviceplugin): $(CONTROLPLANE)/%: tests/controlplane/%/main.go $(MODULES)
+	@echo '==> building $* (see $<)'
+	@$(GO_BUILD) ./$*
 
 $(CARGO_DENY):
 	@echo '==> building cargo-deny $(CARGO_DENY_VERSION) (some minutes, once)'
