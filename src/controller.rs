@@ -36,7 +36,7 @@ use crate::node::ApiNode;
 use crate::readiness::Readiness;
 use crate::requests::NodeRequests;
 use device_classes::{DeviceClass, DeviceClasses};
-use events::Events;
+use events::{Events, Note};
 use in_use::{Looks, PodsReply};
 use nodes::Nodes;
 use patches::PatchReply;
@@ -323,16 +323,18 @@ impl Controller {
         }
         if let Err(invalid) = &state.rule {
             warn!(rule = %name, "the rule is invalid, and stalled: {invalid}");
-            let uid = state.uid.clone();
-            self.event_writes.extend(self.events.invalid(name, uid, invalid, now));
+            let note = Note::of_invalid(invalid);
+            let rule = self.rule_subject(name);
+            self.event_writes.extend(self.events.on_rule(&rule, note, now));
         }
         if status::tells_of_tie(Some(&status)) && !status::tells_of_tie(state.status.as_ref()) {
             let winners = self.tally.counts(name).map(|counts| &counts.overridden_by);
             for winner in winners.into_iter().flat_map(|winners| winners.keys()) {
-                let winner_uid = self.rules.get(winner).and_then(|winner| winner.uid.clone());
-                let uid = state.uid.clone();
-                self.event_writes.extend(self.events.tied(name, uid, winner, now));
-                self.event_writes.extend(self.events.tied(winner, winner_uid, name, now));
+                for (rule, other) in [(name, winner), (winner, name)] {
+                    let rule = self.rule_subject(rule);
+                    let write = self.events.on_rule(&rule, Note::of_tie(other), now);
+                    self.event_writes.extend(write);
+                }
             }
         }
         self.schedule.started(name, now);

@@ -167,6 +167,19 @@ pub enum Action {
 }
 
 impl Change {
+    /// The rule that it is for; `None` where there is none.
+    #[must_use]
+    pub fn rule(&self) -> Option<&str> {
+        match &self.action {
+            Action::Advertise { rule, .. }
+            | Action::Hold { rule, .. }
+            | Action::Repair { rule, .. }
+            | Action::TakeOver { rule, .. } => Some(rule),
+            Action::Release { rule } | Action::Withdraw { rule } => Some(rule),
+            Action::RemoveZero => None,
+        }
+    }
+
     /// Whether it undoes what another writer did.
     #[must_use]
     pub fn is_repair(&self) -> bool {

@@ -1,5 +1,8 @@
-//! Events: on a node, what was done about other writers' values; on a rule, what somebody has to
-//! settle. Each kind is limited for each rule, so that many of one do not hide another.
+//! Events: on a node, what was done there or stands in the way; on a rule, the same, and what somebody
+//! has to settle. Each kind is limited for each rule, so that ten thousand nodes that reboot or fail
+//! together are told of by a handful, and many of one kind do not hide another.
+
+mod notes;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,169 +11,137 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event, Recorder, Reporter};
 use kube::{Client, Resource as _};
 use tokio::time::Instant;
 use tracing::debug;
 
 use crate::api::{FIELD_MANAGER, NodeExtendedResource};
 use crate::error::describe;
-use crate::ledger::InvalidLedger;
-use crate::plan::rules::InvalidRule;
-use crate::plan::{Action, Change};
+pub(super) use notes::Note;
 
-/// How many Events of a kind a rule may cause at once, and how long it is until it may cause one
-/// more: ten thousand nodes that reboot together are told of by a handful.
-const BURST: u32 = 10;
+/// How many Events of a kind a rule may cause at once on nodes, and on itself.
+const BURST_ON_NODES: u32 = 10;
+const BURST_ON_RULE: u32 = 3;
+/// How long it is until it may cause one more.
 const REFILL: Duration = Duration::from_secs(30);
 
 /// The longest note that the API server takes, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// Writes Events, within a limit for each rule.
+/// Writes Events, within limits.
 pub(super) struct Events {
     client: Client,
     timeout: Duration,
-    /// By rule and reason.
-    spent: HashMap<(Arc<str>, &'static str), Spent>,
+    spent: HashMap<Account, Spent>,
 }
 
-/// A fight with another writer over a resource on a node.
-pub(super) struct Contest<'a> {
-    pub(super) node: &'a str,
-    pub(super) uid: &'a str,
-    pub(super) rule: &'a Arc<str>,
-    pub(super) rule_uid: Option<String>,
-    pub(super) resource: &'a str,
-    pub(super) writer: &'a str,
+/// Whose limit: a rule's, for Events with one reason, on nodes or on itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Account {
+    rule: Arc<str>,
+    reason: &'static str,
+    on_rule: bool,
 }
 
 /// What has been used of a limit.
 struct Spent {
     events: u32,
     since: Instant,
+    /// How many have not been written since the last one that was.
+    left_out: u32,
 }
+
+/// A rule, as an Event refers to it.
+#[derive(Clone, Debug)]
+pub(super) struct RuleSubject {
+    pub(super) name: Arc<str>,
+    /// `None` where it does not exist any more.
+    pub(super) uid: Option<String>,
+}
+
+/// A node, as an Event refers to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeSubject<'a> {
+    pub(super) name: &'a str,
+    pub(super) uid: &'a str,
+}
+
+type EventWrite = BoxFuture<'static, ()>;
 
 impl Events {
     pub(super) fn new(client: Client, timeout: Duration) -> Self {
-        let spent = HashMap::new();
-        Self { client, timeout, spent }
+        Self { client, timeout, spent: HashMap::new() }
     }
 
-    /// Tells of a change on a node, if another writer may ask about it.
-    pub(super) fn changed(
+    /// Tells on a rule what concerns it alone.
+    pub(super) fn on_rule(
         &mut self,
-        node: &Arc<str>,
-        uid: &str,
-        change: &Change,
+        rule: &RuleSubject,
+        note: Note,
         now: Instant,
-    ) -> Option<BoxFuture<'static, ()>> {
-        let Change { resource, action } = change;
-        let (reason, done, quantity, rule, found, writer) = match action {
-            Action::Repair { quantity, rule, found, writer } => {
-                ("Repaired", "it is {} again", quantity, rule, found, writer)
-            }
-            Action::TakeOver { quantity, rule, found, writer } => {
-                ("TookOver", "it is {} now", quantity, rule, found, writer)
-            }
-            Action::Advertise { .. }
-            | Action::Hold { .. }
-            | Action::Release { .. }
-            | Action::Withdraw { .. }
-            | Action::RemoveZero => {
-                return None;
-            }
-        };
-        let writer = writer.as_deref().unwrap_or("an unknown writer");
-        let done = done.replace("{}", quantity);
-        let note =
-            format!("{resource} was {found}, written by {writer}; {done}, as rule {rule} declares");
-        self.publish(rule, node_reference(node, uid), reason, "Patch", note, now)
+    ) -> Option<EventWrite> {
+        let RuleSubject { name, uid } = rule;
+        let uid = uid.clone()?;
+        let account = Account { rule: Arc::clone(name), reason: note.reason, on_rule: true };
+        let left_out = self.spend(account, now)?;
+        Some(self.write(rule_reference(name, uid), None, note, left_out))
     }
 
-    /// Tells that a rule is invalid. Where it has not even the CRD's shape, the API server takes no
-    /// status for it, and this is all there is to see.
-    pub(super) fn invalid(
+    /// Tells on a node what concerns it alone.
+    pub(super) fn on_node(
         &mut self,
-        rule: &Arc<str>,
-        uid: Option<String>,
-        why: &InvalidRule,
+        node: NodeSubject<'_>,
+        note: Note,
         now: Instant,
-    ) -> Option<BoxFuture<'static, ()>> {
-        let note = format!("{why}. What it advertised before stays as it is");
-        self.publish(rule, rule_reference(rule, uid), "InvalidSpec", "Validate", note, now)
+    ) -> Option<EventWrite> {
+        let account = Account { rule: Arc::from(""), reason: note.reason, on_rule: false };
+        let left_out = self.spend(account, now)?;
+        Some(self.write(node_reference(node), None, note, left_out))
     }
 
-    /// Tells one of two rules about the other: both declare a quantity of their own on a node, with
-    /// the same priority.
-    pub(super) fn tied(
+    /// Tells on a node and on a rule what the rule has led to there.
+    pub(super) fn on_both(
         &mut self,
-        rule: &Arc<str>,
-        uid: Option<String>,
-        other: &str,
+        node: NodeSubject<'_>,
+        rule: &RuleSubject,
+        note: &Note,
         now: Instant,
-    ) -> Option<BoxFuture<'static, ()>> {
-        let note = format!(
-            "rule {other} declares another quantity of the same resource on the same node, with the \
-             same priority; the older decides. Give one a higher priority"
-        );
-        self.publish(rule, rule_reference(rule, uid), "EqualPriority", "Resolve", note, now)
+    ) -> impl Iterator<Item = EventWrite> + use<> {
+        let RuleSubject { name, uid } = rule;
+        let account = |on_rule| Account { rule: Arc::clone(name), reason: note.reason, on_rule };
+        let on_node = self.spend(account(false), now).map(|left_out| {
+            let related = uid.clone().map(|uid| rule_reference(name, uid));
+            self.write(node_reference(node), related, note.clone(), left_out)
+        });
+        let on_rule = uid.clone().and_then(|uid| {
+            let left_out = self.spend(account(true), now)?;
+            let related = Some(node_reference(node));
+            Some(self.write(rule_reference(name, uid), related, note.clone(), left_out))
+        });
+        [on_node, on_rule].into_iter().flatten()
     }
 
-    /// Tells of a contest on the node and on the rule.
-    pub(super) fn contested(
-        &mut self,
-        contest: Contest<'_>,
-        now: Instant,
-    ) -> impl Iterator<Item = BoxFuture<'static, ()>> + use<> {
-        let Contest { node, uid, rule, rule_uid, resource, writer } = contest;
-        let note = format!(
-            "{writer} keeps changing {resource} on node {node} back from what rule {rule} declares; it \
-             is given way to, and tried again after pauses"
-        );
-        let subjects = [node_reference(node, uid), rule_reference(rule, rule_uid)];
-        let mut publish =
-            |subject| self.publish(rule, subject, "Contested", "Patch", note.clone(), now);
-        subjects.map(&mut publish).into_iter().flatten()
-    }
-
-    /// Tells that a node is left alone since its ledger cannot be read.
-    pub(super) fn unreadable(
-        &mut self,
-        node: &Arc<str>,
-        uid: &str,
-        why: &InvalidLedger,
-        now: Instant,
-    ) -> Option<BoxFuture<'static, ()>> {
-        let note = format!("{why}; nothing on the node is touched until it is mended or removed");
-        let no_rule = Arc::from("");
-        self.publish(&no_rule, node_reference(node, uid), "LedgerUnreadable", "Plan", note, now)
-    }
-
-    fn publish(
-        &mut self,
-        rule: &Arc<str>,
+    fn write(
+        &self,
         regarding: ObjectReference,
-        reason: &'static str,
-        action: &str,
-        note: String,
-        now: Instant,
-    ) -> Option<BoxFuture<'static, ()>> {
-        if !self.spend(rule, reason, now) {
-            return None;
-        }
+        related: Option<ObjectReference>,
+        note: Note,
+        left_out: u32,
+    ) -> EventWrite {
+        let Note { kind, reason, action, text } = note;
         let event = Event {
-            type_: EventType::Warning,
+            type_: kind,
             reason: reason.to_owned(),
-            note: Some(shortened(note)),
+            note: Some(shortened(text, left_out)),
             action: action.to_owned(),
-            secondary: None,
+            secondary: related,
         };
         // A new recorder for each: one that remembers would count an Event of the same reason as the
         // one before, and keep the old note.
         let recorder = Recorder::new(self.client.clone(), Reporter::from(FIELD_MANAGER));
         let timeout = self.timeout;
-        let publish = async move {
+        let write = async move {
             let published = recorder.publish(&event, &regarding);
             match tokio::time::timeout(timeout, published).await {
                 Ok(Ok(())) => {}
@@ -179,12 +150,14 @@ impl Events {
                 Err(_) => debug!("an Event was not written within {timeout:?}"),
             }
         };
-        Some(publish.boxed())
+        write.boxed()
     }
 
-    fn spend(&mut self, rule: &Arc<str>, reason: &'static str, now: Instant) -> bool {
-        let start = || Spent { events: 0, since: now };
-        let spent = self.spent.entry((Arc::clone(rule), reason)).or_insert_with(start);
+    /// How many have been left out since the last, if another may be written.
+    fn spend(&mut self, account: Account, now: Instant) -> Option<u32> {
+        let burst = if account.on_rule { BURST_ON_RULE } else { BURST_ON_NODES };
+        let start = || Spent { events: 0, since: now, left_out: 0 };
+        let spent = self.spent.entry(account).or_insert_with(start);
         while spent.events > 0 && now.duration_since(spent.since) >= REFILL {
             spent.events -= 1;
             spent.since += REFILL;
@@ -192,41 +165,49 @@ impl Events {
         if spent.events == 0 {
             spent.since = now;
         }
-        let allowed = spent.events < BURST;
-        spent.events += u32::from(allowed);
-        allowed
+        if spent.events >= burst {
+            spent.left_out = spent.left_out.saturating_add(1);
+            return None;
+        }
+        spent.events += 1;
+        Some(std::mem::take(&mut spent.left_out))
     }
 
     /// Forgets the rules that are gone.
     pub(super) fn retain(&mut self, exists: impl Fn(&Arc<str>) -> bool) {
-        self.spent.retain(|(rule, _), _| rule.is_empty() || exists(rule));
+        self.spent.retain(|account, _| account.rule.is_empty() || exists(&account.rule));
     }
 }
 
-/// What of a note the API server takes.
-fn shortened(mut note: String) -> String {
+/// What of a note the API server takes, with how many like it there have been besides.
+fn shortened(mut note: String, left_out: u32) -> String {
+    let more = match left_out {
+        0 => String::new(),
+        _ => format!(" (and {left_out} more like this since the last one told of)"),
+    };
+    let room = MAX_NOTE - more.len();
     let ends = note.char_indices().map(|(at, character)| at + character.len_utf8());
-    let end = ends.take_while(|end| *end <= MAX_NOTE).last().unwrap_or_default();
+    let end = ends.take_while(|end| *end <= room).last().unwrap_or_default();
     note.truncate(end);
-    note
+    note + &more
 }
 
-fn node_reference(node: &str, uid: &str) -> ObjectReference {
+fn node_reference(node: NodeSubject<'_>) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Node".to_owned()),
-        name: Some(node.to_owned()),
-        uid: Some(uid.to_owned()),
+        name: Some(node.name.to_owned()),
+        uid: Some(node.uid.to_owned()),
         ..ObjectReference::default()
     }
 }
 
-fn rule_reference(rule: &str, uid: Option<String>) -> ObjectReference {
+fn rule_reference(rule: &str, uid: String) -> ObjectReference {
     ObjectReference {
         api_version: Some(NodeExtendedResource::api_version(&()).into_owned()),
         kind: Some(NodeExtendedResource::kind(&()).into_owned()),
         name: Some(rule.to_owned()),
-        uid,
+        uid: Some(uid),
         ..ObjectReference::default()
     }
 }
@@ -237,9 +218,14 @@ mod tests {
 
     #[test]
     fn notes_are_cut_between_characters() {
-        assert_eq!(shortened("short".to_owned()), "short");
-        let long = shortened(format!("x{}", "é".repeat(MAX_NOTE)));
+        assert_eq!(shortened("short".to_owned(), 0), "short");
+        let long = shortened(format!("x{}", "é".repeat(MAX_NOTE)), 0);
         assert_eq!((long.len(), long.ends_with('é')), (MAX_NOTE - 1, true));
+        let long = shortened("x".repeat(MAX_NOTE), 7);
+        assert!(
+            long.len() == MAX_NOTE
+                && long.ends_with("(and 7 more like this since the last one told of)")
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -247,14 +233,21 @@ mod tests {
         let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
         let client = crate::client::with_config(config).unwrap();
         let mut events = Events::new(client, Duration::from_secs(1));
-        let rule: Arc<str> = "dongle".into();
+        let account = |rule: &str, reason, on_rule| Account { rule: rule.into(), reason, on_rule };
+        let repaired = || account("dongle", "Repaired", false);
         let start = Instant::now();
-        let allowed = (0..100).filter(|_| events.spend(&rule, "Repaired", start)).count();
-        assert_eq!(allowed, BURST as usize);
-        assert!(!events.spend(&rule, "Repaired", start + REFILL / 2));
-        assert!(events.spend(&rule, "Repaired", start + REFILL));
-        assert!(!events.spend(&rule, "Repaired", start + REFILL));
-        assert!(events.spend(&"other".into(), "Repaired", start));
-        assert!(events.spend(&rule, "Contested", start));
+        let allowed = (0..10_000).filter(|_| events.spend(repaired(), start).is_some()).count();
+        assert_eq!(allowed, BURST_ON_NODES as usize);
+        assert_eq!(events.spend(repaired(), start + REFILL / 2), None);
+        let left_out = 10_000 - BURST_ON_NODES + 1;
+        assert_eq!(events.spend(repaired(), start + REFILL), Some(left_out), "they are counted");
+        assert_eq!(events.spend(repaired(), start + REFILL), None);
+        for other in [
+            account("other", "Repaired", false),
+            account("dongle", "Contested", false),
+            account("dongle", "Repaired", true),
+        ] {
+            assert_eq!(events.spend(other, start), Some(0));
+        }
     }
 }

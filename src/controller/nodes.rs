@@ -108,8 +108,13 @@ impl NodeState {
     }
 
     /// Puts new outcomes in place of the old, and counts them. While the last patch has failed, a
-    /// pending one counts as failed: trying again is no success yet.
-    pub(super) fn record(&mut self, mut outcomes: Vec<(Arc<str>, Outcome)>, tally: &mut Tally) {
+    /// pending one counts as failed: trying again is no success yet. Gives what a rule has come to that
+    /// it had not before.
+    pub(super) fn record(
+        &mut self,
+        mut outcomes: Vec<(Arc<str>, Outcome)>,
+        tally: &mut Tally,
+    ) -> Vec<(Arc<str>, Outcome)> {
         let failure = self.failure.as_ref();
         if let Some(message) = failure.and_then(|failure| failure.message.as_ref()) {
             for (_, outcome) in &mut outcomes {
@@ -119,7 +124,14 @@ impl NodeState {
             }
         }
         tally.update(&self.node.name, &self.outcomes, &outcomes);
-        self.outcomes = outcomes.into();
+        let before = std::mem::replace(&mut self.outcomes, outcomes.into());
+        let is_new = |now: &&(Arc<str>, Outcome)| !before.contains(now);
+        self.outcomes
+            .iter()
+            .filter(|(_, outcome)| outcome.is_problem())
+            .filter(is_new)
+            .cloned()
+            .collect()
     }
 }
 

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use super::Controller;
-use super::events;
+use super::events::{NodeSubject, Note, RuleSubject};
 use super::nodes::Ticket;
 use crate::plan::circumstances::{Circumstances, InUse};
-use crate::plan::{Action, Change, plan};
+use crate::plan::{Action, Change, Outcome, plan};
 use crate::requests::Reply;
 
 /// A patch, and what came of it.
@@ -45,14 +45,18 @@ impl Controller {
         let uid = state.node.uid.clone();
         // A value that was lost costs pods their life within a second.
         let urgent = plan.changes.iter().any(Change::is_repair);
-        state.record(plan.outcomes, &mut self.tally);
+        let begun = state.record(plan.outcomes, &mut self.tally);
         let is_busy = state.is_busy();
+        let node = NodeSubject { name, uid: &uid };
         if state.begins_unreadable(plan.unreadable.is_some())
             && let Some(unreadable) = &plan.unreadable
         {
             warn!(node = %name, "the node is left alone: {unreadable}");
-            let now = Instant::now();
-            self.event_writes.extend(self.events.unreadable(name, &uid, unreadable, now));
+            let note = Note::of_unreadable(unreadable);
+            self.event_writes.extend(self.events.on_node(node, note, Instant::now()));
+        }
+        for (rule, outcome) in begun {
+            self.tell_outcome(node, &rule, &outcome);
         }
         // What can be done without, is done first: the node is planned again after it.
         if !has_looked && !is_busy && plan.patch.is_none() {
@@ -140,9 +144,10 @@ impl Controller {
             if self.nodes.repaired(node, resource, writer.as_ref(), now) {
                 let writer = writer.as_deref().unwrap_or("an unknown writer");
                 warn!(%node, "{writer} keeps changing {resource}: repairs pause (rule {rule})");
-                let rule_uid = self.rules.get(rule).and_then(|state| state.uid.clone());
-                let subject = events::Contest { node, uid, rule, rule_uid, resource, writer };
-                self.event_writes.extend(self.events.contested(subject, now));
+                let note = Note::of_contest(node, rule, resource, writer);
+                let rule = self.rule_subject(rule);
+                let node = NodeSubject { name: node, uid };
+                self.event_writes.extend(self.events.on_both(node, &rule, &note, now));
             }
         }
     }
@@ -175,7 +180,27 @@ impl Controller {
         let lines: Vec<_> = changes.iter().map(ToString::to_string).collect();
         info!(%node, "{}", lines.join(", "));
         for change in changes {
-            self.event_writes.extend(self.events.changed(node, uid, change, now));
+            if let Some(note) = Note::of_change(node, change) {
+                let rule = self.rule_subject(change.rule().unwrap_or_default());
+                let node = NodeSubject { name: node, uid };
+                self.event_writes.extend(self.events.on_both(node, &rule, &note, now));
+            }
         }
+    }
+
+    /// Tells of what has just become of a rule on a node, where somebody has to see to it.
+    fn tell_outcome(&mut self, node: NodeSubject<'_>, rule: &Arc<str>, outcome: &Outcome) {
+        let state = self.rules.get(rule).and_then(|state| state.rule.as_ref().ok());
+        let resource = state.map(|rule| rule.resource.as_str()).unwrap_or_default();
+        if let Some(note) = Note::of_outcome(node.name, rule, resource, outcome) {
+            let rule = self.rule_subject(rule);
+            self.event_writes.extend(self.events.on_both(node, &rule, &note, Instant::now()));
+        }
+    }
+
+    /// A rule as Events refer to it.
+    pub(super) fn rule_subject(&self, name: &str) -> RuleSubject {
+        let uid = self.rules.get(name).and_then(|state| state.uid.clone());
+        RuleSubject { name: name.into(), uid }
     }
 }

@@ -19,8 +19,10 @@ fn a_foreign_edit_is_repaired_and_told() {
         assert_ne!(after["metadata"]["resourceVersion"], before);
         controller.wait_log(&format!("was {quantity}, written by kubectl-patch"));
     }
-    let note = "example.com/dongle was 7, written by kubectl-patch; it is 4 again, as rule dongle declares";
+    let note = "example.com/dongle on node-1 was 7, written by kubectl-patch; it is 4 again, as rule \
+                dongle declares";
     cluster.wait_event("node-1", "Repaired", note);
+    cluster.wait_event("dongle", "Repaired", note);
     let description = cluster.kubectl(&["describe", "node", "node-1"]);
     assert!(description.contains("Repaired"), "{description}");
 
@@ -59,6 +61,10 @@ fn what_was_there_before_is_left_alone() {
         "message": "already 8, last written by kubectl-patch",
     });
     assert_eq!(status["problems"], json!([problem]));
+    for subject in ["node-1", "dongle"] {
+        let note = "example.com/dongle on node-1 is 8 already, last written by kubectl-patch";
+        cluster.wait_event(subject, "Conflict", note);
+    }
     let node = cluster.node("node-1");
     assert_eq!(amount(&node, "capacity", DONGLE), Some("8"));
     assert_eq!(ledger(&node), None);
@@ -66,6 +72,9 @@ fn what_was_there_before_is_left_alone() {
     // Withdrawing takes away only what was given.
     cluster.kubectl(&["delete", "ner", "dongle"]);
     cluster.wait_withdrawn("node-2", DONGLE);
+    let note =
+        "example.com/dongle is withdrawn from node-2: rule dongle declares it there no longer";
+    cluster.wait_event("node-2", "Withdrawn", note);
     assert_eq!(amount(&cluster.node("node-1"), "capacity", DONGLE), Some("8"));
 
     // Once the other writer lets go, the place is taken.

@@ -181,6 +181,9 @@ fn missing_rights_are_told_and_taken_up_when_they_come() {
     let message = status["problems"][0]["message"].as_str().unwrap();
     assert!(message.contains("cannot patch resource \"nodes/status\""), "{message}");
     assert!(advertises(&cluster.node("node-1"), DONGLE, "4"), "nothing is withdrawn");
+    for subject in ["node-1", "dongle"] {
+        cluster.wait_event(subject, "PatchFailed", "rule dongle is not in force on node-1");
+    }
 
     grant(&cluster, &json!(rights()));
     controller.wait_ready();

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::cluster::{Cluster, Controller, advertises};
+use crate::cluster::{Cluster, Controller, DEADLINE, advertises, condition};
 
 const NODES: usize = 200;
 
@@ -35,5 +35,56 @@ fn two_hundred_nodes_cost_a_patch_each_and_then_nothing() {
     cluster.wait_quiet(Duration::from_secs(3));
     assert_eq!(cluster.writes(), before, "a start on a converged cluster writes nothing");
     cluster.wait_ready("dongle", "200/200");
+    controller.stop();
+}
+
+#[test]
+fn two_hundred_nodes_that_fail_alike_are_a_handful_of_events() {
+    let cluster = Cluster::start();
+    cluster.create_nodes((0..NODES).map(|number| format!("node-{number}")), &json!({}));
+    // A policy that refuses every patch, in words of its own.
+    cluster.apply(
+        &json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": "closed"},
+            "spec": {
+                "matchConstraints": {"resourceRules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
+                    "resources": ["nodes/status"],
+                }]},
+                "validations": [{"expression": "false", "message": "closed on Sundays"}],
+            },
+        })
+        .to_string(),
+    );
+    cluster.apply(
+        &json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": "closed"},
+            "spec": {"policyName": "closed", "validationActions": ["Deny"]},
+        })
+        .to_string(),
+    );
+    let patch = r#"{"status":{"phase":"Running"}}"#;
+    let patch = ["patch", "node", "node-0", "--subresource=status", "-p", patch];
+    harness::wait_until("the policy to be in force", DEADLINE, || {
+        let answer = cluster.control_plane.kubectl_output(&patch, None)?;
+        Ok(answer.stderr.contains("closed on Sundays").then_some(()))
+    })
+    .unwrap();
+
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    let status =
+        cluster.wait_status("dongle", "200 failures", |status| status["nodes"]["failed"] == NODES);
+    assert_eq!(condition(&status, "Ready"), ("False", "PatchFailed"));
+    assert_eq!(status["problems"].as_array().unwrap().len(), 10);
+    let message = status["problems"][0]["message"].as_str().unwrap();
+    assert!(message.contains("closed on Sundays"), "{message}");
+    cluster.wait_event("dongle", "PatchFailed", "closed on Sundays");
+    let events = cluster.get(&["events.events.k8s.io"]);
+    let told = events["items"].as_array().unwrap().iter();
+    let told = told.filter(|event| event["reason"] == "PatchFailed").count();
+    assert!((2..=20).contains(&told), "{told} Events");
     controller.stop();
 }

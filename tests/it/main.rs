@@ -8,6 +8,8 @@ mod command_line;
 mod crd;
 /// The files in `examples/`.
 mod examples;
+/// The list of reasons in `docs/`.
+mod reasons;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,0 +1,149 @@
+//! What Events say.
+
+use kube::runtime::events::EventType;
+
+use crate::ledger::InvalidLedger;
+use crate::plan::rules::InvalidRule;
+use crate::plan::{Action, Change, Outcome};
+
+/// An Event without what it is about.
+#[derive(Clone, Debug)]
+pub(in crate::controller) struct Note {
+    pub(super) kind: EventType,
+    /// One word for machines.
+    pub(super) reason: &'static str,
+    /// What the controller was doing.
+    pub(super) action: &'static str,
+    pub(super) text: String,
+}
+
+fn warning(reason: &'static str, action: &'static str, text: String) -> Note {
+    Note { kind: EventType::Warning, reason, action, text }
+}
+
+fn normal(reason: &'static str, action: &'static str, text: String) -> Note {
+    Note { kind: EventType::Normal, reason, action, text }
+}
+
+impl Note {
+    /// A change on a node that somebody may ask about. That a rule has come into force is in its
+    /// status.
+    pub(in crate::controller) fn of_change(node: &str, change: &Change) -> Option<Self> {
+        let Change { resource, action } = change;
+        let was = |found: &str, writer: &Option<_>| {
+            let writer = name(writer.as_deref());
+            format!("{resource} on {node} was {found}, written by {writer}")
+        };
+        let note = match action {
+            Action::Repair { quantity, rule, found, writer } => {
+                let was = was(found, writer);
+                let text = format!("{was}; it is {quantity} again, as rule {rule} declares");
+                warning("Repaired", "Patch", text)
+            }
+            Action::TakeOver { quantity, rule, found, writer } => {
+                let was = was(found, writer);
+                let text = format!("{was}; it is {quantity} now, as rule {rule} declares");
+                warning("TookOver", "Patch", text)
+            }
+            Action::Hold { quantity, rule, declared } => {
+                let text = format!(
+                    "{resource} on {node} is lowered to {quantity}, which pods use; rule {rule} declares \
+                     {declared}"
+                );
+                normal("Held", "Patch", text)
+            }
+            Action::Withdraw { rule } => {
+                let text = format!(
+                    "{resource} is withdrawn from {node}: rule {rule} declares it there no longer"
+                );
+                normal("Withdrawn", "Patch", text)
+            }
+            Action::Release { rule } => {
+                let text = format!(
+                    "{resource} on {node} is left as it is, and nobody's: rule {rule}, which was to \
+                     retain it, declares it there no longer"
+                );
+                normal("Released", "Patch", text)
+            }
+            Action::Advertise { .. } | Action::RemoveZero => return None,
+        };
+        Some(note)
+    }
+
+    /// What has become of a rule on a node, where somebody has to see to it. The others have a note of
+    /// their own.
+    pub(in crate::controller) fn of_outcome(
+        node: &str,
+        rule: &str,
+        resource: &str,
+        outcome: &Outcome,
+    ) -> Option<Self> {
+        match outcome {
+            Outcome::Conflicted { present, writer } => {
+                let writer = name(writer.as_deref());
+                let text = format!(
+                    "{resource} on {node} is {present} already, last written by {writer}; rule {rule} \
+                     leaves it. conflictPolicy: Overwrite would take it over"
+                );
+                Some(warning("Conflict", "Plan", text))
+            }
+            Outcome::Failed { message } => {
+                let text = format!(
+                    "rule {rule} is not in force on {node}: the patch failed, and is tried again: \
+                     {message}"
+                );
+                Some(warning("PatchFailed", "Patch", text))
+            }
+            Outcome::Advertised
+            | Outcome::Pending
+            | Outcome::Held { .. }
+            | Outcome::Contested { .. }
+            | Outcome::Overridden { .. }
+            | Outcome::LedgerUnreadable { .. } => None,
+        }
+    }
+
+    /// A rule is invalid. Where it has not even the CRD's shape, the API server takes no status for it,
+    /// and this is all there is to see.
+    pub(in crate::controller) fn of_invalid(why: &InvalidRule) -> Self {
+        let text = format!("{why}. What it advertised before stays as it is");
+        warning("InvalidSpec", "Validate", text)
+    }
+
+    /// One of two rules about the other: both declare a quantity of their own on a node, with the same
+    /// priority.
+    pub(in crate::controller) fn of_tie(other: &str) -> Self {
+        let text = format!(
+            "rule {other} declares another quantity of the same resource on the same node, with the \
+             same priority; the older decides. Give one a higher priority"
+        );
+        warning("EqualPriority", "Resolve", text)
+    }
+
+    /// A fight with another writer has begun.
+    pub(in crate::controller) fn of_contest(
+        node: &str,
+        rule: &str,
+        resource: &str,
+        writer: &str,
+    ) -> Self {
+        let text = format!(
+            "{writer} keeps changing {resource} on {node} back from what rule {rule} declares; it is \
+             given way to, and tried again after pauses"
+        );
+        warning("Contested", "Patch", text)
+    }
+
+    /// A node is left alone since its ledger cannot be read.
+    pub(in crate::controller) fn of_unreadable(why: &InvalidLedger) -> Self {
+        let text = format!(
+            "{why}; nothing on the node is touched until it is mended, or removed by `prune \
+             --repair-ledger`"
+        );
+        warning("LedgerUnreadable", "Plan", text)
+    }
+}
+
+fn name(writer: Option<&str>) -> &str {
+    writer.unwrap_or("an unknown writer")
+}

@@ -1,0 +1,30 @@
+use std::collections::BTreeSet;
+
+use node_resource_advertiser::api::Reason;
+
+use crate::read;
+
+/// The first column of the table below a heading, without its marks.
+fn column(heading: &str) -> BTreeSet<String> {
+    let text = read("docs/status-and-events.md");
+    let section = text.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| row.split('`').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_reason_of_a_condition_is_documented() {
+    let reasons: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
+    assert_eq!(reasons.len(), Reason::ALL.len(), "no two are alike");
+    assert_eq!(column("Reasons"), reasons);
+}
+
+#[test]
+fn every_reason_of_an_event_is_documented() {
+    let source = read("src/controller/events/notes.rs");
+    let calls = source.split(['(', '\n']).map(str::trim).filter(|part| part.starts_with('"'));
+    let reasons = calls.filter_map(|part| part[1..].split_once("\", \""));
+    let reasons: BTreeSet<_> = reasons.map(|(reason, _)| reason.to_owned()).collect();
+    assert!(reasons.len() > 5, "{reasons:?}");
+    assert_eq!(column("Events"), reasons);
+}
