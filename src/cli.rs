@@ -3,10 +3,12 @@
 mod crd;
 mod prune;
 mod run;
+mod settings;
 
 use clap::{Parser, Subcommand};
 
 use crate::error::Error;
+pub use settings::InvalidSettings;
 
 /// Advertises extended resources on Kubernetes nodes, as NodeExtendedResource objects declare.
 #[derive(Debug, Parser)]

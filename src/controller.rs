@@ -20,10 +20,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
-use k8s_openapi::jiff::Timestamp;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use tokio::sync::watch;
@@ -32,19 +31,22 @@ use tracing::{info, warn};
 
 use crate::error::{describe_watch, is_expired};
 use crate::leader::Leadership;
+use crate::metrics::{self, Metrics};
 use crate::node::ApiNode;
 use crate::readiness::Readiness;
 use crate::requests::NodeRequests;
 use device_classes::{DeviceClass, DeviceClasses};
-use events::{Events, Note};
+use events::Events;
 use in_use::{Looks, PodsReply};
 use nodes::Nodes;
 use patches::PatchReply;
 use rules::{Affected, RuleObject, Rules};
 use schedule::Schedule;
-use status::{StatusWritten, WriteError};
+use status::StatusWritten;
 use tally::Tally;
 
+/// How often it says that it is alive, where nothing else happens.
+const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How many nodes are planned between two looks at what else has happened.
 const PLANNED_AT_ONCE: usize = 256;
 /// How long patches under way may take to end once the controller is told to stop.
@@ -63,6 +65,17 @@ pub struct Options {
     pub seed: u64,
 }
 
+/// Where the controller tells how it is.
+#[derive(Clone, Debug)]
+pub struct Telling {
+    /// What keeps it from its work.
+    pub readiness: watch::Sender<Readiness>,
+    /// When it last went round its loop: at least every ten seconds, unless it is stuck.
+    pub heartbeat: watch::Sender<Instant>,
+    /// What it has done.
+    pub metrics: Arc<Metrics>,
+}
+
 /// Runs the controller until `shutdown` is ready; then lets the patches under way end. It writes while
 /// it leads, and otherwise keeps itself up to date.
 ///
@@ -70,7 +83,7 @@ pub struct Options {
 pub async fn run(
     client: Client,
     options: Options,
-    readiness: watch::Sender<Readiness>,
+    telling: Telling,
     mut leadership: watch::Receiver<Leadership>,
     shutdown: impl Future<Output = ()>,
 ) {
@@ -81,12 +94,14 @@ pub async fn run(
     let mut node_events = pin!(watcher(nodes, by_pages).default_backoff());
     let mut class_events = pin!(device_classes::watch(client.clone()));
     let mut shutdown = pin!(shutdown);
-    let mut controller = Controller::new(client, options, readiness);
+    let mut controller = Controller::new(client, options, telling);
     leadership.mark_changed();
 
     loop {
         controller.advance();
-        let wake = controller.next_wake();
+        let now = Instant::now();
+        controller.telling.heartbeat.send_replace(now);
+        let wake = controller.next_wake().map_or(now + HEARTBEAT, |wake| wake.min(now + HEARTBEAT));
         tokio::select! {
             biased;
             () = &mut shutdown => break,
@@ -98,7 +113,7 @@ pub async fn run(
             Some((node, reply)) = controller.pod_looks.next() => controller.on_pods(&node, reply),
             Some(written) = controller.status_writes.next() => controller.on_status_written(written),
             Some(()) = controller.event_writes.next() => {}
-            () = sleep_until(wake) => controller.on_time(),
+            () = tokio::time::sleep_until(wake) => controller.on_time(),
             Some(event) = rule_events.next() => controller.on_rule_event(event),
             Some(event) = node_events.next() => controller.on_node_event(event),
             Some(event) = class_events.next() => controller.on_device_class_event(event),
@@ -109,19 +124,11 @@ pub async fn run(
     controller.drain().await;
 }
 
-/// Never, where there is nothing to wait for.
-async fn sleep_until(wake: Option<Instant>) {
-    match wake {
-        Some(wake) => tokio::time::sleep_until(wake).await,
-        None => std::future::pending().await,
-    }
-}
-
 struct Controller {
     client: Client,
     options: Options,
     requests: NodeRequests,
-    readiness: watch::Sender<Readiness>,
+    telling: Telling,
     leadership: Leadership,
     rules: Rules,
     nodes: Nodes,
@@ -141,13 +148,13 @@ struct Controller {
 }
 
 impl Controller {
-    fn new(client: Client, options: Options, readiness: watch::Sender<Readiness>) -> Self {
+    fn new(client: Client, options: Options, telling: Telling) -> Self {
         Self {
             requests: NodeRequests::new(client.clone(), options.request_timeout),
             events: Events::new(client.clone(), options.request_timeout),
             client,
             options,
-            readiness,
+            telling,
             leadership: Leadership::Standby(None),
             rules: Rules::default(),
             nodes: Nodes::default(),
@@ -189,6 +196,7 @@ impl Controller {
                 Leadership::Unable(why) => (Some(why.clone()), None),
             };
         });
+        self.telling.metrics.leader.set(leads.into());
         self.leadership = leadership;
     }
 
@@ -207,7 +215,11 @@ impl Controller {
         // With nodes still to be planned the counts are not what they will be in a moment.
         if !self.nodes.has_queued() {
             let now = Instant::now();
-            for rule in self.tally.take_changed() {
+            let changed = self.tally.take_changed();
+            if !changed.is_empty() {
+                metrics::set_all(&self.telling.metrics.nodes, "state", self.tally.totals());
+            }
+            for rule in changed {
                 self.schedule.touch(&rule, now);
             }
             for rule in self.schedule.take_due(now) {
@@ -225,6 +237,9 @@ impl Controller {
     }
 
     fn on_node_event(&mut self, event: watcher::Result<watcher::Event<ApiNode>>) {
+        if event.is_err() {
+            self.telling.metrics.restarted("nodes");
+        }
         match event {
             Ok(event) => {
                 let listed = self.nodes.listed();
@@ -246,6 +261,9 @@ impl Controller {
     }
 
     fn on_rule_event(&mut self, event: watcher::Result<watcher::Event<RuleObject>>) {
+        if event.is_err() {
+            self.telling.metrics.restarted("rules");
+        }
         let event = match event {
             Ok(event) => event,
             Err(error) if is_expired(&error) => {
@@ -296,6 +314,9 @@ impl Controller {
             Some(name) => self.schedule.touch(&name, now),
             None => {}
         }
+        if self.rules.listed() {
+            self.count_rules();
+        }
         if self.rules.listed() && !listed {
             info!(rules = self.rules.names().count(), "all rules listed");
             self.set_ready(|readiness| readiness.rules = None);
@@ -309,62 +330,6 @@ impl Controller {
                 self.schedule.touch(rule, now);
             }
         }
-    }
-
-    fn write_status(&mut self, name: &Arc<str>, now: Instant) {
-        let Some(state) = self.rules.get(name) else {
-            return;
-        };
-        let resource = state.rule.as_ref().map(|rule| rule.resource.as_str());
-        let mapping = self.device_classes.mapping(resource.unwrap_or_default());
-        let status = status::status(state, self.tally.counts(name), &mapping, Timestamp::now());
-        if state.status.as_ref() == Some(&status) {
-            return;
-        }
-        if let Err(invalid) = &state.rule {
-            warn!(rule = %name, "the rule is invalid, and stalled: {invalid}");
-            let note = Note::of_invalid(invalid);
-            let rule = self.rule_subject(name);
-            self.event_writes.extend(self.events.on_rule(&rule, note, now));
-        }
-        if status::tells_of_tie(Some(&status)) && !status::tells_of_tie(state.status.as_ref()) {
-            let winners = self.tally.counts(name).map(|counts| &counts.overridden_by);
-            for winner in winners.into_iter().flat_map(|winners| winners.keys()) {
-                for (rule, other) in [(name, winner), (winner, name)] {
-                    let rule = self.rule_subject(rule);
-                    let write = self.events.on_rule(&rule, Note::of_tie(other), now);
-                    self.event_writes.extend(write);
-                }
-            }
-        }
-        self.schedule.started(name, now);
-        let (client, timeout) = (self.client.clone(), self.options.request_timeout);
-        let (rule, uid) = (Arc::clone(name), state.uid.clone());
-        self.status_writes.push(status::write(client, timeout, rule, uid, status).boxed());
-    }
-
-    fn on_status_written(&mut self, written: StatusWritten) {
-        let StatusWritten { rule, uid, result } = written;
-        let retry = match result {
-            Ok(status) => {
-                // One made again under the same name meanwhile does not have it.
-                let state = self.rules.get_mut(&rule).filter(|state| state.uid == uid);
-                if let Some(state) = state {
-                    state.status = Some(status);
-                }
-                None
-            }
-            Err(WriteError::Gone) => None,
-            Err(WriteError::Refused(message)) => {
-                warn!(%rule, "the API server refuses a status for the rule: {message}");
-                None
-            }
-            Err(WriteError::Failed(message)) => {
-                warn!(%rule, "the rule's status could not be written: {message}");
-                Some(Instant::now() + STATUS_RETRY)
-            }
-        };
-        self.schedule.ended(&rule, retry);
     }
 
     fn on_time(&mut self) {
@@ -386,7 +351,7 @@ impl Controller {
     }
 
     fn set_ready(&self, change: impl FnOnce(&mut Readiness)) {
-        self.readiness.send_if_modified(|readiness| {
+        self.telling.readiness.send_if_modified(|readiness| {
             let before = readiness.clone();
             change(readiness);
             *readiness != before
@@ -409,9 +374,6 @@ impl Controller {
         }
     }
 }
-
-/// How long a status that could not be written waits.
-const STATUS_RETRY: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests;

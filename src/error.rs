@@ -6,11 +6,15 @@ use std::fmt::Write as _;
 use kube::runtime::watcher;
 use thiserror::Error;
 
+use crate::cli::InvalidSettings;
 use crate::prune::{ExclusiveError, SurveyError};
 
 /// What ends a subcommand.
 #[derive(Debug, Error)]
 pub enum Error {
+    /// What `run` was told makes no sense.
+    #[error(transparent)]
+    Settings(#[from] InvalidSettings),
     /// Neither a kubeconfig nor a pod's service account could be used.
     #[error("no way to reach a cluster: {}; set KUBECONFIG, or run in a pod", chain(&**.0))]
     Config(#[source] Box<kube::config::InferConfigError>),

@@ -19,7 +19,7 @@
 //! | `requests`, `backoff` | the requests about one node, and the pauses between them |
 //! | [`leader`] | which of several controllers may write |
 //! | [`client`] | the connection to the API server |
-//! | [`readiness`], [`server`] | whether the controller can work, told over HTTP |
+//! | [`readiness`], [`metrics`], [`server`] | whether the controller can work, and what it has done, over HTTP |
 //! | [`cli`] | the subcommands |
 //! | [`error`] | what ends the program |
 
@@ -32,6 +32,7 @@ pub mod error;
 pub mod label;
 pub mod leader;
 pub mod ledger;
+pub mod metrics;
 pub mod node;
 pub mod plan;
 pub mod pod;

@@ -53,6 +53,19 @@ pub(crate) enum Reply {
     },
 }
 
+impl Reply {
+    /// In one word, for the metrics.
+    pub(crate) fn result(&self) -> &'static str {
+        match self {
+            Self::Patched(_) => "patched",
+            Self::Stale { .. } => "stale",
+            Self::Gone => "gone",
+            Self::Forbidden(_) => "forbidden",
+            Self::Failed { .. } => "failed",
+        }
+    }
+}
+
 /// An answer that is not the node.
 enum Refusal {
     Answered(StatusCode, Box<Status>, Option<Duration>),

@@ -1,87 +1,87 @@
 //! `run`: the controller.
 
 use std::io::IsTerminal as _;
-use std::net::SocketAddr;
-use std::num::NonZeroUsize;
-use std::time::Duration;
+use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 use tracing::{error, info};
 use tracing_subscriber::EnvFilter;
 
+use super::settings::{LogFormat, Settings};
 use crate::client;
-use crate::controller::{self, Options};
+use crate::controller::{self, Options, Telling};
 use crate::error::Error;
 use crate::leader::{self, Candidate, Leadership};
+use crate::metrics::Metrics;
 use crate::readiness::Readiness;
-use crate::server;
+use crate::server::{self, Answers};
 
-/// Every flag has an environment variable of its name, with the prefix NRA_.
+/// Every flag has an environment variable of its name, with the prefix NRA_. All of them are checked at
+/// the start.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Where /readyz is answered.
+    /// Where /readyz, /livez and /metrics are answered.
     #[arg(long, env = "NRA_LISTEN", default_value = "0.0.0.0:8080")]
-    listen: SocketAddr,
-    /// How many nodes are patched at once. The API server is busy at about ten.
+    pub(super) listen: String,
+    /// How many nodes are patched at once, from 1 to 1000. The API server is busy at about ten.
     #[arg(long, env = "NRA_CONCURRENCY", default_value = "16")]
-    concurrency: NonZeroUsize,
-    /// How many seconds a request may take.
+    pub(super) concurrency: String,
+    /// How many seconds a request may take, from 1 to 60.
     #[arg(long, env = "NRA_REQUEST_TIMEOUT", default_value = "15")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=60))]
-    request_timeout: u64,
+    pub(super) request_timeout: String,
     #[command(flatten)]
-    lease: super::LeaseArgs,
-    /// How many seconds another process waits for this one's next sign of life before it takes over.
+    pub(super) lease: super::LeaseArgs,
+    /// How many seconds another process waits for this one's next sign of life before it takes over,
+    /// from 3 to 300.
     #[arg(long, env = "NRA_LEASE_DURATION", default_value = "15")]
-    #[arg(value_parser = clap::value_parser!(u64).range(3..=300))]
-    lease_duration: u64,
+    pub(super) lease_duration: String,
     /// What stands in the Lease, with something at random behind it: the pod's name.
     #[arg(long, env = "NRA_IDENTITY", default_value = "node-resource-advertiser")]
-    identity: String,
+    pub(super) identity: String,
     /// What is logged: error, warn, info, debug or trace, for all or by module (info,kube=debug).
     #[arg(long, env = "NRA_LOG", default_value = "info")]
-    log: String,
-    /// How it is logged.
-    #[arg(long, env = "NRA_LOG_FORMAT", value_enum, default_value = "text")]
-    log_format: LogFormat,
-}
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
+    pub(super) log: String,
+    /// How it is logged: text or json.
+    #[arg(long, env = "NRA_LOG_FORMAT", default_value = "text")]
+    pub(super) log_format: String,
 }
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
-    start_log(&args);
+    let settings = Settings::new(args)?;
+    start_log(settings.log, settings.log_format);
     info!(version = env!("CARGO_PKG_VERSION"), "node-resource-advertiser starts");
     let client = client::connect().await?;
-    let candidate = Candidate {
-        namespace: args.lease.namespace(&client),
-        name: args.lease.lease_name.clone(),
-        identity: format!("{}_{:08x}", args.identity, seed() as u32),
-        duration: Duration::from_secs(args.lease_duration),
-        seize: false,
-    };
-    let listener = server::listen(args.listen).await?;
+    let listener = server::listen(settings.listen).await?;
     let stop = stop_signal()?;
-    let (readiness, observed) = watch::channel(Readiness::default());
-    let options = Options {
-        concurrency: args.concurrency.get(),
-        request_timeout: Duration::from_secs(args.request_timeout),
-        seed: seed(),
-    };
-
+    let (readiness, ready) = watch::channel(Readiness::default());
+    let (heartbeat, beats) = watch::channel(Instant::now());
+    let telling = Telling { readiness, heartbeat, metrics: Arc::new(Metrics::default()) };
+    let answers =
+        Answers { readiness: ready, heartbeat: beats, metrics: Arc::clone(&telling.metrics) };
     tokio::spawn(async move {
-        if let Err(error) = server::serve(listener, observed).await {
-            error!("/readyz is not answered any more: {error}");
+        if let Err(error) = server::serve(listener, answers).await {
+            error!("nothing is answered over HTTP any more: {error}");
         }
     });
+
+    let candidate = Candidate {
+        namespace: settings.lease.namespace(&client),
+        name: settings.lease.lease_name,
+        identity: format!("{}_{:08x}", settings.identity, seed() as u32),
+        duration: settings.lease_duration,
+        seize: false,
+    };
     let (lead, leadership) = watch::channel(Leadership::Standby(None));
     let (release, released) = oneshot::channel();
     let election = tokio::spawn(leader::run(client.clone(), candidate, lead, released));
-    controller::run(client, options, readiness, leadership, wait_for(stop)).await;
+    let options = Options {
+        concurrency: settings.concurrency,
+        request_timeout: settings.request_timeout,
+        seed: seed(),
+    };
+    controller::run(client, options, telling, leadership, wait_for(stop)).await;
     // Only now: while patches were under way, nobody else was to write.
     drop(release);
     if let Err(error) = election.await {
@@ -91,26 +91,15 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// kube logs an error of its own for what the controller reports in its own words.
-const QUIET: &str = "kube_runtime=error,kube_client=error";
-
-fn start_log(args: &Args) {
-    let filter = EnvFilter::try_new(format!("{QUIET},{}", args.log));
-    let (filter, complaint) = match filter {
-        Ok(filter) => (filter, None),
-        Err(error) => (EnvFilter::new(format!("{QUIET},info")), Some(error)),
-    };
+fn start_log(filter: EnvFilter, format: LogFormat) {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(colour)
         .with_writer(std::io::stderr);
-    match args.log_format {
+    match format {
         LogFormat::Text => log.with_target(false).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
-    }
-    if let Some(complaint) = complaint {
-        error!("--log {:?} is not a filter, so info is logged: {complaint}", args.log);
     }
 }
 

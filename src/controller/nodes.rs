@@ -58,6 +58,8 @@ pub(super) struct NodeState {
     pub(super) node: Node,
     outcomes: Box<[(Arc<str>, Outcome)]>,
     queued: bool,
+    /// Since when it has to be looked at, or patched.
+    since: Option<Instant>,
     ready: bool,
     under_way: Option<Ticket>,
     pause: Option<Instant>,
@@ -83,6 +85,7 @@ impl NodeState {
             node,
             outcomes: Box::default(),
             queued: false,
+            since: None,
             ready: false,
             under_way: None,
             pause: None,
@@ -212,6 +215,7 @@ impl Nodes {
         for (name, state) in &mut self.by_name {
             if !state.queued && affected(&state.node) {
                 state.queued = true;
+                state.since.get_or_insert_with(Instant::now);
                 self.queued.push_back(Arc::clone(name));
             }
         }
@@ -223,6 +227,7 @@ impl Nodes {
             && !state.queued
         {
             state.queued = true;
+            state.since.get_or_insert_with(Instant::now);
             self.queued.push_back(Arc::clone(name));
         }
     }
@@ -264,7 +269,13 @@ impl Nodes {
         self.forbidden.remove(name);
         if let Some(state) = self.by_name.get_mut(name) {
             state.failure = None;
+            state.since = None;
         }
+    }
+
+    /// Since when the node had to be looked at, which is over now.
+    pub(super) fn take_since(&mut self, name: &str) -> Option<Instant> {
+        self.by_name.get_mut(name).and_then(|state| state.since.take())
     }
 
     /// A resource on the node has been repaired. True where this begins a contest.

@@ -40,8 +40,10 @@ impl Controller {
         let Some(state) = self.nodes.get_mut(name) else {
             return;
         };
-        let circumstances = Circumstances { contested: state.contested(Instant::now()), in_use };
+        let began = Instant::now();
+        let circumstances = Circumstances { contested: state.contested(began), in_use };
         let plan = plan(&state.node, self.rules.set(), &circumstances);
+        self.telling.metrics.plan.observe(began.elapsed().as_secs_f64());
         let uid = state.node.uid.clone();
         // A value that was lost costs pods their life within a second.
         let urgent = plan.changes.iter().any(Change::is_repair);
@@ -88,6 +90,7 @@ impl Controller {
         let node = &sent.node;
         let now = Instant::now();
         let seed = self.seed();
+        self.telling.metrics.patched(reply.result());
         if let Reply::Patched(_) = &reply {
             self.tell_changes(sent, now);
         }
@@ -96,6 +99,10 @@ impl Controller {
         }
         match reply {
             Reply::Patched(answer) => {
+                if let Some(since) = self.nodes.take_since(node) {
+                    let time = now.duration_since(since).as_secs_f64();
+                    self.telling.metrics.event_to_patch.observe(time);
+                }
                 self.nodes.learn(*answer, &mut self.tally);
                 self.nodes.permit();
                 if self.is_undone(sent) {
@@ -141,6 +148,7 @@ impl Controller {
         let SentPatch { node, uid, changes, .. } = sent;
         for Change { resource, action } in changes {
             let Action::Repair { rule, writer, .. } = action else { continue };
+            self.telling.metrics.repairs.inc();
             if self.nodes.repaired(node, resource, writer.as_ref(), now) {
                 let writer = writer.as_deref().unwrap_or("an unknown writer");
                 warn!(%node, "{writer} keeps changing {resource}: repairs pause (rule {rule})");
@@ -168,7 +176,7 @@ impl Controller {
         if !self.nodes.any_forbidden() {
             self.forbidden = None;
         }
-        self.readiness.send_if_modified(|readiness| {
+        self.telling.readiness.send_if_modified(|readiness| {
             let changed = readiness.patches != self.forbidden;
             readiness.patches.clone_from(&self.forbidden);
             changed

@@ -124,6 +124,10 @@ impl Rules {
         self.by_name.get_mut(name)
     }
 
+    pub(super) fn states(&self) -> impl Iterator<Item = &RuleState> {
+        self.by_name.values()
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.by_name.keys()
     }

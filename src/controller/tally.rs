@@ -37,16 +37,23 @@ pub(super) struct Counts {
 }
 
 impl Counts {
+    /// How many nodes are in which state, by its name.
+    pub(super) fn by_state(&self) -> [(&'static str, usize); 9] {
+        [
+            ("advertised", self.advertised),
+            ("pending", self.pending),
+            ("held", self.held),
+            ("pods_unreadable", self.pods_unreadable),
+            ("overridden", self.overridden),
+            ("conflicted", self.conflicted),
+            ("contested", self.contested),
+            ("failed", self.failed),
+            ("unreadable", self.unreadable),
+        ]
+    }
+
     pub(super) fn selected(&self) -> usize {
-        self.advertised
-            + self.pending
-            + self.held
-            + self.pods_unreadable
-            + self.overridden
-            + self.conflicted
-            + self.contested
-            + self.failed
-            + self.unreadable
+        self.by_state().iter().map(|(_, count)| count).sum()
     }
 
     fn add(&mut self, node: &Arc<str>, outcome: &Outcome) {
@@ -116,6 +123,17 @@ impl Tally {
     /// The counts of one rule; `None` where it selects no node.
     pub(super) fn counts(&self, rule: &str) -> Option<&Counts> {
         self.rules.get(rule)
+    }
+
+    /// How many nodes are in which state, over all rules.
+    pub(super) fn totals(&self) -> [(&'static str, usize); 9] {
+        let mut totals = Counts::default().by_state();
+        for counts in self.rules.values() {
+            for (total, (_, count)) in totals.iter_mut().zip(counts.by_state()) {
+                total.1 += count;
+            }
+        }
+        totals
     }
 
     /// The rules whose counts changed since the last call.

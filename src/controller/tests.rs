@@ -3,6 +3,7 @@
 
 use std::sync::Mutex;
 
+use futures::FutureExt as _;
 use http::{Method, Request, Response};
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -74,11 +75,13 @@ fn rule() -> Value {
 fn start(client: Client) -> (tokio::task::JoinHandle<()>, oneshot::Sender<()>) {
     let options = Options { concurrency: 4, request_timeout: Duration::from_secs(15), seed: 1 };
     let (readiness, _) = watch::channel(Readiness::default());
+    let (heartbeat, _) = watch::channel(Instant::now());
+    let telling = Telling { readiness, heartbeat, metrics: Arc::default() };
     let until = Instant::now() + Duration::from_secs(24 * 60 * 60);
     let (_, leadership) = watch::channel(Leadership::Leader { until });
     let (stop, stopped) = oneshot::channel();
     let stopped = stopped.map(|_| ());
-    (tokio::spawn(run(client, options, readiness, leadership, stopped)), stop)
+    (tokio::spawn(run(client, options, telling, leadership, stopped)), stop)
 }
 
 #[tokio::test(start_paused = true)]

@@ -299,9 +299,14 @@ impl Controller {
 
     /// What `/readyz` answers; `None` while nothing listens.
     pub fn readiness(&self) -> Option<(u16, String)> {
+        self.ask("/readyz")
+    }
+
+    /// What a path is answered; `None` while nothing listens.
+    pub fn ask(&self, path: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect_timeout(&self.address, Duration::from_secs(5)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-        stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n").ok()?;
+        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         let code = answer.split_whitespace().nth(1)?.parse().ok()?;

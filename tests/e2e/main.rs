@@ -21,6 +21,8 @@ mod in_use;
 mod leader;
 /// Rules and nodes that come, change and go, also while the controller is down.
 mod lifecycle;
+/// What Prometheus reads, and the kubelet.
+mod metrics;
 /// `prune`.
 mod prune;
 /// What the API server refuses, and what it says.

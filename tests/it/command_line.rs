@@ -11,18 +11,45 @@ fn without_a_cluster_it_says_what_to_set() {
 }
 
 #[test]
-fn wrong_arguments_are_refused_with_advice() {
-    for (args, says) in [
-        (&["run", "--concurrency", "0"][..], "--concurrency"),
-        (&["run", "--request-timeout", "61"], "61 is not in 1..=60"),
-        (&["run", "--listen", "here"], "--listen"),
-        (&["rum"], "run"),
-    ] {
-        let output = program(args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}");
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert!(stderr.contains(says), "{args:?}: {stderr}");
-    }
+fn everything_that_is_wrong_is_told_at_once() {
+    let output = program(&[
+        "run",
+        "--listen",
+        "here",
+        "--concurrency",
+        "0",
+        "--request-timeout",
+        "61",
+        "--lease-duration",
+        "2",
+        "--lease-name",
+        "Lease",
+        "--lease-namespace",
+        "a b",
+        "--identity",
+        "",
+        "--log",
+        "info,=x=",
+        "--log-format",
+        "xml",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let expected = "\
+error: the settings are wrong:
+  --listen (NRA_LISTEN) is \"here\": write an address and a port, such as 0.0.0.0:8080
+  --concurrency (NRA_CONCURRENCY) is \"0\": write a whole number from 1 to 1000
+  --request-timeout (NRA_REQUEST_TIMEOUT) is \"61\": write a whole number from 1 to 60
+  --lease-duration (NRA_LEASE_DURATION) is \"2\": write a whole number from 3 to 300
+  --log-format (NRA_LOG_FORMAT) is \"xml\": write text or json
+  --log (NRA_LOG) is \"info,=x=\": write error, warn, info, debug or trace, for all or by module: info,kube=debug
+  --lease-name (NRA_LEASE_NAME) is \"Lease\": write a name in lower case letters, digits, '-' and '.'
+  --lease-namespace (NRA_LEASE_NAMESPACE) is \"a b\": write a name in lower case letters, digits, '-' and '.'
+  --identity (NRA_IDENTITY) is \"\": write 1 to 253 characters, such as the pod's name
+";
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
+    let output = program(&["rum"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("run"));
 }
 
 #[test]

@@ -1,0 +1,163 @@
+//! What is counted, for Prometheus. Labels have few values, known beforehand: no node and no rule has a
+//! series of its own.
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+/// The media type of what [`Metrics::text`] gives.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// One label, of which every value is a word in the source.
+pub(crate) type Label = [(&'static str, &'static str); 1];
+
+/// All metrics of one controller.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Patches of nodes, by what came of them.
+    pub(crate) patches: Family<Label, Counter>,
+    /// Other writers' changes that were undone.
+    pub(crate) repairs: Counter,
+    /// Nodes that rules select, by state.
+    pub(crate) nodes: Family<Label, Gauge>,
+    /// Rules, by state.
+    pub(crate) rules: Family<Label, Gauge>,
+    /// From the moment that a node has to be looked at until it is as declared.
+    pub(crate) event_to_patch: Histogram,
+    /// How long a plan takes.
+    pub(crate) plan: Histogram,
+    /// Watches that had to be started again.
+    pub(crate) watch_restarts: Family<Label, Counter>,
+    /// Whether this process leads: 1 or 0.
+    pub(crate) leader: Gauge,
+}
+
+/// Bounds of histograms, in seconds.
+const EVENT_TO_PATCH: [f64; 12] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 300.0];
+const PLAN: [f64; 7] = [0.000_001, 0.000_01, 0.000_1, 0.001, 0.01, 0.1, 1.0];
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("node_resource_advertiser");
+        let metrics = Self {
+            patches: Family::default(),
+            repairs: Counter::default(),
+            nodes: Family::default(),
+            rules: Family::default(),
+            event_to_patch: Histogram::new(EVENT_TO_PATCH),
+            plan: Histogram::new(PLAN),
+            watch_restarts: Family::default(),
+            leader: Gauge::default(),
+            registry: Registry::default(),
+        };
+        // A series that is not there yet cannot be told from one that is gone.
+        for result in ["patched", "stale", "gone", "forbidden", "failed"] {
+            drop(metrics.patches.get_or_create(&[("result", result)]));
+        }
+        for resource in ["nodes", "rules"] {
+            drop(metrics.watch_restarts.get_or_create(&[("resource", resource)]));
+        }
+        registry.register(
+            "patches",
+            "Patches of nodes, by what came of them",
+            metrics.patches.clone(),
+        );
+        registry.register(
+            "repairs",
+            "Values put back that another writer had changed",
+            metrics.repairs.clone(),
+        );
+        registry.register(
+            "nodes",
+            "Nodes that rules select, by state; one that two rules select counts twice",
+            metrics.nodes.clone(),
+        );
+        registry.register("rules", "Rules, by state", metrics.rules.clone());
+        registry.register(
+            "event_to_patch_seconds",
+            "From the moment that a node had to be looked at until its patch was answered",
+            metrics.event_to_patch.clone(),
+        );
+        registry.register("plan_seconds", "How long planning a node took", metrics.plan.clone());
+        registry.register(
+            "watch_restarts",
+            "Watches that ended and had to be started again",
+            metrics.watch_restarts.clone(),
+        );
+        registry.register(
+            "leader",
+            "Whether this process leads (1) or stands by (0)",
+            metrics.leader.clone(),
+        );
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        registry.register("build", "What was built", Info::new(version));
+        Self { registry, ..metrics }
+    }
+}
+
+impl Metrics {
+    /// In the text format of `OpenMetrics`, which Prometheus reads.
+    ///
+    /// # Errors
+    /// Where formatting fails, which writing to a string does not.
+    pub fn text(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    /// A patch has been answered.
+    pub(crate) fn patched(&self, result: &'static str) {
+        self.patches.get_or_create(&[("result", result)]).inc();
+    }
+
+    /// A watch has to be started again.
+    pub(crate) fn restarted(&self, resource: &'static str) {
+        self.watch_restarts.get_or_create(&[("resource", resource)]).inc();
+    }
+}
+
+/// Sets the gauges of a family by the values of its one label.
+pub(crate) fn set_all(
+    family: &Family<Label, Gauge>,
+    label: &'static str,
+    counts: impl IntoIterator<Item = (&'static str, usize)>,
+) {
+    for (value, count) in counts {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        family.get_or_create(&[(label, value)]).set(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_series_has_few_labels_and_is_there_from_the_start() {
+        let metrics = Metrics::default();
+        metrics.patched("patched");
+        let text = metrics.text().unwrap();
+        for line in [
+            "node_resource_advertiser_patches_total{result=\"patched\"} 1",
+            "node_resource_advertiser_patches_total{result=\"failed\"} 0",
+            "node_resource_advertiser_repairs_total 0",
+            "node_resource_advertiser_leader 0",
+            "node_resource_advertiser_watch_restarts_total{resource=\"nodes\"} 0",
+            concat!(
+                "node_resource_advertiser_build_info{version=\"",
+                env!("CARGO_PKG_VERSION"),
+                "\"} 1"
+            ),
+            "node_resource_advertiser_event_to_patch_seconds_count 0",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+        }
+    }
+}

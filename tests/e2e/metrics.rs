@@ -1,0 +1,83 @@
+use harness::wait_until;
+use serde_json::json;
+
+use crate::cluster::{Cluster, Controller, DEADLINE};
+
+const DONGLE: &str = "example.com/dongle";
+
+/// Waits until every one of these series has this value.
+fn wait_metrics(controller: &Controller, expected: &[(&str, u32)]) {
+    let mut last = String::new();
+    wait_until(&format!("the metrics {expected:?}"), DEADLINE, || {
+        last = controller.ask("/metrics").map(|(_, text)| text).unwrap_or_default();
+        let has = |(series, value): &(&str, u32)| {
+            let line = format!("node_resource_advertiser_{series} {value}");
+            last.lines().any(|other| other == line)
+        };
+        Ok(expected.iter().all(has).then_some(()))
+    })
+    .unwrap_or_else(|error| panic!("{error:#}\n{last}"));
+}
+
+#[test]
+fn what_is_done_is_counted() {
+    let cluster = Cluster::start();
+    cluster.create_nodes((1..=3).map(|number| format!("node-{number}")), &json!({}));
+    cluster.write_first_amount("node-3", DONGLE, "8");
+    let controller = Controller::start(&cluster);
+    let version = env!("CARGO_PKG_VERSION");
+    wait_metrics(
+        &controller,
+        &[("leader", 1), (&format!("build_info{{version=\"{version}\"}}"), 1)],
+    );
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.apply_rule("key", &json!({"resourceName": "example.com/key"}));
+    cluster.wait_ready("key", "3/3");
+    cluster.write_amount("node-1", DONGLE, "0");
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    wait_metrics(
+        &controller,
+        &[
+            ("repairs_total", 1),
+            ("nodes{state=\"advertised\"}", 5),
+            ("nodes{state=\"conflicted\"}", 1),
+            ("nodes{state=\"failed\"}", 0),
+            ("rules{state=\"ready\"}", 1),
+            ("rules{state=\"not_ready\"}", 1),
+            ("patches_total{result=\"failed\"}", 0),
+        ],
+    );
+    assert_eq!(controller.ask("/livez"), Some((200, "alive\n".to_owned())));
+    let (_, text) = controller.ask("/metrics").unwrap();
+    assert!(
+        !text.contains("node-1") && !text.contains("dongle"),
+        "no series of their own:\n{text}"
+    );
+    let patched = text.lines().find_map(|line| {
+        line.strip_prefix("node_resource_advertiser_patches_total{result=\"patched\"} ")
+    });
+    let count =
+        format!("node_resource_advertiser_event_to_patch_seconds_count {}", patched.unwrap());
+    assert!(text.contains(&count), "{text}");
+
+    // A second one stands by, and is alive.
+    let standby = Controller::start(&cluster);
+    wait_metrics(&standby, &[("leader", 0)]);
+    assert_eq!(standby.ask("/livez"), Some((200, "alive\n".to_owned())));
+    standby.stop();
+    cluster.kubectl(&["delete", "ner", "dongle", "key"]);
+    wait_metrics(&controller, &[("nodes{state=\"advertised\"}", 0), ("rules{state=\"ready\"}", 0)]);
+    controller.stop();
+}
+
+#[test]
+fn it_is_alive_while_the_api_server_is_away() {
+    let mut cluster = Cluster::start();
+    let controller = Controller::start(&cluster);
+    cluster.control_plane.kill_apiserver().unwrap();
+    controller.wait_log("cannot be watched, trying again");
+    assert_eq!(controller.ask("/livez"), Some((200, "alive\n".to_owned())));
+    let (code, _) = controller.readiness().unwrap();
+    assert_eq!(code, 200, "it goes on where it was");
+    controller.stop();
+}
