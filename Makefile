@@ -24,6 +24,15 @@ GO_BUILD = cd tests/controlplane && CGO_ENABLED=0 go build -trimpath -buildvcs=f
 # ---- Tools that the tests need, at these versions.
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := target/tools/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
+# From published Go modules, see tests/tools/go.mod.
+TOOLS := target/tools/bin
+TOOL_BINARIES := $(addprefix $(TOOLS)/,crane helm helm-unittest kubeconform)
+TOOL_MODULES := tests/tools/go.mod tests/tools/go.sum
+$(TOOLS)/crane: PACKAGE := github.com/google/go-containerregistry/cmd/crane
+$(TOOLS)/helm: PACKAGE := helm.sh/helm/v4/cmd/helm
+$(TOOLS)/helm-unittest: PACKAGE := github.com/helm-unittest/helm-unittest/cmd/helm-unittest
+$(TOOLS)/kubeconform: PACKAGE := github.com/yannh/kubeconform/cmd/kubeconform
+TOOL_BUILD = cd tests/tools && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o $(abspath $@)
 
 .PHONY: help
 help: ## List the commands
@@ -117,6 +126,14 @@ $(CONTROLPLANE)/etcd: $(MODULES)
 $(addprefix $(CONTROLPLANE)/,oracle fakeruntime deviceplugin): $(CONTROLPLANE)/%: tests/controlplane/%/main.go $(MODULES)
 	@echo '==> building $* (see $<)'
 	@$(GO_BUILD) ./$*
+
+.PHONY: tools
+tools: $(TOOL_BINARIES) ## Build helm and what else tests the chart and the image into target/tools/bin/
+	@:
+
+$(TOOL_BINARIES): $(TOOL_MODULES)
+	@echo "==> building $(@F)"
+	@$(TOOL_BUILD) $(PACKAGE)
 
 $(CARGO_DENY):
 	@echo '==> building cargo-deny $(CARGO_DENY_VERSION) (some minutes, once)'

@@ -1,0 +1,60 @@
+{{- define "nra.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- /* The name of namespaced objects. 52 characters leave room for what is appended. */}}
+{{- define "nra.fullname" -}}
+{{- $name := include "nra.name" . }}
+{{- $whole := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) }}
+{{- .Values.fullnameOverride | default $whole | trunc 52 | trimSuffix "-" }}
+{{- end }}
+
+{{- /* The name of cluster-scoped objects: not the release's, so that two releases clash. */}}
+{{- define "nra.clusterName" -}}
+node-resource-advertiser
+{{- end }}
+
+{{- define "nra.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- .Values.serviceAccount.name | default (include "nra.fullname" .) }}
+{{- else }}
+{{- .Values.serviceAccount.name | default "default" }}
+{{- end }}
+{{- end }}
+
+{{- define "nra.image" -}}
+{{- $image := printf "%s/%s" .Values.image.registry .Values.image.repository }}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" $image .Values.image.digest }}
+{{- else }}
+{{- printf "%s:%s" $image (.Values.image.tag | default .Chart.AppVersion) }}
+{{- end }}
+{{- end }}
+
+{{- /* What never changes over a release's life, as a selector must not. */}}
+{{- define "nra.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "nra.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "nra.labels" -}}
+{{ include "nra.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* Whether an object of a kind that the cluster may lack is rendered: (list root values apiVersion kind path) */}}
+{{- define "nra.renders" -}}
+{{- $root := index . 0 }}{{ $values := index . 1 }}{{ $kind := printf "%s/%s" (index . 2) (index . 3) }}
+{{- if $values.enabled }}
+{{- if or (eq $values.renderMode "alwaysRender") ($root.Capabilities.APIVersions.Has $kind) -}}
+true
+{{- else if eq $values.renderMode "failIfMissing" }}
+{{- fail (printf "%s.enabled is true, but the cluster has no %s: install Prometheus Operator first, or set %s.renderMode to skipIfMissing or alwaysRender" (index . 4) $kind (index . 4)) }}
+{{- end }}
+{{- end }}
+{{- end }}
