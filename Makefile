@@ -32,6 +32,9 @@ $(TOOLS)/crane: PACKAGE := github.com/google/go-containerregistry/cmd/crane
 $(TOOLS)/helm: PACKAGE := helm.sh/helm/v4/cmd/helm
 $(TOOLS)/helm-unittest: PACKAGE := github.com/helm-unittest/helm-unittest/cmd/helm-unittest
 $(TOOLS)/kubeconform: PACKAGE := github.com/yannh/kubeconform/cmd/kubeconform
+PROMETHEUS_OPERATOR := github.com/prometheus-operator/prometheus-operator
+# The kinds of Prometheus Operator, which a chart may have objects of.
+MONITORING_CRDS := $(addprefix target/tools/crds/monitoring.coreos.com_,prometheusrules.yaml servicemonitors.yaml)
 TOOL_BUILD = cd tests/tools && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o $(abspath $@)
 
 .PHONY: help
@@ -128,12 +131,17 @@ $(addprefix $(CONTROLPLANE)/,oracle fakeruntime deviceplugin): $(CONTROLPLANE)/%
 	@$(GO_BUILD) ./$*
 
 .PHONY: tools
-tools: $(TOOL_BINARIES) ## Build helm and what else tests the chart and the image into target/tools/bin/
+tools: $(TOOL_BINARIES) $(MONITORING_CRDS) ## Build helm and what else tests the chart and the image into target/tools/bin/
 	@:
 
 $(TOOL_BINARIES): $(TOOL_MODULES)
 	@echo "==> building $(@F)"
 	@$(TOOL_BUILD) $(PACKAGE)
+
+$(MONITORING_CRDS): $(TOOL_MODULES)
+	@mkdir -p $(@D)
+	@cd tests/tools && go mod download $(PROMETHEUS_OPERATOR) && \
+		install -m 644 "$$(go list -m -f '{{.Dir}}' $(PROMETHEUS_OPERATOR))/example/prometheus-operator-crd/$(@F)" $(abspath $@)
 
 $(CARGO_DENY):
 	@echo '==> building cargo-deny $(CARGO_DENY_VERSION) (some minutes, once)'

@@ -5,8 +5,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 
+/// What the chart's policies let pass, and what they refuse.
+mod admission;
 /// What the API server answers, where unit tests have it mocked.
 mod answers;
+/// The chart: rendered, installed, upgraded and uninstalled.
+mod chart;
 /// Resources that DRA has too.
 mod device_classes;
 /// Other writers: drift and conflict.
@@ -33,3 +37,4 @@ mod scale;
 mod story;
 
 mod cluster;
+mod helm;

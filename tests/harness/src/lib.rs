@@ -17,6 +17,7 @@ mod credentials;
 mod kubectl;
 mod kubelet;
 mod process;
+mod tool;
 mod wait;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ pub use kubectl::Output;
 pub use kubelet::{DevicePlugin, Kubelet};
 pub use process::Process;
 pub use rustix::process::Signal;
+pub use tool::tool;
 pub use wait::wait_until;
 
 /// How long any part of the control plane may take to come up. Generous: machines are busy.

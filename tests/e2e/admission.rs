@@ -1,0 +1,256 @@
+use std::path::{Path, PathBuf};
+
+use harness::{ControlPlane, Output, wait_until};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, Controller, DEADLINE, amount, rule};
+use crate::helm::{RELEASE, apply_chart, service_account};
+
+const DONGLE: &str = "example.com/dongle";
+
+/// The chart's objects, and the kubeconfig of its ServiceAccount.
+fn installed(cluster: &Cluster) -> PathBuf {
+    apply_chart(cluster, &[]);
+    // kubectl patch reads before it writes, which the program does not.
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "test"},
+        "rules": [{"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["get"]}],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "test"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "test"},
+        "subjects": [{"kind": "ServiceAccount", "name": RELEASE, "namespace": "advertising"}],
+    });
+    cluster.apply(&role.to_string());
+    cluster.apply(&binding.to_string());
+    let kubeconfig = service_account(cluster);
+
+    // A policy takes effect some hundred milliseconds after it is created.
+    cluster.create_nodes(["canary".to_owned()], &json!({}));
+    let label =
+        json!([{"op": "add", "path": "/metadata/labels/example.com~1canary", "value": "x"}]);
+    let mut last = String::new();
+    let refused = wait_until("the policy to take effect", DEADLINE, || {
+        last = patch(cluster, &kubeconfig, "canary", &label).stderr;
+        Ok(last.contains("may not change metadata.labels").then_some(()))
+    });
+    refused.unwrap_or_else(|error| panic!("{error:#}\nlast answer: {last}"));
+    kubeconfig
+}
+
+/// Patches a node's status as the one whose kubeconfig it is.
+fn patch(cluster: &Cluster, kubeconfig: &Path, node: &str, patch: &Value) -> Output {
+    let (kubeconfig, patch) = (kubeconfig.to_str().unwrap(), patch.to_string());
+    let args = ["--kubeconfig", kubeconfig, "patch", "node", node, "--subresource=status"];
+    let args = [&args[..], &["--type=json", "-p", &patch]].concat();
+    cluster.control_plane.kubectl_output(&args, None).unwrap()
+}
+
+/// A node with something in every field that a patch could change.
+fn create_full_node(cluster: &Cluster, name: &str) {
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name, "labels": {"kubernetes.io/hostname": name},
+            "annotations": {"example.com/owner": "platform"}, "finalizers": ["example.com/keep"],
+        },
+        "spec": {"podCIDR": "10.0.0.0/24"},
+    });
+    cluster.control_plane.kubectl_stdin(&["create", "-f", "-"], &node.to_string()).unwrap();
+    // Written as no API server would write them: what is left as it is must pass all the same.
+    let amounts = json!({
+        "cpu": "4000m", "memory": "16384Ki", "hugepages-2Mi": "0", "kubernetes.io/batch": "007",
+        "not/a/name": "1", "example.com/foreign": "8",
+    });
+    let status = json!({"status": {
+        "capacity": amounts, "allocatable": amounts,
+        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+        "images": [{"names": ["example.com/app:1"], "sizeBytes": 1}],
+        "volumesInUse": ["kubernetes.io/csi/example"],
+    }});
+    cluster.kubectl(&[
+        "patch",
+        "node",
+        name,
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &status.to_string(),
+    ]);
+}
+
+#[test]
+fn all_that_the_controller_does_passes() {
+    let cluster = Cluster::without_crd(ControlPlane::builder());
+    let kubeconfig = installed(&cluster);
+    create_full_node(&cluster, "full");
+    cluster.create_nodes(["empty".to_owned()], &json!({}));
+    let controller = Controller::start_unready(&cluster, &kubeconfig, &[]);
+    controller.wait_ready();
+
+    cluster.apply_rule("dongle", &json!({"nodeNames": ["full", "empty"]}));
+    cluster.wait_ready("dongle", "2/2");
+    cluster.apply_rule("dongle", &json!({"nodeNames": ["full", "empty"], "quantity": "800Gi"}));
+    cluster.wait_ready("dongle", "2/2");
+    cluster.wait_advertised("full", DONGLE, "800Gi");
+
+    cluster.write_amount("full", DONGLE, "7");
+    cluster.wait_advertised("full", DONGLE, "800Gi");
+    cluster.wait_event("full", "Repaired", "was 7, written by kubectl-patch");
+
+    let take_over = json!({"resourceName": "example.com/foreign", "conflictPolicy": "Overwrite",
+        "nodeNames": ["full"], "quantity": 9_223_372_036_854_775_u64});
+    cluster.apply_rule("foreign", &take_over);
+    cluster.wait_ready("foreign", "1/1");
+
+    cluster.kubectl(&["delete", "ner", "--all"]);
+    cluster.wait_withdrawn("empty", DONGLE);
+    cluster.wait_withdrawn("full", DONGLE);
+    let node = cluster.wait_withdrawn("full", "example.com/foreign");
+    assert_eq!(amount(&node, "capacity", "kubernetes.io/batch"), Some("007"));
+    assert!(!controller.log().contains("forbidden"), "{}", controller.log());
+    controller.stop();
+}
+
+#[test]
+fn nothing_else_passes() {
+    let cluster = Cluster::without_crd(ControlPlane::builder());
+    let kubeconfig = installed(&cluster);
+    create_full_node(&cluster, "node-1");
+    let before = cluster.node("node-1");
+
+    let set = |path: &str, value: Value| json!([{"op": "add", "path": path, "value": value}]);
+    let remove = |path: &str| json!([{"op": "remove", "path": path}]);
+    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "1"}]);
+    let extended_only = "may change extended resources only, not";
+    let whole_only = "may set whole numbers from 1 to 9223372036854775 only, not";
+    let refused = [
+        (set("/metadata/labels/a", json!("b")), "may not change metadata.labels"),
+        (remove("/metadata/labels"), "may not change metadata.labels"),
+        (set("/metadata/annotations/a", json!("b")), "noderesource.dev/advertised only, not a"),
+        (
+            remove("/metadata/annotations/example.com~1owner"),
+            "noderesource.dev/advertised only, not example.com/owner",
+        ),
+        (
+            remove("/metadata/annotations"),
+            "noderesource.dev/advertised only, not example.com/owner",
+        ),
+        (set("/metadata/finalizers/-", json!("a/b")), "may not change metadata.finalizers"),
+        (remove("/metadata/finalizers"), "may not change metadata.finalizers"),
+        (set("/metadata/ownerReferences", owner), "may not change metadata.ownerReferences"),
+        (set("/metadata/generateName", json!("a")), "may not change metadata.generateName"),
+        (set("/status/conditions/0/status", json!("False")), "may not change status.conditions"),
+        (remove("/status/conditions"), "may not change status.conditions"),
+        (set("/status/addresses/0/address", json!("10.0.0.2")), "may not change status.addresses"),
+        (set("/status/images", json!([])), "may not change status.images"),
+        (set("/status/nodeInfo/osImage", json!("other")), "may not change status.nodeInfo"),
+        (set("/status/volumesInUse", json!([])), "may not change status.volumesInUse"),
+        (set("/status/phase", json!("Running")), "may not change status.phase"),
+        (
+            set("/status/daemonEndpoints/kubeletEndpoint/Port", json!(1)),
+            "may not change status.daemonEndpoints",
+        ),
+        (set("/status/capacity/cpu", json!("5")), &format!("{extended_only} cpu")),
+        (set("/status/allocatable/cpu", json!("5")), &format!("{extended_only} cpu")),
+        (remove("/status/capacity/memory"), &format!("{extended_only} memory")),
+        (remove("/status/allocatable/memory"), &format!("{extended_only} memory")),
+        (
+            set("/status/capacity/ephemeral-storage", json!("5")),
+            &format!("{extended_only} ephemeral-storage"),
+        ),
+        (set("/status/capacity/hugepages-2Mi", json!("2Mi")), "not hugepages-2Mi"),
+        (set("/status/capacity/kubernetes.io~1new", json!("5")), "not kubernetes.io/new"),
+        (remove("/status/capacity/kubernetes.io~1batch"), "not kubernetes.io/batch"),
+        (set("/status/capacity/a.kubernetes.io~1new", json!("5")), "not a.kubernetes.io/new"),
+        (set("/status/capacity/requests.example.com~1a", json!("5")), "not requests.example.com/a"),
+        (set("/status/capacity/Example.com~1a", json!("5")), "not Example.com/a"),
+        (set("/status/capacity/example.com~1-a", json!("5")), "not example.com/-a"),
+        (remove("/status/capacity/not~1a~1name"), "not not/a/name"),
+        (set("/status/capacity/example.com~1dongle", json!("0")), &format!("{whole_only} 0")),
+        (set("/status/allocatable/example.com~1dongle", json!("0")), &format!("{whole_only} 0")),
+        (set("/status/capacity/example.com~1dongle", json!("007")), &format!("{whole_only} 007")),
+        // The API server takes these, since its own arithmetic overflows.
+        (set("/status/capacity/example.com~1dongle", json!("10E")), &format!("{whole_only} 10E")),
+        (
+            set("/status/capacity/example.com~1dongle", json!("9223372036854775807")),
+            &format!("{whole_only} 9223372036854775807"),
+        ),
+    ];
+    for (attempt, because) in &refused {
+        let answer = patch(&cluster, &kubeconfig, "node-1", attempt);
+        let by_policy = "ValidatingAdmissionPolicy 'node-resource-advertiser' with binding";
+        let says = &answer.stderr;
+        assert!(answer.code != 0 && says.contains(by_policy), "{attempt}: {answer:?}");
+        assert!(says.trim_end().ends_with(because), "{attempt}: {says}, not {because}");
+    }
+    // These the API server refuses before it asks the policy.
+    for (quantity, because) in [("-1", "greater than or equal to 0"), ("0.5", "an integer")] {
+        let attempt = set("/status/capacity/example.com~1dongle", json!(quantity));
+        let answer = patch(&cluster, &kubeconfig, "node-1", &attempt);
+        assert!(answer.code != 0 && answer.stderr.contains(because), "{attempt}: {answer:?}");
+    }
+    assert_eq!(cluster.node("node-1"), before, "nothing has changed");
+
+    // One wrong thing among right ones is enough, and the right ones alone pass.
+    let right = set("/status/capacity/example.com~1dongle", json!("4"));
+    let mixed = [right.as_array().unwrap().clone(), vec![refused[0].0[0].clone()]].concat();
+    assert_ne!(patch(&cluster, &kubeconfig, "node-1", &Value::from(mixed)).code, 0);
+    assert_eq!(patch(&cluster, &kubeconfig, "node-1", &right).code, 0);
+    // It holds for the one ServiceAccount.
+    let admin = cluster.control_plane.kubeconfig();
+    assert_eq!(patch(&cluster, &admin, "node-1", &refused[0].0).code, 0);
+}
+
+/// The controller manager checks the types of what policies say, and warns.
+#[test]
+fn the_policies_are_well_typed() {
+    let cluster = Cluster::with(ControlPlane::builder().controller_manager());
+    apply_chart(&cluster, &["--set", "policy.allowedResources={example.com/*}"]);
+    for policy in [RELEASE, "node-resource-advertiser-rules"] {
+        let what = format!("the types of the policy {policy} to be checked");
+        let args = ["validatingadmissionpolicy", policy];
+        let policy =
+            cluster.wait_for(&what, &args, |policy| policy["status"]["typeChecking"].is_object());
+        assert_eq!(policy["status"]["typeChecking"], json!({}), "no warnings");
+    }
+}
+
+#[test]
+fn rules_declare_what_is_allowed() {
+    let cluster = Cluster::start();
+    let before = json!({"resourceName": "example.net/old"});
+    cluster.apply_rule("old", &before);
+    apply_chart(
+        &cluster,
+        &["--set", "policy.allowedResources={example.com/*,example.org/licence}"],
+    );
+    let try_rule = |name: &str, spec: &Value| {
+        let (object, args) =
+            (rule(name, spec).to_string(), ["apply", "--dry-run=server", "-f", "-"]);
+        cluster.control_plane.kubectl_output(&args, Some(&object)).unwrap()
+    };
+    let because = "may not be declared in this cluster, only example.com/*, example.org/licence";
+    wait_until("the policy to take effect", DEADLINE, || {
+        let answer = try_rule("canary", &json!({"resourceName": "example.net/canary"}));
+        Ok(answer.stderr.contains(because).then_some(()))
+    })
+    .unwrap();
+
+    for name in ["example.org/licence2", "example.community/dongle", "sub.example.com/dongle"] {
+        let answer = try_rule("refused", &json!({"resourceName": name}));
+        assert!(answer.code != 0 && answer.stderr.contains(because), "{name}: {answer:?}");
+        assert!(answer.stderr.contains(&format!("spec.resourceName: {name} ")), "{answer:?}");
+    }
+    for name in ["example.com/dongle", "example.org/licence"] {
+        assert_eq!(try_rule("allowed", &json!({"resourceName": name})).code, 0, "{name}");
+    }
+    // A rule from before: it may be labelled and deleted, but not changed.
+    cluster.kubectl(&["label", "ner", "old", "example.com/team=platform"]);
+    let changed = try_rule("old", &json!({"resourceName": "example.net/old", "quantity": 5}));
+    assert!(changed.stderr.contains(because), "{changed:?}");
+    cluster.kubectl(&["delete", "ner", "old"]);
+}

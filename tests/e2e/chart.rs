@@ -1,0 +1,119 @@
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::cluster::{Cluster, Controller};
+use crate::helm::{NAMESPACE, RELEASE, chart, helm, helm_chart, service_account};
+use harness::ControlPlane;
+
+/// What a first `--set` declares.
+const FOUR_DONGLES: [&str; 4] = [
+    "--set=prune.enabled=false", // no kubelet here runs its Job
+    "--set=rules.dongle.resourceName=example.com/dongle",
+    "--set=rules.dongle.nodeNames={node-1}",
+    "--set=rules.dongle.quantity=4",
+];
+
+/// Every kind that the cluster may have objects of is known to it, Prometheus Operator's too, so that
+/// the API server checks every field of every object.
+#[test]
+fn every_variant_is_taken_by_the_api_server_without_a_warning() {
+    let cluster = Cluster::start();
+    let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/crds");
+    assert!(crds.exists(), "{} is not there: run `make tools`", crds.display());
+    cluster.kubectl(&["apply", "--server-side", "-f", crds.to_str().unwrap()]);
+    cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+    cluster.kubectl(&["create", "namespace", NAMESPACE]);
+    let restricted = "pod-security.kubernetes.io/warn=restricted";
+    cluster.kubectl(&["label", "namespace", NAMESPACE, restricted]);
+
+    let mut variants = 0;
+    for entry in fs::read_dir(chart().join("ci")).unwrap() {
+        let path = entry.unwrap().path();
+        let rendered = helm_chart(&cluster, "template", &["--values", path.to_str().unwrap()]);
+        let args = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
+        let answer = cluster.control_plane.kubectl_output(&args, Some(&rendered)).unwrap();
+        let all_taken = answer.code == 0 && !answer.stderr.to_lowercase().contains("warning");
+        assert!(all_taken, "{}: {}", path.display(), answer.stderr);
+        variants += 1;
+    }
+    assert!(variants >= 3, "{variants}");
+}
+
+#[test]
+fn installed_upgraded_and_uninstalled() {
+    let cluster = Cluster::without_crd(ControlPlane::builder());
+    cluster.create_nodes(["node-1".to_owned()], &json!({}));
+    let notes =
+        helm_chart(&cluster, "install", &[&["--create-namespace"], &FOUR_DONGLES[..]].concat());
+    assert!(notes.contains("kubectl get ner -o wide"), "{notes}");
+    let controller = Controller::start_unready(&cluster, &service_account(&cluster), &[]);
+    controller.wait_ready();
+    cluster.wait_advertised("node-1", "example.com/dongle", "4");
+
+    // The rule, which came last since its kind was new, is now the release's own.
+    helm_chart(&cluster, "upgrade", &["--reuse-values", "--set=rules.dongle.quantity=5"]);
+    cluster.wait_advertised("node-1", "example.com/dongle", "5");
+    let rule = cluster.get(&["ner", "dongle"]);
+    assert_eq!(rule["metadata"]["annotations"]["meta.helm.sh/release-name"], RELEASE);
+    helm_chart(&cluster, "upgrade", &["--reset-values", "--set=prune.enabled=false"]);
+    cluster.wait_withdrawn("node-1", "example.com/dongle");
+    controller.stop();
+
+    uninstall(&cluster);
+    assert_nothing_is_left(&cluster);
+}
+
+#[test]
+fn a_rule_that_was_never_upgraded_goes_with_the_release_too() {
+    let cluster = Cluster::without_crd(ControlPlane::builder());
+    helm_chart(&cluster, "install", &[&["--create-namespace"], &FOUR_DONGLES[..]].concat());
+    cluster.get(&["ner", "dongle"]);
+    uninstall(&cluster);
+    assert_nothing_is_left(&cluster);
+}
+
+/// Two would undo each other's work: the second is refused before anything of it is installed.
+#[test]
+fn a_second_release_is_refused() {
+    let cluster = Cluster::without_crd(ControlPlane::builder());
+    helm_chart(&cluster, "install", &["--create-namespace"]);
+    let chart = chart();
+    let second = ["install", "second", chart.to_str().unwrap(), "--namespace", "other"];
+    let second = [&second[..], &["--create-namespace", "--set=crds.enabled=false"]].concat();
+    let answer = helm(&cluster, &second);
+    let because = format!(
+        "the release {RELEASE} in the namespace {NAMESPACE} is this cluster's \
+         node-resource-advertiser already, and two would undo each other's work: upgrade that one, \
+         or uninstall it first"
+    );
+    assert!(answer.code != 0 && answer.stderr.contains(&because), "{answer:?}");
+    let roles = cluster.get(&["clusterrolebindings", "node-resource-advertiser"]);
+    assert_eq!(roles["subjects"][0]["namespace"], NAMESPACE);
+
+    // Helm itself says it where the chart does not get to see the cluster's roles.
+    let without_roles = [&second[..], &["--set=rbac.create=false"]].concat();
+    cluster.kubectl(&["delete", "clusterrole", "node-resource-advertiser"]);
+    let answer = helm(&cluster, &without_roles);
+    let because = "exists and cannot be imported into the current release";
+    assert!(answer.code != 0 && answer.stderr.contains(because), "{answer:?}");
+}
+
+fn uninstall(cluster: &Cluster) {
+    let answer = helm(cluster, &["uninstall", RELEASE, "--namespace", NAMESPACE]);
+    assert_eq!(answer.code, 0, "{}{}", answer.stdout, answer.stderr);
+}
+
+/// But the CRD, which is to be kept.
+fn assert_nothing_is_left(cluster: &Cluster) {
+    cluster.get(&["crd", "nodeextendedresources.noderesource.dev"]);
+    let kinds = "ner,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,services,\
+                 deployments,jobs,configmaps,secrets,validatingadmissionpolicies,\
+                 validatingadmissionpolicybindings,poddisruptionbudgets,leases";
+    let of_release = format!("app.kubernetes.io/instance={RELEASE}");
+    let left = cluster.get(&[kinds, "--all-namespaces", "--selector", &of_release]);
+    assert_eq!(left["items"], json!([]), "nothing is left");
+    let rules = cluster.get(&["ner"]);
+    assert_eq!(rules["items"], json!([]), "no rule is left");
+}
