@@ -6,6 +6,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 CRD := crds/noderesource.dev_nodeextendedresources.yaml
+CHART := charts/node-resource-advertiser
 
 # ---- The control plane: real Kubernetes from published Go modules, see tests/controlplane/go.mod.
 KUBERNETES := 1.37.1
@@ -35,6 +36,10 @@ $(TOOLS)/kubeconform: PACKAGE := github.com/yannh/kubeconform/cmd/kubeconform
 PROMETHEUS_OPERATOR := github.com/prometheus-operator/prometheus-operator
 # The kinds of Prometheus Operator, which a chart may have objects of.
 MONITORING_CRDS := $(addprefix target/tools/crds/monitoring.coreos.com_,prometheusrules.yaml servicemonitors.yaml)
+# What `kubectl apply` takes, without what only Helm knows what to do with.
+RENDER = $(TOOLS)/helm template node-resource-advertiser $(CHART) --namespace node-resource-advertiser --values deploy/values.yaml | \
+	sed -e '/^ *app.kubernetes.io\/managed-by: /d' -e '/^ *helm.sh\/chart: /d' -e '/^\# Source: /d'
+VALUES_TABLE = cd tests/tools && go run ./valuestable
 TOOL_BUILD = cd tests/tools && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o $(abspath $@)
 
 .PHONY: help
@@ -46,8 +51,17 @@ build: ## Build the program: target/release/node-resource-advertiser
 	cargo build --release --locked
 
 .PHONY: crds
-crds: ## Generate crds/ from the Rust types
+crds: ## Generate crds/, and the chart's copy, from the Rust types
 	cargo run --quiet --locked -- crd > $(CRD)
+	cp $(CRD) $(CHART)/files/crd.yaml
+
+.PHONY: chart-docs
+chart-docs: ## Generate the table of values in the chart's README
+	@$(VALUES_TABLE) $(abspath $(CHART))
+
+.PHONY: manifests
+manifests: $(TOOLS)/helm ## Render the chart into deploy/install.yaml
+	@$(RENDER) > deploy/install.yaml
 
 .PHONY: demo
 demo: controlplane ## Start a real Kubernetes and walk through the story (KEEP=1 leaves it running)
@@ -57,7 +71,7 @@ demo: controlplane ## Start a real Kubernetes and walk through the story (KEEP=1
 
 # ---- Tests, the fast ones first.
 .PHONY: test
-test: lint test-unit deny test-oracle test-e2e test-kubelet test-demo ## Run every test
+test: lint test-unit deny test-chart test-oracle test-e2e test-kubelet test-demo ## Run every test
 	@echo '==> all tests passed'
 
 .PHONY: lint
@@ -79,13 +93,25 @@ deny: $(CARGO_DENY) ## Check licences, bans and sources of all dependencies
 	@echo '==> cargo deny'
 	@$(CARGO_DENY) --log-level error --locked check bans licenses sources
 
+.PHONY: test-chart
+test-chart: tools ## Lint the chart and run its tests that need no cluster
+	@echo '==> helm lint'
+	@for values in $(CHART)/ci/*.yaml; do $(TOOLS)/helm lint --strict --quiet --values "$$values" $(CHART); done
+	@echo '==> helm-unittest'
+	@$(TOOLS)/helm-unittest --strict $(CHART)
+	@echo '==> what is generated from the chart'
+	@$(VALUES_TABLE) --check $(abspath $(CHART))
+	@diff -u deploy/install.yaml <($(RENDER)) || { echo 'deploy/install.yaml is not what the chart renders: run `make manifests`'; exit 1; }
+	@echo '==> alerts and dashboard'
+	@cd tests/tools && go vet ./... && CGO_ENABLED=0 go test -count=1 ./alerts
+
 .PHONY: test-oracle
 test-oracle: $(CONTROLPLANE)/oracle ## Compare quantities and names with Kubernetes' own parsers
 	@echo "==> comparison with Kubernetes' own parsers"
 	@cargo test --locked --test oracle
 
 .PHONY: test-e2e
-test-e2e: controlplane ## Run the tests against a real control plane
+test-e2e: controlplane tools ## Run the tests against a real control plane
 	@echo '==> the control plane harness'
 	@cargo test --locked --package harness
 	@echo '==> end-to-end tests'

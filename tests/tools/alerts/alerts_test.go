@@ -1,11 +1,262 @@
-package main
+// Package alerts tests the chart's alerts and dashboard on Prometheus' own engine: every expression is
+// parsed and finds its series, every alert fires when it should, and none does while all is well.
+package alerts
 
 import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
+	"go.yaml.in/yaml/v3"
 )
 
-func TestX(t *testing.T) {
-	promqltest.RunTest(t, "", promqltest.NewTestEngine(t, false, 0, 1000))
+const (
+	chart    = "../../../charts/node-resource-advertiser/"
+	selector = `namespace="advertising", job="nra"`
+	// When expressions are asked for: two hours after the first sample, which is one a minute.
+	now = 2 * time.Hour
+)
+
+type alert struct {
+	Alert       string
+	Expr        string
+	For         string
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+func alerts(t *testing.T) []alert {
+	t.Helper()
+	var all []alert
+	text := strings.ReplaceAll(read(t, chart+"files/alerts.yaml"), "$selector", selector)
+	if err := yaml.Unmarshal([]byte(text), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Two replicas, of which one leads, on a good day: what the program exposes, in the notation of
+// Prometheus' own tests (0+1x120 is 0, 1, 2 … 120).
+var healthy = map[string]string{
+	`up{pod="a"}`: "1x120",
+	`up{pod="b"}`: "1x120",
+	`node_resource_advertiser_leader{pod="a"}`:                                  "1x120",
+	`node_resource_advertiser_leader{pod="b"}`:                                  "0x120",
+	`node_resource_advertiser_patches_total{pod="a",result="patched"}`:          "0+60x120",
+	`node_resource_advertiser_patches_total{pod="a",result="stale"}`:            "0+1x120",
+	`node_resource_advertiser_patches_total{pod="a",result="gone"}`:             "0x120",
+	`node_resource_advertiser_patches_total{pod="a",result="forbidden"}`:        "0x120",
+	`node_resource_advertiser_patches_total{pod="a",result="failed"}`:           "0x120",
+	`node_resource_advertiser_repairs_total{pod="a"}`:                           "0+1x120",
+	`node_resource_advertiser_nodes{pod="a",state="advertised"}`:                "1000x120",
+	`node_resource_advertiser_nodes{pod="b",state="advertised"}`:                "0x120",
+	`node_resource_advertiser_nodes{pod="a",state="pending"}`:                   "0x120",
+	`node_resource_advertiser_nodes{pod="a",state="held"}`:                      "0x120",
+	`node_resource_advertiser_nodes{pod="a",state="conflicted"}`:                "0x120",
+	`node_resource_advertiser_nodes{pod="a",state="contested"}`:                 "0x120",
+	`node_resource_advertiser_nodes{pod="a",state="overridden"}`:                "0x120",
+	`node_resource_advertiser_nodes{pod="a",state="failed"}`:                    "0x120",
+	`node_resource_advertiser_nodes{pod="a",state="unreadable"}`:                "0x120",
+	`node_resource_advertiser_rules{pod="a",state="ready"}`:                     "3x120",
+	`node_resource_advertiser_rules{pod="a",state="not_ready"}`:                 "0x120",
+	`node_resource_advertiser_rules{pod="a",state="stalled"}`:                   "0x120",
+	`node_resource_advertiser_event_to_patch_seconds_bucket{pod="a",le="0.01"}`: "0+60x120",
+	`node_resource_advertiser_event_to_patch_seconds_bucket{pod="a",le="1"}`:    "0+60x120",
+	`node_resource_advertiser_event_to_patch_seconds_bucket{pod="a",le="+Inf"}`: "0+60x120",
+	`node_resource_advertiser_plan_seconds_bucket{pod="a",le="0.001"}`:          "0+60x120",
+	`node_resource_advertiser_plan_seconds_bucket{pod="a",le="+Inf"}`:           "0+60x120",
+	// The API server ends every watch after some minutes, and it is begun anew.
+	`node_resource_advertiser_watch_restarts_total{pod="a",resource="nodes"}`: "0+0.2x120",
+	`node_resource_advertiser_watch_restarts_total{pod="a",resource="rules"}`: "0+0.2x120",
+	`node_resource_advertiser_build_info{pod="a",version="0.1.0"}`:            "1x120",
+}
+
+// What makes each alert fire, in place of what is above; an empty text is for a series that is gone.
+var troubles = map[string]map[string]string{
+	"NodeResourceAdvertiserDown": {`up{pod="a"}`: "1x100 0x19", `up{pod="b"}`: ""},
+	"NodeResourceAdvertiserNoLeader": {
+		`node_resource_advertiser_leader{pod="a"}`: "1x100 0x19",
+	},
+	"NodeResourceAdvertiserForbidden": {
+		`node_resource_advertiser_patches_total{pod="a",result="forbidden"}`: "0x110 1+1x9",
+	},
+	"NodeResourceAdvertiserNodesFailed": {
+		`node_resource_advertiser_nodes{pod="a",state="failed"}`: "2x120",
+	},
+	"NodeResourceAdvertiserNodesPending": {
+		`node_resource_advertiser_nodes{pod="a",state="pending"}`: "2x120",
+	},
+	"NodeResourceAdvertiserLedgerUnreadable": {
+		`node_resource_advertiser_nodes{pod="a",state="unreadable"}`: "1x120",
+	},
+	"NodeResourceAdvertiserNodesContested": {
+		`node_resource_advertiser_nodes{pod="a",state="contested"}`: "1x120",
+	},
+	"NodeResourceAdvertiserNodesConflicted": {
+		`node_resource_advertiser_nodes{pod="a",state="conflicted"}`: "1x120",
+	},
+	"NodeResourceAdvertiserRulesStalled": {
+		`node_resource_advertiser_rules{pod="a",state="stalled"}`: "1x120",
+	},
+	"NodeResourceAdvertiserSlow": {
+		`node_resource_advertiser_event_to_patch_seconds_bucket{pod="a",le="0.01"}`: "0+55x120",
+	},
+	"NodeResourceAdvertiserWatchRestarts": {
+		`node_resource_advertiser_watch_restarts_total{pod="a",resource="nodes"}`: "0+6x120",
+	},
+}
+
+// A Prometheus that has scraped what is healthy, but for the trouble.
+func scraped(t *testing.T, trouble map[string]string) func(expr string) promql.Vector {
+	t.Helper()
+	all := maps.Clone(healthy)
+	for series := range trouble {
+		if _, known := all[series]; !known {
+			t.Fatalf("%s is not among the healthy series", series)
+		}
+	}
+	maps.Copy(all, trouble)
+	load := "load 1m\n"
+	for _, series := range slices.Sorted(maps.Keys(all)) {
+		if all[series] != "" {
+			load += "  " + strings.Replace(series, "{", "{"+selector+",", 1) + " " + all[series] + "\n"
+		}
+	}
+	storage := promqltest.LoadedStorage(t, load)
+	t.Cleanup(func() { storage.Close() })
+	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
+	return func(expr string) promql.Vector {
+		t.Helper()
+		query, err := engine.NewInstantQuery(t.Context(), storage, nil, expr, time.Unix(0, 0).Add(now))
+		if err != nil {
+			t.Fatalf("%s: %v", expr, err)
+		}
+		defer query.Close()
+		result := query.Exec(t.Context())
+		vector, err := result.Vector()
+		if err != nil {
+			t.Fatalf("%s: %v", expr, err)
+		}
+		if len(result.Warnings) > 0 {
+			t.Errorf("%s: %v", expr, result.Warnings.AsErrors())
+		}
+		return slices.Clone(vector)
+	}
+}
+
+func TestNoneFiresWhileAllIsWell(t *testing.T) {
+	query := scraped(t, nil)
+	for _, alert := range alerts(t) {
+		if vector := query(alert.Expr); len(vector) > 0 {
+			t.Errorf("%s fires: %v", alert.Alert, vector)
+		}
+	}
+}
+
+func TestEachFiresForItsTrouble(t *testing.T) {
+	for _, alert := range alerts(t) {
+		t.Run(alert.Alert, func(t *testing.T) {
+			trouble, known := troubles[alert.Alert]
+			if !known {
+				t.Fatal("no trouble makes it fire: add some")
+			}
+			query := scraped(t, trouble)
+			if len(query(alert.Expr)) == 0 {
+				t.Errorf("does not fire: %s", alert.Expr)
+			}
+			for _, other := range alerts(t) {
+				if other.Alert != alert.Alert && len(query(other.Expr)) > 0 {
+					t.Errorf("%s fires as well", other.Alert)
+				}
+			}
+		})
+	}
+}
+
+func TestEachSaysWhatItMeansAndHasItsSectionInTheRunbook(t *testing.T) {
+	runbook := read(t, "../../../docs/runbook.md")
+	all := alerts(t)
+	for _, alert := range all {
+		if alert.Annotations["summary"] == "" || alert.Annotations["description"] == "" {
+			t.Errorf("%s: has no summary or no description", alert.Alert)
+		}
+		if severity := alert.Labels["severity"]; severity != "critical" && severity != "warning" {
+			t.Errorf("%s: severity %q", alert.Alert, severity)
+		}
+		if !strings.Contains(runbook, "\n## "+alert.Alert+"\n") {
+			t.Errorf("docs/runbook.md has no section %s", alert.Alert)
+		}
+	}
+	if sections := strings.Count(runbook, "\n## "); sections != len(all) {
+		t.Errorf("docs/runbook.md has %d sections for %d alerts", sections, len(all))
+	}
+}
+
+// A misspelt metric or label selects nothing, and is no error to Prometheus.
+func TestEverySelectorFindsSomething(t *testing.T) {
+	query := scraped(t, nil)
+	expressions := map[string]string{}
+	for _, alert := range alerts(t) {
+		expressions[alert.Alert] = alert.Expr
+	}
+	maps.Copy(expressions, dashboard(t))
+	parse := parser.NewParser(parser.Options{})
+	for name, text := range expressions {
+		expr, err := parse.ParseExpr(text)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+			if vector, is := node.(*parser.VectorSelector); is && len(query(vector.String())) == 0 {
+				t.Errorf("%s: %s selects nothing", name, vector)
+			}
+			return nil
+		})
+		if strings.HasPrefix(name, "dashboard: ") && len(query(text)) == 0 {
+			t.Errorf("%s: shows nothing: %s", name, text)
+		}
+	}
+}
+
+// The expressions of the dashboard's panels, with the variables filled in.
+func dashboard(t *testing.T) map[string]string {
+	t.Helper()
+	var board struct {
+		Panels []struct {
+			Title       string
+			Description string
+			Targets     []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, chart+"files/dashboard.json")), &board); err != nil {
+		t.Fatal(err)
+	}
+	variables := strings.NewReplacer("$namespace", "advertising", "$job", "nra", "$__rate_interval", "5m")
+	expressions := map[string]string{}
+	for _, panel := range board.Panels {
+		if panel.Description == "" || len(panel.Targets) == 0 {
+			t.Errorf("dashboard: the panel %q has no description or no target", panel.Title)
+		}
+		for _, target := range panel.Targets {
+			expressions["dashboard: "+panel.Title+": "+target.Expr] = variables.Replace(target.Expr)
+		}
+	}
+	return expressions
 }

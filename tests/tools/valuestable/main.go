@@ -1,0 +1,117 @@
+// Writes the table of values into a chart's README, between its two markers, from the comments in
+// values.yaml. With --check it only says whether the table is what it should be.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	begin = "<!-- values: made by `make chart-docs` -->\n"
+	end   = "<!-- end of values -->\n"
+)
+
+func main() {
+	args := os.Args[1:]
+	check := len(args) > 0 && args[0] == "--check"
+	if check {
+		args = args[1:]
+	}
+	if len(args) != 1 {
+		fail("usage: valuestable [--check] CHART")
+	}
+	readme := filepath.Join(args[0], "README.md")
+	before, err := os.ReadFile(readme)
+	if err != nil {
+		fail("%v", err)
+	}
+	after, err := replace(before, filepath.Join(args[0], "values.yaml"))
+	if err != nil {
+		fail("%v", err)
+	}
+	if bytes.Equal(before, after) {
+		return
+	}
+	if check {
+		fail("%s: the table is not what values.yaml says: run `make chart-docs`", readme)
+	}
+	if err := os.WriteFile(readme, after, 0o644); err != nil {
+		fail("%v", err)
+	}
+}
+
+func fail(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "error: "+format+"\n", args...)
+	os.Exit(1)
+}
+
+func replace(readme []byte, values string) ([]byte, error) {
+	head, rest, found := bytes.Cut(readme, []byte(begin))
+	_, tail, closed := bytes.Cut(rest, []byte(end))
+	if !found || !closed {
+		return nil, fmt.Errorf("README.md: has no place for the table: write %q and %q", begin, end)
+	}
+	text, err := os.ReadFile(values)
+	if err != nil {
+		return nil, err
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, fmt.Errorf("%s: %w", values, err)
+	}
+	table := bytes.NewBufferString("| value | default | what it is |\n|---|---|---|\n")
+	if err := rows(table, "", document.Content[0]); err != nil {
+		return nil, fmt.Errorf("%s: %w", values, err)
+	}
+	return bytes.Join([][]byte{head, []byte(begin), table.Bytes(), []byte(end), tail}, nil), nil
+}
+
+// A value with a comment is a row; a map without one is gone into.
+func rows(table *bytes.Buffer, prefix string, mapping *yaml.Node) error {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
+		path := prefix + key.Value
+		// The first comment of the file is separated by an empty line: it is the file's own.
+		paragraphs := strings.Split(key.HeadComment, "\n\n")
+		comment := strings.TrimPrefix(paragraphs[len(paragraphs)-1], "# ")
+		comment = strings.ReplaceAll(comment, "\n# ", " ")
+		switch {
+		case comment != "":
+			fallback, err := inline(value)
+			if err != nil {
+				return err
+			}
+			comment = strings.ReplaceAll(comment, "|", "\\|")
+			fmt.Fprintf(table, "| `%s` | `%s` | %s |\n", path, fallback, comment)
+		case value.Kind == yaml.MappingNode && len(value.Content) > 0:
+			if err := rows(table, path+".", value); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("line %d: %s has no comment that says what it is", key.Line, path)
+		}
+	}
+	return nil
+}
+
+// The value as JSON, on one line.
+func inline(value *yaml.Node) (string, error) {
+	var decoded any
+	if err := value.Decode(&decoded); err != nil {
+		return "", err
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(decoded); err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(text.String()), nil
+}
