@@ -1,3 +1,6 @@
+/// kubeconform, and the schemas that it is given.
+mod conformity;
+
 use std::fs;
 use std::path::Path;
 
@@ -16,7 +19,8 @@ const FOUR_DONGLES: [&str; 4] = [
 ];
 
 /// Every kind that the cluster may have objects of is known to it, Prometheus Operator's too, so that
-/// the API server checks every field of every object.
+/// the API server checks every field of every object; and so does kubeconform, by the schemas that this
+/// API server publishes.
 #[test]
 fn every_variant_is_taken_by_the_api_server_without_a_warning() {
     let cluster = Cluster::start();
@@ -24,21 +28,31 @@ fn every_variant_is_taken_by_the_api_server_without_a_warning() {
     assert!(crds.exists(), "{} is not there: run `make tools`", crds.display());
     cluster.kubectl(&["apply", "--server-side", "-f", crds.to_str().unwrap()]);
     cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
-    cluster.kubectl(&["create", "namespace", NAMESPACE]);
-    let restricted = "pod-security.kubernetes.io/warn=restricted";
-    cluster.kubectl(&["label", "namespace", NAMESPACE, restricted]);
-
-    let mut variants = 0;
+    for name in [NAMESPACE, "node-resource-advertiser"] {
+        let labels = json!({"pod-security.kubernetes.io/warn": "restricted"});
+        let metadata = json!({"name": name, "labels": labels});
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+        cluster.apply(&namespace.to_string());
+    }
+    let mut variants = Vec::new();
     for entry in fs::read_dir(chart().join("ci")).unwrap() {
         let path = entry.unwrap().path();
         let rendered = helm_chart(&cluster, "template", &["--values", path.to_str().unwrap()]);
+        variants.push((path, rendered));
+    }
+    assert!(variants.len() >= 3, "{variants:?}");
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+    let built = cluster.kubectl(&["kustomize", deploy.to_str().unwrap()]);
+    variants.push((deploy, built));
+
+    let schemas = conformity::write_schemas(&cluster);
+    for (path, rendered) in variants {
         let args = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
         let answer = cluster.control_plane.kubectl_output(&args, Some(&rendered)).unwrap();
         let all_taken = answer.code == 0 && !answer.stderr.to_lowercase().contains("warning");
         assert!(all_taken, "{}: {}", path.display(), answer.stderr);
-        variants += 1;
+        conformity::check(&schemas, &path, &rendered);
     }
-    assert!(variants >= 3, "{variants}");
 }
 
 #[test]

@@ -32,6 +32,8 @@ terminationMessagePolicy: FallbackToLogsOnError
 {{- end }}
 
 {{- define "nra.env" -}}
+- name: NRA_LISTEN
+  value: {{ printf "%s:8080" .Values.controller.address | quote }}
 - name: NRA_CONCURRENCY
   value: {{ .Values.controller.concurrency | quote }}
 - name: NRA_REQUEST_TIMEOUT

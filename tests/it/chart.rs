@@ -1,0 +1,64 @@
+use serde_json::Value;
+
+use crate::read;
+
+fn chart(path: &str) -> String {
+    read(&format!("charts/node-resource-advertiser/{path}"))
+}
+
+fn yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).unwrap()
+}
+
+#[test]
+fn its_crd_is_that_of_the_types() {
+    let stale = chart("files/crd.yaml") != read("crds/noderesource.dev_nodeextendedresources.yaml");
+    assert!(!stale, "the chart's CRD is not the one in crds/: run `make crds`");
+}
+
+#[test]
+fn it_is_released_with_the_program() {
+    let about = yaml(&chart("Chart.yaml"));
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!([&about["version"], &about["appVersion"]], [version, version]);
+    assert!(chart("README.md").contains(&format!("?ref=v{version}'")), "the README's links");
+}
+
+/// A schema that names what is not there would take a misspelt value.
+#[test]
+fn its_schema_and_its_values_have_the_same_names() {
+    let schema: Value = serde_json::from_str(&chart("values.schema.json")).unwrap();
+    let values = yaml(&chart("values.yaml"));
+    // Those that a parent chart sets.
+    let of_parents = ["global", "enabled"];
+    let mut wrong = Vec::new();
+    compare("", &schema, &values, &mut wrong);
+    wrong.retain(|name| !of_parents.contains(&name.trim_start_matches('.')));
+    assert_eq!(wrong, [""; 0], "in one of values.yaml and values.schema.json only");
+}
+
+fn compare(path: &str, schema: &Value, values: &Value, wrong: &mut Vec<String>) {
+    let Some(properties) = schema["properties"].as_object() else { return };
+    assert_eq!(schema["additionalProperties"], false, "{path}: takes misspelt names");
+    let values = values.as_object().unwrap();
+    let missing = values.keys().filter(|name| !properties.contains_key(*name));
+    wrong.extend(missing.map(|name| format!("{path}.{name}")));
+    for (name, property) in properties {
+        let path = format!("{path}.{name}");
+        match values.get(name) {
+            Some(value) => compare(&path, property, value, wrong),
+            None => wrong.push(path),
+        }
+    }
+}
+
+#[test]
+fn its_pods_have_every_environment_variable_of_the_program() {
+    let output = crate::program(&["run", "--help"]);
+    let help = String::from_utf8(output.stdout).unwrap();
+    let templates = chart("templates/_pod.tpl");
+    let of_program = help.split("[env: ").skip(1).filter_map(|rest| rest.split('=').next());
+    for variable in of_program {
+        assert!(templates.contains(&format!("- name: {variable}\n")), "{variable} is not set");
+    }
+}
