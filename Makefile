@@ -37,7 +37,7 @@ PROMETHEUS_OPERATOR := github.com/prometheus-operator/prometheus-operator
 # The kinds of Prometheus Operator, which a chart may have objects of.
 MONITORING_CRDS := $(addprefix target/tools/crds/monitoring.coreos.com_,prometheusrules.yaml servicemonitors.yaml)
 # What `kubectl apply` takes, without what only Helm knows what to do with.
-RENDER = $(TOOLS)/helm template node-resource-advertiser $(CHART) --namespace node-resource-advertiser --values deploy/values.yaml | \
+RENDER = $(TOOLS)/helm template node-resource-advertiser $(CHART) --namespace node-resource-advertiser --no-hooks --values deploy/values.yaml | \
 	sed -e '/^ *app.kubernetes.io\/managed-by: /d' -e '/^ *helm.sh\/chart: /d' -e '/^\# Source: /d'
 VALUES_TABLE = cd tests/tools && go run ./valuestable
 TOOL_BUILD = cd tests/tools && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o $(abspath $@)

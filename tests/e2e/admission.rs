@@ -4,7 +4,7 @@ use harness::{ControlPlane, Output, wait_until};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Controller, DEADLINE, amount, rule};
-use crate::helm::{RELEASE, apply_chart, service_account};
+use crate::helm::{NAMESPACE, RELEASE, apply_chart, service_account};
 
 const DONGLE: &str = "example.com/dongle";
 
@@ -21,7 +21,7 @@ fn installed(cluster: &Cluster) -> PathBuf {
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
         "metadata": {"name": "test"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "test"},
-        "subjects": [{"kind": "ServiceAccount", "name": RELEASE, "namespace": "advertising"}],
+        "subjects": [{"kind": "ServiceAccount", "name": RELEASE, "namespace": NAMESPACE}],
     });
     cluster.apply(&role.to_string());
     cluster.apply(&binding.to_string());
@@ -88,7 +88,8 @@ fn all_that_the_controller_does_passes() {
     let kubeconfig = installed(&cluster);
     create_full_node(&cluster, "full");
     cluster.create_nodes(["empty".to_owned()], &json!({}));
-    let controller = Controller::start_unready(&cluster, &kubeconfig, &[]);
+    let controller =
+        Controller::start_unready(&cluster, &kubeconfig, &["--lease-namespace", NAMESPACE]);
     controller.wait_ready();
 
     cluster.apply_rule("dongle", &json!({"nodeNames": ["full", "empty"]}));

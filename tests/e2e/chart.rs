@@ -3,16 +3,16 @@ mod conformity;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use serde_json::json;
+use harness::{ControlPlane, Output};
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Controller};
 use crate::helm::{NAMESPACE, RELEASE, chart, helm, helm_chart, service_account};
-use harness::ControlPlane;
 
-/// What a first `--set` declares.
-const FOUR_DONGLES: [&str; 4] = [
-    "--set=prune.enabled=false", // no kubelet here runs its Job
+/// A rule that comes with the chart.
+const FOUR_DONGLES: [&str; 3] = [
     "--set=rules.dongle.resourceName=example.com/dongle",
     "--set=rules.dongle.nodeNames={node-1}",
     "--set=rules.dongle.quantity=4",
@@ -55,34 +55,105 @@ fn every_variant_is_taken_by_the_api_server_without_a_warning() {
     }
 }
 
+/// The program runs with the arguments and the environment of the rendered containers, and with the
+/// token of the chart's ServiceAccount: what a kubelet would do with the Deployment and the Job.
 #[test]
-fn installed_upgraded_and_uninstalled() {
+fn installed_upgraded_and_uninstalled_without_a_trace() {
     let cluster = Cluster::without_crd(ControlPlane::builder());
     cluster.create_nodes(["node-1".to_owned()], &json!({}));
+    let annotations = cluster.node("node-1")["metadata"]["annotations"].clone();
     let notes =
         helm_chart(&cluster, "install", &[&["--create-namespace"], &FOUR_DONGLES[..]].concat());
     assert!(notes.contains("kubectl get ner -o wide"), "{notes}");
-    let controller = Controller::start_unready(&cluster, &service_account(&cluster), &[]);
-    controller.wait_ready();
+    let kubeconfig = service_account(&cluster);
+    let deployment = cluster.get(&["deployment", RELEASE, "--namespace", NAMESPACE]);
+    let controller = Container::of(&deployment);
+    let leader = controller.start(&cluster, &kubeconfig);
+    leader.wait_log("this process leads now");
+    leader.wait_ready();
+    let standby = controller.start(&cluster, &kubeconfig);
+    standby.wait_log("standing by");
     cluster.wait_advertised("node-1", "example.com/dongle", "4");
 
     // The rule, which came last since its kind was new, is now the release's own.
     helm_chart(&cluster, "upgrade", &["--reuse-values", "--set=rules.dongle.quantity=5"]);
     cluster.wait_advertised("node-1", "example.com/dongle", "5");
-    let rule = cluster.get(&["ner", "dongle"]);
-    assert_eq!(rule["metadata"]["annotations"]["meta.helm.sh/release-name"], RELEASE);
-    helm_chart(&cluster, "upgrade", &["--reset-values", "--set=prune.enabled=false"]);
-    cluster.wait_withdrawn("node-1", "example.com/dongle");
-    controller.stop();
+    let hooks = helm(&cluster, &["get", "hooks", RELEASE, "--namespace", NAMESPACE]).stdout;
+    assert!(!hooks.contains("NodeExtendedResource"), "{hooks}");
 
+    let job = hooks.split("\n---\n").find(|hook| hook.contains("kind: Job")).expect("a prune Job");
+    let prune = Container::of(&serde_saphyr::from_str(job).unwrap()).run(&kubeconfig);
+    assert_eq!(prune.code, 0, "{prune:?}");
+    // No kubelet is here to run the Job once more.
+    helm_chart(&cluster, "upgrade", &["--reuse-values", "--set=prune.enabled=false"]);
     uninstall(&cluster);
+    let node = cluster.wait_withdrawn("node-1", "example.com/dongle");
+    assert_eq!(node["metadata"]["annotations"], annotations, "no trace is left");
     assert_nothing_is_left(&cluster);
+    for replica in [leader, standby] {
+        assert!(!replica.log().contains("denied request"), "{}", replica.log());
+        replica.stop();
+    }
+    let node = cluster.wait_withdrawn("node-1", "example.com/dongle");
+    assert_eq!(node["metadata"]["annotations"], annotations, "no trace is left");
+    assert_nothing_is_left(&cluster);
+
+    // Installed again, it does not wait until the Job's Lease is over.
+    helm_chart(&cluster, "install", &FOUR_DONGLES);
+    let leader = controller.start(&cluster, &service_account(&cluster));
+    cluster.wait_advertised("node-1", "example.com/dongle", "4");
+    leader.stop();
+}
+
+/// What a kubelet would start.
+struct Container {
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+}
+
+impl Container {
+    /// The one of a Deployment or a Job.
+    fn of(workload: &Value) -> Self {
+        let container = &workload["spec"]["template"]["spec"]["containers"][0];
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let variable = |variable: &Value| {
+            // All that is not a value is the pod's name.
+            let value = variable.get("value").map_or_else(|| "a-pod".to_owned(), text);
+            (text(&variable["name"]), value)
+        };
+        Self {
+            args: container["args"].as_array().unwrap().iter().map(text).collect(),
+            env: container["env"].as_array().unwrap().iter().map(variable).collect(),
+        }
+    }
+
+    fn start(&self, cluster: &Cluster, kubeconfig: &Path) -> Controller {
+        let args: Vec<_> = self.args.iter().map(String::as_str).collect();
+        let env: Vec<_> = self.env.iter().map(|(name, value)| (&**name, &**value)).collect();
+        Controller::start_as(cluster, kubeconfig, &args, &env)
+    }
+
+    fn run(&self, kubeconfig: &Path) -> Output {
+        let output = Command::new(env!("CARGO_BIN_EXE_node-resource-advertiser"))
+            .args(&self.args)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .env("KUBECONFIG", kubeconfig)
+            .output()
+            .expect("the program runs");
+        Output {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code().unwrap_or(-1),
+        }
+    }
 }
 
 #[test]
 fn a_rule_that_was_never_upgraded_goes_with_the_release_too() {
     let cluster = Cluster::without_crd(ControlPlane::builder());
-    helm_chart(&cluster, "install", &[&["--create-namespace"], &FOUR_DONGLES[..]].concat());
+    // No kubelet is here to run the Job.
+    let args = ["--create-namespace", "--set=prune.enabled=false"];
+    helm_chart(&cluster, "install", &[&args, &FOUR_DONGLES[..]].concat());
     cluster.get(&["ner", "dongle"]);
     uninstall(&cluster);
     assert_nothing_is_left(&cluster);
@@ -124,10 +195,12 @@ fn assert_nothing_is_left(cluster: &Cluster) {
     cluster.get(&["crd", "nodeextendedresources.noderesource.dev"]);
     let kinds = "ner,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,services,\
                  deployments,jobs,configmaps,secrets,validatingadmissionpolicies,\
-                 validatingadmissionpolicybindings,poddisruptionbudgets,leases";
+                 validatingadmissionpolicybindings,poddisruptionbudgets";
     let of_release = format!("app.kubernetes.io/instance={RELEASE}");
     let left = cluster.get(&[kinds, "--all-namespaces", "--selector", &of_release]);
     assert_eq!(left["items"], json!([]), "nothing is left");
-    let rules = cluster.get(&["ner"]);
-    assert_eq!(rules["items"], json!([]), "no rule is left");
+    for kind in ["ner", "leases"] {
+        let left = cluster.get(&[kind, "--namespace", NAMESPACE]);
+        assert_eq!(left["items"], json!([]), "none of {kind} is left");
+    }
 }

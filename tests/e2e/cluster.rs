@@ -284,14 +284,26 @@ impl Controller {
 
     /// Starts it with a kubeconfig, and waits for nothing.
     pub fn start_unready(cluster: &Cluster, kubeconfig: &Path, args: &[&str]) -> Self {
+        let args = [&["run"], args].concat();
+        Self::start_as(cluster, kubeconfig, &args, &[])
+    }
+
+    /// Starts it with just these arguments and this environment, but for the address it listens at.
+    pub fn start_as(
+        cluster: &Cluster,
+        kubeconfig: &Path,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], harness::free_port().unwrap()));
         let log = cluster.control_plane.dir().join(format!("controller-{}.log", address.port()));
         let listen = address.to_string();
         let process = Process::spawn(
             "controller",
             Path::new(env!("CARGO_BIN_EXE_node-resource-advertiser")),
-            &[&["run", "--listen", &listen], args].concat(),
-            &[("KUBECONFIG", kubeconfig.to_str().unwrap())],
+            args,
+            &[env, &[("KUBECONFIG", kubeconfig.to_str().unwrap()), ("NRA_LISTEN", &listen)]]
+                .concat(),
             &log,
         );
         Self { process: process.expect("the controller starts"), address }

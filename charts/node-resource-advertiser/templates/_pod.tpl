@@ -42,12 +42,12 @@ terminationMessagePolicy: FallbackToLogsOnError
   value: {{ .Values.controller.logLevel | quote }}
 - name: NRA_LOG_FORMAT
   value: {{ .Values.controller.logFormat }}
-- name: NRA_LEADER_ELECT
-  value: {{ .Values.leaderElection.enabled | quote }}
 - name: NRA_LEASE_NAMESPACE
   value: {{ .Release.Namespace }}
 - name: NRA_LEASE_NAME
   value: {{ .Values.leaderElection.leaseName }}
+- name: NRA_LEASE_DURATION
+  value: {{ .Values.leaderElection.leaseDuration | quote }}
 - name: NRA_IDENTITY
   valueFrom:
     fieldRef:
