@@ -126,6 +126,7 @@ fn nothing_else_passes() {
     let set = |path: &str, value: Value| json!([{"op": "add", "path": path, "value": value}]);
     let remove = |path: &str| json!([{"op": "remove", "path": path}]);
     let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "1"}]);
+    let too_long = format!("example.com/{}", "a".repeat(64));
     let extended_only = "may change extended resources only, not";
     let whole_only = "may set whole numbers from 1 to 9223372036854775 only, not";
     let refused = [
@@ -170,6 +171,10 @@ fn nothing_else_passes() {
         (set("/status/capacity/requests.example.com~1a", json!("5")), "not requests.example.com/a"),
         (set("/status/capacity/Example.com~1a", json!("5")), "not Example.com/a"),
         (set("/status/capacity/example.com~1-a", json!("5")), "not example.com/-a"),
+        (
+            set(&format!("/status/capacity/{}", too_long.replace('/', "~1")), json!("5")),
+            &format!("{extended_only} {too_long}"),
+        ),
         (remove("/status/capacity/not~1a~1name"), "not not/a/name"),
         (set("/status/capacity/example.com~1dongle", json!("0")), &format!("{whole_only} 0")),
         (set("/status/allocatable/example.com~1dongle", json!("0")), &format!("{whole_only} 0")),
