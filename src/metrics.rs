@@ -37,6 +37,21 @@ pub struct Metrics {
     pub(crate) leader: Gauge,
 }
 
+/// What becomes of a rule on a node.
+pub(crate) const NODE_STATES: [&str; 9] = [
+    "advertised",
+    "pending",
+    "held",
+    "pods_unreadable",
+    "overridden",
+    "conflicted",
+    "contested",
+    "failed",
+    "unreadable",
+];
+/// What a rule's conditions come to.
+pub(crate) const RULE_STATES: [&str; 3] = ["ready", "not_ready", "stalled"];
+
 /// Bounds of histograms, in seconds.
 const EVENT_TO_PATCH: [f64; 12] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 300.0];
@@ -60,6 +75,8 @@ impl Default for Metrics {
         for result in ["patched", "stale", "gone", "forbidden", "failed"] {
             drop(metrics.patches.get_or_create(&[("result", result)]));
         }
+        set_all(&metrics.nodes, "state", NODE_STATES.map(|state| (state, 0)));
+        set_all(&metrics.rules, "state", RULE_STATES.map(|state| (state, 0)));
         for resource in ["nodes", "rules"] {
             drop(metrics.watch_restarts.get_or_create(&[("resource", resource)]));
         }

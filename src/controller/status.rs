@@ -183,7 +183,7 @@ impl Controller {
 
     /// Counts the rules for the metrics.
     pub(super) fn count_rules(&self) {
-        let mut counts = [("ready", 0), ("not_ready", 0), ("stalled", 0)];
+        let mut counts = metrics::RULE_STATES.map(|state| (state, 0));
         for state in self.rules.states() {
             let word = in_one_word(state.status.as_ref());
             for (state, count) in &mut counts {

@@ -172,6 +172,8 @@ mod tests {
         let counts = tally.counts("dongle").unwrap();
         assert_eq!((counts.tied, counts.overridden_by.len()), (0, 0));
 
+        let states = tally.totals().map(|(state, _)| state);
+        assert_eq!(states, crate::metrics::NODE_STATES, "a series that is there from the start");
         tally.take_changed();
         tally.update(&node("a"), &advertised, &advertised);
         assert!(tally.take_changed().is_empty(), "nothing changed");

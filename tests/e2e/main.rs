@@ -31,6 +31,8 @@ mod metrics;
 mod prune;
 /// What the API server refuses, and what it says.
 mod refusals;
+/// What the program asks of the API server, and what the chart lets it.
+mod rights;
 /// Two hundred nodes: requests counted, by label, idle, and after a restart.
 mod scale;
 /// The documented story, from the rule to the running pod and back to nothing.

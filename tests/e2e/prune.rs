@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -7,17 +8,22 @@ use crate::cluster::{Cluster, Controller, LEDGER, advertises, amount, ledger};
 const DONGLE: &str = "example.com/dongle";
 
 /// What `prune` prints, what it complains of, and its exit code.
-struct Answer {
-    stdout: String,
-    stderr: String,
-    code: i32,
+pub struct Answer {
+    pub stdout: String,
+    pub stderr: String,
+    pub code: i32,
 }
 
 fn prune(cluster: &Cluster, args: &[&str]) -> Answer {
+    prune_as(&cluster.control_plane.kubeconfig(), args)
+}
+
+/// Runs `prune` as the one whose kubeconfig it is.
+pub fn prune_as(kubeconfig: &Path, args: &[&str]) -> Answer {
     let output = Command::new(env!("CARGO_BIN_EXE_node-resource-advertiser"))
         .arg("prune")
         .args(args)
-        .env("KUBECONFIG", cluster.control_plane.kubeconfig())
+        .env("KUBECONFIG", kubeconfig)
         .output()
         .unwrap();
     Answer {

@@ -62,3 +62,25 @@ fn its_pods_have_every_environment_variable_of_the_program() {
         assert!(templates.contains(&format!("- name: {variable}\n")), "{variable} is not set");
     }
 }
+
+/// An alert on a series that is never there would never fire.
+#[test]
+fn its_alerts_and_its_dashboard_ask_for_metrics_that_there_are() {
+    let metrics = node_resource_advertiser::metrics::Metrics::default();
+    let there = metrics.text().unwrap();
+    for file in ["files/alerts.yaml", "files/dashboard.json"] {
+        let text = chart(file);
+        let prefix = "node_resource_advertiser_";
+        let names: std::collections::BTreeSet<_> = text
+            .split(|character: char| !character.is_ascii_alphanumeric() && character != '_')
+            .filter(|word| word.starts_with(prefix))
+            .collect();
+        assert!(names.len() > 3, "{file}: {names:?}");
+        for name in names {
+            let is_there = there.lines().any(|line| {
+                line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+            });
+            assert!(is_there, "{file}: {name} is not in\n{there}");
+        }
+    }
+}

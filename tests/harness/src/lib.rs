@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use serde_json::Value;
 
 pub use builder::{Builder, free_port};
 pub use kubectl::Output;
@@ -203,6 +204,16 @@ impl ControlPlane {
             *counts.entry((verb, resource, subresource)).or_default() += value;
         }
         Ok(counts)
+    }
+
+    /// The requests by service accounts so far, as objects of `audit.k8s.io`.
+    ///
+    /// # Errors
+    /// Where the builder was not told to log them, or the log cannot be read.
+    pub fn audit(&self) -> Result<Vec<Value>> {
+        let log = std::fs::read_to_string(builder::audit_log(&self.dir));
+        let log = log.context("there is no audit log")?;
+        log.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
     }
 
     /// How many requests of one kind kube-apiserver has answered.
