@@ -18,6 +18,7 @@
 //! | [`prune`] | taking back all that ledgers list |
 //! | `requests`, `backoff` | the requests about one node, and the pauses between them |
 //! | [`leader`] | which of several controllers may write |
+//! | [`manifest`] | YAML and JSON files, read as kubectl reads them |
 //! | [`client`] | the connection to the API server |
 //! | [`readiness`], [`metrics`], [`server`] | whether the controller can work, and what it has done, over HTTP |
 //! | [`cli`] | the subcommands |
@@ -32,6 +33,7 @@ pub mod error;
 pub mod label;
 pub mod leader;
 pub mod ledger;
+pub mod manifest;
 pub mod metrics;
 pub mod node;
 pub mod plan;

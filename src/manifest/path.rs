@@ -1,0 +1,86 @@
+//! Paths to values in an object, written as the API server writes them.
+
+use std::fmt;
+
+/// The way from an object to a value in it: `spec.nodeNames[0]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Path(Vec<Step>);
+
+/// One step of a [`Path`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// To the value of a key.
+    Key(String),
+    /// To an item of a list, from 0 on.
+    Item(usize),
+}
+
+impl Path {
+    /// The path to a value of nested maps.
+    #[must_use]
+    pub fn of<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(keys.into_iter().map(|key| Step::Key(key.to_owned())).collect())
+    }
+
+    /// This path and a key.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        self.then(Step::Key(key.to_owned()))
+    }
+
+    /// This path and an item of a list.
+    #[must_use]
+    pub fn item(&self, index: usize) -> Self {
+        self.then(Step::Item(index))
+    }
+
+    fn then(&self, step: Step) -> Self {
+        Self(self.0.iter().cloned().chain([step]).collect())
+    }
+
+    /// The steps, from the object on.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.0
+    }
+
+    /// Whether `other` is this path or a path below it.
+    #[must_use]
+    pub fn leads_to(&self, other: &Self) -> bool {
+        other.0.starts_with(&self.0)
+    }
+}
+
+impl fmt::Display for Path {
+    /// `spec.nodeNames[0]`; a key that is no plain word in brackets: `metadata.labels[a/b]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = |key: &str| {
+            !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        };
+        for (place, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Key(key) if plain(key) && place == 0 => f.write_str(key)?,
+                Step::Key(key) if plain(key) => write!(f, ".{key}")?,
+                Step::Key(key) => write!(f, "[{}]", crate::label::excerpt(key))?,
+                Step::Item(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn are_written_as_the_api_server_writes_them() {
+        let path = Path::of(["spec", "nodeNames"]).item(2);
+        assert_eq!(path.to_string(), "spec.nodeNames[2]");
+        let path = Path::of(["metadata", "labels", "example.com/x\n"]);
+        assert_eq!(path.to_string(), r"metadata.labels[example.com/x\n]");
+        assert_eq!(Path::default().to_string(), "");
+        assert!(Path::of(["a"]).leads_to(&Path::of(["a", "b"])));
+        assert!(!Path::of(["a", "b"]).leads_to(&Path::of(["a"])));
+    }
+}

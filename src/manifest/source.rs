@@ -1,0 +1,198 @@
+//! The text that a document comes from, and places in it.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// A file, as text.
+#[derive(Debug)]
+pub struct Source {
+    name: Arc<str>,
+    text: String,
+    /// Where each line begins; found when somebody first asks for a line.
+    lines: OnceLock<Vec<usize>>,
+}
+
+/// A part of a [`Source`], in bytes from its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The first byte.
+    pub start: u32,
+    /// The byte after the last.
+    pub end: u32,
+}
+
+/// A place to show to people: a part of one line of a file, or a file as a whole.
+#[derive(Clone, Debug)]
+pub struct Spot {
+    file: Arc<str>,
+    place: Option<(Arc<Source>, Span)>,
+}
+
+/// A line longer than this is not shown, only its number.
+const LONGEST_LINE: usize = 4096;
+
+impl Span {
+    pub(super) fn new(range: Range<usize>) -> Self {
+        // A file is at most `Limits::file` bytes, far below 4 GiB.
+        let at = |offset| u32::try_from(offset).unwrap_or(u32::MAX);
+        Self { start: at(range.start), end: at(range.end) }
+    }
+
+    /// The same, as a range of bytes.
+    #[must_use]
+    pub fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+impl Source {
+    pub(super) fn new(name: &str, text: String) -> Self {
+        Self { name: name.into(), text, lines: OnceLock::new() }
+    }
+
+    /// The file's name, as it was given.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Which line a byte is in, from 0 on, and the bytes of that line without its end.
+    fn line(&self, offset: usize) -> (usize, Range<usize>) {
+        let lines = self.lines.get_or_init(|| {
+            let breaks = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+            [0].into_iter().chain(breaks.map(|(place, _)| place + 1)).collect()
+        });
+        let number = lines.partition_point(|&start| start <= offset).saturating_sub(1);
+        let start = lines.get(number).copied().unwrap_or_default();
+        let end = lines.get(number + 1).map_or(self.text.len(), |next| next - 1);
+        let line = self.text.get(start..end).unwrap_or_default();
+        (number, start..start + line.trim_end_matches('\r').len())
+    }
+
+    /// The part of a span that is in its first line, without spaces at its end.
+    pub(super) fn first_line(&self, span: Span) -> Span {
+        let Range { start, end } = span.range();
+        let (_, line) = self.line(start);
+        let part = self.text.get(start..end.min(line.end).max(start)).unwrap_or_default();
+        Span::new(start..start + part.trim_end().len())
+    }
+
+    /// From a byte to the end of its line.
+    pub(super) fn rest_of_line(&self, offset: usize) -> Span {
+        let (_, line) = self.line(offset);
+        self.first_line(Span::new(offset..line.end.max(offset)))
+    }
+
+    pub(super) fn is_one_line(&self, span: Span) -> bool {
+        let text = self.text.get(span.range()).unwrap_or_default();
+        !text.trim_end().contains('\n')
+    }
+}
+
+impl Spot {
+    pub(super) fn within(source: &Arc<Source>, span: Span) -> Self {
+        let place = Some((Arc::clone(source), source.first_line(span)));
+        Self { file: Arc::clone(&source.name), place }
+    }
+
+    /// A file as a whole.
+    #[must_use]
+    pub fn file_alone(name: &str) -> Self {
+        Self { file: name.into(), place: None }
+    }
+
+    /// The file's name, as it was given.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Line and column, each from 1 on; columns are characters.
+    #[must_use]
+    pub fn start(&self) -> Option<(usize, usize)> {
+        self.place.as_ref().map(|(source, span)| position(source, span.start))
+    }
+
+    /// Line and column after the last character.
+    #[must_use]
+    pub fn end(&self) -> Option<(usize, usize)> {
+        self.place.as_ref().map(|(source, span)| position(source, span.end))
+    }
+
+    /// The text there.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        let place = self.place.as_ref();
+        place.and_then(|(source, span)| source.text.get(span.range())).unwrap_or_default()
+    }
+
+    /// The line that it is in, and which bytes of that it is; `None` where that is too long to be
+    /// shown.
+    #[must_use]
+    pub fn shown(&self) -> Option<(&str, Range<usize>)> {
+        let (source, span) = self.place.as_ref()?;
+        let Range { start, end } = span.range();
+        let (_, line) = source.line(start);
+        let text = source.text.get(line.clone())?;
+        (text.len() <= LONGEST_LINE).then(|| (text, start - line.start..end - line.start))
+    }
+}
+
+impl PartialEq for Spot {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.file, self.start(), self.end()) == (&other.file, other.start(), other.end())
+    }
+}
+
+impl Eq for Spot {}
+
+fn position(source: &Source, offset: u32) -> (usize, usize) {
+    let offset = offset as usize;
+    let (number, line) = source.line(offset);
+    let before = source.text.get(line.start..offset).unwrap_or_default();
+    // A byte order mark is no character of the first line.
+    (number + 1, before.trim_start_matches('\u{feff}').chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spot(text: &str, range: Range<usize>) -> Spot {
+        Spot::within(&Arc::new(Source::new("a.yaml", text.to_owned())), Span::new(range))
+    }
+
+    #[test]
+    fn columns_are_characters_and_lines_may_end_in_crlf() {
+        let spot = spot("ä: 1\r\nöl: 23 \r\n", 12..16);
+        assert_eq!(spot.start(), Some((2, 5)));
+        assert_eq!(spot.end(), Some((2, 7)));
+        assert_eq!(spot.text(), "23");
+        assert_eq!(spot.shown(), Some(("öl: 23 ", 5..7)));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_column() {
+        assert_eq!(spot("\u{feff}a: 1", 3..4).start(), Some((1, 1)));
+    }
+
+    #[test]
+    fn a_span_is_cut_at_the_end_of_its_line() {
+        assert_eq!(spot("a: |\n  b\n  c\n", 3..13).text(), "|");
+        assert_eq!(spot("a", 1..1).start(), Some((1, 2)));
+        assert_eq!(spot("", 0..0).start(), Some((1, 1)));
+    }
+
+    #[test]
+    fn a_very_long_line_is_not_shown() {
+        let long = format!("a: {}", "x".repeat(LONGEST_LINE));
+        assert_eq!(spot(&long, 0..1).shown(), None);
+        assert_eq!(spot(&long, 0..1).start(), Some((1, 1)));
+    }
+}

@@ -1,0 +1,258 @@
+//! One YAML document (JSON is YAML) to a JSON value with the places of its parts.
+//!
+//! As kubectl reads it, with one exception: a key given twice is an error here, where kubectl takes
+//! the last one and says nothing.
+
+use std::collections::{BTreeMap, HashMap};
+
+use granit_parser::{Event, Parser, ScalarStyle, Span as Range, StrInput, Tag};
+use serde_json::{Map, Value};
+
+use super::Limits;
+use super::locations::{Children, Locations};
+use super::scalar;
+use super::source::Span;
+use super::split::Piece;
+
+/// Why a document cannot be read, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) span: Span,
+    pub(super) reason: String,
+}
+
+/// Reads a document; `None` if there is nothing in it.
+pub(super) fn read(piece: &Piece, limits: &Limits) -> Result<Option<(Value, Locations)>, Fault> {
+    let options = granit_parser::options! {
+        emit_comments: false,
+        flow_nesting_limit: limits.depth,
+        block_nesting_limit: limits.depth,
+    };
+    let mut reader = Reader {
+        parser: Parser::new_from_str_with_options(piece.text, options),
+        piece,
+        limits,
+        values: 0,
+        anchors: HashMap::new(),
+    };
+    let mut document = None;
+    while let Some((event, range)) = reader.next()? {
+        match event {
+            Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
+            Event::DocumentStart(..) if document.is_none() => {}
+            // kubectl splits at lines of `---` and would drop, unread, what follows `...`.
+            Event::DocumentStart(..) => {
+                return Err(reader.fault(range, "a document that follows ... needs a line of --- before it"));
+            }
+            event => document = Some(reader.node(event, range, 0)?),
+        }
+    }
+    Ok(document.map(|node| (node.value, node.locations)).filter(|(value, _)| !value.is_null()))
+}
+
+struct Reader<'t> {
+    parser: Parser<'t, StrInput<'t>>,
+    piece: &'t Piece<'t>,
+    limits: &'t Limits,
+    /// How many values there are so far, those that aliases repeat included.
+    values: usize,
+    anchors: HashMap<usize, Node>,
+}
+
+/// A value, and what it takes to know before it is repeated.
+#[derive(Clone)]
+struct Node {
+    value: Value,
+    locations: Locations,
+    values: usize,
+    depth: usize,
+}
+
+impl<'t> Reader<'t> {
+    fn next(&mut self) -> Result<Option<(Event<'t>, Range)>, Fault> {
+        match self.parser.next_event() {
+            None => Ok(None),
+            Some(Ok(event)) => Ok(Some(event)),
+            Some(Err(error)) => {
+                let at = error.marker().byte_offset().unwrap_or_default() + self.piece.offset;
+                let reason = format!("not YAML: {}", error.info());
+                Err(Fault { span: Span::new(at..at + 1), reason })
+            }
+        }
+    }
+
+    /// The next event of a collection, which has an end: the parser says so if it has not.
+    fn inside(&mut self, start: Range) -> Result<(Event<'t>, Range), Fault> {
+        self.next()?.ok_or_else(|| self.fault(start, "it does not end"))
+    }
+
+    fn span(&self, range: Range) -> Span {
+        let range = range.byte_range().unwrap_or_default();
+        Span::new(range.start + self.piece.offset..range.end + self.piece.offset)
+    }
+
+    fn fault(&self, range: Range, reason: impl Into<String>) -> Fault {
+        Fault { span: self.span(range), reason: reason.into() }
+    }
+
+    /// Counts values, also those that an alias repeats: a document of a few hundred bytes can
+    /// repeat itself to any size.
+    fn count(&mut self, values: usize, depth: usize, range: Range) -> Result<(), Fault> {
+        let Limits { values: most, depth: deepest, .. } = *self.limits;
+        self.values = self.values.saturating_add(values);
+        if self.values > most {
+            return Err(self.fault(range, format!("the document has more than {most} values, its aliases followed: split it")));
+        }
+        if depth > deepest {
+            return Err(self.fault(range, format!("more than {deepest} maps and lists are within each other here")));
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, event: Event<'t>, range: Range, depth: usize) -> Result<Node, Fault> {
+        let before = self.values;
+        if let Event::Alias(anchor) = event {
+            return self.alias(anchor, range, depth);
+        }
+        self.count(1, depth, range)?;
+        let (anchor, mut node) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let value = self.scalar(&text, style, tag.as_deref(), range)?;
+                let locations = Locations::new(self.span(range), Children::None);
+                (anchor, Node { value, locations, values: 1, depth: 0 })
+            }
+            Event::SequenceStart(_, anchor, _) => (anchor, self.list(range, depth)?),
+            Event::MappingStart(_, anchor, _) => (anchor, self.map(range, depth)?),
+            _ => return Err(self.fault(range, "a value was expected here")),
+        };
+        node.values = self.values - before;
+        if anchor != 0 {
+            // Kept for its aliases, so it counts twice.
+            self.count(node.values, depth, range)?;
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn alias(&mut self, anchor: usize, range: Range, depth: usize) -> Result<Node, Fault> {
+        // Only an anchor whose node is complete is known, so nothing can contain itself.
+        let Some((values, inner)) = self.anchors.get(&anchor).map(|node| (node.values, node.depth))
+        else {
+            return Err(self.fault(range, "the alias is within its own anchor"));
+        };
+        self.count(values, depth + inner, range)?;
+        let node = self.anchors.get(&anchor).cloned();
+        node.ok_or_else(|| self.fault(range, "the alias has no anchor"))
+    }
+
+    fn scalar(
+        &self,
+        text: &str,
+        style: ScalarStyle,
+        tag: Option<&Tag>,
+        range: Range,
+    ) -> Result<Value, Fault> {
+        scalar::resolve(text, style, tag).map_err(|reason| self.fault(range, reason))
+    }
+
+    fn list(&mut self, start: Range, depth: usize) -> Result<Node, Fault> {
+        let (mut values, mut places, mut inner) = (Vec::new(), Vec::new(), 0);
+        loop {
+            let (event, range) = self.inside(start)?;
+            if event == Event::SequenceEnd {
+                let locations = Locations::new(self.whole(start, range), Children::Items(places));
+                return Ok(Node { value: values.into(), locations, values: 0, depth: inner + 1 });
+            }
+            let item = self.node(event, range, depth + 1)?;
+            inner = inner.max(item.depth);
+            values.push(item.value);
+            places.push(item.locations);
+        }
+    }
+
+    fn map(&mut self, start: Range, depth: usize) -> Result<Node, Fault> {
+        let mut fields = Fields::default();
+        let mut inner = 0;
+        loop {
+            let (event, range) = self.inside(start)?;
+            if event == Event::MappingEnd {
+                let children = Children::Fields(fields.places);
+                let locations = Locations::new(self.whole(start, range), children);
+                let value = Value::Object(fields.values);
+                return Ok(Node { value, locations, values: 0, depth: inner + 1 });
+            }
+            let merge = matches!(
+                &event,
+                Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<"
+            );
+            let key = self.node(event, range, depth + 1)?;
+            let (event, value_range) = self.inside(start)?;
+            let value = self.node(event, value_range, depth + 1)?;
+            inner = inner.max(value.depth);
+            if merge {
+                fields.merge(&value).ok_or_else(|| {
+                    self.fault(value_range, "<< merges a map, or a list of maps, and this is neither")
+                })?;
+                continue;
+            }
+            let name = key_text(&key.value).ok_or_else(|| {
+                self.fault(range, "a key must be text, a number or a truth value")
+            })?;
+            if let Some(first) = fields.given.insert(name.clone(), range) {
+                let line = first.start.line() + self.piece.lines_before;
+                let shown = crate::label::excerpt(&name);
+                return Err(self.fault(range, format!("the key {shown:?} is given twice: it is in line {line} already")));
+            }
+            fields.insert(name, value.value, value.locations.with_key(self.span(range)));
+        }
+    }
+
+    fn whole(&self, start: Range, end: Range) -> Span {
+        Span { start: self.span(start).start, end: self.span(end).end }
+    }
+}
+
+/// The fields of a map, as they are read.
+#[derive(Default)]
+struct Fields {
+    values: Map<String, Value>,
+    places: BTreeMap<Box<str>, Locations>,
+    /// Where each key stands, without those that a merge brought.
+    given: HashMap<String, Range>,
+}
+
+impl Fields {
+    fn insert(&mut self, key: String, value: Value, place: Locations) {
+        self.places.insert(key.as_str().into(), place);
+        self.values.insert(key, value);
+    }
+
+    /// Takes the fields of a map, or of a list of maps of which the first wins. As in kubectl, they
+    /// replace what stands before the merge, and are replaced by what comes after it.
+    fn merge(&mut self, node: &Node) -> Option<()> {
+        let items = match &node.value {
+            Value::Array(items) => items.as_slice(),
+            item => std::slice::from_ref(item),
+        };
+        let places = match &node.value {
+            Value::Array(_) => node.locations.items()?,
+            _ => std::slice::from_ref(&node.locations),
+        };
+        for (item, place) in items.iter().zip(places).rev() {
+            for (key, value) in item.as_object()? {
+                let place = place.fields()?.get(key.as_str())?;
+                self.insert(key.clone(), value.clone(), place.clone());
+            }
+        }
+        Some(())
+    }
+}
+
+/// A key as kubectl writes it into JSON.
+fn key_text(key: &Value) -> Option<String> {
+    match key {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(key.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
