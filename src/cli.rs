@@ -4,6 +4,9 @@ mod crd;
 mod prune;
 mod run;
 mod settings;
+mod validate;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -26,6 +29,7 @@ enum Command {
     Prune(prune::Args),
     /// Print the CustomResourceDefinition as YAML.
     Crd,
+    Validate(validate::Args),
 }
 
 /// Where the Lease of the controllers is.
@@ -48,15 +52,17 @@ impl LeaseArgs {
 }
 
 impl Cli {
-    /// Does what the arguments say.
+    /// Does what the arguments say, and gives what to exit with.
     ///
     /// # Errors
     /// What ended the subcommand.
-    pub async fn run(self) -> Result<(), Error> {
+    pub async fn run(self) -> Result<ExitCode, Error> {
         match self.command {
-            Command::Run(args) => run::run(args).await,
-            Command::Prune(args) => prune::run(args).await,
-            Command::Crd => crd::run(),
+            Command::Run(args) => run::run(args).await?,
+            Command::Prune(args) => prune::run(args).await?,
+            Command::Crd => crd::run()?,
+            Command::Validate(args) => return validate::run(&args),
         }
+        Ok(ExitCode::SUCCESS)
     }
 }

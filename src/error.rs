@@ -51,6 +51,9 @@ pub enum Error {
     /// Standard output is closed or full.
     #[error("cannot write to standard output: {0}")]
     Output(#[source] std::io::Error),
+    /// The CRD's own validation could not be compiled.
+    #[error("cannot use the CRD's validation: {0}")]
+    Validation(String),
     /// The runtime could not be started.
     #[error("cannot start: {0}")]
     Runtime(#[source] std::io::Error),

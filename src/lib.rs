@@ -19,6 +19,7 @@
 //! | `requests`, `backoff` | the requests about one node, and the pauses between them |
 //! | [`leader`] | which of several controllers may write |
 //! | [`manifest`] | YAML and JSON files, read as kubectl reads them |
+//! | [`validate`] | manifests checked without a cluster |
 //! | [`client`] | the connection to the API server |
 //! | [`readiness`], [`metrics`], [`server`] | whether the controller can work, and what it has done, over HTTP |
 //! | [`cli`] | the subcommands |
@@ -44,3 +45,4 @@ pub mod readiness;
 mod requests;
 pub mod resource_name;
 pub mod server;
+pub mod validate;

@@ -73,6 +73,12 @@ impl Quantity {
         self.nanos == 0
     }
 
+    /// The amount in billionths.
+    #[must_use]
+    pub const fn nanos(&self) -> i128 {
+        self.nanos
+    }
+
     /// The amount as a whole number of units, or `None` if it has a fraction.
     ///
     /// Kubernetes demands a whole number of an extended resource

@@ -135,11 +135,17 @@ impl Reader<'_> {
             Ok(read) if read as u64 <= most => self.left -= read as u64,
             Ok(_) if most < self.limits.file => {
                 let total = self.limits.total >> 20;
-                return self.unreadable(name, format!("the files have more than {total} MiB together: read them in parts"));
+                return self.unreadable(
+                    name,
+                    format!("the files have more than {total} MiB together: read them in parts"),
+                );
             }
             Ok(_) => {
                 let most = self.limits.file >> 20;
-                return self.unreadable(name, format!("the file is larger than {most} MiB, the most that is read: split it"));
+                return self.unreadable(
+                    name,
+                    format!("the file is larger than {most} MiB, the most that is read: split it"),
+                );
             }
             Err(error) => return self.unreadable(name, cannot("read", &error)),
         }
@@ -154,7 +160,9 @@ impl Reader<'_> {
         let at = error.utf8_error().valid_up_to();
         let bytes = error.into_bytes();
         let reason = match bytes.as_slice() {
-            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "the file is UTF-16: save it as UTF-8".to_owned(),
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
+                "the file is UTF-16: save it as UTF-8".to_owned()
+            }
             _ => {
                 let byte = bytes.get(at).copied().unwrap_or_default();
                 format!("the byte 0x{byte:02x} here is not UTF-8: save the file as UTF-8")
@@ -162,7 +170,8 @@ impl Reader<'_> {
         };
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let source = Arc::new(Source::new(name, text));
-        let spot = Spot::within(&source, Span::new(at..at + char::REPLACEMENT_CHARACTER.len_utf8()));
+        let spot =
+            Spot::within(&source, Span::new(at..at + char::REPLACEMENT_CHARACTER.len_utf8()));
         (self.take)(Err(Unreadable { spot, reason }));
     }
 

@@ -40,7 +40,9 @@ fn plain(text: &str) -> Result<Value, String> {
         }
         ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF"
         | "-.inf" | "-.Inf" | "-.INF" => {
-            return Err(format!("{text} cannot be sent as JSON: put it in quotes, or write a number"));
+            return Err(format!(
+                "{text} cannot be sent as JSON: put it in quotes, or write a number"
+            ));
         }
         _ => number(text).map_or_else(|| text.into(), Value::Number),
     })
@@ -190,7 +192,10 @@ mod tests {
         assert_eq!(tagged("2026-01-01", &core("timestamp")), Ok(json!("2026-01-01")));
         assert_eq!(tagged("5", &Tag::new("!", "foo")), Ok(json!("5")));
         assert_eq!(tagged("5", &Tag::new("", "!")), Ok(json!("5")));
-        assert_eq!(tagged("foo", &core("int")), Err("\"foo\" is no int, as its tag says".to_owned()));
+        assert_eq!(
+            tagged("foo", &core("int")),
+            Err("\"foo\" is no int, as its tag says".to_owned())
+        );
         assert_eq!(tagged("x", &core("null")), Err("\"x\" is no null, as its tag says".to_owned()));
         let quoted = resolve("5", ScalarStyle::DoubleQuoted, Some(&core("int")));
         assert_eq!(quoted, Ok(json!(5)));

@@ -83,11 +83,10 @@ mod tests {
 
     #[test]
     fn yaml_documents_stand_between_lines_of_dashes() {
-        assert_eq!(texts("a: 1\n---\nb: 2\n--- # c\nd: 3"), [
-            ("a: 1\n", 0),
-            ("b: 2\n", 2),
-            ("d: 3", 4)
-        ]);
+        assert_eq!(
+            texts("a: 1\n---\nb: 2\n--- # c\nd: 3"),
+            [("a: 1\n", 0), ("b: 2\n", 2), ("d: 3", 4)]
+        );
         assert_eq!(texts("---\r\na: |\r\n  ---\r\n---\r\n"), [("a: |\r\n  ---\r\n", 1)]);
         assert_eq!(texts("a: 1"), [("a: 1", 0)]);
         assert_eq!(texts(""), []);

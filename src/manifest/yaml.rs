@@ -42,7 +42,8 @@ pub(super) fn read(piece: &Piece, limits: &Limits) -> Result<Option<(Value, Loca
             Event::DocumentStart(..) if document.is_none() => {}
             // kubectl splits at lines of `---` and would drop, unread, what follows `...`.
             Event::DocumentStart(..) => {
-                return Err(reader.fault(range, "a document that follows ... needs a line of --- before it"));
+                return Err(reader
+                    .fault(range, "a document that follows ... needs a line of --- before it"));
             }
             event => document = Some(reader.node(event, range, 0)?),
         }
@@ -101,10 +102,16 @@ impl<'t> Reader<'t> {
         let Limits { values: most, depth: deepest, .. } = *self.limits;
         self.values = self.values.saturating_add(values);
         if self.values > most {
-            return Err(self.fault(range, format!("the document has more than {most} values, its aliases followed: split it")));
+            return Err(self.fault(
+                range,
+                format!("the document has more than {most} values, its aliases followed: split it"),
+            ));
         }
         if depth > deepest {
-            return Err(self.fault(range, format!("more than {deepest} maps and lists are within each other here")));
+            return Err(self.fault(
+                range,
+                format!("more than {deepest} maps and lists are within each other here"),
+            ));
         }
         Ok(())
     }
@@ -191,7 +198,10 @@ impl<'t> Reader<'t> {
             inner = inner.max(value.depth);
             if merge {
                 fields.merge(&value).ok_or_else(|| {
-                    self.fault(value_range, "<< merges a map, or a list of maps, and this is neither")
+                    self.fault(
+                        value_range,
+                        "<< merges a map, or a list of maps, and this is neither",
+                    )
                 })?;
                 continue;
             }
@@ -201,7 +211,10 @@ impl<'t> Reader<'t> {
             if let Some(first) = fields.given.insert(name.clone(), range) {
                 let line = first.start.line() + self.piece.lines_before;
                 let shown = crate::label::excerpt(&name);
-                return Err(self.fault(range, format!("the key {shown:?} is given twice: it is in line {line} already")));
+                return Err(self.fault(
+                    range,
+                    format!("the key {shown:?} is given twice: it is in line {line} already"),
+                ));
             }
             fields.insert(name, value.value, value.locations.with_key(self.span(range)));
         }

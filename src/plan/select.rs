@@ -1,5 +1,7 @@
 //! Which nodes a rule selects.
 
+mod overlap;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -8,6 +10,7 @@ use thiserror::Error;
 
 use crate::label;
 use crate::node::Node;
+pub use overlap::Overlap;
 
 /// The nodes that a rule is for.
 #[derive(Clone, Debug, PartialEq, Eq)]

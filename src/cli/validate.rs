@@ -1,0 +1,63 @@
+//! `validate`: checks manifests without a cluster.
+
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::error::Error;
+use crate::manifest::{self, Limits};
+use crate::validate::{Format, Severity, Validator};
+
+/// Checks manifests without a cluster: all that the API server would refuse, and what no single
+/// object shows. Exits with 1 where there are errors, and with 2 where something cannot be read.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// YAML or JSON files, folders with such files, or - for standard input. Other kinds are
+    /// skipped, except that pod templates and quotas are compared with what the rules declare.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// How problems are told: with the text underlined, as one JSON object, or as annotations of
+    /// GitHub Actions.
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Output {
+    Text,
+    Json,
+    Github,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
+    let mut validator = Validator::new().map_err(Error::Validation)?;
+    let files =
+        manifest::read(&args.files, &Limits::default(), &mut |document| validator.take(document));
+    let report = validator.finish(files);
+    print(&report.render(args.output.format()))?;
+    Ok(match (report.count(Severity::Unreadable), report.count(Severity::Error)) {
+        (0, 0) => ExitCode::SUCCESS,
+        (0, _) => ExitCode::from(1),
+        _ => ExitCode::from(2),
+    })
+}
+
+impl Output {
+    fn format(self) -> Format {
+        match self {
+            Self::Text => Format::Text {
+                colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+            },
+            Self::Json => Format::Json,
+            Self::Github => Format::Github,
+        }
+    }
+}
+
+fn print(text: &str) -> Result<(), Error> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        // A reader that has seen enough (`| head`) is no error.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Output(error)),
+        _ => Ok(()),
+    }
+}

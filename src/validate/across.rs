@@ -1,0 +1,239 @@
+//! What no single object shows.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use kube::Resource as _;
+use serde_json::Value;
+
+use super::problem::{Problem, Severity};
+use super::report::Report;
+use super::requests;
+use crate::api::NodeExtendedResource;
+use crate::manifest::{Document, Path, Spot};
+use crate::plan::rules::Rule;
+use crate::plan::select::{Overlap, Selection};
+
+/// What is kept of each object until all have been seen.
+#[derive(Debug, Default)]
+pub(super) struct Across {
+    rules: Vec<Declared>,
+    requests: Vec<Requested>,
+}
+
+/// A rule in a file.
+#[derive(Debug)]
+struct Declared {
+    name: String,
+    /// Also of a rule that is not valid: it says what was meant.
+    resource: String,
+    /// `None` where it is not valid.
+    rule: Option<Rule>,
+    name_spot: Spot,
+    quantity_spot: Spot,
+}
+
+/// A resource that a pod template or a quota names; once for each object.
+#[derive(Debug)]
+struct Requested {
+    resource: String,
+    kind: String,
+    name: String,
+    path: Path,
+    spot: Spot,
+}
+
+impl Across {
+    pub(super) fn rule(&mut self, document: &Document, rule: Option<Rule>) {
+        let resource = document.value.pointer("/spec/resourceName").and_then(Value::as_str);
+        self.rules.push(Declared {
+            name: document.name().to_owned(),
+            resource: resource.unwrap_or_default().to_owned(),
+            rule,
+            name_spot: document.spot(&Path::of(["metadata", "name"])),
+            quantity_spot: document.spot(&Path::of(["spec", "quantity"])),
+        });
+    }
+
+    pub(super) fn requests(&mut self, document: &Document) {
+        let mut seen = HashSet::new();
+        for (resource, path) in requests::requests(document) {
+            if seen.insert(resource.clone()) {
+                self.requests.push(Requested {
+                    resource,
+                    kind: document.kind().to_owned(),
+                    name: document.name().to_owned(),
+                    spot: document.key_spot(&path),
+                    path,
+                });
+            }
+        }
+    }
+
+    pub(super) fn finish(&self, report: &mut Report) {
+        self.check_names(report);
+        self.check_overlaps(report);
+        self.check_requests(report);
+    }
+
+    fn check_names(&self, report: &mut Report) {
+        let mut first = HashMap::<&str, &Declared>::new();
+        for rule in self.rules.iter().filter(|rule| !rule.name.is_empty()) {
+            let Some(before) = first.get(rule.name.as_str()) else {
+                first.insert(&rule.name, rule);
+                continue;
+            };
+            let message =
+                format!("another rule of these files has the name {:?} already", rule.name);
+            report.add(
+                Problem::new(Severity::Error, "duplicate-name", message, rule.name_spot.clone())
+                    .at(rule, "metadata.name")
+                    .hint("the one that is applied last replaces the other: give them different names")
+                    .related(before.name_spot.clone(), "first here"),
+            );
+        }
+    }
+
+    /// One problem a rule, with the first other rule that it is in conflict with.
+    fn check_overlaps(&self, report: &mut Report) {
+        let mut groups = BTreeMap::<(&str, i32), Peers>::new();
+        for declared in &self.rules {
+            let Some(rule) = &declared.rule else { continue };
+            let peers = groups.entry((rule.resource.as_str(), rule.priority)).or_default();
+            if let Some((other, overlap)) = peers.conflict(declared, rule) {
+                report.add(overlapping(declared, other, rule, overlap));
+            }
+            peers.add(declared, rule);
+        }
+    }
+
+    /// Only where there is a rule at all: files with pods alone say nothing of what is declared.
+    fn check_requests(&self, report: &mut Report) {
+        let declared: BTreeSet<&str> = self
+            .rules
+            .iter()
+            .map(|rule| rule.resource.as_str())
+            .filter(|name| !name.is_empty())
+            .collect();
+        if declared.is_empty() {
+            return;
+        }
+        for request in &self.requests {
+            if declared.contains(request.resource.as_str()) {
+                continue;
+            }
+            let message = format!("no rule of these files declares {}", request.resource);
+            let hint = match closest_resource(&request.resource, &declared) {
+                Some(close) => format!("did you mean {close}?"),
+                None => {
+                    "declare it by a rule, unless a device plugin or DRA provides it".to_owned()
+                }
+            };
+            let problem = Problem::new(
+                Severity::Warning,
+                "undeclared-resource",
+                message,
+                request.spot.clone(),
+            );
+            report.add(Problem {
+                object: Some((request.kind.clone(), request.name.clone())),
+                path: request.path.to_string(),
+                ..problem.hint(hint)
+            });
+        }
+    }
+}
+
+impl Problem {
+    fn at(self, rule: &Declared, path: &str) -> Self {
+        let object = Some((NodeExtendedResource::kind(&()).into_owned(), rule.name.clone()));
+        Self { object, path: path.to_owned(), ..self }
+    }
+}
+
+/// Rules of the same resource and priority.
+#[derive(Default)]
+struct Peers<'t> {
+    by_node: HashMap<Arc<str>, Vec<&'t Declared>>,
+    by_labels: Vec<&'t Declared>,
+    all: Vec<&'t Declared>,
+}
+
+impl<'t> Peers<'t> {
+    fn add(&mut self, declared: &'t Declared, rule: &Rule) {
+        self.all.push(declared);
+        match &rule.selection {
+            Selection::Names(names) => {
+                for name in names {
+                    self.by_node.entry(Arc::clone(name)).or_default().push(declared);
+                }
+            }
+            Selection::Labels(_) => self.by_labels.push(declared),
+        }
+    }
+
+    /// The first rule that declares another quantity for what may be the same node; one that surely
+    /// does before one that may.
+    fn conflict(&self, declared: &Declared, rule: &Rule) -> Option<(&'t Declared, Overlap)> {
+        let overlap = |other: &&'t Declared| {
+            let peer = other.rule.as_ref()?;
+            if peer.quantity == rule.quantity || other.name == declared.name {
+                return None;
+            }
+            let overlap = rule.selection.overlap(&peer.selection);
+            (overlap != Overlap::Never).then_some((*other, overlap))
+        };
+        match &rule.selection {
+            // Of many rules that name nodes, few name the same.
+            Selection::Names(names) => {
+                let same = names.iter().filter_map(|name| self.by_node.get(name)).flatten();
+                first(same.chain(&self.by_labels).filter_map(overlap))
+            }
+            Selection::Labels(_) => first(self.all.iter().filter_map(overlap)),
+        }
+    }
+}
+
+/// The first that is certain; without one, the first.
+fn first<T>(overlaps: impl Iterator<Item = (T, Overlap)>) -> Option<(T, Overlap)> {
+    let mut possible = None;
+    for found in overlaps {
+        if found.1 == Overlap::Certain {
+            return Some(found);
+        }
+        possible = possible.or(Some(found));
+    }
+    possible
+}
+
+fn overlapping(this: &Declared, other: &Declared, rule: &Rule, overlap: Overlap) -> Problem {
+    let (severity, may) = match overlap {
+        Overlap::Certain => (Severity::Error, ""),
+        Overlap::Possible | Overlap::Never => (Severity::Warning, "may "),
+    };
+    let message = format!(
+        "the rules {:?} and {:?} {may}select the same nodes and declare different quantities of {} with the same priority",
+        other.name, this.name, rule.resource,
+    );
+    let quantity = |rule: &Declared| {
+        rule.rule.as_ref().map(|rule| rule.quantity.to_string()).unwrap_or_default()
+    };
+    Problem::new(severity, "equal-priority", message, this.quantity_spot.clone())
+        .at(this, "spec.priority")
+        .label(format!("{} by {:?}", quantity(this), this.name))
+        .related(other.quantity_spot.clone(), format!("{} by {:?}", quantity(other), other.name))
+        .hint("the older rule wins there: give the one that should win a higher spec.priority")
+}
+
+/// The declared name that `name` was probably meant to be: the domain and the rest are compared by
+/// themselves, since a long domain would make all names in it look alike.
+fn closest_resource<'t>(name: &str, declared: &BTreeSet<&'t str>) -> Option<&'t str> {
+    let (domain, rest) = name.split_once('/')?;
+    let close = |one: &str, other: &str| one == other || super::closest(one, [other]).is_some();
+    let alike = declared.iter().copied().filter(|known| {
+        known.split_once('/').is_some_and(|(known_domain, known_rest)| {
+            close(domain, known_domain) && close(rest, known_rest)
+        })
+    });
+    alike.min_by_key(|known| strsim::damerau_levenshtein(name, known))
+}

@@ -1,0 +1,135 @@
+//! The CRD's CEL rules (`x-kubernetes-validations`), evaluated as the API server does.
+
+mod quantity;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cel::{Context, Env, ExecutionError, Program, Value as CelValue};
+use serde_json::Value;
+
+/// A rule, ready to be asked.
+#[derive(Debug)]
+pub(super) struct Rule {
+    program: Program,
+    /// As the CRD has it.
+    pub(super) expression: String,
+    /// What to tell where it does not hold.
+    pub(super) message: String,
+}
+
+/// What CEL has on the API server: the standard library, and those of its extensions that the CRD
+/// uses. A rule that uses another one cannot be evaluated, which a test would show.
+#[derive(Clone)]
+pub(super) struct Library(Arc<Env>);
+
+impl Library {
+    /// # Errors
+    /// Where two functions have the same name, which a test would show.
+    pub(super) fn new() -> Result<Self, String> {
+        let mut env = Env::stdlib();
+        let added = env
+            .add_extension(cel::extensions::strings)
+            .and_then(|()| env.add_extension(quantity::extension));
+        added.map_err(|error| error.to_string())?;
+        Ok(Self(Arc::new(env)))
+    }
+
+    /// Compiles a rule.
+    ///
+    /// # Errors
+    /// Where it is not CEL.
+    pub(super) fn compile(&self, expression: &str, message: &str) -> Result<Rule, String> {
+        let program =
+            self.0.compile(expression).map_err(|error| format!("{expression}: {error}"))?;
+        Ok(Rule { program, expression: expression.to_owned(), message: message.to_owned() })
+    }
+
+    /// Whether a rule holds for a value.
+    ///
+    /// # Errors
+    /// Where that cannot be told: the value is not of the type that the rule is for.
+    pub(super) fn holds(&self, rule: &Rule, value: &Value) -> Result<bool, String> {
+        let mut context = Context::with_env(Arc::clone(&self.0));
+        context.add_variable_from_value("self", from_json(value));
+        match rule.program.execute(&context) {
+            Ok(CelValue::Bool(holds)) => Ok(holds),
+            Ok(other) => Err(format!("the rule gives {other:?}, which is no truth value")),
+            Err(error) => Err(describe(&error)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Library {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Library")
+    }
+}
+
+fn describe(error: &ExecutionError) -> String {
+    format!("the rule cannot be evaluated: {error}")
+}
+
+/// Integers are `int`, also those that serde would make a `uint`.
+fn from_json(value: &Value) -> CelValue {
+    match value {
+        Value::Null => CelValue::Null,
+        Value::Bool(truth) => (*truth).into(),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => CelValue::Int(whole),
+            None => CelValue::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => text.as_str().into(),
+        Value::Array(items) => items.iter().map(from_json).collect::<Vec<_>>().into(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| (key.clone(), from_json(value)))
+            .collect::<HashMap<_, _>>()
+            .into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn holds(expression: &str, value: &Value) -> Result<bool, String> {
+        let library = Library::new().unwrap();
+        library.holds(&library.compile(expression, "").unwrap(), value)
+    }
+
+    #[test]
+    fn has_what_the_crd_uses() {
+        for (expression, value) in [
+            ("type(self) == int && self >= 1", json!(4)),
+            ("type(self) != int && self.matches('^[0-9]+$')", json!("4")),
+            ("has(self.a) != has(self.b)", json!({"a": {}})),
+            ("self.split('/').size() == 2 && self.split('/')[1] == 'b'", json!("a/b")),
+            ("self.indexOf('/') <= 253", json!("a")),
+            ("self.all(key, key.startsWith('a'))", json!({"a/b": "x", "ab": "y"})),
+            ("self.all(item, item in ['a', 'b'])", json!(["a", "b"])),
+            ("self.size() == 3", json!("äöü")),
+            ("isQuantity(self) && !isQuantity('x')", json!("800Gi")),
+            ("quantity(self).isGreaterThan(quantity('1'))", json!("1500m")),
+            ("!(self.operator in ['In']) || has(self.values)", json!({"operator": "Exists"})),
+        ] {
+            assert_eq!(holds(expression, &value), Ok(true), "{expression}");
+        }
+        assert_eq!(holds("self > 4", &json!(4)), Ok(false));
+    }
+
+    #[test]
+    fn says_what_cannot_be_evaluated() {
+        for (expression, value) in [
+            ("self.a == 1", json!({})),
+            ("self >= 1", json!("x")),
+            ("quantity(self).isInteger()", json!("x")),
+            ("1", json!(1)),
+        ] {
+            assert!(holds(expression, &value).is_err(), "{expression}");
+        }
+        assert!(Library::new().unwrap().compile("self >", "").is_err());
+    }
+}

@@ -1,0 +1,154 @@
+//! What every object's metadata has to be, which the API server checks outside of CRDs
+//! (`ValidateObjectMeta` in `k8s.io/apimachinery/pkg/api/validation`).
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use super::cel::Library;
+use super::schema::{Finding, Schema};
+use crate::label::{excerpt, is_dns_subdomain, is_label_value, is_qualified_name};
+use crate::manifest::Path;
+
+/// The schema of metadata, from the API's own type.
+///
+/// # Errors
+/// Where it is no schema, which a test would show.
+pub(super) fn schema(library: &Library) -> Result<Schema, String> {
+    let settings = SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
+    let schema = settings.into_generator().into_root_schema_for::<ObjectMeta>();
+    let props: JSONSchemaProps =
+        serde_json::from_value(schema.to_value()).map_err(|error| error.to_string())?;
+    let mut schema = Schema::new(&props, library)?;
+    // The server's bookkeeping is nobody's to write by hand, and has no fixed fields.
+    if let Some(managed) = schema.property_mut("managedFields") {
+        managed.take_anything();
+    }
+    Ok(schema)
+}
+
+/// What the schema does not say of it.
+pub(super) fn check(object: &Value) -> Vec<Finding> {
+    let mut findings = check_name(object);
+    for (path, key, value) in entries(object, "labels") {
+        if !is_qualified_name(key) {
+            findings.push(not_a_key(&path, "label", key));
+        }
+        if value.as_str().is_some_and(|value| !is_label_value(value)) {
+            let message = format!("Invalid value: {}: not a label value", shown(value));
+            findings.push(Finding::new(&path, RULE, message).hint(Some(
+                "write at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends".to_owned(),
+            )));
+        }
+    }
+    for (path, key, _) in entries(object, "annotations") {
+        // Unlike labels, annotations may have upper case in the domain.
+        if !is_qualified_name(&key.to_lowercase()) {
+            findings.push(not_a_key(&path, "annotation", key));
+        }
+    }
+    findings
+}
+
+const RULE: &str = "metadata";
+
+fn check_name(object: &Value) -> Vec<Finding> {
+    let path = Path::of(["metadata"]);
+    let field = |name| {
+        let value = object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str);
+        value.filter(|value| !value.is_empty())
+    };
+    let (key, name, valid) = match (field("name"), field("generateName")) {
+        (Some(name), _) => ("name", name, is_dns_subdomain(name)),
+        // What the server puts behind it is letters and digits.
+        (None, Some(prefix)) => ("generateName", prefix, is_dns_subdomain(&format!("{prefix}x"))),
+        (None, None) => {
+            let message = "Required value: name or generateName is required";
+            let hint = "every object needs a name: metadata: {name: dongle}".to_owned();
+            return vec![Finding::new(&path.key("name"), RULE, message).hint(Some(hint))];
+        }
+    };
+    if valid {
+        return Vec::new();
+    }
+    let message = format!("Invalid value: \"{}\": not the name of an object", excerpt(name));
+    let hint = "write lower case letters, digits, '-' and '.', with a letter or digit at both ends";
+    vec![Finding::new(&path.key(key), RULE, message).hint(Some(hint.to_owned()))]
+}
+
+fn entries<'t>(object: &'t Value, map: &str) -> Vec<(Path, &'t String, &'t Value)> {
+    let path = Path::of(["metadata", map]);
+    let fields = object.pointer(&format!("/metadata/{map}")).and_then(Value::as_object);
+    fields.into_iter().flatten().map(|(key, value)| (path.key(key), key, value)).collect()
+}
+
+fn not_a_key(path: &Path, what: &str, key: &str) -> Finding {
+    let message = format!("Invalid value: \"{}\": not the key of a {what}", excerpt(key));
+    let message = message.replace("a annotation", "an annotation");
+    let hint =
+        "write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
+    Finding::new(path, RULE, message).hint(Some(hint.to_owned())).at_key()
+}
+
+fn shown(value: &Value) -> String {
+    format!("\"{}\"", excerpt(value.as_str().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_labels_and_annotations() {
+        for (metadata, says) in [
+            (json!({"name": "a.b-c"}), ""),
+            (json!({"generateName": "dongle-"}), ""),
+            (json!({"name": "a", "labels": {"Example": "A", "example.com/b": ""}}), ""),
+            (json!({"name": "a", "annotations": {"Example.com/A": "any text"}}), ""),
+            (json!({}), "metadata.name Required value: name or generateName is required"),
+            (json!({"name": ""}), "metadata.name Required value"),
+            (json!({"name": "A_b"}), "metadata.name Invalid value: \"A_b\""),
+            (json!({"generateName": "-a"}), "metadata.generateName Invalid value"),
+            (
+                json!({"name": "a", "labels": {"-a": "b"}}),
+                "metadata.labels[-a] Invalid value: \"-a\": not the key of a label",
+            ),
+            (
+                json!({"name": "a", "labels": {"Example.com/a": "b"}}),
+                "metadata.labels[Example.com/a] ",
+            ),
+            (
+                json!({"name": "a", "labels": {"a": "b c"}}),
+                "metadata.labels.a Invalid value: \"b c\"",
+            ),
+            (
+                json!({"name": "a", "annotations": {"a/b/c": "b"}}),
+                "metadata.annotations[a/b/c] Invalid value: \"a/b/c\": not the key of an annotation",
+            ),
+        ] {
+            let findings = check(&json!({"metadata": metadata}));
+            let found =
+                findings.iter().map(|finding| format!("{} {}", finding.path, finding.message));
+            let found = found.collect::<Vec<_>>().join("; ");
+            assert_eq!(found.is_empty(), says.is_empty(), "{metadata}: {found}");
+            assert!(found.starts_with(says), "{metadata}: {found}");
+        }
+    }
+
+    #[test]
+    fn the_schema_is_that_of_the_api() {
+        let library = Library::new().unwrap();
+        let schema = schema(&library).unwrap();
+        let findings = |metadata| schema.check(&metadata, &library);
+        let fine = json!({"name": "a", "labels": {"a": "b"}, "creationTimestamp": null,
+            "uid": "x", "generation": 3, "managedFields": [{"fieldsV1": {"f:spec": {}}}],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "x"}]});
+        assert_eq!(findings(fine), []);
+        assert_eq!(findings(json!({"labels": {"a": true}}))[0].rule, "type");
+        let found = findings(json!({"lables": {}}));
+        assert_eq!(found[0].hint.as_deref(), Some("did you mean labels?"));
+    }
+}

@@ -1,0 +1,112 @@
+//! One thing to tell, with the place that it stands at.
+
+use std::borrow::Cow;
+
+use super::schema::Finding;
+use crate::manifest::{Document, Path, Spot};
+
+/// How much a problem matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Something could not be read, so that it is not known what is in it.
+    Unreadable,
+    /// The API server refuses it, or one of two objects is lost.
+    Error,
+    /// It is taken, and may not be what was meant.
+    Warning,
+}
+
+impl Severity {
+    /// One word for machines.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Unreadable => "unreadable",
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// A problem.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// How much it matters.
+    pub severity: Severity,
+    /// The rule that is broken: a keyword of the CRD's schema, or another word of that kind.
+    pub rule: Cow<'static, str>,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+    /// The CEL rule that does not hold.
+    pub expression: Option<String>,
+    /// Where.
+    pub spot: Spot,
+    /// What to say at the place itself.
+    pub label: Option<String>,
+    /// Other places that it takes to understand it.
+    pub related: Vec<(Spot, String)>,
+    /// Kind and name of the object.
+    pub object: Option<(String, String)>,
+    /// The path of what is wrong in the object, such as `spec.quantity`.
+    pub path: String,
+}
+
+impl Problem {
+    pub(super) fn new(
+        severity: Severity,
+        rule: &'static str,
+        message: impl Into<String>,
+        spot: Spot,
+    ) -> Self {
+        Self {
+            severity,
+            rule: rule.into(),
+            message: message.into(),
+            hint: None,
+            expression: None,
+            spot,
+            label: None,
+            related: Vec::new(),
+            object: None,
+            path: String::new(),
+        }
+    }
+
+    /// What a check of one object has found.
+    pub(super) fn found(finding: Finding, document: &Document) -> Self {
+        let Finding { path, at_key, rule, message, hint, expression } = finding;
+        let spot = if at_key { document.key_spot(&path) } else { document.spot(&path) };
+        let problem = Self::new(Severity::Error, rule, message, spot).of(document, &path);
+        Self { hint, expression, ..problem }
+    }
+
+    pub(super) fn of(self, document: &Document, path: &Path) -> Self {
+        let object = Some((document.kind().to_owned(), document.name().to_owned()));
+        Self { object, path: path.to_string(), ..self }
+    }
+
+    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    pub(super) fn label(self, label: impl Into<String>) -> Self {
+        Self { label: Some(label.into()), ..self }
+    }
+
+    pub(super) fn related(mut self, spot: Spot, label: impl Into<String>) -> Self {
+        self.related.push((spot, label.into()));
+        self
+    }
+
+    /// The path and the message, in one line.
+    #[must_use]
+    pub fn title(&self) -> String {
+        // The server's words for an unknown field name its path already.
+        if self.message.contains(&self.path) {
+            return self.message.clone();
+        }
+        format!("{}: {}", self.path, self.message)
+    }
+}

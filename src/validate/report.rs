@@ -1,0 +1,94 @@
+//! What has been found, and how it is told.
+
+mod annotations;
+mod json;
+mod text;
+
+use super::problem::{Problem, Severity};
+
+/// What all files together come to.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// How many files there were.
+    pub files: usize,
+    /// How many rules are in them.
+    pub rules: usize,
+    /// What has been found, as far as it is kept: see [`Report::omitted`].
+    pub problems: Vec<Problem>,
+    counts: [usize; 3],
+}
+
+/// How a report is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people, with the text underlined.
+    Text {
+        /// Whether to use colours.
+        colour: bool,
+    },
+    /// One JSON object.
+    Json,
+    /// Annotations of GitHub Actions.
+    Github,
+}
+
+/// The most problems that are kept. Whoever has more has one problem, many times.
+const MOST: usize = 10_000;
+
+impl Report {
+    pub(super) fn add(&mut self, problem: Problem) {
+        self.counts[problem.severity as usize] += 1;
+        if self.problems.len() < MOST {
+            self.problems.push(problem);
+        }
+    }
+
+    /// How many problems of this severity there are.
+    #[must_use]
+    pub fn count(&self, severity: Severity) -> usize {
+        self.counts[severity as usize]
+    }
+
+    /// How many problems are only counted: beyond 10,000 none is kept.
+    #[must_use]
+    pub fn omitted(&self) -> usize {
+        self.counts.iter().sum::<usize>() - self.problems.len()
+    }
+
+    /// What comes to what, in one line: `3 files, 5 rules: 2 errors, 1 warning`.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let found = [
+            (self.count(Severity::Unreadable), "unreadable", "unreadable"),
+            (self.count(Severity::Error), "error", "errors"),
+            (self.count(Severity::Warning), "warning", "warnings"),
+        ];
+        let found: Vec<_> = found
+            .into_iter()
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, one, many)| plural(count, one, many))
+            .collect();
+        let found = if found.is_empty() { "no problems".to_owned() } else { found.join(", ") };
+        let files = plural(self.files, "file", "files");
+        let rules = plural(self.rules, "rule", "rules");
+        let omitted = match self.omitted() {
+            0 => String::new(),
+            omitted => format!(" ({omitted} not shown)"),
+        };
+        format!("{files}, {rules}: {found}{omitted}")
+    }
+
+    /// The report as text, with a line break at its end.
+    #[must_use]
+    pub fn render(&self, format: Format) -> String {
+        match format {
+            Format::Text { colour } => text::render(self, colour),
+            Format::Json => json::render(self),
+            Format::Github => annotations::render(self),
+        }
+    }
+}
+
+fn plural(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
