@@ -34,7 +34,8 @@ pub struct Limits {
     pub file: u64,
     /// Bytes of all files together.
     pub total: u64,
-    /// Values (maps, lists and scalars) in one document, those that aliases repeat included.
+    /// Values (maps, lists and scalars) in one document, those that aliases repeat included. Every
+    /// 64 bytes of a text count as one more.
     pub values: usize,
     /// Maps and lists within each other.
     pub depth: usize,

@@ -51,6 +51,9 @@ pub(super) fn read(piece: &Piece, limits: &Limits) -> Result<Option<(Value, Loca
     Ok(document.map(|node| (node.value, node.locations)).filter(|(value, _)| !value.is_null()))
 }
 
+/// How much text counts as one more value.
+const BYTES_A_VALUE: usize = 64;
+
 struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     piece: &'t Piece<'t>,
@@ -121,7 +124,12 @@ impl<'t> Reader<'t> {
         if let Event::Alias(anchor) = event {
             return self.alias(anchor, range, depth);
         }
-        self.count(1, depth, range)?;
+        // A long text counts like the many short ones that would take its room.
+        let weight = match &event {
+            Event::Scalar(text, ..) => 1 + text.len() / BYTES_A_VALUE,
+            _ => 1,
+        };
+        self.count(weight, depth, range)?;
         let (anchor, mut node) = match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let value = self.scalar(&text, style, tag.as_deref(), range)?;
