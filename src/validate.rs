@@ -131,9 +131,10 @@ impl Validator {
             .retain(|finding| finding.rule == schema::UNKNOWN || !status.leads_to(&finding.path));
         findings.extend(metadata::check(&document.value));
         let rule = if findings.is_empty() { self.compile(document, &mut findings) } else { None };
-        for finding in findings {
-            self.report.add(Problem::found(finding, document));
-        }
+        let found = findings.into_iter().map(|finding| Problem::found(finding, document));
+        let mut problems: Vec<_> = found.collect();
+        problems.sort_by_cached_key(|problem| problem.spot.start());
+        problems.into_iter().for_each(|problem| self.report.add(problem));
         self.across.rule(document, rule);
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use granit_parser::{Event, Parser, ScalarStyle, Span as Range, StrInput, Tag};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span as Range, StrInput, Tag};
 use serde_json::{Map, Value};
 
 use super::Limits;
@@ -79,7 +79,10 @@ impl<'t> Reader<'t> {
             Some(Ok(event)) => Ok(Some(event)),
             Some(Err(error)) => {
                 let at = error.marker().byte_offset().unwrap_or_default() + self.piece.offset;
-                let reason = format!("not YAML: {}", error.info());
+                let reason = match error.kind() {
+                    ErrorKind::RecursionLimitExceeded => self.too_deep(),
+                    _ => format!("not YAML: {}", error.info()),
+                };
                 Err(Fault { span: Span::new(at..at + 1), reason })
             }
         }
@@ -99,6 +102,10 @@ impl<'t> Reader<'t> {
         Fault { span: self.span(range), reason: reason.into() }
     }
 
+    fn too_deep(&self) -> String {
+        format!("more than {} maps and lists are within each other here", self.limits.depth)
+    }
+
     /// Counts values, also those that an alias repeats: a document of a few hundred bytes can
     /// repeat itself to any size.
     fn count(&mut self, values: usize, depth: usize, range: Range) -> Result<(), Fault> {
@@ -111,10 +118,7 @@ impl<'t> Reader<'t> {
             ));
         }
         if depth > deepest {
-            return Err(self.fault(
-                range,
-                format!("more than {deepest} maps and lists are within each other here"),
-            ));
+            return Err(self.fault(range, self.too_deep()));
         }
         Ok(())
     }

@@ -37,6 +37,8 @@ mod rights;
 mod scale;
 /// The documented story, from the rule to the running pod and back to nothing.
 mod story;
+/// `validate`, compared with the API server and with kubectl.
+mod validate;
 
 mod cluster;
 mod helm;

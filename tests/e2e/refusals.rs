@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, Controller, condition, rule};
 
 /// The objects in `tests/bad-objects.yaml`, each with what is wrong with it and what the answer
 /// must contain.
-fn bad_objects() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+pub fn bad_objects() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     let objects = include_str!("../bad-objects.yaml").split("\n---\n").skip(1);
     objects.map(|object| {
         let comment = object.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap();

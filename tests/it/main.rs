@@ -12,6 +12,8 @@ mod crd;
 mod examples;
 /// The list of reasons in `docs/`.
 mod reasons;
+/// `validate`, by files and what it prints of them.
+mod validate;
 
 use std::path::Path;
 use std::process::{Command, Output};

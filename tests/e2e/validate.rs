@@ -1,0 +1,356 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use node_resource_advertiser::manifest::{self, Limits};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, rule};
+use crate::refusals::bad_objects;
+
+/// What `validate -o json -` says of some text.
+fn validate(text: &str) -> Value {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_node-resource-advertiser"))
+        .args(["validate", "-o", "json", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    program.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = program.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let problems = report["problems"].as_array().unwrap();
+    let worst = problems.iter().map(|problem| match problem["severity"].as_str() {
+        Some("warning") => 0,
+        Some("error") => 1,
+        _ => 2,
+    });
+    assert_eq!(output.status.code(), Some(worst.max().unwrap_or(0)), "{report:#}");
+    report
+}
+
+/// The objects that the API server refuses are refused here, and for the same reason.
+#[test]
+fn every_bad_object_is_refused_with_the_api_servers_words() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for (what, says, object) in bad_objects() {
+        count += 1;
+        let report = validate(object);
+        let problems = report["problems"].as_array().unwrap();
+        let told = problems.iter().any(|problem| {
+            let text = format!("{} {}", problem["path"], problem["message"].as_str().unwrap());
+            text.contains(says)
+        });
+        if report["errors"] != 1 || !told {
+            wrong.push(format!("{what}: wanted {says:?}, got {report:#}"));
+        }
+    }
+    assert!(count > 70, "{count}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Rules of all kinds of shapes, whose verdicts nobody has written down.
+fn candidates() -> Vec<Value> {
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut specs: Vec<Value> = Vec::new();
+    let suffixes = [
+        "", "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+        "e3", "E2", "e-1", "e18", "e99", "e-99", "K", "x",
+    ];
+    for _ in 0..150 {
+        let digits = |random: &mut fastrand::Rng, most| -> String {
+            (0..random.usize(0..=most))
+                .map(|_| random.choice(['0', '0', '1', '5', '9']).unwrap())
+                .collect()
+        };
+        let sign = random.choice(["", "", "", "+", "-"]).unwrap();
+        let whole = digits(&mut random, 12);
+        let fraction =
+            if random.bool() { format!(".{}", digits(&mut random, 4)) } else { String::new() };
+        let suffix = random.choice(suffixes).unwrap();
+        specs.push(json!({"quantity": format!("{sign}{whole}{fraction}{suffix}")}));
+    }
+    for quantity in [
+        "4503599627370497.0",
+        "2251799813685247.5",
+        "2251799813685248.0",
+        "1.5Ei",
+        "8Pi",
+        "9223372036854775",
+        "9223372036854775000m",
+        "1024.0Ki",
+        "0.5Ki",
+        "00000000000000000004",
+        "1e15",
+        "1E",
+        "0e99",
+        "0.0",
+    ] {
+        specs.push(json!({"quantity": quantity}));
+    }
+    for quantity in [
+        json!(1),
+        json!(9_007_199_254_740_993_i64),
+        json!(9_223_372_036_854_775_i64),
+        json!(1e15),
+        json!(1.0),
+        json!(-0.0),
+        json!({}),
+        json!(false),
+    ] {
+        specs.push(json!({"quantity": quantity}));
+    }
+    let text = |random: &mut fastrand::Rng| -> String {
+        (0..random.usize(0..8))
+            .map(|_| random.choice(['a', 'a', 'B', '9', '-', '.', '_', '/', 'ß']).unwrap())
+            .collect()
+    };
+    for _ in 0..60 {
+        specs.push(json!({"resourceName": format!("{}/{}", text(&mut random), text(&mut random))}));
+        specs.push(json!({"nodeNames": [text(&mut random)], "nodeSelector": null}));
+        specs
+            .push(json!({"nodeSelector": {"matchLabels": {text(&mut random): text(&mut random)}}}));
+        let operator = random.choice(["In", "NotIn", "Exists", "DoesNotExist"]).unwrap();
+        let values = [json!([]), json!(["a"]), json!([text(&mut random)]), Value::Null];
+        specs.push(json!({"nodeSelector": {"matchExpressions": [{
+            "key": text(&mut random), "operator": operator, "values": random.choice(values).unwrap(),
+        }]}}));
+    }
+    let nodes = |count: usize| (0..count).map(|n| format!("n{n}")).collect::<Vec<_>>();
+    for spec in [
+        json!({"nodeNames": nodes(1000), "nodeSelector": null}),
+        json!({"nodeNames": nodes(1001), "nodeSelector": null}),
+        json!({"nodeNames": null}),
+        json!({"nodeNames": [null], "nodeSelector": null}),
+        json!({"nodeSelector": null}),
+        json!({"nodeSelector": {"matchLabels": null, "matchExpressions": null}}),
+        json!({"nodeSelector": {"matchLabels": {"a": null}}}),
+        json!({"nodeSelector": {"matchExpressions": [null]}}),
+        json!({"nodeSelector": {"matchLabels": [1]}}),
+        json!({"nodeSelector": 5}),
+        json!({"priority": null}),
+        json!({"priority": "1"}),
+        json!({"priority": -2_147_483_648_i64}),
+        json!({"priority": 2_147_483_648_i64}),
+        json!({"priority": 1.5}),
+        json!({"conflictPolicy": null}),
+        json!({"conflictPolicy": ""}),
+        json!({"deletionPolicy": "Retain"}),
+        json!({"unknown": null}),
+    ] {
+        specs.push(spec);
+    }
+    let mut objects: Vec<_> = specs.iter().map(|spec| rule("", spec)).collect();
+    for (path, value) in [
+        ("/metadata/labels", json!({"a": "b c"})),
+        ("/metadata/labels", json!({"A/b": "c"})),
+        ("/metadata/labels", json!({"a": null})),
+        ("/metadata/labels", json!({"a": 1})),
+        ("/metadata/labels", Value::Null),
+        ("/metadata/annotations", json!({"A/b": "c d"})),
+        ("/metadata/annotations", json!({"a b": ""})),
+        ("/metadata/creationTimestamp", Value::Null),
+        ("/metadata/unknown", json!(1)),
+        ("/status", json!({"observedGeneration": "x"})),
+        ("/status", json!({"unknown": 1})),
+        ("/status", json!({"observedGeneration": 3})),
+        ("/spec", Value::Null),
+        ("/spec", json!([])),
+        ("/data", json!({})),
+    ] {
+        let mut object = rule("", &json!({}));
+        let (parent, key) = path.rsplit_once('/').unwrap();
+        object.pointer_mut(parent).unwrap()[key] = value;
+        objects.push(object);
+    }
+    for (index, object) in objects.iter_mut().enumerate() {
+        object["metadata"]["name"] = format!("candidate-{index}").into();
+    }
+    for name in ["A", "a_b", "a.", "a..b", "1", "-a", "a/b", "a b"] {
+        objects.push(rule(name, &json!({})));
+    }
+    objects
+}
+
+/// All objects go to the API server, which stores none of them, and to `validate`.
+#[test]
+fn the_verdict_is_that_of_the_api_server() {
+    let cluster = Cluster::start();
+    let objects = candidates();
+    let text = objects.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n");
+    let args = ["create", "--dry-run=server", "--validate=strict", "-o", "name", "-f", "-"];
+    let answer = cluster.control_plane.kubectl_output(&args, Some(&text)).unwrap();
+    let taken: BTreeSet<_> = answer
+        .stdout
+        .lines()
+        .filter_map(|line| line.split_once('/').map(|(_, name)| name))
+        .collect();
+
+    let report = validate(&text);
+    // These are about several objects, each of which the server takes.
+    let about_several = ["equal-priority", "duplicate-name"];
+    let mut refused = BTreeMap::<&str, Vec<&Value>>::new();
+    for problem in report["problems"].as_array().unwrap() {
+        if !about_several.contains(&problem["rule"].as_str().unwrap()) {
+            refused.entry(problem["name"].as_str().unwrap()).or_default().push(problem);
+        }
+    }
+
+    let mut wrong = Vec::new();
+    for object in &objects {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        if taken.contains(name) == refused.contains_key(name) {
+            wrong.push(format!("{object}\n  {:?}", refused.get(name)));
+        }
+    }
+    let count = wrong.len();
+    assert!(
+        wrong.is_empty(),
+        "{count} of {}\n{}\n{}",
+        objects.len(),
+        wrong.join("\n"),
+        answer.stderr
+    );
+    // Both verdicts have to be there, or nothing has been compared.
+    assert!(
+        taken.len() > 100 && refused.len() > 100,
+        "{} taken, {} refused",
+        taken.len(),
+        refused.len()
+    );
+}
+
+/// What kubectl makes of a text, which it prints without asking a server, is what is read here.
+#[test]
+fn yaml_is_what_it_is_to_kubectl() {
+    let cluster = Cluster::without_crd(harness::ControlPlane::builder());
+    let scalars = [
+        "4",
+        "+4",
+        "-0",
+        "017",
+        "0o17",
+        "-0o17",
+        "08",
+        "0x1F",
+        "0b11",
+        "+0b11",
+        "0b12",
+        "0o9",
+        "1_000",
+        "_1",
+        "1__0",
+        "0x",
+        "0x_1F",
+        "--1",
+        "1e3",
+        "1e+3",
+        "12E03",
+        "4.0",
+        "4.",
+        ".5",
+        "+.5",
+        "-.5e3",
+        "._5",
+        "-0.0",
+        "1e-1",
+        "1e",
+        ".",
+        "1.2.3",
+        "1e22",
+        "1e21",
+        "1e20",
+        "1E400",
+        "1.5e300",
+        "1e-7",
+        "0.1",
+        "123456789.125",
+        "1.2345678901234567e18",
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551615",
+        "18446744073709551616",
+        "-9223372036854775808",
+        "-9223372036854775809",
+        "+9223372036854775808",
+        "1:30",
+        "2026-01-01",
+        "2026-01-01T00:00:00Z",
+        "800Gi",
+        "yes",
+        "y",
+        "Y",
+        "no",
+        "n",
+        "on",
+        "oN",
+        "Off",
+        "true",
+        "TRUE",
+        "tRUE",
+        "~",
+        "null",
+        "Null",
+        "nULL",
+        "\"yes\"",
+        "'017'",
+        "!!str 5",
+        "!!int \"5\"",
+        "!!float 3",
+        "!!bool \"on\"",
+        "!foo 1",
+        "! 12",
+        "=",
+        "<<",
+        "&a x",
+        "|\n  a\n  b\n",
+        ">-\n  a\n  b\n",
+        "\"a\\u00e4\\x41\\n\"",
+        "'it''s'",
+        "a # b",
+        "a#b",
+        "[a, , b]",
+        "[a, b,]",
+        "{a, b: 1}",
+        "{? a : 1}",
+        "[a: 1]",
+        "{1: a, yes: b, 1.5: c}",
+        "\"a\n  b\"",
+    ];
+    let documents = [
+        "e: {x: 5, <<: {x: 1}}",
+        "e: {<<: {x: 1}, x: 5}",
+        "e: {\"<<\": {x: 1}}",
+        "e: {<<: [{x: 1, y: 2}, {x: 3, z: 4}], y: 7}",
+        "e: &a {b: 1}\nf: {<<: *a, c: 2}\ng: [*a, *a]",
+        "e:\n- a\n-  - b\n   - c\nf:\n  g: h\n",
+        "e: a\n  b\n  c\n",
+        "e:\n  ? a\n  : b\n",
+        "e: {\"a\":1,\"b\":[1,2]}",
+        "? e\n: f",
+    ];
+    let head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, labels: {a: b}}\n";
+    let texts = scalars.iter().map(|scalar| format!("{head}e: {scalar}\n"));
+    let texts = texts.chain(documents.iter().map(|document| format!("{head}{document}\n")));
+    let mut wrong = Vec::new();
+    let mut read_alike = 0;
+    for text in texts {
+        let args = ["label", "--local", "-o", "json", "-f", "-", "a=b", "--overwrite"];
+        let answer = cluster.control_plane.kubectl_output(&args, Some(&text)).unwrap();
+        let theirs: Option<Value> = serde_json::from_str(&answer.stdout).ok();
+        let mut ours = None;
+        manifest::read_text("x", text.clone(), &Limits::default(), &mut |read| {
+            ours = read.ok().map(|document| document.value);
+        });
+        read_alike += usize::from(ours.is_some());
+        if ours != theirs {
+            wrong.push(format!(
+                "{text:?}\n  kubectl: {theirs:?} {}\n  here: {ours:?}",
+                answer.stderr
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(read_alike > 80, "{read_alike}");
+}

@@ -1,0 +1,229 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use node_resource_advertiser::manifest::{self, Limits};
+use node_resource_advertiser::validate::{Format, Severity, Validator};
+
+use super::{folder, validate};
+
+const RULE: &str = "apiVersion: noderesource.dev/v1alpha1\nkind: NodeExtendedResource\nmetadata: {name: dongle}\nspec:\n  resourceName: example.com/dongle\n  quantity: 0\n  nodeSelector: {}\n";
+
+/// A folder for one test.
+fn scratch(test: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("validate-{test}"));
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// What it says of a file with these bytes, by line, and its exit code. A second file, of which
+/// there is something to say, has to be checked all the same.
+fn said(test: &str, bytes: &[u8]) -> (Vec<String>, i32) {
+    let scratch = scratch(test);
+    fs::write(scratch.join("file.yaml"), bytes).unwrap();
+    fs::write(scratch.join("other.yaml"), RULE.replace("dongle", "other")).unwrap();
+    let mut command = limited(&["file.yaml", "other.yaml"]);
+    let output = command.current_dir(&scratch).output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stdout.contains("--> other.yaml:6:13"), "{stdout}{stderr}");
+    let lines = stdout.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+    (lines, output.status.code().unwrap())
+}
+
+/// The program with an address space of 512 MiB.
+fn limited(args: &[&str]) -> Command {
+    let program = validate(&[]).get_program().to_owned();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", r#"ulimit -v 524288; exec "$0" validate "$@""#]).arg(program).args(args);
+    command.env_clear().stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn a_byte_order_mark_and_crlf_are_no_problem_and_no_column() {
+    let text = format!("\u{feff}{}", RULE.replace('\n', "\r\n"));
+    let (lines, code) = said("crlf", text.as_bytes());
+    assert_eq!(lines[1], " --> file.yaml:6:13");
+    assert_eq!(lines[3], "6 |   quantity: 0");
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn what_cannot_be_read_is_told_in_one_line_and_the_rest_is_checked() {
+    let repeated =
+        (1..12).fold("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
+            let aliases = vec![format!("*a{}", n - 1); 10].join(", ");
+            format!("{text}a{n}: &a{n} [{aliases}]\n")
+        });
+    let long = format!("a: &a {}\nb: [{}*a]\n", "x".repeat(1 << 20), "*a, ".repeat(10_000));
+    for (test, bytes, says, place) in [
+        ("latin-1", b"a: 1\nb: \xe4\n".to_vec(), "the byte 0xe4 here is not UTF-8", ":2:4"),
+        ("utf-16", b"\xff\xfea\0:\0".to_vec(), "the file is UTF-16: save it as UTF-8", ":1:1"),
+        ("binary", vec![0; 1000], "not YAML", ":1:1"),
+        ("huge", vec![b' '; 50 << 20], "larger than 16 MiB, the most that is read", ""),
+        ("bomb", repeated.into_bytes(), "more than 500000 values, its aliases followed", ":6:"),
+        ("long-bomb", long.into_bytes(), "more than 500000 values", ":2:"),
+        ("many", b"- a\n".repeat(600_000), "more than 500000 values", ":500000:3"),
+        (
+            "deep",
+            [b"a: ".to_vec(), vec![b'['; 100_000]].concat(),
+            "more than 100 maps and lists are within each other",
+            ":1:",
+        ),
+        (
+            "nested",
+            (0..3000).flat_map(|n| format!("{}a:\n", " ".repeat(n)).into_bytes()).collect(),
+            "more than 100 maps and lists are within each other",
+            ":101:101",
+        ),
+        ("own-anchor", b"a: &a [*a]\n".to_vec(), "within its own anchor", ":1:8"),
+        ("separator", b"a: 1\n--- b\n".to_vec(), "separates documents", ":2:1"),
+        ("infinity", b"a: .inf\n".to_vec(), ".inf cannot be sent as JSON", ":1:4"),
+        (
+            "key",
+            b"a: 1\n? [b]\n: 1\n".to_vec(),
+            "a key must be text, a number or a truth value",
+            ":2:3",
+        ),
+        ("merge", b"a:\n  <<: 5\n".to_vec(), "<< merges a map", ":2:7"),
+    ] {
+        let (lines, code) = said(test, &bytes);
+        let title = lines.iter().find(|line| line.contains(says));
+        assert!(
+            title.is_some_and(|line| line.starts_with("error[unreadable]: ")),
+            "{test}: {lines:#?}"
+        );
+        let place = format!("--> file.yaml{place}");
+        assert!(lines.iter().any(|line| line.contains(&place)), "{test}: {place}: {lines:#?}");
+        assert_eq!(code, 2, "{test}");
+    }
+}
+
+/// The most values that are taken, each of a kind that takes much room.
+#[test]
+fn as_many_values_as_are_taken_fit_into_the_memory() {
+    let items: String = (0..160_000).map(|n| format!("- {{k{n}: v{n}}}\n")).collect();
+    let (lines, code) =
+        said("most", format!("apiVersion: v1\nkind: Most\nitems:\n{items}").as_bytes());
+    assert_eq!(lines.last().unwrap(), "2 files, 1 rule: 1 error");
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn a_folder_is_read_to_its_depth_without_what_is_hidden_or_another_kind_of_file() {
+    let scratch = scratch("folder");
+    for (path, text) in [
+        ("b/c/rule.yml", RULE),
+        ("b/rule.JSON", r#"{"apiVersion": "v1", "kind": "Pod"}"#),
+        ("b/.git/x.yaml", "\t"),
+        ("b/.x.yaml", "\t"),
+        ("b/notes.txt", "\t"),
+        ("b/yaml", "\t"),
+    ] {
+        let path = scratch.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    std::os::unix::fs::symlink("..", scratch.join("b/loop")).unwrap();
+    std::os::unix::fs::symlink("..", scratch.join("b/loop.yaml")).unwrap();
+    std::os::unix::fs::symlink("c/rule.yml", scratch.join("b/again.yaml")).unwrap();
+    let made = Command::new("mkfifo").arg(scratch.join("b/pipe.yaml")).status().unwrap();
+    assert!(made.success());
+    let output = validate(&["b", "b/c/../c/rule.yml"]).current_dir(&scratch).output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.contains("--> b/again.yaml:6:13"), "{stdout}");
+    assert_eq!(stdout.lines().last(), Some("2 files, 1 rule: 1 error"), "{stdout}");
+}
+
+/// Root may read anything, so that it steps down to nobody.
+#[test]
+fn a_folder_without_rights_is_told_and_the_rest_is_checked() {
+    let scratch = std::env::temp_dir().join(format!("validate-rights-{}", std::process::id()));
+    fs::create_dir_all(scratch.join("secret")).unwrap();
+    fs::write(scratch.join("rule.yaml"), RULE).unwrap();
+    // Where the program was built, nobody may not even look.
+    let program = scratch.join("program");
+    fs::copy(validate(&[]).get_program(), &program).unwrap();
+    fs::set_permissions(scratch.join("secret"), fs::Permissions::from_mode(0o000)).unwrap();
+    let mut command = Command::new(&program);
+    command.args(["validate", "secret", "rule.yaml"]).current_dir(&scratch);
+    if fs::read_dir(scratch.join("secret")).is_ok() {
+        command.uid(65534).gid(65534);
+    }
+    let output = command.output();
+    fs::remove_dir_all(&scratch).unwrap();
+    let output = output.unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.contains("cannot list it: Permission denied"), "{stdout}");
+    assert!(stdout.contains("--> rule.yaml:6:13"), "{stdout}");
+    assert_eq!(output.status.code(), Some(2), "{stdout}");
+}
+
+#[test]
+fn a_reader_that_stops_is_no_error() {
+    let program = validate(&[]).get_program().to_owned();
+    let script = r#""$0" validate all-at-once.yaml; echo "exit $?" >&2"#;
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &format!("({script}) | true")]).arg(program).current_dir(folder());
+    let stderr = command.output().unwrap().stderr;
+    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    assert!(!stderr.contains("error"), "{stderr}");
+}
+
+/// Manifests with bytes changed, lost, moved and doubled: whatever comes of it, it is told, and with
+/// places that exist.
+#[test]
+fn garbage_never_panics() {
+    let seeds: Vec<String> =
+        ["yaml.yaml", "all-at-once.yaml", "selectors.yaml", "rules.json", "requests.yaml"]
+            .iter()
+            .map(|name| fs::read_to_string(folder().join(name)).unwrap())
+            .collect();
+    let mut random = fastrand::Rng::with_seed(7);
+    let scraps = [
+        "&a ", "*a", "- ", ": ", "\n", "\t", "---\n", "<<: ", "!!int ", "{", "]", "'", "\"", "|\n",
+        "? ", "\u{feff}", "ß", "\r", "0x", "~", "%", "#", "...",
+    ];
+    for _ in 0..1500 {
+        let mut text: Vec<char> = random.choice(&seeds).unwrap().chars().collect();
+        for _ in 0..random.usize(1..12) {
+            let at = random.usize(..text.len());
+            let end = random.usize(at..text.len().min(at + 40) + 1);
+            match random.u8(..4) {
+                0 => drop(text.drain(at..end)),
+                1 => text.splice(at..at, random.choice(&scraps).unwrap().chars()).for_each(drop),
+                2 => {
+                    let copied: Vec<char> = text[at..end].to_vec();
+                    let to = random.usize(..=text.len());
+                    text.splice(to..to, copied).for_each(drop);
+                }
+                _ => text[at] = random.char(..),
+            }
+            if text.is_empty() {
+                text.push('a');
+            }
+        }
+        let text: String = text.into_iter().collect();
+        let mut validator = Validator::new().unwrap();
+        let lines = text.split('\n').count();
+        manifest::read_text("x.yaml", text.clone(), &Limits::default(), &mut |read| {
+            validator.take(read);
+        });
+        let report = validator.finish(1);
+        for problem in &report.problems {
+            let (line, column) = problem.spot.start().expect("a place");
+            assert!((1..=lines).contains(&line) && column >= 1, "{line}:{column} in {text:?}");
+            assert!(!problem.title().contains('\n'), "{:?}", problem.title());
+        }
+        for format in [Format::Text { colour: true }, Format::Json, Format::Github] {
+            assert!(!report.render(format).is_empty());
+        }
+        let counts = [Severity::Unreadable, Severity::Error, Severity::Warning];
+        let sum: usize = counts.iter().map(|severity| report.count(*severity)).sum();
+        assert_eq!(sum, report.problems.len() + report.omitted());
+    }
+}
