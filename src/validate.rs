@@ -140,7 +140,11 @@ impl Validator {
 
     /// What the controller would make of it: it trusts no server.
     fn compile(&self, document: &Document, findings: &mut Vec<Finding>) -> Option<Rule> {
-        let object = serde_json::from_value::<NodeExtendedResource>(without_nulls(&document.value));
+        let mut value = without_nulls(&document.value);
+        if let Value::Object(fields) = &mut value {
+            fields.remove("status");
+        }
+        let object = serde_json::from_value::<NodeExtendedResource>(value);
         let rule = object
             .map_err(|error| error.to_string())
             .and_then(|object| Rule::new(&object).map_err(|error| error.to_string()));
