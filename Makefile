@@ -7,6 +7,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 CRD := crds/noderesource.dev_nodeextendedresources.yaml
 CHART := charts/node-resource-advertiser
+# In a folder of its own, which `kubectl apply -f crds/` leaves alone.
+JSON_SCHEMA := crds/json-schema/nodeextendedresource_v1alpha1.json
 
 # ---- The control plane: real Kubernetes from published Go modules, see tests/controlplane/go.mod.
 KUBERNETES := 1.37.1
@@ -53,6 +55,7 @@ build: ## Build the program: target/release/node-resource-advertiser
 .PHONY: crds
 crds: ## Generate crds/, and the chart's copy, from the Rust types
 	cargo run --quiet --locked -- crd > $(CRD)
+	cargo run --quiet --locked -- crd --output json-schema > $(JSON_SCHEMA)
 	cp $(CRD) $(CHART)/files/crd.yaml
 
 .PHONY: chart-docs

@@ -3,6 +3,7 @@
 //! The doc comments here are what `kubectl explain ner` prints, and the CRD in `crds/` is generated
 //! from these types; the module `schema` holds the validation that the API server runs.
 
+mod json_schema;
 mod reason;
 mod schema;
 
@@ -15,10 +16,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+pub use json_schema::json_schema;
+
 pub use reason::Reason;
 
 /// The API group, which is also the domain of the annotation on nodes.
 pub const GROUP: &str = "noderesource.dev";
+
+/// The version that files and the controller speak.
+pub const VERSION: &str = "v1alpha1";
 
 /// The name that the controller's writes carry in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "node-resource-advertiser";

@@ -6,6 +6,7 @@ mod run;
 mod settings;
 mod validate;
 
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -27,8 +28,9 @@ enum Command {
     Run(run::Args),
     /// Withdraw everything that the annotations on nodes list, with no controller at work.
     Prune(prune::Args),
-    /// Print the CustomResourceDefinition as YAML.
-    Crd,
+    /// Print the CustomResourceDefinition, or the JSON Schema of its objects.
+    Crd(crd::Args),
+    /// Check manifests without a cluster, as the API server would.
     Validate(validate::Args),
 }
 
@@ -60,9 +62,17 @@ impl Cli {
         match self.command {
             Command::Run(args) => run::run(args).await?,
             Command::Prune(args) => prune::run(args).await?,
-            Command::Crd => crd::run()?,
+            Command::Crd(args) => crd::run(&args)?,
             Command::Validate(args) => return validate::run(&args),
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Prints what was asked for. A reader that has seen enough (`| head`) is no error.
+fn print(text: &str) -> Result<(), Error> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Output(error)),
+        _ => Ok(()),
     }
 }

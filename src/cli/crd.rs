@@ -1,16 +1,30 @@
-//! `crd`: prints the CustomResourceDefinition.
-
-use std::io::{ErrorKind, Write as _};
+//! `crd`: prints the CustomResourceDefinition, or its JSON Schema.
 
 use crate::api;
 use crate::error::Error;
 
-pub(super) fn run() -> Result<(), Error> {
-    let yaml =
-        serde_saphyr::to_string(&api::crd()).map_err(|error| Error::Yaml(error.to_string()))?;
-    match std::io::stdout().write_all(yaml.as_bytes()) {
-        // A reader that has seen enough (`| head`) is no error.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Output(error)),
-        _ => Ok(()),
-    }
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What is printed: the CRD, or the JSON Schema of its objects, for tools that know no CRDs.
+    #[arg(short, long, value_enum, default_value = "yaml")]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Output {
+    Yaml,
+    JsonSchema,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Error> {
+    let crd = api::crd();
+    super::print(&match args.output {
+        Output::Yaml => {
+            serde_saphyr::to_string(&crd).map_err(|error| Error::Yaml(error.to_string()))?
+        }
+        Output::JsonSchema => {
+            let schema = api::json_schema(&crd, api::VERSION).unwrap_or_default();
+            format!("{schema:#}\n")
+        }
+    })
 }

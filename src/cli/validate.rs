@@ -1,6 +1,6 @@
 //! `validate`: checks manifests without a cluster.
 
-use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,9 +8,9 @@ use crate::error::Error;
 use crate::manifest::{self, Limits};
 use crate::validate::{Format, Severity, Validator};
 
-/// Checks manifests without a cluster: all that the API server would refuse, and what no single
-/// object shows. Exits with 1 where there are errors, and with 2 where something cannot be read.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Exits with 0 where there are no errors, 1 where there are, and 2 where \
+                        something cannot be read.")]
 pub(super) struct Args {
     /// YAML or JSON files, folders with such files, or - for standard input. Other kinds are
     /// skipped, except that pod templates and quotas are compared with what the rules declare.
@@ -34,7 +34,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let files =
         manifest::read(&args.files, &Limits::default(), &mut |document| validator.take(document));
     let report = validator.finish(files);
-    print(&report.render(args.output.format()))?;
+    super::print(&report.render(args.output.format()))?;
     Ok(match (report.count(Severity::Unreadable), report.count(Severity::Error)) {
         (0, 0) => ExitCode::SUCCESS,
         (0, _) => ExitCode::from(1),
@@ -51,13 +51,5 @@ impl Output {
             Self::Json => Format::Json,
             Self::Github => Format::Github,
         }
-    }
-}
-
-fn print(text: &str) -> Result<(), Error> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        // A reader that has seen enough (`| head`) is no error.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Output(error)),
-        _ => Ok(()),
     }
 }

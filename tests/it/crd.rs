@@ -9,6 +9,23 @@ fn the_file_is_what_the_program_prints() {
     assert!(printed == file, "crds/ is not what the types say: run `make crds`");
 }
 
+#[test]
+fn the_json_schema_is_what_the_program_prints() {
+    let output = program(&["crd", "--output", "json-schema"]);
+    assert!(output.status.success());
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let file = read("crds/json-schema/nodeextendedresource_v1alpha1.json");
+    assert!(printed == file, "crds/json-schema/ is not what the types say: run `make crds`");
+
+    let schema: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let spec = &schema["properties"]["spec"];
+    assert_eq!(schema["properties"]["kind"]["enum"][0], "NodeExtendedResource");
+    assert_eq!(spec["additionalProperties"], false);
+    assert_eq!(spec["properties"]["quantity"]["type"][0], "integer");
+    assert_eq!(spec["properties"]["nodeNames"]["uniqueItems"], true);
+    assert!(!printed.contains("\"x-") && !printed.contains("nullable"), "{printed}");
+}
+
 /// The schema, walked: whatever `kubectl explain` can be asked for has an answer, and nothing is
 /// without a bound, which CEL on the API server demands.
 #[test]

@@ -174,49 +174,53 @@ fn a_reader_that_stops_is_no_error() {
     assert!(!stderr.contains("error"), "{stderr}");
 }
 
-/// Manifests with bytes changed, lost, moved and doubled: whatever comes of it, it is told, and with
-/// places that exist.
-#[test]
-fn garbage_never_panics() {
-    let seeds: Vec<String> =
-        ["yaml.yaml", "all-at-once.yaml", "selectors.yaml", "rules.json", "requests.yaml"]
-            .iter()
-            .map(|name| fs::read_to_string(folder().join(name)).unwrap())
-            .collect();
-    let mut random = fastrand::Rng::with_seed(7);
+/// A manifest with parts changed, lost, repeated and put in.
+fn garbage(random: &mut fastrand::Rng, seeds: &[String]) -> String {
     let scraps = [
         "&a ", "*a", "- ", ": ", "\n", "\t", "---\n", "<<: ", "!!int ", "{", "]", "'", "\"", "|\n",
         "? ", "\u{feff}", "ß", "\r", "0x", "~", "%", "#", "...",
     ];
-    for _ in 0..1500 {
-        let mut text: Vec<char> = random.choice(&seeds).unwrap().chars().collect();
-        for _ in 0..random.usize(1..12) {
-            let at = random.usize(..text.len());
-            let end = random.usize(at..text.len().min(at + 40) + 1);
-            match random.u8(..4) {
-                0 => drop(text.drain(at..end)),
-                1 => text.splice(at..at, random.choice(&scraps).unwrap().chars()).for_each(drop),
-                2 => {
-                    let copied: Vec<char> = text[at..end].to_vec();
-                    let to = random.usize(..=text.len());
-                    text.splice(to..to, copied).for_each(drop);
-                }
-                _ => text[at] = random.char(..),
+    let mut text: Vec<char> = random.choice(seeds).unwrap().chars().collect();
+    for _ in 0..random.usize(1..12) {
+        let at = random.usize(..text.len());
+        let end = random.usize(at..text.len().min(at + 40) + 1);
+        match random.u8(..4) {
+            0 => drop(text.drain(at..end)),
+            1 => text.splice(at..at, random.choice(scraps).unwrap().chars()).for_each(drop),
+            2 => {
+                let copied: Vec<char> = text[at..end].to_vec();
+                let to = random.usize(..=text.len());
+                text.splice(to..to, copied).for_each(drop);
             }
-            if text.is_empty() {
-                text.push('a');
-            }
+            _ => text[at] = random.char(..),
         }
-        let text: String = text.into_iter().collect();
+        if text.is_empty() {
+            text.push('a');
+        }
+    }
+    text.into_iter().collect()
+}
+
+/// Whatever comes of it, it is told, and with places that exist.
+#[test]
+fn garbage_never_panics() {
+    let names = ["yaml.yaml", "all-at-once.yaml", "selectors.yaml", "rules.json", "requests.yaml"];
+    let seeds = names.map(|name| fs::read_to_string(folder().join(name)).unwrap());
+    let mut random = fastrand::Rng::with_seed(7);
+    for _ in 0..15 {
+        let texts: Vec<_> = (0..100).map(|_| garbage(&mut random, &seeds)).collect();
         let mut validator = Validator::new().unwrap();
-        let lines = text.split('\n').count();
-        manifest::read_text("x.yaml", text.clone(), &Limits::default(), &mut |read| {
-            validator.take(read);
-        });
-        let report = validator.finish(1);
+        for (index, text) in texts.iter().enumerate() {
+            let mut take = |read| validator.take(read);
+            manifest::read_text(&index.to_string(), text.clone(), &Limits::default(), &mut take);
+        }
+        let report = validator.finish(texts.len());
+        assert!(report.problems.len() > texts.len() / 2, "{}", report.problems.len());
         for problem in &report.problems {
+            let text = &texts[problem.spot.file().parse::<usize>().unwrap()];
             let (line, column) = problem.spot.start().expect("a place");
-            assert!((1..=lines).contains(&line) && column >= 1, "{line}:{column} in {text:?}");
+            let line = text.split('\n').nth(line - 1).expect("a line that is there");
+            assert!(column <= line.chars().count() + 1, "{column} in {line:?}");
             assert!(!problem.title().contains('\n'), "{:?}", problem.title());
         }
         for format in [Format::Text { colour: true }, Format::Json, Format::Github] {

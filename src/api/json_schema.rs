@@ -1,0 +1,51 @@
+//! The CRD's schema as a plain JSON Schema, for tools that know no CRDs: kubeconform, editors.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::{Map, Value, json};
+
+/// The JSON Schema of an object of one version. It has no CEL rules: for those, there is `validate`.
+#[must_use]
+pub fn json_schema(crd: &CustomResourceDefinition, version: &str) -> Option<Value> {
+    let found = crd.spec.versions.iter().find(|known| known.name == version)?;
+    let props = found.schema.as_ref()?.open_api_v3_schema.as_ref()?;
+    let mut schema = plain(serde_json::to_value(props).ok()?);
+    let properties = schema.get_mut("properties")?.as_object_mut()?;
+    let group = &crd.spec.group;
+    properties.insert("apiVersion".into(), json!({"enum": [format!("{group}/{version}")]}));
+    properties.insert("kind".into(), json!({"enum": [crd.spec.names.kind]}));
+    properties.insert("metadata".into(), json!({"type": "object"}));
+    schema["required"] = json!(["apiVersion", "kind", "metadata", "spec"]);
+    schema["$schema"] = "http://json-schema.org/draft-07/schema#".into();
+    Some(schema)
+}
+
+/// Says in JSON Schema what OpenAPI and Kubernetes say in their own words.
+fn plain(schema: Value) -> Value {
+    let Value::Object(mut schema) = schema else { return schema };
+    let flag = |schema: &Map<String, Value>, key| schema.get(key) == Some(&Value::Bool(true));
+    if flag(&schema, "x-kubernetes-int-or-string") {
+        schema.insert("type".into(), json!(["integer", "string"]));
+    }
+    if flag(&schema, "nullable")
+        && let Some(kind) = schema.get("type").cloned()
+    {
+        schema.insert("type".into(), json!([kind, "null"]));
+    }
+    if schema.get("x-kubernetes-list-type") == Some(&"set".into()) {
+        schema.insert("uniqueItems".into(), true.into());
+    }
+    // The API server drops what it does not know, which is seldom what was meant.
+    if schema.contains_key("properties") && !flag(&schema, "x-kubernetes-preserve-unknown-fields") {
+        schema.entry("additionalProperties").or_insert(false.into());
+    }
+    schema.retain(|key, _| key != "nullable" && !key.starts_with("x-kubernetes-"));
+    for key in ["items", "additionalProperties"] {
+        if let Some(below) = schema.get_mut(key) {
+            *below = plain(below.take());
+        }
+    }
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.values_mut().for_each(|below| *below = plain(below.take()));
+    }
+    schema.into()
+}
