@@ -117,7 +117,7 @@ impl Validator {
         let names = &self.crd.spec.names;
         let message = format!("{} of {}: not checked", names.kind, document.api_version());
         let spot = document.spot(&Path::of(["apiVersion"]));
-        let hint = format!("write {}/{}", self.crd.spec.group, self.crd.spec.versions[0].name);
+        let hint = format!("write {}/{}", self.crd.spec.group, api::VERSION);
         let problem = Problem::new(Severity::Warning, "api-version", message, spot);
         self.report.add(problem.of(document, &Path::of(["apiVersion"])).hint(hint));
     }

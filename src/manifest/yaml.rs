@@ -281,3 +281,6 @@ fn key_text(key: &Value) -> Option<String> {
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::super::path::Path;
+use super::super::source::{Source, Spot};
+use super::*;
+
+fn read_all(text: &str, limits: &Limits) -> Result<Option<(Value, Locations)>, Fault> {
+    read(&Piece { text, offset: 0, lines_before: 0 }, limits)
+}
+
+fn value(text: &str) -> Value {
+    read_all(text, &Limits::default()).unwrap().map_or(Value::Null, |(value, _)| value)
+}
+
+fn reason(text: &str) -> String {
+    read_all(text, &Limits::default()).unwrap_err().reason
+}
+
+/// What is underlined for a path, and at which line and column.
+fn shown(text: &str, path: &Path) -> (String, (usize, usize)) {
+    let (_, locations) = read_all(text, &Limits::default()).unwrap().unwrap();
+    let source = Arc::new(Source::new("a.yaml", text.to_owned()));
+    let spot = Spot::within(&source, locations.shown(path, &source));
+    (spot.text().to_owned(), spot.start().unwrap())
+}
+
+#[test]
+fn a_merge_brings_fields_that_stand_where_they_were_written() {
+    let text = "a: &a {x: 1, z: 2}\nb:\n  <<: *a\n  z: 3\n";
+    assert_eq!(value(text), json!({"a": {"x": 1, "z": 2}, "b": {"x": 1, "z": 3}}));
+    assert_eq!(shown(text, &Path::of(["b", "x"])), ("1".to_owned(), (1, 11)));
+    assert_eq!(shown(text, &Path::of(["b", "z"])), ("3".to_owned(), (4, 6)));
+    // The first of several wins, and what comes later replaces what stands before.
+    assert_eq!(value("{<<: [{x: 1}, {x: 2, z: 3}]}"), json!({"x": 1, "z": 3}));
+    assert_eq!(value("{x: 5, <<: {x: 1}}"), json!({"x": 1}));
+    assert_eq!(value("{\"<<\": {x: 1}}"), json!({"<<": {"x": 1}}));
+    assert!(reason("<<: [1]").contains("a map, or a list of maps"));
+}
+
+#[test]
+fn an_alias_stands_where_its_anchor_does() {
+    let text = "a: &a 0\nb: [1, *a]\n";
+    assert_eq!(value(text), json!({"a": 0, "b": [1, 0]}));
+    assert_eq!(shown(text, &Path::of(["b"]).item(1)), ("0".to_owned(), (1, 7)));
+    assert!(reason("a: *b").contains("anchor"));
+}
+
+#[test]
+fn keys_are_text_and_given_once() {
+    assert_eq!(value("{1: a, yes: b, 1.5: c}"), json!({"1": "a", "true": "b", "1.5": "c"}));
+    assert_eq!(reason("a: 1\nb: 2\na: 3"), "the key \"a\" is given twice: it is in line 1 already");
+    assert_eq!(reason("{1: a, \"1\": b}"), "the key \"1\" is given twice: it is in line 1 already");
+    assert!(reason("{~: 1}").starts_with("a key must be text"));
+    assert!(reason("{[a]: 1}").starts_with("a key must be text"));
+}
+
+#[test]
+fn what_is_underlined_is_in_one_line() {
+    let text = "a:\n  b: |\n    long\n    text\n  c: [1,\n      2]\n  d:\n  e: {f: 1}\n  g:\n    - h: i\n      j: k\n";
+    for (path, shows, at) in [
+        (Path::of(["a"]), "a", (1, 1)),
+        (Path::of(["a", "b"]), "b", (2, 3)),
+        (Path::of(["a", "c"]), "c", (5, 3)),
+        (Path::of(["a", "c"]).item(1), "2", (6, 7)),
+        (Path::of(["a", "d"]), "d", (7, 3)),
+        (Path::of(["a", "e"]), "{f: 1}", (8, 6)),
+        (Path::of(["a", "g"]).item(0), "h: i", (10, 7)),
+        // What is not there is shown by what it should be in.
+        (Path::of(["a", "x", "y"]), "a", (1, 1)),
+        (Path::of(["a", "g"]).item(9), "g", (9, 3)),
+        (Path::of(["x"]), "a:", (1, 1)),
+        (Path::default(), "a:", (1, 1)),
+    ] {
+        assert_eq!(shown(text, &path), (shows.to_owned(), at), "{path}");
+    }
+}
+
+#[test]
+fn whatever_repeats_itself_is_counted() {
+    let limits = Limits { values: 20, depth: 5, ..Limits::default() };
+    let refused = |text: &str| read_all(text, &limits).err().map(|fault| fault.reason);
+    let fits = "a: &a [1, 2]\nb: [*a, *a]\n";
+    assert_eq!(refused(fits), None);
+    let too_many = "a: &a [1, 2]\nb: [*a, *a, *a, *a]\n";
+    assert!(refused(too_many).unwrap().starts_with("the document has more than 20 values"));
+    let long = format!("a: &a {}\nb: [*a, *a]\n", "x".repeat(400));
+    assert!(refused(&long).unwrap().starts_with("the document has more than 20 values"));
+    let deep = "a: &a [[[1]]]\nb: [[*a]]\n";
+    assert_eq!(refused(deep).unwrap(), "more than 5 maps and lists are within each other here");
+    assert_eq!(refused("[[[[[1]]]]]"), None);
+    assert!(refused("[[[[[[1]]]]]]").unwrap().starts_with("more than 5 "));
+}
+
+#[test]
+fn nothing_is_nothing() {
+    for text in ["", "# only a comment\n", "~", "\n\n"] {
+        assert_eq!(read_all(text, &Limits::default()).unwrap().map(|(value, _)| value), None);
+    }
+    assert!(reason("a: 1\n...\nb: 2\n").contains("needs a line of ---"));
+}
