@@ -22,6 +22,7 @@ fn in_the_middle() -> (Cluster, Controller, Controller) {
     assert!(code == 200 && says.starts_with("ready: first_"), "{code} {says}");
     cluster.apply_rule("dongle", &json!({}));
     wait_for_the_middle(&first);
+    assert!(!second.log().contains("advertised"), "it stands by, and writes:\n{}", second.log());
     (cluster, first, second)
 }
 
@@ -68,11 +69,13 @@ fn one_that_was_paused_past_its_lease_writes_nothing_when_it_goes_on() {
     takes_over(&cluster, &second, "paused", since);
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
     cluster.wait_ready("dongle", &format!("{NODES}/{NODES}"));
-    let before = versions(&cluster);
+    let (before, patches) = (versions(&cluster), cluster.node_patches());
     first.signal(Signal::CONT);
     first.wait_log("this process leads no longer");
     first.wait_log("standing by holder=second_");
     assert!(versions(&cluster) == before, "a node was written to");
+    // One may have been on its way when it was stopped, and is refused.
+    assert!(cluster.node_patches() <= patches + 1, "it has tried to write");
     assert_eq!(advertising(&cluster, "5"), NODES);
     // And it is ready to take its turn.
     second.stop();
