@@ -282,14 +282,14 @@ impl Nodes {
     pub(super) fn repaired(
         &mut self,
         name: &Arc<str>,
-        resource: &str,
+        (resource, found): (&str, &str),
         writer: Option<&Arc<str>>,
         now: Instant,
     ) -> bool {
         let Some(state) = self.by_name.get_mut(name) else {
             return false;
         };
-        let begins = state.repairs.add(resource, writer, now);
+        let begins = state.repairs.add(resource, found, writer, now);
         self.alarms.extend(state.repairs.next_change(now).map(|at| (at, Arc::clone(name))));
         begins
     }

@@ -147,9 +147,9 @@ impl Controller {
     fn count_repairs(&mut self, sent: &SentPatch, now: Instant) {
         let SentPatch { node, uid, changes, .. } = sent;
         for Change { resource, action } in changes {
-            let Action::Repair { rule, writer, .. } = action else { continue };
+            let Action::Repair { rule, found, writer, .. } = action else { continue };
             self.telling.metrics.repairs.inc();
-            if self.nodes.repaired(node, resource, writer.as_ref(), now) {
+            if self.nodes.repaired(node, (resource, found), writer.as_ref(), now) {
                 let writer = writer.as_deref().unwrap_or("an unknown writer");
                 warn!(%node, "{writer} keeps changing {resource}: repairs pause (rule {rule})");
                 let note = Note::of_contest(node, rule, resource, writer);

@@ -97,9 +97,9 @@ async fn a_contested_node_is_planned_again_when_a_pause_and_when_the_contest_end
     let (mut nodes, _, name) = seen("u");
     let start = Instant::now();
     for _ in 0..contest::LIMIT - 1 {
-        assert!(!nodes.repaired(&name, "example.com/a", None, start));
+        assert!(!nodes.repaired(&name, ("example.com/a", "7"), None, start));
     }
-    assert!(nodes.repaired(&name, "example.com/a", None, start));
+    assert!(nodes.repaired(&name, ("example.com/a", "7"), None, start));
     assert_eq!(nodes.get_mut(&name).unwrap().contested(start).len(), 1);
     for end in [Duration::from_secs(30), contest::WINDOW] {
         assert_eq!(nodes.next_wake(), Some(start + end));
