@@ -34,7 +34,8 @@ pub struct Rule {
     pub deletion_policy: DeletionPolicy,
     /// How a value is lowered while pods use it.
     pub shrink_policy: ShrinkPolicy,
-    /// `metadata.creationTimestamp`; at equal priority the oldest wins.
+    /// `metadata.creationTimestamp`; at equal priority the oldest wins. One that is not in the cluster
+    /// yet has none, and is the youngest.
     pub created: Option<Timestamp>,
 }
 
@@ -96,10 +97,11 @@ impl Rule {
 
     /// Which of two rules wins where both declare a resource: the winner is `Less`.
     fn precedence(&self, other: &Self) -> Ordering {
+        let age = |rule: &Self| (rule.created.is_none(), rule.created);
         other
             .priority
             .cmp(&self.priority)
-            .then_with(|| self.created.cmp(&other.created))
+            .then_with(|| age(self).cmp(&age(other)))
             .then_with(|| self.name.cmp(&other.name))
     }
 }
@@ -177,7 +179,12 @@ mod tests {
     use super::*;
     use crate::node::Strings;
 
-    fn rule(name: &str, created: &str, spec: Value) -> Result<Rule, InvalidRule> {
+    fn rule<'t>(
+        name: &str,
+        created: impl Into<Option<&'t str>>,
+        spec: Value,
+    ) -> Result<Rule, InvalidRule> {
+        let created = created.into();
         let mut object = json!({
             "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
             "metadata": {"name": name, "creationTimestamp": created},
@@ -216,6 +223,7 @@ mod tests {
             rule("b", early, json!({"nodeSelector": zone})),
             rule("a", early, json!({"nodeNames": ["node-1"]})),
             rule("high", late, json!({"nodeSelector": zone, "priority": 1})),
+            rule("0-a-new", None, json!({"nodeSelector": {}})),
             rule("other-zone", early, json!({"nodeSelector": {"matchLabels": {"zone": "b"}}})),
             rule("other-node", early, json!({"nodeNames": ["node-2"]})),
         ];
@@ -223,7 +231,7 @@ mod tests {
         let node = json!({"metadata": {"name": "node-1", "labels": {"zone": "a"}}});
         let node = Node::new(serde_json::from_value(node).unwrap(), &mut Strings::default());
         let names: Vec<_> = rules.selecting(&node).iter().map(|rule| &*rule.name).collect();
-        assert_eq!(names, ["high", "a", "b", "0-late"]);
+        assert_eq!(names, ["high", "a", "b", "0-late", "0-a-new"]);
         assert!(rules.is_frozen("bad") && !rules.is_frozen("a"));
     }
 }
