@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kube::api::ListParams;
 use kube::{Api, Client};
 use thiserror::Error;
 
@@ -15,13 +14,12 @@ use crate::error::describe;
 use crate::label::excerpt;
 use crate::ledger::InvalidLedger;
 use crate::node::{ApiNode, Node, Strings};
+use crate::pages::{self, Page};
 use crate::plan::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
 use crate::plan::{Change, Plan};
 use crate::requests::{NodeRequests, Reply};
 pub use exclusive::{Exclusive, ExclusiveError, LeaseChoice, OnLiveController};
 
-/// How many nodes are listed a request.
-const PAGE_SIZE: u32 = 200;
 /// How many nodes are patched at once. The API server is busy at about ten.
 const CONCURRENCY: usize = 16;
 /// How often a patch is sent before the node counts as failed.
@@ -119,26 +117,15 @@ pub async fn survey(
         survey.add(node, scope, &mut strings);
         progress(survey.nodes);
     }
-    let mut page = ListParams::default().limit(PAGE_SIZE);
-    while scope.nodes.is_empty() {
-        let list = match api.list(&page).await {
-            // The list has taken so long that the server no longer has it: what is planned so far is
-            // looked at again.
-            Err(kube::Error::Api(status)) if status.code == 410 => {
-                survey = Survey::default();
-                page.continue_token = None;
-                continue;
+    if scope.nodes.is_empty() {
+        let take = |page| match page {
+            Page::Void => survey = Survey::default(),
+            Page::Items(nodes) => {
+                nodes.into_iter().for_each(|node| survey.add(node, scope, &mut strings));
+                progress(survey.nodes);
             }
-            list => list.map_err(|error| SurveyError::List(Box::new(error)))?,
         };
-        for node in list.items {
-            survey.add(node, scope, &mut strings);
-        }
-        progress(survey.nodes);
-        page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
-        if page.continue_token.is_none() {
-            break;
-        }
+        pages::list(&api, take).await.map_err(|error| SurveyError::List(Box::new(error)))?;
     }
     Ok(survey)
 }
