@@ -80,6 +80,16 @@ impl Validator {
         self.report
     }
 
+    /// The rules, each with no regard to the others; and what the checks of single ones have found. Where
+    /// the report has errors, not all rules are there.
+    #[must_use]
+    pub fn into_rules(mut self, files: usize) -> (Vec<Rule>, Report) {
+        self.across.check_names(&mut self.report);
+        self.across.check_nameless(&mut self.report);
+        self.report.files = files;
+        (self.across.into_rules(), self.report)
+    }
+
     fn unreadable(&mut self, Unreadable { spot, reason }: Unreadable) {
         self.report.add(Problem::new(Severity::Unreadable, "unreadable", reason, spot));
     }

@@ -130,6 +130,15 @@ impl Selection {
         }
     }
 
+    /// The nodes that are named; none where they are selected by labels.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        let names = match self {
+            Self::Names(names) => Some(names),
+            Self::Labels(_) => None,
+        };
+        names.into_iter().flatten()
+    }
+
     /// Labels (key and value) of which every selected node has one; `None` where no such list
     /// exists. It lets rules be looked up by a node's labels.
     #[must_use]

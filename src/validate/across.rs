@@ -70,13 +70,17 @@ impl Across {
         }
     }
 
+    pub(super) fn into_rules(self) -> Vec<Rule> {
+        self.rules.into_iter().filter_map(|declared| declared.rule).collect()
+    }
+
     pub(super) fn finish(&self, report: &mut Report) {
         self.check_names(report);
         self.check_overlaps(report);
         self.check_requests(report);
     }
 
-    fn check_names(&self, report: &mut Report) {
+    pub(super) fn check_names(&self, report: &mut Report) {
         let mut first = HashMap::<&str, &Declared>::new();
         for rule in self.rules.iter().filter(|rule| !rule.name.is_empty()) {
             let Some(before) = first.get(rule.name.as_str()) else {
@@ -91,6 +95,17 @@ impl Across {
                     .hint("the one that is applied last replaces the other: give them different names")
                     .related(before.name_spot.clone(), "first here"),
             );
+        }
+    }
+
+    /// What the server would name is taken by `kubectl create`, and by nothing that applies files.
+    pub(super) fn check_nameless(&self, report: &mut Report) {
+        for rule in self.rules.iter().filter(|rule| rule.name.is_empty() && rule.rule.is_some()) {
+            let message =
+                "Required value: a rule that the server names can only be created, not applied";
+            let problem =
+                Problem::new(Severity::Error, "nameless", message, rule.name_spot.clone());
+            report.add(problem.at(rule, "metadata.name").hint("give it a metadata.name"));
         }
     }
 
