@@ -1,15 +1,17 @@
 //! The command line: arguments, and one module a subcommand.
 
 mod crd;
+mod plan;
 mod prune;
 mod run;
 mod settings;
 mod validate;
 
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, IsTerminal, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use indicatif::ProgressStyle;
 
 use crate::error::Error;
 pub use settings::InvalidSettings;
@@ -32,6 +34,7 @@ enum Command {
     Crd(crd::Args),
     /// Check manifests without a cluster, as the API server would.
     Validate(validate::Args),
+    Plan(plan::Args),
 }
 
 /// Where the Lease of the controllers is.
@@ -64,6 +67,7 @@ impl Cli {
             Command::Prune(args) => prune::run(args).await?,
             Command::Crd(args) => crd::run(&args)?,
             Command::Validate(args) => return validate::run(&args),
+            Command::Plan(args) => return Ok(plan::run(args).await),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -75,4 +79,14 @@ fn print(text: &str) -> Result<(), Error> {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Output(error)),
         _ => Ok(()),
     }
+}
+
+/// Whether to use colours on a stream.
+fn has_colour(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// A style of progress that is known to be valid; where it is not, the default does.
+fn progress_style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

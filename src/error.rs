@@ -7,6 +7,8 @@ use kube::runtime::watcher;
 use thiserror::Error;
 
 use crate::cli::InvalidSettings;
+use crate::preview::cluster::ClusterError;
+use crate::preview::files::FileError;
 use crate::prune::{ExclusiveError, SurveyError};
 
 /// What ends a subcommand.
@@ -48,6 +50,29 @@ pub enum Error {
         /// How many nodes have a ledger that cannot be read.
         unreadable: usize,
     },
+    /// A file with nodes or pods cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Rules or nodes of the cluster cannot be listed.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// What is wrong with them has been told.
+    #[error("the rules have errors, so nothing is planned")]
+    InvalidRules,
+    /// Files without any rule, which will be the wrong ones.
+    #[error("there is no NodeExtendedResource in the files of -f")]
+    NoRules,
+    /// The cluster has no rules, since it does not know the kind.
+    #[error(
+        "the CustomResourceDefinition is not installed; give rules by -f, or apply the file in crds/"
+    )]
+    NoCrd,
+    /// It can be read once only.
+    #[error("standard input (-) can be given once only, for -f, --nodes or --pods")]
+    StdinTwice,
+    /// A report could not be written in a format.
+    #[error("cannot write the plan: {0}")]
+    Render(String),
     /// Standard output is closed or full.
     #[error("cannot write to standard output: {0}")]
     Output(#[source] std::io::Error),

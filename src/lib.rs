@@ -15,8 +15,9 @@
 //! | [`node`], [`pod`] | what is kept of a Node, and what a Pod requests |
 //! | [`plan`] | what is to be done on a node: pure |
 //! | [`controller`] | the loop that watches, plans and patches |
+//! | [`preview`] | what the controller would do, told and not done |
 //! | [`prune`] | taking back all that ledgers list |
-//! | `requests`, `backoff` | the requests about one node, and the pauses between them |
+//! | `requests`, `pages`, `backoff` | the requests about one node, lists of all, and the pauses between |
 //! | [`leader`] | which of several controllers may write |
 //! | [`manifest`] | YAML and JSON files, read as kubectl reads them |
 //! | [`validate`] | manifests checked without a cluster |
@@ -37,8 +38,10 @@ pub mod ledger;
 pub mod manifest;
 pub mod metrics;
 pub mod node;
+mod pages;
 pub mod plan;
 pub mod pod;
+pub mod preview;
 pub mod prune;
 pub mod quantity;
 pub mod readiness;

@@ -19,6 +19,7 @@ use crate::{ledger, resource_name};
 #[derive(Clone, Debug, kube::Resource)]
 #[resource(inherit = k8s_openapi::api::core::v1::Node)]
 pub struct ApiNode {
+    kind: Option<Box<str>>,
     metadata: ObjectMeta,
     status: ApiNodeStatus,
     writers: Vec<Writer>,
@@ -66,6 +67,13 @@ impl Writer {
 }
 
 impl ApiNode {
+    /// The kind that the object gives itself: a file may hold others too. The items of a list that the
+    /// API server sends have none.
+    #[must_use]
+    pub fn kind(&self) -> Option<&str> {
+        self.kind.as_deref()
+    }
+
     /// The extended resources that the controller was the last to write, by managedFields.
     #[must_use]
     pub fn own_resources(&self) -> Vec<String> {
@@ -79,6 +87,7 @@ impl<'de> Deserialize<'de> for ApiNode {
     fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Trimmed {
+            kind: Option<Box<str>>,
             metadata: TrimmedMetadata,
             #[serde(default)]
             status: ApiNodeStatus,
@@ -96,8 +105,9 @@ impl<'de> Deserialize<'de> for ApiNode {
             managed_fields: Vec<Writer>,
         }
 
-        let Trimmed { metadata, status } = Trimmed::deserialize(decoder)?;
+        let Trimmed { kind, metadata, status } = Trimmed::deserialize(decoder)?;
         Ok(Self {
+            kind,
             metadata: ObjectMeta {
                 name: metadata.name,
                 uid: metadata.uid,
@@ -177,7 +187,7 @@ impl Node {
     /// `strings`.
     #[must_use]
     pub fn new(node: ApiNode, strings: &mut Strings) -> Self {
-        let ApiNode { metadata, status, writers } = node;
+        let ApiNode { kind: _, metadata, status, writers } = node;
         let others = writers.iter().filter(|writer| writer.manager != FIELD_MANAGER);
         let writers = others.flat_map(|writer| {
             let resources = writer.resources();

@@ -247,4 +247,4 @@ fn untouched(selecting: &[&Arc<rules::Rule>], error: InvalidLedger) -> Plan {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

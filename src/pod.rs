@@ -17,6 +17,7 @@ pub struct PodList {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Pod {
+    kind: Option<Box<str>>,
     spec: PodSpec,
     status: PodStatus,
 }
@@ -24,6 +25,7 @@ pub struct Pod {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PodSpec {
+    node_name: Option<Box<str>>,
     containers: Vec<Container>,
     init_containers: Vec<Container>,
     overhead: BTreeMap<String, String>,
@@ -58,10 +60,17 @@ impl Requests {
     #[must_use]
     pub fn of_all(pods: &PodList) -> Self {
         let mut total = Self::default();
-        for pod in pods.items.iter().filter(|pod| !pod.is_finished()) {
-            total.add(&Self::of(pod));
+        for pod in &pods.items {
+            total.add_pod(pod);
         }
         total
+    }
+
+    /// Adds what a pod requests, unless it has finished.
+    pub fn add_pod(&mut self, pod: &Pod) {
+        if !pod.is_finished() {
+            self.add(&Self::of(pod));
+        }
     }
 
     /// What one pod requests, as `PodRequests` in `k8s.io/component-helpers/resource` has it.
@@ -71,7 +80,7 @@ impl Requests {
     /// huge pages alone, so that they add nothing here.
     #[must_use]
     pub fn of(pod: &Pod) -> Self {
-        let PodSpec { containers, init_containers, overhead } = &pod.spec;
+        let PodSpec { containers, init_containers, overhead, .. } = &pod.spec;
         let mut running = Self::default();
         for container in containers {
             running.add(&Self::read(&container.resources.requests));
@@ -128,6 +137,18 @@ impl Requests {
 }
 
 impl Pod {
+    /// The kind that the object gives itself, as [`ApiNode::kind`](crate::node::ApiNode::kind).
+    #[must_use]
+    pub fn kind(&self) -> Option<&str> {
+        self.kind.as_deref()
+    }
+
+    /// The node that it is assigned to.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.spec.node_name.as_deref()
+    }
+
     /// Whether nothing of it runs any more, nor will.
     fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")

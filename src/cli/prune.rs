@@ -4,8 +4,9 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
+use super::progress_style;
 use crate::client;
 use crate::error::Error;
 use crate::ledger::InvalidLedger;
@@ -66,7 +67,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
 
     let exclusive = Exclusive::new(&client, &choice, on_live).await?;
     let looking = ProgressBar::new_spinner().with_message("nodes looked at");
-    looking.set_style(style("{spinner} {pos} {msg}"));
+    looking.set_style(progress_style("{spinner} {pos} {msg}"));
     let found = survey(&client, &scope, |nodes| looking.set_position(nodes as u64)).await;
     looking.finish_and_clear();
     let Survey { nodes, planned, unreadable, zeros } = match found {
@@ -86,7 +87,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         }
     } else {
         let working = ProgressBar::new(planned.len() as u64).with_message("nodes");
-        working.set_style(style("{bar:30} {pos}/{len} {msg}"));
+        working.set_style(progress_style("{bar:30} {pos}/{len} {msg}"));
         working.enable_steady_tick(Duration::from_millis(200));
         let mut written = Ok(());
         prune(&client, &scope, planned, &exclusive, |pruned| {
@@ -101,11 +102,6 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         written?;
     }
     report.finish(&unreadable, &zeros)
-}
-
-/// A style that is known to be valid; where it is not, the default does.
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 /// What is printed: a line for each node, and what it comes to.

@@ -1,6 +1,5 @@
 //! `run`: the controller.
 
-use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -92,7 +91,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
 }
 
 fn start_log(filter: EnvFilter, format: LogFormat) {
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = super::has_colour(&std::io::stderr());
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(colour)

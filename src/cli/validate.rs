@@ -1,6 +1,5 @@
 //! `validate`: checks manifests without a cluster.
 
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -45,9 +44,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
 impl Output {
     fn format(self) -> Format {
         match self {
-            Self::Text => Format::Text {
-                colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
-            },
+            Self::Text => Format::Text { colour: super::has_colour(&std::io::stdout()) },
             Self::Json => Format::Json,
             Self::Github => Format::Github,
         }

@@ -58,7 +58,7 @@ fn rule_set(rules: &Value) -> RuleSet {
 
 /// Applies a patch as the API server does: `test` with null holds for a key that is absent, where
 /// the map around it is there.
-fn apply(object: &mut Value, patch: &Patch) {
+pub(crate) fn apply(object: &mut Value, patch: &Patch) {
     for operation in &patch.0 {
         if let PatchOperation::Test(test) = operation
             && test.value.is_null()
