@@ -10,10 +10,14 @@ mod command_line;
 mod crd;
 /// The files in `examples/`.
 mod examples;
+/// `plan`, by files and what it prints of them.
+mod plan;
 /// The list of reasons in `docs/`.
 mod reasons;
 /// `validate`, by files and what it prints of them.
 mod validate;
+
+mod golden;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,0 +1,61 @@
+//! Golden runs: each `.console` file is a command and what it prints, and can be read as
+//! documentation. `UPDATE_GOLDEN=1` writes them anew.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A folder beside the tests.
+pub fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it").join(name)
+}
+
+/// The program, to be run in a folder without a cluster to reach.
+pub fn program(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_node-resource-advertiser"));
+    command.args(args).current_dir(folder).env_clear().stdin(Stdio::null());
+    command
+}
+
+/// Runs every golden run of these folders, of which there are at least so many.
+pub fn check(folders: &[PathBuf], least: usize) {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for folder in folders {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "console") {
+                continue;
+            }
+            count += 1;
+            let golden = fs::read_to_string(&path).unwrap();
+            let command = golden.lines().next().unwrap_or_default();
+            let printed = format!("{command}\n{}", run(folder, command));
+            if std::env::var_os("UPDATE_GOLDEN").is_some() {
+                fs::write(&path, &printed).unwrap();
+            } else if printed != golden {
+                wrong.push(format!("{}:\n{printed}", path.display()));
+            }
+        }
+    }
+    assert!(count >= least, "{count}");
+    let wrong = wrong.join("\n");
+    assert!(wrong.is_empty(), "UPDATE_GOLDEN=1 takes it as it is:\n{wrong}");
+}
+
+/// Runs `$ node-resource-advertiser ARGS [< FILE]`; gives what it prints, what it complains of and its
+/// exit code.
+fn run(folder: &Path, command: &str) -> String {
+    let args = command.strip_prefix("$ node-resource-advertiser ").expect(command);
+    let (args, input) = match args.split_once(" < ") {
+        Some((args, file)) => (args, Some(file)),
+        None => (args, None),
+    };
+    let mut command = program(folder, &args.split(' ').collect::<Vec<_>>());
+    if let Some(file) = input {
+        command.stdin(fs::File::open(folder.join(file)).unwrap());
+    }
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let [stdout, stderr] = [stdout, stderr].map(|text| String::from_utf8(text).unwrap());
+    format!("{stdout}{stderr}[exit {}]\n", status.code().unwrap())
+}
