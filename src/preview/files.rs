@@ -154,7 +154,7 @@ fn yaml<T: Trimmed>(
                 let spot = document.spot(&manifest::Path::default());
                 T::deserialize(document.value)
                     .map_err(|error| error.to_string())
-                    .and_then(|object| take(object))
+                    .and_then(&mut *take)
                     .map_err(|reason| content(place(&spot), reason))
             }
         };

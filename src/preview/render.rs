@@ -18,7 +18,9 @@ pub enum Format {
     Json,
     /// The same.
     Yaml,
-    /// A line of JSON for each node that would be patched: `{"node": …, "patch": […]}`.
+    /// A line of JSON for each node that would be patched: `{"node": …, "patch": […]}`. Where a value
+    /// is lowered, the controller sends first what does not depend on pods, if there is any: the same in
+    /// two patches.
     Patch,
 }
 

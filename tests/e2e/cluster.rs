@@ -148,6 +148,17 @@ impl Cluster {
         });
     }
 
+    /// Waits until a user has a right: the API server takes a moment to see what was granted.
+    pub fn wait_right(&self, user: &str, verb: &str, resource: &str) {
+        let what = format!("{user} to be allowed to {verb} {resource}");
+        wait_until(&what, DEADLINE, || {
+            let args = ["auth", "can-i", verb, resource, "--as", user];
+            let answer = self.control_plane.kubectl_output(&args, None)?;
+            Ok((answer.code == 0).then_some(()))
+        })
+        .unwrap();
+    }
+
     /// Patches a node's status as another writer would.
     pub fn write_status(&self, node: &str, patch: &Value) {
         self.kubectl(&[

@@ -27,6 +27,8 @@ mod leader;
 mod lifecycle;
 /// What Prometheus reads, and the kubelet.
 mod metrics;
+/// `plan`, and what the controller then does.
+mod plan;
 /// `prune`.
 mod prune;
 /// What the API server refuses, and what it says.
