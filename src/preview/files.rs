@@ -294,12 +294,16 @@ impl PodFiles {
     /// # Errors
     /// Where the file cannot be read, or there is no pod in it.
     pub fn read(&mut self, path: &Path) -> Result<(), FileError> {
-        read(path, &mut |pod: Pod| {
-            if let Some(node) = pod.node() {
-                self.by_node.entry(node.into()).or_default().add_pod(&pod);
-            }
+        read(path, &mut |pod| {
+            self.add(&pod);
             Ok(())
         })
+    }
+
+    fn add(&mut self, pod: &Pod) {
+        if let Some(node) = pod.node() {
+            self.by_node.entry(node.into()).or_default().add_pod(pod);
+        }
     }
 
     /// What the pods on a node request.
@@ -308,3 +312,6 @@ impl PodFiles {
         self.by_node.get(node).cloned().unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests;

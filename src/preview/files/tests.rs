@@ -1,0 +1,117 @@
+use std::io::repeat;
+
+use super::*;
+
+/// The names of the nodes in a text, or what is wrong with it.
+fn names(text: impl AsRef<[u8]>) -> Result<Vec<String>, String> {
+    let mut names = Vec::new();
+    let result = read_from("f", text.as_ref(), &mut |node: ApiNode| {
+        let name = kube::ResourceExt::name_any(&node);
+        if name == "bad" {
+            return Err("a bad one".to_owned());
+        }
+        names.push(name);
+        Ok(())
+    });
+    result.map(|()| names).map_err(|error| error.to_string())
+}
+
+const LIST: &str = r#"{"apiVersion": "v1", "items": [
+    {"kind": "Node", "metadata": {"name": "a", "labels": {"x": "ö"}}, "status": {"capacity": {"cpu": "1"}}},
+    {"kind": "Pod", "metadata": {"name": "p"}},
+    {"kind": "Node", "metadata": {"name": "b"}}
+], "kind": "List", "metadata": {"resourceVersion": ""}}"#;
+
+const NODE: &str = r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "c"}}"#;
+
+#[test]
+fn lists_and_objects_in_json_and_yaml() {
+    let list = || Ok(vec!["a".to_owned(), "b".to_owned()]);
+    assert_eq!(names(LIST), list());
+    assert_eq!(names(format!("\u{feff}\n {LIST}\n")), list());
+    assert_eq!(
+        names(format!("{NODE}\n{LIST}{NODE}")),
+        Ok(["c", "a", "b", "c"].map(String::from).into())
+    );
+    let yaml = "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: b}\n";
+    assert_eq!(names(yaml), list());
+    let nodes = r#"{"kind": "NodeList", "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]}"#;
+    assert_eq!(names(nodes), list());
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    for (text, says) in [
+        ("", "f: there is no Node in it"),
+        ("{}", "f: there is no Node in it"),
+        (r#"{"items": null}"#, "f: there is no Node in it"),
+        (r#"{"kind": "Pod", "metadata": {"name": "a"}}"#, "f: there is no Node in it"),
+        (r#"{"items": [{"metadata": {"name": "bad"}}]}"#, "f:1:41: a bad one"),
+        (r#"{"items": [{"metadata": {}}, {}]}"#, "f:1:31: missing field `metadata`"),
+        (r#"{"items": 5}"#, "f:1:12: invalid type: integer `5`, expected a list of objects"),
+        (r#"{"items": [], "kind": "PodList"}"#, "a PodList, where Nodes are expected"),
+        (r#"{"kind": "Node", "metadata": 5}"#, "invalid type: integer `5`, expected struct"),
+        ("{\"kind\":\n \"Node\", \"metadata\": {}} x", "f:2:26: expected value"),
+        ("[]", "f:1:1: not a Kubernetes object"),
+        ("apiVersion: v1\nkind: Node\nmetadata: {name: bad}", "f:1:1: a bad one"),
+        ("a: [", "f:1:"),
+        ("\u{0}", "f:1:"),
+    ] {
+        let error = names(text).expect_err(text);
+        assert!(error.contains(says), "{text:?}: {error}");
+    }
+    for bytes in [&b"\xff\xfe{\0"[..], b"a: \xff", b"{\"a\": \"\xff\"}", b"\x1f\x8b\x08"] {
+        let error = names(bytes).unwrap_err();
+        assert!(!error.contains("no Node"), "{bytes:?}: {error}");
+    }
+}
+
+/// A download that was cut off must not pass for a smaller cluster.
+#[test]
+fn a_file_that_is_cut_off_is_an_error() {
+    for text in [LIST, NODE] {
+        for end in 0..text.len() {
+            assert!(names(&text.as_bytes()[..end]).is_err(), "{end}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_too_deep_or_too_long() {
+    let deep = "[".repeat(100_000);
+    for text in [format!("{{\"a\": {deep}"), format!("{{\"items\": [{{\"a\": {deep}")] {
+        assert!(names(text).is_err());
+    }
+    let endless = repeat(b'#');
+    let error = read_from("f", endless, &mut |_: ApiNode| Ok(())).unwrap_err().to_string();
+    assert!(
+        error.contains("16 MiB of YAML: give it as JSON, of any size (kubectl get nodes"),
+        "{error}"
+    );
+}
+
+#[test]
+fn pods_add_up_by_node() {
+    let pod = |node: &str, phase: &str| {
+        format!(
+            r#"{{"kind": "Pod", "spec": {{"nodeName": {node}, "containers": [{{"resources":
+                {{"requests": {{"example.com/a": "2"}}}}}}]}}, "status": {{"phase": "{phase}"}}}}"#
+        )
+    };
+    let pods = [
+        pod(r#""a""#, "Running"),
+        pod(r#""a""#, "Pending"),
+        pod(r#""a""#, "Failed"),
+        pod(r#""b""#, "Running"),
+        pod("null", "Pending"),
+    ];
+    let list = format!(r#"{{"items": [{}], "kind": "List"}}"#, pods.join(","));
+    let mut files = PodFiles::default();
+    let take = &mut |pod: Pod| {
+        files.add(&pod);
+        Ok(())
+    };
+    read_from("f", list.as_bytes(), take).unwrap();
+    let requested = |node: &str| files.requests(node).get("example.com/a").to_string();
+    assert_eq!([requested("a"), requested("b"), requested("c")], ["4", "2", "0"]);
+}
