@@ -201,3 +201,16 @@ fn a_node_is_planned_once_and_has_a_name() {
     assert!(preview.is_empty());
     assert_eq!(preview.add(&node, Plan::default()), Ok(()));
 }
+
+#[test]
+fn colours_are_for_terminals_alone() {
+    let mut preview =
+        Preview::new(Rules::of_files(vec![rule("dongle", json!({}))]), Detail::default());
+    let node = read(&node([None, None], None));
+    let plan = preview.plan(&node, InUse::Unknown);
+    preview.add(&node, plan).unwrap();
+    let report = preview.finish();
+    let table = |colour| report.render(Format::Table { colour }).unwrap();
+    assert!(table(true).contains("\n\u{1b}[32m+\u{1b}[0m node-1   "), "{:?}", table(true));
+    assert!(!table(false).contains('\u{1b}'), "{:?}", table(false));
+}
