@@ -1,0 +1,118 @@
+//! What a program was built from, as a [CycloneDX](https://cyclonedx.org/docs/1.6/json/) bill of
+//! materials.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result};
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Node, Package, PackageId};
+use serde_json::{Value, json};
+
+use crate::rfc3339;
+
+/// Asks cargo what a workspace is built from for a target, such as `x86_64-unknown-linux-gnu`.
+///
+/// # Errors
+/// Where cargo does not tell.
+pub fn metadata(target: &str) -> Result<Metadata> {
+    let options = ["--locked", "--filter-platform", target].map(str::to_owned).to_vec();
+    MetadataCommand::new().other_options(options).exec().context("cannot read cargo's metadata")
+}
+
+/// The bill for a package of the workspace: the crates that are in the program, without those that
+/// only build or test it, and what is `linked` besides, by name and version.
+///
+/// # Errors
+/// Where there is no such package, or the time, in seconds since 1970, is no date.
+pub fn bill(
+    metadata: &Metadata,
+    package: &str,
+    linked: &[(String, String)],
+    created: u64,
+) -> Result<Value> {
+    let crates = Crates::new(metadata)?;
+    let root = metadata.workspace_packages().into_iter().find(|root| root.name == package);
+    let root = root.with_context(|| format!("the workspace has no package {package}"))?;
+    let all = crates.reach(&root.id);
+
+    let others = all.iter().filter(|&&id| *id != root.id);
+    let others = others.filter_map(|id| crates.packages.get(id));
+    let others = others.map(|package| component(package, "library"));
+    let linked = linked.iter().map(|(name, version)| {
+        let reference = format!("{name}@{version}");
+        json!({"type": "library", "bom-ref": reference, "name": name, "version": version})
+    });
+    let linked: Vec<_> = linked.collect();
+    let dependencies = all.iter().filter_map(|&id| {
+        let mut on: BTreeSet<_> = crates.dependencies(id).map(reference).collect();
+        if *id == root.id {
+            on.extend(linked.iter().filter_map(|part| part["bom-ref"].as_str()).map(str::to_owned));
+        }
+        Some(json!({"ref": reference(crates.packages.get(id)?), "dependsOn": on}))
+    });
+    Ok(json!({
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
+        "metadata": {"timestamp": rfc3339(created)?, "component": component(root, "application")},
+        "dependencies": dependencies.collect::<Vec<_>>(),
+        "components": others.chain(linked.iter().cloned()).collect::<Vec<_>>(),
+    }))
+}
+
+/// The crates of a workspace, and what each depends on.
+struct Crates<'a> {
+    packages: BTreeMap<&'a PackageId, &'a Package>,
+    nodes: BTreeMap<&'a PackageId, &'a Node>,
+}
+
+impl<'a> Crates<'a> {
+    fn new(metadata: &'a Metadata) -> Result<Self> {
+        let resolve = metadata.resolve.as_ref().context("cargo tells no dependencies")?;
+        Ok(Self {
+            packages: metadata.packages.iter().map(|package| (&package.id, package)).collect(),
+            nodes: resolve.nodes.iter().map(|node| (&node.id, node)).collect(),
+        })
+    }
+
+    /// What is linked into it, directly. A procedural macro runs in the compiler, and is not.
+    fn dependencies(&self, id: &PackageId) -> impl Iterator<Item = &'a Package> {
+        let dependencies = self.nodes.get(id).into_iter().flat_map(|node| &node.deps);
+        let linked = dependencies
+            .filter(|on| on.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal));
+        let packages = linked.filter_map(|on| self.packages.get(&on.pkg).copied());
+        packages
+            .filter(|package| !package.targets.iter().any(cargo_metadata::Target::is_proc_macro))
+    }
+
+    /// It, and all that is linked into it, sorted.
+    fn reach(&self, root: &'a PackageId) -> Vec<&'a PackageId> {
+        let (mut found, mut open) = (BTreeSet::from([root]), vec![root]);
+        while let Some(id) = open.pop() {
+            open.extend(self.dependencies(id).map(|on| &on.id).filter(|&on| found.insert(on)));
+        }
+        let mut all: Vec<_> = found.into_iter().collect();
+        // An id has the workspace's folder in it, which is another one elsewhere.
+        all.sort_by_key(|id| self.packages.get(id).map(|package| reference(package)));
+        all
+    }
+}
+
+fn component(package: &Package, kind: &str) -> Value {
+    let reference = reference(package);
+    let mut component = json!({
+        "type": kind, "bom-ref": reference, "name": package.name, "version": package.version,
+        "purl": reference,
+    });
+    if let Some(licence) = &package.license {
+        // Old crates write a slash where SPDX has OR.
+        component["licenses"] = json!([{"expression": licence.replace('/', " OR ")}]);
+    }
+    if let Some(repository) = &package.repository {
+        component["externalReferences"] = json!([{"type": "vcs", "url": repository}]);
+    }
+    component
+}
+
+/// A [package URL](https://github.com/package-url/purl-spec), by which scanners look a crate up.
+fn reference(package: &Package) -> String {
+    format!("pkg:cargo/{}@{}", package.name, package.version)
+}

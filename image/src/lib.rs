@@ -1,0 +1,21 @@
+//! Puts a static program into a container image, and lists what it was built from. It takes no
+//! container engine, and the same input gives the same bytes.
+//!
+//! ```text
+//! program ─▶ layer (tar, gzip) ─▶ configuration ─▶ manifest ─▶ index ─▶ archive
+//! cargo metadata ─▶ bill of materials
+//! ```
+
+pub mod archive;
+pub mod bill;
+pub mod program;
+
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+
+/// A time in seconds since 1970, as `SOURCE_DATE_EPOCH` has it, in the form that JSON takes.
+fn rfc3339(epoch: u64) -> Result<String> {
+    let seconds = i64::try_from(epoch).ok();
+    let time = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+    Ok(time.with_context(|| format!("{epoch} seconds after 1970 are no date"))?.to_string())
+}

@@ -1,0 +1,236 @@
+//! That an image is what it is said to be: the same every time, well formed, and with nothing in it
+//! but the program. `IMAGE` names an archive to check besides the one that is made here.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
+use std::path::Path;
+use std::process::Command;
+
+use flate2::read::GzDecoder;
+use image::archive::{self, Archive, Description, digest};
+use image::bill;
+use image::program::Program;
+use serde_json::{Value, json};
+
+const CREATED: u64 = 1_700_000_000;
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+const PACKAGE: &str = "node-resource-advertiser";
+
+fn program() -> Program {
+    Program { name: "program".to_owned(), bytes: b"static".repeat(9999), architecture: "arm64" }
+}
+
+fn description() -> Description {
+    Description {
+        reference: "registry:5000/a/program:1.2".to_owned(),
+        arguments: vec!["run".to_owned()],
+        labels: BTreeMap::from([("org.opencontainers.image.version".to_owned(), "1.2".to_owned())]),
+        created: CREATED,
+    }
+}
+
+fn build() -> Archive {
+    archive::build(&program(), &description()).expect("an archive")
+}
+
+/// A file in a tar.
+struct Entry {
+    bytes: Vec<u8>,
+    mode: u32,
+    owner: (u64, u64),
+    time: u64,
+}
+
+fn unpack(bytes: &[u8]) -> BTreeMap<String, Entry> {
+    let mut tar = tar::Archive::new(bytes);
+    let mut files = BTreeMap::new();
+    for entry in tar.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let name = entry.path().unwrap().to_str().unwrap().to_owned();
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).unwrap();
+        let header = entry.header();
+        assert!(header.entry_type().is_file(), "{name}");
+        let (mode, time) = (header.mode().unwrap(), header.mtime().unwrap());
+        let owner = (header.uid().unwrap(), header.gid().unwrap());
+        assert!(files.insert(name, Entry { bytes, mode, owner, time }).is_none(), "named twice");
+    }
+    files
+}
+
+/// Follows every reference from the index on, checking size and digest, and gives the manifest, the
+/// configuration and the files of the layer. Whatever nothing refers to is an error.
+fn check(archive: &[u8]) -> (Value, Value, BTreeMap<String, Entry>) {
+    let mut files = unpack(archive);
+    let mut take = |name: &str| {
+        files.remove(name).unwrap_or_else(|| panic!("no {name}, of {:?}", files.keys())).bytes
+    };
+    let parse = |bytes: Vec<u8>| -> Value { serde_json::from_slice(&bytes).unwrap() };
+    let mut follow = |descriptor: &Value, media_type: &str| {
+        assert_eq!(descriptor["mediaType"], media_type);
+        let expected = descriptor["digest"].as_str().unwrap();
+        let bytes = take(&format!("blobs/{}", expected.replace(':', "/")));
+        assert_eq!(digest(&bytes), expected);
+        assert_eq!(descriptor["size"], bytes.len());
+        bytes
+    };
+    let index = parse(unpack(archive).remove("index.json").unwrap().bytes);
+    let entry = index["manifests"][0].clone();
+    assert_eq!(index["manifests"].as_array().unwrap().len(), 1);
+    let manifest = parse(follow(&entry, "application/vnd.oci.image.manifest.v1+json"));
+    let config = parse(follow(&manifest["config"], "application/vnd.oci.image.config.v1+json"));
+    let layers = manifest["layers"].as_array().unwrap();
+    assert_eq!(layers.len(), 1);
+    let layer = follow(&layers[0], "application/vnd.oci.image.layer.v1.tar+gzip");
+    let mut unpacked = Vec::new();
+    GzDecoder::new(&layer[..]).read_to_end(&mut unpacked).unwrap();
+    assert_eq!(config["rootfs"]["diff_ids"], json!([digest(&unpacked)]));
+    for field in ["architecture", "os"] {
+        assert_eq!(entry["platform"][field], config[field]);
+    }
+    assert_eq!(parse(take("oci-layout")), json!({"imageLayoutVersion": "1.0.0"}));
+    let path = |descriptor: &Value| {
+        format!("blobs/{}", descriptor["digest"].as_str().unwrap().replace(':', "/"))
+    };
+    let name = &entry["annotations"]["io.containerd.image.name"];
+    let docker = json!([{
+        "Config": path(&manifest["config"]), "RepoTags": [name], "Layers": [path(&layers[0])],
+    }]);
+    assert_eq!(parse(take("manifest.json")), docker);
+    take("index.json");
+    assert!(files.is_empty(), "{:?}", files.keys());
+    (manifest, config, unpack(&unpacked))
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes() {
+    let (one, other) = (build(), build());
+    assert!(one.bytes == other.bytes);
+    assert_eq!(one.digest, other.digest);
+    let later = Description { created: CREATED + 1, ..description() };
+    assert_ne!(archive::build(&program(), &later).unwrap().digest, one.digest);
+}
+
+#[test]
+fn it_is_well_formed_and_has_nothing_but_the_program_in_it() {
+    let archive = build();
+    let (manifest, config, files) = check(&archive.bytes);
+    assert_eq!(files.keys().collect::<Vec<_>>(), ["program"]);
+    assert!(files["program"].bytes == program().bytes);
+    assert_eq!(digest(manifest.to_string().as_bytes()), archive.digest);
+    let labels = json!({"org.opencontainers.image.version": "1.2"});
+    assert_eq!(manifest["annotations"], labels);
+    assert_eq!(
+        config["config"],
+        json!({
+            "User": "65532:65532", "Entrypoint": ["/program"], "Cmd": ["run"], "WorkingDir": "/",
+            "Labels": labels,
+        })
+    );
+    assert_eq!(config["architecture"], "arm64");
+    assert_eq!(config["created"], "2023-11-14T22:13:20Z");
+}
+
+#[test]
+fn it_is_called_what_it_is_called() {
+    let mut files = unpack(&build().bytes);
+    let index: Value = serde_json::from_slice(&files.remove("index.json").unwrap().bytes).unwrap();
+    let annotations = json!({
+        "io.containerd.image.name": "registry:5000/a/program:1.2",
+        "org.opencontainers.image.ref.name": "1.2",
+    });
+    assert_eq!(index["manifests"][0]["annotations"], annotations);
+    for reference in ["program", "registry:5000/a/program"] {
+        let untagged = Description { reference: reference.to_owned(), ..description() };
+        let error = archive::build(&program(), &untagged).unwrap_err();
+        assert!(error.to_string().contains("has no tag"), "{error}");
+    }
+}
+
+#[test]
+fn whoever_owns_the_machine_is_not_in_it() {
+    let archive = build();
+    for (name, entry) in unpack(&archive.bytes) {
+        assert_eq!((entry.mode, entry.owner, entry.time), (0o644, (0, 0), CREATED), "{name}");
+    }
+    let (.., files) = check(&archive.bytes);
+    let file = &files["program"];
+    assert_eq!((file.mode, file.owner, file.time), (0o755, (0, 0), CREATED));
+}
+
+#[test]
+fn what_cannot_run_in_it_is_refused() {
+    let dynamic = Program::read(&std::env::current_exe().unwrap()).unwrap_err();
+    assert!(format!("{dynamic:#}").contains("link it statically"), "{dynamic:#}");
+    let text = Program::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
+    assert!(format!("{:#}", text.unwrap_err()).contains("no 64-bit ELF file"));
+    let missing = Program::read(Path::new("/nowhere/program")).unwrap_err();
+    assert!(missing.to_string().contains("cannot read /nowhere/program"), "{missing}");
+}
+
+#[test]
+fn the_archive_that_was_made_is_well_formed_and_runs_the_program_as_nobody() {
+    let Some(path) = std::env::var_os("IMAGE") else {
+        println!("IMAGE names no archive: only what is made here is checked");
+        return;
+    };
+    let archive = std::fs::read(path).unwrap();
+    let (_, config, files) = check(&archive);
+    assert_eq!(files.keys().collect::<Vec<_>>(), [PACKAGE]);
+    let file = &files[PACKAGE];
+    assert_eq!((file.mode, file.owner), (0o755, (0, 0)));
+    assert_eq!(config["config"]["User"], "65532:65532");
+    assert_eq!(config["config"]["Entrypoint"], json!([format!("/{PACKAGE}")]));
+    assert_eq!(config["config"]["Cmd"], json!(["run"]));
+    for label in ["title", "description", "version", "revision", "source", "licenses"] {
+        let label = format!("org.opencontainers.image.{label}");
+        assert!(config["config"]["Labels"][&label].as_str().is_some_and(|text| !text.is_empty()));
+    }
+}
+
+#[test]
+fn the_bill_lists_what_cargo_builds_the_program_from() {
+    let linked = [("glibc".to_owned(), "2.36".to_owned())];
+    let make = || bill::bill(&bill::metadata(TARGET).unwrap(), PACKAGE, &linked, CREATED).unwrap();
+    let made = make();
+    assert_eq!(made, make());
+    let components = made["components"].as_array().unwrap();
+    let application = &made["metadata"]["component"];
+    let (name, version) =
+        (|part: &Value| part["name"].clone(), |part: &Value| part["version"].clone());
+    let text = |value: Value| value.as_str().unwrap().to_owned();
+    let listed: BTreeSet<_> = components
+        .iter()
+        .chain([application])
+        .map(|part| format!("{} v{}", text(name(part)), text(version(part))))
+        .collect();
+    assert_eq!(listed.len(), components.len() + 1, "something is listed twice");
+
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--package", PACKAGE, "--target", TARGET])
+        .args(["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"])
+        .output()
+        .unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let tree = String::from_utf8(tree.stdout).unwrap();
+    // The workspace's own has its folder behind it.
+    let tree = tree.lines().map(|line| line.split(" (").next().unwrap().to_owned());
+    let expected: BTreeSet<_> = tree.chain(["glibc v2.36".to_owned()]).collect();
+    assert_eq!(listed, expected);
+
+    for part in components.iter().filter(|part| part["name"] != "glibc") {
+        let licence = part["licenses"][0]["expression"].as_str();
+        assert!(licence.is_some_and(|licence| !licence.contains('/')), "{part}");
+    }
+    let known: BTreeSet<_> =
+        components.iter().chain([application]).map(|part| text(part["bom-ref"].clone())).collect();
+    for dependency in made["dependencies"].as_array().unwrap() {
+        assert!(known.contains(dependency["ref"].as_str().unwrap()), "{dependency}");
+        for on in dependency["dependsOn"].as_array().unwrap() {
+            assert!(known.contains(on.as_str().unwrap()), "{dependency}");
+        }
+    }
+    assert!(!made.to_string().contains(env!("CARGO_MANIFEST_DIR")), "a path of this machine");
+}
