@@ -9,7 +9,7 @@ use std::{env, fs, process};
 use anyhow::{Context as _, Result, bail};
 
 use crate::credentials::{self, ServiceAccountKeys};
-use crate::{ControlPlane, Part};
+use crate::{ControlPlane, Part, isolation};
 
 /// How often everything is started anew where a port was taken by somebody else in the moment
 /// between finding it free and using it.
@@ -24,6 +24,7 @@ pub struct Builder {
     users: Vec<String>,
     without_apis: Vec<String>,
     audit: bool,
+    pods: bool,
 }
 
 impl Builder {
@@ -71,6 +72,14 @@ impl Builder {
         self
     }
 
+    /// With an API server that pods in real containers can use: at the address they are told, and
+    /// giving them service accounts. The test has to be isolated.
+    #[must_use]
+    pub fn reachable_from_pods(mut self) -> Self {
+        self.pods = true;
+        self
+    }
+
     /// Starts it all, and waits until it is ready: kube-apiserver answers, nodes are Ready.
     ///
     /// # Errors
@@ -93,17 +102,20 @@ impl Builder {
         let logs = dir.join("logs");
         fs::create_dir_all(&logs).context("cannot make a folder for the logs")?;
 
-        let [client, peer, secure] = [free_port()?, free_port()?, free_port()?];
+        let [client, peer] = [free_port()?, free_port()?];
+        let (address, secure) =
+            if self.pods { (isolation::NODE, 443) } else { ("127.0.0.1", free_port()?) };
         let etcd_url = format!("http://127.0.0.1:{client}");
         let etcd = start_etcd(&dir, &logs, &etcd_url, &format!("http://127.0.0.1:{peer}"))?;
         let keys = ServiceAccountKeys::write(&dir)?;
-        let server_url = format!("https://127.0.0.1:{secure}");
+        let server_url = format!("https://{address}:{secure}");
         let mut users = self.users.clone();
         users.push(credentials::ADMIN.to_owned());
         for user in &users {
             credentials::write_kubeconfig(&dir, &server_url, user)?;
         }
-        let apiserver = self.start_apiserver(&dir, &logs, &etcd_url, secure, &keys)?;
+        let endpoint = (address, secure);
+        let apiserver = self.start_apiserver(&dir, &logs, &etcd_url, endpoint, &keys)?;
         let mut control_plane =
             ControlPlane { dir, etcd, apiserver, others: Vec::new(), kubelets: BTreeMap::new() };
         control_plane.wait_apiserver()?;
@@ -128,24 +140,33 @@ impl Builder {
         dir: &Path,
         logs: &Path,
         etcd: &str,
-        port: u16,
+        (address, port): (&str, u16),
         keys: &ServiceAccountKeys,
     ) -> Result<Part> {
         let tokens = credentials::write_tokens(dir, &self.users)?;
         let mut args = vec![
             format!("--etcd-servers={etcd}"),
-            "--bind-address=127.0.0.1".to_owned(),
-            "--advertise-address=127.0.0.1".to_owned(),
+            format!("--advertise-address={address}"),
             format!("--secure-port={port}"),
             format!("--cert-dir={}", credentials::certificates(dir).display()),
             format!("--token-auth-file={}", tokens.display()),
             "--authorization-mode=RBAC".to_owned(),
-            "--disable-admission-plugins=ServiceAccount".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-key-file={}", keys.public.display()),
             format!("--service-account-signing-key-file={}", keys.private.display()),
         ];
+        args.extend(if self.pods {
+            vec![
+                format!("--service-cluster-ip-range={}", isolation::SERVICES),
+                "--kubelet-preferred-address-types=InternalIP".to_owned(),
+            ]
+        } else {
+            vec![
+                "--bind-address=127.0.0.1".to_owned(),
+                "--disable-admission-plugins=ServiceAccount".to_owned(),
+            ]
+        });
         if !self.without_apis.is_empty() {
             args.push(format!("--runtime-config={}", self.without_apis.join(",")));
         }
@@ -236,17 +257,26 @@ pub fn free_port() -> Result<u16> {
     bail!("no free port on loopback")
 }
 
-/// The folder `target/`, wherever the tests run from.
-fn target() -> PathBuf {
+/// The folder of the whole project, wherever the tests run from.
+pub(crate) fn workspace() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    workspace.canonicalize().unwrap_or(workspace).join("target/controlplane")
+    workspace.canonicalize().unwrap_or(workspace)
+}
+
+fn target() -> PathBuf {
+    workspace().join("target/controlplane")
+}
+
+/// The folder with a folder for each control plane.
+pub(crate) fn runs() -> PathBuf {
+    target().join("run")
 }
 
 /// A new folder for one control plane.
-fn folder() -> Result<PathBuf> {
+pub(crate) fn folder() -> Result<PathBuf> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let dir = target().join(format!("run/{}-{number}", process::id()));
+    let dir = runs().join(format!("{}-{number}", process::id()));
     if dir.exists() {
         fs::remove_dir_all(&dir).with_context(|| format!("cannot clear {}", dir.display()))?;
     }

@@ -23,7 +23,7 @@ use crate::{ControlPlane, Part, Process, START_DEADLINE, Signal, builder, wait_u
 /// Runs a program where `/var/lib` and `/var/log` are the folders `lib` and `log` in the one given,
 /// and the sysctls that a kubelet writes are the copies in `sysctl`. It stays the same process all
 /// the way, and the mounts go with it.
-const PRIVATELY: &str = r#"
+pub(crate) const PRIVATELY: &str = r#"
 set -eu
 dir=$1; shift
 for sysctl in $(cd "$dir/sysctl" && find . -type f); do
@@ -205,7 +205,7 @@ impl DevicePlugin {
     }
 }
 
-fn copy_sysctls(dir: &Path) -> Result<()> {
+pub(crate) fn copy_sysctls(dir: &Path) -> Result<()> {
     for name in SYSCTLS {
         let copy = dir.join("sysctl").join(name);
         let value = fs::read(Path::new("/proc/sys").join(name));

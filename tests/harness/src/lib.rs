@@ -1,6 +1,7 @@
 //! Boots a real Kubernetes on loopback: etcd and kube-apiserver, and where asked for, the
 //! controller manager, the scheduler and kubelets of kubemark. `make controlplane` builds them. A
-//! [`Kubelet`] is a real one beside it.
+//! [`Kubelet`] is a real one beside it, over a fake container runtime, and a [`Node`] one with real
+//! containers.
 //!
 //! ```text
 //! ControlPlane ──holds──▶ Process ──pipe──▶ sh ──▶ etcd, kube-apiserver, …
@@ -14,8 +15,10 @@
 
 mod builder;
 mod credentials;
+mod isolation;
 mod kubectl;
 mod kubelet;
+mod node;
 mod process;
 mod tool;
 mod wait;
@@ -28,8 +31,10 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 pub use builder::{Builder, free_port};
+pub use isolation::isolated;
 pub use kubectl::Output;
 pub use kubelet::{DevicePlugin, Kubelet};
+pub use node::Node;
 pub use process::Process;
 pub use rustix::process::Signal;
 pub use tool::tool;

@@ -1,0 +1,157 @@
+//! A test in namespaces of its own, for what a kubelet with real containers does to its machine. It
+//! takes root on Linux; `make test-cluster` builds the programs.
+//!
+//! ```text
+//! test ─▶ unshare ─▶ sh (mounts, network) ─▶ the same test once more, in mount, network and process
+//!   │                                        namespaces: control plane, containerd, kubelet, pods
+//!   └ when that ends, everything in there is killed, and its cgroups are removed
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, fs, process};
+
+use anyhow::{Context as _, Result};
+
+use crate::{Process, START_DEADLINE, builder, kubelet, wait_until};
+
+/// Where the control groups of a test's containers are. It is set in a test's namespaces only.
+const CGROUP: &str = "ISOLATED_CGROUP";
+const CGROUPS: &str = "/sys/fs/cgroup";
+const CGROUP_PREFIX: &str = "isolated-test-";
+
+/// How long a test may take.
+const DEADLINE: Duration = Duration::from_secs(900);
+
+/// What a pod finds the API server by: the first address of its Services. Nobody translates it here,
+/// since the API server itself has it.
+pub(crate) const API_SERVICE: &str = "10.96.0.1";
+pub(crate) const SERVICES: &str = "10.96.0.0/24";
+pub(crate) const PODS: &str = "10.99.0.0/24";
+/// The node's address.
+pub(crate) const NODE: &str = "10.98.0.1";
+
+/// Makes a machine of its own of new namespaces, with `/run` empty and all that tests write in the
+/// folder given, and runs a program there. The shell stays, as the first process, which collects
+/// what nobody else waits for.
+const MACHINE: &str = r#"
+set -eu
+dir=$1; runs=$2; node=$3; service=$4; shift 4
+mount -t tmpfs -o mode=755 tmpfs /run
+mount --bind "$dir" "$runs"
+ip link set lo up
+ip address add "$service/32" dev lo
+ip link add name node0 type veth peer name outside0
+ip address add "$node/24" dev node0
+ip link set node0 up
+ip link set outside0 up
+ip route add default dev node0
+"$@"
+exit $?
+"#;
+
+/// Runs the body of the test `name`, which is the whole path of its function, in namespaces of its
+/// own, and prints what it prints. It tells whether this is the outside: what stands behind it in the
+/// test is run inside too.
+///
+/// # Panics
+/// Where it fails.
+#[allow(clippy::panic)] // it is for tests, which fail so
+#[must_use]
+pub fn isolated(name: &str, body: impl FnOnce()) -> bool {
+    if env::var_os(CGROUP).is_some() {
+        body();
+        return false;
+    }
+    match run_again(name) {
+        Ok((0, log)) => println!("{log}"),
+        Ok((code, log)) => panic!("{name}, in namespaces of its own, ended with {code}:\n{log}"),
+        Err(error) => panic!("{error:?}"),
+    }
+    true
+}
+
+/// The cgroup of the containers, below each of the mounted hierarchies.
+pub(crate) fn cgroup() -> Result<String> {
+    env::var(CGROUP).context("no namespaces of its own: wrap the test in harness::isolated")
+}
+
+/// Runs one test of this program in new namespaces: its exit code, and what it printed.
+fn run_again(name: &str) -> Result<(i32, String)> {
+    let dir = builder::folder()?;
+    for folder in ["lib", "log"] {
+        fs::create_dir_all(dir.join(folder)).context("cannot make the machine's folders")?;
+    }
+    kubelet::copy_sysctls(&dir)?;
+    remove_abandoned_cgroups();
+    let cgroup = Cgroup(format!("{CGROUP_PREFIX}{}", process::id()));
+    let test = env::current_exe().context("cannot find the test itself")?;
+    let (runs, log) = (builder::runs(), dir.join("test.log"));
+    let paths = [&dir, &runs, &test].map(|path| path.display().to_string());
+    let [dir_name, runs, test] = &paths;
+    let namespaces = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let privately = ["--propagation=private", "sh", "-c", kubelet::PRIVATELY, "sh", dir_name];
+    let machine = ["sh", "-c", MACHINE, "sh", dir_name, runs, NODE, API_SERVICE];
+    let again = [test.as_str(), "--exact", name, "--nocapture"];
+    let args = [&namespaces[..], &privately, &machine, &again].concat();
+    let env = [(CGROUP, cgroup.0.as_str())];
+    let mut process = Process::spawn(name, Path::new("unshare"), &args, &env, &log)?;
+    let code = process.wait_exit(DEADLINE);
+    let log = process.log();
+    let code = code.with_context(|| log.clone())?;
+    cgroup.remove()?;
+    if code == 0 {
+        // What is left over goes with `make clean`.
+        let _ = fs::remove_dir_all(&dir);
+    } else {
+        eprintln!("the logs are in {}", dir.display());
+    }
+    Ok((code, log))
+}
+
+/// The cgroups of a test's containers, which end a moment after the test.
+struct Cgroup(String);
+
+impl Cgroup {
+    fn remove(&self) -> Result<()> {
+        wait_until(&format!("the cgroups {} to be removed", self.0), START_DEADLINE, || {
+            for folder in folders(&self.0) {
+                remove_tree(&folder)?;
+            }
+            Ok(folders(&self.0).is_empty().then_some(()))
+        })
+    }
+}
+
+/// Where a cgroup is: of the first version there is one in every hierarchy.
+fn folders(name: &str) -> Vec<PathBuf> {
+    let hierarchies = fs::read_dir(CGROUPS).into_iter().flatten().flatten();
+    let roots = hierarchies.map(|entry| entry.path()).chain([PathBuf::from(CGROUPS)]);
+    roots.map(|root| root.join(name)).filter(|folder| folder.is_dir()).collect()
+}
+
+/// Removes a cgroup and those below it. Their files are the kernel's, and go with them.
+fn remove_tree(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_tree(&path)?;
+        }
+    }
+    fs::remove_dir(folder).with_context(|| format!("cannot remove {}", folder.display()))
+}
+
+/// Removes what a test left that was killed.
+fn remove_abandoned_cgroups() {
+    for root in folders("") {
+        for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let owner = name.to_str().and_then(|name| name.strip_prefix(CGROUP_PREFIX));
+            let gone = owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists());
+            if gone {
+                // The next test tries again.
+                let _ = remove_tree(&entry.path());
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! A node with real containers: a kubelet over containerd, runc and CNI plugins. It is for a test
+//! that is [`isolated`](crate::isolated), and `make test-cluster` builds the programs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::json;
+
+use crate::{ControlPlane, Part, START_DEADLINE, builder, isolation, wait_until};
+
+const SOCKET: &str = "/run/containerd/containerd.sock";
+
+/// A node, which ends with it; what its containers leave goes with the test's namespaces.
+#[derive(Debug)]
+pub struct Node {
+    _kubelet: Part,
+    /// Below the kubelet, so that it is dropped after it.
+    _containerd: Part,
+}
+
+impl Node {
+    /// Starts containerd, gives it images, which are archives as `docker load` takes them, starts a
+    /// kubelet, and waits until the node is Ready and pods may be placed there. `sandbox` is the name
+    /// of the image in which a pod's namespaces are held.
+    ///
+    /// # Errors
+    /// Where the test is not isolated, one of the programs has not been built, an image cannot be
+    /// imported, or the node does not become Ready.
+    pub fn start(
+        control_plane: &ControlPlane,
+        name: &str,
+        sandbox: &str,
+        images: &[&Path],
+    ) -> Result<Self> {
+        let cgroup = isolation::cgroup()?;
+        let dir = control_plane.dir().join(name);
+        fs::create_dir_all(dir.join("cni")).context("cannot make the node's folder")?;
+        let containerd = start_containerd(control_plane, &dir, sandbox)?;
+        for image in images {
+            let path = image.display().to_string();
+            ctr(&["--namespace=k8s.io", "images", "import", &path])?;
+        }
+        let config = dir.join("kubelet.json");
+        fs::write(&config, kubelet_configuration(&cgroup))
+            .context("cannot write the kubelet's configuration")?;
+        let args = vec![
+            format!("--config={}", config.display()),
+            format!("--kubeconfig={}", control_plane.kubeconfig().display()),
+            format!("--hostname-override={name}"),
+            // Without it the kubelet asks DNS, which takes 20 seconds where there is none.
+            format!("--node-ip={}", isolation::NODE),
+            "--v=2".to_owned(),
+        ];
+        let program = builder::binary("kubelet")?;
+        let kubelet = Part::start("kubelet", &program, args, Vec::new(), &control_plane.logs())?;
+        let path = "-o=jsonpath={.status.conditions[?(@.type=='Ready')].status}{.spec.taints}";
+        wait_until(&format!("node {name} to be Ready and without taints"), START_DEADLINE, || {
+            kubelet.process.check_running()?;
+            let answer = control_plane.kubectl(&["get", "node", name, path])?;
+            Ok((answer == "True").then_some(()))
+        })?;
+        Ok(Self { _kubelet: kubelet, _containerd: containerd })
+    }
+}
+
+fn start_containerd(control_plane: &ControlPlane, dir: &Path, sandbox: &str) -> Result<Part> {
+    let network = json!({
+        "cniVersion": "1.0.0", "name": "pods",
+        "plugins": [{
+            "type": "ptp", "ipMasq": false,
+            "ipam": {
+                "type": "host-local", "dataDir": "/run/cni",
+                "ranges": [[{"subnet": isolation::PODS}]], "routes": [{"dst": "0.0.0.0/0"}],
+            },
+        }],
+    });
+    fs::write(dir.join("cni/10-pods.conflist"), network.to_string())
+        .context("cannot write the pods' network")?;
+    let bin = bin();
+    let config = dir.join("containerd.toml");
+    fs::write(&config, containerd_configuration(&bin, dir, sandbox))
+        .context("cannot write containerd's configuration")?;
+    // It looks for its shim in PATH.
+    let path = env::var("PATH").unwrap_or_default();
+    let path = ("PATH".to_owned(), format!("{}:{path}", bin.display()));
+    let args = vec![format!("--config={}", config.display())];
+    let program = binary("containerd")?;
+    let containerd = Part::start("containerd", &program, args, vec![path], &control_plane.logs())?;
+    wait_until("containerd to answer", START_DEADLINE, || {
+        if let Err(ended) = containerd.process.check_running() {
+            return Ok(Some(Err(ended)));
+        }
+        ctr(&["version"]).map(|()| Some(Ok(())))
+    })??;
+    Ok(containerd)
+}
+
+/// Runs containerd's own client.
+fn ctr(args: &[&str]) -> Result<()> {
+    let mut ctr = Command::new(binary("ctr")?);
+    let output = ctr.args(["--address", SOCKET]).args(args).output().context("cannot run ctr")?;
+    if !output.status.success() {
+        bail!("ctr {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+/// Everything is in memory: it is small, is gone with the namespace, and an overlay can be mounted
+/// there also where the machine's own disk is an overlay.
+fn containerd_configuration(bin: &Path, dir: &Path, sandbox: &str) -> String {
+    let (bin, dir) = (bin.display(), dir.display());
+    format!(
+        r#"
+version = 4
+root = "/run/containerd-images"
+state = "/run/containerd"
+imports = []
+disabled_plugins = [
+    "io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.blockfile",
+    "io.containerd.snapshotter.v1.erofs", "io.containerd.tracing.processor.v1.otlp",
+]
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+sandbox = "{sandbox}"
+[plugins.'io.containerd.cri.v1.runtime']
+# What a machine that is itself a container may not do or has not got.
+disable_apparmor = true
+disable_hugetlb_controller = true
+restrict_oom_score_adj = true
+tolerate_missing_hugetlb_controller = true
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+bin_dirs = ["{bin}"]
+conf_dir = "{dir}/cni"
+[plugins.'io.containerd.cri.v1.runtime'.containerd]
+default_runtime_name = "runc"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+BinaryName = "{bin}/runtime"
+Root = "/run/runc"
+SystemdCgroup = false
+"#
+    )
+}
+
+/// A kubelet's configuration, without what it would do to the machine but for containers in one
+/// cgroup.
+fn kubelet_configuration(cgroup: &str) -> String {
+    let configuration = json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+        "containerRuntimeEndpoint": format!("unix://{SOCKET}"),
+        "address": isolation::NODE, "readOnlyPort": 0, "healthzPort": 0,
+        // Nobody else is in this network.
+        "authentication": {"anonymous": {"enabled": true}, "webhook": {"enabled": false}},
+        "authorization": {"mode": "AlwaysAllow"},
+        "volumePluginDir": "/var/lib/kubelet/volume-plugins",
+        "resolvConf": "",
+        "cgroupDriver": "cgroupfs", "cgroupRoot": format!("/{cgroup}"),
+        "cgroupsPerQOS": false, "enforceNodeAllocatable": [], "failCgroupV1": false,
+        "failSwapOn": false, "localStorageCapacityIsolation": false,
+        "makeIPTablesUtilChains": false, "evictionHard": {}, "imageGCHighThresholdPercent": 100,
+    });
+    configuration.to_string()
+}
+
+/// The folder with what `make test-cluster` builds.
+fn bin() -> PathBuf {
+    env::var_os("CONTAINERS_BIN")
+        .map_or_else(|| builder::workspace().join("target/containers/bin"), PathBuf::from)
+}
+
+fn binary(name: &str) -> Result<PathBuf> {
+    let path = bin().join(name);
+    if !path.exists() {
+        bail!("{} is not there: run `make test-cluster`", path.display());
+    }
+    Ok(path)
+}
