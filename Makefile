@@ -63,6 +63,18 @@ ARCHIVE = cargo run --quiet --locked --package image -- archive --created $(SOUR
 	$(LABEL)revision=$(shell git describe --always --dirty --abbrev=40 --exclude '*') \
 	$(LABEL)description='$(shell sed -n 's/^description = "\(.*\)"/\1/p' Cargo.toml)'
 
+# ---- A node with real containers: what runs them, from published Go modules, see tests/containers/go.mod.
+CONTAINERS := target/containers
+CONTAINER_MODULES := tests/containers/go.mod tests/containers/go.sum
+CNI_PLUGINS := $(addprefix $(CONTAINERS)/bin/,host-local loopback ptp)
+CONTAINER_BINARIES := $(addprefix $(CONTAINERS)/bin/,containerd containerd-shim-runc-v2 ctr runc runtime) $(CNI_PLUGINS)
+CONTAINER_BUILD = cd tests/containers && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o $(abspath $@)
+# runc applies seccomp profiles where there are libseccomp's headers, and refuses containers with one where not.
+SECCOMP := $(shell $(CC) -E -x c -include seccomp.h /dev/null > /dev/null 2>&1 && echo 1)
+# Of the program as other tests build it, but static: nobody waits for an optimized one, but with RELEASE=1.
+TEST_IMAGE = $(if $(RELEASE),$(IMAGE),target/image/test.tar)
+PAUSE_IMAGE := $(CONTAINERS)/pause.tar
+
 .PHONY: help
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,7 +117,7 @@ demo: controlplane ## Start a real Kubernetes and walk through the story (KEEP=1
 
 # ---- Tests, the fast ones first.
 .PHONY: test
-test: lint test-unit deny test-chart test-oracle test-e2e test-kubelet test-demo ## Run every test
+test: lint test-unit deny test-chart test-oracle test-image test-e2e test-kubelet test-cluster test-demo ## Run every test
 	@echo '==> all tests passed'
 
 .PHONY: lint
@@ -164,6 +176,38 @@ test-kubelet-here: controlplane $(KUBELET_BINARIES)
 	@echo '==> tests on a real kubelet'
 	@cargo test --locked --test kubelet -- --show-output
 
+.PHONY: test-image
+test-image: $(TOOLS)/crane image-for-tests ## Check that an image is well formed, and the same when made twice (RELEASE=1: that of make image)
+	@echo '==> the image'
+	@IMAGE=$(abspath $(TEST_IMAGE)) cargo test --locked --package image
+	@$(TOOLS)/crane validate --tarball $(TEST_IMAGE)
+
+.PHONY: image-for-tests
+image-for-tests: $(if $(RELEASE),image,test-archive)
+	@:
+
+.PHONY: test-archive
+test-archive:
+	@echo '==> making an image for tests'
+	@mkdir -p $(dir $(TEST_IMAGE))
+	@cargo rustc --quiet --locked --bin $(PROGRAM) -- $(STATIC) -C strip=symbols
+	@$(ARCHIVE) --program target/debug/$(PROGRAM) --output $(TEST_IMAGE)
+
+.PHONY: test-cluster
+test-cluster: ## Run the tests on a real one-node cluster (root on Linux; elsewhere they are skipped; RELEASE=1: with the image of make image)
+	@if unshare --mount --net --pid --fork --mount-proc --propagation private sh -c \
+		'mount --bind /tmp /var/lib && mount -t tmpfs tmpfs /run && ip link add name node0 type veth peer name outside0 && test -e $(CURDIR)/Makefile' 2> /dev/null; then \
+		$(MAKE) test-cluster-here; \
+	else \
+		echo '==> skipping the tests on a real cluster: they take root on Linux, iproute2, mount, network and process namespaces, and a checkout that is not in /var/lib or /run'; \
+	fi
+
+.PHONY: test-cluster-here
+test-cluster-here: controlplane $(CONTROLPLANE)/kubelet $(TOOLS)/helm $(CONTAINER_BINARIES) $(PAUSE_IMAGE) image-for-tests
+	@echo '==> tests on a real cluster'
+	@$(if $(SECCOMP),,echo "    without libseccomp's headers: no container has a seccomp filter")
+	@IMAGE=$(abspath $(TEST_IMAGE)) PAUSE_IMAGE=$(abspath $(PAUSE_IMAGE)) SECCOMP=$(SECCOMP) cargo test --locked --test cluster -- --show-output
+
 .PHONY: test-demo
 test-demo: ## Run the demo as a test
 	@echo '==> the demo'
@@ -202,6 +246,31 @@ $(MONITORING_CRDS): $(TOOL_MODULES)
 	@mkdir -p $(@D)
 	@cd tests/tools && go mod download $(PROMETHEUS_OPERATOR) && \
 		install -m 644 "$$(go list -m -f '{{.Dir}}' $(PROMETHEUS_OPERATOR))/example/prometheus-operator-crd/$(@F)" $(abspath $@)
+
+$(CONTAINERS)/bin/containerd $(CONTAINERS)/bin/containerd-shim-runc-v2 $(CONTAINERS)/bin/ctr: $(CONTAINER_MODULES)
+	@echo '==> building $(@F)'
+	@$(CONTAINER_BUILD) -tags 'no_btrfs no_devmapper no_zfs' github.com/containerd/containerd/v2/cmd/$(@F)
+
+$(CNI_PLUGINS): $(CONTAINER_MODULES)
+	@echo '==> building the CNI plugin $(@F)'
+	@$(CONTAINER_BUILD) github.com/containernetworking/plugins/plugins/$(if $(filter host-local,$(@F)),ipam,main)/$(@F)
+
+$(CONTAINERS)/bin/runc: $(CONTAINER_MODULES)
+	@echo '==> building runc'
+	@cd tests/containers && CGO_ENABLED=1 go build -trimpath -buildvcs=false -ldflags '-s -w' -tags '$(if $(SECCOMP),seccomp)' -o $(abspath $@) github.com/opencontainers/runc
+
+# What containerd starts: runc, or what keeps from it the seccomp profiles that it would refuse.
+$(CONTAINERS)/bin/runtime: $(CONTAINERS)/bin/runc tests/containers/withoutseccomp/main.go
+	@$(if $(SECCOMP),cp $< $@,$(CONTAINER_BUILD) ./withoutseccomp)
+
+# Kubernetes' own, which holds a pod's namespaces, and which the examples run.
+$(CONTAINERS)/pause: $(MODULES)
+	@echo '==> building pause'
+	@mkdir -p $(@D)
+	@cd tests/controlplane && $(CC) -Os -static -s -DVERSION=3.10 -o $(abspath $@) "$$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)/build/pause/linux/pause.c"
+
+$(PAUSE_IMAGE): $(CONTAINERS)/pause
+	@cargo run --quiet --locked --package image -- archive --created 0 --program $< --reference registry.k8s.io/pause:3.10 --output $@
 
 $(CARGO_DENY):
 	@echo '==> building cargo-deny $(CARGO_DENY_VERSION) (some minutes, once)'
