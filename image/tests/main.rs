@@ -190,6 +190,27 @@ fn the_archive_that_was_made_is_well_formed_and_runs_the_program_as_nobody() {
     }
 }
 
+/// They cannot be compared where there is no Docker, but for what they say.
+#[test]
+fn the_dockerfile_says_the_same() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Dockerfile");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (build, image) = text.split_once("\nFROM scratch\n").expect("a last stage of nothing");
+    assert!(build.contains("+crt-static"), "{build}");
+    let lines: Vec<_> = image
+        .lines()
+        .filter(|line| !line.starts_with([' ', '#']) && !line.starts_with("LABEL"))
+        .collect();
+    let expected = [
+        format!("COPY --from=build /{PACKAGE} /"),
+        format!("USER {0}:{0}", archive::USER),
+        "WORKDIR /".to_owned(),
+        format!("ENTRYPOINT [\"/{PACKAGE}\"]"),
+        "CMD [\"run\"]".to_owned(),
+    ];
+    assert_eq!(lines, expected);
+}
+
 #[test]
 fn the_bill_lists_what_cargo_builds_the_program_from() {
     let linked = [("glibc".to_owned(), "2.36".to_owned())];
