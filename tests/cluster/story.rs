@@ -12,10 +12,6 @@ use crate::pods::{events, logs, replicas, start, wait_leader, wait_logged};
 const DONGLE: &str = "example.com/dongle";
 const SERVICE: &str = "/api/v1/namespaces/advertising/services/node-resource-advertiser:http/proxy";
 
-/// Until the program answers `/livez` and `/metrics`, the chart's liveness probe and the scrape are
-/// for `/readyz`.
-const HAS_LIVEZ_AND_METRICS: bool = false;
-
 #[test]
 fn installed_used_upgraded_and_uninstalled() {
     let machine = machine::state();
@@ -38,8 +34,6 @@ fn installed_used_upgraded_and_uninstalled() {
 }
 
 fn install(cluster: &Cluster) {
-    let probe = "--set=livenessProbe.httpGet.path=/readyz";
-    let probe = if HAS_LIVEZ_AND_METRICS { &[][..] } else { &[probe] };
     let wait = ["--create-namespace", "--wait", "--timeout=90s"];
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace",
@@ -48,7 +42,7 @@ fn install(cluster: &Cluster) {
         },
     });
     cluster.apply(&namespace.to_string());
-    helm_or_events(cluster, "install", &[&wait, probe].concat());
+    helm_or_events(cluster, "install", &wait);
     assert_eq!(replicas(cluster).len(), 2, "both are Ready when helm is done");
     let (leader, standby) = wait_leader(cluster, None);
     wait_logged(cluster, &leader, "this process leads now");
@@ -130,14 +124,9 @@ fn scrape(cluster: &Cluster) {
             all.len() == 2 && all.iter().all(|endpoint| endpoint["conditions"]["ready"] == true)
         })
     });
-    if HAS_LIVEZ_AND_METRICS {
-        let metrics = cluster.kubectl(&["get", "--raw", &format!("{SERVICE}/metrics")]);
-        assert!(metrics.contains("# TYPE "), "{metrics}");
-        println!("scraped: {} lines of metrics", metrics.lines().count());
-    } else {
-        cluster.kubectl(&["get", "--raw", &format!("{SERVICE}/readyz")]);
-        println!("asked through the Service: /readyz");
-    }
+    let metrics = cluster.kubectl(&["get", "--raw", &format!("{SERVICE}/metrics")]);
+    assert!(metrics.contains("node_resource_advertiser_leader "), "{metrics}");
+    println!("scraped: {} lines of metrics", metrics.lines().count());
 }
 
 fn upgrade(cluster: &Cluster) {
