@@ -18,12 +18,13 @@ pub fn state() -> Vec<String> {
         .collect()
 }
 
-/// The cgroups of this test, in any hierarchy. Others may run beside it.
+/// The cgroups of this test, and what containerd calls its own. Other tests may run beside it.
 fn cgroups() -> Vec<String> {
-    let name = std::env::var("ISOLATED_CGROUP")
-        .unwrap_or_else(|_| format!("isolated-test-{}", std::process::id()));
+    let names = [format!("isolated-test-{}", std::process::id()), "k8s.io".to_owned()];
     let root = Path::new("/sys/fs/cgroup");
     let hierarchies = fs::read_dir(root).unwrap().flatten().map(|entry| entry.path());
-    let all = hierarchies.chain([root.to_owned()]).map(|hierarchy| hierarchy.join(&name));
+    let all = hierarchies
+        .chain([root.to_owned()])
+        .flat_map(|hierarchy| names.clone().map(|name| hierarchy.join(name)));
     all.filter(|path| path.exists()).map(|path| path.display().to_string()).collect()
 }

@@ -31,12 +31,27 @@ pub(crate) const PODS: &str = "10.99.0.0/24";
 /// The node's address.
 pub(crate) const NODE: &str = "10.98.0.1";
 
-/// Makes a machine of its own of new namespaces, with `/run` empty and all that tests write in the
-/// folder given, and runs a program there. The shell stays, as the first process, which collects
+/// Makes a machine of its own of new namespaces, with `/run` empty, all that tests write in the
+/// folder given, and a cgroup in each hierarchy, and runs a program there. The shell stays, as the first process, which collects
 /// what nobody else waits for.
 const MACHINE: &str = r#"
 set -eu
-dir=$1; runs=$2; node=$3; service=$4; shift 4
+dir=$1; runs=$2; node=$3; service=$4; cgroup=$5; shift 5
+# Of the second version there is one hierarchy, of the first there are several.
+if test -e /sys/fs/cgroup/cgroup.controllers; then
+    hierarchies=/sys/fs/cgroup
+else
+    hierarchies=$(find /sys/fs/cgroup -mindepth 1 -maxdepth 1 -type d)
+fi
+for hierarchy in $hierarchies; do
+    mkdir "$hierarchy/$cgroup"
+    # A new one of the first version has no processors, and whoever makes one below takes these.
+    for file in cpuset.mems cpuset.cpus; do
+        if test -e "$hierarchy/$file"; then
+            cat "$hierarchy/$file" > "$hierarchy/$cgroup/$file"
+        fi
+    done
+done
 mount -t tmpfs -o mode=755 tmpfs /run
 mount --bind "$dir" "$runs"
 ip link set lo up
@@ -73,7 +88,7 @@ pub fn isolated(name: &str, body: impl FnOnce()) -> bool {
 
 /// The cgroup of the containers, below each of the mounted hierarchies.
 pub(crate) fn cgroup() -> Result<String> {
-    env::var(CGROUP).context("no namespaces of its own: wrap the test in harness::isolated")
+    env::var(CGROUP).context("a node would change this machine: wrap the test in harness::isolated")
 }
 
 /// Runs one test of this program in new namespaces: its exit code, and what it printed.
@@ -91,7 +106,7 @@ fn run_again(name: &str) -> Result<(i32, String)> {
     let [dir_name, runs, test] = &paths;
     let namespaces = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let privately = ["--propagation=private", "sh", "-c", kubelet::PRIVATELY, "sh", dir_name];
-    let machine = ["sh", "-c", MACHINE, "sh", dir_name, runs, NODE, API_SERVICE];
+    let machine = ["sh", "-c", MACHINE, "sh", dir_name, runs, NODE, API_SERVICE, &cgroup.0];
     let again = [test.as_str(), "--exact", name, "--nocapture"];
     let args = [&namespaces[..], &privately, &machine, &again].concat();
     let env = [(CGROUP, cgroup.0.as_str())];

@@ -156,8 +156,9 @@ fn kubelet_configuration(cgroup: &str) -> String {
         "authorization": {"mode": "AlwaysAllow"},
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "resolvConf": "",
-        "cgroupDriver": "cgroupfs", "cgroupRoot": format!("/{cgroup}"),
-        "cgroupsPerQOS": false, "enforceNodeAllocatable": [], "failCgroupV1": false,
+        // Without cgroupsPerQOS the kubelet would not say where containers belong.
+        "cgroupDriver": "cgroupfs", "cgroupRoot": format!("/{cgroup}"), "cgroupsPerQOS": true,
+        "enforceNodeAllocatable": [], "failCgroupV1": false,
         "failSwapOn": false, "localStorageCapacityIsolation": false,
         "makeIPTablesUtilChains": false, "evictionHard": {}, "imageGCHighThresholdPercent": 100,
     });
