@@ -32,8 +32,8 @@ pub(crate) const PODS: &str = "10.99.0.0/24";
 pub(crate) const NODE: &str = "10.98.0.1";
 
 /// Makes a machine of its own of new namespaces, with `/run` empty, all that tests write in the
-/// folder given, and a cgroup in each hierarchy, and runs a program there. The shell stays, as the first process, which collects
-/// what nobody else waits for.
+/// folder given, and a cgroup in each hierarchy, and runs a program there. The shell stays, as the
+/// first process, which collects what nobody else waits for.
 const MACHINE: &str = r#"
 set -eu
 dir=$1; runs=$2; node=$3; service=$4; cgroup=$5; shift 5
