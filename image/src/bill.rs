@@ -2,20 +2,52 @@
 //! materials.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Node, Package, PackageId};
 use serde_json::{Value, json};
 
 use crate::rfc3339;
 
-/// Asks cargo what a workspace is built from for a target, such as `x86_64-unknown-linux-gnu`.
-///
-/// # Errors
-/// Where cargo does not tell.
-pub fn metadata(target: &str) -> Result<Metadata> {
-    let options = ["--locked", "--filter-platform", target].map(str::to_owned).to_vec();
-    MetadataCommand::new().other_options(options).exec().context("cannot read cargo's metadata")
+/// What cargo tells of a workspace.
+#[derive(Debug)]
+pub struct Workspace {
+    metadata: Metadata,
+    /// As `<name> v<version>`, the crates that are in a package's program. The metadata alone names
+    /// more: also optional ones of which no more than a feature is asked for, should they be there.
+    linked: BTreeSet<String>,
+}
+
+impl Workspace {
+    /// Asks what a package is built from for a target, such as `x86_64-unknown-linux-gnu`.
+    ///
+    /// # Errors
+    /// Where cargo does not tell.
+    pub fn new(package: &str, target: &str) -> Result<Self> {
+        let options = ["--locked", "--filter-platform", target].map(str::to_owned).to_vec();
+        let metadata = MetadataCommand::new().other_options(options).exec();
+        let tree = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args(["tree", "--locked", "--package", package, "--target", target])
+            .args(["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"])
+            .output()
+            .context("cannot run cargo tree")?;
+        let said = String::from_utf8_lossy(&tree.stderr);
+        ensure!(tree.status.success(), "cargo tree failed: {said}");
+        // The workspace's own has its folder behind it.
+        let tree = String::from_utf8(tree.stdout).context("cargo tree prints text")?;
+        let linked = tree.lines().filter_map(|line| line.split(" (").next());
+        Ok(Self {
+            metadata: metadata.context("cannot read cargo's metadata")?,
+            linked: linked.map(str::to_owned).collect(),
+        })
+    }
+
+    /// The crates that are in the program, as `<name> v<version>`.
+    #[must_use]
+    pub fn linked(&self) -> &BTreeSet<String> {
+        &self.linked
+    }
 }
 
 /// The bill for a package of the workspace: the crates that are in the program, without those that
@@ -24,13 +56,14 @@ pub fn metadata(target: &str) -> Result<Metadata> {
 /// # Errors
 /// Where there is no such package, or the time, in seconds since 1970, is no date.
 pub fn bill(
-    metadata: &Metadata,
+    workspace: &Workspace,
     package: &str,
     linked: &[(String, String)],
     created: u64,
 ) -> Result<Value> {
-    let crates = Crates::new(metadata)?;
-    let root = metadata.workspace_packages().into_iter().find(|root| root.name == package);
+    let crates = Crates::new(workspace)?;
+    let root =
+        workspace.metadata.workspace_packages().into_iter().find(|root| root.name == package);
     let root = root.with_context(|| format!("the workspace has no package {package}"))?;
     let all = crates.reach(&root.id);
 
@@ -65,10 +98,14 @@ struct Crates<'a> {
 }
 
 impl<'a> Crates<'a> {
-    fn new(metadata: &'a Metadata) -> Result<Self> {
+    fn new(Workspace { metadata, linked }: &'a Workspace) -> Result<Self> {
         let resolve = metadata.resolve.as_ref().context("cargo tells no dependencies")?;
+        let packages = metadata
+            .packages
+            .iter()
+            .filter(|package| linked.contains(&format!("{} v{}", package.name, package.version)));
         Ok(Self {
-            packages: metadata.packages.iter().map(|package| (&package.id, package)).collect(),
+            packages: packages.map(|package| (&package.id, package)).collect(),
             nodes: resolve.nodes.iter().map(|node| (&node.id, node)).collect(),
         })
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use image::archive::{self, Description};
-use image::bill;
+use image::bill::{self, Workspace};
 use image::program::Program;
 
 /// Makes a container image of a static program, without a container engine.
@@ -63,7 +63,7 @@ fn main() -> Result<()> {
             println!("{}", archive.digest);
         }
         Command::Bill { package, target, linked, created, output } => {
-            let bill = bill::bill(&bill::metadata(&target)?, &package, &linked, created)?;
+            let bill = bill::bill(&Workspace::new(&package, &target)?, &package, &linked, created)?;
             write(&output, format!("{bill:#}\n").as_bytes())?;
         }
     }
