@@ -10,6 +10,10 @@ fn every_example_is_a_valid_rule_with_a_comment_or_another_kind() {
     let mut rules = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        // Those for GitOps tools are tested by themselves.
+        if path.is_dir() {
+            continue;
+        }
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("# "), "{}: it says nothing of what it is for", path.display());
         for document in text.split("\n---\n") {

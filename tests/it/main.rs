@@ -10,6 +10,8 @@ mod command_line;
 mod crd;
 /// The files in `examples/`.
 mod examples;
+/// The files in `examples/gitops/`, as far as no cluster and no tool is needed.
+mod gitops;
 /// `plan`, by files and what it prints of them.
 mod plan;
 /// The list of reasons in `docs/`.

@@ -1,0 +1,32 @@
+-- What Argo CD calls a NodeExtendedResource. It knows none of Lua's libraries here but table.
+local function found(kind)
+  for _, condition in ipairs(obj.status.conditions or {}) do
+    if condition.type == kind then
+      return condition
+    end
+  end
+  return {}
+end
+
+-- A rule that the controller has not looked at has observedGeneration -1.
+if obj.status == nil or obj.status.observedGeneration ~= obj.metadata.generation then
+  return { status = "Progressing", message = "waiting for the controller" }
+end
+
+local ready = found("Ready")
+local stalled = found("Stalled")
+if stalled.status == "True" then
+  return { status = "Degraded", message = stalled.message }
+end
+-- Patches under way or retried, and values that pods hold: nobody has to do anything.
+if found("Reconciling").status == "True" then
+  return { status = "Progressing", message = ready.message }
+end
+if ready.status == "True" then
+  return { status = "Healthy", message = ready.message }
+end
+-- Somebody has to: another writer has the value, the ledger is unreadable, a right is missing.
+if ready.status == "False" then
+  return { status = "Degraded", message = (ready.reason or "") .. ": " .. (ready.message or "") }
+end
+return { status = "Progressing", message = "waiting for the controller" }

@@ -1,0 +1,146 @@
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::{program, read};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).unwrap()
+}
+
+fn example(path: &str) -> String {
+    read(&format!("examples/gitops/{path}"))
+}
+
+#[test]
+fn the_health_check_in_the_config_map_is_the_script() {
+    let config = yaml(&example("argocd/argocd-cm.yaml"));
+    let data = config["data"].as_object().unwrap();
+    let key = "resource.customizations.health.noderesource.dev_NodeExtendedResource";
+    assert_eq!(data.keys().collect::<Vec<_>>(), [key]);
+    let same = data[key] == example("argocd/health.lua");
+    assert!(
+        same,
+        "argocd-cm.yaml has another script than health.lua: copy it, with four more spaces"
+    );
+}
+
+#[test]
+fn what_names_a_release_names_this_one() {
+    for path in ["ci/github-actions.yaml", "ci/gitlab-ci.yaml"] {
+        let text = example(path);
+        let image = format!("ghcr.io/noderesource/node-resource-advertiser:{VERSION}\n");
+        assert!(text.contains(&image), "{path}: not {image}");
+    }
+    let hooks = read(".pre-commit-hooks.yaml");
+    assert!(hooks.contains(&format!(":{VERSION} validate\n")), "{hooks}");
+    let config = yaml(&example("ci/pre-commit-config.yaml"));
+    assert_eq!(config["repos"][0]["rev"], format!("v{VERSION}"));
+}
+
+#[test]
+fn the_hooks_check_the_rules() {
+    let hooks = yaml(&read(".pre-commit-hooks.yaml"));
+    let hooks = hooks.as_array().unwrap();
+    let rules = Folder::new("hooks");
+    for hook in hooks {
+        let entry = hook["entry"].as_str().unwrap();
+        let command: Vec<_> = entry.split(' ').skip(1).collect();
+        let args = hook["args"].as_array().unwrap().iter().map(|arg| arg.as_str().unwrap());
+        let command: Vec<_> = command.into_iter().chain(args).collect();
+        assert_eq!(rules.program(&command).status.code(), Some(0), "{hook}");
+        rules.spoil();
+        assert_eq!(rules.program(&command).status.code(), Some(1), "{hook}");
+        rules.mend();
+    }
+    let config = yaml(&example("ci/pre-commit-config.yaml"));
+    let used = &config["repos"][0]["hooks"][0];
+    assert!(hooks.iter().any(|hook| hook["id"] == used["id"]), "{used}");
+}
+
+/// The steps that validate, by the shell that runs them there.
+#[test]
+fn the_jobs_fail_for_a_rule_that_is_wrong() {
+    let job = yaml(&example("ci/github-actions.yaml"));
+    let steps = job["jobs"]["check"]["steps"].as_array().unwrap();
+    let step = steps.iter().find(|step| step["name"] == "Validate").unwrap();
+    let job = yaml(&example("ci/gitlab-ci.yaml"));
+    for (shell, script, says) in [
+        ("bash", &step["run"], "::error file=rules/dongle.yaml,line=8"),
+        ("sh", &job["validate"]["script"][0], "rules/dongle.yaml:8:13"),
+    ] {
+        let script = script.as_str().unwrap();
+        let rules = Folder::new(shell);
+        let output = rules.run(shell, script);
+        assert!(output.status.success(), "{script}: {output:?}");
+        rules.spoil();
+        let output = rules.run(shell, script);
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(!output.status.success() && stdout.contains(says), "{script}: {stdout}");
+    }
+}
+
+/// The subcommands and flags of all jobs are those of the program.
+#[test]
+fn the_jobs_use_flags_that_there_are() {
+    let mut commands = 0;
+    for path in ["ci/github-actions.yaml", "ci/gitlab-ci.yaml"] {
+        let text = example(path);
+        let uses = text.split("node-resource-advertiser ").skip(1);
+        for rest in uses.filter(|rest| rest.starts_with(['v', 'p'])) {
+            let end = rest.find(['\n', ')']).unwrap();
+            let command: Vec<_> = rest[..end].split(' ').chain(["--help"]).collect();
+            let output = program(&command);
+            assert!(output.status.success(), "{path}: {command:?}: {output:?}");
+            commands += 1;
+        }
+    }
+    assert_eq!(commands, 4);
+}
+
+/// A repository with the folder rules/, and the program in its root.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gitops").join(name);
+        fs::create_dir_all(path.join("rules")).unwrap();
+        let link = path.join("node-resource-advertiser");
+        if !link.exists() {
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_node-resource-advertiser"), link)
+                .unwrap();
+        }
+        let folder = Self(path);
+        folder.mend();
+        folder
+    }
+
+    fn mend(&self) {
+        let rule = example("kustomize/base/dongle.yaml");
+        fs::write(self.0.join("rules/dongle.yaml"), rule).unwrap();
+    }
+
+    fn spoil(&self) {
+        let rule = example("kustomize/base/dongle.yaml").replace("quantity: 4", "quantity: 0");
+        fs::write(self.0.join("rules/dongle.yaml"), rule).unwrap();
+    }
+
+    fn program(&self, args: &[&str]) -> Output {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_node-resource-advertiser"));
+        program.args(args).current_dir(&self.0).output().unwrap()
+    }
+
+    fn run(&self, shell: &str, script: &str) -> Output {
+        let path = format!("{}:{}", self.0.display(), std::env::var("PATH").unwrap());
+        Command::new(shell)
+            .args(["-e", "-c", script])
+            .env("PATH", path)
+            .current_dir(&self.0)
+            .output()
+            .unwrap()
+    }
+}
