@@ -41,8 +41,19 @@ MONITORING_CRDS := $(addprefix target/tools/crds/monitoring.coreos.com_,promethe
 # What `kubectl apply` takes, without what only Helm knows what to do with.
 RENDER = $(TOOLS)/helm template node-resource-advertiser $(CHART) --namespace node-resource-advertiser --no-hooks --values deploy/values.yaml | \
 	sed -e '/^ *app.kubernetes.io\/managed-by: /d' -e '/^ *helm.sh\/chart: /d' -e '/^\# Source: /d'
+# GitOps tools, see tests/gitops/go.mod, and the kinds of their objects.
+GITOPS_BINARIES := $(addprefix $(TOOLS)/,actionlint health kustomize-controller)
+GITOPS_MODULES := tests/gitops/go.mod tests/gitops/go.sum
+$(TOOLS)/actionlint: PACKAGE := github.com/rhysd/actionlint/cmd/actionlint
+$(TOOLS)/health: PACKAGE := ./health
+$(TOOLS)/kustomize-controller: PACKAGE := github.com/fluxcd/kustomize-controller
+FLUX_CRDS := $(addprefix target/tools/gitops-crds/,kustomize.toolkit.fluxcd.io_kustomizations.yaml \
+	$(addprefix source.toolkit.fluxcd.io_,buckets.yaml externalartifacts.yaml gitrepositories.yaml ocirepositories.yaml))
+# Not in a go.mod: it depends on modules that are nowhere published. The checksum database vouches for it.
+ARGO_CD := github.com/argoproj/argo-cd/v3@v3.4.13
+ARGO_CD_CRD := target/tools/gitops-crds/argoproj.io_applications.yaml
 VALUES_TABLE = cd tests/tools && go run ./valuestable
-TOOL_BUILD = cd tests/tools && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o $(abspath $@)
+TOOL_BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o $(abspath $@)
 
 # ---- The image. It holds the program and nothing else, which is why that is static. With glibc, whose allocator is
 # the faster one here; names are looked up without any library at run time. The paths of this machine stay out of it,
@@ -117,7 +128,7 @@ demo: controlplane ## Start a real Kubernetes and walk through the story (KEEP=1
 
 # ---- Tests, the fast ones first.
 .PHONY: test
-test: lint test-unit deny test-chart test-oracle test-image test-e2e test-kubelet test-cluster test-demo ## Run every test
+test: lint test-unit deny test-chart test-gitops test-oracle test-image test-e2e test-kubelet test-cluster test-demo ## Run every test
 	@echo '==> all tests passed'
 
 .PHONY: lint
@@ -150,6 +161,13 @@ test-chart: tools ## Lint the chart and run its tests that need no cluster
 	@diff -u deploy/install.yaml <($(RENDER)) || { echo 'deploy/install.yaml is not what the chart renders: run `make manifests`'; exit 1; }
 	@echo '==> alerts and dashboard'
 	@cd tests/tools && go vet ./... && CGO_ENABLED=0 go test -count=1 ./alerts
+
+.PHONY: test-gitops
+test-gitops: tools ## Test what GitOps tools make of a rule, and lint the CI job (no cluster)
+	@echo '==> what GitOps tools make of a rule'
+	@cd tests/gitops && go vet ./... && CGO_ENABLED=0 go test -count=1 ./...
+	@echo '==> actionlint'
+	@$(TOOLS)/actionlint -shellcheck= -pyflakes= examples/gitops/ci/github-actions.yaml
 
 .PHONY: test-oracle
 test-oracle: $(CONTROLPLANE)/oracle ## Compare quantities and names with Kubernetes' own parsers
@@ -235,12 +253,31 @@ $(addprefix $(CONTROLPLANE)/,oracle fakeruntime deviceplugin): $(CONTROLPLANE)/%
 	@$(GO_BUILD) ./$*
 
 .PHONY: tools
-tools: $(TOOL_BINARIES) $(MONITORING_CRDS) ## Build helm and what else tests the chart and the image into target/tools/bin/
+tools: $(TOOL_BINARIES) $(MONITORING_CRDS) $(GITOPS_BINARIES) $(FLUX_CRDS) $(ARGO_CD_CRD) ## Build helm, Flux and other tools that tests need into target/tools/bin/
 	@:
 
 $(TOOL_BINARIES): $(TOOL_MODULES)
 	@echo "==> building $(@F)"
-	@$(TOOL_BUILD) $(PACKAGE)
+	@cd tests/tools && $(TOOL_BUILD) $(PACKAGE)
+
+$(GITOPS_BINARIES): $(GITOPS_MODULES)
+	@echo "==> building $(@F)$(if $(filter kustomize-controller,$(@F)), (Flux; some minutes, once))"
+	@cd tests/gitops && $(TOOL_BUILD) $(PACKAGE)
+
+$(TOOLS)/health: $(wildcard tests/gitops/health/*.go)
+
+$(FLUX_CRDS): $(GITOPS_MODULES)
+	@mkdir -p $(@D)
+	@cd tests/gitops && go mod download $(FLUX) && \
+		install -m 644 "$$(go list -m -f '{{.Dir}}' $(FLUX))/config/crd/bases/$(@F)" $(abspath $@)
+target/tools/gitops-crds/kustomize.%: FLUX := github.com/fluxcd/kustomize-controller
+target/tools/gitops-crds/source.%: FLUX := github.com/fluxcd/source-controller
+
+# Again where the version changes, which is in this file.
+$(ARGO_CD_CRD): Makefile
+	@mkdir -p $(@D)
+	@dir=$$(cd tests/gitops && go mod download -json $(ARGO_CD) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p') && \
+		install -m 644 "$$dir/manifests/crds/application-crd.yaml" $@
 
 $(MONITORING_CRDS): $(TOOL_MODULES)
 	@mkdir -p $(@D)
