@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::Output;
+use harness::{Output, Process};
 use serde_json::Value;
 
 use crate::cluster::Cluster;
@@ -19,13 +19,9 @@ pub fn chart() -> PathBuf {
 
 /// Runs helm, and gives what it answers, success or not.
 pub fn helm(cluster: &Cluster, args: &[&str]) -> Output {
-    let dir = cluster.control_plane.dir();
     let output = Command::new(harness::tool("helm").unwrap())
         .args(args)
-        .env("KUBECONFIG", cluster.control_plane.kubeconfig())
-        .env("HELM_CACHE_HOME", dir.join("helm/cache"))
-        .env("HELM_CONFIG_HOME", dir.join("helm/config"))
-        .env("HELM_DATA_HOME", dir.join("helm/data"))
+        .envs(environment(cluster))
         .output()
         .expect("helm runs");
     Output {
@@ -33,6 +29,27 @@ pub fn helm(cluster: &Cluster, args: &[&str]) -> Output {
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         code: output.status.code().unwrap_or(-1),
     }
+}
+
+/// Starts helm, such as one that waits. What it prints is its log.
+pub fn spawn_helm(cluster: &Cluster, args: &[&str]) -> Process {
+    let log = cluster.control_plane.logs().join("helm.log");
+    let environment = environment(cluster);
+    let environment: Vec<_> = environment.iter().map(|(key, value)| (*key, &**value)).collect();
+    Process::spawn("helm", &harness::tool("helm").unwrap(), args, &environment, &log)
+        .expect("helm starts")
+}
+
+/// Where helm finds the cluster, and keeps what is its own.
+fn environment(cluster: &Cluster) -> [(&'static str, String); 4] {
+    let dir = cluster.control_plane.dir();
+    [
+        ("KUBECONFIG", cluster.control_plane.kubeconfig()),
+        ("HELM_CACHE_HOME", dir.join("helm/cache")),
+        ("HELM_CONFIG_HOME", dir.join("helm/config")),
+        ("HELM_DATA_HOME", dir.join("helm/data")),
+    ]
+    .map(|(key, path)| (key, path.to_str().expect("the path is UTF-8").to_owned()))
 }
 
 /// Runs helm about the chart, which must succeed: `command` is such as install or template.

@@ -19,6 +19,8 @@ mod drift;
 mod examples;
 /// Processes killed in the middle, and rights and definitions that are missing.
 mod faults;
+/// What kubectl, Helm, Flux and Argo CD make of a rule, and the files in `examples/gitops/`.
+mod gitops;
 /// Values that pods use.
 mod in_use;
 /// Two controllers, of which one leads.
@@ -37,6 +39,8 @@ mod refusals;
 mod rights;
 /// Two hundred nodes: requests counted, by label, idle, and after a restart.
 mod scale;
+/// What a rule says of itself, and how often.
+mod status;
 /// The documented story, from the rule to the running pod and back to nothing.
 mod story;
 /// `validate`, compared with the API server and with kubectl.

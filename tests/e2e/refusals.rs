@@ -73,6 +73,22 @@ fn drop_validation(cluster: &Cluster) {
     cluster.kubectl(&["patch", "crd", name, "--type=json", "-p", &patch.to_string()]);
 }
 
+/// Takes the validation of the spec out of the CRD, and waits until the API server does without.
+pub fn drop_validation_of_spec(cluster: &Cluster) {
+    let name = "nodeextendedresources.noderesource.dev";
+    let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let patch = json!([{"op": "replace", "path": path, "value": schema}]);
+    cluster.kubectl(&["patch", "crd", name, "--type=json", "-p", &patch.to_string()]);
+    let object = rule("zero", &json!({"quantity": 0})).to_string();
+    harness::wait_until("the validation to be gone", crate::cluster::DEADLINE, || {
+        let args = ["create", "--dry-run=server", "--validate=false", "-f", "-"];
+        let answer = cluster.control_plane.kubectl_output(&args, Some(&object))?;
+        Ok((answer.code == 0).then_some(()))
+    })
+    .unwrap();
+}
+
 #[test]
 fn a_rule_from_before_the_validation_is_stalled_and_frozen_and_the_others_go_on() {
     let cluster = Cluster::start();

@@ -42,7 +42,26 @@ fn two_hundred_nodes_cost_a_patch_each_and_then_nothing() {
 fn two_hundred_nodes_that_fail_alike_are_a_handful_of_events() {
     let cluster = Cluster::start();
     cluster.create_nodes((0..NODES).map(|number| format!("node-{number}")), &json!({}));
-    // A policy that refuses every patch, in words of its own.
+    close_nodes(&cluster, "node-0");
+
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    let status =
+        cluster.wait_status("dongle", "200 failures", |status| status["nodes"]["failed"] == NODES);
+    assert_eq!(condition(&status, "Ready"), ("False", "PatchFailed"));
+    assert_eq!(status["problems"].as_array().unwrap().len(), 10);
+    let message = status["problems"][0]["message"].as_str().unwrap();
+    assert!(message.contains("closed on Sundays"), "{message}");
+    cluster.wait_event("dongle", "PatchFailed", "closed on Sundays");
+    let events = cluster.get(&["events.events.k8s.io"]);
+    let told = events["items"].as_array().unwrap().iter();
+    let told = told.filter(|event| event["reason"] == "PatchFailed").count();
+    assert!((2..=20).contains(&told), "{told} Events");
+    controller.stop();
+}
+
+/// Has the API server refuse every patch of a node's status, and waits until it does so for `node`.
+pub fn close_nodes(cluster: &Cluster, node: &str) {
     cluster.apply(
         &json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
@@ -66,25 +85,15 @@ fn two_hundred_nodes_that_fail_alike_are_a_handful_of_events() {
         .to_string(),
     );
     let patch = r#"{"status":{"phase":"Running"}}"#;
-    let patch = ["patch", "node", "node-0", "--subresource=status", "-p", patch];
+    let patch = ["patch", "node", node, "--subresource=status", "-p", patch];
     harness::wait_until("the policy to be in force", DEADLINE, || {
         let answer = cluster.control_plane.kubectl_output(&patch, None)?;
         Ok(answer.stderr.contains("closed on Sundays").then_some(()))
     })
     .unwrap();
+}
 
-    let controller = Controller::start(&cluster);
-    cluster.apply_rule("dongle", &json!({}));
-    let status =
-        cluster.wait_status("dongle", "200 failures", |status| status["nodes"]["failed"] == NODES);
-    assert_eq!(condition(&status, "Ready"), ("False", "PatchFailed"));
-    assert_eq!(status["problems"].as_array().unwrap().len(), 10);
-    let message = status["problems"][0]["message"].as_str().unwrap();
-    assert!(message.contains("closed on Sundays"), "{message}");
-    cluster.wait_event("dongle", "PatchFailed", "closed on Sundays");
-    let events = cluster.get(&["events.events.k8s.io"]);
-    let told = events["items"].as_array().unwrap().iter();
-    let told = told.filter(|event| event["reason"] == "PatchFailed").count();
-    assert!((2..=20).contains(&told), "{told} Events");
-    controller.stop();
+/// Has it take them again.
+pub fn open_nodes(cluster: &Cluster) {
+    cluster.kubectl(&["delete", "validatingadmissionpolicybinding", "closed"]);
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{ControlPlane, builder};
+use crate::{ControlPlane, Process, builder};
 
 /// What a command answered.
 #[derive(Clone, Debug)]
@@ -41,6 +41,18 @@ impl ControlPlane {
             bail!("kubectl {} ended with {code}: {stdout}{stderr}", args.join(" "));
         }
         Ok(stdout)
+    }
+
+    /// Starts kubectl, such as one that waits. `name` is that of its log.
+    ///
+    /// # Errors
+    /// Where it cannot be started.
+    pub fn spawn_kubectl(&self, name: &str, args: &[&str]) -> Result<Process> {
+        let kubeconfig = self.kubeconfig();
+        let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
+        let log = self.logs().join(format!("{name}.log"));
+        let env = [("KUBECONFIG", kubeconfig)];
+        Process::spawn(name, &builder::binary("kubectl")?, args, &env, &log)
     }
 
     /// Runs kubectl, and gives what it answers, success or not.
