@@ -30,6 +30,7 @@ use crate::api::FIELD_MANAGER;
 use crate::error::{describe, describe_watch, is_expired};
 pub use election::Candidate;
 use election::{Election, Step, Written};
+pub(crate) use election::{duration, holder};
 
 /// How long giving the Lease back may take. The process is to end.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(800);

@@ -210,7 +210,7 @@ impl Seen {
     fn free_from(&self, candidate: &Candidate) -> Instant {
         match holder(&self.lease) {
             Some(holder) if holder != candidate.identity && !candidate.seize => {
-                self.since + duration(&self.lease)
+                self.since + duration(&self.lease).unwrap_or_default()
             }
             _ => self.since,
         }
@@ -223,15 +223,16 @@ fn writable(duration: Duration) -> Duration {
     duration * 2 / 3
 }
 
-fn holder(lease: &Lease) -> Option<&str> {
+/// Who holds a Lease.
+pub(crate) fn holder(lease: &Lease) -> Option<&str> {
     let holder = lease.spec.as_ref()?.holder_identity.as_deref()?;
     Some(holder).filter(|holder| !holder.is_empty())
 }
 
 /// How long the holder has the Lease after each renewal, by its own word.
-fn duration(lease: &Lease) -> Duration {
-    let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
-    Duration::from_secs(seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or_default())
+pub(crate) fn duration(lease: &Lease) -> Option<Duration> {
+    let seconds = lease.spec.as_ref()?.lease_duration_seconds?;
+    u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
 /// Resource versions of one resource type may be compared as numbers (Kubernetes 1.35, KEP-5504).

@@ -180,12 +180,11 @@ async fn take(client: &Client, lease: &Lease, seize: bool) -> Result<Held, Strin
 /// to refuse at once. Where they differ, waiting for the Lease tells.
 fn live_holder(lease: &Lease, now: Timestamp) -> Option<&str> {
     let spec = lease.spec.as_ref()?;
-    let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())?;
+    let holder = leader::holder(lease)?;
     let until = spec.renew_time.as_ref()?.0 + SignedDuration::try_from(duration(lease)).ok()?;
     (now < until).then_some(holder)
 }
 
 fn duration(lease: &Lease) -> Duration {
-    let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
-    seconds.and_then(|seconds| u64::try_from(seconds).ok()).map_or(HELD, Duration::from_secs)
+    leader::duration(lease).unwrap_or(HELD)
 }
