@@ -22,8 +22,8 @@ use super::contest::Repairs;
 use super::tally::Tally;
 use crate::backoff::Backoff;
 use crate::node::{ApiNode, Node, Strings};
-use crate::plan::Outcome;
 use crate::plan::circumstances::Contested;
+use crate::plan::{Change, Outcome};
 
 /// How often in a row a patch may find the node changed before that counts as a failure.
 const STALE_LIMIT: u32 = 3;
@@ -74,6 +74,8 @@ pub(super) struct NodeState {
 struct Failure {
     /// In words for the rule's status; `None` while it is nothing to speak of.
     message: Option<String>,
+    /// What the last patch that counts as failed was for.
+    changes: Vec<Change>,
     /// How often in a row the node had changed meanwhile.
     stale: u32,
     backoff: Backoff,
@@ -376,6 +378,20 @@ impl Nodes {
         self.pause(name, now + pause);
     }
 
+    /// Where the node's patches do not go through: why, and which of the changes that the last one was
+    /// for have not failed before.
+    pub(super) fn failing(
+        &mut self,
+        name: &str,
+        changes: &[Change],
+    ) -> Option<(String, Vec<Change>)> {
+        let failure = self.by_name.get_mut(name)?.failure.as_mut()?;
+        let message = failure.message.clone()?;
+        let before = std::mem::replace(&mut failure.changes, changes.to_vec());
+        let is_new = |change: &&Change| !before.contains(change);
+        Some((message, changes.iter().filter(is_new).cloned().collect()))
+    }
+
     /// The patch failed for want of a right.
     pub(super) fn forbid(&mut self, name: &Arc<str>) {
         if self.by_name.contains_key(name) {
@@ -440,7 +456,7 @@ impl Nodes {
 
 impl Failure {
     fn new(seed: u64) -> Box<Self> {
-        Box::new(Self { message: None, stale: 0, backoff: Backoff::new(seed) })
+        Box::new(Self { message: None, changes: Vec::new(), stale: 0, backoff: Backoff::new(seed) })
     }
 }
 

@@ -141,6 +141,19 @@ impl Controller {
                 self.nodes.fail(node, message, retry_after, now, seed);
             }
         }
+        self.tell_not_withdrawn(sent, now);
+    }
+
+    /// Where a node's patch has failed, tells what it still has for that. The rules that are in force
+    /// have it in their status; those that are gone have none.
+    fn tell_not_withdrawn(&mut self, sent: &SentPatch, now: Instant) {
+        let SentPatch { node, changes, .. } = sent;
+        let Some((message, changes)) = self.nodes.failing(node, changes) else {
+            return;
+        };
+        for change in changes {
+            self.tell_change(sent, &change, Note::of_not_withdrawn(node, &change, &message), now);
+        }
     }
 
     /// Notes what was repaired, and tells of what has become a contest.
@@ -184,15 +197,20 @@ impl Controller {
     }
 
     fn tell_changes(&mut self, sent: &SentPatch, now: Instant) {
-        let SentPatch { node, uid, changes, .. } = sent;
+        let SentPatch { node, changes, .. } = sent;
         let lines: Vec<_> = changes.iter().map(ToString::to_string).collect();
         info!(%node, "{}", lines.join(", "));
         for change in changes {
-            if let Some(note) = Note::of_change(node, change) {
-                let rule = self.rule_subject(change.rule().unwrap_or_default());
-                let node = NodeSubject { name: node, uid };
-                self.event_writes.extend(self.events.on_both(node, &rule, &note, now));
-            }
+            self.tell_change(sent, change, Note::of_change(node, change), now);
+        }
+    }
+
+    /// Tells of a change on the node and on the rule that it is for.
+    fn tell_change(&mut self, sent: &SentPatch, change: &Change, note: Option<Note>, now: Instant) {
+        if let Some(note) = note {
+            let rule = self.rule_subject(change.rule().unwrap_or_default());
+            let node = NodeSubject { name: &sent.node, uid: &sent.uid };
+            self.event_writes.extend(self.events.on_both(node, &rule, &note, now));
         }
     }
 

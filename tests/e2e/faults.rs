@@ -185,6 +185,11 @@ fn missing_rights_are_told_and_taken_up_when_they_come() {
         cluster.wait_event(subject, "PatchFailed", "rule dongle is not in force on node-1");
     }
 
+    // Of a rule that is gone only the node can tell.
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    cluster.wait_event("node-1", "PatchFailed", "example.com/dongle is still on node-1");
+    cluster.apply_rule("dongle", &json!({"quantity": 5}));
+
     grant(&cluster, &json!(rights()));
     controller.wait_ready();
     cluster.wait_ready("dongle", "2/2");

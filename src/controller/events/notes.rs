@@ -103,6 +103,23 @@ impl Note {
         }
     }
 
+    /// A change that takes something back, and did not go through.
+    pub(in crate::controller) fn of_not_withdrawn(
+        node: &str,
+        change: &Change,
+        message: &str,
+    ) -> Option<Self> {
+        let Change { resource, action } = change;
+        let (Action::Withdraw { rule } | Action::Release { rule }) = action else {
+            return None;
+        };
+        let text = format!(
+            "{resource} is still on {node}, where rule {rule} declares it no longer: the patch failed, \
+             and is tried again: {message}"
+        );
+        Some(warning("PatchFailed", "Patch", text))
+    }
+
     /// A rule is invalid. Where it has not even the CRD's shape, the API server takes no status for it,
     /// and this is all there is to see.
     pub(in crate::controller) fn of_invalid(why: &InvalidRule) -> Self {
