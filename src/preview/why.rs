@@ -67,7 +67,7 @@ pub(super) fn outcome(fate: Fate, outcome: &Outcome, rule: &Rule, rules: &Rules)
         Outcome::Held { .. } if fate == Fate::MaybeHeld => {
             format!("may be held: {declares}; what pods request is not known (--pods)")
         }
-        Outcome::Held { at, .. } => format!("held: {declares}; pods request {at}"),
+        Outcome::Held { at, .. } => format!("held: {declares}; pods request at least {at}"),
         Outcome::Conflicted { writer, .. } => {
             let writer = writer.as_deref().unwrap_or(unknown);
             format!("conflict: written by {writer}; {declares} (conflictPolicy: Keep)")
