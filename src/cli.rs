@@ -1,5 +1,6 @@
 //! The command line: arguments, and one module a subcommand.
 
+mod completions;
 mod crd;
 mod plan;
 mod prune;
@@ -35,6 +36,8 @@ enum Command {
     /// Check manifests without a cluster, as the API server would.
     Validate(validate::Args),
     Plan(plan::Args),
+    /// Print a script by which a shell completes the command line.
+    Completions(completions::Args),
 }
 
 /// Where the Lease of the controllers is.
@@ -66,6 +69,7 @@ impl Cli {
             Command::Run(args) => run::run(args).await?,
             Command::Prune(args) => prune::run(args).await?,
             Command::Crd(args) => crd::run(&args)?,
+            Command::Completions(args) => completions::run(&args)?,
             Command::Validate(args) => return validate::run(&args),
             Command::Plan(args) => return Ok(plan::run(args).await),
         }

@@ -59,3 +59,19 @@ fn every_flag_of_run_has_an_environment_variable() {
     let flags = help.lines().filter(|line| line.trim_start().starts_with("--"));
     assert_eq!(flags.count(), help.matches("[env: NRA_").count(), "{help}");
 }
+
+#[test]
+fn bash_completes_what_is_typed() {
+    let script = r#"
+        source <("$PROGRAM" completions bash)
+        COMP_WORDS=(node-resource-advertiser va) COMP_CWORD=1
+        function=$(complete -p node-resource-advertiser | sed 's/.*-F \([^ ]*\).*/\1/')
+        "$function" node-resource-advertiser va node-resource-advertiser
+        echo "${COMPREPLY[@]}""#;
+    let output = std::process::Command::new("bash")
+        .args(["-euo", "pipefail", "-c", script])
+        .env("PROGRAM", env!("CARGO_BIN_EXE_node-resource-advertiser"))
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "validate\n", "{output:?}");
+}

@@ -1,0 +1,21 @@
+//! `completions`: prints a script by which a shell completes the command line.
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+use crate::error::Error;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "For bash: source <(node-resource-advertiser completions bash)")]
+pub(super) struct Args {
+    /// The shell.
+    shell: Shell,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Error> {
+    let mut command = super::Cli::command();
+    let name = command.get_name().to_owned();
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, name, &mut script);
+    super::print(&String::from_utf8_lossy(&script))
+}
