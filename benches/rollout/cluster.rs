@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use futures::TryStreamExt as _;
 use harness::ControlPlane;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config};
 use node_resource_advertiser::api::{DeclaredQuantity, NodeExtendedResource};
@@ -17,13 +17,14 @@ use node_resource_advertiser::plan::rules::{Rule, RuleSet};
 use serde_json::json;
 
 use crate::observer::Observer;
+use crate::policy;
 
 pub const RESOURCE: &str = "example.com/dongle";
 pub const QUANTITY: i64 = 4;
 pub const RULE: &str = "dongle";
 
-const CRD: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/crds/noderesource.dev_nodeextendedresources.yaml");
+/// The CRD, and all else that the chart installs. Nothing here runs its Deployment.
+const INSTALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/install.yaml");
 
 /// As many as the controller asks for at once.
 const PAGE_SIZE: u32 = 200;
@@ -38,12 +39,21 @@ pub struct Cluster {
 impl Cluster {
     pub async fn start(nodes: usize) -> Result<Self> {
         let control_plane = ControlPlane::builder().start()?;
-        control_plane.kubectl(&["apply", "-f", CRD])?;
+        control_plane.kubectl(&["apply", "--server-side", "-f", INSTALL])?;
         let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
         control_plane.kubectl(&wait)?;
         let config = config(&control_plane.kubeconfig()).await?;
         let client = with_config(config.clone()).context("no client from the kubeconfig")?;
-        Ok(Self { control_plane, client, nodes, config })
+        let cluster = Self { control_plane, client, nodes, config };
+        policy::unbind(&cluster).await?;
+        Ok(cluster)
+    }
+
+    /// A client for the same cluster with a token.
+    pub fn client_with(&self, token: String) -> Result<Client> {
+        let mut config = self.config.clone();
+        config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
+        with_config(config).context("no client with a token")
     }
 
     pub async fn observer(&self) -> Result<Observer> {

@@ -4,7 +4,8 @@
 //! ```text
 //! for each pair, in turn and in alternating order:
 //!   floor       one watch, and a flood of what `plan` gives ─┐
-//!   controller  the release binary, and a rule applied      ─┴─▶ observer: when the last node has it
+//!   controller  the release binary, and a rule applied      ─┼─▶ observer: when the last node has it
+//!   policy      the floor's flood, confined by the chart    ─┘
 //! ```
 //!
 //! `make bench` runs it. Times decide nothing; wrong numbers of writes make it fail.
@@ -14,6 +15,7 @@ mod controller;
 mod fleet;
 mod floor;
 mod observer;
+mod policy;
 mod report;
 mod turns;
 
@@ -25,7 +27,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use cluster::Cluster;
 use report::{Report, Row};
-use turns::{ControllerTurn, FloorTurn};
+use turns::{ControllerTurn, FloorTurn, PolicyTurn};
 
 const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results.json");
 
@@ -53,8 +55,8 @@ fn bench() -> Result<Vec<String>> {
     let pairs = number("PAIRS", 5)?;
     // One thread, as the controller has.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (floors, turns) = runtime.block_on(measure(nodes, pairs))?;
-    let report = report(nodes, &floors, &turns);
+    let (floors, turns, policies) = runtime.block_on(measure(nodes, pairs))?;
+    let report = report(nodes, &floors, &turns, &policies);
     print!("{report}");
     report.write(Path::new(RESULTS))?;
     eprintln!("==> {RESULTS}");
@@ -70,7 +72,10 @@ fn number(name: &str, default: usize) -> Result<usize> {
     Ok(number)
 }
 
-async fn measure(nodes: usize, pairs: usize) -> Result<(Vec<FloorTurn>, Vec<ControllerTurn>)> {
+async fn measure(
+    nodes: usize,
+    pairs: usize,
+) -> Result<(Vec<FloorTurn>, Vec<ControllerTurn>, Vec<PolicyTurn>)> {
     eprintln!("==> booting etcd and kube-apiserver");
     let cluster = Cluster::start(nodes).await?;
     eprintln!("==> making {nodes} nodes");
@@ -80,7 +85,7 @@ async fn measure(nodes: usize, pairs: usize) -> Result<(Vec<FloorTurn>, Vec<Cont
 
     eprintln!("==> warming up");
     turns::floor(&cluster, &observer).await?;
-    let (mut floors, mut turns) = (Vec::new(), Vec::new());
+    let (mut floors, mut turns, mut policies) = (Vec::new(), Vec::new(), Vec::new());
     for pair in 0..pairs {
         // What drifts in the course of the run is to weigh on both alike.
         let (floor, turn) = if pair % 2 == 0 {
@@ -100,13 +105,20 @@ async fn measure(nodes: usize, pairs: usize) -> Result<(Vec<FloorTurn>, Vec<Cont
         );
         floors.push(floor);
         turns.push(turn);
+        policies.push(turns::policy(&cluster, &observer).await?);
     }
-    Ok((floors, turns))
+    Ok((floors, turns, policies))
 }
 
-fn report(nodes: usize, floors: &[FloorTurn], turns: &[ControllerTurn]) -> Report {
+fn report(
+    nodes: usize,
+    floors: &[FloorTurn],
+    turns: &[ControllerTurn],
+    policies: &[PolicyTurn],
+) -> Report {
     let floor = |value: fn(&FloorTurn) -> f64| floors.iter().map(value).collect::<Vec<_>>();
     let turn = |value: fn(&ControllerTurn) -> f64| turns.iter().map(value).collect::<Vec<_>>();
+    let policy = |value: fn(&PolicyTurn) -> f64| policies.iter().map(value).collect::<Vec<_>>();
     let per_node = |count: u64| count as f64 / nodes as f64;
     let patches: Vec<_> = turns.iter().map(|turn| per_node(turn.patches)).collect();
 
@@ -119,6 +131,14 @@ fn report(nodes: usize, floors: &[FloorTurn], turns: &[ControllerTurn]) -> Repor
             .over(&floor(|turn| turn.rollout_cpu)),
         Row::new("withdrawal, server CPU", "ms", &turn(|turn| turn.withdrawal_cpu))
             .over(&floor(|turn| turn.withdrawal_cpu)),
+        Row::new("rollout under the policy, server CPU", "ms", &policy(|turn| turn.rollout_cpu))
+            .over(&floor(|turn| turn.rollout_cpu)),
+        Row::new(
+            "withdrawal under the policy, server CPU",
+            "ms",
+            &policy(|turn| turn.withdrawal_cpu),
+        )
+        .over(&floor(|turn| turn.withdrawal_cpu)),
         Row::new("patches", "PATCH/node", &patches).over(&vec![1.0; patches.len()]),
         Row::new("restart, converged", "writes", &turn(|turn| turn.restart_writes as f64)),
         Row::new("restart until ready", "s", &turn(|turn| turn.restart.as_secs_f64()))

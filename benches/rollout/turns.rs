@@ -1,11 +1,11 @@
-//! One turn of the floor, and one of the controller: each starts with vacant nodes and leaves them
-//! so.
+//! One turn of the floor, one of the controller, and one of the floor under the chart's admission
+//! policy: each starts with vacant nodes and leaves them so.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
 use node_resource_advertiser::node::ApiNode;
 use node_resource_advertiser::plan::rules::RuleSet;
 use serde_json::json;
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::cluster::{Cluster, RESOURCE, RULE, rule, rule_set};
 use crate::controller::Controller;
 use crate::observer::Observer;
-use crate::{fleet, floor};
+use crate::{fleet, floor, policy};
 
 /// How many values are repaired a turn.
 const REPAIRS: usize = 200;
@@ -49,11 +49,19 @@ pub struct ControllerTurn {
     pub peak_memory: f64,
 }
 
+/// The floor's patches once more, as the chart's ServiceAccount sends them.
+pub struct PolicyTurn {
+    /// What the rollout cost the API server, in milliseconds of CPU time.
+    pub rollout_cpu: f64,
+    /// What the withdrawal cost it.
+    pub withdrawal_cpu: f64,
+}
+
 pub async fn floor(cluster: &Cluster, observer: &Observer) -> Result<FloorTurn> {
     let deadline = cluster.deadline();
     observer.wait_vacant(deadline).await?;
 
-    let (start, cpu) = flood(cluster, &rule_set()?).await?;
+    let (start, cpu) = flood(cluster, &cluster.client, &rule_set()?).await?;
     let rollout = observer.wait_advertised(deadline).await?.duration_since(start);
     let rollout_cpu = cluster.apiserver_cpu()? - cpu;
 
@@ -66,7 +74,7 @@ pub async fn floor(cluster: &Cluster, observer: &Observer) -> Result<FloorTurn> 
     cluster.list().await?;
     let list = start.elapsed();
 
-    let (start, cpu) = flood(cluster, &RuleSet::default()).await?;
+    let (start, cpu) = flood(cluster, &cluster.client, &RuleSet::default()).await?;
     let withdrawal = observer.wait_vacant(deadline).await?.duration_since(start);
     let withdrawal_cpu = cluster.apiserver_cpu()? - cpu;
     Ok(FloorTurn { rollout, rollout_cpu, withdrawal, withdrawal_cpu, list, repairs })
@@ -74,17 +82,34 @@ pub async fn floor(cluster: &Cluster, observer: &Observer) -> Result<FloorTurn> 
 
 /// Sends every node what the plan for it gives; when it started to, and how much CPU time the API
 /// server had used by then.
-async fn flood(cluster: &Cluster, rules: &RuleSet) -> Result<(Instant, f64)> {
+async fn flood(cluster: &Cluster, client: &Client, rules: &RuleSet) -> Result<(Instant, f64)> {
     let patches = floor::patches(&cluster.list().await?, rules);
     ensure!(patches.len() == cluster.nodes, "{} patches are planned", patches.len());
     let deadline = cluster.deadline();
     let _watch = floor::watch(&cluster.client, deadline).await?;
     tokio::time::sleep(SETTLE).await;
     let cpu = cluster.apiserver_cpu()?;
-    let start = tokio::time::timeout(deadline, floor::flood(&cluster.client, patches))
+    let start = tokio::time::timeout(deadline, floor::flood(client, patches))
         .await
         .with_context(|| format!("waited {deadline:?} in vain for the flood to end"))??;
     Ok((start, cpu))
+}
+
+pub async fn policy(cluster: &Cluster, observer: &Observer) -> Result<PolicyTurn> {
+    let deadline = cluster.deadline();
+    observer.wait_vacant(deadline).await?;
+    let client = policy::bind(cluster).await?;
+
+    let (_, cpu) = flood(cluster, &client, &rule_set()?).await?;
+    observer.wait_advertised(deadline).await?;
+    let rollout_cpu = cluster.apiserver_cpu()? - cpu;
+
+    let (_, cpu) = flood(cluster, &client, &RuleSet::default()).await?;
+    observer.wait_vacant(deadline).await?;
+    let withdrawal_cpu = cluster.apiserver_cpu()? - cpu;
+
+    policy::unbind(cluster).await?;
+    Ok(PolicyTurn { rollout_cpu, withdrawal_cpu })
 }
 
 pub async fn controller(cluster: &Cluster, observer: &Observer) -> Result<ControllerTurn> {
