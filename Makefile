@@ -154,6 +154,8 @@ deny: $(CARGO_DENY) ## Check licences, bans and sources of all dependencies
 test-chart: tools ## Lint the chart and run its tests that need no cluster
 	@echo '==> helm lint'
 	@for values in $(CHART)/ci/*.yaml; do $(TOOLS)/helm lint --strict --quiet --values "$$values" $(CHART); done
+	@echo '==> a Kubernetes that is too old'
+	@! answer=$$($(TOOLS)/helm template $(CHART) --kube-version 1.29.9 2>&1) && grep 'requires kubeVersion' <<< "$$answer"
 	@echo '==> helm-unittest'
 	@$(TOOLS)/helm-unittest --strict $(CHART)
 	@echo '==> what is generated from the chart'
