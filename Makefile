@@ -10,6 +10,10 @@ CHART := charts/node-resource-advertiser
 # In a folder of its own, which `kubectl apply -f crds/` leaves alone.
 JSON_SCHEMA := crds/json-schema/nodeextendedresource_v1alpha1.json
 
+# The same for everything that go builds, tests and vets: what differs is compiled anew, for minutes.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath -buildvcs=false
+
 # ---- The control plane: real Kubernetes from published Go modules, see tests/controlplane/go.mod.
 KUBERNETES := 1.37.1
 CONTROLPLANE := target/controlplane/bin
@@ -22,7 +26,7 @@ GO_LDFLAGS := -s -w -X $(VERSION_PACKAGE).gitVersion=v$(KUBERNETES) \
 	-X $(VERSION_PACKAGE).gitMajor=$(word 1,$(subst ., ,$(KUBERNETES))) \
 	-X $(VERSION_PACKAGE).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES))) \
 	-X k8s.io/client-go/pkg/version.gitVersion=v$(KUBERNETES)
-GO_BUILD = cd tests/controlplane && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(GO_LDFLAGS)' -o $(abspath $@)
+GO_BUILD = cd tests/controlplane && go build -ldflags '$(GO_LDFLAGS)' -o $(abspath $@)
 
 # ---- Tools that the tests need, at these versions.
 CARGO_DENY_VERSION := 0.20.2
@@ -53,7 +57,7 @@ FLUX_CRDS := $(addprefix target/tools/gitops-crds/,kustomize.toolkit.fluxcd.io_k
 ARGO_CD := github.com/argoproj/argo-cd/v3@v3.4.13
 ARGO_CD_CRD := target/tools/gitops-crds/argoproj.io_applications.yaml
 VALUES_TABLE = cd tests/tools && go run ./valuestable
-TOOL_BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o $(abspath $@)
+TOOL_BUILD = go build -ldflags '-s -w' -o $(abspath $@)
 
 # ---- The image. It holds the program and nothing else, which is why that is static. With glibc, whose allocator is
 # the faster one here; names are looked up without any library at run time. The paths of this machine stay out of it,
@@ -79,7 +83,7 @@ CONTAINERS := target/containers
 CONTAINER_MODULES := tests/containers/go.mod tests/containers/go.sum
 CNI_PLUGINS := $(addprefix $(CONTAINERS)/bin/,host-local loopback ptp)
 CONTAINER_BINARIES := $(addprefix $(CONTAINERS)/bin/,containerd containerd-shim-runc-v2 ctr runc runtime) $(CNI_PLUGINS)
-CONTAINER_BUILD = cd tests/containers && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o $(abspath $@)
+CONTAINER_BUILD = cd tests/containers && go build -ldflags '-s -w' -o $(abspath $@)
 # runc applies seccomp profiles where there are libseccomp's headers, and refuses containers with one where not.
 SECCOMP := $(shell $(CC) -E -x c -include seccomp.h /dev/null > /dev/null 2>&1 && echo 1)
 # Of the program as other tests build it, but static: nobody waits for an optimized one, but with RELEASE=1.
@@ -162,12 +166,12 @@ test-chart: tools ## Lint the chart and run its tests that need no cluster
 	@$(VALUES_TABLE) --check $(abspath $(CHART))
 	@diff -u deploy/install.yaml <($(RENDER)) || { echo 'deploy/install.yaml is not what the chart renders: run `make manifests`'; exit 1; }
 	@echo '==> alerts and dashboard'
-	@cd tests/tools && go vet ./... && CGO_ENABLED=0 go test -count=1 ./alerts
+	@cd tests/tools && go test -vet=all -count=1 ./...
 
 .PHONY: test-gitops
 test-gitops: tools ## Test what GitOps tools make of a rule, and lint the CI job (no cluster)
 	@echo '==> what GitOps tools make of a rule'
-	@cd tests/gitops && go vet ./... && CGO_ENABLED=0 go test -count=1 ./...
+	@cd tests/gitops && go test -vet=all -count=1 ./...
 	@echo '==> actionlint'
 	@$(TOOLS)/actionlint -shellcheck= -pyflakes= examples/gitops/ci/github-actions.yaml
 
@@ -296,7 +300,7 @@ $(CNI_PLUGINS): $(CONTAINER_MODULES)
 
 $(CONTAINERS)/bin/runc: $(CONTAINER_MODULES)
 	@echo '==> building runc'
-	@cd tests/containers && CGO_ENABLED=1 go build -trimpath -buildvcs=false -ldflags '-s -w' -tags '$(if $(SECCOMP),seccomp)' -o $(abspath $@) github.com/opencontainers/runc
+	@cd tests/containers && CGO_ENABLED=1 go build -ldflags '-s -w' -tags '$(if $(SECCOMP),seccomp)' -o $(abspath $@) github.com/opencontainers/runc
 
 # What containerd starts: runc, or what keeps from it the seccomp profiles that it would refuse.
 $(CONTAINERS)/bin/runtime: $(CONTAINERS)/bin/runc tests/containers/withoutseccomp/main.go
@@ -313,7 +317,7 @@ $(PAUSE_IMAGE): $(CONTAINERS)/pause
 
 $(CARGO_DENY):
 	@echo '==> building cargo-deny $(CARGO_DENY_VERSION) (some minutes, once)'
-	@cargo install --quiet --locked --root $(dir $(@D)) --target-dir target/tools/build --version $(CARGO_DENY_VERSION) cargo-deny
+	@cargo install --quiet --locked --debug --root $(dir $(@D)) --target-dir target/tools/build --version $(CARGO_DENY_VERSION) cargo-deny
 
 .PHONY: clean
 clean: ## Delete everything that was built

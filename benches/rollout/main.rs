@@ -131,14 +131,10 @@ fn report(
             .over(&floor(|turn| turn.rollout_cpu)),
         Row::new("withdrawal, server CPU", "ms", &turn(|turn| turn.withdrawal_cpu))
             .over(&floor(|turn| turn.withdrawal_cpu)),
-        Row::new("rollout under the policy, server CPU", "ms", &policy(|turn| turn.rollout_cpu))
+        Row::new("rollout confined, server CPU", "ms", &policy(|turn| turn.rollout_cpu))
             .over(&floor(|turn| turn.rollout_cpu)),
-        Row::new(
-            "withdrawal under the policy, server CPU",
-            "ms",
-            &policy(|turn| turn.withdrawal_cpu),
-        )
-        .over(&floor(|turn| turn.withdrawal_cpu)),
+        Row::new("withdrawal confined, server CPU", "ms", &policy(|turn| turn.withdrawal_cpu))
+            .over(&floor(|turn| turn.withdrawal_cpu)),
         Row::new("patches", "PATCH/node", &patches).over(&vec![1.0; patches.len()]),
         Row::new("restart, converged", "writes", &turn(|turn| turn.restart_writes as f64)),
         Row::new("restart until ready", "s", &turn(|turn| turn.restart.as_secs_f64()))

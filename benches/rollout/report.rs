@@ -109,7 +109,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = |name: &str, nodes: &str, unit: &str, cells: [&str; 3]| {
             let [value, floor, ratio] = cells;
-            writeln!(f, "{name:<22} {nodes:>6}  {value:<20} {unit:<11} {floor:<20} {ratio}")
+            writeln!(f, "{name:<31} {nodes:>5}  {value:<20} {unit:<11} {floor:<20} {ratio}")
         };
         line("name", "nodes", "unit", ["median (min–max)", "floor", "ratio"])?;
         let nodes = self.nodes.to_string();
