@@ -111,7 +111,7 @@ fn repair(stage: &Stage) -> Result<()> {
     let capacity =
         "kubectl get node node-1 -o jsonpath='{.status.capacity.example\\.com/dongle}{\"\\n\"}'";
     stage.show(capacity, "", "5")?;
-    let events = "kubectl get events --field-selector reason=Repaired -o custom-columns=NODE:.involvedObject.name,MESSAGE:.message";
+    let events = "kubectl get events --field-selector reason=Repaired -o custom-columns=ON:.involvedObject.name,MESSAGE:.message";
     stage.show(events, "node-1", "kubectl-patch")
 }
 
