@@ -159,6 +159,27 @@ fn a_rule_that_was_never_upgraded_goes_with_the_release_too() {
     assert_nothing_is_left(&cluster);
 }
 
+/// A controller that is at work while its rights are deleted takes nothing back either.
+#[test]
+fn without_the_job_the_nodes_keep_what_was_advertised() {
+    let cluster = Cluster::without_crd(ControlPlane::builder());
+    cluster.create_nodes(["node-1".to_owned()], &json!({}));
+    helm_chart(&cluster, "install", &["--create-namespace", "--set=prune.enabled=false"]);
+    let deployment = cluster.get(&["deployment", RELEASE, "--namespace", NAMESPACE]);
+    let controller = Container::of(&deployment).start(&cluster, &service_account(&cluster));
+    cluster.apply_rule("dongle", &json!({}));
+    let before = cluster.wait_ready("dongle", "1/1");
+    let before = (before, cluster.node("node-1")["metadata"]["annotations"].clone());
+
+    uninstall(&cluster);
+    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]);
+    controller.wait_log("this process leads no longer");
+    controller.stop();
+    let node = cluster.wait_advertised("node-1", "example.com/dongle", "4");
+    let status = cluster.get(&["ner", "dongle"])["status"].clone();
+    assert_eq!((status, node["metadata"]["annotations"].clone()), before);
+}
+
 /// Two would undo each other's work: the second is refused before anything of it is installed.
 #[test]
 fn a_second_release_is_refused() {
