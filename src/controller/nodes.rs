@@ -359,11 +359,12 @@ impl Nodes {
         is_failure
     }
 
-    /// The patch did not go through: it is tried again after a pause.
+    /// The patch did not go through: it is tried again after a pause. Without a message that is nothing
+    /// to speak of, such as a node that has just been deleted.
     pub(super) fn fail(
         &mut self,
         name: &Arc<str>,
-        message: String,
+        message: Option<String>,
         retry_after: Option<Duration>,
         now: Instant,
         seed: u64,
@@ -372,7 +373,7 @@ impl Nodes {
             return;
         };
         let failure = state.failure.get_or_insert_with(|| Failure::new(seed));
-        failure.message = Some(message);
+        failure.message = message;
         let pause = failure.backoff.next(retry_after);
         self.forbidden.remove(name);
         self.pause(name, now + pause);

@@ -109,7 +109,7 @@ impl Controller {
                     let message = "the patch went through, and yet the node is as before: \
                                    something between here and there undoes it";
                     warn!(%node, "{message}");
-                    self.nodes.fail(node, message.to_owned(), None, now, seed);
+                    self.nodes.fail(node, Some(message.to_owned()), None, now, seed);
                 } else {
                     self.nodes.settle(node);
                 }
@@ -124,12 +124,12 @@ impl Controller {
                 self.nodes.learn(*answer, &mut self.tally);
             }
             Reply::Gone => {
-                let message = "there is no such node; the watch will tell".to_owned();
-                self.nodes.fail(node, message, None, now, seed);
+                debug!(%node, "there is no such node, which the watch will tell");
+                self.nodes.fail(node, None, None, now, seed);
             }
             Reply::Forbidden(message) => {
                 let message = format!("no right to patch nodes/status: {message}");
-                self.nodes.fail(node, message.clone(), None, now, seed);
+                self.nodes.fail(node, Some(message.clone()), None, now, seed);
                 self.nodes.forbid(node);
                 self.forbidden.get_or_insert_with(|| {
                     error!("{message}; grant the verb patch on nodes/status");
@@ -138,7 +138,7 @@ impl Controller {
             }
             Reply::Failed { message, retry_after } => {
                 warn!(%node, "the patch failed and will be tried again: {message}");
-                self.nodes.fail(node, message, retry_after, now, seed);
+                self.nodes.fail(node, Some(message), retry_after, now, seed);
             }
         }
         self.tell_not_withdrawn(sent, now);

@@ -42,7 +42,7 @@ async fn a_second_failure_takes_the_place_of_the_first() {
     let (mut nodes, mut tally, name) = seen("u");
     let now = Instant::now();
     for message in ["first", "second"] {
-        nodes.fail(&name, message.to_owned(), None, now, 1);
+        nodes.fail(&name, Some(message.to_owned()), None, now, 1);
         let state = nodes.get_mut(&name).unwrap();
         state.record(vec![(rule(), Outcome::Pending)], &mut tally);
         let told = state.outcomes[0].1.clone();
@@ -55,10 +55,20 @@ async fn a_second_failure_takes_the_place_of_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_is_gone_is_let_be_and_no_failure() {
+    let (mut nodes, mut tally, name) = seen("u");
+    nodes.fail(&name, None, None, Instant::now(), 1);
+    let state = nodes.get_mut(&name).unwrap();
+    let begun = state.record(vec![(rule(), Outcome::Pending)], &mut tally);
+    assert!(begun.is_empty() && state.is_busy());
+    assert_eq!(nodes.failing(&name, &[]), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_pauses_is_still_planned() {
     let (mut nodes, mut tally, name) = seen("u");
     let now = Instant::now();
-    nodes.fail(&name, "no".to_owned(), None, now, 1);
+    nodes.fail(&name, Some("no".to_owned()), None, now, 1);
     nodes.apply(Event::Apply(api_node("u", 2)), &mut tally);
     assert_eq!(nodes.next(true).as_ref(), Some(&name));
     assert!(nodes.get_mut(&name).unwrap().is_busy(), "and yet not patched");
