@@ -153,7 +153,7 @@ fn the_controller_does_what_plan_told() {
             "~ node-1 example.com/dongle 4 2 rule dongle",
             "+ node-1 example.com/key - 4 rule keys over more-keys (later by name)",
             "~ node-2 example.com/dongle 4 3 rule dongle declares 2; pods request 3",
-            "! node-3 example.com/dongle 4 4 held: rule dongle declares 2; pods request 4",
+            "! node-3 example.com/dongle 4 4 held: rule dongle declares 2; pods request at least 4",
             "~ node-4 example.com/dongle 0 2 rule dongle; repairs what kubectl-patch wrote",
             "~ node-5 example.com/dongle 4 2 rule dongle",
             "! node-5 example.com/key 7 7 conflict: written by kubectl-patch; rule more-keys declares 1 (conflictPolicy: Keep)",
