@@ -33,6 +33,7 @@ use crate::error::{describe_watch, is_expired};
 use crate::leader::Leadership;
 use crate::metrics::{self, Metrics};
 use crate::node::ApiNode;
+use crate::pages::PAGE_SIZE;
 use crate::readiness::Readiness;
 use crate::requests::NodeRequests;
 use device_classes::{DeviceClass, DeviceClasses};
@@ -51,8 +52,6 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 const PLANNED_AT_ONCE: usize = 256;
 /// How long patches under way may take to end once the controller is told to stop.
 const DRAIN: Duration = Duration::from_secs(3);
-/// How many nodes are listed a request. More makes for fewer requests and a higher peak of memory.
-const PAGE_SIZE: u32 = 200;
 
 /// How the controller works.
 #[derive(Clone, Debug)]

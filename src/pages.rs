@@ -6,8 +6,8 @@ use kube::api::ListParams;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-/// How many objects are listed a request.
-const PAGE_SIZE: u32 = 200;
+/// How many objects are listed a request. More makes for fewer requests and a higher peak of memory.
+pub(crate) const PAGE_SIZE: u32 = 200;
 
 /// A part of a list.
 pub(crate) enum Page<K> {

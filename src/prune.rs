@@ -3,7 +3,6 @@
 mod exclusive;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::{Api, Client};
@@ -17,15 +16,13 @@ use crate::node::{ApiNode, Node, Strings};
 use crate::pages::{self, Page};
 use crate::plan::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
 use crate::plan::{Change, Plan};
-use crate::requests::{NodeRequests, Reply};
+use crate::requests::{self, NodeRequests, Reply};
 pub use exclusive::{Exclusive, ExclusiveError, LeaseChoice, OnLiveController};
 
 /// How many nodes are patched at once. The API server is busy at about ten.
 const CONCURRENCY: usize = 16;
 /// How often a patch is sent before the node counts as failed.
 const TRIES: usize = 6;
-/// How long a request about one node may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Which nodes, and what of them.
 #[derive(Clone, Debug, Default)]
@@ -178,7 +175,7 @@ pub async fn prune(
     exclusive: &Exclusive,
     mut done: impl FnMut(Pruned),
 ) {
-    let requests = NodeRequests::new(client.clone(), REQUEST_TIMEOUT);
+    let requests = NodeRequests::new(client.clone(), requests::TIMEOUT);
     let mut pruned = futures::stream::iter(planned.into_iter().enumerate())
         .map(|(number, planned)| {
             let name = Arc::clone(&planned.node.name);

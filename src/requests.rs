@@ -18,6 +18,8 @@ use crate::error::describe;
 use crate::node::ApiNode;
 use crate::pod::{PodList, Requests};
 
+/// How long a request takes at most where nobody says otherwise, as `run` does by its settings.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 /// The longest that a server is believed when it says to come back later.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 

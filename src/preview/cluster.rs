@@ -1,7 +1,6 @@
 //! Rules and nodes of the cluster.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::core::DeserializeGuard;
@@ -16,12 +15,10 @@ use crate::node::{ApiNode, Node, Strings};
 use crate::pages::{self, Page};
 use crate::plan::circumstances::InUse;
 use crate::plan::rules::{InvalidRule, Rule};
-use crate::requests::NodeRequests;
+use crate::requests::{self, NodeRequests};
 
 /// How many nodes' pods are listed at once: such a list is the largest answer that there is.
 const PODS_AT_ONCE: usize = 4;
-/// How long a request about one node may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Why the cluster cannot be looked at.
 #[derive(Debug, Error)]
@@ -110,7 +107,7 @@ pub async fn nodes(
         return Err(odd.into());
     }
 
-    let requests = NodeRequests::new(client.clone(), REQUEST_TIMEOUT);
+    let requests = NodeRequests::new(client.clone(), requests::TIMEOUT);
     let looks = with_pods.into_iter().map(|node| {
         let pods = requests.clone().pods(Arc::clone(&node.name));
         async move { (node, pods.await) }
