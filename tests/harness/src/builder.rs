@@ -9,6 +9,7 @@ use std::{env, fs, process};
 use anyhow::{Context as _, Result, bail};
 
 use crate::credentials::{self, ServiceAccountKeys};
+use crate::tool::CONTROL_PLANE;
 use crate::{ControlPlane, Part, isolation};
 
 /// How often everything is started anew where a port was taken by somebody else in the moment
@@ -178,7 +179,13 @@ impl Builder {
         }
         // It allocates a lot to start with: fewer collections take a second off that.
         let collector = ("GOGC".to_owned(), "400".to_owned());
-        Part::start("kube-apiserver", &binary("kube-apiserver")?, args, vec![collector], logs)
+        Part::start(
+            "kube-apiserver",
+            &CONTROL_PLANE.find("kube-apiserver")?,
+            args,
+            vec![collector],
+            logs,
+        )
     }
 }
 
@@ -206,7 +213,7 @@ fn start_etcd(dir: &Path, logs: &Path, client: &str, peer: &str) -> Result<Part>
     ];
     // The default of 2 GiB is full after some 45 minutes of a bench, and every write then fails.
     let quota = ("ETCD_QUOTA_BACKEND_BYTES".to_owned(), (8_u64 << 30).to_string());
-    Part::start("etcd", &binary("etcd")?, args, vec![quota], logs)
+    Part::start("etcd", &CONTROL_PLANE.find("etcd")?, args, vec![quota], logs)
 }
 
 fn start_controller_manager(
@@ -222,7 +229,7 @@ fn start_controller_manager(
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={}", free_port()?),
     ];
-    let program = binary("kube-controller-manager")?;
+    let program = CONTROL_PLANE.find("kube-controller-manager")?;
     Part::start("kube-controller-manager", &program, args, Vec::new(), &control_plane.logs())
 }
 
@@ -233,7 +240,7 @@ fn start_scheduler(control_plane: &ControlPlane) -> Result<Part> {
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={}", free_port()?),
     ];
-    let program = binary("kube-scheduler")?;
+    let program = CONTROL_PLANE.find("kube-scheduler")?;
     Part::start("kube-scheduler", &program, args, Vec::new(), &control_plane.logs())
 }
 
@@ -263,13 +270,9 @@ pub(crate) fn workspace() -> PathBuf {
     workspace.canonicalize().unwrap_or(workspace)
 }
 
-fn target() -> PathBuf {
-    workspace().join("target/controlplane")
-}
-
 /// The folder with a folder for each control plane.
 pub(crate) fn runs() -> PathBuf {
-    target().join("run")
+    workspace().join("target/controlplane/run")
 }
 
 /// A new folder for one control plane.
@@ -282,14 +285,4 @@ pub(crate) fn folder() -> Result<PathBuf> {
     }
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     Ok(dir)
-}
-
-/// One of the programs that `make controlplane` builds.
-pub(crate) fn binary(name: &str) -> Result<PathBuf> {
-    let dir = env::var_os("CONTROLPLANE_BIN").map_or_else(|| target().join("bin"), PathBuf::from);
-    let path = dir.join(name);
-    if !path.exists() {
-        bail!("{} is not there: run `make controlplane`", path.display());
-    }
-    Ok(path)
 }

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{ControlPlane, Process, builder};
+use crate::tool::CONTROL_PLANE;
+use crate::{ControlPlane, Process};
 
 /// What a command answered.
 #[derive(Clone, Debug)]
@@ -52,7 +53,7 @@ impl ControlPlane {
         let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
         let log = self.logs().join(format!("{name}.log"));
         let env = [("KUBECONFIG", kubeconfig)];
-        Process::spawn(name, &builder::binary("kubectl")?, args, &env, &log)
+        Process::spawn(name, &CONTROL_PLANE.find("kubectl")?, args, &env, &log)
     }
 
     /// Runs kubectl, and gives what it answers, success or not.
@@ -60,7 +61,7 @@ impl ControlPlane {
     /// # Errors
     /// Where it cannot be run.
     pub fn kubectl_output(&self, args: &[&str], input: Option<&str>) -> Result<Output> {
-        let mut kubectl = Command::new(builder::binary("kubectl")?)
+        let mut kubectl = Command::new(CONTROL_PLANE.find("kubectl")?)
             .args(args)
             .env("KUBECONFIG", self.kubeconfig())
             // Its cache of what the server can do would be shared with other servers.

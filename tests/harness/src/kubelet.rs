@@ -18,7 +18,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use crate::{ControlPlane, Part, Process, START_DEADLINE, Signal, builder, wait_until};
+use crate::tool::CONTROL_PLANE;
+use crate::{ControlPlane, Part, Process, START_DEADLINE, Signal, free_port, wait_until};
 
 /// Runs a program where `/var/lib` and `/var/log` are the folders `lib` and `log` in the one given,
 /// and the sysctls that a kubelet writes are the copies in `sysctl`. It stays the same process all
@@ -228,7 +229,7 @@ fn start_privately(
     args: &[&str],
     logs: &Path,
 ) -> Result<Part> {
-    let path = builder::binary(program)?;
+    let path = CONTROL_PLANE.find(program)?;
     let [dir, path] = [dir, &path].map(|path| path.display().to_string());
     let privately = ["--mount", "--propagation=private", "sh", "-c", PRIVATELY, "sh", &dir, &path];
     let all = privately.iter().chain(args).map(|&arg| arg.to_owned()).collect();
@@ -240,7 +241,7 @@ fn configuration(tick: Duration) -> Result<String> {
     let configuration = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": format!("unix://{RUNTIME_SOCKET}"),
-        "address": "127.0.0.1", "port": builder::free_port()?,
+        "address": "127.0.0.1", "port": free_port()?,
         "readOnlyPort": 0, "healthzPort": 0,
         // Since nothing is said of nodeStatusReportFrequency, that is the same.
         "nodeStatusUpdateFrequency": format!("{}s", tick.as_secs()),

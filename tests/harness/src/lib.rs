@@ -37,6 +37,7 @@ pub use kubelet::{DevicePlugin, Kubelet};
 pub use node::Node;
 pub use process::Process;
 pub use rustix::process::Signal;
+use tool::CONTROL_PLANE;
 pub use tool::tool;
 pub use wait::wait_until;
 
@@ -171,7 +172,7 @@ impl ControlPlane {
             "--kubelet-read-only-port=0".to_owned(),
         ];
         let name = format!("kubelet-{node}");
-        let program = builder::binary("kubemark")?;
+        let program = CONTROL_PLANE.find("kubemark")?;
         let kubelet = Part::start(&name, &program, args, Vec::new(), &self.logs())?;
         self.kubelets.insert(node.to_owned(), kubelet);
         Ok(())

@@ -1,14 +1,15 @@
 //! A node with real containers: a kubelet over containerd, runc and CNI plugins. It is for a test
 //! that is [`isolated`](crate::isolated), and `make test-cluster` builds the programs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 
-use crate::{ControlPlane, Part, START_DEADLINE, builder, isolation, wait_until};
+use crate::tool::{CONTAINERS, CONTROL_PLANE};
+use crate::{ControlPlane, Part, START_DEADLINE, isolation, wait_until};
 
 const SOCKET: &str = "/run/containerd/containerd.sock";
 
@@ -53,7 +54,7 @@ impl Node {
             format!("--node-ip={}", isolation::NODE),
             "--v=2".to_owned(),
         ];
-        let program = builder::binary("kubelet")?;
+        let program = CONTROL_PLANE.find("kubelet")?;
         let kubelet = Part::start("kubelet", &program, args, Vec::new(), &control_plane.logs())?;
         let path = "-o=jsonpath={.status.conditions[?(@.type=='Ready')].status}{.spec.taints}";
         wait_until(&format!("node {name} to be Ready and without taints"), START_DEADLINE, || {
@@ -78,7 +79,7 @@ fn start_containerd(control_plane: &ControlPlane, dir: &Path, sandbox: &str) -> 
     });
     fs::write(dir.join("cni/10-pods.conflist"), network.to_string())
         .context("cannot write the pods' network")?;
-    let bin = bin();
+    let bin = CONTAINERS.folder();
     let config = dir.join("containerd.toml");
     fs::write(&config, containerd_configuration(&bin, dir, sandbox))
         .context("cannot write containerd's configuration")?;
@@ -86,7 +87,7 @@ fn start_containerd(control_plane: &ControlPlane, dir: &Path, sandbox: &str) -> 
     let path = env::var("PATH").unwrap_or_default();
     let path = ("PATH".to_owned(), format!("{}:{path}", bin.display()));
     let args = vec![format!("--config={}", config.display())];
-    let program = binary("containerd")?;
+    let program = CONTAINERS.find("containerd")?;
     let containerd = Part::start("containerd", &program, args, vec![path], &control_plane.logs())?;
     wait_until("containerd to answer", START_DEADLINE, || {
         if let Err(ended) = containerd.process.check_running() {
@@ -99,7 +100,7 @@ fn start_containerd(control_plane: &ControlPlane, dir: &Path, sandbox: &str) -> 
 
 /// Runs containerd's own client.
 fn ctr(args: &[&str]) -> Result<()> {
-    let mut ctr = Command::new(binary("ctr")?);
+    let mut ctr = Command::new(CONTAINERS.find("ctr")?);
     let output = ctr.args(["--address", SOCKET]).args(args).output().context("cannot run ctr")?;
     if !output.status.success() {
         bail!("ctr {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
@@ -163,18 +164,4 @@ fn kubelet_configuration(cgroup: &str) -> String {
         "makeIPTablesUtilChains": false, "evictionHard": {}, "imageGCHighThresholdPercent": 100,
     });
     configuration.to_string()
-}
-
-/// The folder with what `make test-cluster` builds.
-fn bin() -> PathBuf {
-    env::var_os("CONTAINERS_BIN")
-        .map_or_else(|| builder::workspace().join("target/containers/bin"), PathBuf::from)
-}
-
-fn binary(name: &str) -> Result<PathBuf> {
-    let path = bin().join(name);
-    if !path.exists() {
-        bail!("{} is not there: run `make test-cluster`", path.display());
-    }
-    Ok(path)
 }
