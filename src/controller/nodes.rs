@@ -11,6 +11,9 @@
 //!                       └─ else: the patch is sent ──▶ answered, or failed and a pause
 //! ```
 
+mod failure;
+mod state;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +21,11 @@ use std::time::Duration;
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
-use super::contest::Repairs;
 use super::tally::Tally;
-use crate::backoff::Backoff;
 use crate::node::{ApiNode, Node, Strings};
-use crate::plan::circumstances::Contested;
-use crate::plan::{Change, Outcome};
-
-/// How often in a row a patch may find the node changed before that counts as a failure.
-const STALE_LIMIT: u32 = 3;
+use crate::plan::Change;
+use failure::Failure;
+pub(super) use state::NodeState;
 
 /// Every node, and the queues of those with something to do.
 #[derive(Debug, Default)]
@@ -51,94 +50,6 @@ pub(super) struct Nodes {
 /// one made again under its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
-
-/// One node.
-#[derive(Debug)]
-pub(super) struct NodeState {
-    pub(super) node: Node,
-    outcomes: Box<[(Arc<str>, Outcome)]>,
-    queued: bool,
-    /// Since when it has to be looked at, or patched.
-    since: Option<Instant>,
-    ready: bool,
-    under_way: Option<Ticket>,
-    pause: Option<Instant>,
-    failure: Option<Box<Failure>>,
-    repairs: Repairs,
-    /// Whether it has been told that the ledger cannot be read.
-    told_unreadable: bool,
-}
-
-/// What has kept a node's patches from going through.
-#[derive(Debug)]
-struct Failure {
-    /// In words for the rule's status; `None` while it is nothing to speak of.
-    message: Option<String>,
-    /// What the last patch that counts as failed was for.
-    changes: Vec<Change>,
-    /// How often in a row the node had changed meanwhile.
-    stale: u32,
-    backoff: Backoff,
-}
-
-impl NodeState {
-    fn new(node: Node) -> Self {
-        Self {
-            node,
-            outcomes: Box::default(),
-            queued: false,
-            since: None,
-            ready: false,
-            under_way: None,
-            pause: None,
-            failure: None,
-            repairs: Repairs::default(),
-            told_unreadable: false,
-        }
-    }
-
-    /// The resources on the node that another writer keeps changing back.
-    pub(super) fn contested(&mut self, now: Instant) -> Contested {
-        self.repairs.contested(now)
-    }
-
-    /// Notes whether the ledger can be read. True where that has just ended, so that it is told once.
-    pub(super) fn begins_unreadable(&mut self, unreadable: bool) -> bool {
-        !std::mem::replace(&mut self.told_unreadable, unreadable) && unreadable
-    }
-
-    /// Whether a patch would have to wait, for another one or for a pause.
-    pub(super) fn is_busy(&self) -> bool {
-        self.under_way.is_some() || self.pause.is_some()
-    }
-
-    /// Puts new outcomes in place of the old, and counts them. While the last patch has failed, a
-    /// pending one counts as failed: trying again is no success yet. Gives what a rule has come to that
-    /// it had not before.
-    pub(super) fn record(
-        &mut self,
-        mut outcomes: Vec<(Arc<str>, Outcome)>,
-        tally: &mut Tally,
-    ) -> Vec<(Arc<str>, Outcome)> {
-        let failure = self.failure.as_ref();
-        if let Some(message) = failure.and_then(|failure| failure.message.as_ref()) {
-            for (_, outcome) in &mut outcomes {
-                if matches!(outcome, Outcome::Pending | Outcome::Failed { .. }) {
-                    *outcome = Outcome::Failed { message: message.clone() };
-                }
-            }
-        }
-        tally.update(&self.node.name, &self.outcomes, &outcomes);
-        let before = std::mem::replace(&mut self.outcomes, outcomes.into());
-        let is_new = |now: &&(Arc<str>, Outcome)| !before.contains(now);
-        self.outcomes
-            .iter()
-            .filter(|(_, outcome)| outcome.is_problem())
-            .filter(is_new)
-            .cloned()
-            .collect()
-    }
-}
 
 impl Nodes {
     /// Takes in an event of the watch.
@@ -349,11 +260,8 @@ impl Nodes {
             return false;
         };
         let failure = state.failure.get_or_insert_with(|| Failure::new(seed));
-        failure.stale += 1;
-        let is_failure = failure.stale >= STALE_LIMIT;
-        if failure.stale > 1 {
-            let pause = failure.backoff.next(None);
-            failure.message = is_failure.then(|| message.to_owned());
+        let (pause, is_failure) = failure.stale(message);
+        if let Some(pause) = pause {
             self.pause(name, now + pause);
         }
         is_failure
@@ -373,8 +281,7 @@ impl Nodes {
             return;
         };
         let failure = state.failure.get_or_insert_with(|| Failure::new(seed));
-        failure.message = message;
-        let pause = failure.backoff.next(retry_after);
+        let pause = failure.fail(message, retry_after);
         self.forbidden.remove(name);
         self.pause(name, now + pause);
     }
@@ -386,11 +293,7 @@ impl Nodes {
         name: &str,
         changes: &[Change],
     ) -> Option<(String, Vec<Change>)> {
-        let failure = self.by_name.get_mut(name)?.failure.as_mut()?;
-        let message = failure.message.clone()?;
-        let before = std::mem::replace(&mut failure.changes, changes.to_vec());
-        let is_new = |change: &&Change| !before.contains(change);
-        Some((message, changes.iter().filter(is_new).cloned().collect()))
+        self.by_name.get_mut(name)?.failure.as_mut()?.note(changes)
     }
 
     /// The patch failed for want of a right.
@@ -452,12 +355,6 @@ impl Nodes {
             self.alarms.extend(next.map(|at| (at, Arc::clone(&name))));
             self.queue(&name);
         }
-    }
-}
-
-impl Failure {
-    fn new(seed: u64) -> Box<Self> {
-        Box::new(Self { message: None, changes: Vec::new(), stale: 0, backoff: Backoff::new(seed) })
     }
 }
 

@@ -1,0 +1,88 @@
+//! Where one node stands.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::Ticket;
+use super::failure::Failure;
+use crate::controller::contest::Repairs;
+use crate::controller::tally::Tally;
+use crate::node::Node;
+use crate::plan::Outcome;
+use crate::plan::circumstances::Contested;
+
+/// One node.
+#[derive(Debug)]
+pub(in crate::controller) struct NodeState {
+    pub(in crate::controller) node: Node,
+    pub(super) outcomes: Box<[(Arc<str>, Outcome)]>,
+    pub(super) queued: bool,
+    /// Since when it has to be looked at, or patched.
+    pub(super) since: Option<Instant>,
+    pub(super) ready: bool,
+    pub(super) under_way: Option<Ticket>,
+    pub(super) pause: Option<Instant>,
+    pub(super) failure: Option<Box<Failure>>,
+    pub(super) repairs: Repairs,
+    /// Whether it has been told that the ledger cannot be read.
+    told_unreadable: bool,
+}
+
+impl NodeState {
+    pub(super) fn new(node: Node) -> Self {
+        Self {
+            node,
+            outcomes: Box::default(),
+            queued: false,
+            since: None,
+            ready: false,
+            under_way: None,
+            pause: None,
+            failure: None,
+            repairs: Repairs::default(),
+            told_unreadable: false,
+        }
+    }
+
+    /// The resources on the node that another writer keeps changing back.
+    pub(in crate::controller) fn contested(&mut self, now: Instant) -> Contested {
+        self.repairs.contested(now)
+    }
+
+    /// Notes whether the ledger can be read. True where that has just ended, so that it is told once.
+    pub(in crate::controller) fn begins_unreadable(&mut self, unreadable: bool) -> bool {
+        !std::mem::replace(&mut self.told_unreadable, unreadable) && unreadable
+    }
+
+    /// Whether a patch would have to wait, for another one or for a pause.
+    pub(in crate::controller) fn is_busy(&self) -> bool {
+        self.under_way.is_some() || self.pause.is_some()
+    }
+
+    /// Puts new outcomes in place of the old, and counts them. While the last patch has failed, a
+    /// pending one counts as failed: trying again is no success yet. Gives what a rule has come to that
+    /// it had not before.
+    pub(in crate::controller) fn record(
+        &mut self,
+        mut outcomes: Vec<(Arc<str>, Outcome)>,
+        tally: &mut Tally,
+    ) -> Vec<(Arc<str>, Outcome)> {
+        if let Some(message) = self.failure.as_ref().and_then(|failure| failure.message()) {
+            for (_, outcome) in &mut outcomes {
+                if matches!(outcome, Outcome::Pending | Outcome::Failed { .. }) {
+                    *outcome = Outcome::Failed { message: message.to_owned() };
+                }
+            }
+        }
+        tally.update(&self.node.name, &self.outcomes, &outcomes);
+        let before = std::mem::replace(&mut self.outcomes, outcomes.into());
+        let is_new = |now: &&(Arc<str>, Outcome)| !before.contains(now);
+        self.outcomes
+            .iter()
+            .filter(|(_, outcome)| outcome.is_problem())
+            .filter(is_new)
+            .cloned()
+            .collect()
+    }
+}
