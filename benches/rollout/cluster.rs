@@ -39,14 +39,20 @@ pub struct Cluster {
 impl Cluster {
     pub async fn start(nodes: usize) -> Result<Self> {
         let control_plane = ControlPlane::builder().start()?;
-        control_plane.kubectl(&["apply", "--server-side", "-f", INSTALL])?;
-        let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
-        control_plane.kubectl(&wait)?;
         let config = config(&control_plane.kubeconfig()).await?;
         let client = with_config(config.clone()).context("no client from the kubeconfig")?;
         let cluster = Self { control_plane, client, nodes, config };
+        cluster.install()?;
         policy::unbind(&cluster).await?;
         Ok(cluster)
+    }
+
+    /// Has everything there that the chart installs.
+    pub fn install(&self) -> Result<()> {
+        self.control_plane.kubectl(&["apply", "--server-side", "-f", INSTALL])?;
+        let wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
+        self.control_plane.kubectl(&wait)?;
+        Ok(())
     }
 
     /// A client for the same cluster with a token.

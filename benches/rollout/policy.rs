@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use node_resource_advertiser::node::ApiNode;
 use serde_json::json;
@@ -17,18 +17,12 @@ const NAME: &str = "node-resource-advertiser";
 /// A policy takes effect some hundred milliseconds after it is bound.
 const EFFECT: Duration = Duration::from_secs(30);
 
-/// Binds the policy to the chart's ServiceAccount, and waits until it is in force; a client of
-/// the ServiceAccount's.
+/// Has the policy bound again, as the chart does it, and waits until it is in force; a client of the
+/// chart's ServiceAccount.
 pub async fn bind(cluster: &Cluster) -> Result<Client> {
     let token = cluster.control_plane.kubectl(&["create", "token", NAME, "--namespace", NAME])?;
     let client = cluster.client_with(token.trim().to_owned())?;
-    let binding = json!({
-        "metadata": {"name": NAME},
-        "spec": {"policyName": NAME, "validationActions": ["Deny"]},
-    });
-    let binding = serde_json::from_value(binding).context("the binding is none")?;
-    let bound = bindings(cluster).create(&PostParams::default(), &binding).await;
-    bound.context("the policy cannot be bound")?;
+    cluster.install()?;
     tokio::time::timeout(EFFECT, wait_effect(&client))
         .await
         .with_context(|| format!("waited {EFFECT:?} in vain for the policy to take effect"))??;
@@ -37,7 +31,8 @@ pub async fn bind(cluster: &Cluster) -> Result<Client> {
 
 /// Takes the binding away.
 pub async fn unbind(cluster: &Cluster) -> Result<()> {
-    let deleted = bindings(cluster).delete(NAME, &DeleteParams::default()).await;
+    let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(cluster.client.clone());
+    let deleted = bindings.delete(NAME, &DeleteParams::default()).await;
     deleted.context("the policy cannot be unbound")?;
     Ok(())
 }
@@ -57,8 +52,4 @@ async fn wait_effect(client: &Client) -> Result<()> {
             Ok(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
-}
-
-fn bindings(cluster: &Cluster) -> Api<ValidatingAdmissionPolicyBinding> {
-    Api::all(cluster.client.clone())
 }
