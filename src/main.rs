@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use node_resource_advertiser::cli::Cli;
-use node_resource_advertiser::error::Error;
+use node_resource_advertiser::cli::Error;
 
 fn main() -> ExitCode {
     match run(Cli::parse()) {

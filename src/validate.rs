@@ -23,9 +23,9 @@ use serde_json::Value;
 pub use problem::{Problem, Severity};
 pub use report::{Format, Report};
 
-use crate::api::{self, NodeExtendedResource};
 use crate::manifest::{Document, Path, Unreadable};
-use crate::plan::rules::Rule;
+use crate::model::api::{self, NodeExtendedResource};
+use crate::planner::rules::Rule;
 use across::Across;
 use cel::Library;
 use schema::{Finding, Schema};

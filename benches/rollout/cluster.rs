@@ -10,10 +10,10 @@ use harness::ControlPlane;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config};
-use node_resource_advertiser::api::{DeclaredQuantity, NodeExtendedResource};
-use node_resource_advertiser::client::with_config;
-use node_resource_advertiser::node::{ApiNode, Node, Strings};
-use node_resource_advertiser::plan::rules::{Rule, RuleSet};
+use node_resource_advertiser::cluster::client::with_config;
+use node_resource_advertiser::model::api::{DeclaredQuantity, NodeExtendedResource};
+use node_resource_advertiser::model::node::{ApiNode, Node, Strings};
+use node_resource_advertiser::planner::rules::{Rule, RuleSet};
 use serde_json::json;
 
 use crate::observer::Observer;

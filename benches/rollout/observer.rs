@@ -11,8 +11,8 @@ use anyhow::{Context as _, Result};
 use futures::StreamExt as _;
 use kube::Config;
 use kube::runtime::watcher::Event;
-use node_resource_advertiser::client::with_config;
-use node_resource_advertiser::node::{Node, Strings};
+use node_resource_advertiser::cluster::client::with_config;
+use node_resource_advertiser::model::node::{Node, Strings};
 use tokio::sync::watch;
 
 use crate::cluster::{QUANTITY, RESOURCE, watch_nodes};

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
-use node_resource_advertiser::node::ApiNode;
+use node_resource_advertiser::model::node::ApiNode;
 use serde_json::json;
 
 use crate::cluster::Cluster;

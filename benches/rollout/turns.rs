@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use node_resource_advertiser::node::ApiNode;
-use node_resource_advertiser::plan::rules::RuleSet;
+use node_resource_advertiser::model::node::ApiNode;
+use node_resource_advertiser::planner::rules::RuleSet;
 use serde_json::json;
 
 use crate::cluster::{Cluster, RESOURCE, RULE, rule, rule_set};

@@ -1,9 +1,9 @@
 //! `completions`: prints a script by which a shell completes the command line.
 
+use super::error::Error;
+use super::output::print;
 use clap::CommandFactory as _;
 use clap_complete::Shell;
-
-use crate::error::Error;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "For bash: source <(node-resource-advertiser completions bash)")]
@@ -17,5 +17,5 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, name, &mut script);
-    super::print(&String::from_utf8_lossy(&script))
+    print(&String::from_utf8_lossy(&script))
 }

@@ -1,7 +1,8 @@
 //! `crd`: prints the CustomResourceDefinition, or its JSON Schema.
 
-use crate::api;
-use crate::error::Error;
+use super::error::Error;
+use super::output::print;
+use crate::model::api;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -18,7 +19,7 @@ enum Output {
 
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     let crd = api::crd();
-    super::print(&match args.output {
+    print(&match args.output {
         Output::Yaml => {
             serde_saphyr::to_string(&crd).map_err(|error| Error::Yaml(error.to_string()))?
         }

@@ -5,15 +5,16 @@ use std::process::ExitCode;
 
 use indicatif::ProgressBar;
 
-use crate::client;
-use crate::error::Error;
+use super::diff::files::{self, PodFiles};
+use super::diff::rules::Rules;
+use super::diff::{Detail, Format, Preview, Report, cluster};
+use super::error::Error;
+use super::output::{has_colour, print, progress_style};
+use crate::cluster::client;
 use crate::manifest::{self, Limits};
-use crate::node::{ApiNode, Node, Strings};
-use crate::plan::circumstances::InUse;
-use crate::plan::rules::Rule;
-use crate::preview::files::{self, PodFiles};
-use crate::preview::rules::Rules;
-use crate::preview::{Detail, Format, Preview, Report, cluster};
+use crate::model::node::{ApiNode, Node, Strings};
+use crate::planner::input::InUse;
+use crate::planner::rules::Rule;
 use crate::validate::{Format as ReportFormat, Severity, Validator};
 
 /// Show what the controller would change on which node, and change nothing.
@@ -85,7 +86,7 @@ async fn told(args: &Args) -> Result<bool, Error> {
     }
     let rules = if args.rules.is_empty() { Vec::new() } else { read_rules(&args.rules)? };
     let progress = ProgressBar::new_spinner().with_message("nodes planned");
-    progress.set_style(super::progress_style("{spinner} {pos} {msg}"));
+    progress.set_style(progress_style("{spinner} {pos} {msg}"));
     let planned = if args.nodes.is_empty() {
         of_cluster(args, rules, &progress).await
     } else {
@@ -93,7 +94,7 @@ async fn told(args: &Args) -> Result<bool, Error> {
     };
     progress.finish_and_clear();
     let report = planned?;
-    super::print(&report.render(args.output.format()).map_err(Error::Render)?)?;
+    print(&report.render(args.output.format()).map_err(Error::Render)?)?;
     Ok(report.has_changes())
 }
 
@@ -103,7 +104,7 @@ fn read_rules(paths: &[PathBuf]) -> Result<Vec<Rule>, Error> {
     let files = manifest::read(paths, &Limits::default(), &mut |document| validator.take(document));
     let (rules, report) = validator.into_rules(files);
     if !report.problems.is_empty() {
-        let colour = super::has_colour(&std::io::stderr());
+        let colour = has_colour(&std::io::stderr());
         eprint!("{}", report.render(ReportFormat::Text { colour }));
     }
     if report.count(Severity::Unreadable) + report.count(Severity::Error) > 0 {
@@ -163,7 +164,7 @@ impl Args {
 impl Output {
     fn format(self) -> Format {
         match self {
-            Self::Table => Format::Table { colour: super::has_colour(&std::io::stdout()) },
+            Self::Table => Format::Table { colour: has_colour(&std::io::stdout()) },
             Self::Json => Format::Json,
             Self::Yaml => Format::Yaml,
             Self::Patch => Format::Patch,

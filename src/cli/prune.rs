@@ -1,20 +1,22 @@
 //! `prune`: takes back all that ledgers list.
 
+pub(super) mod exclusive;
+pub(super) mod nodes;
+
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use super::progress_style;
-use crate::client;
-use crate::error::Error;
-use crate::ledger::InvalidLedger;
-use crate::plan::withdraw::Withdrawal;
-use crate::plan::{Action, Change};
-use crate::prune::{
-    Exclusive, LeaseChoice, OnLiveController, Planned, Pruned, Scope, Survey, prune, survey,
-};
+use super::error::Error;
+use super::output::progress_style;
+use crate::cluster::client;
+use crate::model::ledger::InvalidLedger;
+use crate::planner::withdraw::Withdrawal;
+use crate::planner::{Action, Change};
+use exclusive::{Exclusive, LeaseChoice, OnLiveController};
+use nodes::{Planned, Pruned, Scope, Survey, prune, survey};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

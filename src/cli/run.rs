@@ -8,44 +8,16 @@ use tokio::time::Instant;
 use tracing::{error, info};
 use tracing_subscriber::EnvFilter;
 
+use super::error::Error;
+use super::output::has_colour;
+pub(super) use super::settings::Args;
 use super::settings::{LogFormat, Settings};
-use crate::client;
+use crate::cluster::client;
+use crate::cluster::lease::{self, Candidate, Leadership};
+use crate::controller::metrics::Metrics;
+use crate::controller::readiness::Readiness;
+use crate::controller::server::{self, Answers};
 use crate::controller::{self, Options, Telling};
-use crate::error::Error;
-use crate::leader::{self, Candidate, Leadership};
-use crate::metrics::Metrics;
-use crate::readiness::Readiness;
-use crate::server::{self, Answers};
-
-/// Every flag has an environment variable of its name, with the prefix NRA_. All of them are checked at
-/// the start.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// Where /readyz, /livez and /metrics are answered.
-    #[arg(long, env = "NRA_LISTEN", default_value = "0.0.0.0:8080")]
-    pub(super) listen: String,
-    /// How many nodes are patched at once, from 1 to 1000. The API server is busy at about ten.
-    #[arg(long, env = "NRA_CONCURRENCY", default_value = "16")]
-    pub(super) concurrency: String,
-    /// How many seconds a request may take, from 1 to 60.
-    #[arg(long, env = "NRA_REQUEST_TIMEOUT", default_value = "15")]
-    pub(super) request_timeout: String,
-    #[command(flatten)]
-    pub(super) lease: super::LeaseArgs,
-    /// How many seconds another process waits for this one's next sign of life before it takes over,
-    /// from 3 to 300.
-    #[arg(long, env = "NRA_LEASE_DURATION", default_value = "15")]
-    pub(super) lease_duration: String,
-    /// What stands in the Lease, with something at random behind it: the pod's name.
-    #[arg(long, env = "NRA_IDENTITY", default_value = "node-resource-advertiser")]
-    pub(super) identity: String,
-    /// What is logged: error, warn, info, debug or trace, for all or by module (info,kube=debug).
-    #[arg(long, env = "NRA_LOG", default_value = "info")]
-    pub(super) log: String,
-    /// How it is logged: text or json.
-    #[arg(long, env = "NRA_LOG_FORMAT", default_value = "text")]
-    pub(super) log_format: String,
-}
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
     let settings = Settings::new(args)?;
@@ -74,7 +46,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     };
     let (lead, leadership) = watch::channel(Leadership::Standby(None));
     let (release, released) = oneshot::channel();
-    let election = tokio::spawn(leader::run(client.clone(), candidate, lead, released));
+    let election = tokio::spawn(lease::run(client.clone(), candidate, lead, released));
     let options = Options {
         concurrency: settings.concurrency,
         request_timeout: settings.request_timeout,
@@ -91,7 +63,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
 }
 
 fn start_log(filter: EnvFilter, format: LogFormat) {
-    let colour = super::has_colour(&std::io::stderr());
+    let colour = has_colour(&std::io::stderr());
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(colour)

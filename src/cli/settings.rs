@@ -10,12 +10,41 @@ use std::time::Duration;
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 
-use super::LeaseArgs;
-use super::run::Args;
-use crate::label::{excerpt, is_dns_subdomain};
+use super::args::LeaseArgs;
+use crate::model::label::{excerpt, is_dns_subdomain};
 
 /// kube logs an error of its own for what the controller reports in its own words.
 const QUIET: &str = "kube_runtime=error,kube_client=error";
+
+/// Every flag has an environment variable of its name, with the prefix NRA_. All of them are checked at
+/// the start.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Where /readyz, /livez and /metrics are answered.
+    #[arg(long, env = "NRA_LISTEN", default_value = "0.0.0.0:8080")]
+    pub(super) listen: String,
+    /// How many nodes are patched at once, from 1 to 1000. The API server is busy at about ten.
+    #[arg(long, env = "NRA_CONCURRENCY", default_value = "16")]
+    pub(super) concurrency: String,
+    /// How many seconds a request may take, from 1 to 60.
+    #[arg(long, env = "NRA_REQUEST_TIMEOUT", default_value = "15")]
+    pub(super) request_timeout: String,
+    #[command(flatten)]
+    pub(super) lease: LeaseArgs,
+    /// How many seconds another process waits for this one's next sign of life before it takes over,
+    /// from 3 to 300.
+    #[arg(long, env = "NRA_LEASE_DURATION", default_value = "15")]
+    pub(super) lease_duration: String,
+    /// What stands in the Lease, with something at random behind it: the pod's name.
+    #[arg(long, env = "NRA_IDENTITY", default_value = "node-resource-advertiser")]
+    pub(super) identity: String,
+    /// What is logged: error, warn, info, debug or trace, for all or by module (info,kube=debug).
+    #[arg(long, env = "NRA_LOG", default_value = "info")]
+    pub(super) log: String,
+    /// How it is logged: text or json.
+    #[arg(long, env = "NRA_LOG_FORMAT", default_value = "text")]
+    pub(super) log_format: String,
+}
 
 /// How the controller is to run.
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::error::Error;
+use super::error::Error;
+use super::output::{has_colour, print};
 use crate::manifest::{self, Limits};
 use crate::validate::{Format, Severity, Validator};
 
@@ -33,7 +34,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let files =
         manifest::read(&args.files, &Limits::default(), &mut |document| validator.take(document));
     let report = validator.finish(files);
-    super::print(&report.render(args.output.format()))?;
+    print(&report.render(args.output.format()))?;
     Ok(match (report.count(Severity::Unreadable), report.count(Severity::Error)) {
         (0, 0) => ExitCode::SUCCESS,
         (0, _) => ExitCode::from(1),
@@ -44,7 +45,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
 impl Output {
     fn format(self) -> Format {
         match self {
-            Self::Text => Format::Text { colour: super::has_colour(&std::io::stdout()) },
+            Self::Text => Format::Text { colour: has_colour(&std::io::stdout()) },
             Self::Json => Format::Json,
             Self::Github => Format::Github,
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::plan::circumstances::{Contest, Contested};
+use crate::planner::input::{Contest, Contested};
 
 /// The kubelet's name in managedFields.
 const KUBELET: &str = "kubelet";

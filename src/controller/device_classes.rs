@@ -16,7 +16,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde::Deserialize;
 use tracing::info;
 
-use crate::error::{describe_watch, is_expired};
+use crate::cluster::error::{describe_watch, is_expired};
 
 /// How long a cluster is left alone that has no DeviceClasses, or does not show them. It is a warning
 /// that comes late.

@@ -16,8 +16,8 @@ use kube::{Client, Resource as _};
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::api::{FIELD_MANAGER, NodeExtendedResource};
-use crate::error::describe;
+use crate::cluster::error::describe;
+use crate::model::api::{FIELD_MANAGER, NodeExtendedResource};
 pub(super) use notes::Note;
 
 /// How many Events of a kind a rule may cause at once on nodes, and on itself.
@@ -231,7 +231,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_rule_is_told_of_within_a_limit() {
         let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
-        let client = crate::client::with_config(config).unwrap();
+        let client = crate::cluster::client::with_config(config).unwrap();
         let mut events = Events::new(client, Duration::from_secs(1));
         let account = |rule: &str, reason, on_rule| Account { rule: rule.into(), reason, on_rule };
         let repaired = || account("dongle", "Repaired", false);

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::Controller;
-use crate::plan::circumstances::InUse;
-use crate::pod::Requests;
+use crate::model::pod::Requests;
+use crate::planner::input::InUse;
 
 /// How many nodes are looked at at once: a list of pods is the largest answer that there is.
 const AT_ONCE: usize = 4;

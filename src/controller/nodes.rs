@@ -22,8 +22,8 @@ use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
 use super::tally::Tally;
-use crate::node::{ApiNode, Node, Strings};
-use crate::plan::Change;
+use crate::model::node::{ApiNode, Node, Strings};
+use crate::planner::Change;
 use failure::Failure;
 pub(super) use state::NodeState;
 

@@ -9,9 +9,9 @@ use tracing::{debug, error, info, warn};
 use super::Controller;
 use super::events::{NodeSubject, Note, RuleSubject};
 use super::nodes::Ticket;
-use crate::plan::circumstances::{Circumstances, InUse};
-use crate::plan::{Action, Change, Outcome, plan};
-use crate::requests::Reply;
+use crate::cluster::node_client::Reply;
+use crate::planner::input::{Circumstances, InUse};
+use crate::planner::{Action, Change, Outcome, plan};
 
 /// A patch, and what came of it.
 pub(super) type PatchReply = (SentPatch, Reply);

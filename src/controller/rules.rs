@@ -7,8 +7,8 @@ use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
 
-use crate::api::{NodeExtendedResource, NodeExtendedResourceStatus};
-use crate::plan::rules::{InvalidRule, Rule, RuleSet};
+use crate::model::api::{NodeExtendedResource, NodeExtendedResourceStatus};
+use crate::planner::rules::{InvalidRule, Rule, RuleSet};
 
 /// An object of the watch: one that cannot be decoded is still known by name.
 pub(super) type RuleObject = DeserializeGuard<NodeExtendedResource>;

@@ -18,14 +18,14 @@ use super::device_classes::Mapping;
 use super::events::Note;
 use super::rules::RuleState;
 use super::tally::Counts;
-use crate::api::{
+use crate::cluster::error::describe;
+use crate::controller::metrics;
+use crate::model::api::{
     FIELD_MANAGER, NodeCounts, NodeExtendedResource, NodeExtendedResourceStatus, NodeProblem,
     Reason,
 };
-use crate::error::describe;
-use crate::metrics;
-use crate::plan::Outcome;
-use crate::plan::select::Selection;
+use crate::planner::Outcome;
+use crate::planner::selector::Selection;
 
 /// How long a status that could not be written waits.
 const STATUS_RETRY: Duration = Duration::from_secs(10);

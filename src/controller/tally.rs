@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::plan::Outcome;
+use crate::planner::Outcome;
 
 /// The counts of every rule that selects a node.
 #[derive(Debug, Default)]
@@ -173,7 +173,11 @@ mod tests {
         assert_eq!((counts.tied, counts.overridden_by.len()), (0, 0));
 
         let states = tally.totals().map(|(state, _)| state);
-        assert_eq!(states, crate::metrics::NODE_STATES, "a series that is there from the start");
+        assert_eq!(
+            states,
+            crate::controller::metrics::NODE_STATES,
+            "a series that is there from the start"
+        );
         tally.take_changed();
         tally.update(&node("a"), &advertised, &advertised);
         assert!(tally.take_changed().is_empty(), "nothing changed");

@@ -57,7 +57,7 @@ fn patched_node() -> Value {
     let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
     let mut node = node();
     node["metadata"]["resourceVersion"] = json!("2");
-    node["metadata"]["annotations"] = json!({ crate::ledger::ANNOTATION: ledger });
+    node["metadata"]["annotations"] = json!({ crate::model::ledger::ANNOTATION: ledger });
     let amounts = json!({"example.com/dongle": "4"});
     node["status"] = json!({"capacity": amounts, "allocatable": amounts});
     node

@@ -61,7 +61,7 @@ impl fmt::Display for Path {
             match step {
                 Step::Key(key) if plain(key) && place == 0 => f.write_str(key)?,
                 Step::Key(key) if plain(key) => write!(f, ".{key}")?,
-                Step::Key(key) => write!(f, "[{}]", crate::label::excerpt(key))?,
+                Step::Key(key) => write!(f, "[{}]", crate::model::label::excerpt(key))?,
                 Step::Item(index) => write!(f, "[{index}]")?,
             }
         }

@@ -25,7 +25,7 @@ pub(super) fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Resu
         ("float", number @ Value::Number(_)) => Ok(number),
         ("bool", answer @ Value::Bool(_)) => Ok(answer),
         ("null", Value::Null) => Ok(Value::Null),
-        _ => Err(format!("{:?} is no {kind}, as its tag says", crate::label::excerpt(text))),
+        _ => Err(format!("{:?} is no {kind}, as its tag says", crate::model::label::excerpt(text))),
     }
 }
 

@@ -222,7 +222,7 @@ impl<'t> Reader<'t> {
             })?;
             if let Some(first) = fields.given.insert(name.clone(), range) {
                 let line = first.start.line() + self.piece.lines_before;
-                let shown = crate::label::excerpt(&name);
+                let shown = crate::model::label::excerpt(&name);
                 return Err(self.fault(
                     range,
                     format!("the key {shown:?} is given twice: it is in line {line} already"),

@@ -9,10 +9,10 @@ use serde_json::Value;
 use super::problem::{Problem, Severity};
 use super::report::Report;
 use super::requests;
-use crate::api::NodeExtendedResource;
 use crate::manifest::{Document, Path, Spot};
-use crate::plan::rules::Rule;
-use crate::plan::select::{Overlap, Selection};
+use crate::model::api::NodeExtendedResource;
+use crate::planner::rules::Rule;
+use crate::planner::selector::{Overlap, Selection};
 
 /// What is kept of each object until all have been seen.
 #[derive(Debug, Default)]

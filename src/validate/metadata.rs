@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::cel::Library;
 use super::schema::{Finding, Schema};
-use crate::label::{excerpt, is_dns_subdomain, is_label_value, is_qualified_name};
 use crate::manifest::Path;
+use crate::model::label::{excerpt, is_dns_subdomain, is_label_value, is_qualified_name};
 
 /// The schema of metadata, from the API's own type.
 ///

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::manifest::{Document, Path};
-use crate::resource_name::is_extended;
+use crate::model::resource_name::is_extended;
 
 /// What a quota calls an extended resource begins with.
 const IN_QUOTAS: &str = "requests.";

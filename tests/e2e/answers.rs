@@ -16,7 +16,7 @@ async fn a_failed_test_has_no_causes_and_a_refused_value_has() {
     let kubeconfig = Kubeconfig::read_from(cluster.control_plane.kubeconfig()).unwrap();
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-    let client = node_resource_advertiser::client::with_config(config).unwrap();
+    let client = node_resource_advertiser::cluster::client::with_config(config).unwrap();
 
     let stale = json!([{"op": "test", "path": "/metadata/uid", "value": "another"}]);
     let answer = self::answer(&client, "node-1", &stale).await;

@@ -66,7 +66,7 @@ fn its_pods_have_every_environment_variable_of_the_program() {
 /// An alert on a series that is never there would never fire.
 #[test]
 fn its_alerts_and_its_dashboard_ask_for_metrics_that_there_are() {
-    let metrics = node_resource_advertiser::metrics::Metrics::default();
+    let metrics = node_resource_advertiser::controller::metrics::Metrics::default();
     let there = metrics.text().unwrap();
     for file in ["files/alerts.yaml", "files/dashboard.json"] {
         let text = chart(file);

@@ -30,7 +30,7 @@ fn the_json_schema_is_what_the_program_prints() {
 /// without a bound, which CEL on the API server demands.
 #[test]
 fn every_field_is_described_and_bounded() {
-    let crd = serde_json::to_value(node_resource_advertiser::api::crd()).unwrap();
+    let crd = serde_json::to_value(node_resource_advertiser::model::api::crd()).unwrap();
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let mut wrong = Vec::new();
     for part in ["spec", "status"] {

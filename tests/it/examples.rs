@@ -1,7 +1,7 @@
 use std::path::Path;
 
-use node_resource_advertiser::api::NodeExtendedResource;
-use node_resource_advertiser::plan::rules::Rule;
+use node_resource_advertiser::model::api::NodeExtendedResource;
+use node_resource_advertiser::planner::rules::Rule;
 use serde_json::Value;
 
 #[test]

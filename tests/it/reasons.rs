@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use node_resource_advertiser::api::Reason;
+use node_resource_advertiser::model::api::Reason;
 
 use crate::read;
 

@@ -11,9 +11,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use fastrand::Rng;
-use node_resource_advertiser::label::{is_dns_subdomain, is_label_value, is_qualified_name};
-use node_resource_advertiser::quantity::{ParseQuantityError, Quantity};
-use node_resource_advertiser::resource_name::{ResourceName, is_extended};
+use node_resource_advertiser::model::label::{is_dns_subdomain, is_label_value, is_qualified_name};
+use node_resource_advertiser::model::quantity::{ParseQuantityError, Quantity};
+use node_resource_advertiser::model::resource_name::{ResourceName, is_extended};
 use serde_json::Value;
 
 mod pod_requests;

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use node_resource_advertiser::pod::{Pod, Requests};
+use node_resource_advertiser::model::pod::{Pod, Requests};
 use serde_json::json;
 
 use super::*;

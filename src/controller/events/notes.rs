@@ -2,9 +2,9 @@
 
 use kube::runtime::events::EventType;
 
-use crate::ledger::InvalidLedger;
-use crate::plan::rules::InvalidRule;
-use crate::plan::{Action, Change, Outcome};
+use crate::model::ledger::InvalidLedger;
+use crate::planner::rules::InvalidRule;
+use crate::planner::{Action, Change, Outcome};
 
 /// An Event without what it is about.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::backoff::Backoff;
-use crate::plan::Change;
+use crate::cluster::backoff::Backoff;
+use crate::planner::Change;
 
 /// How often in a row a patch may find the node changed before that counts as a failure.
 const STALE_LIMIT: u32 = 3;

@@ -8,9 +8,9 @@ use super::Ticket;
 use super::failure::Failure;
 use crate::controller::contest::Repairs;
 use crate::controller::tally::Tally;
-use crate::node::Node;
-use crate::plan::Outcome;
-use crate::plan::circumstances::Contested;
+use crate::model::node::Node;
+use crate::planner::Outcome;
+use crate::planner::input::Contested;
 
 /// One node.
 #[derive(Debug)]

@@ -4,10 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use super::MAX_PROBLEMS;
-use crate::api::{NodeCounts, Reason};
 use crate::controller::device_classes::Mapping;
 use crate::controller::tally::Counts;
-use crate::plan::Outcome;
+use crate::model::api::{NodeCounts, Reason};
+use crate::planner::Outcome;
 
 /// A condition before it has a time and a generation.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::*;
-use crate::plan::rules::{InvalidRule, Rule};
+use crate::planner::rules::{InvalidRule, Rule};
 
 fn state(spec: serde_json::Value) -> RuleState {
     let mut object = json!({

@@ -11,7 +11,7 @@ use cel::common::types::{CelBool, CelDouble, CelInt, CelString, Type};
 use cel::common::value::{StaticVal, Val};
 use cel::{DeclarationError, Env, ExecutionError};
 
-use crate::quantity::{ParseQuantityError, Quantity};
+use crate::model::quantity::{ParseQuantityError, Quantity};
 
 static TYPE: Type = Type::new_unspecified_type("kubernetes.Quantity");
 

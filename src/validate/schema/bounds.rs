@@ -5,8 +5,8 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::{Finding, pattern};
-use crate::label::excerpt;
 use crate::manifest::Path;
+use crate::model::label::excerpt;
 
 #[derive(Debug, Default)]
 pub(super) struct Bounds {

@@ -2,7 +2,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSche
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api;
+use crate::model::api;
 
 fn findings(schema: Value, value: &Value) -> Vec<String> {
     let library = Library::new().unwrap();

@@ -1,0 +1,123 @@
+//! Rules and nodes of the cluster.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use kube::core::DeserializeGuard;
+use kube::{Api, Client, Resource as _, ResourceExt as _};
+use thiserror::Error;
+
+use super::rules::Present;
+use super::{NotPlanned, Preview};
+use crate::cluster::error::describe;
+use crate::cluster::node_client::{self, NodeRequests};
+use crate::cluster::paging::{self, Page};
+use crate::model::api::{NodeExtendedResource, Reason};
+use crate::model::node::{ApiNode, Node, Strings};
+use crate::planner::input::InUse;
+use crate::planner::rules::{InvalidRule, Rule};
+
+/// How many nodes' pods are listed at once: such a list is the largest answer that there is.
+const PODS_AT_ONCE: usize = 4;
+
+/// Why the cluster cannot be looked at.
+#[derive(Debug, Error)]
+pub enum ClusterError {
+    /// Rules cannot be listed.
+    #[error("rules cannot be listed: {}", describe(.0))]
+    Rules(#[source] Box<kube::Error>),
+    /// Nodes cannot be listed.
+    #[error("nodes cannot be listed: {}", describe(.0))]
+    Nodes(#[source] Box<kube::Error>),
+    /// The server has sent something that is no node.
+    #[error("the API server has sent {0}")]
+    Odd(#[from] NotPlanned),
+}
+
+/// Lists the rules; `None` where the cluster does not know the kind.
+///
+/// # Errors
+/// Where they cannot be listed.
+pub async fn rules(client: &Client) -> Result<Option<Vec<Present>>, ClusterError> {
+    let api = Api::<DeserializeGuard<NodeExtendedResource>>::all(client.clone());
+    let mut rules = Vec::new();
+    let take = |page: Page<DeserializeGuard<NodeExtendedResource>>| match page {
+        Page::Void => rules.clear(),
+        Page::Items(objects) => {
+            // One that is being deleted counts as gone, as it does to the controller.
+            let objects = objects.into_iter();
+            let alive = objects.filter(|object| object.meta().deletion_timestamp.is_none());
+            rules.extend(alive.map(present));
+        }
+    };
+    match paging::list(&api, take).await {
+        Ok(()) => Ok(Some(rules)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(ClusterError::Rules(Box::new(error))),
+    }
+}
+
+fn present(object: DeserializeGuard<NodeExtendedResource>) -> Present {
+    let name: Arc<str> = object.name_any().into();
+    let created = object.meta().creation_timestamp.as_ref().map(|time| time.0);
+    let (rule, status) = match object.0 {
+        Ok(object) => (Rule::new(&object), object.status),
+        Err(invalid) => (Err(InvalidRule::Malformed(invalid.error)), None),
+    };
+    let problems = status.into_iter().flat_map(|status| status.problems);
+    let contested = problems.filter(|problem| problem.reason == Reason::Contested.as_str());
+    let contested = contested.map(|problem| problem.node.into()).collect();
+    Present { name, created, rule, contested }
+}
+
+/// Lists the nodes and plans each, with its pods where a value is to be lowered. `progress` is told how
+/// many have been planned.
+///
+/// # Errors
+/// Where nodes cannot be listed.
+pub async fn nodes(
+    client: &Client,
+    preview: &mut Preview,
+    mut progress: impl FnMut(usize),
+) -> Result<(), ClusterError> {
+    let mut strings = Strings::default();
+    let mut with_pods = Vec::new();
+    let mut odd = None;
+    let take = |page| match page {
+        Page::Void => {
+            preview.clear();
+            with_pods.clear();
+        }
+        Page::Items(nodes) => {
+            for node in nodes {
+                let node = Node::new(node, &mut strings);
+                let plan = preview.plan(&node, InUse::Unknown);
+                if plan.needs_pods {
+                    with_pods.push(node);
+                } else if let Err(error) = preview.add(&node, plan) {
+                    odd = Some(error);
+                }
+            }
+            progress(preview.len());
+        }
+    };
+    let api = Api::<ApiNode>::all(client.clone());
+    paging::list(&api, take).await.map_err(|error| ClusterError::Nodes(Box::new(error)))?;
+    if let Some(odd) = odd {
+        return Err(odd.into());
+    }
+
+    let requests = NodeRequests::new(client.clone(), node_client::TIMEOUT);
+    let looks = with_pods.into_iter().map(|node| {
+        let pods = requests.clone().pods(Arc::clone(&node.name));
+        async move { (node, pods.await) }
+    });
+    let mut looks = futures::stream::iter(looks).buffer_unordered(PODS_AT_ONCE);
+    while let Some((node, pods)) = looks.next().await {
+        let in_use = pods.map_or_else(InUse::Unreadable, InUse::Known);
+        let plan = preview.plan(&node, in_use);
+        preview.add(&node, plan)?;
+        progress(preview.len());
+    }
+    Ok(())
+}

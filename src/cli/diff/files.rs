@@ -1,0 +1,317 @@
+//! Nodes and pods of files: what `kubectl get -o json` or `-o yaml` prints.
+//!
+//! JSON is decoded as it is read, object by object and without what is not needed, so that a list of
+//! any length takes no memory. YAML has to be held in full, and has the limits of [`manifest`].
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserializer;
+use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::manifest::{self, Limits, Spot};
+use crate::model::node::ApiNode;
+use crate::model::pod::{Pod, Requests};
+
+/// How much of a file is looked at to tell JSON from YAML.
+const HEAD: u64 = 4096;
+/// How much is read at once.
+const BUFFER: usize = 64 * 1024;
+
+/// A file that cannot be used.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("{name}: cannot read it: {source}")]
+    Read {
+        /// The file's name, as it was given.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is something in it that cannot be used.
+    #[error("{place}: {reason}")]
+    Content {
+        /// The file's name, with line and column where they are known.
+        place: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// An object that is decoded without what is not read of it.
+pub trait Trimmed: DeserializeOwned {
+    /// The kind that is wanted.
+    const KIND: &'static str;
+
+    /// The kind that the object gives itself. The items of a list may have none.
+    fn kind(&self) -> Option<&str>;
+}
+
+impl Trimmed for ApiNode {
+    const KIND: &'static str = "Node";
+
+    fn kind(&self) -> Option<&str> {
+        self.kind()
+    }
+}
+
+impl Trimmed for Pod {
+    const KIND: &'static str = "Pod";
+
+    fn kind(&self) -> Option<&str> {
+        self.kind()
+    }
+}
+
+/// What takes an object, or says what is wrong with it.
+type Take<'t, T> = &'t mut dyn FnMut(T) -> Result<(), String>;
+
+/// Reads the objects of one kind in a file (`-`: standard input), and passes over those of others.
+/// `take` is handed each as it is read; what it says is wrong with one is told with the place.
+///
+/// # Errors
+/// Where the file cannot be read, `take` says so, or there is no such object in it.
+pub fn read<T: Trimmed>(
+    path: &Path,
+    take: &mut dyn FnMut(T) -> Result<(), String>,
+) -> Result<(), FileError> {
+    if path.as_os_str() == "-" {
+        return read_from("<stdin>", io::stdin().lock(), take);
+    }
+    let name = path.display().to_string();
+    match File::open(path) {
+        Ok(file) => read_from(&name, file, take),
+        Err(source) => Err(FileError::Read { name, source }),
+    }
+}
+
+fn read_from<T: Trimmed>(
+    name: &str,
+    mut source: impl Read,
+    take: Take<'_, T>,
+) -> Result<(), FileError> {
+    let mut count = 0;
+    let mut take = |object: T| {
+        count += 1;
+        take(object)
+    };
+    let failed = |source| FileError::Read { name: name.to_owned(), source };
+    let mut head = Vec::new();
+    source.by_ref().take(HEAD).read_to_end(&mut head).map_err(failed)?;
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
+    if text.trim_ascii_start().starts_with(b"{") {
+        let rest = Cursor::new(text.to_vec()).chain(source);
+        json(name, BufReader::with_capacity(BUFFER, rest), &mut take)?;
+    } else {
+        let limits = Limits::default();
+        // One byte more than there may be tells that there are more.
+        let left = (limits.file + 1).saturating_sub(head.len() as u64);
+        source.take(left).read_to_end(&mut head).map_err(failed)?;
+        yaml(name, head, &limits, &mut take)?;
+    }
+    if count == 0 {
+        return Err(content(name.to_owned(), format!("there is no {} in it", T::KIND)));
+    }
+    Ok(())
+}
+
+fn content(place: String, reason: String) -> FileError {
+    FileError::Content { place, reason }
+}
+
+fn yaml<T: Trimmed>(
+    name: &str,
+    bytes: Vec<u8>,
+    limits: &Limits,
+    take: Take<'_, T>,
+) -> Result<(), FileError> {
+    let kind = T::KIND.to_lowercase();
+    if bytes.len() as u64 > limits.file {
+        let most = limits.file >> 20;
+        let reason = format!(
+            "more than {most} MiB of YAML: give it as JSON, of any size (kubectl get {kind}s -o json)"
+        );
+        return Err(content(name.to_owned(), reason));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|error| content(name.to_owned(), format!("not text: {}", error.utf8_error())))?;
+    let mut result = Ok(());
+    manifest::read_text(name, text, limits, &mut |document| {
+        if result.is_err() {
+            return;
+        }
+        result = match document {
+            Err(unreadable) => Err(content(place(&unreadable.spot), unreadable.reason)),
+            Ok(document) if document.kind() != T::KIND => Ok(()),
+            Ok(document) => {
+                let spot = document.spot(&manifest::Path::default());
+                T::deserialize(document.value)
+                    .map_err(|error| error.to_string())
+                    .and_then(&mut *take)
+                    .map_err(|reason| content(place(&spot), reason))
+            }
+        };
+    });
+    result
+}
+
+/// `file:line:column`
+pub(super) fn place(spot: &Spot) -> String {
+    match spot.start() {
+        Some((line, column)) => format!("{}:{line}:{column}", spot.file()),
+        None => spot.file().to_owned(),
+    }
+}
+
+/// Objects one after the other.
+fn json<T: Trimmed>(name: &str, reader: impl BufRead, take: Take<'_, T>) -> Result<(), FileError> {
+    let mut json = serde_json::Deserializer::from_reader(reader);
+    loop {
+        ListOrObject { take: &mut *take }
+            .deserialize(&mut json)
+            .map_err(|error| told(name, error))?;
+        if json.end().is_ok() {
+            return Ok(());
+        }
+    }
+}
+
+fn told(name: &str, error: serde_json::Error) -> FileError {
+    if error.is_io() {
+        return FileError::Read { name: name.to_owned(), source: error.into() };
+    }
+    let (line, column) = (error.line(), error.column());
+    let text = error.to_string();
+    let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+    content(format!("{name}:{line}:{column}"), reason.to_owned())
+}
+
+/// A List, whose items are taken as they come; or one object.
+struct ListOrObject<'t, T> {
+    take: Take<'t, T>,
+}
+
+impl<'de, T: Trimmed> DeserializeSeed<'de> for ListOrObject<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, decoder: D) -> Result<(), D::Error> {
+        decoder.deserialize_map(self)
+    }
+}
+
+impl<'de, T: Trimmed> Visitor<'de> for ListOrObject<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a {}, or a List of them", T::KIND)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut is_list = false;
+        // All but the items: of a single object, that is the object.
+        let mut fields = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "items" {
+                check_list_kind::<T, A::Error>(&fields)?;
+                map.next_value_seed(Items { take: &mut *self.take })?;
+                is_list = true;
+            } else {
+                fields.insert(key, map.next_value()?);
+            }
+        }
+        if is_list {
+            // kubectl writes it after the items.
+            return check_list_kind::<T, A::Error>(&fields);
+        }
+        if fields.get("kind").is_some_and(|kind| kind == T::KIND) {
+            let object = T::deserialize(Value::Object(fields)).map_err(A::Error::custom)?;
+            (self.take)(object).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}
+
+/// `List`, or that of the kind, whose items do not say what they are.
+fn check_list_kind<T: Trimmed, E: serde::de::Error>(fields: &Map<String, Value>) -> Result<(), E> {
+    let kind = fields.get("kind").and_then(Value::as_str).unwrap_or("List");
+    match kind.strip_suffix("List") {
+        Some("") => Ok(()),
+        Some(item) if item == T::KIND => Ok(()),
+        _ => Err(E::custom(format!("a {kind}, where {}s are expected", T::KIND))),
+    }
+}
+
+struct Items<'t, T> {
+    take: Take<'t, T>,
+}
+
+impl<'de, T: Trimmed> DeserializeSeed<'de> for Items<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, decoder: D) -> Result<(), D::Error> {
+        decoder.deserialize_any(self)
+    }
+}
+
+impl<'de, T: Trimmed> Visitor<'de> for Items<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of objects of the kind {}", T::KIND)
+    }
+
+    /// `items: null` is an empty list.
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while let Some(object) = items.next_element::<T>()? {
+            if object.kind().is_none_or(|kind| kind == T::KIND) {
+                (self.take)(object).map_err(A::Error::custom)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the pods of files request of each node.
+#[derive(Debug, Default)]
+pub struct PodFiles {
+    by_node: HashMap<Arc<str>, Requests>,
+}
+
+impl PodFiles {
+    /// Adds the pods of a file.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or there is no pod in it.
+    pub fn read(&mut self, path: &Path) -> Result<(), FileError> {
+        read(path, &mut |pod| {
+            self.add(&pod);
+            Ok(())
+        })
+    }
+
+    fn add(&mut self, pod: &Pod) {
+        if let Some(node) = pod.node() {
+            self.by_node.entry(node.into()).or_default().add_pod(pod);
+        }
+    }
+
+    /// What the pods on a node request.
+    #[must_use]
+    pub fn requests(&self, node: &str) -> Requests {
+        self.by_node.get(node).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

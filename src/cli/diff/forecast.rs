@@ -1,0 +1,307 @@
+//! What becomes of one node.
+
+use std::sync::Arc;
+
+use json_patch::Patch;
+use serde::Serialize;
+
+use super::rules::Rules;
+use super::why;
+use crate::model::ledger::Ledger;
+use crate::model::node::{Amounts, Node};
+use crate::model::quantity::Quantity;
+use crate::planner::rules::Rule;
+use crate::planner::{self, Outcome, Plan};
+
+/// What the controller would do on a node, and what becomes there of every rule that selects it. The
+/// fields are what `-o json` and `-o yaml` print.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Forecast {
+    /// The node's name.
+    pub node: Arc<str>,
+    /// What the patch does, by resource; empty where there is none.
+    pub changes: Vec<Change>,
+    /// What becomes of each rule that selects the node, by precedence.
+    pub outcomes: Vec<Prospect>,
+    /// Why the node is left alone, where its ledger cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
+    /// For `/api/v1/nodes/<name>/status`.
+    #[serde(skip)]
+    pub patch: Option<Patch>,
+}
+
+/// A resource that the patch changes, or lists otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// The resource's name.
+    pub resource: String,
+    /// What is done.
+    pub action: Action,
+    /// What the node has.
+    pub now: Present,
+    /// What it will have.
+    pub then: Present,
+    /// The rule that it is done for, or that it was listed under.
+    pub rule: String,
+    /// That rule's priority; absent where there is no such valid rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// The reason, for people.
+    pub why: String,
+}
+
+/// What a patch does to a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// Puts it where there is nothing, or 0.
+    Add,
+    /// Writes another quantity in place of one of its own.
+    Update,
+    /// Lists another rule or policy with it, and leaves the value.
+    Annotate,
+    /// Lowers it to what pods request, which is more than is declared.
+    Hold,
+    /// Writes back what another writer changed.
+    Repair,
+    /// Writes over what another writer put there.
+    TakeOver,
+    /// Removes it.
+    Remove,
+    /// Takes it off the list, and leaves the value.
+    Release,
+}
+
+/// What becomes of a rule on a node that it selects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Prospect {
+    /// The rule's name.
+    pub rule: Arc<str>,
+    /// The resource that it declares.
+    pub resource: String,
+    /// Its priority.
+    pub priority: i32,
+    /// What becomes of it.
+    pub outcome: Fate,
+    /// What the node has of the resource.
+    pub now: Present,
+    /// The rule that decides instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<Arc<str>>,
+    /// The reason, for people, where it is not simply advertised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// What becomes of a rule on a node: the words are those of `status.nodes` of the rule, where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Fate {
+    /// The node has what the rule declares, or will have it.
+    Advertised,
+    /// It has more, which pods request.
+    Held,
+    /// It has more, and what pods request is not known.
+    MaybeHeld,
+    /// Another writer's value is there, and stays.
+    Conflicted,
+    /// Another writer keeps changing it back, and is given way to.
+    Contested,
+    /// Another rule decides.
+    Overridden,
+    /// The ledger on the node cannot be read.
+    Unreadable,
+    /// There is no such node.
+    Missing,
+}
+
+/// A resource in a node's two maps; `null` where it is not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Present {
+    /// In `status.capacity`.
+    pub capacity: Option<String>,
+    /// In `status.allocatable`.
+    pub allocatable: Option<String>,
+}
+
+impl Forecast {
+    pub(super) fn new(node: &Node, plan: Plan, rules: &Rules) -> Self {
+        let Plan { changes, patch, outcomes, unreadable, needs_pods } = plan;
+        // One that cannot be read is told in `unreadable`, and nothing is changed.
+        let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
+        let changes: Vec<_> = changes
+            .into_iter()
+            .map(|change| Change::new(change, node, &ledger, &outcomes, rules))
+            .collect();
+        let prospects = outcomes.into_iter().filter_map(|(name, outcome)| {
+            let rule = rules.get(&name)?;
+            let now = Present::on(node, rule.resource.as_str());
+            let (fate, by) = match &outcome {
+                Outcome::Advertised => (Fate::Advertised, None),
+                Outcome::Pending => {
+                    let held = changes.iter().any(|change| {
+                        change.resource == rule.resource.as_str() && !change.then.is(&rule.quantity)
+                    });
+                    (if held { Fate::Held } else { Fate::Advertised }, None)
+                }
+                Outcome::Held { unreadable: None, .. } if !needs_pods => (Fate::Held, None),
+                Outcome::Held { .. } => (Fate::MaybeHeld, None),
+                Outcome::Conflicted { .. } => (Fate::Conflicted, None),
+                Outcome::Contested { .. } => (Fate::Contested, None),
+                Outcome::Overridden { by, .. } => (Fate::Overridden, Some(Arc::clone(by))),
+                // A plan does not fail: nothing is sent.
+                Outcome::Failed { .. } | Outcome::LedgerUnreadable { .. } => {
+                    (Fate::Unreadable, None)
+                }
+            };
+            Some(Prospect {
+                resource: rule.resource.as_str().to_owned(),
+                priority: rule.priority,
+                outcome: fate,
+                why: why::outcome(fate, &outcome, rule, rules),
+                rule: name,
+                now,
+                by,
+            })
+        });
+        let outcomes = prospects.collect();
+        Self {
+            node: Arc::clone(&node.name),
+            changes,
+            outcomes,
+            unreadable: unreadable
+                .map(|error| format!("{error}; the node is left alone until that is mended")),
+            patch,
+        }
+    }
+
+    /// A node that does not exist.
+    pub(super) fn nothing(node: &Arc<str>) -> Self {
+        Self {
+            node: Arc::clone(node),
+            changes: Vec::new(),
+            outcomes: Vec::new(),
+            unreadable: None,
+            patch: None,
+        }
+    }
+
+    /// A rule names this node, which does not exist.
+    pub(super) fn miss(&mut self, rule: &Rule) {
+        self.outcomes.push(Prospect {
+            rule: Arc::clone(&rule.name),
+            resource: rule.resource.as_str().to_owned(),
+            priority: rule.priority,
+            outcome: Fate::Missing,
+            now: Present::default(),
+            by: None,
+            why: Some(format!("rule {} names it, and there is no such node", rule.name)),
+        });
+    }
+
+    /// Whether a resource is changed.
+    pub(super) fn changes(&self, resource: &str) -> bool {
+        self.changes.iter().any(|change| change.resource == resource)
+    }
+
+    /// Whether somebody may want to know of it.
+    pub(super) fn is_telling(&self) -> bool {
+        !self.changes.is_empty()
+            || self.unreadable.is_some()
+            || self.outcomes.iter().any(|outcome| outcome.outcome.is_problem())
+    }
+}
+
+impl Change {
+    fn new(
+        change: planner::Change,
+        node: &Node,
+        ledger: &Ledger,
+        outcomes: &[(Arc<str>, Outcome)],
+        rules: &Rules,
+    ) -> Self {
+        let rule = change.rule().unwrap_or_default().to_owned();
+        let planner::Change { resource, action } = change;
+        let now = Present::on(node, &resource);
+        let listed = ledger.get(&resource);
+        let (kind, then) = match &action {
+            planner::Action::Advertise { quantity, .. } => {
+                let then = now.set_to(quantity);
+                let kind = match listed {
+                    None => Action::Add,
+                    Some(_) if then == now => Action::Annotate,
+                    Some(_) => Action::Update,
+                };
+                (kind, then)
+            }
+            planner::Action::Hold { quantity, .. } => (Action::Hold, now.set_to(quantity)),
+            planner::Action::Repair { quantity, .. } => (Action::Repair, now.set_to(quantity)),
+            planner::Action::TakeOver { quantity, .. } => (Action::TakeOver, now.set_to(quantity)),
+            planner::Action::Release { .. } => (Action::Release, now.clone()),
+            planner::Action::Withdraw { .. } | planner::Action::RemoveZero => {
+                (Action::Remove, Present::default())
+            }
+        };
+        let why = why::change(kind, &resource, &action, listed, outcomes, rules);
+        let priority = rules.get(&rule).map(|rule| rule.priority);
+        Self { resource, action: kind, now, then, rule, priority, why }
+    }
+}
+
+impl Fate {
+    /// Whether somebody may want to know of it.
+    #[must_use]
+    pub fn is_problem(self) -> bool {
+        match self {
+            Self::Held
+            | Self::MaybeHeld
+            | Self::Conflicted
+            | Self::Contested
+            | Self::Unreadable
+            | Self::Missing => true,
+            Self::Advertised | Self::Overridden => false,
+        }
+    }
+}
+
+impl Present {
+    fn on(node: &Node, resource: &str) -> Self {
+        let amount =
+            |map: Option<&Amounts>| map.and_then(|map| map.get(resource)).map(str::to_owned);
+        Self {
+            capacity: amount(node.capacity.as_ref()),
+            allocatable: amount(node.allocatable.as_ref()),
+        }
+    }
+
+    /// Whether both maps hold the same number, however it is written, or nothing.
+    #[must_use]
+    pub fn agrees(&self) -> bool {
+        let parsed = |text: &Option<String>| text.as_ref().and_then(|text| text.parse().ok());
+        self.capacity == self.allocatable
+            || parsed(&self.capacity).is_some_and(|quantity| self.is(&quantity))
+    }
+
+    /// Whether both maps are at this quantity.
+    fn is(&self, quantity: &Quantity) -> bool {
+        let is = |text: &Option<String>| {
+            text.as_ref().and_then(|text| text.parse().ok()) == Some(*quantity)
+        };
+        is(&self.capacity) && is(&self.allocatable)
+    }
+
+    /// With this quantity in both maps. A value that is the same number stays as it is written.
+    fn set_to(&self, quantity: &str) -> Self {
+        let parsed = quantity.parse::<Quantity>().ok();
+        let set = |text: &Option<String>| {
+            let same = text.as_deref().filter(|text| text.parse().ok() == parsed);
+            Some(same.unwrap_or(quantity).to_owned())
+        };
+        Self { capacity: set(&self.capacity), allocatable: set(&self.allocatable) }
+    }
+}

@@ -1,0 +1,121 @@
+//! The rules that there would be.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::model::node::Node;
+use crate::planner::input::{Contest, Contested};
+use crate::planner::rules::{InvalidRule, Rule, RuleSet};
+
+/// A rule as the cluster has it.
+#[derive(Clone, Debug)]
+pub struct Present {
+    /// `metadata.name`
+    pub name: Arc<str>,
+    /// `metadata.creationTimestamp`
+    pub created: Option<Timestamp>,
+    /// What it declares.
+    pub rule: Result<Rule, InvalidRule>,
+    /// The nodes on which its resource is contested, as far as its status says.
+    pub contested: Vec<Arc<str>>,
+}
+
+/// All rules that there would be, and what is known beside them.
+#[derive(Debug, Default)]
+pub struct Rules {
+    set: RuleSet,
+    by_name: BTreeMap<Arc<str>, Arc<Rule>>,
+    /// By node, the resources.
+    contested: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    notes: Vec<String>,
+}
+
+impl Rules {
+    /// Of files alone. Their creation timestamps count, where they have some.
+    #[must_use]
+    pub fn of_files(rules: Vec<Rule>) -> Self {
+        Self::new(rules, BTreeMap::new())
+    }
+
+    /// Of a cluster in which the rules of files have been applied: they replace those of their names.
+    /// With `prune` the cluster's other rules are gone.
+    #[must_use]
+    pub fn of_cluster(present: Vec<Present>, mut files: Vec<Rule>, prune: bool) -> Self {
+        let ages: HashMap<_, _> =
+            present.iter().map(|rule| (Arc::clone(&rule.name), rule.created)).collect();
+        for rule in &mut files {
+            // The server sets it, whatever the file says.
+            rule.created = ages.get(&rule.name).copied().flatten();
+        }
+        let names: BTreeSet<_> = files.iter().map(|rule| Arc::clone(&rule.name)).collect();
+        let mut contested = HashMap::<_, BTreeSet<Arc<str>>>::new();
+        let mut frozen = BTreeMap::new();
+        for Present { name, rule, contested: nodes, .. } in present {
+            if let Ok(rule) = &rule {
+                for node in nodes {
+                    contested.entry(node).or_default().insert(rule.resource.as_str().into());
+                }
+            }
+            if prune || names.contains(&name) {
+                continue;
+            }
+            match rule {
+                Ok(rule) => files.push(rule),
+                Err(invalid) => drop(frozen.insert(name, invalid)),
+            }
+        }
+        Self { contested, ..Self::new(files, frozen) }
+    }
+
+    fn new(rules: Vec<Rule>, frozen: BTreeMap<Arc<str>, InvalidRule>) -> Self {
+        let rules: Vec<_> = rules.into_iter().map(Arc::new).collect();
+        let frozen_note = |(name, invalid): (&Arc<str>, &InvalidRule)| {
+            format!(
+                "rule {name} of the cluster is invalid, and what it advertised is kept: {invalid}"
+            )
+        };
+        Self {
+            notes: frozen.iter().map(frozen_note).collect(),
+            set: RuleSet::new(rules.iter().cloned(), frozen.into_keys()),
+            by_name: rules.into_iter().map(|rule| (Arc::clone(&rule.name), rule)).collect(),
+            contested: HashMap::new(),
+        }
+    }
+
+    /// To plan nodes with.
+    #[must_use]
+    pub fn set(&self) -> &RuleSet {
+        &self.set
+    }
+
+    /// The valid rule of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Rule> {
+        self.by_name.get(name).map(|rule| &**rule)
+    }
+
+    /// Every valid rule, by name.
+    pub fn all(&self) -> impl Iterator<Item = &Rule> {
+        self.by_name.values().map(|rule| &**rule)
+    }
+
+    /// What another writer keeps changing back on a node. It is given way to: when the next try is due
+    /// only the controller knows.
+    #[must_use]
+    pub fn contested(&self, node: &Node) -> Contested {
+        let resources = self.contested.get(&node.name).into_iter().flatten();
+        let contest = |resource: &Arc<str>| Contest {
+            may_repair: false,
+            writer: node.last_writer(resource).cloned(),
+        };
+        resources.map(|resource| (Arc::clone(resource), contest(resource))).collect()
+    }
+
+    /// What is to be told of them.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}

@@ -1,0 +1,216 @@
+use serde_json::{Value, json};
+
+use super::forecast::Present;
+use super::rules::Present as PresentRule;
+use super::*;
+use crate::model::ledger::ANNOTATION;
+use crate::model::node::{ApiNode, Strings};
+use crate::model::pod::{PodList, Requests};
+use crate::planner::rules::{InvalidRule, Rule};
+use crate::planner::tests::apply;
+
+const DONGLE: &str = "example.com/dongle";
+
+fn rule(name: &str, spec: Value) -> Rule {
+    let mut object = json!({
+        "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+        "metadata": {"name": name},
+        "spec": {"resourceName": DONGLE, "quantity": 4, "nodeSelector": {}},
+    });
+    let fields = object["spec"].as_object_mut().unwrap();
+    fields.extend(spec.as_object().unwrap().clone());
+    fields.retain(|_, value| !value.is_null());
+    Rule::new(&serde_json::from_value(object).unwrap()).unwrap()
+}
+
+fn present(name: &str, created: &str, spec: Value) -> PresentRule {
+    PresentRule {
+        name: name.into(),
+        created: Some(created.parse().unwrap()),
+        rule: Ok(Rule { created: Some(created.parse().unwrap()), ..rule(name, spec) }),
+        contested: Vec::new(),
+    }
+}
+
+fn read(node: &Value) -> Node {
+    Node::new(serde_json::from_value::<ApiNode>(node.clone()).unwrap(), &mut Strings::default())
+}
+
+fn node(amounts: [Option<&str>; 2], ledger: Option<&Value>) -> Value {
+    let mut node = json!({
+        "metadata": {"name": "node-1", "uid": "1", "annotations": {}},
+        "status": {"capacity": {}, "allocatable": {}},
+    });
+    for (map, amount) in ["capacity", "allocatable"].into_iter().zip(amounts) {
+        if let Some(amount) = amount {
+            node["status"][map][DONGLE] = amount.into();
+        }
+    }
+    if let Some(ledger) = ledger {
+        node["metadata"]["annotations"][ANNOTATION] = json!({DONGLE: ledger}).to_string().into();
+    }
+    node
+}
+
+fn pods(dongles: u32) -> Requests {
+    let requests = json!({DONGLE: dongles.to_string()});
+    let pods: PodList = serde_json::from_value(json!({
+        "items": [{"spec": {"containers": [{"resources": {"requests": requests}}]}}],
+    }))
+    .unwrap();
+    Requests::of_all(&pods)
+}
+
+fn forecast(node: &Value, rules: &[Rule], in_use: InUse) -> (Forecast, Summary) {
+    let rules = Rules::of_files(rules.to_vec());
+    let mut preview = Preview::new(rules, Detail { all: true, patches: true });
+    let node = read(node);
+    let plan = preview.plan(&node, in_use);
+    preview.add(&node, plan).unwrap();
+    let Report { nodes, summary, .. } = preview.finish();
+    (nodes.into_iter().next().unwrap(), summary)
+}
+
+/// Whatever a node has and rules declare: what is told is what the patch does, and every resource is
+/// counted once.
+#[test]
+fn what_is_told_is_what_the_patch_does() {
+    let amounts = [None, Some("0"), Some("2"), Some("4"), Some("4000m"), Some("8")];
+    let ledgers = [
+        None,
+        Some(json!({"quantity": "4", "rule": "dongle"})),
+        Some(json!({"quantity": "8", "rule": "dongle"})),
+        Some(json!({"quantity": "2", "rule": "other", "deletionPolicy": "Retain"})),
+        Some(json!("broken")),
+    ];
+    let specs = [
+        vec![],
+        vec![json!({})],
+        vec![json!({"conflictPolicy": "Overwrite"})],
+        vec![json!({"shrinkPolicy": "Immediate", "deletionPolicy": "Retain"})],
+        vec![json!({"nodeNames": ["node-2"], "nodeSelector": null})],
+        vec![json!({}), json!({"priority": 1, "quantity": 5})],
+    ];
+    let uses = [InUse::Unknown, InUse::Known(pods(6)), InUse::Unreadable("no right".to_owned())];
+    let mut actions = HashSet::new();
+    for capacity in amounts {
+        for allocatable in amounts {
+            for (ledger, rules, in_use) in ledgers.iter().flat_map(|ledger| {
+                specs.iter().flat_map(move |rules| {
+                    [(ledger, rules, 0), (ledger, rules, 1), (ledger, rules, 2)]
+                })
+            }) {
+                let mut node = node([capacity, allocatable], ledger.as_ref());
+                let rules: Vec<_> = ["dongle", "winner"]
+                    .into_iter()
+                    .zip(rules)
+                    .map(|(name, spec)| rule(name, spec.clone()))
+                    .collect();
+                let what = format!("{node} {rules:?} {in_use}");
+                let (forecast, summary) = forecast(&node, &rules, uses[in_use].clone());
+                assert_eq!(forecast.patch.is_some(), !forecast.changes.is_empty(), "{what}");
+                if let Some(operations) = &forecast.patch {
+                    apply(&mut node, operations);
+                }
+                let has = |map: &str| node["status"][map][DONGLE].as_str().map(str::to_owned);
+                let has = Present { capacity: has("capacity"), allocatable: has("allocatable") };
+                for change in &forecast.changes {
+                    assert_eq!(change.then, has, "{what}");
+                    actions.insert(format!("{:?}", change.action));
+                }
+                let Summary { add, change, remove, conflicted, held, maybe_held, .. } = summary;
+                let Summary { unchanged, unreadable, missing, .. } = summary;
+                let told = add + change + remove + conflicted + held + maybe_held + unchanged;
+                let told = told + unreadable;
+                let listed = ledger.is_some()
+                    || rules.iter().any(|rule| rule.selection.names().next().is_none());
+                assert_eq!(told, usize::from(listed), "{what}: {summary:?}");
+                assert_eq!(missing, rules.iter().flat_map(|rule| rule.selection.names()).count());
+            }
+        }
+    }
+    assert_eq!(actions.len(), 8, "{actions:?}");
+}
+
+#[test]
+fn a_rule_of_a_file_takes_the_place_and_the_age_of_the_clusters() {
+    let cluster = || {
+        vec![
+            present("old", "2026-01-01T00:00:00Z", json!({"quantity": 1})),
+            present("changed", "2026-01-02T00:00:00Z", json!({"quantity": 2})),
+            PresentRule {
+                rule: Err(InvalidRule::Malformed("x".to_owned())),
+                ..present("frozen", "2026-01-03T00:00:00Z", json!({}))
+            },
+        ]
+    };
+    let forged = Some("2020-01-01T00:00:00Z".parse().unwrap());
+    let files = || {
+        let changed = rule("changed", json!({"quantity": 3}));
+        vec![
+            Rule { created: forged, ..changed },
+            Rule { created: forged, ..rule("new", json!({"quantity": 4})) },
+        ]
+    };
+    let order = |rules: &Rules| {
+        let node = read(&node([None, None], None));
+        let selecting = rules.set().selecting(&node);
+        selecting.iter().map(|rule| format!("{}={}", rule.name, rule.quantity)).collect::<Vec<_>>()
+    };
+    let rules = Rules::of_cluster(cluster(), files(), false);
+    assert_eq!(order(&rules), ["old=1", "changed=3", "new=4"]);
+    assert!(rules.set().is_frozen("frozen"));
+    assert!(rules.notes()[0].contains("rule frozen of the cluster is invalid"));
+
+    let rules = Rules::of_cluster(cluster(), files(), true);
+    assert_eq!(order(&rules), ["changed=3", "new=4"]);
+    assert!(!rules.set().is_frozen("frozen"));
+
+    let mended = Rules::of_cluster(cluster(), vec![rule("frozen", json!({}))], false);
+    assert_eq!(order(&mended), ["old=1", "changed=2", "frozen=4"]);
+    assert_eq!(mended.notes(), [""; 0]);
+}
+
+#[test]
+fn what_is_contested_is_given_way_to() {
+    let mut rule = present("dongle", "2026-01-01T00:00:00Z", json!({}));
+    rule.contested = vec!["node-1".into()];
+    let rules = Rules::of_cluster(vec![rule], Vec::new(), false);
+    let mut preview = Preview::new(rules, Detail::default());
+    let ledger = json!({"quantity": "4", "rule": "dongle"});
+    let node = read(&node([Some("8"), Some("8")], Some(&ledger)));
+    let plan = preview.plan(&node, InUse::Unknown);
+    preview.add(&node, plan).unwrap();
+    let report = preview.finish();
+    assert!(!report.has_changes());
+    assert_eq!(report.summary.contested, 1);
+    let why = report.nodes[0].outcomes[0].why.as_deref().unwrap();
+    assert_eq!(why, "contested: an unknown writer keeps changing it back; rule dongle declares 4");
+    assert_eq!(report.summary.line(), "No changes; 1 contested; 0 unchanged.");
+}
+
+#[test]
+fn a_node_is_planned_once_and_has_a_name() {
+    let mut preview = Preview::new(Rules::default(), Detail::default());
+    let node = read(&node([None, None], None));
+    assert_eq!(preview.add(&node, Plan::default()), Ok(()));
+    assert_eq!(preview.add(&node, Plan::default()), Err(NotPlanned::Twice("node-1".into())));
+    let nameless = read(&json!({"metadata": {}}));
+    assert_eq!(preview.add(&nameless, Plan::default()), Err(NotPlanned::Nameless));
+    preview.clear();
+    assert_eq!(preview.len(), 0);
+    assert_eq!(preview.add(&node, Plan::default()), Ok(()));
+}
+
+#[test]
+fn colours_are_for_terminals_alone() {
+    let mut preview =
+        Preview::new(Rules::of_files(vec![rule("dongle", json!({}))]), Detail::default());
+    let node = read(&node([None, None], None));
+    let plan = preview.plan(&node, InUse::Unknown);
+    preview.add(&node, plan).unwrap();
+    let report = preview.finish();
+    let table = |colour| report.render(Format::Table { colour }).unwrap();
+    assert!(table(true).contains("\n\u{1b}[32m+\u{1b}[0m node-1   "), "{:?}", table(true));
+    assert!(!table(false).contains('\u{1b}'), "{:?}", table(false));
+}

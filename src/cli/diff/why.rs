@@ -1,0 +1,135 @@
+//! The reasons, in words.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::forecast::{Action, Fate};
+use super::rules::Rules;
+use crate::model::ledger::Entry;
+use crate::planner::rules::Rule;
+use crate::planner::{self, Outcome};
+
+/// How many of the rules that another one overrides are named.
+const NAMED: usize = 3;
+
+/// Why a resource is changed.
+pub(super) fn change(
+    kind: Action,
+    resource: &str,
+    action: &planner::Action,
+    listed: Option<&Entry>,
+    outcomes: &[(Arc<str>, Outcome)],
+    rules: &Rules,
+) -> String {
+    let winner = |rule: &str| winner(rule, resource, outcomes, rules);
+    match action {
+        planner::Action::Advertise { rule, .. } => {
+            let before = listed.filter(|entry| entry.rule != **rule);
+            let mut why = winner(rule);
+            if let Some(before) = before {
+                why += &format!(", in place of rule {}", before.rule);
+            }
+            if kind == Action::Annotate {
+                why += "; the value stays, and the annotation changes";
+            }
+            why
+        }
+        planner::Action::Hold { quantity, rule, declared } => {
+            format!("{} declares {declared}; pods request {quantity}", winner(rule))
+        }
+        planner::Action::Repair { rule, writer, .. } => match writer {
+            Some(writer) => format!("{}; repairs what {writer} wrote", winner(rule)),
+            None => format!("{}; repairs what was changed or removed", winner(rule)),
+        },
+        planner::Action::TakeOver { rule, writer, .. } => {
+            let writer = writer.as_deref().unwrap_or("an unknown writer");
+            format!("{}; takes over what {writer} wrote (conflictPolicy: Overwrite)", winner(rule))
+        }
+        planner::Action::Withdraw { rule } => gone(rule, resource, rules),
+        planner::Action::Release { rule } => {
+            format!("{}; the value stays (deletionPolicy: Retain)", gone(rule, resource, rules))
+        }
+        planner::Action::RemoveZero => "nobody declares this 0".to_owned(),
+    }
+}
+
+/// Why a rule is not simply advertised.
+pub(super) fn outcome(fate: Fate, outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<String> {
+    let declares = format!("rule {} declares {}", rule.name, rule.quantity);
+    let unknown = "an unknown writer";
+    Some(match outcome {
+        // The node tells it.
+        Outcome::LedgerUnreadable { .. } => return None,
+        Outcome::Advertised | Outcome::Pending => return None,
+        Outcome::Held { unreadable: Some(reason), .. } => {
+            format!("may be held: {declares}; {reason}")
+        }
+        Outcome::Held { .. } if fate == Fate::MaybeHeld => {
+            format!("may be held: {declares}; what pods request is not known (--pods)")
+        }
+        Outcome::Held { at, .. } => format!("held: {declares}; pods request at least {at}"),
+        Outcome::Conflicted { writer, .. } => {
+            let writer = writer.as_deref().unwrap_or(unknown);
+            format!("conflict: written by {writer}; {declares} (conflictPolicy: Keep)")
+        }
+        Outcome::Contested { writer } => {
+            let writer = writer.as_deref().unwrap_or(unknown);
+            format!("contested: {writer} keeps changing it back; {declares}")
+        }
+        Outcome::Overridden { by, .. } => match rules.get(by) {
+            Some(winner) if winner.priority != rule.priority => {
+                format!("rule {by} decides, of priority {}", winner.priority)
+            }
+            Some(winner) => format!("rule {by} decides: this one is {}", standing(winner, rule)),
+            None => format!("rule {by} decides, which is invalid and keeps what it has"),
+        },
+        Outcome::Failed { message } => message.clone(),
+    })
+}
+
+/// A rule that decides, and those over which it does.
+fn winner(name: &str, resource: &str, outcomes: &[(Arc<str>, Outcome)], rules: &Rules) -> String {
+    let mut text = format!("rule {name}");
+    let Some(rule) = rules.get(name) else {
+        return text + " (invalid: what it has is kept)";
+    };
+    let losers = outcomes.iter().filter_map(|(loser, outcome)| {
+        let overridden = matches!(outcome, Outcome::Overridden { by, .. } if **by == *name);
+        rules.get(loser).filter(|loser| overridden && loser.resource.as_str() == resource)
+    });
+    let losers: Vec<_> = losers.collect();
+    if losers.iter().any(|loser| loser.priority != rule.priority) {
+        // Writing to a String cannot fail.
+        let _ = write!(text, " (priority {})", rule.priority);
+    }
+    for (place, loser) in losers.iter().take(NAMED).enumerate() {
+        let link = if place == 0 { " over" } else { "," };
+        let _ = write!(text, "{link} {} ({})", loser.name, standing(rule, loser));
+    }
+    if losers.len() > NAMED {
+        let _ = write!(text, " and {} more", losers.len() - NAMED);
+    }
+    text
+}
+
+/// What a rule loses to another one by.
+fn standing(winner: &Rule, loser: &Rule) -> String {
+    if winner.priority != loser.priority {
+        format!("priority {}", loser.priority)
+    } else if winner.created != loser.created {
+        "younger".to_owned()
+    } else {
+        "later by name".to_owned()
+    }
+}
+
+/// Why a rule does not declare any more what it once did.
+fn gone(name: &str, resource: &str, rules: &Rules) -> String {
+    match rules.get(name) {
+        None => format!("rule {name} is gone"),
+        Some(rule) if rule.resource.as_str() != resource => {
+            format!("rule {name} declares {} now", rule.resource.as_str())
+        }
+        Some(_) => format!("rule {name} no longer selects the node"),
+    }
+}

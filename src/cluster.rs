@@ -1,0 +1,8 @@
+//! Everything that talks to the API server, and what its answers mean.
+
+pub(crate) mod backoff;
+pub mod client;
+pub mod error;
+pub mod lease;
+pub(crate) mod node_client;
+pub(crate) mod paging;

@@ -1,0 +1,215 @@
+//! One controller at a time, by a Lease (`coordination.k8s.io/v1`).
+//!
+//! ```text
+//!             the Lease (watch)
+//!                  │
+//!                  ▼
+//!   time ──▶ election: wait, or write the Lease ──▶ POST, PUT ──▶ Leadership ──▶ the controller
+//! ```
+//!
+//! The others watch the Lease, so that one which is released is taken at once. All times are those of
+//! this process's monotonic clock: none is compared with what another process wrote down.
+
+mod election;
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::PostParams;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, ResourceExt as _};
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{debug, info, warn};
+
+use crate::cluster::error::{describe, describe_watch, is_expired};
+use crate::model::api::FIELD_MANAGER;
+pub use election::Candidate;
+use election::{Election, Step, Written};
+pub(crate) use election::{duration, holder};
+
+/// How long giving the Lease back may take. The process is to end.
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(800);
+
+/// Whether this process may write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leadership {
+    /// It may not, and never will as things are: why the Lease cannot be read or written.
+    Unable(String),
+    /// Another process holds the Lease, by this identity, or nobody does yet.
+    Standby(Option<String>),
+    /// It may, until then; renewing the Lease moves that on.
+    Leader {
+        /// Well before another may take the Lease.
+        until: Instant,
+    },
+}
+
+impl Leadership {
+    /// Whether this process may write at this moment. One that was stopped for longer than its Lease
+    /// finds out here, before it does anything.
+    #[must_use]
+    pub fn leads(&self, now: Instant) -> bool {
+        matches!(self, Self::Leader { until } if now < *until)
+    }
+}
+
+/// Takes part in the election until `release` is sent or dropped; then gives the Lease back, so that
+/// another can take it at once.
+pub async fn run(
+    client: Client,
+    candidate: Candidate,
+    leadership: watch::Sender<Leadership>,
+    mut release: oneshot::Receiver<()>,
+) {
+    let leases = Leases::new(client, &candidate);
+    let config = watcher::Config::default().fields(&format!("metadata.name={}", candidate.name));
+    let mut events = pin!(watcher(leases.api.clone(), config).default_backoff());
+    let request_timeout = candidate.duration / 3;
+    let mut election = Election::new(candidate);
+    let mut trouble = None;
+    let mut writes: FuturesUnordered<BoxFuture<'static, _>> = FuturesUnordered::new();
+    loop {
+        let now = Instant::now();
+        let mut wake = None;
+        // One at a time: an answer that nobody waits for any more would not be known.
+        if writes.is_empty() {
+            match election.next(now) {
+                Step::Write(lease) => {
+                    let write = leases.clone().write(*lease, request_timeout);
+                    writes.push(write.map(move |written| (now, written)).boxed());
+                }
+                Step::Wait(until) => wake = until,
+            }
+        }
+        tell(&leadership, &election, trouble.as_ref());
+        tokio::select! {
+            biased;
+            _ = &mut release => break,
+            Some((started, written)) = writes.next() => {
+                match &written {
+                    Written::Refused(message) => {
+                        warn!("{message}");
+                        trouble = Some(message.clone());
+                    }
+                    Written::Failed(message) => warn!("{message}"),
+                    Written::Done(_) | Written::Conflict => trouble = None,
+                }
+                election.written(written, started, Instant::now());
+            }
+            Some(event) = events.next() => match event {
+                Ok(event) => {
+                    let listed = election.listed();
+                    election.observe(event, Instant::now());
+                    if election.listed() && !listed {
+                        trouble = None;
+                    }
+                }
+                Err(error) if is_expired(&error) => debug!("lease: the watch is too old"),
+                Err(error) => {
+                    let message = format!("lease: {}", describe_watch(&error, ""));
+                    warn!("{message}");
+                    // Later it is an API server that is away, as for everything else.
+                    if !election.listed() {
+                        trouble = Some(message);
+                    }
+                }
+            },
+            () = wake_at(wake), if wake.is_some() => {}
+        }
+    }
+    // What is under way has to be known before it can be undone.
+    if let Ok(Some((started, written))) = timeout(RELEASE_TIMEOUT, writes.next()).await {
+        election.written(written, started, Instant::now());
+    }
+    if let Some(lease) = election.release() {
+        match leases.write(lease, RELEASE_TIMEOUT).await {
+            Written::Done(_) => info!("the lease is released"),
+            Written::Conflict => debug!("the lease has been taken already"),
+            Written::Refused(message) | Written::Failed(message) => {
+                warn!("the lease is not released: {message}");
+            }
+        }
+    }
+}
+
+/// Never, where there is nothing to wait for.
+async fn wake_at(wake: Option<Instant>) {
+    match wake {
+        Some(wake) => sleep_until(wake).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn tell(leadership: &watch::Sender<Leadership>, election: &Election, trouble: Option<&String>) {
+    let now = match (election.leads_until(), trouble) {
+        (Some(until), _) => Leadership::Leader { until },
+        (None, Some(trouble)) => Leadership::Unable(trouble.clone()),
+        (None, None) => Leadership::Standby(election.holder().map(str::to_owned)),
+    };
+    leadership.send_if_modified(|before| {
+        let changed = *before != now;
+        if changed {
+            tell_change(before, &now);
+        }
+        *before = now;
+        changed
+    });
+}
+
+fn tell_change(before: &Leadership, now: &Leadership) {
+    let led = matches!(before, Leadership::Leader { .. });
+    match now {
+        Leadership::Leader { .. } if led => {}
+        Leadership::Leader { .. } => info!("this process leads now"),
+        _ if led => warn!("this process leads no longer"),
+        _ => {}
+    }
+    if let Leadership::Standby(Some(holder)) = now {
+        info!(%holder, "standing by");
+    }
+}
+
+/// Writes the Lease.
+#[derive(Clone)]
+struct Leases {
+    api: Api<Lease>,
+}
+
+impl Leases {
+    fn new(client: Client, candidate: &Candidate) -> Self {
+        Self { api: Api::namespaced(client, &candidate.namespace) }
+    }
+
+    /// Makes the Lease, or replaces it if it is still at its resource version.
+    async fn write(self, lease: Lease, limit: Duration) -> Written {
+        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: false };
+        let name = lease.name_any();
+        let request = async {
+            if lease.resource_version().is_some() {
+                self.api.replace(&name, &params, &lease).await
+            } else {
+                self.api.create(&params, &lease).await
+            }
+        };
+        match timeout(limit, request).await {
+            Ok(Ok(lease)) => Written::Done(Box::new(lease)),
+            // 404: it was deleted meanwhile. 409: it was changed, or made.
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
+                Written::Conflict
+            }
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => Written::Refused(format!(
+                "the lease cannot be written: {}; grant the verbs create and update on leases",
+                status.message
+            )),
+            Ok(Err(error)) => {
+                Written::Failed(format!("the lease is not written: {}", describe(&error)))
+            }
+            Err(_) => Written::Failed(format!("the lease is not written: no answer in {limit:?}")),
+        }
+    }
+}

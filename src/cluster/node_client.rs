@@ -1,0 +1,327 @@
+//! The requests about one node, and what their answers mean.
+
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use json_patch::Patch as JsonPatch;
+use k8s_openapi::api::core::v1::{Node as K8sNode, Pod};
+use kube::Client;
+use kube::api::{GetParams, ListParams, Patch, PatchParams, Request as ApiRequest};
+use kube::client::Body;
+use kube::core::{Resource, Status};
+use serde::de::DeserializeOwned;
+
+use crate::cluster::error::describe;
+use crate::model::api::FIELD_MANAGER;
+use crate::model::node::ApiNode;
+use crate::model::pod::{PodList, Requests};
+
+/// How long a request takes at most where nobody says otherwise, as `run` does by its settings.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
+/// The longest that a server is believed when it says to come back later.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
+
+/// Sends requests about nodes, each within a time limit.
+#[derive(Clone)]
+pub(crate) struct NodeRequests {
+    client: Client,
+    timeout: Duration,
+}
+
+/// What came of a patch.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// It went through; this is the node now.
+    Patched(Box<ApiNode>),
+    /// The node is no longer as it was seen.
+    Stale {
+        /// How it is.
+        node: Box<ApiNode>,
+        /// What the server said.
+        message: String,
+    },
+    /// There is no such node.
+    Gone,
+    /// The controller has no right to patch nodes.
+    Forbidden(String),
+    /// It did not go through, and may at another time.
+    Failed {
+        /// What went wrong.
+        message: String,
+        /// How long the server asked to be left alone.
+        retry_after: Option<Duration>,
+    },
+}
+
+impl Reply {
+    /// In one word, for the metrics.
+    pub(crate) fn result(&self) -> &'static str {
+        match self {
+            Self::Patched(_) => "patched",
+            Self::Stale { .. } => "stale",
+            Self::Gone => "gone",
+            Self::Forbidden(_) => "forbidden",
+            Self::Failed { .. } => "failed",
+        }
+    }
+}
+
+/// An answer that is not the node.
+enum Refusal {
+    Answered(StatusCode, Box<Status>, Option<Duration>),
+    Unanswered(String),
+}
+
+impl NodeRequests {
+    pub(crate) fn new(client: Client, timeout: Duration) -> Self {
+        Self { client, timeout }
+    }
+
+    /// Patches a node's status. A patch whose `test` operations do not hold is answered with the
+    /// node as it is.
+    pub(crate) async fn patch(self, node: std::sync::Arc<str>, patch: JsonPatch) -> Reply {
+        let params =
+            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let request =
+            nodes().patch_subresource("status", &node, &params, &Patch::Json::<()>(patch));
+        match self.send(request).await {
+            Ok(node) => Reply::Patched(Box::new(node)),
+            Err(Refusal::Answered(code, status, _)) if is_stale(code, &status) => {
+                let message = format!("{code}: {}", status.message);
+                let request = nodes().get(&node, &GetParams::default());
+                match self.send(request).await {
+                    Ok(node) => Reply::Stale { node: Box::new(node), message },
+                    Err(refusal) => refusal.into_reply(),
+                }
+            }
+            Err(refusal) => refusal.into_reply(),
+        }
+    }
+
+    /// What the pods that are assigned to a node, and have not finished, request of it.
+    pub(crate) async fn pods(self, node: std::sync::Arc<str>) -> Result<Requests, String> {
+        // Finished ones stay until they are deleted, and may be many.
+        let running = "status.phase!=Succeeded,status.phase!=Failed";
+        let fields = format!("spec.nodeName={node},{running}");
+        let request =
+            ApiRequest::new(Pod::url_path(&(), None)).list(&ListParams::default().fields(&fields));
+        match self.send::<PodList>(request).await {
+            Ok(pods) => Ok(Requests::of_all(&pods)),
+            Err(Refusal::Answered(StatusCode::FORBIDDEN, status, _)) => Err(format!(
+                "no right to list pods: {}; grant the verb list on pods",
+                status.message
+            )),
+            Err(Refusal::Answered(code, status, _)) => {
+                Err(format!("pods cannot be listed: {code}: {}", status.message))
+            }
+            Err(Refusal::Unanswered(message)) => Err(format!("pods cannot be listed: {message}")),
+        }
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, Refusal> {
+        let request = request.map_err(|error| Refusal::Unanswered(error.to_string()))?;
+        let exchange = async {
+            let response = self.client.send(request.map(Body::from)).await;
+            let (head, body) = response.map_err(|error| describe(&error))?.into_parts();
+            let body = body.collect().await.map_err(|error| describe(&error))?;
+            Ok::<_, String>((head, body.to_bytes()))
+        };
+        let (head, body) = tokio::time::timeout(self.timeout, exchange)
+            .await
+            .map_err(|_| Refusal::Unanswered(format!("no answer within {:?}", self.timeout)))?
+            .map_err(Refusal::Unanswered)?;
+        if head.status.is_success() {
+            return serde_json::from_slice(&body).map_err(|error| {
+                Refusal::Unanswered(format!("an answer that cannot be read: {error}"))
+            });
+        }
+        // Where the server sheds load it answers in plain text.
+        let status = serde_json::from_slice(&body).unwrap_or_else(|_| {
+            let text = String::from_utf8_lossy(&body);
+            Box::new(Status::failure(text.trim(), ""))
+        });
+        let retry_after = retry_after(&head.headers, &status);
+        Err(Refusal::Answered(head.status, status, retry_after))
+    }
+}
+
+fn nodes() -> ApiRequest {
+    ApiRequest::new(K8sNode::url_path(&(), None))
+}
+
+/// `Retry-After` is seconds here; the API server never sends a date.
+fn retry_after(headers: &HeaderMap, status: &Status) -> Option<Duration> {
+    let header = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let details = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));
+    let asked = header.or(details).filter(|seconds| *seconds > 0).map(Duration::from_secs);
+    asked.map(|asked| asked.min(LONGEST_RETRY_AFTER))
+}
+
+/// Whether the node is not as the patch assumed: a resourceVersion or a uid in conflict, or a failed
+/// `test`. The latter is a 422 without causes; with causes it is a refused value.
+fn is_stale(code: StatusCode, status: &Status) -> bool {
+    match code {
+        StatusCode::CONFLICT => true,
+        StatusCode::UNPROCESSABLE_ENTITY => {
+            status.details.as_ref().is_none_or(|details| details.causes.is_empty())
+        }
+        _ => false,
+    }
+}
+
+/// Whether it is the right that is missing. Admission answers 403 too, about the one object.
+fn is_missing_right(code: StatusCode, status: &Status) -> bool {
+    code == StatusCode::FORBIDDEN && status.message.contains("cannot patch resource")
+}
+
+impl Refusal {
+    fn into_reply(self) -> Reply {
+        match self {
+            Self::Answered(StatusCode::NOT_FOUND, ..) => Reply::Gone,
+            Self::Answered(code, status, _) if is_missing_right(code, &status) => {
+                Reply::Forbidden(status.message)
+            }
+            Self::Answered(code, status, retry_after) => {
+                Reply::Failed { message: format!("{code}: {}", status.message), retry_after }
+            }
+            Self::Unanswered(message) => Reply::Failed { message, retry_after: None },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::Response;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A client whose requests are answered in turn by these; `None` is no answer at all. What it
+    /// asks is kept. The answers are those of a real API server: `tests/e2e/answers.rs` holds them
+    /// against one.
+    fn answering(
+        answers: Vec<Option<(u16, &str, &str)>>,
+    ) -> (NodeRequests, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let mut answers: Vec<_> = answers
+            .into_iter()
+            .map(|answer| {
+                answer.map(|(code, retry, body)| (code, retry.to_owned(), body.to_owned()))
+            })
+            .rev()
+            .collect();
+        let log = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let line = format!("{} {}", request.method(), request.uri());
+            log.lock().unwrap().push(line);
+            let answer = answers.pop().expect("an answer for every request");
+            async move {
+                let Some((code, retry, body)) = answer else {
+                    return std::future::pending().await;
+                };
+                let mut response = Response::builder().status(code);
+                if !retry.is_empty() {
+                    response = response.header(RETRY_AFTER, retry);
+                }
+                Ok::<_, tower::BoxError>(response.body(Body::from(body.into_bytes()))?)
+            }
+        });
+        let client = Client::new(service, "default");
+        (NodeRequests::new(client, Duration::from_secs(15)), asked)
+    }
+
+    async fn reply(answers: Vec<Option<(u16, &str, &str)>>) -> (Reply, Vec<String>) {
+        let (requests, asked) = answering(answers);
+        let reply = requests.patch("node-1".into(), JsonPatch::default()).await;
+        let asked = asked.lock().unwrap().clone();
+        (reply, asked)
+    }
+
+    fn status(code: u16, message: &str, details: &serde_json::Value) -> String {
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": message, "code": code, "details": details,
+        })
+        .to_string()
+    }
+
+    const NODE: &str = r#"{"metadata": {"name": "node-1", "uid": "u", "resourceVersion": "7"}}"#;
+    const PATCH: &str = "PATCH /api/v1/nodes/node-1/status?&fieldManager=node-resource-advertiser";
+    const GET: &str = "GET /api/v1/nodes/node-1";
+
+    #[tokio::test]
+    async fn a_patch_that_goes_through_is_one_request() {
+        let (reply, asked) = reply(vec![Some((200, "", NODE))]).await;
+        assert!(matches!(reply, Reply::Patched(_)), "{reply:?}");
+        assert_eq!(asked, [PATCH]);
+    }
+
+    #[tokio::test]
+    async fn a_stale_picture_is_followed_by_a_look() {
+        let failed_test = status(422, "the server rejected our request", &json!({}));
+        let conflict = status(409, "Operation cannot be fulfilled", &json!({"name": "node-1"}));
+        for (code, body) in [(422, failed_test), (409, conflict)] {
+            let (reply, asked) = reply(vec![Some((code, "", &body)), Some((200, "", NODE))]).await;
+            let Reply::Stale { message, .. } = &reply else { panic!("{reply:?}") };
+            assert!(message.starts_with(&code.to_string()), "{message}");
+            assert_eq!(asked, [PATCH, GET]);
+            let (reply, _) = self::reply(vec![Some((code, "", &body)), Some((404, "", ""))]).await;
+            assert!(matches!(reply, Reply::Gone), "{reply:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refused_value_is_a_failure_with_the_reason() {
+        let causes =
+            json!({"causes": [{"reason": "FieldValueInvalid", "field": "status.capacity"}]});
+        let invalid = status(422, "Node \"node-1\" is invalid: must be an integer", &causes);
+        let (reply, asked) = reply(vec![Some((422, "", &invalid))]).await;
+        let Reply::Failed { message, .. } = reply else { panic!("{reply:?}") };
+        assert!(message.contains("must be an integer"), "{message}");
+        assert_eq!(asked, [PATCH], "the picture was not stale");
+    }
+
+    #[tokio::test]
+    async fn the_server_says_how_long_to_wait() {
+        let in_details = status(500, "try again", &json!({"retryAfterSeconds": 3}));
+        for (code, header, body, seconds) in [
+            (429, "7", "Too many requests, please try again later.", Some(7)),
+            (500, "", in_details.as_str(), Some(3)),
+            (503, "", "", None),
+            (429, "36000", "Come back tomorrow.", Some(300)),
+        ] {
+            let (reply, _) = reply(vec![Some((code, header, body))]).await;
+            let Reply::Failed { message, retry_after } = reply else { panic!("{reply:?}") };
+            assert!(message.starts_with(&code.to_string()), "{message}");
+            assert_eq!(retry_after, seconds.map(Duration::from_secs));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_answer_is_not_waited_for_for_ever() {
+        let (reply, _) = reply(vec![None]).await;
+        let Reply::Failed { message, .. } = reply else { panic!("{reply:?}") };
+        assert_eq!(message, "no answer within 15s");
+    }
+
+    #[tokio::test]
+    async fn a_missing_right_is_told_in_the_servers_words() {
+        let says =
+            "nodes \"node-1\" is forbidden: User \"u\" cannot patch resource \"nodes/status\"";
+        let (reply, _) = reply(vec![Some((403, "", &status(403, says, &json!({}))))]).await;
+        let Reply::Forbidden(message) = reply else { panic!("{reply:?}") };
+        assert_eq!(message, says);
+
+        let says = "admission webhook \"x\" denied the request";
+        let (reply, _) = self::reply(vec![Some((403, "", &status(403, says, &json!({}))))]).await;
+        let Reply::Failed { message, .. } = reply else { panic!("{reply:?}") };
+        assert!(message.contains(says), "it is about this node: {message}");
+    }
+}

@@ -1,0 +1,114 @@
+//! What the kubelet and Prometheus ask: `/readyz`, `/livez` and `/metrics`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::metrics::{self, Metrics};
+use super::readiness::Readiness;
+
+/// A controller that has not gone round its loop for so long is stuck. It does so every ten seconds,
+/// also where the API server is away.
+const STUCK: Duration = Duration::from_secs(60);
+
+/// What there is to answer with.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    /// What keeps the controller from its work.
+    pub readiness: watch::Receiver<Readiness>,
+    /// When it last went round its loop.
+    pub heartbeat: watch::Receiver<Instant>,
+    /// What it has done.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Why an address cannot be bound: it is in use, or not this machine's.
+#[derive(Debug, Error)]
+#[error("cannot listen on {address}: {source}")]
+pub struct ListenError {
+    address: SocketAddr,
+    source: std::io::Error,
+}
+
+/// Takes the address.
+///
+/// # Errors
+/// Where it is in use, or not this machine's.
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
+    TcpListener::bind(address).await.map_err(|source| ListenError { address, source })
+}
+
+/// Answers until it is dropped.
+///
+/// # Errors
+/// Where the listener fails for good.
+pub async fn serve(listener: TcpListener, answers: Answers) -> std::io::Result<()> {
+    let router = Router::new()
+        .route("/readyz", get(readyz))
+        .route("/livez", get(livez))
+        .route("/metrics", get(metrics))
+        .with_state(answers);
+    axum::serve(listener, router).await
+}
+
+async fn readyz(State(answers): State<Answers>) -> (StatusCode, String) {
+    let readiness = answers.readiness.borrow();
+    (code(readiness.is_ready()), readiness.to_string())
+}
+
+async fn livez(State(answers): State<Answers>) -> (StatusCode, String) {
+    let still = answers.heartbeat.borrow().elapsed();
+    let answer = if still < STUCK {
+        "alive\n".to_owned()
+    } else {
+        format!("stuck: nothing has moved for {still:.0?}\n")
+    };
+    (code(still < STUCK), answer)
+}
+
+async fn metrics(State(answers): State<Answers>) -> impl IntoResponse {
+    match answers.metrics.text() {
+        Ok(text) => (StatusCode::OK, [(CONTENT_TYPE, metrics::CONTENT_TYPE)], text),
+        Err(error) => {
+            let why = format!("the metrics cannot be written: {error}\n");
+            (StatusCode::INTERNAL_SERVER_ERROR, [(CONTENT_TYPE, "text/plain")], why)
+        }
+    }
+}
+
+fn code(good: bool) -> StatusCode {
+    if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_that_does_not_move_is_not_alive() {
+        let (_, readiness) = watch::channel(Readiness::default());
+        let (beat, heartbeat) = watch::channel(Instant::now());
+        let answers = Answers { readiness, heartbeat, metrics: Arc::default() };
+        tokio::time::advance(STUCK / 2).await;
+        assert_eq!(livez(State(answers.clone())).await.0, StatusCode::OK);
+        tokio::time::advance(STUCK / 2).await;
+        let (code, says) = livez(State(answers.clone())).await;
+        assert_eq!(
+            (code, says.as_str()),
+            (StatusCode::SERVICE_UNAVAILABLE, "stuck: nothing has moved for 60s\n")
+        );
+        beat.send_replace(Instant::now());
+        assert_eq!(livez(State(answers)).await.0, StatusCode::OK);
+    }
+}

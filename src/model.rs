@@ -1,0 +1,11 @@
+//! The words of the domain: the custom resource, quantities, names, labels, the ledger, nodes and pods.
+//!
+//! No I/O and no clock.
+
+pub mod api;
+pub mod label;
+pub mod ledger;
+pub mod node;
+pub mod pod;
+pub mod quantity;
+pub mod resource_name;

@@ -1,0 +1,179 @@
+//! The ledger: the annotation on a node that lists what the controller put there.
+//!
+//! It is written by the same patch as the values, so that the two never disagree, and nothing is
+//! withdrawn that it does not list.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::model::api::{DeletionPolicy, MAX_QUANTITY};
+use crate::model::quantity::Quantity;
+use crate::model::resource_name;
+
+/// The annotation's key.
+pub const ANNOTATION: &str = "noderesource.dev/advertised";
+
+/// The longest ledger that is read or written, in bytes: some 500 resources.
+pub const MAX_BYTES: usize = 64 * 1024;
+
+/// What the controller has advertised on one node, by resource name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Ledger {
+    entries: BTreeMap<String, Entry>,
+}
+
+/// One resource in the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Entry {
+    /// The quantity that was written, in canonical form.
+    pub quantity: String,
+    /// The name of the rule that declared it.
+    pub rule: String,
+    /// What becomes of the value when it is no longer declared: the rule may be gone by then.
+    #[serde(default, rename = "deletionPolicy")]
+    pub deletion_policy: DeletionPolicy,
+}
+
+/// Why a ledger cannot be read. Whoever changed it is not known, so nothing on that node is touched.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum InvalidLedger {
+    /// Longer than [`MAX_BYTES`].
+    #[error("annotation {ANNOTATION} is {0} bytes long, more than {MAX_BYTES}")]
+    TooLong(usize),
+    /// Not JSON, or JSON of another shape.
+    #[error("annotation {ANNOTATION} cannot be read: {0}")]
+    Malformed(String),
+    /// Lists something that the controller never writes.
+    #[error("annotation {ANNOTATION} lists {0:?}, which is not an extended resource")]
+    NotExtended(String),
+    /// Lists a quantity that no rule can declare.
+    #[error("annotation {ANNOTATION} lists {0:?} with {1:?}, which cannot be declared")]
+    Quantity(String, String),
+}
+
+impl Ledger {
+    /// Reads the annotation's value; a node without one has an empty ledger.
+    ///
+    /// # Errors
+    /// When the value is not what the controller writes.
+    pub fn parse(annotation: Option<&str>) -> Result<Self, InvalidLedger> {
+        let Some(text) = annotation else {
+            return Ok(Self::default());
+        };
+        if text.len() > MAX_BYTES {
+            return Err(InvalidLedger::TooLong(text.len()));
+        }
+        let ledger: Self = serde_json::from_str(text)
+            .map_err(|error| InvalidLedger::Malformed(error.to_string()))?;
+        for (resource, entry) in &ledger.entries {
+            if !resource_name::is_extended(resource) {
+                return Err(InvalidLedger::NotExtended(resource.clone()));
+            }
+            let whole = entry.quantity.parse::<Quantity>().ok().and_then(|it| it.whole());
+            if !whole.is_some_and(|whole| (1..=MAX_QUANTITY.into()).contains(&whole)) {
+                return Err(InvalidLedger::Quantity(resource.clone(), entry.quantity.clone()));
+            }
+        }
+        Ok(ledger)
+    }
+
+    /// A ledger of resources of which nothing is known but that they are the controller's own.
+    #[must_use]
+    pub fn of_unknown_rules<'a>(resources: impl Iterator<Item = &'a str>) -> Self {
+        let entry = || Entry {
+            quantity: String::new(),
+            rule: "unknown".to_owned(),
+            deletion_policy: DeletionPolicy::Withdraw,
+        };
+        Self { entries: resources.map(|resource| (resource.to_owned(), entry())).collect() }
+    }
+
+    /// The entry of one resource.
+    #[must_use]
+    pub fn get(&self, resource: &str) -> Option<&Entry> {
+        self.entries.get(resource)
+    }
+
+    /// Lists a resource, in place of what was listed for it.
+    pub fn insert(&mut self, resource: &str, entry: Entry) {
+        self.entries.insert(resource.to_owned(), entry);
+    }
+
+    /// Takes a resource off the list.
+    pub fn remove(&mut self, resource: &str) {
+        self.entries.remove(resource);
+    }
+
+    /// What is listed, by resource name.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries.iter().map(|(resource, entry)| (resource.as_str(), entry))
+    }
+
+    /// The annotation's value; `None` for an empty ledger, which is no annotation at all.
+    #[must_use]
+    pub fn to_annotation(&self) -> Option<String> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let entries = self.entries.iter().map(|(resource, entry)| {
+            let Entry { quantity, rule, deletion_policy } = entry;
+            let mut entry = json!({ "quantity": quantity, "rule": rule });
+            if *deletion_policy == DeletionPolicy::Retain {
+                entry["deletionPolicy"] = json!("Retain");
+            }
+            (resource.clone(), entry)
+        });
+        Some(Value::Object(entries.collect()).to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_writes() {
+        let kept = r#""example.com/key":{"deletionPolicy":"Retain","quantity":"4","rule":"key"}"#;
+        let text = format!(r#"{{"example.com/dongle":{{"quantity":"4","rule":"dongle"}},{kept}}}"#);
+        let mut ledger = Ledger::parse(Some(&text)).unwrap();
+        assert_eq!(ledger.to_annotation(), Some(text));
+        ledger.remove("example.com/dongle");
+        assert_eq!(ledger.to_annotation(), Some(format!("{{{kept}}}")));
+        ledger.remove("example.com/key");
+        assert_eq!(ledger.to_annotation(), None);
+        assert_eq!(Ledger::parse(None), Ok(Ledger::default()));
+    }
+
+    #[test]
+    fn fields_of_a_later_version_are_passed_over() {
+        let text = r#"{"example.com/a":{"quantity":"4","rule":"a","later":true}}"#;
+        assert!(Ledger::parse(Some(text)).is_ok());
+    }
+
+    #[test]
+    fn refuses_what_it_never_writes() {
+        let long = format!("{{{}}}", " ".repeat(MAX_BYTES));
+        for (text, says) in [
+            ("", "cannot be read"),
+            ("[]", "cannot be read"),
+            (r#"{"example.com/a":4}"#, "cannot be read"),
+            (r#"{"cpu":{"quantity":"4","rule":"a"}}"#, "not an extended"),
+            (r#"{"example.com/a":{"quantity":"x","rule":"a"}}"#, "cannot be declared"),
+            (
+                r#"{"example.com/a":{"quantity":"1","rule":"a","deletionPolicy":"?"}}"#,
+                "cannot be read",
+            ),
+            (r#"{"example.com/a":{"quantity":"0","rule":"a"}}"#, "cannot be declared"),
+            (r#"{"example.com/a":{"quantity":"-1","rule":"a"}}"#, "cannot be declared"),
+            (r#"{"example.com/a":{"quantity":"1.5","rule":"a"}}"#, "cannot be declared"),
+            (long.as_str(), "bytes long"),
+        ] {
+            let error = Ledger::parse(Some(text)).unwrap_err().to_string();
+            assert!(error.contains(says), "{text:.40}: {error}");
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! What is kept of a Node: what planning reads, and nothing else.
+//!
+//! A Node is some 13 KB of JSON, most of it images, conditions and managedFields. [`ApiNode`] drops
+//! that while decoding; [`Node`] is what stays in memory. Of managedFields, one thing is kept: which
+//! other writers put extended resources there.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+
+use crate::model::api::FIELD_MANAGER;
+use crate::model::quantity::Quantity;
+use crate::model::{ledger, resource_name};
+
+/// A Node as the API server sends it, decoded without what is not read.
+#[derive(Clone, Debug, kube::Resource)]
+#[resource(inherit = k8s_openapi::api::core::v1::Node)]
+pub struct ApiNode {
+    kind: Option<Box<str>>,
+    metadata: ObjectMeta,
+    status: ApiNodeStatus,
+    writers: Vec<Writer>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct ApiNodeStatus {
+    capacity: Option<Amounts>,
+    allocatable: Option<Amounts>,
+}
+
+/// An entry of managedFields, as far as it speaks of resources. Decoding all of it would take
+/// longer than all the rest of the Node.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Writer {
+    #[serde(default)]
+    manager: String,
+    #[serde(default)]
+    fields_v1: Fields,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Fields {
+    #[serde(default, rename = "f:status")]
+    status: StatusFields,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct StatusFields {
+    #[serde(default, rename = "f:capacity")]
+    capacity: BTreeMap<Box<str>, IgnoredAny>,
+    #[serde(default, rename = "f:allocatable")]
+    allocatable: BTreeMap<Box<str>, IgnoredAny>,
+}
+
+impl Writer {
+    /// The extended resources that this manager was the last to write.
+    fn resources(&self) -> impl Iterator<Item = &str> {
+        let StatusFields { capacity, allocatable } = &self.fields_v1.status;
+        let fields = capacity.keys().chain(allocatable.keys());
+        let names = fields.filter_map(|field| field.strip_prefix("f:"));
+        names.filter(|name| resource_name::is_extended(name))
+    }
+}
+
+impl ApiNode {
+    /// The kind that the object gives itself: a file may hold others too. The items of a list that the
+    /// API server sends have none.
+    #[must_use]
+    pub fn kind(&self) -> Option<&str> {
+        self.kind.as_deref()
+    }
+
+    /// The extended resources that the controller was the last to write, by managedFields.
+    #[must_use]
+    pub fn own_resources(&self) -> Vec<String> {
+        let own = self.writers.iter().filter(|writer| writer.manager == FIELD_MANAGER);
+        let own: BTreeSet<_> = own.flat_map(Writer::resources).collect();
+        own.into_iter().map(str::to_owned).collect()
+    }
+}
+
+impl<'de> Deserialize<'de> for ApiNode {
+    fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Trimmed {
+            kind: Option<Box<str>>,
+            metadata: TrimmedMetadata,
+            #[serde(default)]
+            status: ApiNodeStatus,
+        }
+
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct TrimmedMetadata {
+            name: Option<String>,
+            uid: Option<String>,
+            resource_version: Option<String>,
+            labels: Option<BTreeMap<String, String>>,
+            annotations: Option<LedgerOnly>,
+            #[serde(default)]
+            managed_fields: Vec<Writer>,
+        }
+
+        let Trimmed { kind, metadata, status } = Trimmed::deserialize(decoder)?;
+        Ok(Self {
+            kind,
+            metadata: ObjectMeta {
+                name: metadata.name,
+                uid: metadata.uid,
+                resource_version: metadata.resource_version,
+                labels: metadata.labels,
+                annotations: metadata.annotations.map(|annotations| annotations.0),
+                ..ObjectMeta::default()
+            },
+            status,
+            writers: metadata.managed_fields,
+        })
+    }
+}
+
+/// The annotations, without any but the ledger. That there are others shows in the map being there.
+struct LedgerOnly(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for LedgerOnly {
+    fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
+        let mut annotations = BTreeMap::<String, String>::deserialize(decoder)?;
+        annotations.retain(|key, _| key == ledger::ANNOTATION);
+        Ok(Self(annotations))
+    }
+}
+
+/// The extended resources in `status.capacity` or `status.allocatable`, with their quantities as
+/// the API server wrote them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Amounts(Box<[(Box<str>, Box<str>)]>);
+
+impl Amounts {
+    /// The quantity of one resource, if the map holds it.
+    #[must_use]
+    pub fn get(&self, resource: &str) -> Option<&str> {
+        self.iter().find(|(name, _)| *name == resource).map(|(_, quantity)| quantity)
+    }
+
+    /// Every resource with its quantity.
+    fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, quantity)| (&**name, &**quantity))
+    }
+}
+
+impl<'de> Deserialize<'de> for Amounts {
+    fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
+        let amounts = BTreeMap::<Box<str>, Box<str>>::deserialize(decoder)?;
+        Ok(Self(amounts.into_iter().filter(|(name, _)| resource_name::is_extended(name)).collect()))
+    }
+}
+
+/// A Node in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// `metadata.name`
+    pub name: Arc<str>,
+    /// `metadata.uid`: a node made again under the same name has another.
+    pub uid: Box<str>,
+    /// `metadata.resourceVersion`
+    pub resource_version: Box<str>,
+    /// `metadata.labels`
+    pub labels: Labels,
+    /// Whether `metadata.annotations` is there: a JSON Patch cannot add to a map that is not.
+    pub has_annotations: bool,
+    /// The ledger's annotation, word for word: a patch is guarded by it.
+    pub ledger: Option<Box<str>>,
+    /// `status.capacity`, or `None` where the map itself is absent.
+    pub capacity: Option<Amounts>,
+    /// `status.allocatable`, or `None` where the map itself is absent.
+    pub allocatable: Option<Amounts>,
+    /// Extended resources that another writer was the last to write, each with its name in
+    /// managedFields.
+    writers: Box<[(Arc<str>, Arc<str>)]>,
+}
+
+impl Node {
+    /// Keeps what is needed of `node`; its labels share their strings with other nodes' through
+    /// `strings`.
+    #[must_use]
+    pub fn new(node: ApiNode, strings: &mut Strings) -> Self {
+        let ApiNode { kind: _, metadata, status, writers } = node;
+        let others = writers.iter().filter(|writer| writer.manager != FIELD_MANAGER);
+        let writers = others.flat_map(|writer| {
+            let resources = writer.resources();
+            resources.map(move |resource| (resource, writer.manager.as_str()))
+        });
+        let writers = writers
+            .map(|(resource, manager)| (strings.share(resource), strings.share(manager)))
+            .collect();
+        let labels = metadata
+            .labels
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(key, value)| (strings.share(&key), strings.share(&value)))
+            .collect();
+        let has_annotations = metadata.annotations.is_some();
+        let ledger =
+            metadata.annotations.and_then(|mut annotations| annotations.remove(ledger::ANNOTATION));
+        Self {
+            name: metadata.name.unwrap_or_default().into(),
+            uid: metadata.uid.unwrap_or_default().into(),
+            resource_version: metadata.resource_version.unwrap_or_default().into(),
+            labels: Labels(labels),
+            has_annotations,
+            ledger: ledger.map(String::into_boxed_str),
+            capacity: status.capacity,
+            allocatable: status.allocatable,
+            writers,
+        }
+    }
+
+    /// The extended resources of which both maps say 0.
+    pub fn zeros(&self) -> impl Iterator<Item = &str> {
+        let is_zero = |text: &str| text.parse::<Quantity>().is_ok_and(|amount| amount.is_zero());
+        let capacity = self.capacity.iter().flat_map(Amounts::iter);
+        capacity.filter(move |(_, text)| is_zero(text)).map(|(name, _)| name).filter(move |name| {
+            let allocatable = self.allocatable.as_ref().and_then(|map| map.get(name));
+            allocatable.is_some_and(is_zero)
+        })
+    }
+
+    /// The other writer that was the last to write a resource, by its name in managedFields.
+    #[must_use]
+    pub fn last_writer(&self, resource: &str) -> Option<&Arc<str>> {
+        let mut writers = self.writers.iter();
+        writers.find(|(name, _)| &**name == resource).map(|(_, writer)| writer)
+    }
+
+    /// Whether this is a state of the node before `other`. Resource versions of one resource type
+    /// may be compared as numbers (Kubernetes 1.35, KEP-5504); what is no number is never older.
+    #[must_use]
+    pub fn is_older_than(&self, other: &Self) -> bool {
+        let number = |version: &str| version.parse::<u64>().ok();
+        match (number(&self.resource_version), number(&other.resource_version)) {
+            (Some(this), Some(other)) => this < other,
+            _ => false,
+        }
+    }
+
+    /// Whether `other` would be planned alike: nothing but the resource version differs.
+    #[must_use]
+    pub fn plans_like(&self, other: &Self) -> bool {
+        let Self {
+            name,
+            uid,
+            resource_version: _,
+            labels,
+            has_annotations,
+            ledger,
+            capacity,
+            allocatable,
+            writers: _,
+        } = self;
+        *name == other.name
+            && *uid == other.uid
+            && *labels == other.labels
+            && *has_annotations == other.has_annotations
+            && *ledger == other.ledger
+            && *capacity == other.capacity
+            && *allocatable == other.allocatable
+    }
+}
+
+/// A node's labels, sorted by key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels(Box<[(Arc<str>, Arc<str>)]>);
+
+impl Labels {
+    /// The value of one label.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let at = self.0.binary_search_by(|(other, _)| (**other).cmp(key)).ok()?;
+        self.0.get(at).map(|(_, value)| &**value)
+    }
+
+    /// Every label, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.0.iter().map(|(key, value)| (key, value))
+    }
+}
+
+/// Strings that many nodes have in common, each kept once: label keys and most of their values.
+#[derive(Debug, Default)]
+pub struct Strings {
+    shared: HashSet<Arc<str>>,
+    /// The size at which strings that no node uses any more are dropped.
+    sweep_at: usize,
+}
+
+impl Strings {
+    /// The one copy of `text`.
+    pub fn share(&mut self, text: &str) -> Arc<str> {
+        if let Some(shared) = self.shared.get(text) {
+            return Arc::clone(shared);
+        }
+        if self.shared.len() >= self.sweep_at {
+            self.shared.retain(|shared| Arc::strong_count(shared) > 1);
+            self.sweep_at = 2 * self.shared.len().max(1024);
+        }
+        let shared: Arc<str> = text.into();
+        self.shared.insert(Arc::clone(&shared));
+        shared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(object: serde_json::Value) -> Node {
+        let node: ApiNode = serde_json::from_value(object).unwrap();
+        Node::new(node, &mut Strings::default())
+    }
+
+    #[test]
+    fn keeps_extended_resources_labels_and_the_ledger() {
+        let node = node(json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {
+                "name": "node-1", "uid": "u", "resourceVersion": "7",
+                "labels": {"zone": "a", "arch": "amd64"},
+                "annotations": {"other": "x", "noderesource.dev/advertised": "{}"},
+                "managedFields": [
+                    {"manager": "kubelet", "subresource": "status", "fieldsV1": {
+                        "f:status": {"f:capacity": {".": {}, "f:cpu": {}}, "f:images": {}},
+                    }},
+                    {"manager": "kubectl-patch", "subresource": "status", "fieldsV1": {
+                        "f:status": {"f:capacity": {"f:example.com/dongle": {}}},
+                    }},
+                    {"manager": "node-resource-advertiser", "subresource": "status", "fieldsV1": {
+                        "f:status": {"f:allocatable": {"f:example.com/dongle": {}}},
+                    }},
+                ],
+            },
+            "status": {
+                "capacity": {"cpu": "4", "example.com/dongle": "4", "hugepages-2Mi": "0"},
+                "images": [{"names": ["a"], "sizeBytes": 1}],
+            },
+        }));
+        assert_eq!(node.labels.get("zone"), Some("a"));
+        assert_eq!(node.labels.get("none"), None);
+        assert_eq!(node.ledger.as_deref(), Some("{}"));
+        let writer = node.last_writer("example.com/dongle");
+        assert_eq!(writer.map(|writer| &**writer), Some("kubectl-patch"));
+        assert_eq!(node.last_writer("cpu"), None);
+        let capacity = node.capacity.unwrap();
+        assert_eq!(capacity.get("example.com/dongle"), Some("4"));
+        assert_eq!(capacity.get("cpu"), None, "native resources are not kept");
+        assert_eq!(node.allocatable, None, "a map that is absent is told apart");
+    }
+
+    #[test]
+    fn a_node_without_anything_is_still_a_node() {
+        let node = node(json!({"metadata": {"name": "bare"}}));
+        assert!(!node.has_annotations);
+        assert_eq!(node.capacity, None);
+    }
+
+    #[test]
+    fn resource_versions_compare_as_numbers() {
+        let at =
+            |version: &str| node(json!({"metadata": {"name": "n", "resourceVersion": version}}));
+        assert!(at("9").is_older_than(&at("10")));
+        assert!(!at("10").is_older_than(&at("10")));
+        assert!(!at("x").is_older_than(&at("10")));
+        assert!(at("9").plans_like(&at("10")));
+    }
+
+    #[test]
+    fn strings_that_no_node_uses_are_dropped() {
+        let mut strings = Strings::default();
+        for number in 0..10_000 {
+            strings.share(&number.to_string());
+        }
+        assert!(strings.shared.len() <= 2048, "{}", strings.shared.len());
+        let kept = strings.share("kept");
+        assert!(Arc::ptr_eq(&kept, &strings.share("kept")));
+    }
+}

@@ -1,0 +1,215 @@
+//! What a Pod requests of a node's extended resources, counted as the scheduler counts it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::model::quantity::Quantity;
+use crate::model::resource_name;
+
+/// A list of Pods as the API server sends it, decoded without what is not read.
+#[derive(Clone, Debug, Deserialize)]
+pub struct PodList {
+    items: Vec<Pod>,
+}
+
+/// A Pod, as far as it requests resources.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Pod {
+    kind: Option<Box<str>>,
+    spec: PodSpec,
+    status: PodStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PodSpec {
+    node_name: Option<Box<str>>,
+    containers: Vec<Container>,
+    init_containers: Vec<Container>,
+    overhead: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct PodStatus {
+    phase: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Container {
+    resources: Resources,
+    restart_policy: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Resources {
+    /// The API server fills in what is given as a limit alone.
+    requests: BTreeMap<String, String>,
+}
+
+/// Amounts of extended resources, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests(BTreeMap<String, Quantity>);
+
+impl Requests {
+    /// What all pods of a list that have not finished request together.
+    #[must_use]
+    pub fn of_all(pods: &PodList) -> Self {
+        let mut total = Self::default();
+        for pod in &pods.items {
+            total.add_pod(pod);
+        }
+        total
+    }
+
+    /// Adds what a pod requests, unless it has finished.
+    pub fn add_pod(&mut self, pod: &Pod) {
+        if !pod.is_finished() {
+            self.add(&Self::of(pod));
+        }
+    }
+
+    /// What one pod requests, as `PodRequests` in `k8s.io/component-helpers/resource` has it.
+    ///
+    /// An init container runs beside the sidecars (init containers that are restarted always) before
+    /// it, and ends before the others start. Requests of the pod as a whole are for cpu, memory and
+    /// huge pages alone, so that they add nothing here.
+    #[must_use]
+    pub fn of(pod: &Pod) -> Self {
+        let PodSpec { containers, init_containers, overhead, .. } = &pod.spec;
+        let mut running = Self::default();
+        for container in containers {
+            running.add(&Self::read(&container.resources.requests));
+        }
+        let mut sidecars = Self::default();
+        let mut starting = Self::default();
+        for container in init_containers {
+            let mut beside = Self::read(&container.resources.requests);
+            if container.restart_policy.as_deref() == Some("Always") {
+                running.add(&beside);
+                sidecars.add(&beside);
+                starting.raise_to(&sidecars);
+            } else {
+                beside.add(&sidecars);
+                starting.raise_to(&beside);
+            }
+        }
+        running.raise_to(&starting);
+        running.add(&Self::read(overhead));
+        running
+    }
+
+    /// How much of a resource; nothing where it is not requested.
+    #[must_use]
+    pub fn get(&self, resource: &str) -> Quantity {
+        self.0.get(resource).copied().unwrap_or(Quantity::from(0))
+    }
+
+    /// Every resource that is requested.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Quantity)> {
+        self.0.iter().map(|(resource, quantity)| (resource.as_str(), *quantity))
+    }
+
+    /// The API server has checked the quantities; one that is none all the same counts as 0.
+    fn read(amounts: &BTreeMap<String, String>) -> Self {
+        let extended = amounts.iter().filter(|(name, _)| resource_name::is_extended(name));
+        let parsed = extended.filter_map(|(name, text)| Some((name.clone(), text.parse().ok()?)));
+        Self(parsed.collect())
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (resource, quantity) in other.iter() {
+            let sum = self.get(resource).saturating_add(quantity);
+            self.0.insert(resource.to_owned(), sum);
+        }
+    }
+
+    fn raise_to(&mut self, other: &Self) {
+        for (resource, quantity) in other.iter() {
+            let larger = self.get(resource).max(quantity);
+            self.0.insert(resource.to_owned(), larger);
+        }
+    }
+}
+
+impl Pod {
+    /// The kind that the object gives itself, as [`ApiNode::kind`](crate::model::node::ApiNode::kind).
+    #[must_use]
+    pub fn kind(&self) -> Option<&str> {
+        self.kind.as_deref()
+    }
+
+    /// The node that it is assigned to.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.spec.node_name.as_deref()
+    }
+
+    /// Whether nothing of it runs any more, nor will.
+    fn is_finished(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn container(dongles: &str) -> Value {
+        json!({"resources": {"requests": {"example.com/dongle": dongles, "cpu": "1"}}})
+    }
+
+    fn sidecar(dongles: &str) -> Value {
+        let mut sidecar = container(dongles);
+        sidecar["restartPolicy"] = json!("Always");
+        sidecar
+    }
+
+    fn dongles(pods: &[Value]) -> String {
+        let pods = serde_json::from_value(json!({"items": pods})).unwrap();
+        let requests = Requests::of_all(&pods);
+        assert_eq!(requests.get("cpu"), Quantity::from(0), "native resources are not counted");
+        requests.get("example.com/dongle").to_string()
+    }
+
+    #[test]
+    fn containers_run_together_and_init_containers_one_after_another() {
+        for (containers, init_containers, requested) in [
+            (vec![container("1"), container("2")], vec![], "3"),
+            (vec![container("1")], vec![container("3"), container("2")], "3"),
+            (vec![container("2")], vec![container("1")], "2"),
+            // A sidecar runs beside what comes after it.
+            (vec![container("2")], vec![sidecar("1"), container("1")], "3"),
+            (vec![container("1")], vec![sidecar("1"), container("4")], "5"),
+            (vec![container("1")], vec![container("4"), sidecar("1")], "4"),
+            (vec![], vec![sidecar("1"), sidecar("2")], "3"),
+            (vec![], vec![], "0"),
+        ] {
+            let spec = json!({"containers": containers, "initContainers": init_containers});
+            assert_eq!(dongles(&[json!({"spec": spec})]), requested, "{spec}");
+        }
+    }
+
+    #[test]
+    fn overhead_counts_and_requests_of_the_whole_pod_do_not() {
+        let pod = json!({"spec": {
+            "containers": [container("1")],
+            "overhead": {"example.com/dongle": "2"},
+            "resources": {"requests": {"example.com/dongle": "8"}},
+        }});
+        assert_eq!(dongles(&[pod]), "3");
+    }
+
+    #[test]
+    fn pods_add_up_until_they_finish() {
+        let pod = |phase: &str| json!({"spec": {"containers": [container("1k")]}, "status": {"phase": phase}});
+        let pods = ["Running", "Pending", "Unknown", "Succeeded", "Failed"].map(pod);
+        assert_eq!(dongles(&pods), "3k");
+    }
+}

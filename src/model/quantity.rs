@@ -1,0 +1,417 @@
+//! Kubernetes quantities (`4`, `1.5Gi`, `500m`, `1e3`), exactly.
+//!
+//! The grammar, the rounding and the canonical form are those of `ParseQuantity` and
+//! `CanonicalizeBytes` in `k8s.io/apimachinery/pkg/api/resource`; `tests/oracle` compares the two.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::model::label::excerpt;
+
+const NANOS_PER_UNIT: u128 = 1_000_000_000;
+
+/// The largest magnitude Kubernetes keeps of a number with a binary suffix.
+const BINARY_CAP: u128 = i64::MAX as u128 * NANOS_PER_UNIT;
+
+/// From 10^-9 on, each a thousand times the one before.
+const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+
+/// From 2^0 on, each 1024 times the one before. The empty one is written, but read as decimal.
+const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/// The notation a quantity was written in, and so is shown in.
+#[derive(Clone, Copy, Debug)]
+enum Format {
+    DecimalSi,
+    BinarySi,
+    DecimalExponent,
+}
+
+/// An amount of a resource: an exact number of billionths, and the notation it was written in.
+///
+/// Holds up to `i128::MAX` billionths either way, which is about ±1.7 × 10^29. Two quantities are
+/// equal if their numbers are: `1Ki` equals `1024`. [`Display`](fmt::Display) gives the canonical
+/// form.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantity {
+    nanos: i128,
+    format: Format,
+}
+
+/// Why a text is not a [`Quantity`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseQuantityError {
+    /// There is no text at all.
+    #[error("the quantity is empty: write a number, such as 4")]
+    Empty,
+    /// The text does not begin with a number.
+    #[error(r#""{0}" is not a number: write digits, such as 4, 1.5Gi or 500m"#)]
+    NotANumber(String),
+    /// Something other than a suffix or an exponent follows the number.
+    #[error(r#""{input}" ends in "{suffix}", which is no suffix of a quantity: {hint}"#)]
+    UnknownSuffix {
+        /// The whole text.
+        input: String,
+        /// What follows the number.
+        suffix: String,
+        /// What to write instead.
+        hint: &'static str,
+    },
+    /// The number is too large, or an exponent is not a 32-bit integer. Kubernetes accepts some of
+    /// these, and takes minutes or gets the number wrong.
+    #[error(
+        r#""{0}" is out of range: write a number below 1.7e29, with a shorter exponent if any"#
+    )]
+    OutOfRange(String),
+}
+
+impl Quantity {
+    /// Whether the amount is nothing.
+    #[must_use]
+    pub const fn is_zero(&self) -> bool {
+        self.nanos == 0
+    }
+
+    /// The amount in billionths.
+    #[must_use]
+    pub const fn nanos(&self) -> i128 {
+        self.nanos
+    }
+
+    /// The amount as a whole number of units, or `None` if it has a fraction.
+    ///
+    /// Kubernetes demands a whole number of an extended resource
+    /// (`ValidateResourceQuantityValue` in `k8s.io/kubernetes/pkg/apis/core/validation`).
+    #[must_use]
+    pub const fn whole(&self) -> Option<i128> {
+        let unit = NANOS_PER_UNIT.cast_signed();
+        if self.nanos % unit == 0 { Some(self.nanos / unit) } else { None }
+    }
+
+    /// The sum, shown as the larger of the two is; at most what a [`Quantity`] holds.
+    #[must_use]
+    pub fn saturating_add(self, other: Self) -> Self {
+        let larger = self.max(other);
+        Self { nanos: self.nanos.saturating_add(other.nanos), ..larger }
+    }
+}
+
+impl From<i64> for Quantity {
+    /// So many units, shown with a decimal suffix.
+    fn from(units: i64) -> Self {
+        Self { nanos: i128::from(units) * NANOS_PER_UNIT.cast_signed(), format: Format::DecimalSi }
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = ParseQuantityError;
+
+    /// Reads what Kubernetes reads, in time linear in the length of the text.
+    ///
+    /// A fraction of a billionth is rounded away from zero, and a number with a binary suffix is
+    /// capped at ±(2^63 - 1), as in Kubernetes.
+    ///
+    /// # Errors
+    ///
+    /// [`ParseQuantityError`] says what is wrong. Only `OutOfRange` is stricter than Kubernetes.
+    fn from_str(input: &str) -> Result<Self, Self::Err> {
+        if input.is_empty() {
+            return Err(ParseQuantityError::Empty);
+        }
+        let unsigned = input.strip_prefix(['+', '-']).unwrap_or(input);
+        let (whole, rest) = split_digits(unsigned);
+        let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), split_digits);
+        let digitless = whole.is_empty() && fraction.is_empty();
+
+        // Kubernetes reads a number without digits (`k`, `.Gi`) as 0, but only on its fast path.
+        let fast = |unit: &Unit| unit.ten.is_none_or(|ten| ten >= -9) && unit.two <= 40;
+        let unit = Unit::parse(suffix).filter(|unit| !digitless || fast(unit));
+        let unit = unit.ok_or_else(|| {
+            if digitless {
+                return ParseQuantityError::NotANumber(excerpt(input));
+            }
+            ParseQuantityError::UnknownSuffix {
+                input: excerpt(input),
+                suffix: excerpt(suffix),
+                hint: hint(suffix),
+            }
+        })?;
+
+        let mut format = unit.format;
+        let mut magnitude = nanos(whole, fraction, &unit);
+        if matches!(format, Format::BinarySi) {
+            let capped = magnitude.map_or(BINARY_CAP, |nanos| nanos.min(BINARY_CAP));
+            if capped < NANOS_PER_UNIT {
+                format = Format::DecimalSi;
+            }
+            magnitude = Some(capped);
+        }
+        let nanos = magnitude
+            .and_then(|nanos| i128::try_from(nanos).ok())
+            .ok_or_else(|| ParseQuantityError::OutOfRange(excerpt(input)))?;
+        let sign = if input.starts_with('-') { -1 } else { 1 };
+        Ok(Self { nanos: sign * nanos, format })
+    }
+}
+
+impl fmt::Display for Quantity {
+    /// The canonical form: the largest suffix that leaves no fraction.
+    ///
+    /// One difference: Kubernetes drops the suffix of a multiple of 10^21, so that its `1000E`
+    /// becomes `1`; here it stays `1000E`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_zero() {
+            return f.write_str("0");
+        }
+        if let (Format::BinarySi, Some(units)) = (self.format, self.whole())
+            && units.abs() >= 1024
+        {
+            let (mantissa, steps) = divide_out(units, 1024, BINARY_SUFFIXES.len() - 1);
+            return write!(f, "{mantissa}{}", BINARY_SUFFIXES[steps]);
+        }
+        if matches!(self.format, Format::DecimalExponent) {
+            return match divide_out(self.nanos, 1000, usize::MAX) {
+                (mantissa, 3) => write!(f, "{mantissa}"),
+                (mantissa, steps @ 0..3) => write!(f, "{mantissa}e-{}", 9 - 3 * steps),
+                (mantissa, steps) => write!(f, "{mantissa}e{}", 3 * steps - 9),
+            };
+        }
+        let (mantissa, steps) = divide_out(self.nanos, 1000, DECIMAL_SUFFIXES.len() - 1);
+        write!(f, "{mantissa}{}", DECIMAL_SUFFIXES[steps])
+    }
+}
+
+/// Divides a number other than 0 by `factor` while nothing remains, at most `limit` times; also
+/// gives how many times that was.
+fn divide_out(mut number: i128, factor: i128, limit: usize) -> (i128, usize) {
+    let mut steps = 0;
+    while steps < limit && number % factor == 0 {
+        number /= factor;
+        steps += 1;
+    }
+    (number, steps)
+}
+
+/// What a suffix stands for: 10^`ten` × 2^`two`.
+struct Unit {
+    format: Format,
+    /// `None` for an exponent beyond `i32`.
+    ten: Option<i32>,
+    two: u32,
+}
+
+impl Unit {
+    fn parse(suffix: &str) -> Option<Self> {
+        let unit = |format, ten, two| Some(Self { format, ten, two });
+        let mut decimal = DECIMAL_SUFFIXES.into_iter().zip((-9..).step_by(3));
+        if let Some((_, ten)) = decimal.find(|known| known.0 == suffix) {
+            return unit(Format::DecimalSi, Some(ten), 0);
+        }
+        let mut binary = BINARY_SUFFIXES.into_iter().zip((0..).step_by(10));
+        if let Some((_, two)) = binary.find(|known| known.0 == suffix) {
+            return unit(Format::BinarySi, Some(0), two);
+        }
+        let exponent = suffix.strip_prefix(['e', 'E'])?;
+        let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        unit(Format::DecimalExponent, exponent.parse().ok(), 0)
+    }
+}
+
+fn split_digits(text: &str) -> (&str, &str) {
+    let end = text.bytes().take_while(u8::is_ascii_digit).count();
+    text.split_at(end)
+}
+
+/// The billionths in `whole.fraction` × `unit`, rounded up; `None` if they are beyond `u128`, or
+/// if the exponent, or that of the last digit, is beyond `i32`.
+fn nanos(whole: &str, fraction: &str, unit: &Unit) -> Option<u128> {
+    let ten = i64::from(unit.ten?);
+    let written = [whole, fraction].concat();
+    let digits = written.trim_start_matches('0');
+    if digits.is_empty() {
+        return Some(0);
+    }
+    if ten - i64::try_from(fraction.len()).ok()? < i64::from(i32::MIN) {
+        return None; // Kubernetes wraps around: 0.5e-2147483648 is 5e2147483647.
+    }
+    // The number is 0.`digits` × 10^`point` × 2^`two`, and the first digit is not 0.
+    let leading_zeros = written.len() - digits.len();
+    let point = ten + i64::try_from(whole.len()).ok()? - i64::try_from(leading_zeros).ok()?;
+    if point > 30 {
+        return None;
+    }
+    let split = usize::try_from(point).unwrap_or(0).min(digits.len());
+    let (before, after) = digits.as_bytes().split_at(split);
+    let nanos_per_one = NANOS_PER_UNIT << unit.two;
+
+    let digit = |byte: &u8| u128::from(byte - b'0');
+    let mut ones = before.iter().fold(0, |sum, byte| sum * 10 + digit(byte));
+    for _ in i64::try_from(before.len()).ok()?..point {
+        ones *= 10;
+    }
+    // From the last digit to the first, so that whatever falls below a billionth is noticed.
+    let mut below = 0;
+    let mut remainder = false;
+    let mut shift_in = |digit: u128| {
+        let sum = digit * nanos_per_one + below;
+        remainder |= !sum.is_multiple_of(10);
+        below = sum / 10;
+    };
+    after.iter().rev().map(digit).for_each(&mut shift_in);
+    // `below` has less than 40 digits, so more zeros in front of it change nothing.
+    (point.max(-40)..0).for_each(|_| shift_in(0));
+
+    ones.checked_mul(nanos_per_one)?.checked_add(below + u128::from(remainder))
+}
+
+fn hint(suffix: &str) -> &'static str {
+    let unit = suffix.trim().to_ascii_lowercase();
+    match unit.trim_end_matches('b').trim_end_matches('i') {
+        "k" => "did you mean k (1000) or Ki (1024)?",
+        "m" => "did you mean M (10^6) or Mi (2^20)?",
+        "g" => "did you mean G (10^9) or Gi (2^30)?",
+        "t" => "did you mean T (10^12) or Ti (2^40)?",
+        "p" => "did you mean P (10^15) or Pi (2^50)?",
+        "e" => "did you mean E (10^18), Ei (2^60) or an exponent, such as e3?",
+        "" => "leave it out",
+        _ => "write n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei or an exponent, such as e3",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Quantity {
+        text.parse().unwrap_or_else(|error| panic!("{text:?}: {error}"))
+    }
+
+    fn error(text: &str) -> ParseQuantityError {
+        text.parse::<Quantity>().unwrap_err()
+    }
+
+    /// Each is written as input=canonical.
+    fn assert_canonical(forms: &str) {
+        for form in forms.split_whitespace() {
+            let (text, canonical) = form.split_once('=').unwrap();
+            assert_eq!(parse(text).to_string(), canonical, "{text}");
+        }
+    }
+
+    #[test]
+    fn canonical_forms() {
+        assert_canonical(
+            "1000=1k  1000000=1M  1024=1024  0.5k=500  1000m=1  -1500m=-1500m  12E=12E
+             1Ki=1Ki  1024Ki=1Mi  1.5Gi=1536Mi  0.5Ki=512  0.0001Ki=102400u  -2048=-2048
+             1e3=1e3  1E3=1e3  1e2=100  1e+2=100  1e-1=100e-3  1500e3=1500e3
+             4.0=4  4.=4  .5=500m  +4=4  007=7  0=0  9007199254740993=9007199254740993
+             8Ei=9223372036854775807  -8Ei=-9223372036854775807  7Ei=7Ei",
+        );
+    }
+
+    #[test]
+    fn rounds_away_from_zero_to_a_billionth() {
+        assert_canonical(
+            "0.1n=1n  -0.1n=-1n  1.0000000001=1000000001n  1.0000000010=1000000001n
+             0.00000000093132257461547851562500Gi=1  1e-2147483648=1e-9
+             0.00000000093132257461547851562501Gi=1000000001n",
+        );
+    }
+
+    /// Kubernetes would write 1, 10 and 1 for the first three.
+    #[test]
+    fn no_suffix_is_lost_above_the_last() {
+        assert_canonical("1000E=1000E  10000E=10000E  1000000E=1000000E  1e21=1e21");
+    }
+
+    #[test]
+    fn oddities_that_kubernetes_accepts() {
+        for zero in "0 + - . -. k .n Ti e-9 -0.0 0e-2147483648".split(' ') {
+            assert!(parse(zero).is_zero(), "{zero}");
+            assert_eq!(parse(zero).to_string(), "0", "{zero}");
+        }
+    }
+
+    #[test]
+    fn compares_numbers_only() {
+        assert_eq!(parse("1Ki"), parse("1024"));
+        assert_eq!(parse("1k"), Quantity::from(1000));
+        assert!(parse("1k") < parse("1Ki"));
+        assert!(parse("-1") < parse("1n"));
+        assert_eq!(parse("4.0").whole(), Some(4));
+        assert_eq!(parse("9223372036854775808").whole(), Some(1 << 63));
+        assert_eq!(parse("1.5Gi").whole(), Some(1_610_612_736));
+        assert_eq!(parse("4001m").whole(), None);
+    }
+
+    #[test]
+    fn errors_say_what_to_write() {
+        assert_eq!(error("").to_string(), "the quantity is empty: write a number, such as 4");
+        assert_eq!(
+            error("four").to_string(),
+            r#""four" is not a number: write digits, such as 4, 1.5Gi or 500m"#
+        );
+        assert_eq!(
+            error("4KB").to_string(),
+            r#""4KB" ends in "KB", which is no suffix of a quantity: did you mean k (1000) or Ki (1024)?"#
+        );
+        assert_eq!(
+            error("1e30").to_string(),
+            r#""1e30" is out of range: write a number below 1.7e29, with a shorter exponent if any"#
+        );
+    }
+
+    #[test]
+    fn kinds_of_errors() {
+        for text in "x --1 +-1 Pi e-10 .. \u{ff11}".split(' ') {
+            assert_eq!(error(text), ParseQuantityError::NotANumber(text.to_owned()));
+        }
+        for text in ["1K", "1ki", "1i", "1e", "1e1.5", "0x1", "1_0", "1,0", "4 ", "12E2Ki"] {
+            let error = error(text);
+            assert!(matches!(error, ParseQuantityError::UnknownSuffix { .. }));
+        }
+        let huge = "1e30 1e2147483647 1e2147483648 0.5e-2147483648 0e-99999999999999999999
+                    -170141183460469231731687303715.8841057271";
+        for text in huge.split_whitespace() {
+            assert_eq!(error(text), ParseQuantityError::OutOfRange(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn bounds() {
+        let most = parse("170141183460469231731687303715.884105727");
+        assert_eq!(most.nanos, i128::MAX);
+
+        let nines = "9".repeat(1 << 20);
+        assert!(matches!(error(&nines), ParseQuantityError::OutOfRange(_)));
+        let whole = |text: String| parse(&text).whole();
+        assert_eq!(whole(format!("{nines}Ki")), Some(i64::MAX.into()));
+        assert_eq!(whole(format!("0.{nines}")), Some(1));
+        assert_eq!(whole(format!("{nines}e-{}", nines.len())), Some(1));
+        assert_eq!(whole(format!("{}1", "0".repeat(1 << 20))), Some(1));
+    }
+}

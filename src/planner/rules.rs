@@ -1,0 +1,237 @@
+//! Rules as the plan reads them: checked, parsed once a change, and sorted by precedence.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use thiserror::Error;
+
+use super::selector::{InvalidSelection, Selection};
+use crate::model::api::{
+    ConflictPolicy, DeletionPolicy, MAX_QUANTITY, NodeExtendedResource, ShrinkPolicy,
+};
+use crate::model::node::Node;
+use crate::model::quantity::{ParseQuantityError, Quantity};
+use crate::model::resource_name::{InvalidResourceName, ResourceName};
+
+/// A `NodeExtendedResource` that has been found valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// `metadata.name`
+    pub name: Arc<str>,
+    /// The resource it declares.
+    pub resource: ResourceName,
+    /// How much of it: a whole number from 1 to [`MAX_QUANTITY`].
+    pub quantity: Quantity,
+    /// The nodes it is for.
+    pub selection: Selection,
+    /// The highest wins.
+    pub priority: i32,
+    /// What to do with another writer's value.
+    pub conflict_policy: ConflictPolicy,
+    /// What becomes of the value afterwards.
+    pub deletion_policy: DeletionPolicy,
+    /// How a value is lowered while pods use it.
+    pub shrink_policy: ShrinkPolicy,
+    /// `metadata.creationTimestamp`; at equal priority the oldest wins. One that is not in the cluster
+    /// yet has none, and is the youngest.
+    pub created: Option<Timestamp>,
+}
+
+/// Why an object is not a rule. The API server refuses such objects, but may hold some from before
+/// the CRD said so, and the controller trusts none.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum InvalidRule {
+    /// The object does not have the CRD's shape.
+    #[error("the object cannot be read: {0}")]
+    Malformed(String),
+    /// `spec.resourceName`
+    #[error("spec.resourceName: {0}")]
+    ResourceName(#[from] InvalidResourceName),
+    /// `spec.quantity` is no quantity.
+    #[error("spec.quantity: {0}")]
+    Quantity(#[from] ParseQuantityError),
+    /// `spec.quantity` has a fraction.
+    #[error("spec.quantity: {0} is not a whole number, and extended resources cannot be split")]
+    NotWhole(Quantity),
+    /// `spec.quantity` is 0 or less.
+    #[error("spec.quantity: {0} is less than 1; to advertise nothing, delete the rule")]
+    NotPositive(Quantity),
+    /// `spec.quantity` is more than the API server can count.
+    #[error("spec.quantity: {0} is more than {MAX_QUANTITY}, the most that can be advertised")]
+    TooLarge(Quantity),
+    /// `spec.nodeSelector` or `spec.nodeNames`
+    #[error("spec: {0}")]
+    Selection(#[from] InvalidSelection),
+}
+
+impl Rule {
+    /// Checks an object and takes from it what the plan needs.
+    ///
+    /// # Errors
+    /// Whatever the CRD's validation would refuse.
+    pub fn new(object: &NodeExtendedResource) -> Result<Self, InvalidRule> {
+        let NodeExtendedResource { metadata, spec, .. } = object;
+        let quantity: Quantity = spec.quantity.to_string().parse()?;
+        match quantity.whole() {
+            None => return Err(InvalidRule::NotWhole(quantity)),
+            Some(..=0) => return Err(InvalidRule::NotPositive(quantity)),
+            Some(whole) if whole > MAX_QUANTITY.into() => {
+                return Err(InvalidRule::TooLarge(quantity));
+            }
+            Some(_) => {}
+        }
+        Ok(Self {
+            name: metadata.name.as_deref().unwrap_or_default().into(),
+            resource: ResourceName::parse(&spec.resource_name)?,
+            quantity,
+            selection: Selection::new(spec.node_selector.as_ref(), spec.node_names.as_deref())?,
+            priority: spec.priority,
+            conflict_policy: spec.conflict_policy,
+            deletion_policy: spec.deletion_policy,
+            shrink_policy: spec.shrink_policy,
+            created: metadata.creation_timestamp.as_ref().map(|time| time.0),
+        })
+    }
+
+    /// Which of two rules wins where both declare a resource: the winner is `Less`.
+    fn precedence(&self, other: &Self) -> Ordering {
+        let age = |rule: &Self| (rule.created.is_none(), rule.created);
+        other
+            .priority
+            .cmp(&self.priority)
+            .then_with(|| age(self).cmp(&age(other)))
+            .then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+/// All rules at one moment.
+#[derive(Debug, Default)]
+pub struct RuleSet {
+    /// By precedence, the winner first.
+    rules: Vec<Arc<Rule>>,
+    /// The names of rules that exist but are not valid.
+    frozen: BTreeSet<Arc<str>>,
+    /// Where to look for the rules that may select a node, as places in `rules`.
+    by_node: HashMap<Arc<str>, Vec<usize>>,
+    by_label: HashMap<String, HashMap<String, Vec<usize>>>,
+    unindexed: Vec<usize>,
+}
+
+impl RuleSet {
+    /// Sorts and indexes the rules. `frozen` names those that exist but are not valid.
+    #[must_use]
+    pub fn new(
+        rules: impl IntoIterator<Item = Arc<Rule>>,
+        frozen: impl IntoIterator<Item = Arc<str>>,
+    ) -> Self {
+        let mut rules: Vec<_> = rules.into_iter().collect();
+        rules.sort_by(|this, other| this.precedence(other));
+        let mut set = Self { frozen: frozen.into_iter().collect(), ..Self::default() };
+        for (place, rule) in rules.iter().enumerate() {
+            if let Selection::Names(names) = &rule.selection {
+                for name in names {
+                    let places = set.by_node.entry(Arc::clone(name)).or_default();
+                    places.push(place);
+                }
+            } else if let Some(labels) = rule.selection.indexable_labels() {
+                for (key, value) in labels {
+                    let values = set.by_label.entry(key.to_owned()).or_default();
+                    values.entry(value.to_owned()).or_default().push(place);
+                }
+            } else {
+                set.unindexed.push(place);
+            }
+        }
+        set.rules = rules;
+        set
+    }
+
+    /// The rules that select `node`, the winner first.
+    #[must_use]
+    pub fn selecting(&self, node: &Node) -> Vec<&Arc<Rule>> {
+        let mut places = self.unindexed.clone();
+        places.extend(self.by_node.get(&node.name).into_iter().flatten());
+        if !self.by_label.is_empty() {
+            for (key, value) in node.labels.iter() {
+                let indexed = self.by_label.get(&**key);
+                places
+                    .extend(indexed.and_then(|values| values.get(&**value)).into_iter().flatten());
+            }
+        }
+        places.sort_unstable();
+        let rules = places.into_iter().filter_map(|place| self.rules.get(place));
+        rules.filter(|rule| rule.selection.selects(node)).collect()
+    }
+
+    /// Whether a rule of this name exists but is not valid. What it advertised before stays.
+    #[must_use]
+    pub fn is_frozen(&self, rule: &str) -> bool {
+        self.frozen.contains(rule)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::model::node::Strings;
+
+    fn rule<'t>(
+        name: &str,
+        created: impl Into<Option<&'t str>>,
+        spec: Value,
+    ) -> Result<Rule, InvalidRule> {
+        let created = created.into();
+        let mut object = json!({
+            "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+            "metadata": {"name": name, "creationTimestamp": created},
+            "spec": {"resourceName": "example.com/dongle", "quantity": 4},
+        });
+        object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        Rule::new(&serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn checks_what_the_crd_checks() {
+        for (spec, says) in [
+            (json!({"quantity": 0}), "less than 1"),
+            (json!({"quantity": "-4"}), "less than 1"),
+            (json!({"quantity": "4500m"}), "not a whole number"),
+            (json!({"quantity": "4 dongles"}), "spec.quantity"),
+            (json!({"quantity": 9_223_372_036_854_776_i64}), "more than 9223372036854775"),
+            (json!({"quantity": "10E"}), "more than 9223372036854775"),
+            (json!({"resourceName": "cpu"}), "spec.resourceName"),
+            (json!({"nodeNames": ["a"]}), "spec: give exactly one"),
+        ] {
+            let mut spec = spec;
+            spec.as_object_mut().unwrap().insert("nodeSelector".into(), json!({}));
+            let error = rule("a", "2026-01-01T00:00:00Z", spec.clone()).unwrap_err();
+            assert!(error.to_string().contains(says), "{spec}: {error}");
+        }
+    }
+
+    #[test]
+    fn finds_the_selecting_rules_by_precedence() {
+        let early = "2026-01-01T00:00:00Z";
+        let late = "2026-01-02T00:00:00Z";
+        let zone = json!({"matchLabels": {"zone": "a"}});
+        let rules = [
+            rule("0-late", late, json!({"nodeSelector": {}})),
+            rule("b", early, json!({"nodeSelector": zone})),
+            rule("a", early, json!({"nodeNames": ["node-1"]})),
+            rule("high", late, json!({"nodeSelector": zone, "priority": 1})),
+            rule("0-a-new", None, json!({"nodeSelector": {}})),
+            rule("other-zone", early, json!({"nodeSelector": {"matchLabels": {"zone": "b"}}})),
+            rule("other-node", early, json!({"nodeNames": ["node-2"]})),
+        ];
+        let rules = RuleSet::new(rules.map(|rule| Arc::new(rule.unwrap())), ["bad".into()]);
+        let node = json!({"metadata": {"name": "node-1", "labels": {"zone": "a"}}});
+        let node = Node::new(serde_json::from_value(node).unwrap(), &mut Strings::default());
+        let names: Vec<_> = rules.selecting(&node).iter().map(|rule| &*rule.name).collect();
+        assert_eq!(names, ["high", "a", "b", "0-late", "0-a-new"]);
+        assert!(rules.is_frozen("bad") && !rules.is_frozen("a"));
+    }
+}

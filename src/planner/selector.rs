@@ -1,0 +1,278 @@
+//! Which nodes a rule selects.
+
+mod overlap;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use thiserror::Error;
+
+use crate::model::label;
+use crate::model::node::Node;
+pub use overlap::Overlap;
+
+/// The nodes that a rule is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// These nodes, by name.
+    Names(BTreeSet<Arc<str>>),
+    /// The nodes whose labels meet every requirement; all nodes where there is none.
+    Labels(Vec<Requirement>),
+}
+
+/// One requirement on a node's labels, as `metav1.LabelSelector` means it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    key: String,
+    test: Test,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Test {
+    In(BTreeSet<String>),
+    NotIn(BTreeSet<String>),
+    Exists,
+    DoesNotExist,
+}
+
+/// Why a selection is not one.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum InvalidSelection {
+    /// Both or neither of the two fields.
+    #[error("give exactly one of nodeSelector and nodeNames")]
+    NotExactlyOne,
+    /// `nodeNames: []`
+    #[error("nodeNames is empty: name at least one node")]
+    NoNames,
+    /// A name that no Node can have.
+    #[error("nodeNames holds {0:?}, which is not a node name")]
+    NodeName(String),
+    /// A name given twice.
+    #[error("nodeNames holds {0:?} twice")]
+    RepeatedName(String),
+    /// A key that no label can have.
+    #[error("nodeSelector asks for label {0:?}, which is not a label key")]
+    Key(String),
+    /// A value that no label can have.
+    #[error("nodeSelector asks for label {0} with {1:?}, which is not a label value")]
+    Value(String, String),
+    /// An operator that the Kubernetes API does not know.
+    #[error("nodeSelector has operator {0:?}; write In, NotIn, Exists or DoesNotExist")]
+    Operator(String),
+    /// Values missing, or given where there must be none.
+    #[error("nodeSelector has {operator} on {key} with {count} values")]
+    ValueCount {
+        /// The label's key.
+        key: String,
+        /// The operator, which takes another number of values.
+        operator: String,
+        /// How many there are.
+        count: usize,
+    },
+}
+
+impl Selection {
+    /// Reads the two fields of a rule's spec.
+    ///
+    /// # Errors
+    /// Where the Kubernetes API would refuse the selector (`ValidateLabelSelector`), or the names
+    /// are not distinct names of nodes.
+    pub fn new(
+        selector: Option<&LabelSelector>,
+        names: Option<&[String]>,
+    ) -> Result<Self, InvalidSelection> {
+        match (selector, names) {
+            (Some(selector), None) => Self::by_labels(selector),
+            (None, Some(names)) => Self::by_names(names),
+            _ => Err(InvalidSelection::NotExactlyOne),
+        }
+    }
+
+    fn by_names(names: &[String]) -> Result<Self, InvalidSelection> {
+        let mut distinct = BTreeSet::<Arc<str>>::new();
+        for name in names {
+            if !label::is_dns_subdomain(name) {
+                return Err(InvalidSelection::NodeName(name.clone()));
+            }
+            if !distinct.insert(name.as_str().into()) {
+                return Err(InvalidSelection::RepeatedName(name.clone()));
+            }
+        }
+        if distinct.is_empty() {
+            return Err(InvalidSelection::NoNames);
+        }
+        Ok(Self::Names(distinct))
+    }
+
+    fn by_labels(selector: &LabelSelector) -> Result<Self, InvalidSelection> {
+        let equalities = selector
+            .match_labels
+            .iter()
+            .flatten()
+            .map(|(key, value)| Requirement::new(key, "In", std::slice::from_ref(value)));
+        let expressions = selector.match_expressions.iter().flatten().map(
+            |LabelSelectorRequirement { key, operator, values }| {
+                Requirement::new(key, operator, values.as_deref().unwrap_or_default())
+            },
+        );
+        equalities.chain(expressions).collect::<Result<_, _>>().map(Self::Labels)
+    }
+
+    /// Whether `node` is selected.
+    #[must_use]
+    pub fn selects(&self, node: &Node) -> bool {
+        match self {
+            Self::Names(names) => names.contains(&node.name),
+            Self::Labels(requirements) => requirements
+                .iter()
+                .all(|requirement| requirement.is_met_by(node.labels.get(&requirement.key))),
+        }
+    }
+
+    /// The nodes that are named; none where they are selected by labels.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        let names = match self {
+            Self::Names(names) => Some(names),
+            Self::Labels(_) => None,
+        };
+        names.into_iter().flatten()
+    }
+
+    /// Labels (key and value) of which every selected node has one; `None` where no such list
+    /// exists. It lets rules be looked up by a node's labels.
+    #[must_use]
+    pub fn indexable_labels(&self) -> Option<impl Iterator<Item = (&str, &str)>> {
+        let Self::Labels(requirements) = self else {
+            return None;
+        };
+        requirements.iter().find_map(|Requirement { key, test }| {
+            let Test::In(values) = test else {
+                return None;
+            };
+            Some(values.iter().map(|value| (key.as_str(), value.as_str())))
+        })
+    }
+}
+
+impl Requirement {
+    fn new(key: &str, operator: &str, values: &[String]) -> Result<Self, InvalidSelection> {
+        if !label::is_qualified_name(key) {
+            return Err(InvalidSelection::Key(key.to_owned()));
+        }
+        if let Some(value) = values.iter().find(|value| !label::is_label_value(value)) {
+            return Err(InvalidSelection::Value(key.to_owned(), value.clone()));
+        }
+        let set = || values.iter().cloned().collect();
+        let test = match (operator, values.is_empty()) {
+            ("In", false) => Test::In(set()),
+            ("NotIn", false) => Test::NotIn(set()),
+            ("Exists", true) => Test::Exists,
+            ("DoesNotExist", true) => Test::DoesNotExist,
+            ("In" | "NotIn" | "Exists" | "DoesNotExist", _) => {
+                return Err(InvalidSelection::ValueCount {
+                    key: key.to_owned(),
+                    operator: operator.to_owned(),
+                    count: values.len(),
+                });
+            }
+            _ => return Err(InvalidSelection::Operator(operator.to_owned())),
+        };
+        Ok(Self { key: key.to_owned(), test })
+    }
+
+    /// A node without the label meets `NotIn`, as in Kubernetes.
+    fn is_met_by(&self, value: Option<&str>) -> bool {
+        match &self.test {
+            Test::In(values) => value.is_some_and(|value| values.contains(value)),
+            Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Test::Exists => value.is_some(),
+            Test::DoesNotExist => value.is_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::model::node::Strings;
+
+    fn selection(spec: Value) -> Result<Selection, InvalidSelection> {
+        let selector = spec.get("nodeSelector").cloned();
+        let selector: Option<LabelSelector> =
+            selector.map(|selector| serde_json::from_value(selector).unwrap());
+        let names: Option<Vec<String>> =
+            spec.get("nodeNames").map(|names| serde_json::from_value(names.clone()).unwrap());
+        Selection::new(selector.as_ref(), names.as_deref())
+    }
+
+    fn expression(key: &str, operator: &str, values: &[&str]) -> Value {
+        json!({"nodeSelector": {"matchExpressions": [
+            {"key": key, "operator": operator, "values": values}
+        ]}})
+    }
+
+    #[test]
+    fn selects_as_kubernetes_does() {
+        let node = serde_json::from_value(json!({
+            "metadata": {"name": "node-1", "labels": {"zone": "a", "ssd": ""}}
+        }));
+        let node = Node::new(node.unwrap(), &mut Strings::default());
+        for (spec, selects) in [
+            (json!({"nodeSelector": {}}), true),
+            (json!({"nodeSelector": {"matchLabels": {"zone": "a"}}}), true),
+            (json!({"nodeSelector": {"matchLabels": {"zone": "a", "ssd": "x"}}}), false),
+            (expression("zone", "In", &["a", "b"]), true),
+            (expression("zone", "In", &["b"]), false),
+            (expression("rack", "In", &["b"]), false),
+            (expression("zone", "NotIn", &["b"]), true),
+            (expression("zone", "NotIn", &["a"]), false),
+            (expression("rack", "NotIn", &["a"]), true),
+            (expression("ssd", "Exists", &[]), true),
+            (expression("rack", "Exists", &[]), false),
+            (expression("rack", "DoesNotExist", &[]), true),
+            (expression("ssd", "DoesNotExist", &[]), false),
+            (json!({"nodeNames": ["node-1", "node-2"]}), true),
+            (json!({"nodeNames": ["node-2"]}), false),
+        ] {
+            assert_eq!(selection(spec.clone()).unwrap().selects(&node), selects, "{spec}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_kubernetes_refuses() {
+        for (spec, says) in [
+            (json!({}), "exactly one"),
+            (json!({"nodeSelector": {}, "nodeNames": ["a"]}), "exactly one"),
+            (json!({"nodeNames": []}), "empty"),
+            (json!({"nodeNames": ["Node"]}), "not a node name"),
+            (json!({"nodeNames": [""]}), "not a node name"),
+            (json!({"nodeNames": ["a", "a"]}), "twice"),
+            (expression("zone", "in", &["a"]), "operator \"in\""),
+            (expression("zone", "In", &[]), "In on zone with 0 values"),
+            (expression("zone", "Exists", &["a"]), "Exists on zone with 1 values"),
+            (expression("-zone", "Exists", &[]), "not a label key"),
+            (expression("zone", "In", &["a b"]), "not a label value"),
+            (json!({"nodeSelector": {"matchLabels": {"a/b/c": "x"}}}), "not a label key"),
+        ] {
+            let error = selection(spec.clone()).unwrap_err().to_string();
+            assert!(error.contains(says), "{spec}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_in_requirement_can_be_looked_up() {
+        let labels = |spec| {
+            let selection = selection(spec).unwrap();
+            selection
+                .indexable_labels()
+                .map(|labels| labels.map(|(key, value)| format!("{key}={value}")).collect())
+        };
+        let by_value = labels(expression("zone", "In", &["a", "b"]));
+        assert_eq!(by_value, Some(vec!["zone=a".to_owned(), "zone=b".to_owned()]));
+        assert_eq!(labels(expression("zone", "NotIn", &["a"])), None::<Vec<_>>);
+        assert_eq!(labels(json!({"nodeSelector": {}})), None);
+    }
+}
