@@ -14,7 +14,7 @@ mod validate;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub use error::Error;
 
@@ -51,7 +51,7 @@ impl Cli {
             Command::Run(args) => run::run(args).await?,
             Command::Prune(args) => prune::run(args).await?,
             Command::Crd(args) => crd::run(&args)?,
-            Command::Completions(args) => completions::run(&args)?,
+            Command::Completions(args) => completions::run(&args, Self::command())?,
             Command::Validate(args) => return validate::run(&args),
             Command::Plan(args) => return Ok(plan::run(args).await),
         }

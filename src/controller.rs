@@ -11,11 +11,14 @@ mod in_use;
 pub mod metrics;
 mod nodes;
 mod patches;
+mod pods;
 pub mod readiness;
 mod rules;
 mod schedule;
 pub mod server;
+mod state;
 mod status;
+mod status_writes;
 mod tally;
 
 use std::future::Future;
@@ -24,8 +27,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use tokio::sync::watch;
@@ -34,20 +35,12 @@ use tracing::{info, warn};
 
 use crate::cluster::error::{describe_watch, is_expired};
 use crate::cluster::lease::Leadership;
-use crate::cluster::node_client::NodeRequests;
 use crate::cluster::paging::PAGE_SIZE;
 use crate::model::node::ApiNode;
-use device_classes::{DeviceClass, DeviceClasses};
-use events::Events;
-use in_use::{Looks, PodsReply};
-use metrics::Metrics;
-use nodes::Nodes;
-use patches::PatchReply;
-use readiness::Readiness;
-use rules::{Affected, RuleObject, Rules};
-use schedule::Schedule;
-use status::StatusWritten;
-use tally::Tally;
+use device_classes::DeviceClass;
+use rules::{Affected, RuleObject};
+use state::Controller;
+pub use state::{Options, Telling};
 
 /// How often it says that it is alive, where nothing else happens.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -55,28 +48,6 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 const PLANNED_AT_ONCE: usize = 256;
 /// How long patches under way may take to end once the controller is told to stop.
 const DRAIN: Duration = Duration::from_secs(3);
-
-/// How the controller works.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// How many patches may be under way at once. The API server is busy at about ten.
-    pub concurrency: usize,
-    /// How long a request may take before it counts as failed.
-    pub request_timeout: Duration,
-    /// Where the randomness of pauses comes from.
-    pub seed: u64,
-}
-
-/// Where the controller tells how it is.
-#[derive(Clone, Debug)]
-pub struct Telling {
-    /// What keeps it from its work.
-    pub readiness: watch::Sender<Readiness>,
-    /// When it last went round its loop: at least every ten seconds, unless it is stuck.
-    pub heartbeat: watch::Sender<Instant>,
-    /// What it has done.
-    pub metrics: Arc<Metrics>,
-}
 
 /// Runs the controller until `shutdown` is ready; then lets the patches under way end. It writes while
 /// it leads, and otherwise keeps itself up to date.
@@ -126,59 +97,7 @@ pub async fn run(
     controller.drain().await;
 }
 
-struct Controller {
-    client: Client,
-    options: Options,
-    requests: NodeRequests,
-    telling: Telling,
-    leadership: Leadership,
-    rules: Rules,
-    nodes: Nodes,
-    device_classes: DeviceClasses,
-    tally: Tally,
-    schedule: Schedule,
-    patches: FuturesUnordered<BoxFuture<'static, PatchReply>>,
-    status_writes: FuturesUnordered<BoxFuture<'static, StatusWritten>>,
-    events: Events,
-    event_writes: FuturesUnordered<BoxFuture<'static, ()>>,
-    /// The answer to the first patch that failed for want of a right, while any does.
-    forbidden: Option<String>,
-    looks: Looks,
-    pod_looks: FuturesUnordered<BoxFuture<'static, PodsReply>>,
-    /// Whether the last list of pods failed.
-    pods_unreadable: bool,
-}
-
 impl Controller {
-    fn new(client: Client, options: Options, telling: Telling) -> Self {
-        Self {
-            requests: NodeRequests::new(client.clone(), options.request_timeout),
-            events: Events::new(client.clone(), options.request_timeout),
-            client,
-            options,
-            telling,
-            leadership: Leadership::Standby(None),
-            rules: Rules::default(),
-            nodes: Nodes::default(),
-            device_classes: DeviceClasses::default(),
-            tally: Tally::default(),
-            schedule: Schedule::default(),
-            patches: FuturesUnordered::new(),
-            status_writes: FuturesUnordered::new(),
-            event_writes: FuturesUnordered::new(),
-            forbidden: None,
-            looks: Looks::default(),
-            pod_looks: FuturesUnordered::new(),
-            pods_unreadable: false,
-        }
-    }
-
-    /// Whether this is the process that writes, and rules and nodes are known in full: a rule that
-    /// has not been listed yet is not gone.
-    fn may_write(&self) -> bool {
-        self.rules.listed() && self.nodes.listed() && self.leadership.leads(Instant::now())
-    }
-
     /// A leader that is new to it looks at everything: what it knows of failures and pauses is old.
     fn on_leadership(&mut self, leadership: Leadership) {
         let led = matches!(self.leadership, Leadership::Leader { .. });
@@ -232,10 +151,6 @@ impl Controller {
 
     fn has_more_to_plan(&self) -> bool {
         self.may_write() && (self.nodes.has_queued() || (self.has_room() && self.nodes.has_ready()))
-    }
-
-    fn has_room(&self) -> bool {
-        self.patches.len() < self.options.concurrency
     }
 
     fn on_node_event(&mut self, event: watcher::Result<watcher::Event<ApiNode>>) {
@@ -350,14 +265,6 @@ impl Controller {
         let status = if self.nodes.has_queued() { None } else { self.schedule.next_due() };
         let wakes = [self.nodes.next_wake(), self.looks.next_wake(), status];
         wakes.into_iter().flatten().min()
-    }
-
-    fn set_ready(&self, change: impl FnOnce(&mut Readiness)) {
-        self.telling.readiness.send_if_modified(|readiness| {
-            let before = readiness.clone();
-            change(readiness);
-            *readiness != before
-        });
     }
 
     /// Lets what is under way end.

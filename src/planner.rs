@@ -9,210 +9,19 @@
 //! ```
 
 pub mod input;
+pub mod overlap;
 mod patch;
+mod plan;
 mod resolve;
 pub mod rules;
 pub mod selector;
 pub mod withdraw;
 
-use std::fmt;
-use std::sync::Arc;
-
-use json_patch::Patch;
-
-use crate::model::ledger::{InvalidLedger, Ledger};
+use crate::model::ledger::Ledger;
 use crate::model::node::Node;
 use input::Circumstances;
+pub use plan::{Action, Change, Outcome, Plan};
 use rules::RuleSet;
-
-/// What is to be done on one node.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
-    /// What the patch does, resource by resource; empty where the node is as declared.
-    pub changes: Vec<Change>,
-    /// For `/api/v1/nodes/<name>/status`; `None` where there is nothing to do.
-    pub patch: Option<Patch>,
-    /// For every rule that selects the node, what becomes of it there.
-    pub outcomes: Vec<(Arc<str>, Outcome)>,
-    /// Why the node is not touched, where it is not.
-    pub unreadable: Option<InvalidLedger>,
-    /// Whether a value is to be lowered once it is known what pods on the node request: the node is
-    /// to be planned again with that.
-    pub needs_pods: bool,
-}
-
-/// What becomes of a rule on a node that it selects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The node carries the quantity.
-    Advertised,
-    /// It will, once the patch is through.
-    Pending,
-    /// The node carries more than the rule declares.
-    Held {
-        /// How much.
-        at: String,
-        /// Why pods cannot be listed, where they cannot; else they request that much.
-        unreadable: Option<String>,
-    },
-    /// Another writer has put this value there, so it is left alone.
-    Conflicted {
-        /// The value, as the node has it.
-        present: String,
-        /// Who wrote it last, where managedFields tell.
-        writer: Option<Arc<str>>,
-    },
-    /// Another writer keeps changing it back, and is given way to for now.
-    Contested {
-        /// Who, where managedFields tell.
-        writer: Option<Arc<str>>,
-    },
-    /// A rule of higher precedence declares the same resource.
-    Overridden {
-        /// Its name.
-        by: Arc<str>,
-        /// Whether only its age or name decides, and it declares another quantity.
-        tied: bool,
-    },
-    /// The last patch did not go through; it will be tried again.
-    Failed {
-        /// What went wrong, in words for the rule's status.
-        message: String,
-    },
-    /// What on the node is the controller's own cannot be told, so that nothing is touched.
-    LedgerUnreadable {
-        /// Why, in words for the rule's status.
-        message: String,
-    },
-}
-
-impl Outcome {
-    /// Whether somebody may want to know the node's name.
-    #[must_use]
-    pub fn is_problem(&self) -> bool {
-        match self {
-            Self::Held { .. }
-            | Self::Conflicted { .. }
-            | Self::Contested { .. }
-            | Self::Failed { .. }
-            | Self::LedgerUnreadable { .. } => true,
-            Self::Advertised | Self::Pending | Self::Overridden { .. } => false,
-        }
-    }
-}
-
-/// One thing that a patch does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// The resource's name.
-    pub resource: String,
-    /// What is done to it.
-    pub action: Action,
-}
-
-/// What a patch does to one resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Writes a quantity that was not there, or replaces one of its own.
-    Advertise {
-        /// The new quantity.
-        quantity: String,
-        /// The rule that declares it.
-        rule: Arc<str>,
-    },
-    /// Lowers a quantity of its own, though not to what is declared: pods use more.
-    Hold {
-        /// What pods use.
-        quantity: String,
-        /// The rule that declares less.
-        rule: Arc<str>,
-        /// How much it declares.
-        declared: String,
-    },
-    /// Writes back a quantity that another writer changed.
-    Repair {
-        /// The quantity, as declared.
-        quantity: String,
-        /// The rule that declares it.
-        rule: Arc<str>,
-        /// What was found instead.
-        found: String,
-        /// Who had written that, where managedFields tell: for a value that was removed they do not.
-        writer: Option<Arc<str>>,
-    },
-    /// Writes a quantity in place of another writer's, as the rule says.
-    TakeOver {
-        /// The quantity, as declared.
-        quantity: String,
-        /// The rule that declares it.
-        rule: Arc<str>,
-        /// What was found.
-        found: String,
-        /// Who had written that, where managedFields tell.
-        writer: Option<Arc<str>>,
-    },
-    /// Leaves the resource as it is, as nobody's: no rule declares it any more, and the one that did
-    /// said that it is to be retained.
-    Release {
-        /// The rule that had declared it.
-        rule: String,
-    },
-    /// Removes the resource, which no rule declares any more.
-    Withdraw {
-        /// The rule that had declared it.
-        rule: String,
-    },
-    /// Removes the 0 of a resource that nobody has declared.
-    RemoveZero,
-}
-
-impl Change {
-    /// The rule that it is for; `None` where there is none.
-    #[must_use]
-    pub fn rule(&self) -> Option<&str> {
-        match &self.action {
-            Action::Advertise { rule, .. }
-            | Action::Hold { rule, .. }
-            | Action::Repair { rule, .. }
-            | Action::TakeOver { rule, .. } => Some(rule),
-            Action::Release { rule } | Action::Withdraw { rule } => Some(rule),
-            Action::RemoveZero => None,
-        }
-    }
-
-    /// Whether it undoes what another writer did.
-    #[must_use]
-    pub fn is_repair(&self) -> bool {
-        matches!(self.action, Action::Repair { .. })
-    }
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { resource, action } = self;
-        match action {
-            Action::Advertise { quantity, rule } => {
-                write!(f, "advertised {resource}={quantity} (rule {rule})")
-            }
-            Action::Hold { quantity, rule, declared } => write!(
-                f,
-                "lowered {resource} to {quantity}, which pods use (rule {rule} declares {declared})"
-            ),
-            Action::Repair { quantity, rule, found, writer }
-            | Action::TakeOver { quantity, rule, found, writer } => {
-                let done = if self.is_repair() { "repaired" } else { "took over" };
-                write!(f, "{done} {resource}={quantity} (rule {rule}; was {found}")?;
-                match writer {
-                    Some(writer) => write!(f, ", written by {writer})"),
-                    None => f.write_str(")"),
-                }
-            }
-            Action::Release { rule } => write!(f, "released {resource} (rule {rule}; retained)"),
-            Action::Withdraw { rule } => write!(f, "withdrew {resource} (rule {rule})"),
-            Action::RemoveZero => write!(f, "removed the 0 that was left of {resource}"),
-        }
-    }
-}
 
 /// Plans one node. No clock, no I/O: the same arguments give the same plan.
 #[must_use]
@@ -220,7 +29,7 @@ pub fn plan(node: &Node, rules: &RuleSet, circumstances: &Circumstances) -> Plan
     let selecting = rules.selecting(node);
     let ledger = match Ledger::parse(node.ledger.as_deref()) {
         Ok(ledger) => ledger,
-        Err(error) => return untouched(&selecting, error),
+        Err(error) => return Plan::untouched(&selecting, error),
     };
     let resolved = resolve::resolve(node, &ledger, &selecting, rules, circumstances);
     let patch = patch::patch(node, &ledger, &resolved.writes);
@@ -232,18 +41,8 @@ pub fn plan(node: &Node, rules: &RuleSet, circumstances: &Circumstances) -> Plan
             unreadable: None,
             needs_pods: resolved.needs_pods,
         },
-        Err(error) => untouched(&selecting, error),
+        Err(error) => Plan::untouched(&selecting, error),
     }
-}
-
-/// A node whose ledger cannot be read, so that what on it is whose is not known; or one that could
-/// not be read the next time.
-fn untouched(selecting: &[&Arc<rules::Rule>], error: InvalidLedger) -> Plan {
-    let outcome = Outcome::LedgerUnreadable {
-        message: format!("{error}; nothing on the node is touched until it is mended or removed"),
-    };
-    let outcomes = selecting.iter().map(|rule| (Arc::clone(&rule.name), outcome.clone()));
-    Plan { outcomes: outcomes.collect(), unreadable: Some(error), ..Plan::default() }
 }
 
 #[cfg(test)]

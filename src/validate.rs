@@ -11,24 +11,29 @@
 
 mod across;
 mod cel;
+mod finding;
 mod metadata;
 mod problem;
+mod render;
 mod report;
 mod requests;
 mod schema;
+mod spelling;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
 pub use problem::{Problem, Severity};
-pub use report::{Format, Report};
+pub use render::Format;
+pub use report::Report;
 
 use crate::manifest::{Document, Path, Unreadable};
 use crate::model::api::{self, NodeExtendedResource};
 use crate::planner::rules::Rule;
 use across::Across;
 use cel::Library;
-use schema::{Finding, Schema};
+use finding::{Finding, UNKNOWN};
+use schema::Schema;
 
 /// Checks one document after the other.
 #[derive(Debug)]
@@ -137,8 +142,7 @@ impl Validator {
         let mut findings = schema.check(&document.value, &self.library);
         // The server drops the status of what is created, whatever is in it.
         let status = Path::of(["status"]);
-        findings
-            .retain(|finding| finding.rule == schema::UNKNOWN || !status.leads_to(&finding.path));
+        findings.retain(|finding| finding.rule == UNKNOWN || !status.leads_to(&finding.path));
         findings.extend(metadata::check(&document.value));
         let rule = if findings.is_empty() { self.compile(document, &mut findings) } else { None };
         let found = findings.into_iter().map(|finding| Problem::found(finding, document));
@@ -172,40 +176,4 @@ fn without_nulls(value: &Value) -> Value {
     let Value::Object(fields) = value else { return value.clone() };
     let fields = fields.iter().filter(|(_, value)| !value.is_null());
     fields.map(|(key, value)| (key.clone(), without_nulls(value))).collect()
-}
-
-/// The known word that `word` was probably meant to be.
-fn closest<'t>(word: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
-    const LONGEST: usize = 100;
-    if word.len() > LONGEST {
-        return None;
-    }
-    let word = word.to_lowercase();
-    let most = (word.chars().count() / 3).max(1);
-    let distances = known
-        .into_iter()
-        .map(|known| (strsim::damerau_levenshtein(&word, &known.to_lowercase()), known));
-    distances.filter(|(distance, _)| *distance <= most).min().map(|(_, known)| known)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_closest_word_is_close() {
-        let fields = ["quantity", "priority", "nodeNames", "nodeSelector"];
-        for (word, close) in [
-            ("quantities", Some("quantity")),
-            ("nodenames", Some("nodeNames")),
-            ("nodeSelectors", Some("nodeSelector")),
-            ("prioritiy", Some("priority")),
-            ("replicas", None),
-            ("q", None),
-            ("", None),
-        ] {
-            assert_eq!(closest(word, fields), close, "{word}");
-        }
-        assert_eq!(closest(&"x".repeat(1 << 20), fields), None);
-    }
 }

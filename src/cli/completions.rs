@@ -2,7 +2,6 @@
 
 use super::error::Error;
 use super::output::print;
-use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 #[derive(Debug, clap::Args)]
@@ -12,8 +11,7 @@ pub(super) struct Args {
     shell: Shell,
 }
 
-pub(super) fn run(args: &Args) -> Result<(), Error> {
-    let mut command = super::Cli::command();
+pub(super) fn run(args: &Args, mut command: clap::Command) -> Result<(), Error> {
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, name, &mut script);

@@ -13,9 +13,11 @@
 //! ten that a rule's status has room for.
 
 pub mod cluster;
+mod fate;
 pub mod files;
 pub mod forecast;
 mod render;
+mod report;
 pub mod rules;
 mod why;
 
@@ -27,18 +29,10 @@ use thiserror::Error;
 use crate::model::node::Node;
 use crate::planner::input::{Circumstances, InUse};
 use crate::planner::{Plan, plan};
-use forecast::{Action, Fate, Forecast};
+use forecast::Forecast;
 pub use render::Format;
+pub use report::{Detail, Report, Summary};
 use rules::Rules;
-
-/// What is kept of each node.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Detail {
-    /// Also of resources that stay as they are.
-    pub all: bool,
-    /// The patches, which take more memory than all the rest.
-    pub patches: bool,
-}
 
 /// Plans node after node.
 #[derive(Debug)]
@@ -62,45 +56,6 @@ pub enum NotPlanned {
     /// It is none that a cluster has.
     #[error("a Node without metadata.name")]
     Nameless,
-}
-
-/// How many resources, each counted once for every node that it is on, and nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// All nodes that were looked at.
-    pub nodes: usize,
-    /// To be put where there is nothing, or 0.
-    pub add: usize,
-    /// To be written over, or listed otherwise.
-    pub change: usize,
-    /// To be taken away.
-    pub remove: usize,
-    /// Left as another writer has them.
-    pub conflicted: usize,
-    /// Given up for now, since another writer keeps changing them back.
-    pub contested: usize,
-    /// Above what is declared, since pods request that much.
-    pub held: usize,
-    /// Above what is declared, and what pods request is not known: they may be lowered.
-    pub maybe_held: usize,
-    /// As declared.
-    pub unchanged: usize,
-    /// Nodes left alone, since the annotation on them cannot be read.
-    pub unreadable: usize,
-    /// Names in rules that are no nodes.
-    pub missing: usize,
-}
-
-/// What all nodes come to.
-#[derive(Debug)]
-pub struct Report {
-    /// Those with something to tell, by name.
-    pub nodes: Vec<Forecast>,
-    /// What is not about one node, in sentences.
-    pub notes: Vec<String>,
-    /// The counts.
-    pub summary: Summary,
-    detail: Detail,
 }
 
 impl Preview {
@@ -182,47 +137,6 @@ impl Preview {
         self.summary.nodes = self.seen.len();
         let Self { nodes, summary, detail, .. } = self;
         Report { nodes: nodes.into_values().collect(), notes, summary, detail }
-    }
-}
-
-impl Summary {
-    fn count(&mut self, forecast: &Forecast) {
-        for change in &forecast.changes {
-            match change.action {
-                Action::Add => self.add += 1,
-                Action::Remove => self.remove += 1,
-                Action::Update
-                | Action::Annotate
-                | Action::Hold
-                | Action::Repair
-                | Action::TakeOver
-                | Action::Release => self.change += 1,
-            }
-        }
-        for outcome in &forecast.outcomes {
-            match outcome.outcome {
-                Fate::Advertised if !forecast.changes(&outcome.resource) => self.unchanged += 1,
-                Fate::Held if !forecast.changes(&outcome.resource) => self.held += 1,
-                Fate::MaybeHeld => self.maybe_held += 1,
-                Fate::Conflicted => self.conflicted += 1,
-                Fate::Contested => self.contested += 1,
-                Fate::Advertised
-                | Fate::Held
-                | Fate::Overridden
-                | Fate::Unreadable
-                | Fate::Missing => {}
-            }
-        }
-        self.unreadable += usize::from(forecast.unreadable.is_some());
-    }
-}
-
-impl Report {
-    /// Whether the controller would patch a node, or might: that depends on pods that are not known.
-    #[must_use]
-    pub fn has_changes(&self) -> bool {
-        let Summary { add, change, remove, maybe_held, .. } = self.summary;
-        add + change + remove + maybe_held > 0
     }
 }
 

@@ -6,13 +6,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use tokio::time::Instant;
-use tracing::warn;
 
-use super::Controller;
 use crate::model::pod::Requests;
-use crate::planner::input::InUse;
 
 /// How many nodes are looked at at once: a list of pods is the largest answer that there is.
 const AT_ONCE: usize = 4;
@@ -54,7 +50,7 @@ enum State {
 
 impl Looks {
     /// Whether the node is to be looked at now.
-    fn start(&mut self, node: &Arc<str>) -> bool {
+    pub(super) fn start(&mut self, node: &Arc<str>) -> bool {
         let look = self
             .by_node
             .entry(Arc::clone(node))
@@ -74,7 +70,7 @@ impl Looks {
 
     /// A look has ended. The node pauses; another may have waited for the room, and is to be planned
     /// again.
-    fn ended(
+    pub(super) fn ended(
         &mut self,
         node: &Arc<str>,
         unreadable: Option<String>,
@@ -101,13 +97,13 @@ impl Looks {
     }
 
     /// Nothing is to be lowered on the node any more; or it is to be looked at afresh.
-    fn forget(&mut self, node: &Arc<str>) {
+    pub(super) fn forget(&mut self, node: &Arc<str>) {
         if let Some(Look { state: State::Pausing(until), .. }) = self.by_node.remove(node) {
             self.pausing.remove(&(until, Arc::clone(node)));
         }
     }
 
-    fn unreadable(&self, node: &str) -> Option<&String> {
+    pub(super) fn unreadable(&self, node: &str) -> Option<&String> {
         self.by_node.get(node).and_then(|look| look.unreadable.as_ref())
     }
 
@@ -127,52 +123,6 @@ impl Looks {
             woken.push(node);
         }
         woken
-    }
-}
-
-impl Controller {
-    /// What is known of the pods on a node without looking.
-    pub(super) fn in_use(&self, node: &str) -> InUse {
-        self.looks.unreadable(node).cloned().map_or(InUse::Unknown, InUse::Unreadable)
-    }
-
-    /// The plan for a node could not be made in full without a look at its pods; or it could.
-    pub(super) fn look_at_pods(&mut self, node: &Arc<str>, is_needed: bool) {
-        if !is_needed {
-            self.looks.forget(node);
-        } else if self.looks.start(node) {
-            let request = self.requests.clone().pods(Arc::clone(node));
-            let node = Arc::clone(node);
-            self.pod_looks.push(request.map(|reply| (node, reply)).boxed());
-        }
-    }
-
-    /// Takes in what pods on a node request: the node is planned with it at once, since it is true
-    /// for this moment only.
-    pub(super) fn on_pods(&mut self, node: &Arc<str>, reply: Result<Requests, String>) {
-        let now = Instant::now();
-        let next = self.looks.ended(node, reply.as_ref().err().cloned(), now);
-        match reply {
-            Ok(requests) => {
-                self.pods_unreadable = false;
-                // A node that is gone meanwhile, or has a patch under way, is looked at afresh.
-                if self.nodes.get_mut(node).is_none_or(|state| state.is_busy()) {
-                    self.looks.forget(node);
-                } else {
-                    self.plan_node_with(node, InUse::Known(requests));
-                }
-            }
-            Err(message) => {
-                // One line for all nodes: the rules' status names them.
-                if !std::mem::replace(&mut self.pods_unreadable, true) {
-                    warn!(%node, "nothing is lowered where pods cannot be seen: {message}");
-                }
-                self.nodes.queue(node);
-            }
-        }
-        if let Some(next) = next {
-            self.nodes.queue(&next);
-        }
     }
 }
 

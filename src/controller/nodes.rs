@@ -25,7 +25,7 @@ use super::tally::Tally;
 use crate::model::node::{ApiNode, Node, Strings};
 use crate::planner::Change;
 use failure::Failure;
-pub(super) use state::NodeState;
+pub(super) use state::{NodeState, SentPatch, Ticket};
 
 /// Every node, and the queues of those with something to do.
 #[derive(Debug, Default)]
@@ -45,11 +45,6 @@ pub(super) struct Nodes {
     forbidden: BTreeSet<Arc<str>>,
     tickets: u64,
 }
-
-/// Tells one patch from another: an answer counts only for the node that it was for, and not for
-/// one made again under its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticket(u64);
 
 impl Nodes {
     /// Takes in an event of the watch.

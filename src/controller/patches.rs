@@ -6,23 +6,12 @@ use futures::FutureExt;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
-use super::Controller;
 use super::events::{NodeSubject, Note, RuleSubject};
-use super::nodes::Ticket;
+use super::nodes::SentPatch;
+use super::state::Controller;
 use crate::cluster::node_client::Reply;
 use crate::planner::input::{Circumstances, InUse};
 use crate::planner::{Action, Change, Outcome, plan};
-
-/// A patch, and what came of it.
-pub(super) type PatchReply = (SentPatch, Reply);
-
-/// What a patch under way was for.
-pub(super) struct SentPatch {
-    node: Arc<str>,
-    uid: Box<str>,
-    ticket: Ticket,
-    changes: Vec<Change>,
-}
 
 impl Controller {
     /// Plans a node as it is now, counts what becomes of its rules, and sends the patch if there is

@@ -5,32 +5,21 @@ mod conditions;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
-use tokio::time::Instant;
-use tracing::warn;
 
-use super::Controller;
 use super::device_classes::Mapping;
-use super::events::Note;
 use super::rules::RuleState;
-use super::tally::Counts;
+use super::tally::{Counts, MAX_PROBLEMS};
 use crate::cluster::error::describe;
-use crate::controller::metrics;
 use crate::model::api::{
     FIELD_MANAGER, NodeCounts, NodeExtendedResource, NodeExtendedResourceStatus, NodeProblem,
     Reason,
 };
 use crate::planner::Outcome;
 use crate::planner::selector::Selection;
-
-/// How long a status that could not be written waits.
-const STATUS_RETRY: Duration = Duration::from_secs(10);
-/// The most nodes that `problems` names.
-const MAX_PROBLEMS: usize = 10;
 
 /// The status that a rule should have now. Conditions that say the same as in the observed status
 /// keep their timestamps.
@@ -118,79 +107,6 @@ pub(super) fn in_one_word(status: Option<&NodeExtendedResourceStatus>) -> &'stat
         (true, _) => "stalled",
         (false, true) => "ready",
         (false, false) => "not_ready",
-    }
-}
-
-impl Controller {
-    /// Writes a rule's status, if that has changed, and tells of what is new in it.
-    pub(super) fn write_status(&mut self, name: &Arc<str>, now: Instant) {
-        let Some(state) = self.rules.get(name) else {
-            return;
-        };
-        let resource = state.rule.as_ref().map(|rule| rule.resource.as_str());
-        let mapping = self.device_classes.mapping(resource.unwrap_or_default());
-        let status = status(state, self.tally.counts(name), &mapping, Timestamp::now());
-        if state.status.as_ref() == Some(&status) {
-            return;
-        }
-        if let Err(invalid) = &state.rule {
-            warn!(rule = %name, "the rule is invalid, and stalled: {invalid}");
-            let note = Note::of_invalid(invalid);
-            let rule = self.rule_subject(name);
-            self.event_writes.extend(self.events.on_rule(&rule, note, now));
-        }
-        if tells_of_tie(Some(&status)) && !tells_of_tie(state.status.as_ref()) {
-            let winners = self.tally.counts(name).map(|counts| &counts.overridden_by);
-            for winner in winners.into_iter().flat_map(|winners| winners.keys()) {
-                for (rule, other) in [(name, winner), (winner, name)] {
-                    let rule = self.rule_subject(rule);
-                    let write = self.events.on_rule(&rule, Note::of_tie(other), now);
-                    self.event_writes.extend(write);
-                }
-            }
-        }
-        self.schedule.started(name, now);
-        let (client, timeout) = (self.client.clone(), self.options.request_timeout);
-        let (rule, uid) = (Arc::clone(name), state.uid.clone());
-        self.status_writes.push(write(client, timeout, rule, uid, status).boxed());
-    }
-
-    /// Takes in what came of it.
-    pub(super) fn on_status_written(&mut self, written: StatusWritten) {
-        let StatusWritten { rule, uid, result } = written;
-        let retry = match result {
-            Ok(status) => {
-                // One made again under the same name meanwhile does not have it.
-                let state = self.rules.get_mut(&rule).filter(|state| state.uid == uid);
-                if let Some(state) = state {
-                    state.status = Some(status);
-                    self.count_rules();
-                }
-                None
-            }
-            Err(WriteError::Gone) => None,
-            Err(WriteError::Refused(message)) => {
-                warn!(%rule, "the API server refuses a status for the rule: {message}");
-                None
-            }
-            Err(WriteError::Failed(message)) => {
-                warn!(%rule, "the rule's status could not be written: {message}");
-                Some(Instant::now() + STATUS_RETRY)
-            }
-        };
-        self.schedule.ended(&rule, retry);
-    }
-
-    /// Counts the rules for the metrics.
-    pub(super) fn count_rules(&self) {
-        let mut counts = metrics::RULE_STATES.map(|state| (state, 0));
-        for state in self.rules.states() {
-            let word = in_one_word(state.status.as_ref());
-            for (state, count) in &mut counts {
-                *count += usize::from(*state == word);
-            }
-        }
-        metrics::set_all(&self.telling.metrics.rules, "state", counts);
     }
 }
 

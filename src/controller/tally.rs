@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use crate::planner::Outcome;
 
+/// The most nodes that `problems` names.
+pub(super) const MAX_PROBLEMS: usize = 10;
+
 /// The counts of every rule that selects a node.
 #[derive(Debug, Default)]
 pub(super) struct Tally {

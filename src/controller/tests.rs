@@ -9,6 +9,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
+use super::readiness::Readiness;
 use super::*;
 
 /// A PATCH of a node, and where its answer goes.

@@ -6,8 +6,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::document::{Document, Limits, Unreadable};
+use super::path::Path as ValuePath;
 use super::source::{Source, Span, Spot};
-use super::{Document, Limits, Unreadable, split, yaml};
+use super::{split, yaml};
 
 /// The extensions that are read in a folder, which are those that kubectl reads.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
@@ -65,7 +67,7 @@ impl Document {
             (false, true) => "kind, as text",
         };
         let reason = format!("not a Kubernetes object: it needs {missing}");
-        Err(Unreadable { spot: self.spot(&super::Path::default()), reason })
+        Err(Unreadable { spot: self.spot(&ValuePath::default()), reason })
     }
 }
 

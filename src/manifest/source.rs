@@ -160,6 +160,13 @@ fn position(source: &Source, offset: u32) -> (usize, usize) {
     (number + 1, before.trim_start_matches('\u{feff}').chars().count() + 1)
 }
 
+/// Why a document cannot be read, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) span: Span,
+    pub(super) reason: String,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

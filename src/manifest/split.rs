@@ -3,8 +3,7 @@
 
 use serde::de::IgnoredAny;
 
-use super::source::Span;
-use super::yaml::Fault;
+use super::source::{Fault, Span};
 
 /// A document that is not parsed yet.
 #[derive(Debug, PartialEq, Eq)]

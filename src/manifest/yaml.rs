@@ -8,18 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span as Range, StrInput, Tag};
 use serde_json::{Map, Value};
 
-use super::Limits;
+use super::document::Limits;
 use super::locations::{Children, Locations};
 use super::scalar;
-use super::source::Span;
+use super::source::{Fault, Span};
 use super::split::Piece;
-
-/// Why a document cannot be read, and where.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub(super) span: Span,
-    pub(super) reason: String,
-}
 
 /// Reads a document; `None` if there is nothing in it.
 pub(super) fn read(piece: &Piece, limits: &Limits) -> Result<Option<(Value, Locations)>, Fault> {

@@ -6,11 +6,12 @@
 mod json_schema;
 mod reason;
 mod schema;
+mod status;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,7 @@ use serde_json::json;
 pub use json_schema::json_schema;
 
 pub use reason::Reason;
+pub use status::{NodeCounts, NodeExtendedResourceStatus, NodeProblem};
 
 /// The API group, which is also the domain of the annotation on nodes.
 pub const GROUP: &str = "noderesource.dev";
@@ -28,11 +30,6 @@ pub const VERSION: &str = "v1alpha1";
 
 /// The name that the controller's writes carry in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "node-resource-advertiser";
-
-/// The largest quantity that can be declared. The API server checks an extended resource by its
-/// count of thousandths in 64 bits, so anything larger overflows there
-/// (`ValidateNodeResources` and `Quantity.MilliValue` in Kubernetes).
-pub const MAX_QUANTITY: i64 = i64::MAX / 1000;
 
 /// What to advertise, how much of it, and on which nodes.
 #[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -157,70 +154,6 @@ impl std::fmt::Display for DeclaredQuantity {
             Self::Text(text) => f.write_str(text),
         }
     }
-}
-
-/// What the controller last saw and did.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeExtendedResourceStatus {
-    /// The metadata.generation that the rest of the status speaks of; -1 before the first look.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-
-    /// Ready: every selected node is as the rules declare. Reconciling: work is under way.
-    /// Stalled: nothing will happen until somebody changes the rule. Overlapping: on some nodes
-    /// another rule decides. Contested: on some nodes another writer keeps changing the value back.
-    /// DeviceClassMapped: a DeviceClass maps the resource, so that pods would be diverted from DRA.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::conditions")]
-    pub conditions: Vec<Condition>,
-
-    /// How many nodes are in which state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<NodeCounts>,
-
-    /// The first ten nodes, by name, that are not as declared; the rest are counted in `nodes`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::problems")]
-    pub problems: Vec<NodeProblem>,
-}
-
-/// How many nodes a rule selects, and the state they are in.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-// What a later version adds must not make the objects of this one unreadable.
-#[serde(rename_all = "camelCase", default)]
-pub struct NodeCounts {
-    /// Advertised of selected, such as 11/12: what `kubectl get` prints.
-    pub summary: String,
-    /// Nodes that exist and that the rule selects.
-    pub selected: i64,
-    /// Nodes that carry the declared quantity in capacity and allocatable.
-    pub advertised: i64,
-    /// Nodes that carry more than the declared quantity, since pods on them request it, or since pods
-    /// cannot be listed.
-    pub held: i64,
-    /// Nodes left alone because another writer put a value there, or keeps changing it back.
-    pub conflicted: i64,
-    /// Nodes where a rule of higher precedence declares the same resource.
-    pub overridden: i64,
-    /// Nodes whose last patch was refused or went unanswered, and is retried; and nodes that are not
-    /// touched since the annotation on them cannot be read.
-    pub failed: i64,
-    /// Names in nodeNames that are no node at present.
-    pub missing: i64,
-}
-
-/// A node that is not as the rule declares, and why.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct NodeProblem {
-    /// The node's name.
-    pub node: String,
-    /// One word for machines: Held, PodsUnreadable, Conflict, Contested, PatchFailed or
-    /// LedgerUnreadable.
-    pub reason: String,
-    /// The same for people, with the value that is there.
-    pub message: String,
 }
 
 /// The CustomResourceDefinition, as `crds/` holds it.

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::model::api::{DeletionPolicy, MAX_QUANTITY};
-use crate::model::quantity::Quantity;
+use crate::model::api::DeletionPolicy;
+use crate::model::quantity::{MAX_QUANTITY, Quantity};
 use crate::model::resource_name;
 
 /// The annotation's key.

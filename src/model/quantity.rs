@@ -9,6 +9,11 @@ use std::str::FromStr;
 
 use crate::model::label::excerpt;
 
+/// The largest quantity that can be declared. The API server checks an extended resource by its
+/// count of thousandths in 64 bits, so anything larger overflows there
+/// (`ValidateNodeResources` and `Quantity.MilliValue` in Kubernetes).
+pub const MAX_QUANTITY: i64 = i64::MAX / 1000;
+
 const NANOS_PER_UNIT: u128 = 1_000_000_000;
 
 /// The largest magnitude Kubernetes keeps of a number with a binary suffix.

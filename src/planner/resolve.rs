@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::input::{Circumstances, InUse};
+use super::plan::{Action, Change, Outcome};
 use super::rules::{Rule, RuleSet};
-use super::{Action, Change, Outcome};
+
 use crate::model::api::{ConflictPolicy, DeletionPolicy, ShrinkPolicy};
 use crate::model::ledger::{Entry, Ledger};
 use crate::model::node::Node;

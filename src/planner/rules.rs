@@ -8,11 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
 use super::selector::{InvalidSelection, Selection};
-use crate::model::api::{
-    ConflictPolicy, DeletionPolicy, MAX_QUANTITY, NodeExtendedResource, ShrinkPolicy,
-};
+use crate::model::api::{ConflictPolicy, DeletionPolicy, NodeExtendedResource, ShrinkPolicy};
 use crate::model::node::Node;
-use crate::model::quantity::{ParseQuantityError, Quantity};
+use crate::model::quantity::{MAX_QUANTITY, ParseQuantityError, Quantity};
 use crate::model::resource_name::{InvalidResourceName, ResourceName};
 
 /// A `NodeExtendedResource` that has been found valid.

@@ -1,7 +1,5 @@
 //! Which nodes a rule selects.
 
-mod overlap;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -10,7 +8,6 @@ use thiserror::Error;
 
 use crate::model::label;
 use crate::model::node::Node;
-pub use overlap::Overlap;
 
 /// The nodes that a rule is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,12 +21,12 @@ pub enum Selection {
 /// One requirement on a node's labels, as `metav1.LabelSelector` means it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
-    key: String,
-    test: Test,
+    pub(super) key: String,
+    pub(super) test: Test,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Test {
+pub(super) enum Test {
     In(BTreeSet<String>),
     NotIn(BTreeSet<String>),
     Exists,
@@ -182,7 +179,7 @@ impl Requirement {
     }
 
     /// A node without the label meets `NotIn`, as in Kubernetes.
-    fn is_met_by(&self, value: Option<&str>) -> bool {
+    pub(super) fn is_met_by(&self, value: Option<&str>) -> bool {
         match &self.test {
             Test::In(values) => value.is_some_and(|value| values.contains(value)),
             Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),

@@ -5,11 +5,14 @@ mod lowering;
 mod random;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use json_patch::PatchOperation;
 use serde_json::{Map, Value, json};
 
 use super::input::{Contest, InUse};
+use json_patch::Patch;
+
 use super::*;
 use crate::model::api::NodeExtendedResource;
 use crate::model::node::Strings;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::patch::patch;
+use super::plan::Plan;
 use super::resolve::Resolved;
-use super::{Plan, untouched};
 use crate::model::ledger::Ledger;
 use crate::model::node::Node;
 
@@ -22,7 +22,7 @@ pub struct Withdrawal {
 pub fn withdraw(node: &Node, withdrawal: &Withdrawal) -> Plan {
     match Ledger::parse(node.ledger.as_deref()) {
         Ok(ledger) => plan(node, &ledger, withdrawal),
-        Err(error) => untouched(&[], error),
+        Err(error) => Plan::untouched(&[], error),
     }
 }
 
@@ -53,6 +53,6 @@ fn plan(node: &Node, ledger: &Ledger, withdrawal: &Withdrawal) -> Plan {
     }
     match patch(node, ledger, &resolved.writes) {
         Ok(patch) => Plan { changes: resolved.changes, patch: Some(patch), ..Plan::default() },
-        Err(error) => untouched(&[], error),
+        Err(error) => Plan::untouched(&[], error),
     }
 }

@@ -9,10 +9,12 @@ use serde_json::Value;
 use super::problem::{Problem, Severity};
 use super::report::Report;
 use super::requests;
+use super::spelling::closest;
 use crate::manifest::{Document, Path, Spot};
 use crate::model::api::NodeExtendedResource;
+use crate::planner::overlap::Overlap;
 use crate::planner::rules::Rule;
-use crate::planner::selector::{Overlap, Selection};
+use crate::planner::selector::Selection;
 
 /// What is kept of each object until all have been seen.
 #[derive(Debug, Default)]
@@ -244,7 +246,7 @@ fn overlapping(this: &Declared, other: &Declared, rule: &Rule, overlap: Overlap)
 /// themselves, since a long domain would make all names in it look alike.
 fn closest_resource<'t>(name: &str, declared: &BTreeSet<&'t str>) -> Option<&'t str> {
     let (domain, rest) = name.split_once('/')?;
-    let close = |one: &str, other: &str| one == other || super::closest(one, [other]).is_some();
+    let close = |one: &str, other: &str| one == other || closest(one, [other]).is_some();
     let alike = declared.iter().copied().filter(|known| {
         known.split_once('/').is_some_and(|(known_domain, known_rest)| {
             close(domain, known_domain) && close(rest, known_rest)

@@ -7,7 +7,8 @@ use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
 use super::cel::Library;
-use super::schema::{Finding, Schema};
+use super::finding::Finding;
+use super::schema::Schema;
 use crate::manifest::Path;
 use crate::model::label::{excerpt, is_dns_subdomain, is_label_value, is_qualified_name};
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::schema::Finding;
+use super::finding::Finding;
 use crate::manifest::{Document, Path, Spot};
 
 /// How much a problem matters.

@@ -1,8 +1,4 @@
-//! What has been found, and how it is told.
-
-mod annotations;
-mod json;
-mod text;
+//! What all checks find.
 
 use super::problem::{Problem, Severity};
 
@@ -16,20 +12,6 @@ pub struct Report {
     /// What has been found, as far as it is kept: see [`Report::omitted`].
     pub problems: Vec<Problem>,
     counts: [usize; 3],
-}
-
-/// How a report is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// For people, with the text underlined.
-    Text {
-        /// Whether to use colours.
-        colour: bool,
-    },
-    /// One JSON object.
-    Json,
-    /// Annotations of GitHub Actions.
-    Github,
 }
 
 /// The most problems that are kept. Whoever has more has one problem, many times.
@@ -76,16 +58,6 @@ impl Report {
             omitted => format!(" ({omitted} not shown)"),
         };
         format!("{files}, {rules}: {found}{omitted}")
-    }
-
-    /// The report as text, with a line break at its end.
-    #[must_use]
-    pub fn render(&self, format: Format) -> String {
-        match format {
-            Format::Text { colour } => text::render(self, colour),
-            Format::Json => json::render(self),
-            Format::Github => annotations::render(self),
-        }
     }
 }
 

@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
-use regex::Regex;
 use serde_json::Value;
 
 use super::cel::{Library, Rule};
+use super::finding::{Finding, UNKNOWN};
+use super::spelling::closest;
 use crate::manifest::Path;
 
 /// A schema, ready to be asked.
@@ -35,45 +36,6 @@ pub(super) struct Schema {
     bounds: bounds::Bounds,
     rules: Vec<Rule>,
 }
-
-/// Something that an object breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Finding {
-    /// Of what is wrong.
-    pub(super) path: Path,
-    /// Whether it is the key that is wrong, and not the value.
-    pub(super) at_key: bool,
-    /// The schema's keyword that is broken, or another word of that kind.
-    pub(super) rule: &'static str,
-    /// What is wrong. Where the API server has words for it, these are its own.
-    pub(super) message: String,
-    /// What to do.
-    pub(super) hint: Option<String>,
-    /// The CEL rule.
-    pub(super) expression: Option<String>,
-}
-
-impl Finding {
-    pub(super) fn new(path: &Path, rule: &'static str, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self { path: path.clone(), at_key: false, rule, message, hint: None, expression: None }
-    }
-
-    pub(super) fn hint(self, hint: Option<String>) -> Self {
-        Self { hint, ..self }
-    }
-
-    pub(super) fn at_key(self) -> Self {
-        Self { at_key: true, ..self }
-    }
-
-    fn expression(self, expression: &str) -> Self {
-        Self { expression: Some(expression.to_owned()), ..self }
-    }
-}
-
-/// Of a field that the schema does not have.
-pub(super) const UNKNOWN: &str = "unknown-field";
 
 /// The keyword of CEL rules.
 const VALIDATIONS: &str = "x-kubernetes-validations";
@@ -165,7 +127,7 @@ impl Schema {
                             let known = self.properties.keys().map(String::as_str);
                             let finding =
                                 Finding::new(&path, UNKNOWN, format!("unknown field \"{path}\""));
-                            let hint = super::closest(key, known.clone()).map_or_else(
+                            let hint = closest(key, known.clone()).map_or_else(
                                 || listing("the fields here are", known),
                                 |close| Some(format!("did you mean {close}?")),
                             );
@@ -350,11 +312,6 @@ impl Schema {
 fn listing<'t>(what: &str, known: impl Iterator<Item = &'t str>) -> Option<String> {
     let known: Vec<_> = known.collect();
     (!known.is_empty()).then(|| format!("{what} {}", known.join(", ")))
-}
-
-/// A pattern as the server has it.
-fn pattern(text: &str) -> Result<Regex, String> {
-    Regex::new(text).map_err(|error| format!("pattern {text:?}: {error}"))
 }
 
 #[cfg(test)]

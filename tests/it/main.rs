@@ -12,6 +12,8 @@ mod crd;
 mod examples;
 /// The files in `examples/gitops/`, as far as no cluster and no tool is needed.
 mod gitops;
+/// The layers of the source tree.
+mod layers;
 /// `plan`, by files and what it prints of them.
 mod plan;
 /// The list of reasons in `docs/`.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use json_patch::Patch;
 use serde::Serialize;
 
+use super::fate::{Action, Fate};
 use super::rules::Rules;
 use super::why;
 use crate::model::ledger::Ledger;
@@ -53,28 +54,6 @@ pub struct Change {
     pub why: String,
 }
 
-/// What a patch does to a resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Action {
-    /// Puts it where there is nothing, or 0.
-    Add,
-    /// Writes another quantity in place of one of its own.
-    Update,
-    /// Lists another rule or policy with it, and leaves the value.
-    Annotate,
-    /// Lowers it to what pods request, which is more than is declared.
-    Hold,
-    /// Writes back what another writer changed.
-    Repair,
-    /// Writes over what another writer put there.
-    TakeOver,
-    /// Removes it.
-    Remove,
-    /// Takes it off the list, and leaves the value.
-    Release,
-}
-
 /// What becomes of a rule on a node that it selects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -95,28 +74,6 @@ pub struct Prospect {
     /// The reason, for people, where it is not simply advertised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-}
-
-/// What becomes of a rule on a node: the words are those of `status.nodes` of the rule, where it has one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Fate {
-    /// The node has what the rule declares, or will have it.
-    Advertised,
-    /// It has more, which pods request.
-    Held,
-    /// It has more, and what pods request is not known.
-    MaybeHeld,
-    /// Another writer's value is there, and stays.
-    Conflicted,
-    /// Another writer keeps changing it back, and is given way to.
-    Contested,
-    /// Another rule decides.
-    Overridden,
-    /// The ledger on the node cannot be read.
-    Unreadable,
-    /// There is no such node.
-    Missing,
 }
 
 /// A resource in a node's two maps; `null` where it is not there.
@@ -250,22 +207,6 @@ impl Change {
         let why = why::change(kind, &resource, &action, listed, outcomes, rules);
         let priority = rules.get(&rule).map(|rule| rule.priority);
         Self { resource, action: kind, now, then, rule, priority, why }
-    }
-}
-
-impl Fate {
-    /// Whether somebody may want to know of it.
-    #[must_use]
-    pub fn is_problem(self) -> bool {
-        match self {
-            Self::Held
-            | Self::MaybeHeld
-            | Self::Conflicted
-            | Self::Contested
-            | Self::Unreadable
-            | Self::Missing => true,
-            Self::Advertised | Self::Overridden => false,
-        }
     }
 }
 

@@ -4,7 +4,7 @@ mod table;
 
 use serde::Serialize;
 
-use super::{Report, Summary};
+use super::report::{Report, Summary};
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::forecast::{Action, Fate};
+use super::fate::{Action, Fate};
 use super::rules::Rules;
 use crate::model::ledger::Entry;
 use crate::planner::rules::Rule;

@@ -4,13 +4,25 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::Ticket;
 use super::failure::Failure;
 use crate::controller::contest::Repairs;
 use crate::controller::tally::Tally;
 use crate::model::node::Node;
-use crate::planner::Outcome;
 use crate::planner::input::Contested;
+use crate::planner::{Change, Outcome};
+
+/// Tells one patch from another: an answer counts only for the node that it was for, and not for
+/// one made again under its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::controller) struct Ticket(pub(super) u64);
+
+/// What a patch under way was for.
+pub(in crate::controller) struct SentPatch {
+    pub(in crate::controller) node: Arc<str>,
+    pub(in crate::controller) uid: Box<str>,
+    pub(in crate::controller) ticket: Ticket,
+    pub(in crate::controller) changes: Vec<Change>,
+}
 
 /// One node.
 #[derive(Debug)]

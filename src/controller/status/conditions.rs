@@ -3,9 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
-use super::MAX_PROBLEMS;
 use crate::controller::device_classes::Mapping;
-use crate::controller::tally::Counts;
+use crate::controller::tally::{Counts, MAX_PROBLEMS};
 use crate::model::api::{NodeCounts, Reason};
 use crate::planner::Outcome;
 

@@ -3,11 +3,10 @@
 //! (so every string, list and map is bounded), and it runs even where `pattern` failed already, so
 //! each rule here passes whatever an earlier one has reported.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::{MAX_QUANTITY, NodeProblem};
+use crate::model::quantity::MAX_QUANTITY;
 
 /// What `isQuantity` may be asked: an exponent of at most two digits, because a large one keeps a
 /// core of the API server busy for minutes.
@@ -184,24 +183,5 @@ pub(super) fn node_names(_: &mut SchemaGenerator) -> Schema {
                 "not a node name: write it as kubectl get nodes prints it, in lower case letters, digits, '-' and '.'",
             )],
         },
-    })
-}
-
-pub(super) fn conditions(generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "maxItems": 8,
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["type"],
-        "items": generator.subschema_for::<Condition>(),
-    })
-}
-
-pub(super) fn problems(generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "maxItems": 10,
-        "x-kubernetes-list-type": "atomic",
-        "items": generator.subschema_for::<NodeProblem>(),
     })
 }

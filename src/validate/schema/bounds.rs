@@ -4,9 +4,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSche
 use regex::Regex;
 use serde_json::Value;
 
-use super::{Finding, pattern};
 use crate::manifest::Path;
 use crate::model::label::excerpt;
+use crate::validate::finding::Finding;
+use crate::validate::spelling::closest;
 
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
@@ -126,7 +127,7 @@ impl Bounds {
         let message =
             format!("Unsupported value: {shown}: supported values: {}", choices.join(", "));
         let words = self.choices.iter().filter_map(Value::as_str);
-        let close = value.as_str().and_then(|text| super::super::closest(text, words));
+        let close = value.as_str().and_then(|text| closest(text, words));
         let hint = close.map(|close| format!("did you mean {close}?"));
         findings.push(Finding::new(path, "enum", message).hint(hint));
     }
@@ -162,4 +163,9 @@ fn excerpt_json(text: &str) -> String {
         shown.push('…');
     }
     shown
+}
+
+/// A pattern as the server has it.
+fn pattern(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|error| format!("pattern {text:?}: {error}"))
 }

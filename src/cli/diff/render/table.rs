@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use anstyle::{AnsiColor, Style};
 
-use super::super::Report;
-use super::super::forecast::{Action, Fate, Forecast, Present};
+use crate::cli::diff::fate::{Action, Fate};
+use crate::cli::diff::forecast::{Forecast, Present};
+use crate::cli::diff::report::Report;
 
 const HEADINGS: [&str; 4] = ["NODE", "RESOURCE", "NOW", "THEN"];
 const GAP: &str = "   ";

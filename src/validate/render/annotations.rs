@@ -1,6 +1,7 @@
 //! For GitHub Actions: workflow commands, which it shows at the lines of a pull request.
 
-use super::{Problem, Report, Severity};
+use crate::validate::problem::{Problem, Severity};
+use crate::validate::report::Report;
 
 pub(super) fn render(report: &Report) -> String {
     let mut text: String = report.problems.iter().map(annotation).collect();

@@ -2,8 +2,9 @@
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
-use super::{Problem, Report, Severity};
 use crate::manifest::Spot;
+use crate::validate::problem::{Problem, Severity};
+use crate::validate::report::Report;
 
 /// A longer CEL rule is mostly a regular expression, and tells nobody more than its message does.
 const LONGEST_EXPRESSION: usize = 100;

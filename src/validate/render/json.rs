@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Problem, Report, Severity};
 use crate::manifest::Spot;
+use crate::validate::problem::{Problem, Severity};
+use crate::validate::report::Report;
 
 pub(super) fn render(report: &Report) -> String {
     let value = json!({

@@ -1,6 +1,6 @@
 //! Whether two rules can select the same node, told without knowing the nodes.
 
-use super::{Requirement, Selection, Test};
+use super::selector::{Requirement, Selection, Test};
 
 /// What two selections have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,88 @@
+//! The status of a rule.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// What the controller last saw and did.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeExtendedResourceStatus {
+    /// The metadata.generation that the rest of the status speaks of; -1 before the first look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// Ready: every selected node is as the rules declare. Reconciling: work is under way.
+    /// Stalled: nothing will happen until somebody changes the rule. Overlapping: on some nodes
+    /// another rule decides. Contested: on some nodes another writer keeps changing the value back.
+    /// DeviceClassMapped: a DeviceClass maps the resource, so that pods would be diverted from DRA.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "conditions")]
+    pub conditions: Vec<Condition>,
+
+    /// How many nodes are in which state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NodeCounts>,
+
+    /// The first ten nodes, by name, that are not as declared; the rest are counted in `nodes`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "problems")]
+    pub problems: Vec<NodeProblem>,
+}
+
+/// How many nodes a rule selects, and the state they are in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+// What a later version adds must not make the objects of this one unreadable.
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeCounts {
+    /// Advertised of selected, such as 11/12: what `kubectl get` prints.
+    pub summary: String,
+    /// Nodes that exist and that the rule selects.
+    pub selected: i64,
+    /// Nodes that carry the declared quantity in capacity and allocatable.
+    pub advertised: i64,
+    /// Nodes that carry more than the declared quantity, since pods on them request it, or since pods
+    /// cannot be listed.
+    pub held: i64,
+    /// Nodes left alone because another writer put a value there, or keeps changing it back.
+    pub conflicted: i64,
+    /// Nodes where a rule of higher precedence declares the same resource.
+    pub overridden: i64,
+    /// Nodes whose last patch was refused or went unanswered, and is retried; and nodes that are not
+    /// touched since the annotation on them cannot be read.
+    pub failed: i64,
+    /// Names in nodeNames that are no node at present.
+    pub missing: i64,
+}
+
+/// A node that is not as the rule declares, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeProblem {
+    /// The node's name.
+    pub node: String,
+    /// One word for machines: Held, PodsUnreadable, Conflict, Contested, PatchFailed or
+    /// LedgerUnreadable.
+    pub reason: String,
+    /// The same for people, with the value that is there.
+    pub message: String,
+}
+
+fn conditions(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 8,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": generator.subschema_for::<Condition>(),
+    })
+}
+
+fn problems(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 10,
+        "x-kubernetes-list-type": "atomic",
+        "items": generator.subschema_for::<NodeProblem>(),
+    })
+}

@@ -1,0 +1,42 @@
+//! What a check of one object finds.
+
+use crate::manifest::Path;
+
+/// Something that an object breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// Of what is wrong.
+    pub(super) path: Path,
+    /// Whether it is the key that is wrong, and not the value.
+    pub(super) at_key: bool,
+    /// The schema's keyword that is broken, or another word of that kind.
+    pub(super) rule: &'static str,
+    /// What is wrong. Where the API server has words for it, these are its own.
+    pub(super) message: String,
+    /// What to do.
+    pub(super) hint: Option<String>,
+    /// The CEL rule.
+    pub(super) expression: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn new(path: &Path, rule: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { path: path.clone(), at_key: false, rule, message, hint: None, expression: None }
+    }
+
+    pub(super) fn hint(self, hint: Option<String>) -> Self {
+        Self { hint, ..self }
+    }
+
+    pub(super) fn at_key(self) -> Self {
+        Self { at_key: true, ..self }
+    }
+
+    pub(super) fn expression(self, expression: &str) -> Self {
+        Self { expression: Some(expression.to_owned()), ..self }
+    }
+}
+
+/// Of a field that the schema does not have.
+pub(super) const UNKNOWN: &str = "unknown-field";

@@ -1,0 +1,241 @@
+//! The layers of `src/lib.rs`: imports point downwards, and no files import each other in a circle.
+//!
+//! Imports are read as text: `use` declarations, and paths that begin with `crate`, `super`, `self` or
+//! a module below. Unit tests may import from anywhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// From the bottom up, as the table in `src/lib.rs` lists them.
+const LAYERS: [&str; 7] =
+    ["model", "planner", "manifest", "validate", "cluster", "controller", "cli"];
+
+/// The path of a module: `[]` for the root, `["model", "node"]`.
+type Module = Vec<String>;
+
+/// Which modules each module imports from.
+type Imports = BTreeMap<Module, BTreeSet<Module>>;
+
+#[test]
+fn src_layers_import_downwards_only() {
+    let imports = imports(&sources("src", "lib"));
+    assert!(imports.values().map(BTreeSet::len).sum::<usize>() > 200, "the imports were not found");
+    assert_eq!(upward(&imports), [""; 0]);
+    assert_eq!(circles(&imports), [""; 0]);
+}
+
+#[test]
+fn readme_of_layers_lists_every_layer_in_order() {
+    let text = std::fs::read_to_string("src/lib.rs").unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("//! | [`"));
+    let rows: Vec<_> = rows.filter_map(|row| row.split('`').next()).collect();
+    assert_eq!(rows, LAYERS.iter().rev().copied().collect::<Vec<_>>());
+}
+
+#[test]
+fn planted_upward_import_and_circle_are_found() {
+    let planted = |files: &[(&str, &str)]| {
+        let module = |path: &str| path.split("::").map(str::to_owned).collect::<Module>();
+        let files = files.iter().map(|(path, text)| (module(path), (*text).to_owned()));
+        imports(&files.collect())
+    };
+    let up = planted(&[
+        ("model::node", "use std::fmt;\nuse crate::{planner::{plan, rules::Rule}, model};\n"),
+        ("planner", ""),
+        ("planner::rules", ""),
+    ]);
+    assert_eq!(upward(&up), ["model::node -> planner", "model::node -> planner::rules"]);
+    let inline = planted(&[("model", "fn f() -> crate::cli::Error { todo!() }"), ("cli", "")]);
+    assert_eq!(upward(&inline), ["model -> cli"]);
+
+    let circle = planted(&[
+        ("cli", "mod run;\nuse run::Args;\n"),
+        ("cli::run", "use super::{error::Error, output};\nfn f() { output::g() }\n"),
+        ("cli::error", ""),
+        ("cli::output", "fn g() { super::run::h() }\n"),
+    ]);
+    assert_eq!(circles(&circle), ["cli::output, cli::run"]);
+    let tests_only = planted(&[
+        ("cli", "use run::Args;\n"),
+        (
+            "cli::run",
+            "pub(in crate::cli) fn f() {} // super::Cli\n#[cfg(test)]\nmod tests {\nuse super::super::Cli;\n}\n",
+        ),
+    ]);
+    assert_eq!(circles(&tests_only), [""; 0]);
+}
+
+/// The text of every module below a folder. The root is the file `root`.
+fn sources(folder: &str, root: &str) -> BTreeMap<Module, String> {
+    fn visit(folder: &Path, module: &Module, root: &str, sources: &mut BTreeMap<Module, String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            let mut module = module.clone();
+            if !(module.is_empty() && name == root) {
+                module.push(name.clone());
+            }
+            if path.is_dir() {
+                visit(&path, &module, root, sources);
+            } else if path.extension().is_some_and(|end| end == "rs") && name != "tests" {
+                sources.insert(module, std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    let mut sources = BTreeMap::new();
+    visit(Path::new(folder), &Module::new(), root, &mut sources);
+    sources.retain(|module, _| !module.contains(&"tests".to_owned()));
+    sources
+}
+
+fn imports(sources: &BTreeMap<Module, String>) -> Imports {
+    let mut imports = Imports::new();
+    for (module, text) in sources {
+        let of_module = imports.entry(module.clone()).or_default();
+        for path in paths(text) {
+            if let Some(target) = resolve(module, &path, sources).filter(|target| target != module)
+            {
+                of_module.insert(target);
+            }
+        }
+    }
+    imports
+}
+
+/// Every path in the code: those of `use` declarations one by one, and the others as they stand.
+fn paths(text: &str) -> Vec<String> {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let code: String = code
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    // The scope of a visibility is no import.
+    let code = code.replace("pub(in ", "pub (");
+    let code = code.split("pub (").enumerate().map(|(number, part)| match number {
+        0 => part,
+        _ => part.split_once(')').map_or(part, |(_, rest)| rest),
+    });
+    let code: String = code.collect();
+
+    let mut paths = Vec::new();
+    for part in code.split(';') {
+        match part.rfind("use ").filter(|at| part[..*at].ends_with(['\n', ' ']) || *at == 0) {
+            Some(at) if !part[at..].contains('(') => {
+                expand("", part[at + 4..].trim(), &mut paths);
+                paths.extend(words(&part[..at]));
+            }
+            _ => paths.extend(words(part)),
+        }
+    }
+    paths
+}
+
+/// Words with `::` in them.
+fn words(code: &str) -> impl Iterator<Item = String> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let words = code.split(move |c| !is_word(c)).filter(|word| word.contains("::"));
+    words.map(str::to_owned)
+}
+
+/// `a::{b, c::{d, e}}` as `a::b`, `a::c::d` and `a::c::e`.
+fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
+    let tree = tree.trim();
+    let Some((head, rest)) = tree.split_once('{') else {
+        let path = tree.split(" as ").next().unwrap_or_default().trim();
+        paths.push(format!("{prefix}{path}"));
+        return;
+    };
+    let prefix = format!("{prefix}{}", head.trim());
+    let inner = rest.trim_end().strip_suffix('}').unwrap_or(rest);
+    let (mut depth, mut start) = (0_usize, 0);
+    for (at, c) in inner.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                expand(&prefix, &inner[start..at], paths);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if !inner[start..].trim().is_empty() {
+        expand(&prefix, &inner[start..], paths);
+    }
+}
+
+/// The module of this source tree that a path leads into, as far as it names modules.
+fn resolve(module: &Module, path: &str, sources: &BTreeMap<Module, String>) -> Option<Module> {
+    let mut segments = path.split("::").map(str::trim).peekable();
+    let mut target = match *segments.peek()? {
+        "crate" => Module::new(),
+        "self" => module.clone(),
+        "super" => {
+            let mut target = module.clone();
+            while segments.peek() == Some(&"super") {
+                segments.next();
+                target.pop();
+            }
+            target
+        }
+        first => {
+            let below = [module.as_slice(), &[first.to_owned()]].concat();
+            return sources.contains_key(&below).then(|| descend(below, segments.skip(1), sources));
+        }
+    };
+    if matches!(segments.peek(), Some(&"crate" | &"self")) {
+        segments.next();
+    }
+    target = descend(target, segments, sources);
+    sources.contains_key(&target).then_some(target)
+}
+
+fn descend<'t>(
+    mut target: Module,
+    segments: impl Iterator<Item = &'t str>,
+    sources: &BTreeMap<Module, String>,
+) -> Module {
+    for segment in segments {
+        target.push(segment.to_owned());
+        if !sources.contains_key(&target) {
+            target.pop();
+            break;
+        }
+    }
+    target
+}
+
+fn upward(imports: &Imports) -> Vec<String> {
+    let rank = |module: &Module| {
+        let layer = module.first()?;
+        LAYERS.iter().position(|name| name == layer)
+    };
+    let all = imports.iter().flat_map(|(from, to)| to.iter().map(move |to| (from, to)));
+    let up = all.filter(|(from, to)| rank(from).zip(rank(to)).is_some_and(|(from, to)| to > from));
+    up.map(|(from, to)| format!("{} -> {}", from.join("::"), to.join("::"))).collect()
+}
+
+/// Modules that reach each other, a line for each circle.
+fn circles(imports: &Imports) -> Vec<String> {
+    let reach = |start: &Module| {
+        let mut seen = BTreeSet::new();
+        let mut open = vec![start];
+        while let Some(module) = open.pop() {
+            for next in imports.get(module).into_iter().flatten() {
+                if seen.insert(next) {
+                    open.push(next);
+                }
+            }
+        }
+        seen
+    };
+    let reached: BTreeMap<_, _> = imports.keys().map(|module| (module, reach(module))).collect();
+    let circles = reached.iter().filter(|(module, reached)| reached.contains(*module)).map(
+        |(module, reaches)| {
+            let back = reaches.iter().filter(|other| reached[**other].contains(*module));
+            back.map(|module| module.join("::")).collect::<Vec<_>>().join(", ")
+        },
+    );
+    circles.collect::<BTreeSet<_>>().into_iter().collect()
+}
