@@ -93,21 +93,21 @@ terminationMessagePolicy: FallbackToLogsOnError
 {{- end }}
 
 {{- define "nra.env" -}}
-- name: NRA_LISTEN
-  value: {{ printf "%s:8080" .Values.controller.address | quote }}
-- name: NRA_CONCURRENCY
-  value: {{ .Values.controller.concurrency | quote }}
+- name: NRA_BIND_ADDRESS
+  value: {{ printf "%s:8080" .Values.controller.bindAddress | quote }}
+- name: NRA_MAX_CONCURRENT_PATCHES
+  value: {{ .Values.controller.maxConcurrentPatches | quote }}
 - name: NRA_REQUEST_TIMEOUT
   value: {{ .Values.controller.requestTimeout | quote }}
-- name: NRA_LOG
+- name: NRA_LOG_LEVEL
   value: {{ .Values.controller.logLevel | quote }}
 - name: NRA_LOG_FORMAT
   value: {{ .Values.controller.logFormat }}
-- name: NRA_LEASE_NAMESPACE
+- name: NRA_LEADER_ELECT_RESOURCE_NAMESPACE
   value: {{ .Release.Namespace }}
-- name: NRA_LEASE_NAME
+- name: NRA_LEADER_ELECT_RESOURCE_NAME
   value: {{ .Values.leaderElection.leaseName }}
-- name: NRA_LEASE_DURATION
+- name: NRA_LEADER_ELECT_LEASE_DURATION
   value: {{ .Values.leaderElection.leaseDuration | quote }}
 - name: NRA_IDENTITY
   valueFrom:
