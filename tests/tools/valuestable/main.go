@@ -66,7 +66,7 @@ func replace(readme []byte, values string) ([]byte, error) {
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return nil, fmt.Errorf("%s: %w", values, err)
 	}
-	table := bytes.NewBufferString("| value | default | what it is |\n|---|---|---|\n")
+	table := bytes.NewBufferString("| value | default | description |\n|---|---|---|\n")
 	if err := rows(table, "", document.Content[0]); err != nil {
 		return nil, fmt.Errorf("%s: %w", values, err)
 	}
