@@ -37,7 +37,7 @@ var cases = []struct {
 	},
 	{
 		what:    "in force on no node, since none is selected",
-		status:  conditions(2, "Ready=True/NoNodeSelected", "Reconciling=False/NoNodeSelected"),
+		status:  conditions(2, "Ready=True/NoNodesSelected", "Reconciling=False/NoNodesSelected"),
 		kstatus: "Current", health: "Healthy", message: "of Ready",
 	},
 	{
