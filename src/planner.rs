@@ -38,7 +38,7 @@ pub fn plan(node: &Node, rules: &RuleSet, circumstances: &Circumstances) -> Plan
             changes: resolved.changes,
             patch: Some(patch).filter(|_| !resolved.writes.is_empty()),
             outcomes: resolved.outcomes,
-            unreadable: None,
+            invalid_ledger: None,
             needs_pods: resolved.needs_pods,
         },
         Err(error) => Plan::untouched(&selecting, error),

@@ -52,7 +52,7 @@ pub(super) struct Args {
     #[arg(long)]
     all: bool,
     /// How it is told: a line for each resource on a node; the same for programs; or the JSON Patch
-    /// (RFC 6902) for the status of each node, one line of JSON a node. In the table NOW and THEN are
+    /// (RFC 6902) for the status of each node, one line of JSON a node. In the table BEFORE and AFTER are
     /// capacity/allocatable where the two differ.
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,

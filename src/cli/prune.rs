@@ -45,11 +45,15 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "force")]
     take_over: bool,
     /// The namespace of the controllers' Lease [default: all namespaces are searched]
-    #[arg(long, env = "NRA_LEASE_NAMESPACE")]
-    lease_namespace: Option<String>,
+    #[arg(long, env = "NRA_LEADER_ELECT_RESOURCE_NAMESPACE")]
+    leader_elect_resource_namespace: Option<String>,
     /// The Lease's name.
-    #[arg(long, env = "NRA_LEASE_NAME", default_value = "node-resource-advertiser")]
-    lease_name: String,
+    #[arg(
+        long,
+        env = "NRA_LEADER_ELECT_RESOURCE_NAME",
+        default_value = "node-resource-advertiser"
+    )]
+    leader_elect_resource_name: String,
 }
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
@@ -60,7 +64,10 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         Args { take_over: true, .. } => OnLiveController::TakeOver,
         _ => OnLiveController::Refuse,
     };
-    let choice = LeaseChoice { namespace: args.lease_namespace, name: args.lease_name };
+    let choice = LeaseChoice {
+        namespace: args.leader_elect_resource_namespace,
+        name: args.leader_elect_resource_name,
+    };
     let scope = Scope {
         nodes: args.node,
         withdrawal: Withdrawal { rules: args.rule.into_iter().collect(), zeros: args.zeros },

@@ -39,7 +39,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
 
     let candidate = Candidate {
         namespace: settings.lease.namespace(&client),
-        name: settings.lease.lease_name,
+        name: settings.lease.leader_elect_resource_name,
         identity: format!("{}_{:08x}", settings.identity, seed() as u32),
         duration: settings.lease_duration,
         seize: false,

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use k8s_openapi::jiff::SignedDuration;
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 
@@ -21,26 +22,26 @@ const QUIET: &str = "kube_runtime=error,kube_client=error";
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Where /readyz, /livez and /metrics are answered.
-    #[arg(long, env = "NRA_LISTEN", default_value = "0.0.0.0:8080")]
-    pub(super) listen: String,
+    #[arg(long, env = "NRA_BIND_ADDRESS", default_value = "0.0.0.0:8080")]
+    pub(super) bind_address: String,
     /// How many nodes are patched at once, from 1 to 1000. The API server is busy at about ten.
-    #[arg(long, env = "NRA_CONCURRENCY", default_value = "16")]
-    pub(super) concurrency: String,
-    /// How many seconds a request may take, from 1 to 60.
-    #[arg(long, env = "NRA_REQUEST_TIMEOUT", default_value = "15")]
+    #[arg(long, env = "NRA_MAX_CONCURRENT_PATCHES", default_value = "16")]
+    pub(super) max_concurrent_patches: String,
+    /// How long a request may take, from 1s to 60s.
+    #[arg(long, env = "NRA_REQUEST_TIMEOUT", default_value = "15s")]
     pub(super) request_timeout: String,
     #[command(flatten)]
     pub(super) lease: LeaseArgs,
-    /// How many seconds another process waits for this one's next sign of life before it takes over,
-    /// from 3 to 300.
-    #[arg(long, env = "NRA_LEASE_DURATION", default_value = "15")]
-    pub(super) lease_duration: String,
+    /// How long another process waits for this one's next sign of life before it takes over, from 3s
+    /// to 300s.
+    #[arg(long, env = "NRA_LEADER_ELECT_LEASE_DURATION", default_value = "15s")]
+    pub(super) leader_elect_lease_duration: String,
     /// What stands in the Lease, with something at random behind it: the pod's name.
     #[arg(long, env = "NRA_IDENTITY", default_value = "node-resource-advertiser")]
     pub(super) identity: String,
     /// What is logged: error, warn, info, debug or trace, for all or by module (info,kube=debug).
-    #[arg(long, env = "NRA_LOG", default_value = "info")]
-    pub(super) log: String,
+    #[arg(long, env = "NRA_LOG_LEVEL", default_value = "info")]
+    pub(super) log_level: String,
     /// How it is logged: text or json.
     #[arg(long, env = "NRA_LOG_FORMAT", default_value = "text")]
     pub(super) log_format: String,
@@ -75,29 +76,39 @@ impl Settings {
     pub(super) fn new(args: Args) -> Result<Self, InvalidSettings> {
         let mut wrong = Wrong::default();
         let listen = wrong.parse::<SocketAddr>(
-            "listen",
-            &args.listen,
+            "bind-address",
+            &args.bind_address,
             "an address and a port, such as 0.0.0.0:8080",
         );
-        let concurrency = wrong.number("concurrency", &args.concurrency, 1..=1000);
-        let request_timeout = wrong.number("request-timeout", &args.request_timeout, 1..=60);
-        let lease_duration = wrong.number("lease-duration", &args.lease_duration, 3..=300);
+        let concurrency =
+            wrong.number("max-concurrent-patches", &args.max_concurrent_patches, 1..=1000);
+        let request_timeout = wrong.duration("request-timeout", &args.request_timeout, 1..=60);
+        let lease_duration = wrong.duration(
+            "leader-elect-lease-duration",
+            &args.leader_elect_lease_duration,
+            3..=300,
+        );
         let log_format = match args.log_format.as_str() {
             "text" => Some(LogFormat::Text),
             "json" => Some(LogFormat::Json),
             other => wrong.add("log-format", other, "text or json"),
         };
-        let log = EnvFilter::try_new(format!("{QUIET},{}", args.log)).ok();
+        let log = EnvFilter::try_new(format!("{QUIET},{}", args.log_level)).ok();
         let log = log.or_else(|| {
             wrong.add(
-                "log",
-                &args.log,
+                "log-level",
+                &args.log_level,
                 "error, warn, info, debug or trace, for all or by module: info,kube=debug",
             )
         });
-        let LeaseArgs { lease_namespace, lease_name } = &args.lease;
-        let names =
-            [("lease-name", Some(lease_name)), ("lease-namespace", lease_namespace.as_ref())];
+        let LeaseArgs {
+            leader_elect_resource_namespace: namespace,
+            leader_elect_resource_name: name,
+        } = &args.lease;
+        let names = [
+            ("leader-elect-resource-name", Some(name)),
+            ("leader-elect-resource-namespace", namespace.as_ref()),
+        ];
         for (flag, name) in names {
             if let Some(name) = name.filter(|name| !is_dns_subdomain(name)) {
                 wrong.add::<()>(flag, name, "a name in lower case letters, digits, '-' and '.'");
@@ -122,9 +133,9 @@ impl Settings {
             ) if wrong.is_empty() => Ok(Self {
                 listen,
                 concurrency: usize::try_from(concurrency).unwrap_or(usize::MAX),
-                request_timeout: Duration::from_secs(request_timeout),
+                request_timeout,
                 lease: args.lease,
-                lease_duration: Duration::from_secs(lease_duration),
+                lease_duration,
                 identity: args.identity,
                 log,
                 log_format,
@@ -155,5 +166,57 @@ impl Wrong {
         let number = value.parse().ok().filter(|number| range.contains(number));
         let instead = format!("a whole number from {least} to {most}");
         number.or_else(|| self.add(flag, value, instead))
+    }
+
+    /// As Kubernetes writes durations (`15s`, `1m30s`); a number without a unit is seconds.
+    fn duration(
+        &mut self,
+        flag: &str,
+        value: &str,
+        seconds: RangeInclusive<u64>,
+    ) -> Option<Duration> {
+        let (least, most) = (*seconds.start(), *seconds.end());
+        let range = Duration::from_secs(least)..=Duration::from_secs(most);
+        let duration = parse_duration(value).filter(|duration| range.contains(duration));
+        let instead = format!("a duration from {least}s to {most}s, such as 15s");
+        duration.or_else(|| self.add(flag, value, instead))
+    }
+}
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    // jiff knows more notations than Kubernetes has.
+    let is_known = text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | 'h' | 'm' | 's'));
+    let duration = text.parse::<SignedDuration>().ok().filter(|_| is_known)?;
+    duration.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duration_in_kubernetes_notation_is_read() {
+        for (text, seconds) in [
+            ("15", Some(15.0)),
+            ("15s", Some(15.0)),
+            ("1m", Some(60.0)),
+            ("1m30s", Some(90.0)),
+            ("5m0s", Some(300.0)),
+            ("1.5s", Some(1.5)),
+            ("500ms", Some(0.5)),
+            ("", None),
+            ("s", None),
+            ("-15s", None),
+            ("15 s", None),
+            ("15seconds", None),
+            ("PT15S", None),
+            ("99999999999999999999s", None),
+        ] {
+            let parsed = parse_duration(text).map(|duration| duration.as_secs_f64());
+            assert_eq!(parsed, seconds, "{text:?}");
+        }
     }
 }

@@ -61,7 +61,7 @@ impl Reply {
         match self {
             Self::Patched(_) => "patched",
             Self::Stale { .. } => "stale",
-            Self::Gone => "gone",
+            Self::Gone => "not_found",
             Self::Forbidden(_) => "forbidden",
             Self::Failed { .. } => "failed",
         }

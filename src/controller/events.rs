@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::cluster::error::describe;
-use crate::model::api::{FIELD_MANAGER, NodeExtendedResource};
+use crate::model::api::NodeExtendedResource;
 pub(super) use notes::Note;
 
 /// How many Events of a kind a rule may cause at once on nodes, and on itself.
@@ -25,6 +25,9 @@ const BURST_ON_NODES: u32 = 10;
 const BURST_ON_RULE: u32 = 3;
 /// How long it is until it may cause one more.
 const REFILL: Duration = Duration::from_secs(30);
+
+/// Who reports, as Events name it: with a domain, as the Event API asks for.
+const REPORTING_CONTROLLER: &str = "noderesource.dev/node-resource-advertiser";
 
 /// The longest note that the API server takes, in bytes.
 const MAX_NOTE: usize = 1024;
@@ -139,7 +142,7 @@ impl Events {
         };
         // A new recorder for each: one that remembers would count an Event of the same reason as the
         // one before, and keep the old note.
-        let recorder = Recorder::new(self.client.clone(), Reporter::from(FIELD_MANAGER));
+        let recorder = Recorder::new(self.client.clone(), Reporter::from(REPORTING_CONTROLLER));
         let timeout = self.timeout;
         let write = async move {
             let published = recorder.publish(&event, &regarding);

@@ -42,12 +42,12 @@ pub(crate) const NODE_STATES: [&str; 9] = [
     "advertised",
     "pending",
     "held",
-    "pods_unreadable",
+    "pods_unavailable",
     "overridden",
     "conflicted",
     "contested",
     "failed",
-    "unreadable",
+    "invalid_ledger",
 ];
 /// What a rule's conditions come to.
 pub(crate) const RULE_STATES: [&str; 3] = ["ready", "not_ready", "stalled"];
@@ -72,7 +72,7 @@ impl Default for Metrics {
             registry: Registry::default(),
         };
         // A series that is not there yet cannot be told from one that is gone.
-        for result in ["patched", "stale", "gone", "forbidden", "failed"] {
+        for result in ["patched", "stale", "not_found", "forbidden", "failed"] {
             drop(metrics.patches.get_or_create(&[("result", result)]));
         }
         set_all(&metrics.nodes, "state", NODE_STATES.map(|state| (state, 0)));
@@ -97,11 +97,15 @@ impl Default for Metrics {
         );
         registry.register("rules", "Rules, by state", metrics.rules.clone());
         registry.register(
-            "event_to_patch_seconds",
+            "event_to_patch_duration_seconds",
             "From the moment that a node had to be looked at until its patch was answered",
             metrics.event_to_patch.clone(),
         );
-        registry.register("plan_seconds", "How long planning a node took", metrics.plan.clone());
+        registry.register(
+            "plan_duration_seconds",
+            "How long planning a node took",
+            metrics.plan.clone(),
+        );
         registry.register(
             "watch_restarts",
             "Watches that ended and had to be started again",
@@ -172,7 +176,7 @@ mod tests {
                 env!("CARGO_PKG_VERSION"),
                 "\"} 1"
             ),
-            "node_resource_advertiser_event_to_patch_seconds_count 0",
+            "node_resource_advertiser_event_to_patch_duration_seconds_count 0",
         ] {
             assert!(text.lines().any(|other| other == line), "{line}\n{text}");
         }

@@ -39,8 +39,8 @@ impl Controller {
         let begun = state.record(plan.outcomes, &mut self.tally);
         let is_busy = state.is_busy();
         let node = NodeSubject { name, uid: &uid };
-        if state.begins_unreadable(plan.unreadable.is_some())
-            && let Some(unreadable) = &plan.unreadable
+        if state.begins_unreadable(plan.invalid_ledger.is_some())
+            && let Some(unreadable) = &plan.invalid_ledger
         {
             warn!(node = %name, "the node is left alone: {unreadable}");
             let note = Note::of_unreadable(unreadable);

@@ -56,10 +56,10 @@ fn node_counts(state: &RuleState, counts: &Counts) -> NodeCounts {
         summary: format!("{}/{}", counts.advertised, counts.selected()),
         selected: count(counts.selected()),
         advertised: count(counts.advertised),
-        held: count(counts.held + counts.pods_unreadable),
+        held: count(counts.held + counts.pods_unavailable),
         conflicted: count(counts.conflicted + counts.contested),
         overridden: count(counts.overridden),
-        failed: count(counts.failed + counts.unreadable),
+        failed: count(counts.failed + counts.invalid_ledger),
         missing: count(named.saturating_sub(counts.selected())),
     }
 }
@@ -67,11 +67,11 @@ fn node_counts(state: &RuleState, counts: &Counts) -> NodeCounts {
 fn problems(counts: &Counts) -> Vec<NodeProblem> {
     let problem = |(node, outcome): (&Arc<str>, &Outcome)| {
         let (reason, message) = match outcome {
-            Outcome::Held { at, unreadable: None } => {
+            Outcome::Held { at, pods_error: None } => {
                 (Reason::Held, format!("at {at}, which pods on the node request"))
             }
-            Outcome::Held { at, unreadable: Some(why) } => {
-                (Reason::PodsUnreadable, format!("stays at {at}: {why}"))
+            Outcome::Held { at, pods_error: Some(why) } => {
+                (Reason::PodsUnavailable, format!("stays at {at}: {why}"))
             }
             Outcome::Conflicted { present, writer } => {
                 let writer = writer.as_deref().unwrap_or("an unknown writer");
@@ -83,7 +83,7 @@ fn problems(counts: &Counts) -> Vec<NodeProblem> {
                 (Reason::Contested, format!("{writer} keeps changing it back"))
             }
             Outcome::Failed { message } => (Reason::PatchFailed, message.clone()),
-            Outcome::LedgerUnreadable { message } => (Reason::LedgerUnreadable, message.clone()),
+            Outcome::InvalidLedger { message } => (Reason::InvalidLedger, message.clone()),
             Outcome::Advertised | Outcome::Pending | Outcome::Overridden { .. } => return None,
         };
         Some(NodeProblem { node: node.to_string(), reason: reason.to_string(), message })

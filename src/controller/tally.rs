@@ -25,12 +25,12 @@ pub(super) struct Counts {
     /// Carrying more than is declared, since pods use it.
     pub(super) held: usize,
     /// The same, since pods cannot be listed.
-    pub(super) pods_unreadable: usize,
+    pub(super) pods_unavailable: usize,
     pub(super) overridden: usize,
     pub(super) conflicted: usize,
     pub(super) contested: usize,
     pub(super) failed: usize,
-    pub(super) unreadable: usize,
+    pub(super) invalid_ledger: usize,
     /// How many of the overridden only age or name decides about, with another quantity.
     pub(super) tied: usize,
     /// The rules that decide instead, each with the number of nodes.
@@ -46,12 +46,12 @@ impl Counts {
             ("advertised", self.advertised),
             ("pending", self.pending),
             ("held", self.held),
-            ("pods_unreadable", self.pods_unreadable),
+            ("pods_unavailable", self.pods_unavailable),
             ("overridden", self.overridden),
             ("conflicted", self.conflicted),
             ("contested", self.contested),
             ("failed", self.failed),
-            ("unreadable", self.unreadable),
+            ("invalid_ledger", self.invalid_ledger),
         ]
     }
 
@@ -88,13 +88,13 @@ impl Counts {
         match outcome {
             Outcome::Advertised => &mut self.advertised,
             Outcome::Pending => &mut self.pending,
-            Outcome::Held { unreadable: None, .. } => &mut self.held,
-            Outcome::Held { unreadable: Some(_), .. } => &mut self.pods_unreadable,
+            Outcome::Held { pods_error: None, .. } => &mut self.held,
+            Outcome::Held { pods_error: Some(_), .. } => &mut self.pods_unavailable,
             Outcome::Overridden { .. } => &mut self.overridden,
             Outcome::Conflicted { .. } => &mut self.conflicted,
             Outcome::Contested { .. } => &mut self.contested,
             Outcome::Failed { .. } => &mut self.failed,
-            Outcome::LedgerUnreadable { .. } => &mut self.unreadable,
+            Outcome::InvalidLedger { .. } => &mut self.invalid_ledger,
         }
     }
 }

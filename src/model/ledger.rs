@@ -4,9 +4,10 @@
 //! withdrawn that it does not list.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use thiserror::Error;
 
 use crate::model::api::DeletionPolicy;
@@ -36,6 +37,9 @@ pub struct Entry {
     /// What becomes of the value when it is no longer declared: the rule may be gone by then.
     #[serde(default, rename = "deletionPolicy")]
     pub deletion_policy: DeletionPolicy,
+    /// Fields that a later version writes: they are kept as they are.
+    #[serde(flatten)]
+    pub unknown: BTreeMap<String, Value>,
 }
 
 /// Why a ledger cannot be read. Whoever changed it is not known, so nothing on that node is touched.
@@ -88,6 +92,7 @@ impl Ledger {
             quantity: String::new(),
             rule: "unknown".to_owned(),
             deletion_policy: DeletionPolicy::Withdraw,
+            unknown: BTreeMap::new(),
         };
         Self { entries: resources.map(|resource| (resource.to_owned(), entry())).collect() }
     }
@@ -119,16 +124,29 @@ impl Ledger {
         if self.entries.is_empty() {
             return None;
         }
-        let entries = self.entries.iter().map(|(resource, entry)| {
-            let Entry { quantity, rule, deletion_policy } = entry;
-            let mut entry = json!({ "quantity": quantity, "rule": rule });
-            if *deletion_policy == DeletionPolicy::Retain {
-                entry["deletionPolicy"] = json!("Retain");
-            }
-            (resource.clone(), entry)
-        });
-        Some(Value::Object(entries.collect()).to_string())
+        let entries = self.entries.iter();
+        let entries = entries.map(|(resource, entry)| format!("{}:{entry}", quoted(resource)));
+        Some(format!("{{{}}}", entries.collect::<Vec<_>>().join(",")))
     }
+}
+
+/// Compact JSON: quantity, rule, then the optional fields, then those of a later version by name.
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { quantity, rule, deletion_policy, unknown } = self;
+        write!(f, r#"{{"quantity":{},"rule":{}"#, quoted(quantity), quoted(rule))?;
+        if *deletion_policy == DeletionPolicy::Retain {
+            f.write_str(r#","deletionPolicy":"Retain""#)?;
+        }
+        for (key, value) in unknown {
+            write!(f, ",{}:{value}", quoted(key))?;
+        }
+        f.write_str("}")
+    }
+}
+
+fn quoted(text: &str) -> Value {
+    Value::from(text)
 }
 
 #[cfg(test)]
@@ -137,7 +155,7 @@ mod tests {
 
     #[test]
     fn reads_what_it_writes() {
-        let kept = r#""example.com/key":{"deletionPolicy":"Retain","quantity":"4","rule":"key"}"#;
+        let kept = r#""example.com/key":{"quantity":"4","rule":"key","deletionPolicy":"Retain"}"#;
         let text = format!(r#"{{"example.com/dongle":{{"quantity":"4","rule":"dongle"}},{kept}}}"#);
         let mut ledger = Ledger::parse(Some(&text)).unwrap();
         assert_eq!(ledger.to_annotation(), Some(text));
@@ -149,9 +167,10 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_a_later_version_are_passed_over() {
-        let text = r#"{"example.com/a":{"quantity":"4","rule":"a","later":true}}"#;
-        assert!(Ledger::parse(Some(text)).is_ok());
+    fn ledger_fields_of_a_later_version_are_preserved() {
+        let text =
+            r#"{"example.com/a":{"quantity":"4","rule":"a","at":[1,{"b":null}],"later":true}}"#;
+        assert_eq!(Ledger::parse(Some(text)).unwrap().to_annotation().as_deref(), Some(text));
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct Plan {
     /// For every rule that selects the node, what becomes of it there.
     pub outcomes: Vec<(Arc<str>, Outcome)>,
     /// Why the node is not touched, where it is not.
-    pub unreadable: Option<InvalidLedger>,
+    pub invalid_ledger: Option<InvalidLedger>,
     /// Whether a value is to be lowered once it is known what pods on the node request: the node is
     /// to be planned again with that.
     pub needs_pods: bool,
@@ -36,7 +36,7 @@ pub enum Outcome {
         /// How much.
         at: String,
         /// Why pods cannot be listed, where they cannot; else they request that much.
-        unreadable: Option<String>,
+        pods_error: Option<String>,
     },
     /// Another writer has put this value there, so it is left alone.
     Conflicted {
@@ -63,7 +63,7 @@ pub enum Outcome {
         message: String,
     },
     /// What on the node is the controller's own cannot be told, so that nothing is touched.
-    LedgerUnreadable {
+    InvalidLedger {
         /// Why, in words for the rule's status.
         message: String,
     },
@@ -78,7 +78,7 @@ impl Outcome {
             | Self::Conflicted { .. }
             | Self::Contested { .. }
             | Self::Failed { .. }
-            | Self::LedgerUnreadable { .. } => true,
+            | Self::InvalidLedger { .. } => true,
             Self::Advertised | Self::Pending | Self::Overridden { .. } => false,
         }
     }
@@ -201,12 +201,12 @@ impl Plan {
     /// A node whose ledger cannot be read, so that what on it is whose is not known; or one that could
     /// not be read the next time.
     pub(super) fn untouched(selecting: &[&Arc<Rule>], error: InvalidLedger) -> Self {
-        let outcome = Outcome::LedgerUnreadable {
+        let outcome = Outcome::InvalidLedger {
             message: format!(
                 "{error}; nothing on the node is touched until it is mended or removed"
             ),
         };
         let outcomes = selecting.iter().map(|rule| (Arc::clone(&rule.name), outcome.clone()));
-        Self { outcomes: outcomes.collect(), unreadable: Some(error), ..Self::default() }
+        Self { outcomes: outcomes.collect(), invalid_ledger: Some(error), ..Self::default() }
     }
 }

@@ -118,7 +118,7 @@ pub(super) fn resolve(
 /// since pods may be using it.
 fn frozen<'a>(ledger: &'a Ledger, rules: &RuleSet) -> BTreeMap<&'a str, Wanted> {
     let entries = ledger.entries().filter_map(|(resource, entry)| {
-        let Entry { quantity, rule, deletion_policy } = entry;
+        let Entry { quantity, rule, deletion_policy, unknown: _ } = entry;
         let held = Wanted {
             quantity: quantity.parse().ok()?,
             rule: rule.as_str().into(),
@@ -159,11 +159,11 @@ impl Resolved {
         }
 
         let held = |at: String| {
-            let unreadable = match &circumstances.in_use {
+            let pods_error = match &circumstances.in_use {
                 InUse::Unreadable(why) => Some(why.clone()),
                 InUse::Unknown | InUse::Known(_) => None,
             };
-            Outcome::Held { at, unreadable }
+            Outcome::Held { at, pods_error }
         };
         let aim = match self.aim(resource, wanted, found, &circumstances.in_use) {
             Aim::At(quantity) => quantity,
@@ -176,6 +176,7 @@ impl Resolved {
             quantity: quantity.clone(),
             rule: rule.to_string(),
             deletion_policy: wanted.deletion_policy,
+            unknown: found.listed.map(|listed| listed.unknown.clone()).unwrap_or_default(),
         };
         if found.is_listed_as(&entry) && found.is(&aim) {
             let settled = || if is_held { held(quantity) } else { Outcome::Advertised };
@@ -280,7 +281,7 @@ impl<'a> Found<'a> {
     }
 
     fn is_listed_as(&self, entry: &Entry) -> bool {
-        let Entry { quantity, rule, deletion_policy } = entry;
+        let Entry { quantity, rule, deletion_policy, unknown: _ } = entry;
         let quantity = quantity.parse().ok();
         self.listed_quantity() == quantity
             && self.listed.is_some_and(|listed| {

@@ -93,14 +93,14 @@ fn told(outcomes: &[(Arc<str>, Outcome)]) -> BTreeMap<&str, String> {
     let tell = |outcome: &Outcome| match outcome {
         Outcome::Advertised => "advertised".to_owned(),
         Outcome::Pending => "pending".to_owned(),
-        Outcome::Held { at, unreadable: None } => format!("held at {at}"),
-        Outcome::Held { at, unreadable: Some(why) } => format!("held at {at}: {why}"),
+        Outcome::Held { at, pods_error: None } => format!("held at {at}"),
+        Outcome::Held { at, pods_error: Some(why) } => format!("held at {at}: {why}"),
         Outcome::Conflicted { present, .. } => format!("conflicted: {present}"),
         Outcome::Contested { .. } => "contested".to_owned(),
         Outcome::Overridden { by, tied: false } => format!("overridden by {by}"),
         Outcome::Overridden { by, tied: true } => format!("tied, overridden by {by}"),
         Outcome::Failed { message } => format!("failed: {message}"),
-        Outcome::LedgerUnreadable { message } => format!("unreadable: {message:.38}"),
+        Outcome::InvalidLedger { message } => format!("unreadable: {message:.38}"),
     };
     outcomes.iter().map(|(rule, outcome)| (&**rule, tell(outcome))).collect()
 }

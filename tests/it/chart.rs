@@ -56,7 +56,7 @@ fn compare(path: &str, schema: &Value, values: &Value, wrong: &mut Vec<String>) 
 fn its_pods_have_every_environment_variable_of_the_program() {
     let output = crate::program(&["run", "--help"]);
     let help = String::from_utf8(output.stdout).unwrap();
-    let templates = chart("templates/_pod.tpl");
+    let templates = chart("templates/_helpers.tpl");
     let of_program = help.split("[env: ").skip(1).filter_map(|rest| rest.split('=').next());
     for variable in of_program {
         assert!(templates.contains(&format!("- name: {variable}\n")), "{variable} is not set");

@@ -2,7 +2,7 @@ use crate::program;
 
 #[test]
 fn without_a_cluster_it_says_what_to_set() {
-    let output = program(&["run", "--listen", "127.0.0.1:0"]);
+    let output = program(&["run", "--bind-address", "127.0.0.1:0"]);
     assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8(output.stderr).unwrap();
     let last = stderr.lines().last().unwrap();
@@ -14,21 +14,21 @@ fn without_a_cluster_it_says_what_to_set() {
 fn everything_that_is_wrong_is_told_at_once() {
     let output = program(&[
         "run",
-        "--listen",
+        "--bind-address",
         "here",
-        "--concurrency",
+        "--max-concurrent-patches",
         "0",
         "--request-timeout",
         "61",
-        "--lease-duration",
+        "--leader-elect-lease-duration",
         "2",
-        "--lease-name",
+        "--leader-elect-resource-name",
         "Lease",
-        "--lease-namespace",
+        "--leader-elect-resource-namespace",
         "a b",
         "--identity",
         "",
-        "--log",
+        "--log-level",
         "info,=x=",
         "--log-format",
         "xml",
@@ -36,14 +36,14 @@ fn everything_that_is_wrong_is_told_at_once() {
     assert_eq!(output.status.code(), Some(1));
     let expected = "\
 error: the settings are wrong:
-  --listen (NRA_LISTEN) is \"here\": write an address and a port, such as 0.0.0.0:8080
-  --concurrency (NRA_CONCURRENCY) is \"0\": write a whole number from 1 to 1000
-  --request-timeout (NRA_REQUEST_TIMEOUT) is \"61\": write a whole number from 1 to 60
-  --lease-duration (NRA_LEASE_DURATION) is \"2\": write a whole number from 3 to 300
+  --bind-address (NRA_BIND_ADDRESS) is \"here\": write an address and a port, such as 0.0.0.0:8080
+  --max-concurrent-patches (NRA_MAX_CONCURRENT_PATCHES) is \"0\": write a whole number from 1 to 1000
+  --request-timeout (NRA_REQUEST_TIMEOUT) is \"61\": write a duration from 1s to 60s, such as 15s
+  --leader-elect-lease-duration (NRA_LEADER_ELECT_LEASE_DURATION) is \"2\": write a duration from 3s to 300s, such as 15s
   --log-format (NRA_LOG_FORMAT) is \"xml\": write text or json
-  --log (NRA_LOG) is \"info,=x=\": write error, warn, info, debug or trace, for all or by module: info,kube=debug
-  --lease-name (NRA_LEASE_NAME) is \"Lease\": write a name in lower case letters, digits, '-' and '.'
-  --lease-namespace (NRA_LEASE_NAMESPACE) is \"a b\": write a name in lower case letters, digits, '-' and '.'
+  --log-level (NRA_LOG_LEVEL) is \"info,=x=\": write error, warn, info, debug or trace, for all or by module: info,kube=debug
+  --leader-elect-resource-name (NRA_LEADER_ELECT_RESOURCE_NAME) is \"Lease\": write a name in lower case letters, digits, '-' and '.'
+  --leader-elect-resource-namespace (NRA_LEADER_ELECT_RESOURCE_NAMESPACE) is \"a b\": write a name in lower case letters, digits, '-' and '.'
   --identity (NRA_IDENTITY) is \"\": write 1 to 253 characters, such as the pod's name
 ";
     assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);

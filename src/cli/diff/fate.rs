@@ -41,7 +41,7 @@ pub enum Fate {
     /// Another rule decides.
     Overridden,
     /// The ledger on the node cannot be read.
-    Unreadable,
+    InvalidLedger,
     /// There is no such node.
     Missing,
 }
@@ -55,7 +55,7 @@ impl Fate {
             | Self::MaybeHeld
             | Self::Conflicted
             | Self::Contested
-            | Self::Unreadable
+            | Self::InvalidLedger
             | Self::Missing => true,
             Self::Advertised | Self::Overridden => false,
         }

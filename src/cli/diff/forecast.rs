@@ -27,7 +27,7 @@ pub struct Forecast {
     pub outcomes: Vec<Prospect>,
     /// Why the node is left alone, where its ledger cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub unreadable: Option<String>,
+    pub invalid_ledger: Option<String>,
     /// For `/api/v1/nodes/<name>/status`.
     #[serde(skip)]
     pub patch: Option<Patch>,
@@ -42,16 +42,16 @@ pub struct Change {
     /// What is done.
     pub action: Action,
     /// What the node has.
-    pub now: Present,
+    pub before: Present,
     /// What it will have.
-    pub then: Present,
+    pub after: Present,
     /// The rule that it is done for, or that it was listed under.
     pub rule: String,
     /// That rule's priority; absent where there is no such valid rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
     /// The reason, for people.
-    pub why: String,
+    pub reason: String,
 }
 
 /// What becomes of a rule on a node that it selects.
@@ -67,13 +67,13 @@ pub struct Prospect {
     /// What becomes of it.
     pub outcome: Fate,
     /// What the node has of the resource.
-    pub now: Present,
+    pub before: Present,
     /// The rule that decides instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
     /// The reason, for people, where it is not simply advertised.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// A resource in a node's two maps; `null` where it is not there.
@@ -88,7 +88,7 @@ pub struct Present {
 
 impl Forecast {
     pub(super) fn new(node: &Node, plan: Plan, rules: &Rules) -> Self {
-        let Plan { changes, patch, outcomes, unreadable, needs_pods } = plan;
+        let Plan { changes, patch, outcomes, invalid_ledger, needs_pods } = plan;
         // One that cannot be read is told in `unreadable`, and nothing is changed.
         let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
         let changes: Vec<_> = changes
@@ -97,32 +97,33 @@ impl Forecast {
             .collect();
         let prospects = outcomes.into_iter().filter_map(|(name, outcome)| {
             let rule = rules.get(&name)?;
-            let now = Present::on(node, rule.resource.as_str());
+            let before = Present::on(node, rule.resource.as_str());
             let (fate, by) = match &outcome {
                 Outcome::Advertised => (Fate::Advertised, None),
                 Outcome::Pending => {
                     let held = changes.iter().any(|change| {
-                        change.resource == rule.resource.as_str() && !change.then.is(&rule.quantity)
+                        change.resource == rule.resource.as_str()
+                            && !change.after.is(&rule.quantity)
                     });
                     (if held { Fate::Held } else { Fate::Advertised }, None)
                 }
-                Outcome::Held { unreadable: None, .. } if !needs_pods => (Fate::Held, None),
+                Outcome::Held { pods_error: None, .. } if !needs_pods => (Fate::Held, None),
                 Outcome::Held { .. } => (Fate::MaybeHeld, None),
                 Outcome::Conflicted { .. } => (Fate::Conflicted, None),
                 Outcome::Contested { .. } => (Fate::Contested, None),
                 Outcome::Overridden { by, .. } => (Fate::Overridden, Some(Arc::clone(by))),
                 // A plan does not fail: nothing is sent.
-                Outcome::Failed { .. } | Outcome::LedgerUnreadable { .. } => {
-                    (Fate::Unreadable, None)
+                Outcome::Failed { .. } | Outcome::InvalidLedger { .. } => {
+                    (Fate::InvalidLedger, None)
                 }
             };
             Some(Prospect {
                 resource: rule.resource.as_str().to_owned(),
                 priority: rule.priority,
                 outcome: fate,
-                why: why::outcome(fate, &outcome, rule, rules),
+                reason: why::outcome(fate, &outcome, rule, rules),
                 rule: name,
-                now,
+                before,
                 by,
             })
         });
@@ -131,7 +132,7 @@ impl Forecast {
             node: Arc::clone(&node.name),
             changes,
             outcomes,
-            unreadable: unreadable
+            invalid_ledger: invalid_ledger
                 .map(|error| format!("{error}; the node is left alone until that is mended")),
             patch,
         }
@@ -143,7 +144,7 @@ impl Forecast {
             node: Arc::clone(node),
             changes: Vec::new(),
             outcomes: Vec::new(),
-            unreadable: None,
+            invalid_ledger: None,
             patch: None,
         }
     }
@@ -155,9 +156,9 @@ impl Forecast {
             resource: rule.resource.as_str().to_owned(),
             priority: rule.priority,
             outcome: Fate::Missing,
-            now: Present::default(),
+            before: Present::default(),
             by: None,
-            why: Some(format!("rule {} names it, and there is no such node", rule.name)),
+            reason: Some(format!("rule {} names it, and there is no such node", rule.name)),
         });
     }
 
@@ -169,7 +170,7 @@ impl Forecast {
     /// Whether somebody may want to know of it.
     pub(super) fn is_telling(&self) -> bool {
         !self.changes.is_empty()
-            || self.unreadable.is_some()
+            || self.invalid_ledger.is_some()
             || self.outcomes.iter().any(|outcome| outcome.outcome.is_problem())
     }
 }
@@ -184,29 +185,31 @@ impl Change {
     ) -> Self {
         let rule = change.rule().unwrap_or_default().to_owned();
         let planner::Change { resource, action } = change;
-        let now = Present::on(node, &resource);
+        let before = Present::on(node, &resource);
         let listed = ledger.get(&resource);
-        let (kind, then) = match &action {
+        let (kind, after) = match &action {
             planner::Action::Advertise { quantity, .. } => {
-                let then = now.set_to(quantity);
+                let after = before.set_to(quantity);
                 let kind = match listed {
                     None => Action::Add,
-                    Some(_) if then == now => Action::Annotate,
+                    Some(_) if after == before => Action::Annotate,
                     Some(_) => Action::Update,
                 };
-                (kind, then)
+                (kind, after)
             }
-            planner::Action::Hold { quantity, .. } => (Action::Hold, now.set_to(quantity)),
-            planner::Action::Repair { quantity, .. } => (Action::Repair, now.set_to(quantity)),
-            planner::Action::TakeOver { quantity, .. } => (Action::TakeOver, now.set_to(quantity)),
-            planner::Action::Release { .. } => (Action::Release, now.clone()),
+            planner::Action::Hold { quantity, .. } => (Action::Hold, before.set_to(quantity)),
+            planner::Action::Repair { quantity, .. } => (Action::Repair, before.set_to(quantity)),
+            planner::Action::TakeOver { quantity, .. } => {
+                (Action::TakeOver, before.set_to(quantity))
+            }
+            planner::Action::Release { .. } => (Action::Release, before.clone()),
             planner::Action::Withdraw { .. } | planner::Action::RemoveZero => {
                 (Action::Remove, Present::default())
             }
         };
-        let why = why::change(kind, &resource, &action, listed, outcomes, rules);
+        let reason = why::change(kind, &resource, &action, listed, outcomes, rules);
         let priority = rules.get(&rule).map(|rule| rule.priority);
-        Self { resource, action: kind, now, then, rule, priority, why }
+        Self { resource, action: kind, before, after, rule, priority, reason }
     }
 }
 

@@ -76,11 +76,11 @@ impl Summary {
                 Fate::Advertised
                 | Fate::Held
                 | Fate::Overridden
-                | Fate::Unreadable
+                | Fate::InvalidLedger
                 | Fate::Missing => {}
             }
         }
-        self.unreadable += usize::from(forecast.unreadable.is_some());
+        self.unreadable += usize::from(forecast.invalid_ledger.is_some());
     }
 }
 

@@ -115,7 +115,7 @@ fn what_is_told_is_what_the_patch_does() {
                 let has = |map: &str| node["status"][map][DONGLE].as_str().map(str::to_owned);
                 let has = Present { capacity: has("capacity"), allocatable: has("allocatable") };
                 for change in &forecast.changes {
-                    assert_eq!(change.then, has, "{what}");
+                    assert_eq!(change.after, has, "{what}");
                     actions.insert(format!("{:?}", change.action));
                 }
                 let Summary { add, change, remove, conflicted, held, maybe_held, .. } = summary;
@@ -184,8 +184,11 @@ fn what_is_contested_is_given_way_to() {
     let report = preview.finish();
     assert!(!report.has_changes());
     assert_eq!(report.summary.contested, 1);
-    let why = report.nodes[0].outcomes[0].why.as_deref().unwrap();
-    assert_eq!(why, "contested: an unknown writer keeps changing it back; rule dongle declares 4");
+    let reason = report.nodes[0].outcomes[0].reason.as_deref().unwrap();
+    assert_eq!(
+        reason,
+        "contested: an unknown writer keeps changing it back; rule dongle declares 4"
+    );
     assert_eq!(report.summary.line(), "No changes; 1 contested; 0 unchanged.");
 }
 

@@ -59,9 +59,9 @@ pub(super) fn outcome(fate: Fate, outcome: &Outcome, rule: &Rule, rules: &Rules)
     let unknown = "an unknown writer";
     Some(match outcome {
         // The node tells it.
-        Outcome::LedgerUnreadable { .. } => return None,
+        Outcome::InvalidLedger { .. } => return None,
         Outcome::Advertised | Outcome::Pending => return None,
-        Outcome::Held { unreadable: Some(reason), .. } => {
+        Outcome::Held { pods_error: Some(reason), .. } => {
             format!("may be held: {declares}; {reason}")
         }
         Outcome::Held { .. } if fate == Fate::MaybeHeld => {

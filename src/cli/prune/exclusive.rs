@@ -47,7 +47,7 @@ pub enum ExclusiveError {
     /// Leases cannot be listed.
     #[error(
         "cannot tell whether a controller is at work: leases cannot be listed: {}; give \
-         --lease-namespace, or --force to work beside one", describe(.0)
+         --leader-elect-resource-namespace, or --force to work beside one", describe(.0)
     )]
     List(#[source] Box<kube::Error>),
     /// A controller is at work.

@@ -133,7 +133,7 @@ impl Survey {
         let Scope { withdrawal, repair_ledgers, .. } = scope;
         let mut plan = withdraw(&node, withdrawal);
         let mut repaired = None;
-        if let Some(unreadable) = plan.unreadable.take() {
+        if let Some(unreadable) = plan.invalid_ledger.take() {
             if !repair_ledgers {
                 self.unreadable.push((Arc::clone(&node.name), unreadable));
                 return;
@@ -210,7 +210,7 @@ async fn prune_node(
                         Some(own) => plan_repair(&now, own, &scope.withdrawal),
                         None => withdraw(&now, &scope.withdrawal),
                     };
-                    if let Some(unreadable) = plan.unreadable {
+                    if let Some(unreadable) = plan.invalid_ledger {
                         return Err(unreadable.to_string());
                     }
                     last = message;

@@ -43,7 +43,7 @@ impl Note {
             Action::TakeOver { quantity, rule, found, writer } => {
                 let was = was(found, writer);
                 let text = format!("{was}; it is {quantity} now, as rule {rule} declares");
-                warning("TookOver", "Patch", text)
+                warning("TakenOver", "Patch", text)
             }
             Action::Hold { quantity, rule, declared } => {
                 let text = format!(
@@ -99,7 +99,7 @@ impl Note {
             | Outcome::Held { .. }
             | Outcome::Contested { .. }
             | Outcome::Overridden { .. }
-            | Outcome::LedgerUnreadable { .. } => None,
+            | Outcome::InvalidLedger { .. } => None,
         }
     }
 
@@ -157,7 +157,7 @@ impl Note {
             "{why}; nothing on the node is touched until it is mended, or removed by `prune \
              --repair-ledger`"
         );
-        warning("LedgerUnreadable", "Plan", text)
+        warning("InvalidLedger", "Plan", text)
     }
 }
 

@@ -102,9 +102,9 @@ fn message(nodes: &NodeCounts, counts: &Counts) -> String {
     for (number, what) in [
         (counts.pending, "being patched"),
         (counts.failed, "failed and retried"),
-        (counts.unreadable, "with an unreadable ledger"),
+        (counts.invalid_ledger, "with an unreadable ledger"),
         (counts.held, "held at what pods request"),
-        (counts.pods_unreadable, "not lowered since pods cannot be listed"),
+        (counts.pods_unavailable, "not lowered since pods cannot be listed"),
         (counts.conflicted, "left to another writer"),
         (counts.contested, "contested by another writer"),
         (counts.overridden, "overridden by another rule"),
@@ -126,18 +126,18 @@ fn readiness(nodes: &NodeCounts, counts: &Counts) -> (bool, Reason) {
         (false, Reason::Progressing)
     } else if counts.failed > 0 {
         (false, Reason::PatchFailed)
-    } else if counts.unreadable > 0 {
-        (false, Reason::LedgerUnreadable)
+    } else if counts.invalid_ledger > 0 {
+        (false, Reason::InvalidLedger)
     } else if counts.contested > 0 {
         (false, Reason::Contested)
     } else if counts.conflicted > 0 {
         (false, Reason::Conflict)
-    } else if counts.pods_unreadable > 0 {
-        (false, Reason::PodsUnreadable)
+    } else if counts.pods_unavailable > 0 {
+        (false, Reason::PodsUnavailable)
     } else if counts.held > 0 {
         (false, Reason::Held)
     } else if nodes.selected == 0 {
-        (true, Reason::NoNodeSelected)
+        (true, Reason::NoNodesSelected)
     } else if counts.advertised == 0 {
         (true, Reason::Overridden)
     } else {
@@ -168,7 +168,7 @@ fn overlapping(counts: &Counts) -> Said {
 fn contested(counts: &Counts) -> Said {
     let kind = "Contested";
     if counts.contested == 0 {
-        return Said::new(kind, false, Reason::NoContest, String::new());
+        return Said::new(kind, false, Reason::NotContested, String::new());
     }
     let nodes = counts.problems.iter().filter_map(|(node, outcome)| match outcome {
         Outcome::Contested { writer } => {
@@ -192,12 +192,12 @@ fn device_class(mapping: &Mapping) -> Said {
                 "DeviceClass {class} maps this resource: pods that request it get no device from it on \
                  nodes where this rule advertises it. Delete the rule, or rename the resource"
             );
-            Said::new(kind, true, Reason::DeviceClass, message)
+            Said::new(kind, true, Reason::DeviceClassFound, message)
         }
         Mapping::Unknown(why) => Said {
             kind,
             status: Status::Unknown,
-            reason: Reason::DeviceClassesUnreadable,
+            reason: Reason::DeviceClassesUnavailable,
             message: why.clone(),
         },
     }

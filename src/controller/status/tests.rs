@@ -62,30 +62,30 @@ fn ready_is_what_the_counts_say() {
             "advertised on 1/2 nodes, 1 held at what pods request",
         ),
         (
-            Counts { held: 1, pods_unreadable: 1, ..none.clone() },
+            Counts { held: 1, pods_unavailable: 1, ..none.clone() },
             [
-                "Ready=False PodsUnreadable",
-                "Reconciling=True PodsUnreadable",
-                "Stalled=False PodsUnreadable",
+                "Ready=False PodsUnavailable",
+                "Reconciling=True PodsUnavailable",
+                "Stalled=False PodsUnavailable",
             ],
             "advertised on 0/2 nodes, 1 held at what pods request, \
              1 not lowered since pods cannot be listed",
         ),
         (
-            Counts { advertised: 1, unreadable: 1, ..none.clone() },
+            Counts { advertised: 1, invalid_ledger: 1, ..none.clone() },
             [
-                "Ready=False LedgerUnreadable",
-                "Reconciling=False LedgerUnreadable",
-                "Stalled=False LedgerUnreadable",
+                "Ready=False InvalidLedger",
+                "Reconciling=False InvalidLedger",
+                "Stalled=False InvalidLedger",
             ],
             "advertised on 1/2 nodes, 1 with an unreadable ledger",
         ),
         (
             none.clone(),
             [
-                "Ready=True NoNodeSelected",
-                "Reconciling=False NoNodeSelected",
-                "Stalled=False NoNodeSelected",
+                "Ready=True NoNodesSelected",
+                "Reconciling=False NoNodesSelected",
+                "Stalled=False NoNodesSelected",
             ],
             "no node is selected",
         ),
@@ -202,11 +202,11 @@ fn a_device_class_of_the_same_name_is_told() {
         (Mapping::None, ("False", "NoDeviceClass", "")),
         (
             Mapping::By("gpu".to_owned()),
-            ("True", "DeviceClass", "DeviceClass gpu maps this resource"),
+            ("True", "DeviceClassFound", "DeviceClass gpu maps this resource"),
         ),
         (
             Mapping::Unknown("no right".to_owned()),
-            ("Unknown", "DeviceClassesUnreadable", "no right"),
+            ("Unknown", "DeviceClassesUnavailable", "no right"),
         ),
     ] {
         let status = status(&everywhere(), None, &mapping, Timestamp::UNIX_EPOCH);
@@ -214,6 +214,6 @@ fn a_device_class_of_the_same_name_is_told() {
         let (holds, reason, message) = says;
         assert_eq!((said.status.as_str(), said.reason.as_str()), (holds, reason));
         assert!(said.message.starts_with(message), "{}", said.message);
-        assert_eq!(told(&status)[0], "Ready=True NoNodeSelected", "it is a warning, and no more");
+        assert_eq!(told(&status)[0], "Ready=True NoNodesSelected", "it is a warning, and no more");
     }
 }

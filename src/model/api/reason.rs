@@ -11,19 +11,19 @@ pub enum Reason {
     /// Another rule decides, on some nodes (`Overlapping`) or all (`Ready`).
     Overridden,
     /// No node matches.
-    NoNodeSelected,
+    NoNodesSelected,
     /// Patches are under way.
     Progressing,
     /// The last patch did not go through, and is tried again.
     PatchFailed,
     /// The annotation on a node is not what the controller writes.
-    LedgerUnreadable,
+    InvalidLedger,
     /// Another writer keeps changing a value back.
     Contested,
     /// Another writer's value is there.
     Conflict,
     /// A value is to be lowered, and pods cannot be listed.
-    PodsUnreadable,
+    PodsUnavailable,
     /// A value is to be lowered, and pods use it.
     Held,
     /// The rule does not have the CRD's shape.
@@ -33,13 +33,13 @@ pub enum Reason {
     /// Only age or name decides between rules that declare different quantities.
     EqualPriority,
     /// Nobody changes values back.
-    NoContest,
+    NotContested,
     /// DRA does not have the resource.
     NoDeviceClass,
     /// A DeviceClass maps the resource.
-    DeviceClass,
+    DeviceClassFound,
     /// DeviceClasses cannot be read.
-    DeviceClassesUnreadable,
+    DeviceClassesUnavailable,
 }
 
 impl Reason {
@@ -47,21 +47,21 @@ impl Reason {
     pub const ALL: [Self; 17] = [
         Self::Advertised,
         Self::Overridden,
-        Self::NoNodeSelected,
+        Self::NoNodesSelected,
         Self::Progressing,
         Self::PatchFailed,
-        Self::LedgerUnreadable,
+        Self::InvalidLedger,
         Self::Contested,
         Self::Conflict,
-        Self::PodsUnreadable,
+        Self::PodsUnavailable,
         Self::Held,
         Self::InvalidSpec,
         Self::NoOverlap,
         Self::EqualPriority,
-        Self::NoContest,
+        Self::NotContested,
         Self::NoDeviceClass,
-        Self::DeviceClass,
-        Self::DeviceClassesUnreadable,
+        Self::DeviceClassFound,
+        Self::DeviceClassesUnavailable,
     ];
 
     /// As it stands in conditions and problems.
@@ -70,21 +70,21 @@ impl Reason {
         match self {
             Self::Advertised => "Advertised",
             Self::Overridden => "Overridden",
-            Self::NoNodeSelected => "NoNodeSelected",
+            Self::NoNodesSelected => "NoNodesSelected",
             Self::Progressing => "Progressing",
             Self::PatchFailed => "PatchFailed",
-            Self::LedgerUnreadable => "LedgerUnreadable",
+            Self::InvalidLedger => "InvalidLedger",
             Self::Contested => "Contested",
             Self::Conflict => "Conflict",
-            Self::PodsUnreadable => "PodsUnreadable",
+            Self::PodsUnavailable => "PodsUnavailable",
             Self::Held => "Held",
             Self::InvalidSpec => "InvalidSpec",
             Self::NoOverlap => "NoOverlap",
             Self::EqualPriority => "EqualPriority",
-            Self::NoContest => "NoContest",
+            Self::NotContested => "NotContested",
             Self::NoDeviceClass => "NoDeviceClass",
-            Self::DeviceClass => "DeviceClass",
-            Self::DeviceClassesUnreadable => "DeviceClassesUnreadable",
+            Self::DeviceClassFound => "DeviceClassFound",
+            Self::DeviceClassesUnavailable => "DeviceClassesUnavailable",
         }
     }
 }

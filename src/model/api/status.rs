@@ -61,8 +61,8 @@ pub struct NodeCounts {
 pub struct NodeProblem {
     /// The node's name.
     pub node: String,
-    /// One word for machines: Held, PodsUnreadable, Conflict, Contested, PatchFailed or
-    /// LedgerUnreadable.
+    /// One word for machines: Held, PodsUnavailable, Conflict, Contested, PatchFailed or
+    /// InvalidLedger.
     pub reason: String,
     /// The same for people, with the value that is there.
     pub message: String,

@@ -8,15 +8,15 @@ use crate::cli::diff::fate::{Action, Fate};
 use crate::cli::diff::forecast::{Forecast, Present};
 use crate::cli::diff::report::Report;
 
-const HEADINGS: [&str; 4] = ["NODE", "RESOURCE", "NOW", "THEN"];
+const HEADINGS: [&str; 4] = ["NODE", "RESOURCE", "BEFORE", "AFTER"];
 const GAP: &str = "   ";
 
 /// A resource on a node.
 struct Line<'t> {
     sign: Sign,
-    /// Node, resource, now, then.
+    /// Node, resource, before, after.
     columns: [String; 4],
-    why: Cow<'t, str>,
+    reason: Cow<'t, str>,
 }
 
 /// What stands before a line, as Terraform has it.
@@ -40,9 +40,9 @@ pub(super) fn render(report: &Report, colour: bool) -> String {
                 *width = (*width).max(column.chars().count());
             }
         }
-        write(&mut text, " ", &HEADINGS.map(str::to_owned), &widths, "WHY");
-        for Line { sign, columns, why } in &lines {
-            write(&mut text, &sign.shown(colour), columns, &widths, why);
+        write(&mut text, " ", &HEADINGS.map(str::to_owned), &widths, "REASON");
+        for Line { sign, columns, reason } in &lines {
+            write(&mut text, &sign.shown(colour), columns, &widths, reason);
         }
         text.push('\n');
     }
@@ -52,28 +52,28 @@ pub(super) fn render(report: &Report, colour: bool) -> String {
     text + &report.summary.line() + "\n"
 }
 
-fn write(text: &mut String, sign: &str, columns: &[String; 4], widths: &[usize; 4], why: &str) {
+fn write(text: &mut String, sign: &str, columns: &[String; 4], widths: &[usize; 4], reason: &str) {
     *text += sign;
     *text += " ";
     for (column, width) in columns.iter().zip(widths) {
         *text += &format!("{column:width$}{GAP}");
     }
-    *text += why;
+    *text += reason;
     text.truncate(text.trim_end().len());
     text.push('\n');
 }
 
 /// What changes, what somebody may want to know of, and what stays where that is asked for; by resource.
 fn lines(forecast: &Forecast, all: bool) -> Vec<Line<'_>> {
-    let Forecast { node, changes, outcomes, unreadable, .. } = forecast;
-    let line = |sign, resource: &str, now: &Present, then: &Present, why| Line::<'_> {
+    let Forecast { node, changes, outcomes, invalid_ledger, .. } = forecast;
+    let line = |sign, resource: &str, before: &Present, after: &Present, reason| Line::<'_> {
         sign,
-        columns: [node.to_string(), resource.to_owned(), shown(now), shown(then)],
-        why,
+        columns: [node.to_string(), resource.to_owned(), shown(before), shown(after)],
+        reason,
     };
-    if let Some(why) = unreadable {
+    if let Some(reason) = invalid_ledger {
         let nothing = Present::default();
-        return vec![line(Sign::Problem, "-", &nothing, &nothing, why.into())];
+        return vec![line(Sign::Problem, "-", &nothing, &nothing, reason.into())];
     }
     let changes = changes.iter().map(|change| {
         let sign = match change.action {
@@ -81,17 +81,17 @@ fn lines(forecast: &Forecast, all: bool) -> Vec<Line<'_>> {
             Action::Remove => Sign::Remove,
             _ => Sign::Change,
         };
-        line(sign, &change.resource, &change.now, &change.then, change.why.as_str().into())
+        line(sign, &change.resource, &change.before, &change.after, change.reason.as_str().into())
     });
     let others = outcomes.iter().filter(|outcome| !forecast.changes(&outcome.resource));
     let others = others.filter(|outcome| outcome.outcome != Fate::Overridden);
     let others = others.filter(|outcome| all || outcome.outcome.is_problem()).map(|outcome| {
         let sign = if outcome.outcome.is_problem() { Sign::Problem } else { Sign::Unchanged };
-        let why = match &outcome.why {
-            Some(why) => Cow::from(why),
+        let reason = match &outcome.reason {
+            Some(reason) => Cow::from(reason),
             None => format!("rule {}", outcome.rule).into(),
         };
-        line(sign, &outcome.resource, &outcome.now, &outcome.now, why)
+        line(sign, &outcome.resource, &outcome.before, &outcome.before, reason)
     });
     let mut lines: Vec<_> = changes.chain(others).collect();
     lines.sort_by(|this, other| this.columns[1].cmp(&other.columns[1]));
