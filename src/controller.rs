@@ -7,17 +7,17 @@
 mod contest;
 mod device_classes;
 mod events;
-mod in_use;
 pub mod metrics;
 mod nodes;
 mod patches;
+mod pod_usage;
 mod pods;
 pub mod readiness;
 mod rules;
-mod schedule;
 pub mod server;
 mod state;
 mod status;
+mod status_queue;
 mod status_writes;
 mod tally;
 
@@ -38,16 +38,16 @@ use crate::cluster::lease::Leadership;
 use crate::cluster::paging::PAGE_SIZE;
 use crate::model::node::ApiNode;
 use device_classes::DeviceClass;
-use rules::{Affected, RuleObject};
+use rules::{Enqueue, RuleObject};
 use state::Controller;
-pub use state::{Options, Telling};
+pub use state::{Diagnostics, Options};
 
 /// How often it says that it is alive, where nothing else happens.
-const HEARTBEAT: Duration = Duration::from_secs(10);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 /// How many nodes are planned between two looks at what else has happened.
-const PLANNED_AT_ONCE: usize = 256;
+const PLAN_BATCH_SIZE: usize = 256;
 /// How long patches under way may take to end once the controller is told to stop.
-const DRAIN: Duration = Duration::from_secs(3);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Runs the controller until `shutdown` is ready; then lets the patches under way end. It writes while
 /// it leads, and otherwise keeps itself up to date.
@@ -56,7 +56,7 @@ const DRAIN: Duration = Duration::from_secs(3);
 pub async fn run(
     client: Client,
     options: Options,
-    telling: Telling,
+    diagnostics: Diagnostics,
     mut leadership: watch::Receiver<Leadership>,
     shutdown: impl Future<Output = ()>,
 ) {
@@ -67,14 +67,16 @@ pub async fn run(
     let mut node_events = pin!(watcher(nodes, by_pages).default_backoff());
     let mut class_events = pin!(device_classes::watch(client.clone()));
     let mut shutdown = pin!(shutdown);
-    let mut controller = Controller::new(client, options, telling);
+    let mut controller = Controller::new(client, options, diagnostics);
     leadership.mark_changed();
 
     loop {
-        controller.advance();
+        controller.reconcile_ready();
         let now = Instant::now();
-        controller.telling.heartbeat.send_replace(now);
-        let wake = controller.next_wake().map_or(now + HEARTBEAT, |wake| wake.min(now + HEARTBEAT));
+        controller.diagnostics.heartbeat.send_replace(now);
+        let wake = controller
+            .next_wake()
+            .map_or(now + HEARTBEAT_INTERVAL, |wake| wake.min(now + HEARTBEAT_INTERVAL));
         tokio::select! {
             biased;
             () = &mut shutdown => break,
@@ -83,15 +85,15 @@ pub async fn run(
                 controller.on_leadership(leadership);
             }
             Some((node, reply)) = controller.patches.next() => controller.on_reply(&node, reply),
-            Some((node, reply)) = controller.pod_looks.next() => controller.on_pods(&node, reply),
+            Some((node, reply)) = controller.pod_list_requests.next() => controller.on_pods(&node, reply),
             Some(written) = controller.status_writes.next() => controller.on_status_written(written),
             Some(()) = controller.event_writes.next() => {}
-            () = tokio::time::sleep_until(wake) => controller.on_time(),
+            () = tokio::time::sleep_until(wake) => controller.on_timer(),
             Some(event) = rule_events.next() => controller.on_rule_event(event),
             Some(event) = node_events.next() => controller.on_node_event(event),
             Some(event) = class_events.next() => controller.on_device_class_event(event),
             // Not just ready: the runtime has to see to the connections in between.
-            () = tokio::task::yield_now(), if controller.has_more_to_plan() => {}
+            () = tokio::task::yield_now(), if controller.has_more_to_reconcile() => {}
         }
     }
     controller.drain().await;
@@ -103,10 +105,10 @@ impl Controller {
         let led = matches!(self.leadership, Leadership::Leader { .. });
         let leads = matches!(leadership, Leadership::Leader { .. });
         if leads && !led {
-            self.nodes.queue_where(|_| true);
+            self.nodes.enqueue_where(|_| true);
             let now = Instant::now();
             for rule in self.rules.names() {
-                self.schedule.touch(rule, now);
+                self.status_queue.mark_dirty(rule, now);
             }
         }
         self.set_ready(|readiness| {
@@ -114,48 +116,49 @@ impl Controller {
                 Leadership::Leader { .. } => (None, None),
                 Leadership::Standby(None) => (None, Some("nobody leads yet".to_owned())),
                 Leadership::Standby(Some(holder)) => (None, Some(format!("{holder} leads"))),
-                Leadership::Unable(why) => (Some(why.clone()), None),
+                Leadership::Unavailable(why) => (Some(why.clone()), None),
             };
         });
-        self.telling.metrics.leader.set(leads.into());
+        self.diagnostics.metrics.leader.set(leads.into());
         self.leadership = leadership;
     }
 
     /// Does what can be done without waiting.
-    fn advance(&mut self) {
+    fn reconcile_ready(&mut self) {
         if !self.may_write() {
             return;
         }
-        for _ in 0..PLANNED_AT_ONCE {
-            let Some(name) = self.nodes.next(self.has_room()) else {
+        for _ in 0..PLAN_BATCH_SIZE {
+            let Some(name) = self.nodes.next(self.has_free_slot()) else {
                 break;
             };
-            self.plan_node(&name);
+            self.reconcile(&name);
         }
-        self.tell_whether_forbidden();
+        self.report_forbidden();
         // With nodes still to be planned the counts are not what they will be in a moment.
         if !self.nodes.has_queued() {
             let now = Instant::now();
             let changed = self.tally.take_changed();
             if !changed.is_empty() {
-                metrics::set_all(&self.telling.metrics.nodes, "state", self.tally.totals());
+                metrics::set_all(&self.diagnostics.metrics.nodes, "state", self.tally.totals());
             }
             for rule in changed {
-                self.schedule.touch(&rule, now);
+                self.status_queue.mark_dirty(&rule, now);
             }
-            for rule in self.schedule.take_due(now) {
+            for rule in self.status_queue.pop_due(now) {
                 self.write_status(&rule, now);
             }
         }
     }
 
-    fn has_more_to_plan(&self) -> bool {
-        self.may_write() && (self.nodes.has_queued() || (self.has_room() && self.nodes.has_ready()))
+    fn has_more_to_reconcile(&self) -> bool {
+        self.may_write()
+            && (self.nodes.has_queued() || (self.has_free_slot() && self.nodes.has_awaiting_slot()))
     }
 
     fn on_node_event(&mut self, event: watcher::Result<watcher::Event<ApiNode>>) {
         if event.is_err() {
-            self.telling.metrics.restarted("nodes");
+            self.diagnostics.metrics.restarted("nodes");
         }
         match event {
             Ok(event) => {
@@ -179,7 +182,7 @@ impl Controller {
 
     fn on_rule_event(&mut self, event: watcher::Result<watcher::Event<RuleObject>>) {
         if event.is_err() {
-            self.telling.metrics.restarted("rules");
+            self.diagnostics.metrics.restarted("rules");
         }
         let event = match event {
             Ok(event) => event,
@@ -209,30 +212,30 @@ impl Controller {
         let is_list = matches!(event, watcher::Event::InitDone);
         let listed = self.rules.listed();
         match self.rules.apply(event) {
-            Affected::Nothing => {}
-            Affected::SelectedBy(rules) => {
-                self.nodes.queue_where(|node| rules.iter().any(|rule| rule.selection.selects(node)))
-            }
-            Affected::Everything => self.nodes.queue_where(|_| true),
+            Enqueue::None => {}
+            Enqueue::Selected(rules) => self
+                .nodes
+                .enqueue_where(|node| rules.iter().any(|rule| rule.selection.selects(node))),
+            Enqueue::All => self.nodes.enqueue_where(|_| true),
         }
         let now = Instant::now();
         if is_list {
-            self.schedule.retain(|rule| self.rules.get(rule).is_some());
+            self.status_queue.retain(|rule| self.rules.get(rule).is_some());
             self.events.retain(|rule| self.rules.get(rule).is_some());
             for name in self.rules.names() {
-                self.schedule.touch(name, now);
+                self.status_queue.mark_dirty(name, now);
             }
         }
         match name {
             Some(name) if gone => {
-                self.schedule.retain(|rule| **rule != *name);
+                self.status_queue.retain(|rule| **rule != *name);
                 self.events.retain(|rule| **rule != *name);
             }
-            Some(name) => self.schedule.touch(&name, now),
+            Some(name) => self.status_queue.mark_dirty(&name, now),
             None => {}
         }
         if self.rules.listed() {
-            self.count_rules();
+            self.update_rule_metrics();
         }
         if self.rules.listed() && !listed {
             info!(rules = self.rules.names().count(), "all rules listed");
@@ -244,16 +247,16 @@ impl Controller {
         if self.device_classes.apply(event) {
             let now = Instant::now();
             for rule in self.rules.names() {
-                self.schedule.touch(rule, now);
+                self.status_queue.mark_dirty(rule, now);
             }
         }
     }
 
-    fn on_time(&mut self) {
+    fn on_timer(&mut self) {
         let now = Instant::now();
         self.nodes.wake(now);
-        for node in self.looks.wake(now) {
-            self.nodes.queue(&node);
+        for node in self.pod_lists.wake(now) {
+            self.nodes.enqueue(&node);
         }
     }
 
@@ -262,16 +265,16 @@ impl Controller {
             return None;
         }
         // A status that is due waits for the planning to be through, and must not wake it.
-        let status = if self.nodes.has_queued() { None } else { self.schedule.next_due() };
-        let wakes = [self.nodes.next_wake(), self.looks.next_wake(), status];
+        let status = if self.nodes.has_queued() { None } else { self.status_queue.next_due() };
+        let wakes = [self.nodes.next_wake(), self.pod_lists.next_wake(), status];
         wakes.into_iter().flatten().min()
     }
 
     /// Lets what is under way end.
     async fn drain(mut self) {
-        let under_way = self.patches.len();
-        info!(under_way, "stopping");
-        let ended = tokio::time::timeout(DRAIN, async {
+        let in_flight = self.patches.len();
+        info!(in_flight, "stopping");
+        let ended = tokio::time::timeout(DRAIN_TIMEOUT, async {
             while let Some((sent, reply)) = self.patches.next().await {
                 self.on_reply(&sent, reply);
             }
@@ -279,7 +282,7 @@ impl Controller {
             while self.event_writes.next().await.is_some() {}
         });
         if ended.await.is_err() {
-            warn!(under_way = self.patches.len(), "stopped with patches unanswered");
+            warn!(in_flight = self.patches.len(), "stopped with patches unanswered");
         }
     }
 }

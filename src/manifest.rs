@@ -17,7 +17,7 @@ mod source;
 mod split;
 mod yaml;
 
-pub use document::{Document, Limits, Unreadable};
+pub use document::{Document, Limits, ReadError};
 pub use files::{read, read_text};
 pub use path::{Path, Step};
-pub use source::{Source, Span, Spot};
+pub use source::{Source, SourceLocation, Span};

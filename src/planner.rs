@@ -19,24 +19,24 @@ pub mod withdraw;
 
 use crate::model::ledger::Ledger;
 use crate::model::node::Node;
-use input::Circumstances;
+use input::PlanningInput;
 pub use plan::{Action, Change, Outcome, Plan};
 use rules::RuleSet;
 
 /// Plans one node. No clock, no I/O: the same arguments give the same plan.
 #[must_use]
-pub fn plan(node: &Node, rules: &RuleSet, circumstances: &Circumstances) -> Plan {
+pub fn plan(node: &Node, rules: &RuleSet, input: &PlanningInput) -> Plan {
     let selecting = rules.selecting(node);
     let ledger = match Ledger::parse(node.ledger.as_deref()) {
         Ok(ledger) => ledger,
         Err(error) => return Plan::untouched(&selecting, error),
     };
-    let resolved = resolve::resolve(node, &ledger, &selecting, rules, circumstances);
-    let patch = patch::patch(node, &ledger, &resolved.writes);
+    let resolved = resolve::resolve(node, &ledger, &selecting, rules, input);
+    let patch = patch::patch(node, &ledger, &resolved.mutations);
     match patch {
         Ok(patch) => Plan {
             changes: resolved.changes,
-            patch: Some(patch).filter(|_| !resolved.writes.is_empty()),
+            patch: Some(patch).filter(|_| !resolved.mutations.is_empty()),
             outcomes: resolved.outcomes,
             invalid_ledger: None,
             needs_pods: resolved.needs_pods,

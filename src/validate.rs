@@ -9,40 +9,40 @@
 //!
 //! The checks of a single rule are those of the CRD itself, evaluated from [`api::crd`].
 
-mod across;
 mod cel;
-mod finding;
+mod cross_checks;
+mod diagnostic;
 mod metadata;
-mod problem;
 mod render;
 mod report;
-mod requests;
+mod resource_refs;
 mod schema;
 mod spelling;
+mod violation;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
-pub use problem::{Problem, Severity};
+pub use diagnostic::{Diagnostic, Severity};
 pub use render::Format;
 pub use report::Report;
 
-use crate::manifest::{Document, Path, Unreadable};
+use crate::manifest::{Document, Path, ReadError};
 use crate::model::api::{self, NodeExtendedResource};
 use crate::planner::rules::Rule;
-use across::Across;
-use cel::Library;
-use finding::{Finding, UNKNOWN};
+use cel::CelEnv;
+use cross_checks::CrossChecks;
 use schema::Schema;
+use violation::{UNKNOWN, Violation};
 
 /// Checks one document after the other.
 #[derive(Debug)]
 pub struct Validator {
-    library: Library,
+    cel: CelEnv,
     crd: CustomResourceDefinition,
     /// The schema of each version.
     versions: Vec<(String, Schema)>,
-    across: Across,
+    cross_checks: CrossChecks,
     report: Report,
 }
 
@@ -52,25 +52,31 @@ impl Validator {
     /// # Errors
     /// Where it cannot be compiled, which is a mistake in the program.
     pub fn new() -> Result<Self, String> {
-        let library = Library::new()?;
+        let cel = CelEnv::new()?;
         let crd = api::crd();
         let mut versions = Vec::new();
         for version in &crd.spec.versions {
             let props =
                 version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
-            let schema = Schema::new(props.ok_or("the CRD has no schema")?, &library)?;
+            let schema = Schema::new(props.ok_or("the CRD has no schema")?, &cel)?;
             // The server knows these of any object, and no CRD says them.
             let schema = schema
                 .with_property("apiVersion", Schema::text())
                 .with_property("kind", Schema::text())
-                .with_property("metadata", metadata::schema(&library)?);
+                .with_property("metadata", metadata::schema(&cel)?);
             versions.push((version.name.clone(), schema));
         }
-        Ok(Self { library, crd, versions, across: Across::default(), report: Report::default() })
+        Ok(Self {
+            cel,
+            crd,
+            versions,
+            cross_checks: CrossChecks::default(),
+            report: Report::default(),
+        })
     }
 
     /// Takes what could be read, and what could not.
-    pub fn take(&mut self, read: Result<Document, Unreadable>) {
+    pub fn take(&mut self, read: Result<Document, ReadError>) {
         match read {
             Ok(document) => self.document(&document),
             Err(unreadable) => self.unreadable(unreadable),
@@ -80,7 +86,7 @@ impl Validator {
     /// What all of it comes to. `files` is how many there were.
     #[must_use]
     pub fn finish(mut self, files: usize) -> Report {
-        self.across.finish(&mut self.report);
+        self.cross_checks.finish(&mut self.report);
         self.report.files = files;
         self.report
     }
@@ -89,14 +95,14 @@ impl Validator {
     /// the report has errors, not all rules are there.
     #[must_use]
     pub fn into_rules(mut self, files: usize) -> (Vec<Rule>, Report) {
-        self.across.check_names(&mut self.report);
-        self.across.check_nameless(&mut self.report);
+        self.cross_checks.check_names(&mut self.report);
+        self.cross_checks.check_nameless(&mut self.report);
         self.report.files = files;
-        (self.across.into_rules(), self.report)
+        (self.cross_checks.into_rules(), self.report)
     }
 
-    fn unreadable(&mut self, Unreadable { spot, reason }: Unreadable) {
-        self.report.add(Problem::new(Severity::Unreadable, "unreadable", reason, spot));
+    fn unreadable(&mut self, ReadError { location, reason }: ReadError) {
+        self.report.add(Diagnostic::new(Severity::Unreadable, "unreadable", reason, location));
     }
 
     fn document(&mut self, document: &Document) {
@@ -107,13 +113,13 @@ impl Validator {
             if document.kind() == names.kind {
                 self.foreign(document);
             }
-            self.across.requests(document);
+            self.cross_checks.requests(document);
             return;
         }
         if document.kind() != names.kind {
             let reason = format!("{group} has no kind {:?}: write {}", document.kind(), names.kind);
-            let spot = document.spot(&Path::of(["kind"]));
-            return self.unreadable(Unreadable { spot, reason });
+            let location = document.location(&Path::from_keys(["kind"]));
+            return self.unreadable(ReadError { location, reason });
         }
         self.report.rules += 1;
         let Some(place) = self.versions.iter().position(|(known, _)| known == version) else {
@@ -121,8 +127,8 @@ impl Validator {
                 self.versions.iter().map(|(known, _)| format!("{group}/{known}")).collect();
             let reason =
                 format!("{group} has no version {version:?}: write {}", known.join(" or "));
-            let spot = document.spot(&Path::of(["apiVersion"]));
-            return self.unreadable(Unreadable { spot, reason });
+            let location = document.location(&Path::from_keys(["apiVersion"]));
+            return self.unreadable(ReadError { location, reason });
         };
         self.rule(document, place);
     }
@@ -131,29 +137,31 @@ impl Validator {
     fn foreign(&mut self, document: &Document) {
         let names = &self.crd.spec.names;
         let message = format!("{} of {}: not checked", names.kind, document.api_version());
-        let spot = document.spot(&Path::of(["apiVersion"]));
+        let location = document.location(&Path::from_keys(["apiVersion"]));
         let hint = format!("write {}/{}", self.crd.spec.group, api::VERSION);
-        let problem = Problem::new(Severity::Warning, "api-version", message, spot);
-        self.report.add(problem.of(document, &Path::of(["apiVersion"])).hint(hint));
+        let diagnostic = Diagnostic::new(Severity::Warning, "api-version", message, location);
+        self.report.add(diagnostic.of(document, &Path::from_keys(["apiVersion"])).hint(hint));
     }
 
     fn rule(&mut self, document: &Document, place: usize) {
         let (_, schema) = &self.versions[place];
-        let mut findings = schema.check(&document.value, &self.library);
+        let mut violations = schema.check(&document.value, &self.cel);
         // The server drops the status of what is created, whatever is in it.
-        let status = Path::of(["status"]);
-        findings.retain(|finding| finding.rule == UNKNOWN || !status.leads_to(&finding.path));
-        findings.extend(metadata::check(&document.value));
-        let rule = if findings.is_empty() { self.compile(document, &mut findings) } else { None };
-        let found = findings.into_iter().map(|finding| Problem::found(finding, document));
+        let status = Path::from_keys(["status"]);
+        violations
+            .retain(|violation| violation.rule == UNKNOWN || !status.leads_to(&violation.path));
+        violations.extend(metadata::check(&document.value));
+        let rule =
+            if violations.is_empty() { self.compile(document, &mut violations) } else { None };
+        let found = violations.into_iter().map(|violation| Diagnostic::found(violation, document));
         let mut problems: Vec<_> = found.collect();
-        problems.sort_by_cached_key(|problem| problem.spot.start());
-        problems.into_iter().for_each(|problem| self.report.add(problem));
-        self.across.rule(document, rule);
+        problems.sort_by_cached_key(|diagnostic| diagnostic.location.start());
+        problems.into_iter().for_each(|diagnostic| self.report.add(diagnostic));
+        self.cross_checks.rule(document, rule);
     }
 
     /// What the controller would make of it: it trusts no server.
-    fn compile(&self, document: &Document, findings: &mut Vec<Finding>) -> Option<Rule> {
+    fn compile(&self, document: &Document, violations: &mut Vec<Violation>) -> Option<Rule> {
         let mut value = without_nulls(&document.value);
         if let Value::Object(fields) = &mut value {
             fields.remove("status");
@@ -165,9 +173,9 @@ impl Validator {
         let refused = |error| {
             let message =
                 format!("the controller refuses it, though the API server does not: {error}");
-            Finding::new(&Path::of(["spec"]), "controller", message)
+            Violation::new(&Path::from_keys(["spec"]), "controller", message)
         };
-        rule.map_err(|error| findings.push(refused(error))).ok()
+        rule.map_err(|error| violations.push(refused(error))).ok()
     }
 }
 

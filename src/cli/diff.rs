@@ -13,13 +13,13 @@
 //! ten that a rule's status has room for.
 
 pub mod cluster;
-mod fate;
 pub mod files;
-pub mod forecast;
+pub mod node_diff;
+mod reasons;
 mod render;
 mod report;
+mod result_kind;
 pub mod rules;
-mod why;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -27,9 +27,9 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::model::node::Node;
-use crate::planner::input::{Circumstances, InUse};
+use crate::planner::input::{PlanningInput, PodUsage};
 use crate::planner::{Plan, plan};
-use forecast::Forecast;
+use node_diff::NodeDiff;
 pub use render::Format;
 pub use report::{Detail, Report, Summary};
 use rules::Rules;
@@ -39,7 +39,7 @@ use rules::Rules;
 pub struct Preview {
     rules: Rules,
     detail: Detail,
-    nodes: BTreeMap<Arc<str>, Forecast>,
+    nodes: BTreeMap<Arc<str>, NodeDiff>,
     /// The names of all nodes, also of those that nothing is kept of.
     seen: HashSet<Arc<str>>,
     /// The rules that select a node.
@@ -88,9 +88,9 @@ impl Preview {
 
     /// What the controller would do on a node.
     #[must_use]
-    pub fn plan(&self, node: &Node, in_use: InUse) -> Plan {
-        let circumstances = Circumstances { contested: self.rules.contested(node), in_use };
-        plan(node, self.rules.set(), &circumstances)
+    pub fn plan(&self, node: &Node, pod_usage: PodUsage) -> Plan {
+        let input = PlanningInput { contested: self.rules.contested(node), pod_usage };
+        plan(node, self.rules.set(), &input)
     }
 
     /// Takes in a node's plan.
@@ -109,13 +109,13 @@ impl Preview {
                 self.selecting.insert(Arc::clone(rule));
             }
         }
-        let mut forecast = Forecast::new(node, plan, &self.rules);
-        self.summary.count(&forecast);
+        let mut node_diff = NodeDiff::new(node, plan, &self.rules);
+        self.summary.count(&node_diff);
         if !self.detail.patches {
-            forecast.patch = None;
+            node_diff.patch = None;
         }
-        if self.detail.all || forecast.is_telling() {
-            self.nodes.insert(Arc::clone(&node.name), forecast);
+        if self.detail.all || node_diff.has_findings() {
+            self.nodes.insert(Arc::clone(&node.name), node_diff);
         }
         Ok(())
     }
@@ -127,8 +127,8 @@ impl Preview {
         for rule in self.rules.all() {
             for name in rule.selection.names().filter(|name| !self.seen.contains(*name)) {
                 self.summary.missing += 1;
-                let forecast = self.nodes.entry(Arc::clone(name));
-                forecast.or_insert_with(|| Forecast::nothing(name)).miss(rule);
+                let node_diff = self.nodes.entry(Arc::clone(name));
+                node_diff.or_insert_with(|| NodeDiff::nothing(name)).miss(rule);
             }
             if rule.selection.names().next().is_none() && !self.selecting.contains(&rule.name) {
                 notes.push(format!("rule {} selects no node", rule.name));

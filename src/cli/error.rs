@@ -4,8 +4,8 @@ use thiserror::Error;
 
 use super::diff::cluster::ClusterError;
 use super::diff::files::FileError;
-use super::prune::exclusive::ExclusiveError;
-use super::prune::nodes::SurveyError;
+use super::prune::lease_guard::LeaseGuardError;
+use super::prune::nodes::PlanPruneError;
 use super::settings::InvalidSettings;
 use crate::cluster::client::ConnectError;
 use crate::controller::server::ListenError;
@@ -27,10 +27,10 @@ pub enum Error {
     Yaml(String),
     /// A controller is at work, or that cannot be told.
     #[error(transparent)]
-    Exclusive(#[from] ExclusiveError),
+    LeaseGuard(#[from] LeaseGuardError),
     /// Nodes cannot be read.
     #[error(transparent)]
-    Survey(#[from] SurveyError),
+    PrunePlan(#[from] PlanPruneError),
     /// Some nodes are as they were.
     #[error(
         "not everything is taken back: {failed} nodes failed, and {unreadable} were left alone"

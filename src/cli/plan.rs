@@ -12,8 +12,8 @@ use super::error::Error;
 use super::output::{has_colour, print, progress_style};
 use crate::cluster::client;
 use crate::manifest::{self, Limits};
-use crate::model::node::{ApiNode, Node, Strings};
-use crate::planner::input::InUse;
+use crate::model::node::{ApiNode, Interner, Node};
+use crate::planner::input::PodUsage;
 use crate::planner::rules::Rule;
 use crate::validate::{Format as ReportFormat, Severity, Validator};
 
@@ -88,9 +88,9 @@ async fn told(args: &Args) -> Result<bool, Error> {
     let progress = ProgressBar::new_spinner().with_message("nodes planned");
     progress.set_style(progress_style("{spinner} {pos} {msg}"));
     let planned = if args.nodes.is_empty() {
-        of_cluster(args, rules, &progress).await
+        from_cluster(args, rules, &progress).await
     } else {
-        of_files(args, rules, &progress)
+        from_files(args, rules, &progress)
     };
     progress.finish_and_clear();
     let report = planned?;
@@ -116,19 +116,19 @@ fn read_rules(paths: &[PathBuf]) -> Result<Vec<Rule>, Error> {
     Ok(rules)
 }
 
-fn of_files(args: &Args, rules: Vec<Rule>, progress: &ProgressBar) -> Result<Report, Error> {
+fn from_files(args: &Args, rules: Vec<Rule>, progress: &ProgressBar) -> Result<Report, Error> {
     let mut pods = PodFiles::default();
     args.pods.iter().try_for_each(|path| pods.read(path))?;
-    let mut preview = Preview::new(Rules::of_files(rules), args.detail());
-    let mut strings = Strings::default();
+    let mut preview = Preview::new(Rules::from_files(rules), args.detail());
+    let mut interner = Interner::default();
     let read = |path: &PathBuf| {
         files::read(Path::new(path), &mut |node: ApiNode| {
-            let node = Node::new(node, &mut strings);
-            let in_use = match args.pods.is_empty() {
-                true => InUse::Unknown,
-                false => InUse::Known(pods.requests(&node.name)),
+            let node = Node::new(node, &mut interner);
+            let pod_usage = match args.pods.is_empty() {
+                true => PodUsage::NotFetched,
+                false => PodUsage::Known(pods.requests(&node.name)),
             };
-            let plan = preview.plan(&node, in_use);
+            let plan = preview.plan(&node, pod_usage);
             progress.inc(1);
             preview.add(&node, plan).map_err(|error| error.to_string())
         })
@@ -137,7 +137,7 @@ fn of_files(args: &Args, rules: Vec<Rule>, progress: &ProgressBar) -> Result<Rep
     Ok(preview.finish())
 }
 
-async fn of_cluster(
+async fn from_cluster(
     args: &Args,
     rules: Vec<Rule>,
     progress: &ProgressBar,
@@ -149,7 +149,7 @@ async fn of_cluster(
         None if !rules.is_empty() => Vec::new(),
         None => return Err(Error::NoCrd),
     };
-    let rules = Rules::of_cluster(present, rules, args.prune);
+    let rules = Rules::from_cluster(present, rules, args.prune);
     let mut preview = Preview::new(rules, args.detail());
     cluster::nodes(&client, &mut preview, |nodes| progress.set_position(nodes as u64)).await?;
     Ok(preview.finish())

@@ -1,6 +1,6 @@
 //! `prune`: takes back all that ledgers list.
 
-pub(super) mod exclusive;
+pub(super) mod lease_guard;
 pub(super) mod nodes;
 
 use std::io::Write as _;
@@ -15,8 +15,8 @@ use crate::cluster::client;
 use crate::model::ledger::InvalidLedger;
 use crate::planner::withdraw::Withdrawal;
 use crate::planner::{Action, Change};
-use exclusive::{Exclusive, LeaseChoice, OnLiveController};
-use nodes::{Planned, Pruned, Scope, Survey, prune, survey};
+use lease_guard::{IfControllerActive, LeaseGuard, LeaseSelector};
+use nodes::{NodePrune, NodeResult, PrunePlan, Scope, plan_prune, prune};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -58,13 +58,13 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
     let client = client::connect().await?;
-    let on_live = match &args {
+    let if_active = match &args {
         // Looking does no harm.
-        Args { force: true, .. } | Args { dry_run: true, .. } => OnLiveController::Ignore,
-        Args { take_over: true, .. } => OnLiveController::TakeOver,
-        _ => OnLiveController::Refuse,
+        Args { force: true, .. } | Args { dry_run: true, .. } => IfControllerActive::Ignore,
+        Args { take_over: true, .. } => IfControllerActive::TakeOver,
+        _ => IfControllerActive::Refuse,
     };
-    let choice = LeaseChoice {
+    let choice = LeaseSelector {
         namespace: args.leader_elect_resource_namespace,
         name: args.leader_elect_resource_name,
     };
@@ -74,15 +74,15 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         repair_ledgers: args.repair_ledger,
     };
 
-    let exclusive = Exclusive::new(&client, &choice, on_live).await?;
+    let lease_guard = LeaseGuard::new(&client, &choice, if_active).await?;
     let looking = ProgressBar::new_spinner().with_message("nodes looked at");
     looking.set_style(progress_style("{spinner} {pos} {msg}"));
-    let found = survey(&client, &scope, |nodes| looking.set_position(nodes as u64)).await;
+    let found = plan_prune(&client, &scope, |nodes| looking.set_position(nodes as u64)).await;
     looking.finish_and_clear();
-    let Survey { nodes, planned, unreadable, zeros } = match found {
+    let PrunePlan { nodes, planned, unreadable, zeros } = match found {
         Ok(found) => found,
         Err(error) => {
-            exclusive.end().await;
+            lease_guard.end().await;
             return Err(error.into());
         }
     };
@@ -92,14 +92,14 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     if args.dry_run {
         for planned in planned {
             let changes = planned.changes().to_vec();
-            report.add(&Pruned { node: Arc::from(planned.node()), result: Ok(changes) })?;
+            report.add(&NodeResult { node: Arc::from(planned.node()), result: Ok(changes) })?;
         }
     } else {
         let working = ProgressBar::new(planned.len() as u64).with_message("nodes");
         working.set_style(progress_style("{bar:30} {pos}/{len} {msg}"));
         working.enable_steady_tick(Duration::from_millis(200));
         let mut written = Ok(());
-        prune(&client, &scope, planned, &exclusive, |pruned| {
+        prune(&client, &scope, planned, &lease_guard, |pruned| {
             working.inc(1);
             if written.is_ok() {
                 written = working.suspend(|| report.add(&pruned));
@@ -107,7 +107,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         })
         .await;
         working.finish_and_clear();
-        exclusive.end().await;
+        lease_guard.end().await;
         written?;
     }
     report.finish(&unreadable, &zeros)
@@ -130,7 +130,7 @@ impl Report {
     }
 
     /// What nobody has declared is listed before it is touched.
-    fn announce(&self, planned: &[Planned]) -> Result<(), Error> {
+    fn announce(&self, planned: &[NodePrune]) -> Result<(), Error> {
         let mut lines = Vec::new();
         for planned in planned {
             let node = planned.node();
@@ -144,7 +144,7 @@ impl Report {
         print(lines)
     }
 
-    fn add(&mut self, pruned: &Pruned) -> Result<(), Error> {
+    fn add(&mut self, pruned: &NodeResult) -> Result<(), Error> {
         let node = &pruned.node;
         match &pruned.result {
             Ok(changes) => {

@@ -16,8 +16,8 @@ use crate::cluster::client;
 use crate::cluster::lease::{self, Candidate, Leadership};
 use crate::controller::metrics::Metrics;
 use crate::controller::readiness::Readiness;
-use crate::controller::server::{self, Answers};
-use crate::controller::{self, Options, Telling};
+use crate::controller::server::{self, HealthState};
+use crate::controller::{self, Diagnostics, Options};
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
     let settings = Settings::new(args)?;
@@ -28,11 +28,14 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     let stop = stop_signal()?;
     let (readiness, ready) = watch::channel(Readiness::default());
     let (heartbeat, beats) = watch::channel(Instant::now());
-    let telling = Telling { readiness, heartbeat, metrics: Arc::new(Metrics::default()) };
-    let answers =
-        Answers { readiness: ready, heartbeat: beats, metrics: Arc::clone(&telling.metrics) };
+    let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::new(Metrics::default()) };
+    let health = HealthState {
+        readiness: ready,
+        heartbeat: beats,
+        metrics: Arc::clone(&diagnostics.metrics),
+    };
     tokio::spawn(async move {
-        if let Err(error) = server::serve(listener, answers).await {
+        if let Err(error) = server::serve(listener, health).await {
             error!("nothing is answered over HTTP any more: {error}");
         }
     });
@@ -42,7 +45,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         name: settings.lease.leader_elect_resource_name,
         identity: format!("{}_{:08x}", settings.identity, seed() as u32),
         duration: settings.lease_duration,
-        seize: false,
+        force_acquire: false,
     };
     let (lead, leadership) = watch::channel(Leadership::Standby(None));
     let (release, released) = oneshot::channel();
@@ -52,7 +55,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         request_timeout: settings.request_timeout,
         seed: seed(),
     };
-    controller::run(client, options, telling, leadership, wait_for(stop)).await;
+    controller::run(client, options, diagnostics, leadership, wait_for(stop)).await;
     // Only now: while patches were under way, nobody else was to write.
     drop(release);
     if let Err(error) = election.await {

@@ -15,7 +15,7 @@ use super::args::LeaseArgs;
 use crate::model::label::{excerpt, is_dns_subdomain};
 
 /// kube logs an error of its own for what the controller reports in its own words.
-const QUIET: &str = "kube_runtime=error,kube_client=error";
+const LOG_DIRECTIVES: &str = "kube_runtime=error,kube_client=error";
 
 /// Every flag has an environment variable of its name, with the prefix NRA_. All of them are checked at
 /// the start.
@@ -74,16 +74,16 @@ pub struct InvalidSettings(Vec<String>);
 impl Settings {
     /// Checks them all.
     pub(super) fn new(args: Args) -> Result<Self, InvalidSettings> {
-        let mut wrong = Wrong::default();
-        let listen = wrong.parse::<SocketAddr>(
+        let mut errors = SettingErrors::default();
+        let listen = errors.parse::<SocketAddr>(
             "bind-address",
             &args.bind_address,
             "an address and a port, such as 0.0.0.0:8080",
         );
         let concurrency =
-            wrong.number("max-concurrent-patches", &args.max_concurrent_patches, 1..=1000);
-        let request_timeout = wrong.duration("request-timeout", &args.request_timeout, 1..=60);
-        let lease_duration = wrong.duration(
+            errors.number("max-concurrent-patches", &args.max_concurrent_patches, 1..=1000);
+        let request_timeout = errors.duration("request-timeout", &args.request_timeout, 1..=60);
+        let lease_duration = errors.duration(
             "leader-elect-lease-duration",
             &args.leader_elect_lease_duration,
             3..=300,
@@ -91,11 +91,11 @@ impl Settings {
         let log_format = match args.log_format.as_str() {
             "text" => Some(LogFormat::Text),
             "json" => Some(LogFormat::Json),
-            other => wrong.add("log-format", other, "text or json"),
+            other => errors.add("log-format", other, "text or json"),
         };
-        let log = EnvFilter::try_new(format!("{QUIET},{}", args.log_level)).ok();
+        let log = EnvFilter::try_new(format!("{LOG_DIRECTIVES},{}", args.log_level)).ok();
         let log = log.or_else(|| {
-            wrong.add(
+            errors.add(
                 "log-level",
                 &args.log_level,
                 "error, warn, info, debug or trace, for all or by module: info,kube=debug",
@@ -111,17 +111,17 @@ impl Settings {
         ];
         for (flag, name) in names {
             if let Some(name) = name.filter(|name| !is_dns_subdomain(name)) {
-                wrong.add::<()>(flag, name, "a name in lower case letters, digits, '-' and '.'");
+                errors.add::<()>(flag, name, "a name in lower case letters, digits, '-' and '.'");
             }
         }
         if args.identity.is_empty() || args.identity.len() > 253 {
-            wrong.add::<()>(
+            errors.add::<()>(
                 "identity",
                 &args.identity,
                 "1 to 253 characters, such as the pod's name",
             );
         }
-        match (listen, concurrency, request_timeout, lease_duration, log, log_format, wrong.0) {
+        match (listen, concurrency, request_timeout, lease_duration, log, log_format, errors.0) {
             (
                 Some(listen),
                 Some(concurrency),
@@ -129,8 +129,8 @@ impl Settings {
                 Some(lease_duration),
                 Some(log),
                 Some(log_format),
-                wrong,
-            ) if wrong.is_empty() => Ok(Self {
+                errors,
+            ) if errors.is_empty() => Ok(Self {
                 listen,
                 concurrency: usize::try_from(concurrency).unwrap_or(usize::MAX),
                 request_timeout,
@@ -140,16 +140,16 @@ impl Settings {
                 log,
                 log_format,
             }),
-            (.., wrong) => Err(InvalidSettings(wrong)),
+            (.., errors) => Err(InvalidSettings(errors)),
         }
     }
 }
 
 /// What has been found wrong so far.
 #[derive(Default)]
-struct Wrong(Vec<String>);
+struct SettingErrors(Vec<String>);
 
-impl Wrong {
+impl SettingErrors {
     fn add<T>(&mut self, flag: &str, value: &str, instead: impl Display) -> Option<T> {
         let variable = flag.to_uppercase().replace('-', "_");
         let value = excerpt(value);

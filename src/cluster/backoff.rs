@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-const FIRST: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(60);
+const INITIAL_DELAY: Duration = Duration::from_millis(500);
+const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// Growing pauses between tries at one thing.
 #[derive(Debug)]
@@ -17,8 +17,8 @@ impl Backoff {
     /// nodes which failed together do not return together.
     pub(crate) fn new(seed: u64) -> Self {
         let builder = ExponentialBuilder::new()
-            .with_min_delay(FIRST)
-            .with_max_delay(LONGEST)
+            .with_min_delay(INITIAL_DELAY)
+            .with_max_delay(MAX_DELAY)
             .without_max_times()
             .with_jitter()
             .with_jitter_seed(seed);
@@ -27,7 +27,7 @@ impl Backoff {
 
     /// The next pause, no shorter than what the server asked for.
     pub(crate) fn next(&mut self, retry_after: Option<Duration>) -> Duration {
-        self.0.next().unwrap_or(LONGEST).max(retry_after.unwrap_or_default())
+        self.0.next().unwrap_or(MAX_DELAY).max(retry_after.unwrap_or_default())
     }
 }
 
@@ -36,11 +36,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grows_to_a_bound_and_honours_the_server() {
+    fn backoff_grows_to_its_bound_and_honours_retry_after() {
         let mut backoff = Backoff::new(7);
         let pauses: Vec<_> = (0..20).map(|_| backoff.next(None)).collect();
-        assert!(pauses[0] >= FIRST && pauses[0] <= 2 * FIRST);
-        assert!(pauses[19] >= LONGEST && pauses[19] <= 2 * LONGEST);
+        assert!(pauses[0] >= INITIAL_DELAY && pauses[0] <= 2 * INITIAL_DELAY);
+        assert!(pauses[19] >= MAX_DELAY && pauses[19] <= 2 * MAX_DELAY);
         assert_eq!(Backoff::new(7).next(Some(Duration::from_secs(9))), Duration::from_secs(9));
         assert_ne!(pauses[0], Backoff::new(8).next(None), "seeds tell nodes apart");
     }

@@ -39,7 +39,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_millis(800);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leadership {
     /// It may not, and never will as things are: why the Lease cannot be read or written.
-    Unable(String),
+    Unavailable(String),
     /// Another process holds the Lease, by this identity, or nobody does yet.
     Standby(Option<String>),
     /// It may, until then; renewing the Lease moves that on.
@@ -71,7 +71,7 @@ pub async fn run(
     let mut events = pin!(watcher(leases.api.clone(), config).default_backoff());
     let request_timeout = candidate.duration / 3;
     let mut election = Election::new(candidate);
-    let mut trouble = None;
+    let mut last_error = None;
     let mut writes: FuturesUnordered<BoxFuture<'static, _>> = FuturesUnordered::new();
     loop {
         let now = Instant::now();
@@ -86,7 +86,7 @@ pub async fn run(
                 Step::Wait(until) => wake = until,
             }
         }
-        tell(&leadership, &election, trouble.as_ref());
+        publish(&leadership, &election, last_error.as_ref());
         tokio::select! {
             biased;
             _ = &mut release => break,
@@ -94,10 +94,10 @@ pub async fn run(
                 match &written {
                     Written::Refused(message) => {
                         warn!("{message}");
-                        trouble = Some(message.clone());
+                        last_error = Some(message.clone());
                     }
                     Written::Failed(message) => warn!("{message}"),
-                    Written::Done(_) | Written::Conflict => trouble = None,
+                    Written::Done(_) | Written::Conflict => last_error = None,
                 }
                 election.written(written, started, Instant::now());
             }
@@ -106,7 +106,7 @@ pub async fn run(
                     let listed = election.listed();
                     election.observe(event, Instant::now());
                     if election.listed() && !listed {
-                        trouble = None;
+                        last_error = None;
                     }
                 }
                 Err(error) if is_expired(&error) => debug!("lease: the watch is too old"),
@@ -115,11 +115,11 @@ pub async fn run(
                     warn!("{message}");
                     // Later it is an API server that is away, as for everything else.
                     if !election.listed() {
-                        trouble = Some(message);
+                        last_error = Some(message);
                     }
                 }
             },
-            () = wake_at(wake), if wake.is_some() => {}
+            () = sleep_until_some(wake), if wake.is_some() => {}
         }
     }
     // What is under way has to be known before it can be undone.
@@ -138,30 +138,34 @@ pub async fn run(
 }
 
 /// Never, where there is nothing to wait for.
-async fn wake_at(wake: Option<Instant>) {
+async fn sleep_until_some(wake: Option<Instant>) {
     match wake {
         Some(wake) => sleep_until(wake).await,
         None => std::future::pending().await,
     }
 }
 
-fn tell(leadership: &watch::Sender<Leadership>, election: &Election, trouble: Option<&String>) {
-    let now = match (election.leads_until(), trouble) {
+fn publish(
+    leadership: &watch::Sender<Leadership>,
+    election: &Election,
+    last_error: Option<&String>,
+) {
+    let now = match (election.leads_until(), last_error) {
         (Some(until), _) => Leadership::Leader { until },
-        (None, Some(trouble)) => Leadership::Unable(trouble.clone()),
+        (None, Some(last_error)) => Leadership::Unavailable(last_error.clone()),
         (None, None) => Leadership::Standby(election.holder().map(str::to_owned)),
     };
     leadership.send_if_modified(|before| {
         let changed = *before != now;
         if changed {
-            tell_change(before, &now);
+            log_change(before, &now);
         }
         *before = now;
         changed
     });
 }
 
-fn tell_change(before: &Leadership, now: &Leadership) {
+fn log_change(before: &Leadership, now: &Leadership) {
     let led = matches!(before, Leadership::Leader { .. });
     match now {
         Leadership::Leader { .. } if led => {}

@@ -21,11 +21,11 @@ use crate::model::pod::{PodList, Requests};
 /// How long a request takes at most where nobody says otherwise, as `run` does by its settings.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 /// The longest that a server is believed when it says to come back later.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// Sends requests about nodes, each within a time limit.
 #[derive(Clone)]
-pub(crate) struct NodeRequests {
+pub(crate) struct NodeClient {
     client: Client,
     timeout: Duration,
 }
@@ -43,7 +43,7 @@ pub(crate) enum Reply {
         message: String,
     },
     /// There is no such node.
-    Gone,
+    NotFound,
     /// The controller has no right to patch nodes.
     Forbidden(String),
     /// It did not go through, and may at another time.
@@ -61,7 +61,7 @@ impl Reply {
         match self {
             Self::Patched(_) => "patched",
             Self::Stale { .. } => "stale",
-            Self::Gone => "not_found",
+            Self::NotFound => "not_found",
             Self::Forbidden(_) => "forbidden",
             Self::Failed { .. } => "failed",
         }
@@ -69,12 +69,12 @@ impl Reply {
 }
 
 /// An answer that is not the node.
-enum Refusal {
-    Answered(StatusCode, Box<Status>, Option<Duration>),
-    Unanswered(String),
+enum RequestError {
+    Api(StatusCode, Box<Status>, Option<Duration>),
+    Transport(String),
 }
 
-impl NodeRequests {
+impl NodeClient {
     pub(crate) fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }
@@ -88,15 +88,15 @@ impl NodeRequests {
             nodes().patch_subresource("status", &node, &params, &Patch::Json::<()>(patch));
         match self.send(request).await {
             Ok(node) => Reply::Patched(Box::new(node)),
-            Err(Refusal::Answered(code, status, _)) if is_stale(code, &status) => {
+            Err(RequestError::Api(code, status, _)) if is_stale(code, &status) => {
                 let message = format!("{code}: {}", status.message);
                 let request = nodes().get(&node, &GetParams::default());
                 match self.send(request).await {
                     Ok(node) => Reply::Stale { node: Box::new(node), message },
-                    Err(refusal) => refusal.into_reply(),
+                    Err(error) => error.into_reply(),
                 }
             }
-            Err(refusal) => refusal.into_reply(),
+            Err(error) => error.into_reply(),
         }
     }
 
@@ -108,23 +108,25 @@ impl NodeRequests {
         let request =
             ApiRequest::new(Pod::url_path(&(), None)).list(&ListParams::default().fields(&fields));
         match self.send::<PodList>(request).await {
-            Ok(pods) => Ok(Requests::of_all(&pods)),
-            Err(Refusal::Answered(StatusCode::FORBIDDEN, status, _)) => Err(format!(
+            Ok(pods) => Ok(Requests::from_pods(&pods)),
+            Err(RequestError::Api(StatusCode::FORBIDDEN, status, _)) => Err(format!(
                 "no right to list pods: {}; grant the verb list on pods",
                 status.message
             )),
-            Err(Refusal::Answered(code, status, _)) => {
+            Err(RequestError::Api(code, status, _)) => {
                 Err(format!("pods cannot be listed: {code}: {}", status.message))
             }
-            Err(Refusal::Unanswered(message)) => Err(format!("pods cannot be listed: {message}")),
+            Err(RequestError::Transport(message)) => {
+                Err(format!("pods cannot be listed: {message}"))
+            }
         }
     }
 
     async fn send<T: DeserializeOwned>(
         &self,
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<T, Refusal> {
-        let request = request.map_err(|error| Refusal::Unanswered(error.to_string()))?;
+    ) -> Result<T, RequestError> {
+        let request = request.map_err(|error| RequestError::Transport(error.to_string()))?;
         let exchange = async {
             let response = self.client.send(request.map(Body::from)).await;
             let (head, body) = response.map_err(|error| describe(&error))?.into_parts();
@@ -133,11 +135,11 @@ impl NodeRequests {
         };
         let (head, body) = tokio::time::timeout(self.timeout, exchange)
             .await
-            .map_err(|_| Refusal::Unanswered(format!("no answer within {:?}", self.timeout)))?
-            .map_err(Refusal::Unanswered)?;
+            .map_err(|_| RequestError::Transport(format!("no answer within {:?}", self.timeout)))?
+            .map_err(RequestError::Transport)?;
         if head.status.is_success() {
             return serde_json::from_slice(&body).map_err(|error| {
-                Refusal::Unanswered(format!("an answer that cannot be read: {error}"))
+                RequestError::Transport(format!("an answer that cannot be read: {error}"))
             });
         }
         // Where the server sheds load it answers in plain text.
@@ -146,7 +148,7 @@ impl NodeRequests {
             Box::new(Status::failure(text.trim(), ""))
         });
         let retry_after = retry_after(&head.headers, &status);
-        Err(Refusal::Answered(head.status, status, retry_after))
+        Err(RequestError::Api(head.status, status, retry_after))
     }
 }
 
@@ -159,7 +161,7 @@ fn retry_after(headers: &HeaderMap, status: &Status) -> Option<Duration> {
     let header = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let details = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));
     let asked = header.or(details).filter(|seconds| *seconds > 0).map(Duration::from_secs);
-    asked.map(|asked| asked.min(LONGEST_RETRY_AFTER))
+    asked.map(|asked| asked.min(MAX_RETRY_AFTER))
 }
 
 /// Whether the node is not as the patch assumed: a resourceVersion or a uid in conflict, or a failed
@@ -179,17 +181,17 @@ fn is_missing_right(code: StatusCode, status: &Status) -> bool {
     code == StatusCode::FORBIDDEN && status.message.contains("cannot patch resource")
 }
 
-impl Refusal {
+impl RequestError {
     fn into_reply(self) -> Reply {
         match self {
-            Self::Answered(StatusCode::NOT_FOUND, ..) => Reply::Gone,
-            Self::Answered(code, status, _) if is_missing_right(code, &status) => {
+            Self::Api(StatusCode::NOT_FOUND, ..) => Reply::NotFound,
+            Self::Api(code, status, _) if is_missing_right(code, &status) => {
                 Reply::Forbidden(status.message)
             }
-            Self::Answered(code, status, retry_after) => {
+            Self::Api(code, status, retry_after) => {
                 Reply::Failed { message: format!("{code}: {}", status.message), retry_after }
             }
-            Self::Unanswered(message) => Reply::Failed { message, retry_after: None },
+            Self::Transport(message) => Reply::Failed { message, retry_after: None },
         }
     }
 }
@@ -206,9 +208,7 @@ mod tests {
     /// A client whose requests are answered in turn by these; `None` is no answer at all. What it
     /// asks is kept. The answers are those of a real API server: `tests/e2e/answers.rs` holds them
     /// against one.
-    fn answering(
-        answers: Vec<Option<(u16, &str, &str)>>,
-    ) -> (NodeRequests, Arc<Mutex<Vec<String>>>) {
+    fn answering(answers: Vec<Option<(u16, &str, &str)>>) -> (NodeClient, Arc<Mutex<Vec<String>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let mut answers: Vec<_> = answers
             .into_iter()
@@ -234,7 +234,7 @@ mod tests {
             }
         });
         let client = Client::new(service, "default");
-        (NodeRequests::new(client, Duration::from_secs(15)), asked)
+        (NodeClient::new(client, Duration::from_secs(15)), asked)
     }
 
     async fn reply(answers: Vec<Option<(u16, &str, &str)>>) -> (Reply, Vec<String>) {
@@ -257,14 +257,14 @@ mod tests {
     const GET: &str = "GET /api/v1/nodes/node-1";
 
     #[tokio::test]
-    async fn a_patch_that_goes_through_is_one_request() {
+    async fn successful_patch_costs_one_request() {
         let (reply, asked) = reply(vec![Some((200, "", NODE))]).await;
         assert!(matches!(reply, Reply::Patched(_)), "{reply:?}");
         assert_eq!(asked, [PATCH]);
     }
 
     #[tokio::test]
-    async fn a_stale_picture_is_followed_by_a_look() {
+    async fn stale_patch_is_followed_by_a_get() {
         let failed_test = status(422, "the server rejected our request", &json!({}));
         let conflict = status(409, "Operation cannot be fulfilled", &json!({"name": "node-1"}));
         for (code, body) in [(422, failed_test), (409, conflict)] {
@@ -273,12 +273,12 @@ mod tests {
             assert!(message.starts_with(&code.to_string()), "{message}");
             assert_eq!(asked, [PATCH, GET]);
             let (reply, _) = self::reply(vec![Some((code, "", &body)), Some((404, "", ""))]).await;
-            assert!(matches!(reply, Reply::Gone), "{reply:?}");
+            assert!(matches!(reply, Reply::NotFound), "{reply:?}");
         }
     }
 
     #[tokio::test]
-    async fn a_refused_value_is_a_failure_with_the_reason() {
+    async fn rejected_value_fails_with_the_reason_and_no_get() {
         let causes =
             json!({"causes": [{"reason": "FieldValueInvalid", "field": "status.capacity"}]});
         let invalid = status(422, "Node \"node-1\" is invalid: must be an integer", &causes);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_server_says_how_long_to_wait() {
+    async fn retry_after_of_the_apiserver_is_honoured() {
         let in_details = status(500, "try again", &json!({"retryAfterSeconds": 3}));
         for (code, header, body, seconds) in [
             (429, "7", "Too many requests, please try again later.", Some(7)),
@@ -305,14 +305,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_answer_is_not_waited_for_for_ever() {
+    async fn request_without_response_times_out() {
         let (reply, _) = reply(vec![None]).await;
         let Reply::Failed { message, .. } = reply else { panic!("{reply:?}") };
         assert_eq!(message, "no answer within 15s");
     }
 
     #[tokio::test]
-    async fn a_missing_right_is_told_in_the_servers_words() {
+    async fn missing_permission_is_forbidden_but_webhook_denial_fails() {
         let says =
             "nodes \"node-1\" is forbidden: User \"u\" cannot patch resource \"nodes/status\"";
         let (reply, _) = reply(vec![Some((403, "", &status(403, says, &json!({}))))]).await;

@@ -12,7 +12,7 @@ pub(crate) const PAGE_SIZE: u32 = 200;
 /// A part of a list.
 pub(crate) enum Page<K> {
     /// What came so far is void: the list begins again.
-    Void,
+    Restarted,
     Items(Vec<K>),
 }
 
@@ -20,7 +20,10 @@ pub(crate) enum Page<K> {
 ///
 /// # Errors
 /// Where they cannot be listed.
-pub(crate) async fn list<K>(api: &Api<K>, mut take: impl FnMut(Page<K>)) -> Result<(), kube::Error>
+pub(crate) async fn list<K>(
+    api: &Api<K>,
+    mut on_page: impl FnMut(Page<K>),
+) -> Result<(), kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
@@ -31,13 +34,13 @@ where
             Err(kube::Error::Api(status))
                 if status.code == 410 && page.continue_token.is_some() =>
             {
-                take(Page::Void);
+                on_page(Page::Restarted);
                 page.continue_token = None;
                 continue;
             }
             list => list?,
         };
-        take(Page::Items(list.items));
+        on_page(Page::Items(list.items));
         page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
         if page.continue_token.is_none() {
             return Ok(());

@@ -12,15 +12,15 @@ use crate::planner::input::{Contest, Contested};
 /// The kubelet's name in managedFields.
 const KUBELET: &str = "kubelet";
 /// So many repairs of one resource on one node within `WINDOW` are a contest.
-pub(super) const LIMIT: usize = 5;
+pub(super) const MAX_REPAIRS: usize = 5;
 /// And so long without one ends it.
 pub(super) const WINDOW: Duration = Duration::from_secs(10 * 60);
 /// A kubelet sets all extended resources to 0 when it starts after a reboot. One that does so again
 /// within this time has not been away: it is a kubelet that knows of a device plugin which is gone.
-const APART: Duration = Duration::from_secs(30);
-/// The first pause in a contest; each is twice the one before, up to `LONGEST_PAUSE`.
-const FIRST_PAUSE: Duration = Duration::from_secs(30);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
+const REBOOT_GAP_MIN: Duration = Duration::from_secs(30);
+/// The first pause in a contest; each is twice the one before, up to `MAX_DELAY`.
+const INITIAL_DELAY: Duration = Duration::from_secs(30);
+const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
 
 /// The repairs on one node, by resource.
 #[derive(Debug, Default)]
@@ -28,10 +28,10 @@ pub(super) struct Repairs(BTreeMap<Arc<str>, History>);
 
 #[derive(Debug, Default)]
 struct History {
-    /// The last ones, at most `LIMIT`.
+    /// The last ones, at most `MAX_REPAIRS`.
     repairs: VecDeque<Repair>,
     /// Who had to be repaired after, the last time.
-    writer: Option<Arc<str>>,
+    manager: Option<Arc<str>>,
     /// In a contest: the pause that began with the last repair.
     pause: Option<Duration>,
 }
@@ -44,30 +44,30 @@ struct Repair {
 }
 
 impl Repairs {
-    /// A resource has been repaired: `found` was there, written by `writer`. True where this begins a
+    /// A resource has been repaired: `observed` was there, written by `manager`. True where this begins a
     /// contest.
     pub(super) fn add(
         &mut self,
         resource: &str,
-        found: &str,
-        writer: Option<&Arc<str>>,
+        observed: &str,
+        manager: Option<&Arc<str>>,
         now: Instant,
     ) -> bool {
         let history = self.0.entry(resource.into()).or_default();
         if history.is_over(now) {
             *history = History::default();
         }
-        if history.repairs.len() == LIMIT {
+        if history.repairs.len() == MAX_REPAIRS {
             history.repairs.pop_front();
         }
-        let of_zero = found == "0" && writer.is_some_and(|writer| &**writer == KUBELET);
+        let of_zero = observed == "0" && manager.is_some_and(|manager| &**manager == KUBELET);
         history.repairs.push_back(Repair { at: now, of_zero });
-        history.writer = writer.cloned().or(history.writer.take());
-        let many = history.is_fight(now);
+        history.manager = manager.cloned().or(history.manager.take());
+        let many = history.is_conflict_loop(now);
         let before = history.pause;
         history.pause = match before {
-            Some(pause) => Some((pause * 2).min(LONGEST_PAUSE)),
-            None => many.then_some(FIRST_PAUSE),
+            Some(pause) => Some((pause * 2).min(MAX_DELAY)),
+            None => many.then_some(INITIAL_DELAY),
         };
         before.is_none() && history.pause.is_some()
     }
@@ -77,7 +77,7 @@ impl Repairs {
         self.0.retain(|_, history| !history.is_over(now));
         let contests = self.0.iter().filter_map(|(resource, history)| {
             let until = history.pause_end()?;
-            let contest = Contest { may_repair: until <= now, writer: history.writer.clone() };
+            let contest = Contest { may_repair: until <= now, manager: history.manager.clone() };
             Some((Arc::clone(resource), contest))
         });
         contests.collect()
@@ -101,20 +101,20 @@ impl History {
     }
 
     /// Whether there have been so many repairs within the time, none of which was after a reboot.
-    fn is_fight(&self, now: Instant) -> bool {
+    fn is_conflict_loop(&self, now: Instant) -> bool {
         let repairs: Vec<_> = self.repairs.iter().collect();
         let near = |one: &Repair, other: Option<&&Repair>| {
             other.is_some_and(|other| {
-                one.at.max(other.at).duration_since(one.at.min(other.at)) <= APART
+                one.at.max(other.at).duration_since(one.at.min(other.at)) <= REBOOT_GAP_MIN
             })
         };
-        let is_blow = |(number, repair): (usize, &&Repair)| {
+        let counts_as_conflict = |(number, repair): (usize, &&Repair)| {
             let before = number.checked_sub(1).and_then(|before| repairs.get(before));
             !repair.of_zero || near(repair, before) || near(repair, repairs.get(number + 1))
         };
-        repairs.len() == LIMIT
+        repairs.len() == MAX_REPAIRS
             && repairs.first().is_some_and(|first| now.duration_since(first.at) <= WINDOW)
-            && repairs.iter().enumerate().all(is_blow)
+            && repairs.iter().enumerate().all(counts_as_conflict)
     }
 
     fn is_over(&self, now: Instant) -> bool {
@@ -129,7 +129,7 @@ mod tests {
     const DONGLE: &str = "example.com/dongle";
 
     #[tokio::test(start_paused = true)]
-    async fn a_fight_is_given_way_to_with_growing_pauses_and_ends_in_calm() {
+    async fn repeated_reverts_back_off_until_a_calm_window() {
         let mut repairs = Repairs::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
@@ -139,7 +139,7 @@ mod tests {
             assert!(repairs.contested(at(second)).is_empty());
         }
         assert!(repairs.add(DONGLE, "7", None, at(4)), "the fifth begins a contest");
-        let contest = |may_repair| Contest { may_repair, writer: Some(Arc::clone(&kubelet)) };
+        let contest = |may_repair| Contest { may_repair, manager: Some(Arc::clone(&kubelet)) };
         let mut now = 4;
         for pause in [30, 60, 120, 240, 300, 300] {
             assert_eq!(repairs.next_change(at(now)), Some(at(now + pause)));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn repairs_far_apart_or_of_different_resources_are_no_contest() {
+    async fn sparse_or_unrelated_repairs_are_not_a_conflict() {
         let mut repairs = Repairs::default();
         let start = Instant::now();
         for number in 0..20 {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reboots_are_no_contest_and_a_kubelet_that_writes_0_again_and_again_is() {
+    async fn kubelet_zeroing_on_reboot_is_not_a_conflict() {
         let kubelet: Arc<str> = "kubelet".into();
         let start = Instant::now();
         for (apart, begins) in [(31, None), (10, Some(4))] {

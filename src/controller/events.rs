@@ -2,7 +2,7 @@
 //! has to settle. Each kind is limited for each rule, so that ten thousand nodes that reboot or fail
 //! together are told of by a handful, and many of one kind do not hide another.
 
-mod notes;
+mod templates;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use tracing::debug;
 
 use crate::cluster::error::describe;
 use crate::model::api::NodeExtendedResource;
-pub(super) use notes::Note;
+pub(super) use templates::EventTemplate;
 
 /// How many Events of a kind a rule may cause at once on nodes, and on itself.
 const BURST_ON_NODES: u32 = 10;
 const BURST_ON_RULE: u32 = 3;
 /// How long it is until it may cause one more.
-const REFILL: Duration = Duration::from_secs(30);
+const REFILL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Who reports, as Events name it: with a domain, as the Event API asks for.
 const REPORTING_CONTROLLER: &str = "noderesource.dev/node-resource-advertiser";
@@ -36,23 +36,23 @@ const MAX_NOTE: usize = 1024;
 pub(super) struct Events {
     client: Client,
     timeout: Duration,
-    spent: HashMap<Account, Spent>,
+    buckets: HashMap<RateLimitKey, Bucket>,
 }
 
 /// Whose limit: a rule's, for Events with one reason, on nodes or on itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Account {
+struct RateLimitKey {
     rule: Arc<str>,
     reason: &'static str,
     on_rule: bool,
 }
 
 /// What has been used of a limit.
-struct Spent {
+struct Bucket {
     events: u32,
     since: Instant,
     /// How many have not been written since the last one that was.
-    left_out: u32,
+    suppressed: u32,
 }
 
 /// A rule, as an Event refers to it.
@@ -74,33 +74,33 @@ type EventWrite = BoxFuture<'static, ()>;
 
 impl Events {
     pub(super) fn new(client: Client, timeout: Duration) -> Self {
-        Self { client, timeout, spent: HashMap::new() }
+        Self { client, timeout, buckets: HashMap::new() }
     }
 
     /// Tells on a rule what concerns it alone.
     pub(super) fn on_rule(
         &mut self,
         rule: &RuleSubject,
-        note: Note,
+        template: EventTemplate,
         now: Instant,
     ) -> Option<EventWrite> {
         let RuleSubject { name, uid } = rule;
         let uid = uid.clone()?;
-        let account = Account { rule: Arc::clone(name), reason: note.reason, on_rule: true };
-        let left_out = self.spend(account, now)?;
-        Some(self.write(rule_reference(name, uid), None, note, left_out))
+        let key = RateLimitKey { rule: Arc::clone(name), reason: template.reason, on_rule: true };
+        let suppressed = self.try_acquire(key, now)?;
+        Some(self.write(rule_reference(name, uid), None, template, suppressed))
     }
 
     /// Tells on a node what concerns it alone.
     pub(super) fn on_node(
         &mut self,
         node: NodeSubject<'_>,
-        note: Note,
+        template: EventTemplate,
         now: Instant,
     ) -> Option<EventWrite> {
-        let account = Account { rule: Arc::from(""), reason: note.reason, on_rule: false };
-        let left_out = self.spend(account, now)?;
-        Some(self.write(node_reference(node), None, note, left_out))
+        let key = RateLimitKey { rule: Arc::from(""), reason: template.reason, on_rule: false };
+        let suppressed = self.try_acquire(key, now)?;
+        Some(self.write(node_reference(node), None, template, suppressed))
     }
 
     /// Tells on a node and on a rule what the rule has led to there.
@@ -108,19 +108,20 @@ impl Events {
         &mut self,
         node: NodeSubject<'_>,
         rule: &RuleSubject,
-        note: &Note,
+        template: &EventTemplate,
         now: Instant,
     ) -> impl Iterator<Item = EventWrite> + use<> {
         let RuleSubject { name, uid } = rule;
-        let account = |on_rule| Account { rule: Arc::clone(name), reason: note.reason, on_rule };
-        let on_node = self.spend(account(false), now).map(|left_out| {
+        let key =
+            |on_rule| RateLimitKey { rule: Arc::clone(name), reason: template.reason, on_rule };
+        let on_node = self.try_acquire(key(false), now).map(|suppressed| {
             let related = uid.clone().map(|uid| rule_reference(name, uid));
-            self.write(node_reference(node), related, note.clone(), left_out)
+            self.write(node_reference(node), related, template.clone(), suppressed)
         });
         let on_rule = uid.clone().and_then(|uid| {
-            let left_out = self.spend(account(true), now)?;
+            let suppressed = self.try_acquire(key(true), now)?;
             let related = Some(node_reference(node));
-            Some(self.write(rule_reference(name, uid), related, note.clone(), left_out))
+            Some(self.write(rule_reference(name, uid), related, template.clone(), suppressed))
         });
         [on_node, on_rule].into_iter().flatten()
     }
@@ -129,14 +130,14 @@ impl Events {
         &self,
         regarding: ObjectReference,
         related: Option<ObjectReference>,
-        note: Note,
-        left_out: u32,
+        template: EventTemplate,
+        suppressed: u32,
     ) -> EventWrite {
-        let Note { kind, reason, action, text } = note;
+        let EventTemplate { kind, reason, action, text } = template;
         let event = Event {
             type_: kind,
             reason: reason.to_owned(),
-            note: Some(shortened(text, left_out)),
+            note: Some(shortened(text, suppressed)),
             action: action.to_owned(),
             secondary: related,
         };
@@ -157,42 +158,42 @@ impl Events {
     }
 
     /// How many have been left out since the last, if another may be written.
-    fn spend(&mut self, account: Account, now: Instant) -> Option<u32> {
-        let burst = if account.on_rule { BURST_ON_RULE } else { BURST_ON_NODES };
-        let start = || Spent { events: 0, since: now, left_out: 0 };
-        let spent = self.spent.entry(account).or_insert_with(start);
-        while spent.events > 0 && now.duration_since(spent.since) >= REFILL {
-            spent.events -= 1;
-            spent.since += REFILL;
+    fn try_acquire(&mut self, key: RateLimitKey, now: Instant) -> Option<u32> {
+        let burst = if key.on_rule { BURST_ON_RULE } else { BURST_ON_NODES };
+        let start = || Bucket { events: 0, since: now, suppressed: 0 };
+        let buckets = self.buckets.entry(key).or_insert_with(start);
+        while buckets.events > 0 && now.duration_since(buckets.since) >= REFILL_INTERVAL {
+            buckets.events -= 1;
+            buckets.since += REFILL_INTERVAL;
         }
-        if spent.events == 0 {
-            spent.since = now;
+        if buckets.events == 0 {
+            buckets.since = now;
         }
-        if spent.events >= burst {
-            spent.left_out = spent.left_out.saturating_add(1);
+        if buckets.events >= burst {
+            buckets.suppressed = buckets.suppressed.saturating_add(1);
             return None;
         }
-        spent.events += 1;
-        Some(std::mem::take(&mut spent.left_out))
+        buckets.events += 1;
+        Some(std::mem::take(&mut buckets.suppressed))
     }
 
     /// Forgets the rules that are gone.
     pub(super) fn retain(&mut self, exists: impl Fn(&Arc<str>) -> bool) {
-        self.spent.retain(|account, _| account.rule.is_empty() || exists(&account.rule));
+        self.buckets.retain(|key, _| key.rule.is_empty() || exists(&key.rule));
     }
 }
 
 /// What of a note the API server takes, with how many like it there have been besides.
-fn shortened(mut note: String, left_out: u32) -> String {
-    let more = match left_out {
+fn shortened(mut template: String, suppressed: u32) -> String {
+    let more = match suppressed {
         0 => String::new(),
-        _ => format!(" (and {left_out} more like this since the last one told of)"),
+        _ => format!(" (and {suppressed} more like this since the last one told of)"),
     };
-    let room = MAX_NOTE - more.len();
-    let ends = note.char_indices().map(|(at, character)| at + character.len_utf8());
-    let end = ends.take_while(|end| *end <= room).last().unwrap_or_default();
-    note.truncate(end);
-    note + &more
+    let free_slot = MAX_NOTE - more.len();
+    let ends = template.char_indices().map(|(at, character)| at + character.len_utf8());
+    let end = ends.take_while(|end| *end <= free_slot).last().unwrap_or_default();
+    template.truncate(end);
+    template + &more
 }
 
 fn node_reference(node: NodeSubject<'_>) -> ObjectReference {
@@ -220,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_are_cut_between_characters() {
+    fn event_note_is_cut_at_a_character_boundary() {
         assert_eq!(shortened("short".to_owned(), 0), "short");
         let long = shortened(format!("x{}", "é".repeat(MAX_NOTE)), 0);
         assert_eq!((long.len(), long.ends_with('é')), (MAX_NOTE - 1, true));
@@ -232,25 +233,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rule_is_told_of_within_a_limit() {
+    async fn events_of_a_rule_are_rate_limited() {
         let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
         let client = crate::cluster::client::with_config(config).unwrap();
         let mut events = Events::new(client, Duration::from_secs(1));
-        let account = |rule: &str, reason, on_rule| Account { rule: rule.into(), reason, on_rule };
-        let repaired = || account("dongle", "Repaired", false);
+        let key = |rule: &str, reason, on_rule| RateLimitKey { rule: rule.into(), reason, on_rule };
+        let repaired = || key("dongle", "Repaired", false);
         let start = Instant::now();
-        let allowed = (0..10_000).filter(|_| events.spend(repaired(), start).is_some()).count();
+        let allowed =
+            (0..10_000).filter(|_| events.try_acquire(repaired(), start).is_some()).count();
         assert_eq!(allowed, BURST_ON_NODES as usize);
-        assert_eq!(events.spend(repaired(), start + REFILL / 2), None);
-        let left_out = 10_000 - BURST_ON_NODES + 1;
-        assert_eq!(events.spend(repaired(), start + REFILL), Some(left_out), "they are counted");
-        assert_eq!(events.spend(repaired(), start + REFILL), None);
+        assert_eq!(events.try_acquire(repaired(), start + REFILL_INTERVAL / 2), None);
+        let suppressed = 10_000 - BURST_ON_NODES + 1;
+        assert_eq!(
+            events.try_acquire(repaired(), start + REFILL_INTERVAL),
+            Some(suppressed),
+            "they are counted"
+        );
+        assert_eq!(events.try_acquire(repaired(), start + REFILL_INTERVAL), None);
         for other in [
-            account("other", "Repaired", false),
-            account("dongle", "Contested", false),
-            account("dongle", "Repaired", true),
+            key("other", "Repaired", false),
+            key("dongle", "Contested", false),
+            key("dongle", "Repaired", true),
         ] {
-            assert_eq!(events.spend(other, start), Some(0));
+            assert_eq!(events.try_acquire(other, start), Some(0));
         }
     }
 }

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_series_has_few_labels_and_is_there_from_the_start() {
+    fn metric_series_exist_from_the_start_with_bounded_labels() {
         let metrics = Metrics::default();
         metrics.patched("patched");
         let text = metrics.text().unwrap();

@@ -22,28 +22,28 @@ use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
 use super::tally::Tally;
-use crate::model::node::{ApiNode, Node, Strings};
+use crate::model::node::{ApiNode, Interner, Node};
 use crate::planner::Change;
 use failure::Failure;
-pub(super) use state::{NodeState, SentPatch, Ticket};
+pub(super) use state::{NodeState, RequestId, SentPatch};
 
 /// Every node, and the queues of those with something to do.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     by_name: BTreeMap<Arc<str>, NodeState>,
-    strings: Strings,
+    interner: Interner,
     /// What a list under way has brought so far.
     listing: Vec<Node>,
     listed: bool,
     queued: VecDeque<Arc<str>>,
-    ready: VecDeque<Arc<str>>,
-    pausing: BTreeSet<(Instant, Arc<str>)>,
+    awaiting_slot: VecDeque<Arc<str>>,
+    retries: BTreeSet<(Instant, Arc<str>)>,
     /// When nodes are to be planned again because of a contest. Where the node is gone, or the
     /// contest, nothing comes of it.
-    alarms: BTreeSet<(Instant, Arc<str>)>,
+    requeue_at: BTreeSet<(Instant, Arc<str>)>,
     /// Nodes whose last patch failed for want of a right.
     forbidden: BTreeSet<Arc<str>>,
-    tickets: u64,
+    request_ids: u64,
 }
 
 impl Nodes {
@@ -51,7 +51,7 @@ impl Nodes {
     pub(super) fn apply(&mut self, event: Event<ApiNode>, tally: &mut Tally) {
         match event {
             Event::Init => self.listing.clear(),
-            Event::InitApply(node) => self.listing.push(Node::new(node, &mut self.strings)),
+            Event::InitApply(node) => self.listing.push(Node::new(node, &mut self.interner)),
             Event::InitDone => {
                 let listing = std::mem::take(&mut self.listing);
                 let names: BTreeSet<_> =
@@ -66,7 +66,7 @@ impl Nodes {
                 self.listed = true;
             }
             Event::Apply(node) => {
-                let node = Node::new(node, &mut self.strings);
+                let node = Node::new(node, &mut self.interner);
                 let known = self.by_name.get(&node.name);
                 // The answer to a patch may have told more than this event, which was under way.
                 if known.is_none_or(|known| !node.is_older_than(&known.node)) {
@@ -74,7 +74,7 @@ impl Nodes {
                 }
             }
             Event::Delete(node) => {
-                let node = Node::new(node, &mut self.strings);
+                let node = Node::new(node, &mut self.interner);
                 self.remove(&node.name, tally);
             }
         }
@@ -86,7 +86,7 @@ impl Nodes {
             self.remove(&name, tally);
         }
         if let Some(known) = self.by_name.get_mut(&name) {
-            let same = known.node.plans_like(&node);
+            let same = known.node.same_for_planning(&node);
             known.node = node;
             if same {
                 return;
@@ -94,11 +94,11 @@ impl Nodes {
         } else {
             self.by_name.insert(Arc::clone(&name), NodeState::new(node));
         }
-        self.queue(&name);
+        self.enqueue(&name);
     }
 
     fn remove(&mut self, name: &Arc<str>, tally: &mut Tally) {
-        self.end_pause(name);
+        self.cancel_retry(name);
         self.forbidden.remove(name);
         if let Some(state) = self.by_name.remove(name) {
             tally.update(name, &state.outcomes, &[]);
@@ -119,34 +119,34 @@ impl Nodes {
     }
 
     /// Has every node planned again that `affected` holds for.
-    pub(super) fn queue_where(&mut self, affected: impl Fn(&Node) -> bool) {
+    pub(super) fn enqueue_where(&mut self, affected: impl Fn(&Node) -> bool) {
         for (name, state) in &mut self.by_name {
             if !state.queued && affected(&state.node) {
                 state.queued = true;
-                state.since.get_or_insert_with(Instant::now);
+                state.pending_since.get_or_insert_with(Instant::now);
                 self.queued.push_back(Arc::clone(name));
             }
         }
     }
 
     /// Has a node planned again.
-    pub(super) fn queue(&mut self, name: &Arc<str>) {
+    pub(super) fn enqueue(&mut self, name: &Arc<str>) {
         if let Some(state) = self.by_name.get_mut(name)
             && !state.queued
         {
             state.queued = true;
-            state.since.get_or_insert_with(Instant::now);
+            state.pending_since.get_or_insert_with(Instant::now);
             self.queued.push_back(Arc::clone(name));
         }
     }
 
     /// The next node to plan: where there is room for a patch, one that has waited for it, else one
     /// that was queued.
-    pub(super) fn next(&mut self, room: bool) -> Option<Arc<str>> {
-        while room && let Some(name) = self.ready.pop_front() {
+    pub(super) fn next(&mut self, free_slot: bool) -> Option<Arc<str>> {
+        while free_slot && let Some(name) = self.awaiting_slot.pop_front() {
             // It may have been deleted since, or made again.
             if let Some(state) = self.by_name.get_mut(&name)
-                && std::mem::take(&mut state.ready)
+                && std::mem::take(&mut state.awaiting_slot)
             {
                 return Some(name);
             }
@@ -167,78 +167,78 @@ impl Nodes {
     }
 
     /// Whether a patch waits for room.
-    pub(super) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+    pub(super) fn has_awaiting_slot(&self) -> bool {
+        !self.awaiting_slot.is_empty()
     }
 
     /// The node is as planned.
-    pub(super) fn settle(&mut self, name: &Arc<str>) {
-        self.end_pause(name);
+    pub(super) fn forget_failure(&mut self, name: &Arc<str>) {
+        self.cancel_retry(name);
         self.forbidden.remove(name);
         if let Some(state) = self.by_name.get_mut(name) {
             state.failure = None;
-            state.since = None;
+            state.pending_since = None;
         }
     }
 
     /// Since when the node had to be looked at, which is over now.
-    pub(super) fn take_since(&mut self, name: &str) -> Option<Instant> {
-        self.by_name.get_mut(name).and_then(|state| state.since.take())
+    pub(super) fn take_pending_since(&mut self, name: &str) -> Option<Instant> {
+        self.by_name.get_mut(name).and_then(|state| state.pending_since.take())
     }
 
     /// A resource on the node has been repaired. True where this begins a contest.
     pub(super) fn repaired(
         &mut self,
         name: &Arc<str>,
-        (resource, found): (&str, &str),
-        writer: Option<&Arc<str>>,
+        (resource, observed): (&str, &str),
+        manager: Option<&Arc<str>>,
         now: Instant,
     ) -> bool {
         let Some(state) = self.by_name.get_mut(name) else {
             return false;
         };
-        let begins = state.repairs.add(resource, found, writer, now);
-        self.alarms.extend(state.repairs.next_change(now).map(|at| (at, Arc::clone(name))));
+        let begins = state.repairs.add(resource, observed, manager, now);
+        self.requeue_at.extend(state.repairs.next_change(now).map(|at| (at, Arc::clone(name))));
         begins
     }
 
     /// The node's patch is to be sent when there is room; an urgent one before others.
-    pub(super) fn make_ready(&mut self, name: &Arc<str>, urgent: bool) {
+    pub(super) fn await_slot(&mut self, name: &Arc<str>, urgent: bool) {
         if let Some(state) = self.by_name.get_mut(name)
-            && !std::mem::replace(&mut state.ready, true)
+            && !std::mem::replace(&mut state.awaiting_slot, true)
         {
             if urgent {
-                self.ready.push_front(Arc::clone(name));
+                self.awaiting_slot.push_front(Arc::clone(name));
             } else {
-                self.ready.push_back(Arc::clone(name));
+                self.awaiting_slot.push_back(Arc::clone(name));
             }
         }
     }
 
     /// The node's patch is being sent.
-    pub(super) fn sent(&mut self, name: &str) -> Ticket {
-        self.tickets += 1;
-        let ticket = Ticket(self.tickets);
+    pub(super) fn sent(&mut self, name: &str) -> RequestId {
+        self.request_ids += 1;
+        let request_id = RequestId(self.request_ids);
         if let Some(state) = self.by_name.get_mut(name) {
-            state.under_way = Some(ticket);
+            state.in_flight = Some(request_id);
         }
-        ticket
+        request_id
     }
 
     /// A patch has been answered: the node is planned again. False if it was for a node that is no
     /// longer there.
-    pub(super) fn answered(&mut self, name: &Arc<str>, ticket: Ticket) -> bool {
+    pub(super) fn answered(&mut self, name: &Arc<str>, request_id: RequestId) -> bool {
         let state = self.by_name.get_mut(name);
-        let Some(state) = state.filter(|state| state.under_way == Some(ticket)) else {
+        let Some(state) = state.filter(|state| state.in_flight == Some(request_id)) else {
             return false;
         };
-        state.under_way = None;
-        self.queue(name);
+        state.in_flight = None;
+        self.enqueue(name);
         true
     }
 
     /// The answer told how the node is.
-    pub(super) fn learn(&mut self, answer: ApiNode, tally: &mut Tally) {
+    pub(super) fn observe_response(&mut self, answer: ApiNode, tally: &mut Tally) {
         self.apply(Event::Apply(answer), tally);
     }
 
@@ -255,9 +255,9 @@ impl Nodes {
             return false;
         };
         let failure = state.failure.get_or_insert_with(|| Failure::new(seed));
-        let (pause, is_failure) = failure.stale(message);
-        if let Some(pause) = pause {
-            self.pause(name, now + pause);
+        let (retry_at, is_failure) = failure.stale(message);
+        if let Some(retry_at) = retry_at {
+            self.retry_at(name, now + retry_at);
         }
         is_failure
     }
@@ -276,9 +276,9 @@ impl Nodes {
             return;
         };
         let failure = state.failure.get_or_insert_with(|| Failure::new(seed));
-        let pause = failure.fail(message, retry_after);
+        let retry_at = failure.fail(message, retry_after);
         self.forbidden.remove(name);
-        self.pause(name, now + pause);
+        self.retry_at(name, now + retry_at);
     }
 
     /// Where the node's patches do not go through: why, and which of the changes that the last one was
@@ -288,11 +288,11 @@ impl Nodes {
         name: &str,
         changes: &[Change],
     ) -> Option<(String, Vec<Change>)> {
-        self.by_name.get_mut(name)?.failure.as_mut()?.note(changes)
+        self.by_name.get_mut(name)?.failure.as_mut()?.take_new(changes)
     }
 
     /// The patch failed for want of a right.
-    pub(super) fn forbid(&mut self, name: &Arc<str>) {
+    pub(super) fn mark_forbidden(&mut self, name: &Arc<str>) {
         if self.by_name.contains_key(name) {
             self.forbidden.insert(Arc::clone(name));
         }
@@ -304,51 +304,51 @@ impl Nodes {
     }
 
     /// The right is there: the nodes that had to wait for it need not any longer.
-    pub(super) fn permit(&mut self) {
+    pub(super) fn clear_forbidden(&mut self) {
         for name in std::mem::take(&mut self.forbidden) {
-            self.end_pause(&name);
-            self.queue(&name);
+            self.cancel_retry(&name);
+            self.enqueue(&name);
         }
     }
 
-    fn pause(&mut self, name: &Arc<str>, until: Instant) {
-        self.end_pause(name);
+    fn retry_at(&mut self, name: &Arc<str>, until: Instant) {
+        self.cancel_retry(name);
         if let Some(state) = self.by_name.get_mut(name) {
-            state.pause = Some(until);
-            self.pausing.insert((until, Arc::clone(name)));
+            state.retry_at = Some(until);
+            self.retries.insert((until, Arc::clone(name)));
         }
     }
 
-    fn end_pause(&mut self, name: &Arc<str>) {
-        let pause = self.by_name.get_mut(name).and_then(|state| state.pause.take());
-        if let Some(until) = pause {
-            self.pausing.remove(&(until, Arc::clone(name)));
+    fn cancel_retry(&mut self, name: &Arc<str>) {
+        let retry_at = self.by_name.get_mut(name).and_then(|state| state.retry_at.take());
+        if let Some(until) = retry_at {
+            self.retries.remove(&(until, Arc::clone(name)));
         }
     }
 
     /// When the first pause or contest ends.
     pub(super) fn next_wake(&self) -> Option<Instant> {
-        let pause = self.pausing.first().map(|(until, _)| *until);
-        let alarm = self.alarms.first().map(|(at, _)| *at);
-        pause.into_iter().chain(alarm).min()
+        let retry_at = self.retries.first().map(|(until, _)| *until);
+        let alarm = self.requeue_at.first().map(|(at, _)| *at);
+        retry_at.into_iter().chain(alarm).min()
     }
 
     /// Queues the nodes whose time it is.
     pub(super) fn wake(&mut self, now: Instant) {
-        while self.pausing.first().is_some_and(|(until, _)| *until <= now) {
-            let Some((_, name)) = self.pausing.pop_first() else { break };
+        while self.retries.first().is_some_and(|(until, _)| *until <= now) {
+            let Some((_, name)) = self.retries.pop_first() else { break };
             if let Some(state) = self.by_name.get_mut(&name) {
-                state.pause = None;
+                state.retry_at = None;
             }
-            self.queue(&name);
+            self.enqueue(&name);
         }
-        while self.alarms.first().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, name)) = self.alarms.pop_first() else { break };
+        while self.requeue_at.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, name)) = self.requeue_at.pop_first() else { break };
             // After the end of a pause comes the end of the contest.
             let state = self.by_name.get(&name);
             let next = state.and_then(|state| state.repairs.next_change(now));
-            self.alarms.extend(next.map(|at| (at, Arc::clone(&name))));
-            self.queue(&name);
+            self.requeue_at.extend(next.map(|at| (at, Arc::clone(&name))));
+            self.enqueue(&name);
         }
     }
 }

@@ -6,61 +6,61 @@ use futures::FutureExt;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
-use super::events::{NodeSubject, Note, RuleSubject};
+use super::events::{EventTemplate, NodeSubject, RuleSubject};
 use super::nodes::SentPatch;
 use super::state::Controller;
 use crate::cluster::node_client::Reply;
-use crate::planner::input::{Circumstances, InUse};
+use crate::planner::input::{PlanningInput, PodUsage};
 use crate::planner::{Action, Change, Outcome, plan};
 
 impl Controller {
     /// Plans a node as it is now, counts what becomes of its rules, and sends the patch if there is
     /// one and nothing speaks against it.
-    pub(super) fn plan_node(&mut self, name: &Arc<str>) {
-        let in_use = self.in_use(name);
-        self.plan_node_with(name, in_use);
+    pub(super) fn reconcile(&mut self, name: &Arc<str>) {
+        let pod_usage = self.pod_usage(name);
+        self.reconcile_with(name, pod_usage);
     }
 
     /// The same, with what is known of the pods on the node.
-    pub(super) fn plan_node_with(&mut self, name: &Arc<str>, in_use: InUse) {
-        let has_looked = matches!(in_use, InUse::Known(_));
+    pub(super) fn reconcile_with(&mut self, name: &Arc<str>, pod_usage: PodUsage) {
+        let usage_is_known = matches!(pod_usage, PodUsage::Known(_));
         // What pods use is true for this moment only, and they are looked at on a few nodes at once.
-        let room = self.has_room() || has_looked;
+        let free_slot = self.has_free_slot() || usage_is_known;
         let Some(state) = self.nodes.get_mut(name) else {
             return;
         };
         let began = Instant::now();
-        let circumstances = Circumstances { contested: state.contested(began), in_use };
-        let plan = plan(&state.node, self.rules.set(), &circumstances);
-        self.telling.metrics.plan.observe(began.elapsed().as_secs_f64());
+        let input = PlanningInput { contested: state.contested(began), pod_usage };
+        let plan = plan(&state.node, self.rules.set(), &input);
+        self.diagnostics.metrics.plan.observe(began.elapsed().as_secs_f64());
         let uid = state.node.uid.clone();
         // A value that was lost costs pods their life within a second.
         let urgent = plan.changes.iter().any(Change::is_repair);
         let begun = state.record(plan.outcomes, &mut self.tally);
         let is_busy = state.is_busy();
         let node = NodeSubject { name, uid: &uid };
-        if state.begins_unreadable(plan.invalid_ledger.is_some())
+        if state.ledger_became_invalid(plan.invalid_ledger.is_some())
             && let Some(unreadable) = &plan.invalid_ledger
         {
             warn!(node = %name, "the node is left alone: {unreadable}");
-            let note = Note::of_unreadable(unreadable);
-            self.event_writes.extend(self.events.on_node(node, note, Instant::now()));
+            let template = EventTemplate::invalid_ledger(unreadable);
+            self.event_writes.extend(self.events.on_node(node, template, Instant::now()));
         }
         for (rule, outcome) in begun {
-            self.tell_outcome(node, &rule, &outcome);
+            self.report_outcome(node, &rule, &outcome);
         }
         // What can be done without, is done first: the node is planned again after it.
-        if !has_looked && !is_busy && plan.patch.is_none() {
-            self.look_at_pods(name, plan.needs_pods);
+        if !usage_is_known && !is_busy && plan.patch.is_none() {
+            self.list_pods(name, plan.needs_pods);
         }
         match plan.patch {
-            None => self.nodes.settle(name),
+            None => self.nodes.forget_failure(name),
             Some(_) if is_busy => {}
-            Some(_) if !room => self.nodes.make_ready(name, urgent),
+            Some(_) if !free_slot => self.nodes.await_slot(name, urgent),
             Some(patch) => {
-                let ticket = self.nodes.sent(name);
+                let request_id = self.nodes.sent(name);
                 let node = Arc::clone(name);
-                let sent = SentPatch { node, uid, ticket, changes: plan.changes };
+                let sent = SentPatch { node, uid, request_id, changes: plan.changes };
                 let reply = self.requests.clone().patch(Arc::clone(name), patch);
                 self.patches.push(reply.map(|reply| (sent, reply)).boxed());
             }
@@ -79,28 +79,28 @@ impl Controller {
         let node = &sent.node;
         let now = Instant::now();
         let seed = self.seed();
-        self.telling.metrics.patched(reply.result());
+        self.diagnostics.metrics.patched(reply.result());
         if let Reply::Patched(_) = &reply {
-            self.tell_changes(sent, now);
+            self.report_changes(sent, now);
         }
-        if !self.nodes.answered(node, sent.ticket) {
+        if !self.nodes.answered(node, sent.request_id) {
             return;
         }
         match reply {
             Reply::Patched(answer) => {
-                if let Some(since) = self.nodes.take_since(node) {
+                if let Some(since) = self.nodes.take_pending_since(node) {
                     let time = now.duration_since(since).as_secs_f64();
-                    self.telling.metrics.event_to_patch.observe(time);
+                    self.diagnostics.metrics.event_to_patch.observe(time);
                 }
-                self.nodes.learn(*answer, &mut self.tally);
-                self.nodes.permit();
+                self.nodes.observe_response(*answer, &mut self.tally);
+                self.nodes.clear_forbidden();
                 if self.is_undone(sent) {
                     let message = "the patch went through, and yet the node is as before: \
                                    something between here and there undoes it";
                     warn!(%node, "{message}");
                     self.nodes.fail(node, Some(message.to_owned()), None, now, seed);
                 } else {
-                    self.nodes.settle(node);
+                    self.nodes.forget_failure(node);
                 }
                 self.count_repairs(sent, now);
             }
@@ -110,16 +110,16 @@ impl Controller {
                 } else {
                     debug!(%node, "the node changed meanwhile, and is planned again");
                 }
-                self.nodes.learn(*answer, &mut self.tally);
+                self.nodes.observe_response(*answer, &mut self.tally);
             }
-            Reply::Gone => {
+            Reply::NotFound => {
                 debug!(%node, "there is no such node, which the watch will tell");
                 self.nodes.fail(node, None, None, now, seed);
             }
             Reply::Forbidden(message) => {
                 let message = format!("no right to patch nodes/status: {message}");
                 self.nodes.fail(node, Some(message.clone()), None, now, seed);
-                self.nodes.forbid(node);
+                self.nodes.mark_forbidden(node);
                 self.forbidden.get_or_insert_with(|| {
                     error!("{message}; grant the verb patch on nodes/status");
                     message
@@ -130,18 +130,23 @@ impl Controller {
                 self.nodes.fail(node, Some(message), retry_after, now, seed);
             }
         }
-        self.tell_not_withdrawn(sent, now);
+        self.report_not_withdrawn(sent, now);
     }
 
     /// Where a node's patch has failed, tells what it still has for that. The rules that are in force
     /// have it in their status; those that are gone have none.
-    fn tell_not_withdrawn(&mut self, sent: &SentPatch, now: Instant) {
+    fn report_not_withdrawn(&mut self, sent: &SentPatch, now: Instant) {
         let SentPatch { node, changes, .. } = sent;
         let Some((message, changes)) = self.nodes.failing(node, changes) else {
             return;
         };
         for change in changes {
-            self.tell_change(sent, &change, Note::of_not_withdrawn(node, &change, &message), now);
+            self.report_change(
+                sent,
+                &change,
+                EventTemplate::not_withdrawn(node, &change, &message),
+                now,
+            );
         }
     }
 
@@ -149,67 +154,73 @@ impl Controller {
     fn count_repairs(&mut self, sent: &SentPatch, now: Instant) {
         let SentPatch { node, uid, changes, .. } = sent;
         for Change { resource, action } in changes {
-            let Action::Repair { rule, found, writer, .. } = action else { continue };
-            self.telling.metrics.repairs.inc();
-            if self.nodes.repaired(node, (resource, found), writer.as_ref(), now) {
-                let writer = writer.as_deref().unwrap_or("an unknown writer");
-                warn!(%node, "{writer} keeps changing {resource}: repairs pause (rule {rule})");
-                let note = Note::of_contest(node, rule, resource, writer);
+            let Action::Repair { rule, observed, manager, .. } = action else { continue };
+            self.diagnostics.metrics.repairs.inc();
+            if self.nodes.repaired(node, (resource, observed), manager.as_ref(), now) {
+                let manager = manager.as_deref().unwrap_or("an unknown writer");
+                warn!(%node, "{manager} keeps changing {resource}: repairs pause (rule {rule})");
+                let template = EventTemplate::contested(node, rule, resource, manager);
                 let rule = self.rule_subject(rule);
                 let node = NodeSubject { name: node, uid };
-                self.event_writes.extend(self.events.on_both(node, &rule, &note, now));
+                self.event_writes.extend(self.events.on_both(node, &rule, &template, now));
             }
         }
     }
 
     /// Whether the answer to a patch asks for the same patch again, as where a webhook strips it.
     fn is_undone(&mut self, sent: &SentPatch) -> bool {
-        let in_use = self.in_use(&sent.node);
+        let pod_usage = self.pod_usage(&sent.node);
         let state = self.nodes.get_mut(&sent.node);
         state.is_some_and(|state| {
             let contested = state.contested(Instant::now());
-            let circumstances = Circumstances { contested, in_use };
-            plan(&state.node, self.rules.set(), &circumstances).changes == sent.changes
+            let input = PlanningInput { contested, pod_usage };
+            plan(&state.node, self.rules.set(), &input).changes == sent.changes
         })
     }
 
     /// Readiness says no from the first patch that fails for want of a right until none does.
-    pub(super) fn tell_whether_forbidden(&mut self) {
+    pub(super) fn report_forbidden(&mut self) {
         if !self.nodes.any_forbidden() {
             self.forbidden = None;
         }
-        self.telling.readiness.send_if_modified(|readiness| {
+        self.diagnostics.readiness.send_if_modified(|readiness| {
             let changed = readiness.patches != self.forbidden;
             readiness.patches.clone_from(&self.forbidden);
             changed
         });
     }
 
-    fn tell_changes(&mut self, sent: &SentPatch, now: Instant) {
+    fn report_changes(&mut self, sent: &SentPatch, now: Instant) {
         let SentPatch { node, changes, .. } = sent;
         let lines: Vec<_> = changes.iter().map(ToString::to_string).collect();
         info!(%node, "{}", lines.join(", "));
         for change in changes {
-            self.tell_change(sent, change, Note::of_change(node, change), now);
+            self.report_change(sent, change, EventTemplate::for_change(node, change), now);
         }
     }
 
     /// Tells of a change on the node and on the rule that it is for.
-    fn tell_change(&mut self, sent: &SentPatch, change: &Change, note: Option<Note>, now: Instant) {
-        if let Some(note) = note {
+    fn report_change(
+        &mut self,
+        sent: &SentPatch,
+        change: &Change,
+        template: Option<EventTemplate>,
+        now: Instant,
+    ) {
+        if let Some(template) = template {
             let rule = self.rule_subject(change.rule().unwrap_or_default());
             let node = NodeSubject { name: &sent.node, uid: &sent.uid };
-            self.event_writes.extend(self.events.on_both(node, &rule, &note, now));
+            self.event_writes.extend(self.events.on_both(node, &rule, &template, now));
         }
     }
 
     /// Tells of what has just become of a rule on a node, where somebody has to see to it.
-    fn tell_outcome(&mut self, node: NodeSubject<'_>, rule: &Arc<str>, outcome: &Outcome) {
+    fn report_outcome(&mut self, node: NodeSubject<'_>, rule: &Arc<str>, outcome: &Outcome) {
         let state = self.rules.get(rule).and_then(|state| state.rule.as_ref().ok());
         let resource = state.map(|rule| rule.resource.as_str()).unwrap_or_default();
-        if let Some(note) = Note::of_outcome(node.name, rule, resource, outcome) {
+        if let Some(template) = EventTemplate::for_outcome(node.name, rule, resource, outcome) {
             let rule = self.rule_subject(rule);
-            self.event_writes.extend(self.events.on_both(node, &rule, &note, Instant::now()));
+            self.event_writes.extend(self.events.on_both(node, &rule, &template, Instant::now()));
         }
     }
 

@@ -35,26 +35,26 @@ pub(super) struct RuleState {
 
 /// Which nodes have to be planned again after an event.
 #[derive(Debug, PartialEq)]
-pub(super) enum Affected {
-    Nothing,
+pub(super) enum Enqueue {
+    None,
     /// Those that one of these rules selects.
-    SelectedBy(Vec<Arc<Rule>>),
-    Everything,
+    Selected(Vec<Arc<Rule>>),
+    All,
 }
 
 impl Rules {
     /// Takes in an event of the watch. A rule counts as gone once its deletion has been asked for.
-    pub(super) fn apply(&mut self, event: Event<RuleObject>) -> Affected {
+    pub(super) fn apply(&mut self, event: Event<RuleObject>) -> Enqueue {
         match event {
             Event::Init => {
                 self.listing.clear();
-                Affected::Nothing
+                Enqueue::None
             }
             Event::InitApply(object) => {
                 if object.meta().deletion_timestamp.is_none() {
                     self.listing.insert(object.name_any().into(), RuleState::new(object));
                 }
-                Affected::Nothing
+                Enqueue::None
             }
             Event::InitDone => {
                 let before =
@@ -66,10 +66,10 @@ impl Rules {
                         .zip(&self.by_name)
                         .all(|((name, old), (other, new))| name == other && old.rule == new.rule);
                 if same && !first {
-                    return Affected::Nothing;
+                    return Enqueue::None;
                 }
                 self.compile();
-                Affected::Everything
+                Enqueue::All
             }
             Event::Apply(object) if object.meta().deletion_timestamp.is_none() => {
                 let name: Arc<str> = object.name_any().into();
@@ -89,15 +89,15 @@ impl Rules {
         &mut self,
         old: Option<RuleState>,
         new: Option<Result<Arc<Rule>, InvalidRule>>,
-    ) -> Affected {
+    ) -> Enqueue {
         let old = old.map(|state| state.rule);
         if old == new {
-            return Affected::Nothing;
+            return Enqueue::None;
         }
         self.compile();
         let valid: Result<Vec<_>, _> = old.into_iter().chain(new).collect();
         // What an invalid rule has advertised stands in ledgers alone.
-        valid.map_or(Affected::Everything, Affected::SelectedBy)
+        valid.map_or(Enqueue::All, Enqueue::Selected)
     }
 
     fn compile(&mut self) {
@@ -164,37 +164,37 @@ mod tests {
         let mut rules = Rules::default();
         rules.apply(Event::Init);
         for object in objects {
-            assert_eq!(rules.apply(Event::InitApply(object)), Affected::Nothing);
+            assert_eq!(rules.apply(Event::InitApply(object)), Enqueue::None);
         }
         assert!(!rules.listed(), "a list is nothing until it is whole");
-        assert_eq!(rules.apply(Event::InitDone), Affected::Everything);
+        assert_eq!(rules.apply(Event::InitDone), Enqueue::All);
         rules
     }
 
     #[test]
-    fn an_edit_affects_what_it_selected_and_selects() {
+    fn edited_rule_enqueues_old_and_new_selection() {
         let mut rules = listed([object("a", json!(4))]);
         let affected = rules.apply(Event::Apply(object("a", json!(5))));
-        assert!(matches!(affected, Affected::SelectedBy(rules) if rules.len() == 2));
-        assert_eq!(rules.apply(Event::Apply(object("a", json!("5")))), Affected::Nothing);
+        assert!(matches!(affected, Enqueue::Selected(rules) if rules.len() == 2));
+        assert_eq!(rules.apply(Event::Apply(object("a", json!("5")))), Enqueue::None);
         let affected = rules.apply(Event::Delete(object("a", json!(5))));
-        assert!(matches!(affected, Affected::SelectedBy(rules) if rules.len() == 1));
+        assert!(matches!(affected, Enqueue::Selected(rules) if rules.len() == 1));
     }
 
     #[test]
-    fn one_that_is_being_deleted_is_gone() {
+    fn rule_being_deleted_counts_as_deleted() {
         let mut rules = listed([object("a", json!(4))]);
         let mut deleting = object("a", json!(4));
         let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
             k8s_openapi::jiff::Timestamp::UNIX_EPOCH,
         );
         deleting.meta_mut().deletion_timestamp = Some(now);
-        assert!(matches!(rules.apply(Event::Apply(deleting)), Affected::SelectedBy(_)));
+        assert!(matches!(rules.apply(Event::Apply(deleting)), Enqueue::Selected(_)));
         assert!(rules.get("a").is_none());
     }
 
     #[test]
-    fn an_invalid_one_is_frozen_and_the_others_go_on() {
+    fn invalid_rule_is_kept_without_affecting_others() {
         for bad in [json!(4.5), json!(0), json!({}), json!("4 dongles")] {
             let rules = listed([object("bad", bad.clone()), object("good", json!(4))]);
             assert!(rules.set().is_frozen("bad"), "{bad}");
@@ -204,12 +204,12 @@ mod tests {
     }
 
     #[test]
-    fn a_list_again_tells_only_of_changes() {
+    fn relisted_rules_enqueue_only_changes() {
         let mut rules = listed([object("a", json!(4)), object("b", json!(4))]);
         for (objects, affected) in [
-            (vec![object("a", json!(4)), object("b", json!(4))], Affected::Nothing),
-            (vec![object("a", json!(4))], Affected::Everything),
-            (vec![object("a", json!(5))], Affected::Everything),
+            (vec![object("a", json!(4)), object("b", json!(4))], Enqueue::None),
+            (vec![object("a", json!(4))], Enqueue::All),
+            (vec![object("a", json!(5))], Enqueue::All),
         ] {
             rules.apply(Event::Init);
             for object in objects {

@@ -20,11 +20,11 @@ use super::readiness::Readiness;
 
 /// A controller that has not gone round its loop for so long is stuck. It does so every ten seconds,
 /// also where the API server is away.
-const STUCK: Duration = Duration::from_secs(60);
+const LIVENESS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What there is to answer with.
 #[derive(Clone, Debug)]
-pub struct Answers {
+pub struct HealthState {
     /// What keeps the controller from its work.
     pub readiness: watch::Receiver<Readiness>,
     /// When it last went round its loop.
@@ -53,32 +53,32 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
 ///
 /// # Errors
 /// Where the listener fails for good.
-pub async fn serve(listener: TcpListener, answers: Answers) -> std::io::Result<()> {
+pub async fn serve(listener: TcpListener, health: HealthState) -> std::io::Result<()> {
     let router = Router::new()
         .route("/readyz", get(readyz))
         .route("/livez", get(livez))
         .route("/metrics", get(metrics))
-        .with_state(answers);
+        .with_state(health);
     axum::serve(listener, router).await
 }
 
-async fn readyz(State(answers): State<Answers>) -> (StatusCode, String) {
-    let readiness = answers.readiness.borrow();
+async fn readyz(State(health): State<HealthState>) -> (StatusCode, String) {
+    let readiness = health.readiness.borrow();
     (code(readiness.is_ready()), readiness.to_string())
 }
 
-async fn livez(State(answers): State<Answers>) -> (StatusCode, String) {
-    let still = answers.heartbeat.borrow().elapsed();
-    let answer = if still < STUCK {
+async fn livez(State(health): State<HealthState>) -> (StatusCode, String) {
+    let still = health.heartbeat.borrow().elapsed();
+    let answer = if still < LIVENESS_TIMEOUT {
         "alive\n".to_owned()
     } else {
         format!("stuck: nothing has moved for {still:.0?}\n")
     };
-    (code(still < STUCK), answer)
+    (code(still < LIVENESS_TIMEOUT), answer)
 }
 
-async fn metrics(State(answers): State<Answers>) -> impl IntoResponse {
-    match answers.metrics.text() {
+async fn metrics(State(health): State<HealthState>) -> impl IntoResponse {
+    match health.metrics.text() {
         Ok(text) => (StatusCode::OK, [(CONTENT_TYPE, metrics::CONTENT_TYPE)], text),
         Err(error) => {
             let why = format!("the metrics cannot be written: {error}\n");
@@ -96,19 +96,19 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_controller_that_does_not_move_is_not_alive() {
+    async fn livez_fails_for_a_stalled_event_loop() {
         let (_, readiness) = watch::channel(Readiness::default());
         let (beat, heartbeat) = watch::channel(Instant::now());
-        let answers = Answers { readiness, heartbeat, metrics: Arc::default() };
-        tokio::time::advance(STUCK / 2).await;
-        assert_eq!(livez(State(answers.clone())).await.0, StatusCode::OK);
-        tokio::time::advance(STUCK / 2).await;
-        let (code, says) = livez(State(answers.clone())).await;
+        let health = HealthState { readiness, heartbeat, metrics: Arc::default() };
+        tokio::time::advance(LIVENESS_TIMEOUT / 2).await;
+        assert_eq!(livez(State(health.clone())).await.0, StatusCode::OK);
+        tokio::time::advance(LIVENESS_TIMEOUT / 2).await;
+        let (code, says) = livez(State(health.clone())).await;
         assert_eq!(
             (code, says.as_str()),
             (StatusCode::SERVICE_UNAVAILABLE, "stuck: nothing has moved for 60s\n")
         );
         beat.send_replace(Instant::now());
-        assert_eq!(livez(State(answers)).await.0, StatusCode::OK);
+        assert_eq!(livez(State(health)).await.0, StatusCode::OK);
     }
 }

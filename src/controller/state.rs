@@ -11,16 +11,16 @@ use tokio::time::Instant;
 
 use super::device_classes::DeviceClasses;
 use super::events::Events;
-use super::in_use::{Looks, PodsReply};
 use super::metrics::Metrics;
 use super::nodes::{Nodes, SentPatch};
+use super::pod_usage::{PodLists, PodsReply};
 use super::readiness::Readiness;
 use super::rules::Rules;
-use super::schedule::Schedule;
 use super::status::StatusWritten;
+use super::status_queue::StatusQueue;
 use super::tally::Tally;
 use crate::cluster::lease::Leadership;
-use crate::cluster::node_client::{NodeRequests, Reply};
+use crate::cluster::node_client::{NodeClient, Reply};
 
 /// How the controller works.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct Options {
 
 /// Where the controller tells how it is.
 #[derive(Clone, Debug)]
-pub struct Telling {
+pub struct Diagnostics {
     /// What keeps it from its work.
     pub readiness: watch::Sender<Readiness>,
     /// When it last went round its loop: at least every ten seconds, unless it is stuck.
@@ -50,46 +50,46 @@ pub(super) type PatchReply = (SentPatch, Reply);
 pub(super) struct Controller {
     pub(super) client: Client,
     pub(super) options: Options,
-    pub(super) requests: NodeRequests,
-    pub(super) telling: Telling,
+    pub(super) requests: NodeClient,
+    pub(super) diagnostics: Diagnostics,
     pub(super) leadership: Leadership,
     pub(super) rules: Rules,
     pub(super) nodes: Nodes,
     pub(super) device_classes: DeviceClasses,
     pub(super) tally: Tally,
-    pub(super) schedule: Schedule,
+    pub(super) status_queue: StatusQueue,
     pub(super) patches: FuturesUnordered<BoxFuture<'static, PatchReply>>,
     pub(super) status_writes: FuturesUnordered<BoxFuture<'static, StatusWritten>>,
     pub(super) events: Events,
     pub(super) event_writes: FuturesUnordered<BoxFuture<'static, ()>>,
     /// The answer to the first patch that failed for want of a right, while any does.
     pub(super) forbidden: Option<String>,
-    pub(super) looks: Looks,
-    pub(super) pod_looks: FuturesUnordered<BoxFuture<'static, PodsReply>>,
+    pub(super) pod_lists: PodLists,
+    pub(super) pod_list_requests: FuturesUnordered<BoxFuture<'static, PodsReply>>,
     /// Whether the last list of pods failed.
     pub(super) pods_unreadable: bool,
 }
 
 impl Controller {
-    pub(super) fn new(client: Client, options: Options, telling: Telling) -> Self {
+    pub(super) fn new(client: Client, options: Options, diagnostics: Diagnostics) -> Self {
         Self {
-            requests: NodeRequests::new(client.clone(), options.request_timeout),
+            requests: NodeClient::new(client.clone(), options.request_timeout),
             events: Events::new(client.clone(), options.request_timeout),
             client,
             options,
-            telling,
+            diagnostics,
             leadership: Leadership::Standby(None),
             rules: Rules::default(),
             nodes: Nodes::default(),
             device_classes: DeviceClasses::default(),
             tally: Tally::default(),
-            schedule: Schedule::default(),
+            status_queue: StatusQueue::default(),
             patches: FuturesUnordered::new(),
             status_writes: FuturesUnordered::new(),
             event_writes: FuturesUnordered::new(),
             forbidden: None,
-            looks: Looks::default(),
-            pod_looks: FuturesUnordered::new(),
+            pod_lists: PodLists::default(),
+            pod_list_requests: FuturesUnordered::new(),
             pods_unreadable: false,
         }
     }
@@ -100,12 +100,12 @@ impl Controller {
         self.rules.listed() && self.nodes.listed() && self.leadership.leads(Instant::now())
     }
 
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_free_slot(&self) -> bool {
         self.patches.len() < self.options.concurrency
     }
 
     pub(super) fn set_ready(&self, change: impl FnOnce(&mut Readiness)) {
-        self.telling.readiness.send_if_modified(|readiness| {
+        self.diagnostics.readiness.send_if_modified(|readiness| {
             let before = readiness.clone();
             change(readiness);
             *readiness != before

@@ -33,8 +33,8 @@ pub(super) fn status(
     let counts = counts.unwrap_or(&none);
     let nodes = node_counts(state, counts);
     let said = match &state.rule {
-        Err(invalid) => conditions::of_invalid(&invalid.to_string()),
-        Ok(_) => conditions::of_valid(&nodes, counts, mapping),
+        Err(invalid) => conditions::for_invalid(&invalid.to_string()),
+        Ok(_) => conditions::for_valid(&nodes, counts, mapping),
     };
     let before = state.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let conditions = said.into_iter().map(|said| said.into_api(state.generation, before, now));
@@ -73,14 +73,14 @@ fn problems(counts: &Counts) -> Vec<NodeProblem> {
             Outcome::Held { at, pods_error: Some(why) } => {
                 (Reason::PodsUnavailable, format!("stays at {at}: {why}"))
             }
-            Outcome::Conflicted { present, writer } => {
-                let writer = writer.as_deref().unwrap_or("an unknown writer");
-                let message = format!("already {present}, last written by {writer}");
+            Outcome::Conflicted { present, manager } => {
+                let manager = manager.as_deref().unwrap_or("an unknown writer");
+                let message = format!("already {present}, last written by {manager}");
                 (Reason::Conflict, message)
             }
-            Outcome::Contested { writer } => {
-                let writer = writer.as_deref().unwrap_or("an unknown writer");
-                (Reason::Contested, format!("{writer} keeps changing it back"))
+            Outcome::Contested { manager } => {
+                let manager = manager.as_deref().unwrap_or("an unknown writer");
+                (Reason::Contested, format!("{manager} keeps changing it back"))
             }
             Outcome::Failed { message } => (Reason::PatchFailed, message.clone()),
             Outcome::InvalidLedger { message } => (Reason::InvalidLedger, message.clone()),
@@ -92,13 +92,13 @@ fn problems(counts: &Counts) -> Vec<NodeProblem> {
 }
 
 /// Whether a status tells of a tie between rules.
-pub(super) fn tells_of_tie(status: Option<&NodeExtendedResourceStatus>) -> bool {
+pub(super) fn reports_equal_priority(status: Option<&NodeExtendedResourceStatus>) -> bool {
     let mut conditions = status.iter().flat_map(|status| &status.conditions);
     conditions.any(|condition| condition.reason == Reason::EqualPriority.as_str())
 }
 
 /// A status in the word that the metrics have for it.
-pub(super) fn in_one_word(status: Option<&NodeExtendedResourceStatus>) -> &'static str {
+pub(super) fn metric_state(status: Option<&NodeExtendedResourceStatus>) -> &'static str {
     let holds = |kind| {
         let mut conditions = status.iter().flat_map(|status| &status.conditions);
         conditions.any(|condition| condition.type_ == kind && condition.status == "True")
@@ -147,7 +147,7 @@ pub(super) async fn write(
     let result = match tokio::time::timeout(timeout, request).await {
         Ok(Ok(_)) => Ok(status),
         Ok(Err(kube::Error::Api(answer))) if matches!(answer.code, 404 | 409) => {
-            Err(WriteError::Gone)
+            Err(WriteError::NotFound)
         }
         Ok(Err(kube::Error::Api(answer))) if answer.code == 422 => {
             Err(WriteError::Refused(answer.message.clone()))
@@ -162,7 +162,7 @@ pub(super) async fn write(
 #[derive(Debug)]
 pub(super) enum WriteError {
     /// The rule is not there any more, or is another one; the watch will tell.
-    Gone,
+    NotFound,
     /// The API server takes nothing for it: the rule has not the CRD's shape (a quantity that is
     /// neither number nor string, say), and no status can be told of it.
     Refused(String),

@@ -8,10 +8,12 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::events::Note;
+use super::events::EventTemplate;
 use super::metrics;
 use super::state::Controller;
-use super::status::{StatusWritten, WriteError, in_one_word, status, tells_of_tie, write};
+use super::status::{
+    StatusWritten, WriteError, metric_state, reports_equal_priority, status, write,
+};
 
 /// How long a status that could not be written waits.
 const STATUS_RETRY: Duration = Duration::from_secs(10);
@@ -30,21 +32,22 @@ impl Controller {
         }
         if let Err(invalid) = &state.rule {
             warn!(rule = %name, "the rule is invalid, and stalled: {invalid}");
-            let note = Note::of_invalid(invalid);
+            let template = EventTemplate::for_invalid(invalid);
             let rule = self.rule_subject(name);
-            self.event_writes.extend(self.events.on_rule(&rule, note, now));
+            self.event_writes.extend(self.events.on_rule(&rule, template, now));
         }
-        if tells_of_tie(Some(&status)) && !tells_of_tie(state.status.as_ref()) {
+        if reports_equal_priority(Some(&status)) && !reports_equal_priority(state.status.as_ref()) {
             let winners = self.tally.counts(name).map(|counts| &counts.overridden_by);
             for winner in winners.into_iter().flat_map(|winners| winners.keys()) {
                 for (rule, other) in [(name, winner), (winner, name)] {
                     let rule = self.rule_subject(rule);
-                    let write = self.events.on_rule(&rule, Note::of_tie(other), now);
+                    let write =
+                        self.events.on_rule(&rule, EventTemplate::equal_priority(other), now);
                     self.event_writes.extend(write);
                 }
             }
         }
-        self.schedule.started(name, now);
+        self.status_queue.started(name, now);
         let (client, timeout) = (self.client.clone(), self.options.request_timeout);
         let (rule, uid) = (Arc::clone(name), state.uid.clone());
         self.status_writes.push(write(client, timeout, rule, uid, status).boxed());
@@ -59,11 +62,11 @@ impl Controller {
                 let state = self.rules.get_mut(&rule).filter(|state| state.uid == uid);
                 if let Some(state) = state {
                     state.status = Some(status);
-                    self.count_rules();
+                    self.update_rule_metrics();
                 }
                 None
             }
-            Err(WriteError::Gone) => None,
+            Err(WriteError::NotFound) => None,
             Err(WriteError::Refused(message)) => {
                 warn!(%rule, "the API server refuses a status for the rule: {message}");
                 None
@@ -73,18 +76,18 @@ impl Controller {
                 Some(Instant::now() + STATUS_RETRY)
             }
         };
-        self.schedule.ended(&rule, retry);
+        self.status_queue.ended(&rule, retry);
     }
 
     /// Counts the rules for the metrics.
-    pub(super) fn count_rules(&self) {
+    pub(super) fn update_rule_metrics(&self) {
         let mut counts = metrics::RULE_STATES.map(|state| (state, 0));
         for state in self.rules.states() {
-            let word = in_one_word(state.status.as_ref());
+            let word = metric_state(state.status.as_ref());
             for (state, count) in &mut counts {
                 *count += usize::from(*state == word);
             }
         }
-        metrics::set_all(&self.telling.metrics.rules, "state", counts);
+        metrics::set_all(&self.diagnostics.metrics.rules, "state", counts);
     }
 }

@@ -150,10 +150,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_by_difference() {
+    fn rule_counts_follow_changed_outcomes() {
         let mut tally = Tally::default();
         let node = |name: &str| Arc::<str>::from(name);
-        let conflicted = Outcome::Conflicted { present: "8".to_owned(), writer: None };
+        let conflicted = Outcome::Conflicted { present: "8".to_owned(), manager: None };
         let rule: Arc<str> = "dongle".into();
         let pending = [(Arc::clone(&rule), Outcome::Pending)];
         let advertised = [(Arc::clone(&rule), Outcome::Advertised)];

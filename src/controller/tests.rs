@@ -77,16 +77,16 @@ fn start(client: Client) -> (tokio::task::JoinHandle<()>, oneshot::Sender<()>) {
     let options = Options { concurrency: 4, request_timeout: Duration::from_secs(15), seed: 1 };
     let (readiness, _) = watch::channel(Readiness::default());
     let (heartbeat, _) = watch::channel(Instant::now());
-    let telling = Telling { readiness, heartbeat, metrics: Arc::default() };
+    let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::default() };
     let until = Instant::now() + Duration::from_secs(24 * 60 * 60);
     let (_, leadership) = watch::channel(Leadership::Leader { until });
     let (stop, stopped) = oneshot::channel();
     let stopped = stopped.map(|_| ());
-    (tokio::spawn(run(client, options, telling, leadership, stopped)), stop)
+    (tokio::spawn(run(client, options, diagnostics, leadership, stopped)), stop)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_patch_under_way_is_waited_for_at_the_end() {
+async fn shutdown_waits_for_the_patch_in_flight() {
     let (client, mut asked) = cluster();
     let (mut controller, stop) = start(client);
     let patch = asked.recv().await.unwrap();
@@ -98,7 +98,7 @@ async fn a_patch_under_way_is_waited_for_at_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_never_comes_does_not_hold_up_the_end() {
+async fn shutdown_ends_without_a_response_at_its_deadline() {
     let (client, mut asked) = cluster();
     let (controller, stop) = start(client);
     let _unanswered = asked.recv().await.unwrap();
@@ -125,7 +125,7 @@ async fn patches_in_ten_minutes(code: u16, answer: Value) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_the_answer_there_are_pauses_between_tries() {
+async fn failed_patch_is_retried_with_backoff_for_any_response() {
     let failure = |code: u16, message: &str| json!({"code": code, "message": message});
     for (code, answer) in [
         (500, failure(500, "etcd is away")),

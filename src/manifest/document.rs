@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::locations::Locations;
 use super::path::Path;
-use super::source::{Source, Spot};
+use super::source::{Source, SourceLocation};
 
 /// How much is read. Kubernetes stores no object above 1.5 MiB, so that whole folders of manifests
 /// are far below.
@@ -41,9 +41,9 @@ pub struct Document {
 
 /// What cannot be read, where, and why, in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
+pub struct ReadError {
     /// Where; a file that cannot be opened has no more than its name.
-    pub spot: Spot,
+    pub location: SourceLocation,
     /// Why.
     pub reason: String,
 }
@@ -74,14 +74,14 @@ impl Document {
     /// Where the value at `path` stands, as far as one line can show it: a value that goes over
     /// several lines is shown by its key, and one that is not there by what it should be in.
     #[must_use]
-    pub fn spot(&self, path: &Path) -> Spot {
-        Spot::within(&self.source, self.locations.shown(path, &self.source))
+    pub fn location(&self, path: &Path) -> SourceLocation {
+        SourceLocation::within(&self.source, self.locations.shown(path, &self.source))
     }
 
     /// Where the key of the value at `path` stands; the value itself where it has none.
     #[must_use]
-    pub fn key_spot(&self, path: &Path) -> Spot {
-        Spot::within(&self.source, self.locations.shown_key(path, &self.source))
+    pub fn key_location(&self, path: &Path) -> SourceLocation {
+        SourceLocation::within(&self.source, self.locations.shown_key(path, &self.source))
     }
 
     /// A document, or those that it is a List of.

@@ -6,9 +6,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::document::{Document, Limits, Unreadable};
+use super::document::{Document, Limits, ReadError};
 use super::path::Path as ValuePath;
-use super::source::{Source, Span, Spot};
+use super::source::{Source, SourceLocation, Span};
 use super::{split, yaml};
 
 /// The extensions that are read in a folder, which are those that kubectl reads.
@@ -20,7 +20,7 @@ const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 pub fn read(
     paths: &[PathBuf],
     limits: &Limits,
-    take: &mut dyn FnMut(Result<Document, Unreadable>),
+    take: &mut dyn FnMut(Result<Document, ReadError>),
 ) -> usize {
     let mut reader = Reader { limits, take, left: limits.total, seen: HashSet::new(), files: 0 };
     for path in paths {
@@ -38,20 +38,20 @@ pub fn read_text(
     name: &str,
     text: String,
     limits: &Limits,
-    take: &mut dyn FnMut(Result<Document, Unreadable>),
+    take: &mut dyn FnMut(Result<Document, ReadError>),
 ) {
     let source = Arc::new(Source::new(name, text));
-    for piece in split::split(source.text()) {
-        match piece.and_then(|piece| yaml::read(&piece, limits)) {
+    for raw_document in split::split(source.text()) {
+        match raw_document.and_then(|raw_document| yaml::read(&raw_document, limits)) {
             Ok(None) => {}
             Ok(Some((value, locations))) => {
                 for document in Document::flatten(&source, value, locations) {
                     take(document.checked());
                 }
             }
-            Err(fault) => take(Err(Unreadable {
-                spot: Spot::within(&source, fault.span),
-                reason: fault.reason,
+            Err(parse_error) => take(Err(ReadError {
+                location: SourceLocation::within(&source, parse_error.span),
+                reason: parse_error.reason,
             })),
         }
     }
@@ -59,7 +59,7 @@ pub fn read_text(
 
 impl Document {
     /// Whatever it is, it has to be an object.
-    fn checked(self) -> Result<Self, Unreadable> {
+    fn checked(self) -> Result<Self, ReadError> {
         let missing = match (self.api_version().is_empty(), self.kind().is_empty()) {
             (false, false) => return Ok(self),
             (true, true) => "apiVersion and kind, as text",
@@ -67,13 +67,13 @@ impl Document {
             (false, true) => "kind, as text",
         };
         let reason = format!("not a Kubernetes object: it needs {missing}");
-        Err(Unreadable { spot: self.spot(&ValuePath::default()), reason })
+        Err(ReadError { location: self.location(&ValuePath::default()), reason })
     }
 }
 
 struct Reader<'t> {
     limits: &'t Limits,
-    take: &'t mut dyn FnMut(Result<Document, Unreadable>),
+    take: &'t mut dyn FnMut(Result<Document, ReadError>),
     /// How many bytes may still be read.
     left: u64,
     seen: HashSet<PathBuf>,
@@ -172,9 +172,11 @@ impl Reader<'_> {
         };
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let source = Arc::new(Source::new(name, text));
-        let spot =
-            Spot::within(&source, Span::new(at..at + char::REPLACEMENT_CHARACTER.len_utf8()));
-        (self.take)(Err(Unreadable { spot, reason }));
+        let location = SourceLocation::within(
+            &source,
+            Span::new(at..at + char::REPLACEMENT_CHARACTER.len_utf8()),
+        );
+        (self.take)(Err(ReadError { location, reason }));
     }
 
     /// A path that is no file.
@@ -184,7 +186,7 @@ impl Reader<'_> {
     }
 
     fn unreadable(&mut self, name: &str, reason: String) {
-        (self.take)(Err(Unreadable { spot: Spot::file_alone(name), reason }));
+        (self.take)(Err(ReadError { location: SourceLocation::file_alone(name), reason }));
     }
 }
 

@@ -18,7 +18,7 @@ pub enum Step {
 impl Path {
     /// The path to a value of nested maps.
     #[must_use]
-    pub fn of<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn from_keys<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
         Self(keys.into_iter().map(|key| Step::Key(key.to_owned())).collect())
     }
 
@@ -74,13 +74,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn are_written_as_the_api_server_writes_them() {
-        let path = Path::of(["spec", "nodeNames"]).item(2);
+    fn path_display_matches_the_apiserver() {
+        let path = Path::from_keys(["spec", "nodeNames"]).item(2);
         assert_eq!(path.to_string(), "spec.nodeNames[2]");
-        let path = Path::of(["metadata", "labels", "example.com/x\n"]);
+        let path = Path::from_keys(["metadata", "labels", "example.com/x\n"]);
         assert_eq!(path.to_string(), r"metadata.labels[example.com/x\n]");
         assert_eq!(Path::default().to_string(), "");
-        assert!(Path::of(["a"]).leads_to(&Path::of(["a", "b"])));
-        assert!(!Path::of(["a", "b"]).leads_to(&Path::of(["a"])));
+        assert!(Path::from_keys(["a"]).leads_to(&Path::from_keys(["a", "b"])));
+        assert!(!Path::from_keys(["a", "b"]).leads_to(&Path::from_keys(["a"])));
     }
 }

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_scalars_are_what_they_are_to_kubectl() {
+    fn plain_scalar_has_the_type_that_kubectl_reads() {
         // Each as `kubectl label --local -o json` prints it.
         for (text, value) in [
             ("4", json!(4)),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_decide() {
+    fn scalar_tag_overrides_its_plain_type() {
         let core = |suffix: &str| Tag::new("tag:yaml.org,2002:", suffix);
         let tagged = |text, tag: &Tag| resolve(text, ScalarStyle::Plain, Some(tag));
         assert_eq!(tagged("5", &core("str")), Ok(json!("5")));

@@ -23,7 +23,7 @@ pub struct Span {
 
 /// A place to show to people: a part of one line of a file, or a file as a whole.
 #[derive(Clone, Debug)]
-pub struct Spot {
+pub struct SourceLocation {
     file: Arc<str>,
     place: Option<(Arc<Source>, Span)>,
 }
@@ -95,7 +95,7 @@ impl Source {
     }
 }
 
-impl Spot {
+impl SourceLocation {
     pub(super) fn within(source: &Arc<Source>, span: Span) -> Self {
         let place = Some((Arc::clone(source), source.first_line(span)));
         Self { file: Arc::clone(&source.name), place }
@@ -144,13 +144,13 @@ impl Spot {
     }
 }
 
-impl PartialEq for Spot {
+impl PartialEq for SourceLocation {
     fn eq(&self, other: &Self) -> bool {
         (&self.file, self.start(), self.end()) == (&other.file, other.start(), other.end())
     }
 }
 
-impl Eq for Spot {}
+impl Eq for SourceLocation {}
 
 fn position(source: &Source, offset: u32) -> (usize, usize) {
     let offset = offset as usize;
@@ -162,7 +162,7 @@ fn position(source: &Source, offset: u32) -> (usize, usize) {
 
 /// Why a document cannot be read, and where.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct ParseError {
     pub(super) span: Span,
     pub(super) reason: String,
 }
@@ -171,35 +171,35 @@ pub(super) struct Fault {
 mod tests {
     use super::*;
 
-    fn spot(text: &str, range: Range<usize>) -> Spot {
-        Spot::within(&Arc::new(Source::new("a.yaml", text.to_owned())), Span::new(range))
+    fn location(text: &str, range: Range<usize>) -> SourceLocation {
+        SourceLocation::within(&Arc::new(Source::new("a.yaml", text.to_owned())), Span::new(range))
     }
 
     #[test]
-    fn columns_are_characters_and_lines_may_end_in_crlf() {
-        let spot = spot("ä: 1\r\nöl: 23 \r\n", 12..16);
-        assert_eq!(spot.start(), Some((2, 5)));
-        assert_eq!(spot.end(), Some((2, 7)));
-        assert_eq!(spot.text(), "23");
-        assert_eq!(spot.shown(), Some(("öl: 23 ", 5..7)));
+    fn source_columns_count_characters_with_crlf_lines() {
+        let location = location("ä: 1\r\nöl: 23 \r\n", 12..16);
+        assert_eq!(location.start(), Some((2, 5)));
+        assert_eq!(location.end(), Some((2, 7)));
+        assert_eq!(location.text(), "23");
+        assert_eq!(location.shown(), Some(("öl: 23 ", 5..7)));
     }
 
     #[test]
-    fn a_byte_order_mark_is_no_column() {
-        assert_eq!(spot("\u{feff}a: 1", 3..4).start(), Some((1, 1)));
+    fn source_byte_order_mark_is_not_a_column() {
+        assert_eq!(location("\u{feff}a: 1", 3..4).start(), Some((1, 1)));
     }
 
     #[test]
-    fn a_span_is_cut_at_the_end_of_its_line() {
-        assert_eq!(spot("a: |\n  b\n  c\n", 3..13).text(), "|");
-        assert_eq!(spot("a", 1..1).start(), Some((1, 2)));
-        assert_eq!(spot("", 0..0).start(), Some((1, 1)));
+    fn source_span_is_cut_at_its_line_end() {
+        assert_eq!(location("a: |\n  b\n  c\n", 3..13).text(), "|");
+        assert_eq!(location("a", 1..1).start(), Some((1, 2)));
+        assert_eq!(location("", 0..0).start(), Some((1, 1)));
     }
 
     #[test]
-    fn a_very_long_line_is_not_shown() {
+    fn source_very_long_line_is_not_shown() {
         let long = format!("a: {}", "x".repeat(LONGEST_LINE));
-        assert_eq!(spot(&long, 0..1).shown(), None);
-        assert_eq!(spot(&long, 0..1).start(), Some((1, 1)));
+        assert_eq!(location(&long, 0..1).shown(), None);
+        assert_eq!(location(&long, 0..1).start(), Some((1, 1)));
     }
 }

@@ -3,11 +3,11 @@
 
 use serde::de::IgnoredAny;
 
-use super::source::{Fault, Span};
+use super::source::{ParseError, Span};
 
 /// A document that is not parsed yet.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Piece<'t> {
+pub(super) struct RawDocument<'t> {
     pub(super) text: &'t str,
     /// Where it begins in its file.
     pub(super) offset: usize,
@@ -17,37 +17,37 @@ pub(super) struct Piece<'t> {
 
 /// Splits a file: JSON objects one after the other, or YAML documents with lines of `---` between
 /// them. What begins as JSON and goes on as something else is YAML from there on.
-pub(super) fn split(text: &str) -> Vec<Result<Piece<'_>, Fault>> {
+pub(super) fn split(text: &str) -> Vec<Result<RawDocument<'_>, ParseError>> {
     let mark = text.len() - text.trim_start_matches('\u{feff}').len();
-    let (mut pieces, rest) = json(text, mark);
-    pieces.extend(yaml(text, rest));
-    pieces
+    let (mut raw_documents, rest) = json(text, mark);
+    raw_documents.extend(yaml(text, rest));
+    raw_documents
 }
 
-fn piece(text: &str, start: usize, end: usize, lines_before: usize) -> Piece<'_> {
-    Piece { text: text.get(start..end).unwrap_or_default(), offset: start, lines_before }
+fn raw_document(text: &str, start: usize, end: usize, lines_before: usize) -> RawDocument<'_> {
+    RawDocument { text: text.get(start..end).unwrap_or_default(), offset: start, lines_before }
 }
 
 /// The JSON objects that the text begins with, and where they end.
-fn json(text: &str, start: usize) -> (Vec<Result<Piece<'_>, Fault>>, usize) {
-    let (mut pieces, mut end, mut lines) = (Vec::new(), start, 0);
+fn json(text: &str, start: usize) -> (Vec<Result<RawDocument<'_>, ParseError>>, usize) {
+    let (mut raw_documents, mut end, mut lines) = (Vec::new(), start, 0);
     let rest = text.get(start..).unwrap_or_default();
     if !rest.trim_start().starts_with('{') {
-        return (pieces, end);
+        return (raw_documents, end);
     }
     let mut objects = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
     while let Some(Ok(_)) = objects.next() {
         let next = start + objects.byte_offset();
-        let found = piece(text, end, next, lines);
+        let found = raw_document(text, end, next, lines);
         lines += found.text.bytes().filter(|byte| *byte == b'\n').count();
-        pieces.push(Ok(found));
+        raw_documents.push(Ok(found));
         end = next;
     }
-    (pieces, end)
+    (raw_documents, end)
 }
 
-fn yaml(text: &str, start: usize) -> Vec<Result<Piece<'_>, Fault>> {
-    let mut pieces = Vec::new();
+fn yaml(text: &str, start: usize) -> Vec<Result<RawDocument<'_>, ParseError>> {
+    let mut raw_documents = Vec::new();
     let before = text.get(..start).unwrap_or_default();
     let mut line_number = before.bytes().filter(|byte| *byte == b'\n').count();
     let (mut piece_start, mut piece_line, mut line_start) = (start, line_number, start);
@@ -55,10 +55,10 @@ fn yaml(text: &str, start: usize) -> Vec<Result<Piece<'_>, Fault>> {
         let line_end = line_start + line.len();
         line_number += 1;
         if let Some(rest) = line.strip_prefix("---") {
-            pieces.push(Ok(piece(text, piece_start, line_start, piece_line)));
+            raw_documents.push(Ok(raw_document(text, piece_start, line_start, piece_line)));
             (piece_start, piece_line) = (line_end, line_number);
             if !rest.trim().is_empty() && !rest.trim_start().starts_with('#') {
-                pieces.push(Err(Fault {
+                raw_documents.push(Err(ParseError {
                     span: Span::new(line_start..line_end),
                     reason: "a line that begins with --- separates documents, and holds nothing else but a comment".to_owned(),
                 }));
@@ -66,8 +66,8 @@ fn yaml(text: &str, start: usize) -> Vec<Result<Piece<'_>, Fault>> {
         }
         line_start = line_end;
     }
-    pieces.push(Ok(piece(text, piece_start, text.len(), piece_line)));
-    pieces
+    raw_documents.push(Ok(raw_document(text, piece_start, text.len(), piece_line)));
+    raw_documents
 }
 
 #[cfg(test)]
@@ -75,13 +75,14 @@ mod tests {
     use super::*;
 
     fn texts(text: &str) -> Vec<(&str, usize)> {
-        let pieces = split(text).into_iter().map(|piece| piece.expect("no fault"));
-        let filled = pieces.filter(|piece| !piece.text.trim().is_empty());
-        filled.map(|piece| (piece.text, piece.lines_before)).collect()
+        let raw_documents =
+            split(text).into_iter().map(|raw_document| raw_document.expect("no fault"));
+        let filled = raw_documents.filter(|raw_document| !raw_document.text.trim().is_empty());
+        filled.map(|raw_document| (raw_document.text, raw_document.lines_before)).collect()
     }
 
     #[test]
-    fn yaml_documents_stand_between_lines_of_dashes() {
+    fn split_separates_yaml_documents_at_dashes() {
         assert_eq!(
             texts("a: 1\n---\nb: 2\n--- # c\nd: 3"),
             [("a: 1\n", 0), ("b: 2\n", 2), ("d: 3", 4)]
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn json_objects_follow_each_other() {
+    fn split_separates_concatenated_json_objects() {
         assert_eq!(texts("{\"a\":\n1}{\"b\":2}\n"), [("{\"a\":\n1}", 0), ("{\"b\":2}", 1)]);
         assert_eq!(texts("\u{feff}{}"), [("{}", 0)]);
         assert_eq!(texts("{\"a\":1}\n---\nb: 2\n"), [("{\"a\":1}", 0), ("b: 2\n", 2)]);
@@ -101,10 +102,10 @@ mod tests {
     }
 
     #[test]
-    fn a_separator_stands_alone() {
-        let pieces = split("a: 1\n--- b: 2\nc: 3\n");
-        assert_eq!(pieces.len(), 3);
-        let fault = pieces[1].as_ref().unwrap_err();
-        assert_eq!(fault.span, Span::new(5..14));
+    fn split_rejects_text_after_a_separator() {
+        let raw_documents = split("a: 1\n--- b: 2\nc: 3\n");
+        assert_eq!(raw_documents.len(), 3);
+        let parse_error = raw_documents[1].as_ref().unwrap_err();
+        assert_eq!(parse_error.span, Span::new(5..14));
     }
 }

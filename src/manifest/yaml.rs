@@ -11,19 +11,22 @@ use serde_json::{Map, Value};
 use super::document::Limits;
 use super::locations::{Children, Locations};
 use super::scalar;
-use super::source::{Fault, Span};
-use super::split::Piece;
+use super::source::{ParseError, Span};
+use super::split::RawDocument;
 
 /// Reads a document; `None` if there is nothing in it.
-pub(super) fn read(piece: &Piece, limits: &Limits) -> Result<Option<(Value, Locations)>, Fault> {
+pub(super) fn read(
+    raw_document: &RawDocument,
+    limits: &Limits,
+) -> Result<Option<(Value, Locations)>, ParseError> {
     let options = granit_parser::options! {
         emit_comments: false,
         flow_nesting_limit: limits.depth,
         block_nesting_limit: limits.depth,
     };
     let mut reader = Reader {
-        parser: Parser::new_from_str_with_options(piece.text, options),
-        piece,
+        parser: Parser::new_from_str_with_options(raw_document.text, options),
+        raw_document,
         limits,
         values: 0,
         anchors: HashMap::new(),
@@ -35,8 +38,10 @@ pub(super) fn read(piece: &Piece, limits: &Limits) -> Result<Option<(Value, Loca
             Event::DocumentStart(..) if document.is_none() => {}
             // kubectl splits at lines of `---` and would drop, unread, what follows `...`.
             Event::DocumentStart(..) => {
-                return Err(reader
-                    .fault(range, "a document that follows ... needs a line of --- before it"));
+                return Err(reader.parse_error(
+                    range,
+                    "a document that follows ... needs a line of --- before it",
+                ));
             }
             event => document = Some(reader.node(event, range, 0)?),
         }
@@ -49,7 +54,7 @@ const BYTES_A_VALUE: usize = 64;
 
 struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
-    piece: &'t Piece<'t>,
+    raw_document: &'t RawDocument<'t>,
     limits: &'t Limits,
     /// How many values there are so far, those that aliases repeat included.
     values: usize,
@@ -66,33 +71,34 @@ struct Node {
 }
 
 impl<'t> Reader<'t> {
-    fn next(&mut self) -> Result<Option<(Event<'t>, Range)>, Fault> {
+    fn next(&mut self) -> Result<Option<(Event<'t>, Range)>, ParseError> {
         match self.parser.next_event() {
             None => Ok(None),
             Some(Ok(event)) => Ok(Some(event)),
             Some(Err(error)) => {
-                let at = error.marker().byte_offset().unwrap_or_default() + self.piece.offset;
+                let at =
+                    error.marker().byte_offset().unwrap_or_default() + self.raw_document.offset;
                 let reason = match error.kind() {
                     ErrorKind::RecursionLimitExceeded => self.too_deep(),
                     _ => format!("not YAML: {}", error.info()),
                 };
-                Err(Fault { span: Span::new(at..at + 1), reason })
+                Err(ParseError { span: Span::new(at..at + 1), reason })
             }
         }
     }
 
     /// The next event of a collection, which has an end: the parser says so if it has not.
-    fn inside(&mut self, start: Range) -> Result<(Event<'t>, Range), Fault> {
-        self.next()?.ok_or_else(|| self.fault(start, "it does not end"))
+    fn inside(&mut self, start: Range) -> Result<(Event<'t>, Range), ParseError> {
+        self.next()?.ok_or_else(|| self.parse_error(start, "it does not end"))
     }
 
     fn span(&self, range: Range) -> Span {
         let range = range.byte_range().unwrap_or_default();
-        Span::new(range.start + self.piece.offset..range.end + self.piece.offset)
+        Span::new(range.start + self.raw_document.offset..range.end + self.raw_document.offset)
     }
 
-    fn fault(&self, range: Range, reason: impl Into<String>) -> Fault {
-        Fault { span: self.span(range), reason: reason.into() }
+    fn parse_error(&self, range: Range, reason: impl Into<String>) -> ParseError {
+        ParseError { span: self.span(range), reason: reason.into() }
     }
 
     fn too_deep(&self) -> String {
@@ -101,22 +107,22 @@ impl<'t> Reader<'t> {
 
     /// Counts values, also those that an alias repeats: a document of a few hundred bytes can
     /// repeat itself to any size.
-    fn count(&mut self, values: usize, depth: usize, range: Range) -> Result<(), Fault> {
+    fn count(&mut self, values: usize, depth: usize, range: Range) -> Result<(), ParseError> {
         let Limits { values: most, depth: deepest, .. } = *self.limits;
         self.values = self.values.saturating_add(values);
         if self.values > most {
-            return Err(self.fault(
+            return Err(self.parse_error(
                 range,
                 format!("the document has more than {most} values, its aliases followed: split it"),
             ));
         }
         if depth > deepest {
-            return Err(self.fault(range, self.too_deep()));
+            return Err(self.parse_error(range, self.too_deep()));
         }
         Ok(())
     }
 
-    fn node(&mut self, event: Event<'t>, range: Range, depth: usize) -> Result<Node, Fault> {
+    fn node(&mut self, event: Event<'t>, range: Range, depth: usize) -> Result<Node, ParseError> {
         let before = self.values;
         if let Event::Alias(anchor) = event {
             return self.alias(anchor, range, depth);
@@ -135,7 +141,7 @@ impl<'t> Reader<'t> {
             }
             Event::SequenceStart(_, anchor, _) => (anchor, self.list(range, depth)?),
             Event::MappingStart(_, anchor, _) => (anchor, self.map(range, depth)?),
-            _ => return Err(self.fault(range, "a value was expected here")),
+            _ => return Err(self.parse_error(range, "a value was expected here")),
         };
         node.values = self.values - before;
         if anchor != 0 {
@@ -146,15 +152,15 @@ impl<'t> Reader<'t> {
         Ok(node)
     }
 
-    fn alias(&mut self, anchor: usize, range: Range, depth: usize) -> Result<Node, Fault> {
+    fn alias(&mut self, anchor: usize, range: Range, depth: usize) -> Result<Node, ParseError> {
         // Only an anchor whose node is complete is known, so nothing can contain itself.
         let Some((values, inner)) = self.anchors.get(&anchor).map(|node| (node.values, node.depth))
         else {
-            return Err(self.fault(range, "the alias is within its own anchor"));
+            return Err(self.parse_error(range, "the alias is within its own anchor"));
         };
         self.count(values, depth + inner, range)?;
         let node = self.anchors.get(&anchor).cloned();
-        node.ok_or_else(|| self.fault(range, "the alias has no anchor"))
+        node.ok_or_else(|| self.parse_error(range, "the alias has no anchor"))
     }
 
     fn scalar(
@@ -163,11 +169,11 @@ impl<'t> Reader<'t> {
         style: ScalarStyle,
         tag: Option<&Tag>,
         range: Range,
-    ) -> Result<Value, Fault> {
-        scalar::resolve(text, style, tag).map_err(|reason| self.fault(range, reason))
+    ) -> Result<Value, ParseError> {
+        scalar::resolve(text, style, tag).map_err(|reason| self.parse_error(range, reason))
     }
 
-    fn list(&mut self, start: Range, depth: usize) -> Result<Node, Fault> {
+    fn list(&mut self, start: Range, depth: usize) -> Result<Node, ParseError> {
         let (mut values, mut places, mut inner) = (Vec::new(), Vec::new(), 0);
         loop {
             let (event, range) = self.inside(start)?;
@@ -182,7 +188,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn map(&mut self, start: Range, depth: usize) -> Result<Node, Fault> {
+    fn map(&mut self, start: Range, depth: usize) -> Result<Node, ParseError> {
         let mut fields = Fields::default();
         let mut inner = 0;
         loop {
@@ -203,7 +209,7 @@ impl<'t> Reader<'t> {
             inner = inner.max(value.depth);
             if merge {
                 fields.merge(&value).ok_or_else(|| {
-                    self.fault(
+                    self.parse_error(
                         value_range,
                         "<< merges a map, or a list of maps, and this is neither",
                     )
@@ -211,12 +217,12 @@ impl<'t> Reader<'t> {
                 continue;
             }
             let name = key_text(&key.value).ok_or_else(|| {
-                self.fault(range, "a key must be text, a number or a truth value")
+                self.parse_error(range, "a key must be text, a number or a truth value")
             })?;
             if let Some(first) = fields.given.insert(name.clone(), range) {
-                let line = first.start.line() + self.piece.lines_before;
+                let line = first.start.line() + self.raw_document.lines_before;
                 let shown = crate::model::label::excerpt(&name);
-                return Err(self.fault(
+                return Err(self.parse_error(
                     range,
                     format!("the key {shown:?} is given twice: it is in line {line} already"),
                 ));

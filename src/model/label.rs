@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dns_subdomains() {
+    fn dns_subdomain_validation_matches_kubernetes() {
         let longest = format!("{}.b", "a".repeat(251));
         for good in ["a", "0", "node-1", "10.0.0.1", "a.b-c.d", longest.as_str()] {
             assert!(is_dns_subdomain(good), "{good}");
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn qualified_names() {
+    fn qualified_name_validation_matches_kubernetes() {
         let longest = format!("example.com/{}", "a".repeat(63));
         for good in ["a", "A_b.c-D", "example/a", "example.com/A", longest.as_str()] {
             assert!(is_qualified_name(good), "{good}");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn label_values() {
+    fn label_value_validation_matches_kubernetes() {
         let longest = "a".repeat(63);
         for good in ["", "a", "A_b.c-D", longest.as_str()] {
             assert!(is_label_value(good), "{good}");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn excerpts_are_short_and_printable() {
+    fn excerpt_is_short_and_printable() {
         assert_eq!(excerpt("4\n\"x\""), r#"4\n\"x\""#);
         assert_eq!(excerpt(&"a".repeat(80)), "a".repeat(80));
         assert_eq!(excerpt(&"a".repeat(1000)), format!("{}…", "a".repeat(80)));

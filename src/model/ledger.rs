@@ -87,7 +87,7 @@ impl Ledger {
 
     /// A ledger of resources of which nothing is known but that they are the controller's own.
     #[must_use]
-    pub fn of_unknown_rules<'a>(resources: impl Iterator<Item = &'a str>) -> Self {
+    pub fn from_unknown_rules<'a>(resources: impl Iterator<Item = &'a str>) -> Self {
         let entry = || Entry {
             quantity: String::new(),
             rule: "unknown".to_owned(),
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_it_writes() {
+    fn ledger_roundtrip_is_lossless() {
         let kept = r#""example.com/key":{"quantity":"4","rule":"key","deletionPolicy":"Retain"}"#;
         let text = format!(r#"{{"example.com/dongle":{{"quantity":"4","rule":"dongle"}},{kept}}}"#);
         let mut ledger = Ledger::parse(Some(&text)).unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_never_writes() {
+    fn ledger_rejects_entries_it_never_writes() {
         let long = format!("{{{}}}", " ".repeat(MAX_BYTES));
         for (text, says) in [
             ("", "cannot be read"),

@@ -22,20 +22,20 @@ pub struct ApiNode {
     kind: Option<Box<str>>,
     metadata: ObjectMeta,
     status: ApiNodeStatus,
-    writers: Vec<Writer>,
+    managers: Vec<ManagedFields>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 struct ApiNodeStatus {
-    capacity: Option<Amounts>,
-    allocatable: Option<Amounts>,
+    capacity: Option<ResourceList>,
+    allocatable: Option<ResourceList>,
 }
 
 /// An entry of managedFields, as far as it speaks of resources. Decoding all of it would take
 /// longer than all the rest of the Node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Writer {
+struct ManagedFields {
     #[serde(default)]
     manager: String,
     #[serde(default)]
@@ -56,7 +56,7 @@ struct StatusFields {
     allocatable: BTreeMap<Box<str>, IgnoredAny>,
 }
 
-impl Writer {
+impl ManagedFields {
     /// The extended resources that this manager was the last to write.
     fn resources(&self) -> impl Iterator<Item = &str> {
         let StatusFields { capacity, allocatable } = &self.fields_v1.status;
@@ -77,8 +77,8 @@ impl ApiNode {
     /// The extended resources that the controller was the last to write, by managedFields.
     #[must_use]
     pub fn own_resources(&self) -> Vec<String> {
-        let own = self.writers.iter().filter(|writer| writer.manager == FIELD_MANAGER);
-        let own: BTreeSet<_> = own.flat_map(Writer::resources).collect();
+        let own = self.managers.iter().filter(|writer| writer.manager == FIELD_MANAGER);
+        let own: BTreeSet<_> = own.flat_map(ManagedFields::resources).collect();
         own.into_iter().map(str::to_owned).collect()
     }
 }
@@ -102,7 +102,7 @@ impl<'de> Deserialize<'de> for ApiNode {
             labels: Option<BTreeMap<String, String>>,
             annotations: Option<LedgerOnly>,
             #[serde(default)]
-            managed_fields: Vec<Writer>,
+            managed_fields: Vec<ManagedFields>,
         }
 
         let Trimmed { kind, metadata, status } = Trimmed::deserialize(decoder)?;
@@ -117,7 +117,7 @@ impl<'de> Deserialize<'de> for ApiNode {
                 ..ObjectMeta::default()
             },
             status,
-            writers: metadata.managed_fields,
+            managers: metadata.managed_fields,
         })
     }
 }
@@ -136,9 +136,9 @@ impl<'de> Deserialize<'de> for LedgerOnly {
 /// The extended resources in `status.capacity` or `status.allocatable`, with their quantities as
 /// the API server wrote them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Amounts(Box<[(Box<str>, Box<str>)]>);
+pub struct ResourceList(Box<[(Box<str>, Box<str>)]>);
 
-impl Amounts {
+impl ResourceList {
     /// The quantity of one resource, if the map holds it.
     #[must_use]
     pub fn get(&self, resource: &str) -> Option<&str> {
@@ -151,7 +151,7 @@ impl Amounts {
     }
 }
 
-impl<'de> Deserialize<'de> for Amounts {
+impl<'de> Deserialize<'de> for ResourceList {
     fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
         let amounts = BTreeMap::<Box<str>, Box<str>>::deserialize(decoder)?;
         Ok(Self(amounts.into_iter().filter(|(name, _)| resource_name::is_extended(name)).collect()))
@@ -174,33 +174,33 @@ pub struct Node {
     /// The ledger's annotation, word for word: a patch is guarded by it.
     pub ledger: Option<Box<str>>,
     /// `status.capacity`, or `None` where the map itself is absent.
-    pub capacity: Option<Amounts>,
+    pub capacity: Option<ResourceList>,
     /// `status.allocatable`, or `None` where the map itself is absent.
-    pub allocatable: Option<Amounts>,
+    pub allocatable: Option<ResourceList>,
     /// Extended resources that another writer was the last to write, each with its name in
     /// managedFields.
-    writers: Box<[(Arc<str>, Arc<str>)]>,
+    managers: Box<[(Arc<str>, Arc<str>)]>,
 }
 
 impl Node {
     /// Keeps what is needed of `node`; its labels share their strings with other nodes' through
-    /// `strings`.
+    /// `interner`.
     #[must_use]
-    pub fn new(node: ApiNode, strings: &mut Strings) -> Self {
-        let ApiNode { kind: _, metadata, status, writers } = node;
-        let others = writers.iter().filter(|writer| writer.manager != FIELD_MANAGER);
-        let writers = others.flat_map(|writer| {
+    pub fn new(node: ApiNode, interner: &mut Interner) -> Self {
+        let ApiNode { kind: _, metadata, status, managers } = node;
+        let others = managers.iter().filter(|writer| writer.manager != FIELD_MANAGER);
+        let managers = others.flat_map(|writer| {
             let resources = writer.resources();
             resources.map(move |resource| (resource, writer.manager.as_str()))
         });
-        let writers = writers
-            .map(|(resource, manager)| (strings.share(resource), strings.share(manager)))
+        let managers = managers
+            .map(|(resource, manager)| (interner.intern(resource), interner.intern(manager)))
             .collect();
         let labels = metadata
             .labels
             .unwrap_or_default()
             .into_iter()
-            .map(|(key, value)| (strings.share(&key), strings.share(&value)))
+            .map(|(key, value)| (interner.intern(&key), interner.intern(&value)))
             .collect();
         let has_annotations = metadata.annotations.is_some();
         let ledger =
@@ -214,14 +214,14 @@ impl Node {
             ledger: ledger.map(String::into_boxed_str),
             capacity: status.capacity,
             allocatable: status.allocatable,
-            writers,
+            managers,
         }
     }
 
     /// The extended resources of which both maps say 0.
     pub fn zeros(&self) -> impl Iterator<Item = &str> {
         let is_zero = |text: &str| text.parse::<Quantity>().is_ok_and(|amount| amount.is_zero());
-        let capacity = self.capacity.iter().flat_map(Amounts::iter);
+        let capacity = self.capacity.iter().flat_map(ResourceList::iter);
         capacity.filter(move |(_, text)| is_zero(text)).map(|(name, _)| name).filter(move |name| {
             let allocatable = self.allocatable.as_ref().and_then(|map| map.get(name));
             allocatable.is_some_and(is_zero)
@@ -230,9 +230,9 @@ impl Node {
 
     /// The other writer that was the last to write a resource, by its name in managedFields.
     #[must_use]
-    pub fn last_writer(&self, resource: &str) -> Option<&Arc<str>> {
-        let mut writers = self.writers.iter();
-        writers.find(|(name, _)| &**name == resource).map(|(_, writer)| writer)
+    pub fn last_manager(&self, resource: &str) -> Option<&Arc<str>> {
+        let mut managers = self.managers.iter();
+        managers.find(|(name, _)| &**name == resource).map(|(_, writer)| writer)
     }
 
     /// Whether this is a state of the node before `other`. Resource versions of one resource type
@@ -248,7 +248,7 @@ impl Node {
 
     /// Whether `other` would be planned alike: nothing but the resource version differs.
     #[must_use]
-    pub fn plans_like(&self, other: &Self) -> bool {
+    pub fn same_for_planning(&self, other: &Self) -> bool {
         let Self {
             name,
             uid,
@@ -258,7 +258,7 @@ impl Node {
             ledger,
             capacity,
             allocatable,
-            writers: _,
+            managers: _,
         } = self;
         *name == other.name
             && *uid == other.uid
@@ -290,25 +290,25 @@ impl Labels {
 
 /// Strings that many nodes have in common, each kept once: label keys and most of their values.
 #[derive(Debug, Default)]
-pub struct Strings {
-    shared: HashSet<Arc<str>>,
+pub struct Interner {
+    interned: HashSet<Arc<str>>,
     /// The size at which strings that no node uses any more are dropped.
     sweep_at: usize,
 }
 
-impl Strings {
+impl Interner {
     /// The one copy of `text`.
-    pub fn share(&mut self, text: &str) -> Arc<str> {
-        if let Some(shared) = self.shared.get(text) {
-            return Arc::clone(shared);
+    pub fn intern(&mut self, text: &str) -> Arc<str> {
+        if let Some(interned) = self.interned.get(text) {
+            return Arc::clone(interned);
         }
-        if self.shared.len() >= self.sweep_at {
-            self.shared.retain(|shared| Arc::strong_count(shared) > 1);
-            self.sweep_at = 2 * self.shared.len().max(1024);
+        if self.interned.len() >= self.sweep_at {
+            self.interned.retain(|interned| Arc::strong_count(interned) > 1);
+            self.sweep_at = 2 * self.interned.len().max(1024);
         }
-        let shared: Arc<str> = text.into();
-        self.shared.insert(Arc::clone(&shared));
-        shared
+        let interned: Arc<str> = text.into();
+        self.interned.insert(Arc::clone(&interned));
+        interned
     }
 }
 
@@ -320,11 +320,11 @@ mod tests {
 
     fn node(object: serde_json::Value) -> Node {
         let node: ApiNode = serde_json::from_value(object).unwrap();
-        Node::new(node, &mut Strings::default())
+        Node::new(node, &mut Interner::default())
     }
 
     #[test]
-    fn keeps_extended_resources_labels_and_the_ledger() {
+    fn node_keeps_extended_resources_labels_and_ledger_only() {
         let node = node(json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {
@@ -351,9 +351,9 @@ mod tests {
         assert_eq!(node.labels.get("zone"), Some("a"));
         assert_eq!(node.labels.get("none"), None);
         assert_eq!(node.ledger.as_deref(), Some("{}"));
-        let writer = node.last_writer("example.com/dongle");
+        let writer = node.last_manager("example.com/dongle");
         assert_eq!(writer.map(|writer| &**writer), Some("kubectl-patch"));
-        assert_eq!(node.last_writer("cpu"), None);
+        assert_eq!(node.last_manager("cpu"), None);
         let capacity = node.capacity.unwrap();
         assert_eq!(capacity.get("example.com/dongle"), Some("4"));
         assert_eq!(capacity.get("cpu"), None, "native resources are not kept");
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_anything_is_still_a_node() {
+    fn empty_node_is_decoded() {
         let node = node(json!({"metadata": {"name": "bare"}}));
         assert!(!node.has_annotations);
         assert_eq!(node.capacity, None);
@@ -374,17 +374,17 @@ mod tests {
         assert!(at("9").is_older_than(&at("10")));
         assert!(!at("10").is_older_than(&at("10")));
         assert!(!at("x").is_older_than(&at("10")));
-        assert!(at("9").plans_like(&at("10")));
+        assert!(at("9").same_for_planning(&at("10")));
     }
 
     #[test]
-    fn strings_that_no_node_uses_are_dropped() {
-        let mut strings = Strings::default();
+    fn interner_drops_strings_that_no_node_uses() {
+        let mut interner = Interner::default();
         for number in 0..10_000 {
-            strings.share(&number.to_string());
+            interner.intern(&number.to_string());
         }
-        assert!(strings.shared.len() <= 2048, "{}", strings.shared.len());
-        let kept = strings.share("kept");
-        assert!(Arc::ptr_eq(&kept, &strings.share("kept")));
+        assert!(interner.interned.len() <= 2048, "{}", interner.interned.len());
+        let kept = interner.intern("kept");
+        assert!(Arc::ptr_eq(&kept, &interner.intern("kept")));
     }
 }

@@ -58,7 +58,7 @@ pub struct Requests(BTreeMap<String, Quantity>);
 impl Requests {
     /// What all pods of a list that have not finished request together.
     #[must_use]
-    pub fn of_all(pods: &PodList) -> Self {
+    pub fn from_pods(pods: &PodList) -> Self {
         let mut total = Self::default();
         for pod in &pods.items {
             total.add_pod(pod);
@@ -173,13 +173,13 @@ mod tests {
 
     fn dongles(pods: &[Value]) -> String {
         let pods = serde_json::from_value(json!({"items": pods})).unwrap();
-        let requests = Requests::of_all(&pods);
+        let requests = Requests::from_pods(&pods);
         assert_eq!(requests.get("cpu"), Quantity::from(0), "native resources are not counted");
         requests.get("example.com/dongle").to_string()
     }
 
     #[test]
-    fn containers_run_together_and_init_containers_one_after_another() {
+    fn pod_requests_sum_containers_and_take_largest_init_container() {
         for (containers, init_containers, requested) in [
             (vec![container("1"), container("2")], vec![], "3"),
             (vec![container("1")], vec![container("3"), container("2")], "3"),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn overhead_counts_and_requests_of_the_whole_pod_do_not() {
+    fn pod_requests_include_overhead_but_not_pod_level_requests() {
         let pod = json!({"spec": {
             "containers": [container("1")],
             "overhead": {"example.com/dongle": "2"},
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_add_up_until_they_finish() {
+    fn pod_requests_exclude_finished_pods() {
         let pod = |phase: &str| json!({"spec": {"containers": [container("1k")]}, "status": {"phase": phase}});
         let pods = ["Running", "Pending", "Unknown", "Succeeded", "Failed"].map(pod);
         assert_eq!(dongles(&pods), "3k");

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn canonical_forms() {
+    fn quantity_display_is_the_canonical_form() {
         assert_canonical(
             "1000=1k  1000000=1M  1024=1024  0.5k=500  1000m=1  -1500m=-1500m  12E=12E
              1Ki=1Ki  1024Ki=1Mi  1.5Gi=1536Mi  0.5Ki=512  0.0001Ki=102400u  -2048=-2048
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_away_from_zero_to_a_billionth() {
+    fn quantity_rounds_away_from_zero_to_a_billionth() {
         assert_canonical(
             "0.1n=1n  -0.1n=-1n  1.0000000001=1000000001n  1.0000000010=1000000001n
              0.00000000093132257461547851562500Gi=1  1e-2147483648=1e-9
@@ -349,12 +349,12 @@ mod tests {
 
     /// Kubernetes would write 1, 10 and 1 for the first three.
     #[test]
-    fn no_suffix_is_lost_above_the_last() {
+    fn quantity_display_keeps_the_suffix_above_exa() {
         assert_canonical("1000E=1000E  10000E=10000E  1000000E=1000000E  1e21=1e21");
     }
 
     #[test]
-    fn oddities_that_kubernetes_accepts() {
+    fn quantity_parses_unusual_forms_like_kubernetes() {
         for zero in "0 + - . -. k .n Ti e-9 -0.0 0e-2147483648".split(' ') {
             assert!(parse(zero).is_zero(), "{zero}");
             assert_eq!(parse(zero).to_string(), "0", "{zero}");
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn compares_numbers_only() {
+    fn quantity_comparison_ignores_notation() {
         assert_eq!(parse("1Ki"), parse("1024"));
         assert_eq!(parse("1k"), Quantity::from(1000));
         assert!(parse("1k") < parse("1Ki"));
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_to_write() {
+    fn quantity_error_suggests_what_to_write() {
         assert_eq!(error("").to_string(), "the quantity is empty: write a number, such as 4");
         assert_eq!(
             error("four").to_string(),
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_errors() {
+    fn quantity_error_kind_matches_the_input() {
         for text in "x --1 +-1 Pi e-10 .. \u{ff11}".split(' ') {
             assert_eq!(error(text), ParseQuantityError::NotANumber(text.to_owned()));
         }
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds() {
+    fn quantity_out_of_bounds_is_rejected() {
         let most = parse("170141183460469231731687303715.884105727");
         assert_eq!(most.nanos, i128::MAX);
 

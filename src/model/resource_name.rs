@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extended_names() {
+    fn resource_name_accepts_extended_names_only() {
         let longest = format!("{}/{}", "a".repeat(244), "b".repeat(63));
         for name in [
             "example.com/dongle",
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_has_its_error() {
+    fn resource_name_error_kind_matches_the_fault() {
         use InvalidResourceName as E;
         let long_prefix = format!("{}/x", "a".repeat(245));
         let long_name = format!("a/{}", "b".repeat(64));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_input_and_what_to_write() {
+    fn resource_name_error_quotes_input_and_suggests_a_form() {
         assert_eq!(
             ResourceName::parse("dongle\n").unwrap_err().to_string(),
             r#""dongle\n" is a native resource or has no prefix: write <domain>/<name>, such as example.com/dongle"#

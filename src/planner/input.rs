@@ -7,11 +7,11 @@ use crate::model::pod::Requests;
 
 /// What is known of a node that is not on the Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Circumstances {
+pub struct PlanningInput {
     /// The resources that another writer keeps changing back.
     pub contested: Contested,
     /// What pods on the node use.
-    pub in_use: InUse,
+    pub pod_usage: PodUsage,
 }
 
 /// The resources on a node that another writer keeps changing back.
@@ -23,17 +23,17 @@ pub struct Contest {
     /// Whether it is time to try again.
     pub may_repair: bool,
     /// Who keeps changing it, where managedFields tell.
-    pub writer: Option<Arc<str>>,
+    pub manager: Option<Arc<str>>,
 }
 
 /// What the pods on a node use of its extended resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum InUse {
+pub enum PodUsage {
     /// Nobody has looked: it is asked for where a value is to be lowered, and only there.
     #[default]
-    Unknown,
+    NotFetched,
     /// They could not be listed, for this reason.
-    Unreadable(String),
+    Unavailable(String),
     /// This much, a moment ago.
     Known(Requests),
 }

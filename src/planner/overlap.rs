@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn is_decided_without_nodes() {
+    fn selector_overlap_is_decided_without_nodes() {
         use Overlap::{Certain, Never, Possible};
         for (one, other, overlap) in [
             ("names a b", "names b c", Certain),

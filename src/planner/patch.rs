@@ -10,9 +10,9 @@ use json_patch::{
 };
 use serde_json::{Value, json};
 
-use super::resolve::{Write, same};
+use super::resolve::{Mutation, same};
 use crate::model::ledger::{self, InvalidLedger, Ledger};
-use crate::model::node::{Amounts, Node};
+use crate::model::node::{Node, ResourceList};
 use crate::model::quantity::Quantity;
 
 /// The patch for `/api/v1/nodes/<name>/status`.
@@ -22,7 +22,7 @@ use crate::model::quantity::Quantity;
 pub(super) fn patch(
     node: &Node,
     ledger: &Ledger,
-    writes: &[Write],
+    mutations: &[Mutation],
 ) -> Result<Patch, InvalidLedger> {
     let mut operations = vec![test(["metadata", "uid"], json!(node.uid))];
     let mut after = ledger.clone();
@@ -30,22 +30,22 @@ pub(super) fn patch(
         Map::new("capacity", node.capacity.as_ref()),
         Map::new("allocatable", node.allocatable.as_ref()),
     ];
-    for write in writes {
+    for write in mutations {
         match write {
-            Write::Set { resource, entry, vacant } => {
+            Mutation::Set { resource, entry, vacant } => {
                 for map in &mut maps {
                     map.set(resource, &entry.quantity, *vacant);
                 }
                 after.insert(resource, entry.clone());
             }
-            Write::Release { resource } => after.remove(resource),
-            Write::Remove { resource } => {
+            Mutation::Release { resource } => after.remove(resource),
+            Mutation::Remove { resource } => {
                 for map in &mut maps {
                     map.remove(resource);
                 }
                 after.remove(resource);
             }
-            Write::RemoveZero { resource } => {
+            Mutation::RemoveZero { resource } => {
                 for map in &mut maps {
                     map.test(resource);
                     map.remove(resource);
@@ -85,13 +85,13 @@ fn write_ledger(operations: &mut Vec<PatchOperation>, node: &Node, written: Opti
 /// `status.capacity` or `status.allocatable`, and what is to be done to it.
 struct Map<'a> {
     name: &'static str,
-    seen: Option<&'a Amounts>,
+    seen: Option<&'a ResourceList>,
     tests: Vec<PatchOperation>,
     changes: Vec<PatchOperation>,
 }
 
 impl<'a> Map<'a> {
-    fn new(name: &'static str, seen: Option<&'a Amounts>) -> Self {
+    fn new(name: &'static str, seen: Option<&'a ResourceList>) -> Self {
         Self { name, seen, tests: Vec::new(), changes: Vec::new() }
     }
 

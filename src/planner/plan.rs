@@ -43,12 +43,12 @@ pub enum Outcome {
         /// The value, as the node has it.
         present: String,
         /// Who wrote it last, where managedFields tell.
-        writer: Option<Arc<str>>,
+        manager: Option<Arc<str>>,
     },
     /// Another writer keeps changing it back, and is given way to for now.
     Contested {
         /// Who, where managedFields tell.
-        writer: Option<Arc<str>>,
+        manager: Option<Arc<str>>,
     },
     /// A rule of higher precedence declares the same resource.
     Overridden {
@@ -119,9 +119,9 @@ pub enum Action {
         /// The rule that declares it.
         rule: Arc<str>,
         /// What was found instead.
-        found: String,
+        observed: String,
         /// Who had written that, where managedFields tell: for a value that was removed they do not.
-        writer: Option<Arc<str>>,
+        manager: Option<Arc<str>>,
     },
     /// Writes a quantity in place of another writer's, as the rule says.
     TakeOver {
@@ -130,9 +130,9 @@ pub enum Action {
         /// The rule that declares it.
         rule: Arc<str>,
         /// What was found.
-        found: String,
+        observed: String,
         /// Who had written that, where managedFields tell.
-        writer: Option<Arc<str>>,
+        manager: Option<Arc<str>>,
     },
     /// Leaves the resource as it is, as nobody's: no rule declares it any more, and the one that did
     /// said that it is to be retained.
@@ -181,12 +181,12 @@ impl fmt::Display for Change {
                 f,
                 "lowered {resource} to {quantity}, which pods use (rule {rule} declares {declared})"
             ),
-            Action::Repair { quantity, rule, found, writer }
-            | Action::TakeOver { quantity, rule, found, writer } => {
+            Action::Repair { quantity, rule, observed, manager }
+            | Action::TakeOver { quantity, rule, observed, manager } => {
                 let done = if self.is_repair() { "repaired" } else { "took over" };
-                write!(f, "{done} {resource}={quantity} (rule {rule}; was {found}")?;
-                match writer {
-                    Some(writer) => write!(f, ", written by {writer})"),
+                write!(f, "{done} {resource}={quantity} (rule {rule}; was {observed}")?;
+                match manager {
+                    Some(manager) => write!(f, ", written by {manager})"),
                     None => f.write_str(")"),
                 }
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::input::{Circumstances, InUse};
+use super::input::{PlanningInput, PodUsage};
 use super::plan::{Action, Change, Outcome};
 use super::rules::{Rule, RuleSet};
 
@@ -16,14 +16,14 @@ use crate::model::quantity::Quantity;
 #[derive(Debug, Default)]
 pub(super) struct Resolved {
     pub(super) changes: Vec<Change>,
-    pub(super) writes: Vec<Write>,
+    pub(super) mutations: Vec<Mutation>,
     pub(super) outcomes: Vec<(Arc<str>, Outcome)>,
     pub(super) needs_pods: bool,
 }
 
 /// What is to be written for one resource.
 #[derive(Debug)]
-pub(super) enum Write {
+pub(super) enum Mutation {
     /// Have both maps at a quantity, and list it.
     Set {
         resource: String,
@@ -41,7 +41,7 @@ pub(super) enum Write {
 }
 
 /// What a node is to carry of one resource.
-struct Wanted {
+struct Desired {
     quantity: Quantity,
     rule: Arc<str>,
     /// `None` for a rule that is no longer valid.
@@ -52,20 +52,20 @@ struct Wanted {
 }
 
 /// What is found on a node of one resource.
-struct Found<'a> {
+struct Observed<'a> {
     capacity: Option<&'a str>,
     allocatable: Option<&'a str>,
     listed: Option<&'a Entry>,
     /// The other writer that was the last to write it.
-    writer: Option<&'a Arc<str>>,
+    manager: Option<&'a Arc<str>>,
 }
 
 /// How much of a resource a node is to carry.
-enum Aim {
+enum Target {
     /// This much: more than what is wanted where pods use it, or may.
-    At(Quantity),
+    Quantity(Quantity),
     /// Whatever it carries, until it is known what pods use.
-    AsItIs,
+    Unchanged,
 }
 
 pub(super) fn resolve(
@@ -73,11 +73,11 @@ pub(super) fn resolve(
     ledger: &Ledger,
     selecting: &[&Arc<Rule>],
     rules: &RuleSet,
-    circumstances: &Circumstances,
+    input: &PlanningInput,
 ) -> Resolved {
-    let mut wanted = frozen(ledger, rules);
+    let mut desired = retained_by_invalid_rules(ledger, rules);
     for rule in selecting {
-        wanted.entry(rule.resource.as_str()).or_insert_with(|| Wanted {
+        desired.entry(rule.resource.as_str()).or_insert_with(|| Desired {
             quantity: rule.quantity,
             rule: Arc::clone(&rule.name),
             priority: Some(rule.priority),
@@ -89,19 +89,19 @@ pub(super) fn resolve(
 
     let mut resolved = Resolved::default();
     let mut won = BTreeMap::new();
-    for (resource, wanted) in &wanted {
-        let found = Found::on(node, ledger, resource);
-        won.insert(&wanted.rule, resolved.want(resource, wanted, &found, circumstances));
+    for (resource, desired) in &desired {
+        let observed = Observed::on(node, ledger, resource);
+        won.insert(&desired.rule, resolved.reconcile(resource, desired, &observed, input));
     }
     for (resource, entry) in ledger.entries() {
-        if !wanted.contains_key(resource) {
+        if !desired.contains_key(resource) {
             resolved.withdraw(resource, entry);
         }
     }
 
     for rule in selecting {
         let outcome = won.remove(&rule.name).or_else(|| {
-            let winner = wanted.get(rule.resource.as_str())?;
+            let winner = desired.get(rule.resource.as_str())?;
             let by = Arc::clone(&winner.rule);
             let same_priority = winner.priority == Some(rule.priority);
             Some(Outcome::Overridden {
@@ -116,10 +116,13 @@ pub(super) fn resolve(
 
 /// What rules that are no longer valid advertised: it stays as the ledger has it, and is repaired,
 /// since pods may be using it.
-fn frozen<'a>(ledger: &'a Ledger, rules: &RuleSet) -> BTreeMap<&'a str, Wanted> {
+fn retained_by_invalid_rules<'a>(
+    ledger: &'a Ledger,
+    rules: &RuleSet,
+) -> BTreeMap<&'a str, Desired> {
     let entries = ledger.entries().filter_map(|(resource, entry)| {
         let Entry { quantity, rule, deletion_policy, unknown: _ } = entry;
-        let held = Wanted {
+        let held = Desired {
             quantity: quantity.parse().ok()?,
             rule: rule.as_str().into(),
             priority: None,
@@ -135,89 +138,95 @@ fn frozen<'a>(ledger: &'a Ledger, rules: &RuleSet) -> BTreeMap<&'a str, Wanted> 
 impl Resolved {
     /// Sees to it that the node carries what is wanted, unless another writer's value is there and
     /// is to be kept.
-    fn want(
+    fn reconcile(
         &mut self,
         resource: &str,
-        wanted: &Wanted,
-        found: &Found<'_>,
-        circumstances: &Circumstances,
+        desired: &Desired,
+        observed: &Observed<'_>,
+        input: &PlanningInput,
     ) -> Outcome {
-        let (was, writer) = (found.to_string(), found.writer.cloned());
-        let is_foreign = found.is_foreign();
-        if is_foreign && wanted.conflict_policy == ConflictPolicy::Keep {
-            return Outcome::Conflicted { present: was, writer };
+        let (was, manager) = (observed.to_string(), observed.manager.cloned());
+        let is_foreign = observed.is_foreign();
+        if is_foreign && desired.conflict_policy == ConflictPolicy::Keep {
+            return Outcome::Conflicted { present: was, manager };
         }
-        let contest = circumstances.contested.get(resource);
+        let contest = input.contested.get(resource);
         // It stays contested for a while after a repair: a fight is not over with every blow.
         let contested =
-            contest.map(|contest| Outcome::Contested { writer: contest.writer.clone() });
+            contest.map(|contest| Outcome::Contested { manager: contest.manager.clone() });
         if let Some(contested) = &contested
-            && !found.is_as_listed()
+            && !observed.is_as_listed()
             && !contest.is_some_and(|contest| contest.may_repair)
         {
             return contested.clone();
         }
 
         let held = |at: String| {
-            let pods_error = match &circumstances.in_use {
-                InUse::Unreadable(why) => Some(why.clone()),
-                InUse::Unknown | InUse::Known(_) => None,
+            let pods_error = match &input.pod_usage {
+                PodUsage::Unavailable(why) => Some(why.clone()),
+                PodUsage::NotFetched | PodUsage::Known(_) => None,
             };
             Outcome::Held { at, pods_error }
         };
-        let aim = match self.aim(resource, wanted, found, &circumstances.in_use) {
-            Aim::At(quantity) => quantity,
-            Aim::AsItIs => return contested.unwrap_or_else(|| held(was)),
+        let target = match self.target(resource, desired, observed, &input.pod_usage) {
+            Target::Quantity(quantity) => quantity,
+            Target::Unchanged => return contested.unwrap_or_else(|| held(was)),
         };
-        let is_held = aim != wanted.quantity;
-        let quantity = aim.to_string();
-        let rule = Arc::clone(&wanted.rule);
+        let is_held = target != desired.quantity;
+        let quantity = target.to_string();
+        let rule = Arc::clone(&desired.rule);
         let entry = Entry {
             quantity: quantity.clone(),
             rule: rule.to_string(),
-            deletion_policy: wanted.deletion_policy,
-            unknown: found.listed.map(|listed| listed.unknown.clone()).unwrap_or_default(),
+            deletion_policy: desired.deletion_policy,
+            unknown: observed.listed.map(|listed| listed.unknown.clone()).unwrap_or_default(),
         };
-        if found.is_listed_as(&entry) && found.is(&aim) {
+        if observed.is_listed_as(&entry) && observed.is(&target) {
             let settled = || if is_held { held(quantity) } else { Outcome::Advertised };
             return contested.unwrap_or_else(settled);
         }
         let action = if is_foreign {
-            Action::TakeOver { quantity, rule, found: was, writer }
-        } else if !found.is_as_listed() {
-            Action::Repair { quantity, rule, found: was, writer }
+            Action::TakeOver { quantity, rule, observed: was, manager }
+        } else if !observed.is_as_listed() {
+            Action::Repair { quantity, rule, observed: was, manager }
         } else if is_held {
-            Action::Hold { quantity, rule, declared: wanted.quantity.to_string() }
+            Action::Hold { quantity, rule, declared: desired.quantity.to_string() }
         } else {
             Action::Advertise { quantity, rule }
         };
         self.change(resource, action);
-        self.writes.push(Write::Set {
+        self.mutations.push(Mutation::Set {
             resource: resource.to_owned(),
             entry,
-            vacant: found.listed.is_none() && !is_foreign,
+            vacant: observed.listed.is_none() && !is_foreign,
         });
         contested.unwrap_or(Outcome::Pending)
     }
 
     /// Lowering a value below what pods use would have the kubelet kill them when it starts again, so
     /// that it goes down no further than that, unless the rule says otherwise.
-    fn aim(&mut self, resource: &str, wanted: &Wanted, found: &Found<'_>, in_use: &InUse) -> Aim {
-        let listed = found.listed_quantity();
-        let current = found.most().into_iter().chain(listed).max();
-        let current = current.unwrap_or(wanted.quantity);
-        if current <= wanted.quantity || wanted.shrink_policy == ShrinkPolicy::Immediate {
-            return Aim::At(wanted.quantity);
+    fn target(
+        &mut self,
+        resource: &str,
+        desired: &Desired,
+        observed: &Observed<'_>,
+        pod_usage: &PodUsage,
+    ) -> Target {
+        let listed = observed.listed_quantity();
+        let current = observed.most().into_iter().chain(listed).max();
+        let current = current.unwrap_or(desired.quantity);
+        if current <= desired.quantity || desired.shrink_policy == ShrinkPolicy::Immediate {
+            return Target::Quantity(desired.quantity);
         }
-        if let InUse::Known(requests) = in_use {
-            return Aim::At(wanted.quantity.max(current.min(requests.get(resource))));
+        if let PodUsage::Known(requests) = pod_usage {
+            return Target::Quantity(desired.quantity.max(current.min(requests.get(resource))));
         }
         self.needs_pods = true;
         // What has been lost is written back at once: pods may be using it.
-        let nothing_to_do = *in_use == InUse::Unknown && found.is_as_listed();
+        let nothing_to_do = *pod_usage == PodUsage::NotFetched && observed.is_as_listed();
         match listed {
-            Some(listed) if listed == current && !nothing_to_do => Aim::At(listed),
-            _ => Aim::AsItIs,
+            Some(listed) if listed == current && !nothing_to_do => Target::Quantity(listed),
+            _ => Target::Unchanged,
         }
     }
 
@@ -228,11 +237,11 @@ impl Resolved {
         match entry.deletion_policy {
             DeletionPolicy::Withdraw => {
                 self.change(resource, Action::Withdraw { rule });
-                self.writes.push(Write::Remove { resource: resource_name });
+                self.mutations.push(Mutation::Remove { resource: resource_name });
             }
             DeletionPolicy::Retain => {
                 self.change(resource, Action::Release { rule });
-                self.writes.push(Write::Release { resource: resource_name });
+                self.mutations.push(Mutation::Release { resource: resource_name });
             }
         }
     }
@@ -240,7 +249,7 @@ impl Resolved {
     /// Removes what a device plugin left behind.
     pub(super) fn remove_zero(&mut self, resource: &str) {
         self.change(resource, Action::RemoveZero);
-        self.writes.push(Write::RemoveZero { resource: resource.to_owned() });
+        self.mutations.push(Mutation::RemoveZero { resource: resource.to_owned() });
     }
 
     fn change(&mut self, resource: &str, action: Action) {
@@ -248,13 +257,13 @@ impl Resolved {
     }
 }
 
-impl<'a> Found<'a> {
+impl<'a> Observed<'a> {
     fn on(node: &'a Node, ledger: &'a Ledger, resource: &str) -> Self {
         Self {
             capacity: node.capacity.as_ref().and_then(|map| map.get(resource)),
             allocatable: node.allocatable.as_ref().and_then(|map| map.get(resource)),
             listed: ledger.get(resource),
-            writer: node.last_writer(resource),
+            manager: node.last_manager(resource),
         }
     }
 
@@ -296,7 +305,7 @@ impl<'a> Found<'a> {
     }
 }
 
-impl std::fmt::Display for Found<'_> {
+impl std::fmt::Display for Observed<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         fn text(map: Option<&str>) -> &str {
             map.unwrap_or("absent")

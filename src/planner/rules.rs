@@ -110,7 +110,7 @@ pub struct RuleSet {
     /// By precedence, the winner first.
     rules: Vec<Arc<Rule>>,
     /// The names of rules that exist but are not valid.
-    frozen: BTreeSet<Arc<str>>,
+    retained_by_invalid_rules: BTreeSet<Arc<str>>,
     /// Where to look for the rules that may select a node, as places in `rules`.
     by_node: HashMap<Arc<str>, Vec<usize>>,
     by_label: HashMap<String, HashMap<String, Vec<usize>>>,
@@ -118,15 +118,18 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Sorts and indexes the rules. `frozen` names those that exist but are not valid.
+    /// Sorts and indexes the rules. `retained_by_invalid_rules` names those that exist but are not valid.
     #[must_use]
     pub fn new(
         rules: impl IntoIterator<Item = Arc<Rule>>,
-        frozen: impl IntoIterator<Item = Arc<str>>,
+        retained_by_invalid_rules: impl IntoIterator<Item = Arc<str>>,
     ) -> Self {
         let mut rules: Vec<_> = rules.into_iter().collect();
         rules.sort_by(|this, other| this.precedence(other));
-        let mut set = Self { frozen: frozen.into_iter().collect(), ..Self::default() };
+        let mut set = Self {
+            retained_by_invalid_rules: retained_by_invalid_rules.into_iter().collect(),
+            ..Self::default()
+        };
         for (place, rule) in rules.iter().enumerate() {
             if let Selection::Names(names) = &rule.selection {
                 for name in names {
@@ -166,7 +169,7 @@ impl RuleSet {
     /// Whether a rule of this name exists but is not valid. What it advertised before stays.
     #[must_use]
     pub fn is_frozen(&self, rule: &str) -> bool {
-        self.frozen.contains(rule)
+        self.retained_by_invalid_rules.contains(rule)
     }
 }
 
@@ -175,7 +178,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::model::node::Strings;
+    use crate::model::node::Interner;
 
     fn rule<'t>(
         name: &str,
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_what_the_crd_checks() {
+    fn rule_validation_matches_the_crd() {
         for (spec, says) in [
             (json!({"quantity": 0}), "less than 1"),
             (json!({"quantity": "-4"}), "less than 1"),
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_selecting_rules_by_precedence() {
+    fn rule_set_returns_selecting_rules_by_precedence() {
         let early = "2026-01-01T00:00:00Z";
         let late = "2026-01-02T00:00:00Z";
         let zone = json!({"matchLabels": {"zone": "a"}});
@@ -227,7 +230,7 @@ mod tests {
         ];
         let rules = RuleSet::new(rules.map(|rule| Arc::new(rule.unwrap())), ["bad".into()]);
         let node = json!({"metadata": {"name": "node-1", "labels": {"zone": "a"}}});
-        let node = Node::new(serde_json::from_value(node).unwrap(), &mut Strings::default());
+        let node = Node::new(serde_json::from_value(node).unwrap(), &mut Interner::default());
         let names: Vec<_> = rules.selecting(&node).iter().map(|rule| &*rule.name).collect();
         assert_eq!(names, ["high", "a", "b", "0-late", "0-a-new"]);
         assert!(rules.is_frozen("bad") && !rules.is_frozen("a"));

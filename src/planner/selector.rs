@@ -194,7 +194,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::model::node::Strings;
+    use crate::model::node::Interner;
 
     fn selection(spec: Value) -> Result<Selection, InvalidSelection> {
         let selector = spec.get("nodeSelector").cloned();
@@ -212,11 +212,11 @@ mod tests {
     }
 
     #[test]
-    fn selects_as_kubernetes_does() {
+    fn selector_matches_like_kubernetes() {
         let node = serde_json::from_value(json!({
             "metadata": {"name": "node-1", "labels": {"zone": "a", "ssd": ""}}
         }));
-        let node = Node::new(node.unwrap(), &mut Strings::default());
+        let node = Node::new(node.unwrap(), &mut Interner::default());
         for (spec, selects) in [
             (json!({"nodeSelector": {}}), true),
             (json!({"nodeSelector": {"matchLabels": {"zone": "a"}}}), true),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_kubernetes_refuses() {
+    fn selector_rejects_what_kubernetes_rejects() {
         for (spec, says) in [
             (json!({}), "exactly one"),
             (json!({"nodeSelector": {}, "nodeNames": ["a"]}), "exactly one"),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_in_requirement_can_be_looked_up() {
+    fn selector_in_requirement_is_indexable() {
         let labels = |spec| {
             let selection = selection(spec).unwrap();
             selection

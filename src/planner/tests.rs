@@ -10,12 +10,12 @@ use std::sync::Arc;
 use json_patch::PatchOperation;
 use serde_json::{Map, Value, json};
 
-use super::input::{Contest, InUse};
+use super::input::{Contest, PodUsage};
 use json_patch::Patch;
 
 use super::*;
 use crate::model::api::NodeExtendedResource;
-use crate::model::node::Strings;
+use crate::model::node::Interner;
 use crate::planner::rules::Rule;
 
 /// A Node object with these fields in it.
@@ -35,16 +35,16 @@ fn node_object(fields: &Value) -> Value {
 }
 
 fn seen(object: &Value) -> Node {
-    Node::new(serde_json::from_value(object.clone()).unwrap(), &mut Strings::default())
+    Node::new(serde_json::from_value(object.clone()).unwrap(), &mut Interner::default())
 }
 
 /// `name: {...}` is a rule for every node, of 4 dongles where it does not say otherwise; a rule
 /// whose spec is `"invalid"` is frozen.
 fn rule_set(rules: &Value) -> RuleSet {
-    let (mut valid, mut frozen) = (Vec::new(), Vec::new());
+    let (mut valid, mut retained_by_invalid_rules) = (Vec::new(), Vec::new());
     for (name, fields) in rules.as_object().unwrap() {
         let Some(fields) = fields.as_object() else {
-            frozen.push(name.as_str().into());
+            retained_by_invalid_rules.push(name.as_str().into());
             continue;
         };
         let mut spec = json!({"resourceName": "example.com/dongle", "quantity": 4});
@@ -56,7 +56,7 @@ fn rule_set(rules: &Value) -> RuleSet {
         object.metadata.name = Some(name.clone());
         valid.push(Arc::new(Rule::new(&object).unwrap()));
     }
-    RuleSet::new(valid, frozen)
+    RuleSet::new(valid, retained_by_invalid_rules)
 }
 
 /// Applies a patch as the API server does: `test` with null holds for a key that is absent, where
@@ -106,17 +106,17 @@ fn told(outcomes: &[(Arc<str>, Outcome)]) -> BTreeMap<&str, String> {
 }
 
 /// The circumstances of a node with no pods on it.
-fn free() -> Circumstances {
+fn free() -> PlanningInput {
     used(0)
 }
 
 /// The circumstances of a node whose pods use so many dongles.
-fn used(dongles: i64) -> Circumstances {
+fn used(dongles: i64) -> PlanningInput {
     let requests = json!({"resources": {"requests": {"example.com/dongle": dongles.to_string()}}});
     let pods = json!({"items": [{"spec": {"containers": [requests]}}]});
     let pods = serde_json::from_value(pods).unwrap();
-    let in_use = InUse::Known(crate::model::pod::Requests::of_all(&pods));
-    Circumstances { in_use, ..Circumstances::default() }
+    let pod_usage = PodUsage::Known(crate::model::pod::Requests::from_pods(&pods));
+    PlanningInput { pod_usage, ..PlanningInput::default() }
 }
 
 /// Plans `before`, and checks what each rule is told, what is done, and how the node then is.
@@ -157,14 +157,14 @@ fn bare() -> Value {
 }
 
 #[test]
-fn absent_is_advertised() {
+fn absent_resource_is_advertised() {
     let after = owned(dongles("4", "4"), "4", "r");
     let does = ["advertised example.com/dongle=4 (rule r)"];
     check(bare(), json!({"r": {}}), &[("r", "pending")], &does, after);
 }
 
 #[test]
-fn a_node_without_maps_gets_them() {
+fn node_without_maps_gets_both() {
     let amounts = json!({"example.com/dongle": "4"});
     let after = owned(json!({"capacity": amounts, "allocatable": amounts}), "4", "r");
     let does = ["advertised example.com/dongle=4 (rule r)"];
@@ -172,7 +172,7 @@ fn a_node_without_maps_gets_them() {
 }
 
 #[test]
-fn zero_is_vacant() {
+fn foreign_zero_is_replaced() {
     for (capacity, allocatable) in [("0", "0"), ("2", "0")] {
         let does: &[&str] = &["advertised example.com/dongle=4 (rule r)"];
         let after = owned(dongles("4", "4"), "4", "r");
@@ -188,7 +188,7 @@ fn zero_is_vacant() {
 }
 
 #[test]
-fn as_declared_costs_nothing() {
+fn value_as_declared_needs_no_patch() {
     let cases = [("4", "4"), ("4000m", "4"), ("0.004k", "4"), ("4", "4.0")];
     for (present, listed) in cases {
         let node = owned(dongles(present, "4"), listed, "r");
@@ -197,7 +197,7 @@ fn as_declared_costs_nothing() {
 }
 
 #[test]
-fn drift_is_repaired() {
+fn ledger_value_that_differs_is_repaired() {
     for (capacity, allocatable, was) in [
         ("7", "7", "7"),
         ("0", "0", "0"),
@@ -218,7 +218,7 @@ fn drift_is_repaired() {
 }
 
 #[test]
-fn another_writers_value_is_left_alone() {
+fn keep_policy_leaves_value_outside_the_ledger() {
     for present in ["8", "4", "-1", "garbage"] {
         let tells = [("r", format!("conflicted: {present}"))];
         let tells = tells.each_ref().map(|(rule, outcome)| (*rule, outcome.as_str()));
@@ -227,7 +227,7 @@ fn another_writers_value_is_left_alone() {
 }
 
 #[test]
-fn an_edit_replaces_its_own_value() {
+fn edited_quantity_replaces_own_value() {
     let does = ["advertised example.com/dongle=5 (rule r)"];
     let after = owned(dongles("5", "5"), "5", "r");
     let node = owned(dongles("4", "4"), "4", "r");
@@ -235,7 +235,7 @@ fn an_edit_replaces_its_own_value() {
 }
 
 #[test]
-fn what_no_rule_declares_is_withdrawn() {
+fn ledger_value_without_a_rule_is_withdrawn() {
     let does = ["withdrew example.com/dongle (rule r)"];
     for node in [dongles("4", "4"), dongles("7", "0")] {
         check(owned(node, "4", "r"), json!({}), &[], &does, bare());
@@ -246,12 +246,12 @@ fn what_no_rule_declares_is_withdrawn() {
 }
 
 #[test]
-fn what_is_not_listed_is_never_withdrawn() {
+fn value_outside_the_ledger_is_never_withdrawn() {
     check(dongles("4", "4"), json!({}), &[], &[], json!({}));
 }
 
 #[test]
-fn the_highest_precedence_wins_and_the_next_takes_over_in_one_patch() {
+fn highest_precedence_rule_is_succeeded_in_one_patch() {
     let both = json!({"low": {"quantity": 2}, "high": {"quantity": 8, "priority": 1}});
     let tells = [("high", "pending"), ("low", "overridden by high")];
     let does = ["advertised example.com/dongle=8 (rule high)"];
@@ -271,7 +271,7 @@ fn the_highest_precedence_wins_and_the_next_takes_over_in_one_patch() {
 }
 
 #[test]
-fn a_tie_is_told_where_the_quantities_differ() {
+fn equal_priority_is_reported_for_different_quantities() {
     let rules = json!({"a": {"quantity": 4}, "b": {"quantity": 8}, "c": {"quantity": "4000m"}});
     let tells = [("a", "pending"), ("b", "tied, overridden by a"), ("c", "overridden by a")];
     let does = ["advertised example.com/dongle=4 (rule a)"];
@@ -279,12 +279,12 @@ fn a_tie_is_told_where_the_quantities_differ() {
 }
 
 #[test]
-fn what_is_contested_is_repaired_only_when_it_is_time() {
+fn contested_value_is_repaired_only_after_back_off() {
     let rules = rule_set(&json!({"r": {}, "s": {"resourceName": "example.com/s"}}));
     let mut before = owned(dongles("7", "7"), "4", "r");
     let contested = |may_repair| {
-        let contest = Contest { may_repair, writer: None };
-        Circumstances { contested: [("example.com/dongle".into(), contest)].into(), ..free() }
+        let contest = Contest { may_repair, manager: None };
+        PlanningInput { contested: [("example.com/dongle".into(), contest)].into(), ..free() }
     };
     for (may_repair, does) in [
         (false, vec!["advertised example.com/s=4 (rule s)"]),
@@ -312,7 +312,7 @@ fn what_is_contested_is_repaired_only_when_it_is_time() {
 }
 
 #[test]
-fn another_writers_value_is_taken_over_where_the_rule_says_so() {
+fn overwrite_policy_takes_over_value_outside_the_ledger() {
     let rules = json!({"r": {"conflictPolicy": "Overwrite"}});
     for (present, was) in [("8", "8"), ("4", "4"), ("garbage", "garbage")] {
         let does = [format!("took over example.com/dongle=4 (rule r; was {was})")];
@@ -329,7 +329,7 @@ fn another_writers_value_is_taken_over_where_the_rule_says_so() {
 }
 
 #[test]
-fn what_is_to_be_retained_is_released_and_stays() {
+fn retain_policy_releases_ledger_entry_and_keeps_value() {
     let retained = |mut node: Value| {
         node["ledger"]["example.com/dongle"]["deletionPolicy"] = json!("Retain");
         node
@@ -353,7 +353,7 @@ fn what_is_to_be_retained_is_released_and_stays() {
 }
 
 #[test]
-fn several_resources_are_one_patch() {
+fn several_resources_are_written_in_one_patch() {
     let rules = json!({
         "a": {"resourceName": "example.com/a", "quantity": "800Gi"},
         "b": {"resourceName": "example.com/b", "quantity": 1000},
@@ -378,7 +378,7 @@ fn several_resources_are_one_patch() {
 }
 
 #[test]
-fn an_invalid_rule_freezes_what_it_advertised() {
+fn invalid_rule_keeps_and_repairs_its_values() {
     let node = owned(dongles("4", "4"), "4", "r");
     check(node, json!({"r": "invalid"}), &[], &[], json!({}));
     // Also against a kubelet that zeroes it, and a rule that would take over.
@@ -391,7 +391,7 @@ fn an_invalid_rule_freezes_what_it_advertised() {
 }
 
 #[test]
-fn a_node_whose_ledger_cannot_be_read_is_left_alone() {
+fn invalid_ledger_blocks_every_change_of_its_node() {
     for text in ["not json", r#"{"cpu":{"quantity":"4","rule":"r"}}"#] {
         let mut node = dongles("7", "7");
         node["ledgerText"] = json!(text);
@@ -401,7 +401,7 @@ fn a_node_whose_ledger_cannot_be_read_is_left_alone() {
 }
 
 #[test]
-fn a_ledger_that_could_not_be_read_again_is_not_written() {
+fn ledger_beyond_its_size_limit_is_not_written() {
     let rules = (0..300).map(|number| {
         let spec = json!({"resourceName": format!("example.com/{number}")});
         (format!("{}{number}", "long".repeat(60)), spec)
@@ -414,7 +414,7 @@ fn a_ledger_that_could_not_be_read_again_is_not_written() {
 }
 
 #[test]
-fn the_patch_is_guarded_and_escaped() {
+fn patch_tests_what_was_read_and_escapes_paths() {
     let patch = |before: &Value| {
         let rules = rule_set(&json!({"r": {}}));
         let patch = plan(&seen(&node_object(before)), &rules, &free()).patch.unwrap();

@@ -30,7 +30,7 @@ pub fn withdraw(node: &Node, withdrawal: &Withdrawal) -> Plan {
 /// account (`own`: by the node's managedFields) is withdrawn, and the ledger removed.
 #[must_use]
 pub fn withdraw_unreadable(node: &Node, own: &[&str], withdrawal: &Withdrawal) -> Plan {
-    let ledger = Ledger::of_unknown_rules(own.iter().copied());
+    let ledger = Ledger::from_unknown_rules(own.iter().copied());
     plan(node, &ledger, withdrawal)
 }
 
@@ -48,10 +48,10 @@ fn plan(node: &Node, ledger: &Ledger, withdrawal: &Withdrawal) -> Plan {
         }
     }
     let is_to_be_repaired = Ledger::parse(node.ledger.as_deref()).is_err();
-    if resolved.writes.is_empty() && !is_to_be_repaired {
+    if resolved.mutations.is_empty() && !is_to_be_repaired {
         return Plan::default();
     }
-    match patch(node, ledger, &resolved.writes) {
+    match patch(node, ledger, &resolved.mutations) {
         Ok(patch) => Plan { changes: resolved.changes, patch: Some(patch), ..Plan::default() },
         Err(error) => Plan::untouched(&[], error),
     }

@@ -21,9 +21,9 @@ pub(super) struct Rule {
 /// What CEL has on the API server: the standard library, and those of its extensions that the CRD
 /// uses. A rule that uses another one cannot be evaluated, which a test would show.
 #[derive(Clone)]
-pub(super) struct Library(Arc<Env>);
+pub(super) struct CelEnv(Arc<Env>);
 
-impl Library {
+impl CelEnv {
     /// # Errors
     /// Where two functions have the same name, which a test would show.
     pub(super) fn new() -> Result<Self, String> {
@@ -49,18 +49,18 @@ impl Library {
     ///
     /// # Errors
     /// Where that cannot be told: the value is not of the type that the rule is for.
-    pub(super) fn holds(&self, rule: &Rule, value: &Value) -> Result<bool, String> {
+    pub(super) fn evaluate(&self, rule: &Rule, value: &Value) -> Result<bool, String> {
         let mut context = Context::with_env(Arc::clone(&self.0));
         context.add_variable_from_value("self", from_json(value));
         match rule.program.execute(&context) {
-            Ok(CelValue::Bool(holds)) => Ok(holds),
+            Ok(CelValue::Bool(evaluate)) => Ok(evaluate),
             Ok(other) => Err(format!("the rule gives {other:?}, which is no truth value")),
             Err(error) => Err(describe(&error)),
         }
     }
 }
 
-impl std::fmt::Debug for Library {
+impl std::fmt::Debug for CelEnv {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Library")
     }
@@ -95,13 +95,13 @@ mod tests {
 
     use super::*;
 
-    fn holds(expression: &str, value: &Value) -> Result<bool, String> {
-        let library = Library::new().unwrap();
-        library.holds(&library.compile(expression, "").unwrap(), value)
+    fn evaluate(expression: &str, value: &Value) -> Result<bool, String> {
+        let cel = CelEnv::new().unwrap();
+        cel.evaluate(&cel.compile(expression, "").unwrap(), value)
     }
 
     #[test]
-    fn has_what_the_crd_uses() {
+    fn cel_supports_every_function_of_the_crd() {
         for (expression, value) in [
             ("type(self) == int && self >= 1", json!(4)),
             ("type(self) != int && self.matches('^[0-9]+$')", json!("4")),
@@ -115,21 +115,21 @@ mod tests {
             ("quantity(self).isGreaterThan(quantity('1'))", json!("1500m")),
             ("!(self.operator in ['In']) || has(self.values)", json!({"operator": "Exists"})),
         ] {
-            assert_eq!(holds(expression, &value), Ok(true), "{expression}");
+            assert_eq!(evaluate(expression, &value), Ok(true), "{expression}");
         }
-        assert_eq!(holds("self > 4", &json!(4)), Ok(false));
+        assert_eq!(evaluate("self > 4", &json!(4)), Ok(false));
     }
 
     #[test]
-    fn says_what_cannot_be_evaluated() {
+    fn cel_reports_expressions_it_cannot_evaluate() {
         for (expression, value) in [
             ("self.a == 1", json!({})),
             ("self >= 1", json!("x")),
             ("quantity(self).isInteger()", json!("x")),
             ("1", json!(1)),
         ] {
-            assert!(holds(expression, &value).is_err(), "{expression}");
+            assert!(evaluate(expression, &value).is_err(), "{expression}");
         }
-        assert!(Library::new().unwrap().compile("self >", "").is_err());
+        assert!(CelEnv::new().unwrap().compile("self >", "").is_err());
     }
 }

@@ -6,9 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-use super::cel::Library;
-use super::finding::Finding;
+use super::cel::CelEnv;
 use super::schema::Schema;
+use super::violation::Violation;
 use crate::manifest::Path;
 use crate::model::label::{excerpt, is_dns_subdomain, is_label_value, is_qualified_name};
 
@@ -16,29 +16,29 @@ use crate::model::label::{excerpt, is_dns_subdomain, is_label_value, is_qualifie
 ///
 /// # Errors
 /// Where it is no schema, which a test would show.
-pub(super) fn schema(library: &Library) -> Result<Schema, String> {
+pub(super) fn schema(cel: &CelEnv) -> Result<Schema, String> {
     let settings = SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
     let schema = settings.into_generator().into_root_schema_for::<ObjectMeta>();
     let props: JSONSchemaProps =
         serde_json::from_value(schema.to_value()).map_err(|error| error.to_string())?;
-    let mut schema = Schema::new(&props, library)?;
+    let mut schema = Schema::new(&props, cel)?;
     // The server's bookkeeping is nobody's to write by hand, and has no fixed fields.
     if let Some(managed) = schema.property_mut("managedFields") {
-        managed.take_anything();
+        managed.allow_any();
     }
     Ok(schema)
 }
 
 /// What the schema does not say of it.
-pub(super) fn check(object: &Value) -> Vec<Finding> {
-    let mut findings = check_name(object);
+pub(super) fn check(object: &Value) -> Vec<Violation> {
+    let mut violations = check_name(object);
     for (path, key, value) in entries(object, "labels") {
         if !is_qualified_name(key) {
-            findings.push(not_a_key(&path, "label", key));
+            violations.push(not_a_key(&path, "label", key));
         }
         if value.as_str().is_some_and(|value| !is_label_value(value)) {
             let message = format!("Invalid value: {}: not a label value", shown(value));
-            findings.push(Finding::new(&path, RULE, message).hint(Some(
+            violations.push(Violation::new(&path, RULE, message).hint(Some(
                 "write at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends".to_owned(),
             )));
         }
@@ -46,16 +46,16 @@ pub(super) fn check(object: &Value) -> Vec<Finding> {
     for (path, key, _) in entries(object, "annotations") {
         // Unlike labels, annotations may have upper case in the domain.
         if !is_qualified_name(&key.to_lowercase()) {
-            findings.push(not_a_key(&path, "annotation", key));
+            violations.push(not_a_key(&path, "annotation", key));
         }
     }
-    findings
+    violations
 }
 
 const RULE: &str = "metadata";
 
-fn check_name(object: &Value) -> Vec<Finding> {
-    let path = Path::of(["metadata"]);
+fn check_name(object: &Value) -> Vec<Violation> {
+    let path = Path::from_keys(["metadata"]);
     let field = |name| {
         let value = object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str);
         value.filter(|value| !value.is_empty())
@@ -67,7 +67,7 @@ fn check_name(object: &Value) -> Vec<Finding> {
         (None, None) => {
             let message = "Required value: name or generateName is required";
             let hint = "every object needs a name: metadata: {name: dongle}".to_owned();
-            return vec![Finding::new(&path.key("name"), RULE, message).hint(Some(hint))];
+            return vec![Violation::new(&path.key("name"), RULE, message).hint(Some(hint))];
         }
     };
     if valid {
@@ -75,21 +75,21 @@ fn check_name(object: &Value) -> Vec<Finding> {
     }
     let message = format!("Invalid value: \"{}\": not the name of an object", excerpt(name));
     let hint = "write lower case letters, digits, '-' and '.', with a letter or digit at both ends";
-    vec![Finding::new(&path.key(key), RULE, message).hint(Some(hint.to_owned()))]
+    vec![Violation::new(&path.key(key), RULE, message).hint(Some(hint.to_owned()))]
 }
 
 fn entries<'t>(object: &'t Value, map: &str) -> Vec<(Path, &'t String, &'t Value)> {
-    let path = Path::of(["metadata", map]);
+    let path = Path::from_keys(["metadata", map]);
     let fields = object.pointer(&format!("/metadata/{map}")).and_then(Value::as_object);
     fields.into_iter().flatten().map(|(key, value)| (path.key(key), key, value)).collect()
 }
 
-fn not_a_key(path: &Path, what: &str, key: &str) -> Finding {
+fn not_a_key(path: &Path, what: &str, key: &str) -> Violation {
     let message = format!("Invalid value: \"{}\": not the key of a {what}", excerpt(key));
     let message = message.replace("a annotation", "an annotation");
     let hint =
         "write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
-    Finding::new(path, RULE, message).hint(Some(hint.to_owned())).at_key()
+    Violation::new(path, RULE, message).hint(Some(hint.to_owned())).at_key()
 }
 
 fn shown(value: &Value) -> String {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_labels_and_annotations() {
+    fn metadata_validation_covers_names_labels_and_annotations() {
         for (metadata, says) in [
             (json!({"name": "a.b-c"}), ""),
             (json!({"generateName": "dongle-"}), ""),
@@ -130,9 +130,10 @@ mod tests {
                 "metadata.annotations[a/b/c] Invalid value: \"a/b/c\": not the key of an annotation",
             ),
         ] {
-            let findings = check(&json!({"metadata": metadata}));
-            let found =
-                findings.iter().map(|finding| format!("{} {}", finding.path, finding.message));
+            let violations = check(&json!({"metadata": metadata}));
+            let found = violations
+                .iter()
+                .map(|violation| format!("{} {}", violation.path, violation.message));
             let found = found.collect::<Vec<_>>().join("; ");
             assert_eq!(found.is_empty(), says.is_empty(), "{metadata}: {found}");
             assert!(found.starts_with(says), "{metadata}: {found}");
@@ -140,16 +141,16 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_is_that_of_the_api() {
-        let library = Library::new().unwrap();
-        let schema = schema(&library).unwrap();
-        let findings = |metadata| schema.check(&metadata, &library);
+    fn metadata_schema_matches_the_api() {
+        let cel = CelEnv::new().unwrap();
+        let schema = schema(&cel).unwrap();
+        let violations = |metadata| schema.check(&metadata, &cel);
         let fine = json!({"name": "a", "labels": {"a": "b"}, "creationTimestamp": null,
             "uid": "x", "generation": 3, "managedFields": [{"fieldsV1": {"f:spec": {}}}],
             "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "x"}]});
-        assert_eq!(findings(fine), []);
-        assert_eq!(findings(json!({"labels": {"a": true}}))[0].rule, "type");
-        let found = findings(json!({"lables": {}}));
+        assert_eq!(violations(fine), []);
+        assert_eq!(violations(json!({"labels": {"a": true}}))[0].rule, "type");
+        let found = violations(json!({"lables": {}}));
         assert_eq!(found[0].hint.as_deref(), Some("did you mean labels?"));
     }
 }

@@ -1,6 +1,6 @@
 //! What all checks find.
 
-use super::problem::{Problem, Severity};
+use super::diagnostic::{Diagnostic, Severity};
 
 /// What all files together come to.
 #[derive(Debug, Default)]
@@ -10,7 +10,7 @@ pub struct Report {
     /// How many rules are in them.
     pub rules: usize,
     /// What has been found, as far as it is kept: see [`Report::omitted`].
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Diagnostic>,
     counts: [usize; 3],
 }
 
@@ -18,10 +18,10 @@ pub struct Report {
 const MOST: usize = 10_000;
 
 impl Report {
-    pub(super) fn add(&mut self, problem: Problem) {
-        self.counts[problem.severity as usize] += 1;
+    pub(super) fn add(&mut self, diagnostic: Diagnostic) {
+        self.counts[diagnostic.severity as usize] += 1;
         if self.problems.len() < MOST {
-            self.problems.push(problem);
+            self.problems.push(diagnostic);
         }
     }
 

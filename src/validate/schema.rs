@@ -13,9 +13,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::Value;
 
-use super::cel::{Library, Rule};
-use super::finding::{Finding, UNKNOWN};
+use super::cel::{CelEnv, Rule};
 use super::spelling::closest;
+use super::violation::{UNKNOWN, Violation};
 use crate::manifest::Path;
 
 /// A schema, ready to be asked.
@@ -30,7 +30,7 @@ pub(super) struct Schema {
     properties: BTreeMap<String, Self>,
     additional: Option<Box<Self>>,
     /// Whether keys that the schema does not know are kept.
-    open: bool,
+    preserve_unknown_fields: bool,
     required: Vec<String>,
     items: Option<Box<Self>>,
     bounds: bounds::Bounds,
@@ -45,8 +45,8 @@ impl Schema {
     ///
     /// # Errors
     /// Where a rule is not CEL, or a pattern no regular expression.
-    pub(super) fn new(props: &JSONSchemaProps, library: &Library) -> Result<Self, String> {
-        let nested = |props: &JSONSchemaProps| Self::new(props, library).map(Box::new);
+    pub(super) fn new(props: &JSONSchemaProps, cel: &CelEnv) -> Result<Self, String> {
+        let nested = |props: &JSONSchemaProps| Self::new(props, cel).map(Box::new);
         let properties = props.properties.iter().flatten();
         let rules = props.x_kubernetes_validations.iter().flatten();
         Ok(Self {
@@ -56,13 +56,13 @@ impl Schema {
             default: props.default.as_ref().map(|default| default.0.clone()),
             description: props.description.clone().unwrap_or_default(),
             properties: properties
-                .map(|(name, props)| Ok((name.clone(), Self::new(props, library)?)))
+                .map(|(name, props)| Ok((name.clone(), Self::new(props, cel)?)))
                 .collect::<Result<_, String>>()?,
             additional: match &props.additional_properties {
                 Some(JSONSchemaPropsOrBool::Schema(props)) => Some(nested(props)?),
                 _ => None,
             },
-            open: props.x_kubernetes_preserve_unknown_fields.unwrap_or_default()
+            preserve_unknown_fields: props.x_kubernetes_preserve_unknown_fields.unwrap_or_default()
                 || matches!(props.additional_properties, Some(JSONSchemaPropsOrBool::Bool(true))),
             required: props.required.clone().unwrap_or_default(),
             items: match &props.items {
@@ -71,9 +71,7 @@ impl Schema {
             },
             bounds: bounds::Bounds::new(props)?,
             rules: rules
-                .map(|rule| {
-                    library.compile(&rule.rule, rule.message.as_deref().unwrap_or("failed"))
-                })
+                .map(|rule| cel.compile(&rule.rule, rule.message.as_deref().unwrap_or("failed")))
                 .collect::<Result<_, String>>()?,
         })
     }
@@ -95,43 +93,43 @@ impl Schema {
     }
 
     /// Takes whatever is there.
-    pub(super) fn take_anything(&mut self) {
-        *self = Self { open: true, ..Self::default() };
+    pub(super) fn allow_any(&mut self) {
+        *self = Self { preserve_unknown_fields: true, ..Self::default() };
     }
 
     /// Everything that `value` breaks, in the order of its fields.
-    pub(super) fn check(&self, value: &Value, library: &Library) -> Vec<Finding> {
-        let mut findings = Vec::new();
+    pub(super) fn check(&self, value: &Value, cel: &CelEnv) -> Vec<Violation> {
+        let mut violations = Vec::new();
         let mut value = value.clone();
-        self.unknown(&value, &Path::default(), &mut findings);
-        self.drop_nulls(&mut value);
-        self.fill_in(&mut value);
-        self.visit(&value, &Path::default(), library, &mut findings);
-        findings
+        self.unknown(&value, &Path::default(), &mut violations);
+        self.prune_nulls(&mut value);
+        self.apply_defaults(&mut value);
+        self.visit(&value, &Path::default(), cel, &mut violations);
+        violations
     }
 
-    fn below(&self, key: &str) -> Option<&Self> {
+    fn child(&self, key: &str) -> Option<&Self> {
         self.properties.get(key).or(self.additional.as_deref())
     }
 
     /// What the server would drop, and refuses where it validates strictly, as kubectl has it do.
-    fn unknown(&self, value: &Value, path: &Path, findings: &mut Vec<Finding>) {
+    fn unknown(&self, value: &Value, path: &Path, violations: &mut Vec<Violation>) {
         match value {
             Value::Object(fields) if self.kind == "object" => {
                 for (key, value) in fields {
                     let path = path.key(key);
-                    match self.below(key) {
-                        Some(schema) => schema.unknown(value, &path, findings),
-                        None if self.open => {}
+                    match self.child(key) {
+                        Some(schema) => schema.unknown(value, &path, violations),
+                        None if self.preserve_unknown_fields => {}
                         None => {
                             let known = self.properties.keys().map(String::as_str);
-                            let finding =
-                                Finding::new(&path, UNKNOWN, format!("unknown field \"{path}\""));
+                            let violation =
+                                Violation::new(&path, UNKNOWN, format!("unknown field \"{path}\""));
                             let hint = closest(key, known.clone()).map_or_else(
                                 || listing("the fields here are", known),
                                 |close| Some(format!("did you mean {close}?")),
                             );
-                            findings.push(finding.hint(hint).at_key());
+                            violations.push(violation.hint(hint).at_key());
                         }
                     }
                 }
@@ -139,7 +137,7 @@ impl Schema {
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     if let Some(schema) = &self.items {
-                        schema.unknown(item, &path.item(index), findings);
+                        schema.unknown(item, &path.item(index), violations);
                     }
                 }
             }
@@ -147,25 +145,25 @@ impl Schema {
         }
     }
 
-    fn drop_nulls(&self, value: &mut Value) {
+    fn prune_nulls(&self, value: &mut Value) {
         match value {
             Value::Object(fields) => {
                 fields.retain(|key, value| {
-                    let schema = self.below(key);
+                    let schema = self.child(key);
                     let dropped =
                         schema.is_some_and(|schema| !schema.nullable && schema.default.is_none());
                     !(value.is_null() && dropped)
                 });
                 for (key, value) in fields {
-                    if let Some(schema) = self.below(key) {
-                        schema.drop_nulls(value);
+                    if let Some(schema) = self.child(key) {
+                        schema.prune_nulls(value);
                     }
                 }
             }
             Value::Array(items) => {
                 for item in items {
                     if let Some(schema) = &self.items {
-                        schema.drop_nulls(item);
+                        schema.prune_nulls(item);
                     }
                 }
             }
@@ -173,7 +171,7 @@ impl Schema {
         }
     }
 
-    fn fill_in(&self, value: &mut Value) {
+    fn apply_defaults(&self, value: &mut Value) {
         let absent = |schema: &Self, value: Option<&Value>| match value {
             None => true,
             Some(value) => value.is_null() && !schema.nullable,
@@ -188,15 +186,15 @@ impl Schema {
                     }
                 }
                 for (key, value) in fields {
-                    if let Some(schema) = self.below(key) {
-                        schema.fill_in(value);
+                    if let Some(schema) = self.child(key) {
+                        schema.apply_defaults(value);
                     }
                 }
             }
             Value::Array(items) => {
                 for item in items {
                     if let Some(schema) = &self.items {
-                        schema.fill_in(item);
+                        schema.apply_defaults(item);
                     }
                 }
             }
@@ -204,46 +202,46 @@ impl Schema {
         }
     }
 
-    fn visit(&self, value: &Value, path: &Path, library: &Library, findings: &mut Vec<Finding>) {
-        let before = findings.len();
-        if let Some(finding) = self.wrong_type(value, path) {
-            findings.push(finding);
+    fn visit(&self, value: &Value, path: &Path, cel: &CelEnv, violations: &mut Vec<Violation>) {
+        let before = violations.len();
+        if let Some(violation) = self.wrong_type(value, path) {
+            violations.push(violation);
             return;
         }
         if value.is_null() {
             return;
         }
-        self.bounds.check(value, path, findings);
+        self.bounds.check(value, path, violations);
         // The server, too, asks no rule of a text or list that is too long for it.
-        let too_much = findings.len() > before;
+        let too_much = violations.len() > before;
         match value {
             Value::Object(fields) => {
                 for name in self.required.iter().filter(|name| !fields.contains_key(*name)) {
                     let hint = self.properties.get(name).and_then(|schema| schema.summary(name));
-                    let finding = Finding::new(
+                    let violation = Violation::new(
                         &path.key(name),
                         "required",
                         "Required value: missing, or null",
                     );
-                    findings.push(finding.hint(hint));
+                    violations.push(violation.hint(hint));
                 }
                 for (key, value) in fields {
-                    if let Some(schema) = self.below(key) {
-                        schema.visit(value, &path.key(key), library, findings);
+                    if let Some(schema) = self.child(key) {
+                        schema.visit(value, &path.key(key), cel, violations);
                     }
                 }
             }
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     if let Some(schema) = &self.items {
-                        schema.visit(item, &path.item(index), library, findings);
+                        schema.visit(item, &path.item(index), cel, violations);
                     }
                 }
             }
             _ => {}
         }
         if !too_much {
-            self.ask(value, path, library, findings, before);
+            self.ask(value, path, cel, violations, before);
         }
     }
 
@@ -252,22 +250,23 @@ impl Schema {
         &self,
         value: &Value,
         path: &Path,
-        library: &Library,
-        findings: &mut Vec<Finding>,
+        cel: &CelEnv,
+        violations: &mut Vec<Violation>,
         before: usize,
     ) {
         for rule in &self.rules {
-            let message = match library.holds(rule, value) {
+            let message = match cel.evaluate(rule, value) {
                 Ok(true) => continue,
                 Ok(false) => rule.message.clone(),
-                Err(_) if findings.len() > before => continue,
+                Err(_) if violations.len() > before => continue,
                 Err(error) => error,
             };
-            findings.push(Finding::new(path, VALIDATIONS, message).expression(&rule.expression));
+            violations
+                .push(Violation::new(path, VALIDATIONS, message).expression(&rule.expression));
         }
     }
 
-    fn wrong_type(&self, value: &Value, path: &Path) -> Option<Finding> {
+    fn wrong_type(&self, value: &Value, path: &Path) -> Option<Violation> {
         let found = match value {
             Value::Null if self.nullable || self.kind.is_empty() && !self.int_or_string => {
                 return None;
@@ -299,7 +298,7 @@ impl Schema {
             _ => None,
         };
         let message = format!("must be of type {wanted}, and is of type {found}");
-        Some(Finding::new(path, "type", message).hint(hint))
+        Some(Violation::new(path, "type", message).hint(hint))
     }
 
     /// What a missing field is for, by the first sentence of its description.

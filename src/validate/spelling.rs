@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closest_word_is_close() {
+    fn suggestion_is_given_only_for_a_similar_word() {
         let fields = ["quantity", "priority", "nodeNames", "nodeSelector"];
         for (word, close) in [
             ("quantities", Some("quantity")),

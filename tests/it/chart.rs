@@ -11,13 +11,13 @@ fn yaml(text: &str) -> Value {
 }
 
 #[test]
-fn its_crd_is_that_of_the_types() {
+fn chart_crd_matches_the_types() {
     let stale = chart("files/crd.yaml") != read("crds/noderesource.dev_nodeextendedresources.yaml");
     assert!(!stale, "the chart's CRD is not the one in crds/: run `make crds`");
 }
 
 #[test]
-fn it_is_released_with_the_program() {
+fn chart_version_matches_the_program() {
     let about = yaml(&chart("Chart.yaml"));
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!([&about["version"], &about["appVersion"]], [version, version]);
@@ -26,7 +26,7 @@ fn it_is_released_with_the_program() {
 
 /// A schema that names what is not there would take a misspelt value.
 #[test]
-fn its_schema_and_its_values_have_the_same_names() {
+fn chart_schema_matches_the_values() {
     let schema: Value = serde_json::from_str(&chart("values.schema.json")).unwrap();
     let values = yaml(&chart("values.yaml"));
     // Those that a parent chart sets.
@@ -53,7 +53,7 @@ fn compare(path: &str, schema: &Value, values: &Value, wrong: &mut Vec<String>) 
 }
 
 #[test]
-fn its_pods_have_every_environment_variable_of_the_program() {
+fn chart_pods_set_every_environment_variable() {
     let output = crate::program(&["run", "--help"]);
     let help = String::from_utf8(output.stdout).unwrap();
     let templates = chart("templates/_helpers.tpl");
@@ -65,7 +65,7 @@ fn its_pods_have_every_environment_variable_of_the_program() {
 
 /// An alert on a series that is never there would never fire.
 #[test]
-fn its_alerts_and_its_dashboard_ask_for_metrics_that_there_are() {
+fn chart_alerts_and_dashboard_use_existing_metrics() {
     let metrics = node_resource_advertiser::controller::metrics::Metrics::default();
     let there = metrics.text().unwrap();
     for file in ["files/alerts.yaml", "files/dashboard.json"] {

@@ -1,7 +1,7 @@
 use crate::program;
 
 #[test]
-fn without_a_cluster_it_says_what_to_set() {
+fn run_without_kubeconfig_suggests_what_to_set() {
     let output = program(&["run", "--bind-address", "127.0.0.1:0"]);
     assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -11,7 +11,7 @@ fn without_a_cluster_it_says_what_to_set() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn run_reports_all_invalid_settings_together() {
     let output = program(&[
         "run",
         "--bind-address",
@@ -53,7 +53,7 @@ error: the settings are wrong:
 }
 
 #[test]
-fn every_flag_of_run_has_an_environment_variable() {
+fn run_flags_have_environment_variables() {
     let output = program(&["run", "--help"]);
     let help = String::from_utf8(output.stdout).unwrap();
     let flags = help.lines().filter(|line| line.trim_start().starts_with("--"));
@@ -61,7 +61,7 @@ fn every_flag_of_run_has_an_environment_variable() {
 }
 
 #[test]
-fn bash_completes_what_is_typed() {
+fn bash_completion_completes_commands_and_flags() {
     let script = r#"
         source <("$PROGRAM" completions bash)
         COMP_WORDS=(node-resource-advertiser va) COMP_CWORD=1

@@ -1,7 +1,7 @@
 use crate::{program, read};
 
 #[test]
-fn the_file_is_what_the_program_prints() {
+fn crd_file_is_up_to_date() {
     let output = program(&["crd"]);
     assert!(output.status.success());
     let printed = String::from_utf8(output.stdout).unwrap();
@@ -10,7 +10,7 @@ fn the_file_is_what_the_program_prints() {
 }
 
 #[test]
-fn the_json_schema_is_what_the_program_prints() {
+fn json_schema_file_is_up_to_date() {
     let output = program(&["crd", "--output", "json-schema"]);
     assert!(output.status.success());
     let printed = String::from_utf8(output.stdout).unwrap();
@@ -29,7 +29,7 @@ fn the_json_schema_is_what_the_program_prints() {
 /// The schema, walked: whatever `kubectl explain` can be asked for has an answer, and nothing is
 /// without a bound, which CEL on the API server demands.
 #[test]
-fn every_field_is_described_and_bounded() {
+fn crd_fields_are_described_and_bounded() {
     let crd = serde_json::to_value(node_resource_advertiser::model::api::crd()).unwrap();
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let mut wrong = Vec::new();

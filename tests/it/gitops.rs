@@ -17,7 +17,7 @@ fn example(path: &str) -> String {
 }
 
 #[test]
-fn the_health_check_in_the_config_map_is_the_script() {
+fn argocd_config_map_embeds_the_health_script() {
     let config = yaml(&example("argocd/argocd-cm.yaml"));
     let data = config["data"].as_object().unwrap();
     let key = "resource.customizations.health.noderesource.dev_NodeExtendedResource";
@@ -30,7 +30,7 @@ fn the_health_check_in_the_config_map_is_the_script() {
 }
 
 #[test]
-fn what_names_a_release_names_this_one() {
+fn gitops_examples_name_the_current_release() {
     for path in ["ci/github-actions.yaml", "ci/gitlab-ci.yaml"] {
         let text = example(path);
         let image = format!("ghcr.io/noderesource/node-resource-advertiser:{VERSION}\n");
@@ -43,7 +43,7 @@ fn what_names_a_release_names_this_one() {
 }
 
 #[test]
-fn the_hooks_check_the_rules() {
+fn pre_commit_hook_examples_validate_rules() {
     let hooks = yaml(&read(".pre-commit-hooks.yaml"));
     let hooks = hooks.as_array().unwrap();
     let rules = Folder::new("hooks");
@@ -64,7 +64,7 @@ fn the_hooks_check_the_rules() {
 
 /// The steps that validate, by the shell that runs them there.
 #[test]
-fn the_jobs_fail_for_a_rule_that_is_wrong() {
+fn ci_examples_fail_for_an_invalid_rule() {
     let job = yaml(&example("ci/github-actions.yaml"));
     let steps = job["jobs"]["check"]["steps"].as_array().unwrap();
     let step = steps.iter().find(|step| step["name"] == "Validate").unwrap();
@@ -86,7 +86,7 @@ fn the_jobs_fail_for_a_rule_that_is_wrong() {
 
 /// The subcommands and flags of all jobs are those of the program.
 #[test]
-fn the_jobs_use_flags_that_there_are() {
+fn ci_examples_use_existing_flags() {
     let mut commands = 0;
     for path in ["ci/github-actions.yaml", "ci/gitlab-ci.yaml"] {
         let text = example(path);

@@ -13,15 +13,15 @@ fn column(heading: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_reason_of_a_condition_is_documented() {
+fn condition_reasons_are_documented() {
     let reasons: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
     assert_eq!(reasons.len(), Reason::ALL.len(), "no two are alike");
     assert_eq!(column("Reasons"), reasons);
 }
 
 #[test]
-fn every_reason_of_an_event_is_documented() {
-    let source = read("src/controller/events/notes.rs");
+fn event_reasons_are_documented() {
+    let source = read("src/controller/events/templates.rs");
     let calls = source.split(['(', '\n']).map(str::trim).filter(|part| part.starts_with('"'));
     let reasons = calls.filter_map(|part| part[1..].split_once("\", \""));
     let reasons: BTreeSet<_> = reasons.map(|(reason, _)| reason.to_owned()).collect();

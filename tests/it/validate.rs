@@ -18,6 +18,6 @@ fn validate(args: &[&str]) -> Command {
 }
 
 #[test]
-fn golden_runs() {
+fn validate_prints_the_golden_output() {
     golden::check(&[folder()], 16);
 }

@@ -7,14 +7,14 @@ use kube::core::DeserializeGuard;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use thiserror::Error;
 
-use super::rules::Present;
+use super::rules::ClusterRule;
 use super::{NotPlanned, Preview};
 use crate::cluster::error::describe;
-use crate::cluster::node_client::{self, NodeRequests};
+use crate::cluster::node_client::{self, NodeClient};
 use crate::cluster::paging::{self, Page};
 use crate::model::api::{NodeExtendedResource, Reason};
-use crate::model::node::{ApiNode, Node, Strings};
-use crate::planner::input::InUse;
+use crate::model::node::{ApiNode, Interner, Node};
+use crate::planner::input::PodUsage;
 use crate::planner::rules::{InvalidRule, Rule};
 
 /// How many nodes' pods are listed at once: such a list is the largest answer that there is.
@@ -38,11 +38,11 @@ pub enum ClusterError {
 ///
 /// # Errors
 /// Where they cannot be listed.
-pub async fn rules(client: &Client) -> Result<Option<Vec<Present>>, ClusterError> {
+pub async fn rules(client: &Client) -> Result<Option<Vec<ClusterRule>>, ClusterError> {
     let api = Api::<DeserializeGuard<NodeExtendedResource>>::all(client.clone());
     let mut rules = Vec::new();
-    let take = |page: Page<DeserializeGuard<NodeExtendedResource>>| match page {
-        Page::Void => rules.clear(),
+    let on_page = |page: Page<DeserializeGuard<NodeExtendedResource>>| match page {
+        Page::Restarted => rules.clear(),
         Page::Items(objects) => {
             // One that is being deleted counts as gone, as it does to the controller.
             let objects = objects.into_iter();
@@ -50,14 +50,14 @@ pub async fn rules(client: &Client) -> Result<Option<Vec<Present>>, ClusterError
             rules.extend(alive.map(present));
         }
     };
-    match paging::list(&api, take).await {
+    match paging::list(&api, on_page).await {
         Ok(()) => Ok(Some(rules)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(ClusterError::Rules(Box::new(error))),
     }
 }
 
-fn present(object: DeserializeGuard<NodeExtendedResource>) -> Present {
+fn present(object: DeserializeGuard<NodeExtendedResource>) -> ClusterRule {
     let name: Arc<str> = object.name_any().into();
     let created = object.meta().creation_timestamp.as_ref().map(|time| time.0);
     let (rule, status) = match object.0 {
@@ -67,7 +67,7 @@ fn present(object: DeserializeGuard<NodeExtendedResource>) -> Present {
     let problems = status.into_iter().flat_map(|status| status.problems);
     let contested = problems.filter(|problem| problem.reason == Reason::Contested.as_str());
     let contested = contested.map(|problem| problem.node.into()).collect();
-    Present { name, created, rule, contested }
+    ClusterRule { name, created, rule, contested }
 }
 
 /// Lists the nodes and plans each, with its pods where a value is to be lowered. `progress` is told how
@@ -80,18 +80,18 @@ pub async fn nodes(
     preview: &mut Preview,
     mut progress: impl FnMut(usize),
 ) -> Result<(), ClusterError> {
-    let mut strings = Strings::default();
+    let mut interner = Interner::default();
     let mut with_pods = Vec::new();
     let mut odd = None;
-    let take = |page| match page {
-        Page::Void => {
+    let on_page = |page| match page {
+        Page::Restarted => {
             preview.clear();
             with_pods.clear();
         }
         Page::Items(nodes) => {
             for node in nodes {
-                let node = Node::new(node, &mut strings);
-                let plan = preview.plan(&node, InUse::Unknown);
+                let node = Node::new(node, &mut interner);
+                let plan = preview.plan(&node, PodUsage::NotFetched);
                 if plan.needs_pods {
                     with_pods.push(node);
                 } else if let Err(error) = preview.add(&node, plan) {
@@ -102,20 +102,20 @@ pub async fn nodes(
         }
     };
     let api = Api::<ApiNode>::all(client.clone());
-    paging::list(&api, take).await.map_err(|error| ClusterError::Nodes(Box::new(error)))?;
+    paging::list(&api, on_page).await.map_err(|error| ClusterError::Nodes(Box::new(error)))?;
     if let Some(odd) = odd {
         return Err(odd.into());
     }
 
-    let requests = NodeRequests::new(client.clone(), node_client::TIMEOUT);
-    let looks = with_pods.into_iter().map(|node| {
+    let requests = NodeClient::new(client.clone(), node_client::TIMEOUT);
+    let pod_lists = with_pods.into_iter().map(|node| {
         let pods = requests.clone().pods(Arc::clone(&node.name));
         async move { (node, pods.await) }
     });
-    let mut looks = futures::stream::iter(looks).buffer_unordered(PODS_AT_ONCE);
-    while let Some((node, pods)) = looks.next().await {
-        let in_use = pods.map_or_else(InUse::Unreadable, InUse::Known);
-        let plan = preview.plan(&node, in_use);
+    let mut pod_lists = futures::stream::iter(pod_lists).buffer_unordered(PODS_AT_ONCE);
+    while let Some((node, pods)) = pod_lists.next().await {
+        let pod_usage = pods.map_or_else(PodUsage::Unavailable, PodUsage::Known);
+        let plan = preview.plan(&node, pod_usage);
         preview.add(&node, plan)?;
         progress(preview.len());
     }

@@ -15,12 +15,12 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, MapAccess, SeqAcc
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::manifest::{self, Limits, Spot};
+use crate::manifest::{self, Limits, SourceLocation};
 use crate::model::node::ApiNode;
 use crate::model::pod::{Pod, Requests};
 
 /// How much of a file is looked at to tell JSON from YAML.
-const HEAD: u64 = 4096;
+const SNIFF_BYTES: u64 = 4096;
 /// How much is read at once.
 const BUFFER: usize = 64 * 1024;
 
@@ -104,7 +104,7 @@ fn read_from<T: Trimmed>(
     };
     let failed = |source| FileError::Read { name: name.to_owned(), source };
     let mut head = Vec::new();
-    source.by_ref().take(HEAD).read_to_end(&mut head).map_err(failed)?;
+    source.by_ref().take(SNIFF_BYTES).read_to_end(&mut head).map_err(failed)?;
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
     if text.trim_ascii_start().starts_with(b"{") {
         let rest = Cursor::new(text.to_vec()).chain(source);
@@ -148,14 +148,14 @@ fn yaml<T: Trimmed>(
             return;
         }
         result = match document {
-            Err(unreadable) => Err(content(place(&unreadable.spot), unreadable.reason)),
+            Err(unreadable) => Err(content(place(&unreadable.location), unreadable.reason)),
             Ok(document) if document.kind() != T::KIND => Ok(()),
             Ok(document) => {
-                let spot = document.spot(&manifest::Path::default());
+                let location = document.location(&manifest::Path::default());
                 T::deserialize(document.value)
                     .map_err(|error| error.to_string())
                     .and_then(&mut *take)
-                    .map_err(|reason| content(place(&spot), reason))
+                    .map_err(|reason| content(place(&location), reason))
             }
         };
     });
@@ -163,10 +163,10 @@ fn yaml<T: Trimmed>(
 }
 
 /// `file:line:column`
-pub(super) fn place(spot: &Spot) -> String {
-    match spot.start() {
-        Some((line, column)) => format!("{}:{line}:{column}", spot.file()),
-        None => spot.file().to_owned(),
+pub(super) fn place(location: &SourceLocation) -> String {
+    match location.start() {
+        Some((line, column)) => format!("{}:{line}:{column}", location.file()),
+        None => location.file().to_owned(),
     }
 }
 

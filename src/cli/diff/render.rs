@@ -14,7 +14,7 @@ pub enum Format {
         /// Whether to use colours.
         colour: bool,
     },
-    /// A list of [`Forecast`](super::forecast::Forecast)s.
+    /// A list of [`NodeDiff`](super::forecast::Forecast)s.
     Json,
     /// The same.
     Yaml,
@@ -48,9 +48,9 @@ impl Report {
         }
 
         let mut text = String::new();
-        for forecast in &self.nodes {
-            if let Some(patch) = &forecast.patch {
-                text += &serde_json::to_string(&Line { node: &forecast.node, patch })?;
+        for node_diff in &self.nodes {
+            if let Some(patch) = &node_diff.patch {
+                text += &serde_json::to_string(&Line { node: &node_diff.node, patch })?;
                 text.push('\n');
             }
         }

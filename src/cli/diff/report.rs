@@ -1,7 +1,7 @@
 //! What the plans of all nodes add up to.
 
-use super::fate::{Action, Fate};
-use super::forecast::Forecast;
+use super::node_diff::NodeDiff;
+use super::result_kind::{Action, ResultKind};
 
 /// What is kept of each node.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +43,7 @@ pub struct Summary {
 #[derive(Debug)]
 pub struct Report {
     /// Those with something to tell, by name.
-    pub nodes: Vec<Forecast>,
+    pub nodes: Vec<NodeDiff>,
     /// What is not about one node, in sentences.
     pub notes: Vec<String>,
     /// The counts.
@@ -53,8 +53,8 @@ pub struct Report {
 }
 
 impl Summary {
-    pub(super) fn count(&mut self, forecast: &Forecast) {
-        for change in &forecast.changes {
+    pub(super) fn count(&mut self, node_diff: &NodeDiff) {
+        for change in &node_diff.changes {
             match change.action {
                 Action::Add => self.add += 1,
                 Action::Remove => self.remove += 1,
@@ -66,21 +66,23 @@ impl Summary {
                 | Action::Release => self.change += 1,
             }
         }
-        for outcome in &forecast.outcomes {
+        for outcome in &node_diff.outcomes {
             match outcome.outcome {
-                Fate::Advertised if !forecast.changes(&outcome.resource) => self.unchanged += 1,
-                Fate::Held if !forecast.changes(&outcome.resource) => self.held += 1,
-                Fate::MaybeHeld => self.maybe_held += 1,
-                Fate::Conflicted => self.conflicted += 1,
-                Fate::Contested => self.contested += 1,
-                Fate::Advertised
-                | Fate::Held
-                | Fate::Overridden
-                | Fate::InvalidLedger
-                | Fate::Missing => {}
+                ResultKind::Advertised if !node_diff.changes(&outcome.resource) => {
+                    self.unchanged += 1
+                }
+                ResultKind::Held if !node_diff.changes(&outcome.resource) => self.held += 1,
+                ResultKind::MaybeHeld => self.maybe_held += 1,
+                ResultKind::Conflicted => self.conflicted += 1,
+                ResultKind::Contested => self.contested += 1,
+                ResultKind::Advertised
+                | ResultKind::Held
+                | ResultKind::Overridden
+                | ResultKind::InvalidLedger
+                | ResultKind::Missing => {}
             }
         }
-        self.unreadable += usize::from(forecast.invalid_ledger.is_some());
+        self.unreadable += usize::from(node_diff.invalid_ledger.is_some());
     }
 }
 

@@ -11,7 +11,7 @@ use crate::planner::rules::{InvalidRule, Rule, RuleSet};
 
 /// A rule as the cluster has it.
 #[derive(Clone, Debug)]
-pub struct Present {
+pub struct ClusterRule {
     /// `metadata.name`
     pub name: Arc<str>,
     /// `metadata.creationTimestamp`
@@ -35,14 +35,14 @@ pub struct Rules {
 impl Rules {
     /// Of files alone. Their creation timestamps count, where they have some.
     #[must_use]
-    pub fn of_files(rules: Vec<Rule>) -> Self {
+    pub fn from_files(rules: Vec<Rule>) -> Self {
         Self::new(rules, BTreeMap::new())
     }
 
     /// Of a cluster in which the rules of files have been applied: they replace those of their names.
     /// With `prune` the cluster's other rules are gone.
     #[must_use]
-    pub fn of_cluster(present: Vec<Present>, mut files: Vec<Rule>, prune: bool) -> Self {
+    pub fn from_cluster(present: Vec<ClusterRule>, mut files: Vec<Rule>, prune: bool) -> Self {
         let ages: HashMap<_, _> =
             present.iter().map(|rule| (Arc::clone(&rule.name), rule.created)).collect();
         for rule in &mut files {
@@ -52,7 +52,7 @@ impl Rules {
         let names: BTreeSet<_> = files.iter().map(|rule| Arc::clone(&rule.name)).collect();
         let mut contested = HashMap::<_, BTreeSet<Arc<str>>>::new();
         let mut frozen = BTreeMap::new();
-        for Present { name, rule, contested: nodes, .. } in present {
+        for ClusterRule { name, rule, contested: nodes, .. } in present {
             if let Ok(rule) = &rule {
                 for node in nodes {
                     contested.entry(node).or_default().insert(rule.resource.as_str().into());
@@ -108,7 +108,7 @@ impl Rules {
         let resources = self.contested.get(&node.name).into_iter().flatten();
         let contest = |resource: &Arc<str>| Contest {
             may_repair: false,
-            writer: node.last_writer(resource).cloned(),
+            manager: node.last_manager(resource).cloned(),
         };
         resources.map(|resource| (Arc::clone(resource), contest(resource))).collect()
     }

@@ -1,10 +1,10 @@
 use serde_json::{Value, json};
 
-use super::forecast::Present;
-use super::rules::Present as PresentRule;
+use super::node_diff::Amounts;
+use super::rules::ClusterRule;
 use super::*;
 use crate::model::ledger::ANNOTATION;
-use crate::model::node::{ApiNode, Strings};
+use crate::model::node::{ApiNode, Interner};
 use crate::model::pod::{PodList, Requests};
 use crate::planner::rules::{InvalidRule, Rule};
 use crate::planner::tests::apply;
@@ -23,8 +23,8 @@ fn rule(name: &str, spec: Value) -> Rule {
     Rule::new(&serde_json::from_value(object).unwrap()).unwrap()
 }
 
-fn present(name: &str, created: &str, spec: Value) -> PresentRule {
-    PresentRule {
+fn present(name: &str, created: &str, spec: Value) -> ClusterRule {
+    ClusterRule {
         name: name.into(),
         created: Some(created.parse().unwrap()),
         rule: Ok(Rule { created: Some(created.parse().unwrap()), ..rule(name, spec) }),
@@ -33,7 +33,7 @@ fn present(name: &str, created: &str, spec: Value) -> PresentRule {
 }
 
 fn read(node: &Value) -> Node {
-    Node::new(serde_json::from_value::<ApiNode>(node.clone()).unwrap(), &mut Strings::default())
+    Node::new(serde_json::from_value::<ApiNode>(node.clone()).unwrap(), &mut Interner::default())
 }
 
 fn node(amounts: [Option<&str>; 2], ledger: Option<&Value>) -> Value {
@@ -58,14 +58,14 @@ fn pods(dongles: u32) -> Requests {
         "items": [{"spec": {"containers": [{"resources": {"requests": requests}}]}}],
     }))
     .unwrap();
-    Requests::of_all(&pods)
+    Requests::from_pods(&pods)
 }
 
-fn forecast(node: &Value, rules: &[Rule], in_use: InUse) -> (Forecast, Summary) {
-    let rules = Rules::of_files(rules.to_vec());
+fn node_diff(node: &Value, rules: &[Rule], pod_usage: PodUsage) -> (NodeDiff, Summary) {
+    let rules = Rules::from_files(rules.to_vec());
     let mut preview = Preview::new(rules, Detail { all: true, patches: true });
     let node = read(node);
-    let plan = preview.plan(&node, in_use);
+    let plan = preview.plan(&node, pod_usage);
     preview.add(&node, plan).unwrap();
     let Report { nodes, summary, .. } = preview.finish();
     (nodes.into_iter().next().unwrap(), summary)
@@ -74,7 +74,7 @@ fn forecast(node: &Value, rules: &[Rule], in_use: InUse) -> (Forecast, Summary) 
 /// Whatever a node has and rules declare: what is told is what the patch does, and every resource is
 /// counted once.
 #[test]
-fn what_is_told_is_what_the_patch_does() {
+fn diff_matches_the_patch_for_random_nodes() {
     let amounts = [None, Some("0"), Some("2"), Some("4"), Some("4000m"), Some("8")];
     let ledgers = [
         None,
@@ -91,11 +91,15 @@ fn what_is_told_is_what_the_patch_does() {
         vec![json!({"nodeNames": ["node-2"], "nodeSelector": null})],
         vec![json!({}), json!({"priority": 1, "quantity": 5})],
     ];
-    let uses = [InUse::Unknown, InUse::Known(pods(6)), InUse::Unreadable("no right".to_owned())];
+    let uses = [
+        PodUsage::NotFetched,
+        PodUsage::Known(pods(6)),
+        PodUsage::Unavailable("no right".to_owned()),
+    ];
     let mut actions = HashSet::new();
     for capacity in amounts {
         for allocatable in amounts {
-            for (ledger, rules, in_use) in ledgers.iter().flat_map(|ledger| {
+            for (ledger, rules, pod_usage) in ledgers.iter().flat_map(|ledger| {
                 specs.iter().flat_map(move |rules| {
                     [(ledger, rules, 0), (ledger, rules, 1), (ledger, rules, 2)]
                 })
@@ -106,15 +110,15 @@ fn what_is_told_is_what_the_patch_does() {
                     .zip(rules)
                     .map(|(name, spec)| rule(name, spec.clone()))
                     .collect();
-                let what = format!("{node} {rules:?} {in_use}");
-                let (forecast, summary) = forecast(&node, &rules, uses[in_use].clone());
-                assert_eq!(forecast.patch.is_some(), !forecast.changes.is_empty(), "{what}");
-                if let Some(operations) = &forecast.patch {
+                let what = format!("{node} {rules:?} {pod_usage}");
+                let (node_diff, summary) = node_diff(&node, &rules, uses[pod_usage].clone());
+                assert_eq!(node_diff.patch.is_some(), !node_diff.changes.is_empty(), "{what}");
+                if let Some(operations) = &node_diff.patch {
                     apply(&mut node, operations);
                 }
                 let has = |map: &str| node["status"][map][DONGLE].as_str().map(str::to_owned);
-                let has = Present { capacity: has("capacity"), allocatable: has("allocatable") };
-                for change in &forecast.changes {
+                let has = Amounts { capacity: has("capacity"), allocatable: has("allocatable") };
+                for change in &node_diff.changes {
                     assert_eq!(change.after, has, "{what}");
                     actions.insert(format!("{:?}", change.action));
                 }
@@ -133,12 +137,12 @@ fn what_is_told_is_what_the_patch_does() {
 }
 
 #[test]
-fn a_rule_of_a_file_takes_the_place_and_the_age_of_the_clusters() {
+fn file_rule_replaces_cluster_rule_and_keeps_its_age() {
     let cluster = || {
         vec![
             present("old", "2026-01-01T00:00:00Z", json!({"quantity": 1})),
             present("changed", "2026-01-02T00:00:00Z", json!({"quantity": 2})),
-            PresentRule {
+            ClusterRule {
                 rule: Err(InvalidRule::Malformed("x".to_owned())),
                 ..present("frozen", "2026-01-03T00:00:00Z", json!({}))
             },
@@ -157,29 +161,29 @@ fn a_rule_of_a_file_takes_the_place_and_the_age_of_the_clusters() {
         let selecting = rules.set().selecting(&node);
         selecting.iter().map(|rule| format!("{}={}", rule.name, rule.quantity)).collect::<Vec<_>>()
     };
-    let rules = Rules::of_cluster(cluster(), files(), false);
+    let rules = Rules::from_cluster(cluster(), files(), false);
     assert_eq!(order(&rules), ["old=1", "changed=3", "new=4"]);
     assert!(rules.set().is_frozen("frozen"));
     assert!(rules.notes()[0].contains("rule frozen of the cluster is invalid"));
 
-    let rules = Rules::of_cluster(cluster(), files(), true);
+    let rules = Rules::from_cluster(cluster(), files(), true);
     assert_eq!(order(&rules), ["changed=3", "new=4"]);
     assert!(!rules.set().is_frozen("frozen"));
 
-    let mended = Rules::of_cluster(cluster(), vec![rule("frozen", json!({}))], false);
+    let mended = Rules::from_cluster(cluster(), vec![rule("frozen", json!({}))], false);
     assert_eq!(order(&mended), ["old=1", "changed=2", "frozen=4"]);
     assert_eq!(mended.notes(), [""; 0]);
 }
 
 #[test]
-fn what_is_contested_is_given_way_to() {
+fn diff_of_a_contested_value_reports_backoff() {
     let mut rule = present("dongle", "2026-01-01T00:00:00Z", json!({}));
     rule.contested = vec!["node-1".into()];
-    let rules = Rules::of_cluster(vec![rule], Vec::new(), false);
+    let rules = Rules::from_cluster(vec![rule], Vec::new(), false);
     let mut preview = Preview::new(rules, Detail::default());
     let ledger = json!({"quantity": "4", "rule": "dongle"});
     let node = read(&node([Some("8"), Some("8")], Some(&ledger)));
-    let plan = preview.plan(&node, InUse::Unknown);
+    let plan = preview.plan(&node, PodUsage::NotFetched);
     preview.add(&node, plan).unwrap();
     let report = preview.finish();
     assert!(!report.has_changes());
@@ -193,7 +197,7 @@ fn what_is_contested_is_given_way_to() {
 }
 
 #[test]
-fn a_node_is_planned_once_and_has_a_name() {
+fn diff_rejects_duplicate_and_unnamed_nodes() {
     let mut preview = Preview::new(Rules::default(), Detail::default());
     let node = read(&node([None, None], None));
     assert_eq!(preview.add(&node, Plan::default()), Ok(()));
@@ -206,11 +210,11 @@ fn a_node_is_planned_once_and_has_a_name() {
 }
 
 #[test]
-fn colours_are_for_terminals_alone() {
+fn diff_colours_are_for_terminals_only() {
     let mut preview =
-        Preview::new(Rules::of_files(vec![rule("dongle", json!({}))]), Detail::default());
+        Preview::new(Rules::from_files(vec![rule("dongle", json!({}))]), Detail::default());
     let node = read(&node([None, None], None));
-    let plan = preview.plan(&node, InUse::Unknown);
+    let plan = preview.plan(&node, PodUsage::NotFetched);
     preview.add(&node, plan).unwrap();
     let report = preview.finish();
     let table = |colour| report.render(Format::Table { colour }).unwrap();

@@ -6,14 +6,14 @@ use futures::StreamExt as _;
 use kube::{Api, Client};
 use thiserror::Error;
 
-use super::exclusive::Exclusive;
+use super::lease_guard::LeaseGuard;
 use crate::cluster::backoff::Backoff;
 use crate::cluster::error::describe;
-use crate::cluster::node_client::{self, NodeRequests, Reply};
+use crate::cluster::node_client::{self, NodeClient, Reply};
 use crate::cluster::paging::{self, Page};
 use crate::model::label::excerpt;
 use crate::model::ledger::InvalidLedger;
-use crate::model::node::{ApiNode, Node, Strings};
+use crate::model::node::{ApiNode, Interner, Node};
 use crate::planner::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
 use crate::planner::{Change, Plan};
 
@@ -36,11 +36,11 @@ pub struct Scope {
 
 /// What there is to do.
 #[derive(Debug, Default)]
-pub struct Survey {
+pub struct PrunePlan {
     /// How many nodes have been looked at.
     pub nodes: usize,
     /// Those with something to do.
-    pub planned: Vec<Planned>,
+    pub planned: Vec<NodePrune>,
     /// Nodes left alone, since their ledger cannot be read.
     pub unreadable: Vec<(Arc<str>, InvalidLedger)>,
     /// Zeros that stay, with their node: nobody asked for their removal.
@@ -49,14 +49,14 @@ pub struct Survey {
 
 /// A node with something to do.
 #[derive(Debug)]
-pub struct Planned {
+pub struct NodePrune {
     node: Node,
     plan: Plan,
     /// What the controller has written on it, where its ledger cannot be read.
     own: Option<Vec<String>>,
 }
 
-impl Planned {
+impl NodePrune {
     /// The node's name.
     #[must_use]
     pub fn node(&self) -> &str {
@@ -79,7 +79,7 @@ impl Planned {
 
 /// Why a survey could not be made.
 #[derive(Debug, Error)]
-pub enum SurveyError {
+pub enum PlanPruneError {
     /// Nodes cannot be listed.
     #[error("nodes cannot be listed: {}", describe(.0))]
     List(#[source] Box<kube::Error>),
@@ -97,39 +97,39 @@ pub enum SurveyError {
 ///
 /// # Errors
 /// Where nodes cannot be listed, or one that was named cannot be read.
-pub async fn survey(
+pub async fn plan_prune(
     client: &Client,
     scope: &Scope,
     mut progress: impl FnMut(usize),
-) -> Result<Survey, SurveyError> {
+) -> Result<PrunePlan, PlanPruneError> {
     let api = Api::<ApiNode>::all(client.clone());
-    let mut survey = Survey::default();
-    let mut strings = Strings::default();
+    let mut plan_prune = PrunePlan::default();
+    let mut interner = Interner::default();
     for name in &scope.nodes {
         let node = api.get(name).await;
-        let node =
-            node.map_err(|error| SurveyError::Get { node: name.clone(), source: Box::new(error) })?;
-        survey.add(node, scope, &mut strings);
-        progress(survey.nodes);
+        let node = node
+            .map_err(|error| PlanPruneError::Get { node: name.clone(), source: Box::new(error) })?;
+        plan_prune.add(node, scope, &mut interner);
+        progress(plan_prune.nodes);
     }
     if scope.nodes.is_empty() {
-        let take = |page| match page {
-            Page::Void => survey = Survey::default(),
+        let on_page = |page| match page {
+            Page::Restarted => plan_prune = PrunePlan::default(),
             Page::Items(nodes) => {
-                nodes.into_iter().for_each(|node| survey.add(node, scope, &mut strings));
-                progress(survey.nodes);
+                nodes.into_iter().for_each(|node| plan_prune.add(node, scope, &mut interner));
+                progress(plan_prune.nodes);
             }
         };
-        paging::list(&api, take).await.map_err(|error| SurveyError::List(Box::new(error)))?;
+        paging::list(&api, on_page).await.map_err(|error| PlanPruneError::List(Box::new(error)))?;
     }
-    Ok(survey)
+    Ok(plan_prune)
 }
 
-impl Survey {
-    fn add(&mut self, node: ApiNode, scope: &Scope, strings: &mut Strings) {
+impl PrunePlan {
+    fn add(&mut self, node: ApiNode, scope: &Scope, interner: &mut Interner) {
         self.nodes += 1;
         let own = node.own_resources();
-        let node = Node::new(node, strings);
+        let node = Node::new(node, interner);
         let Scope { withdrawal, repair_ledgers, .. } = scope;
         let mut plan = withdraw(&node, withdrawal);
         let mut repaired = None;
@@ -146,7 +146,7 @@ impl Survey {
             self.zeros.extend(zeros);
         }
         if plan.patch.is_some() {
-            self.planned.push(Planned { node, plan, own: repaired });
+            self.planned.push(NodePrune { node, plan, own: repaired });
         }
     }
 }
@@ -158,7 +158,7 @@ fn plan_repair(node: &Node, own: &[String], withdrawal: &Withdrawal) -> Plan {
 
 /// What came of one node.
 #[derive(Debug)]
-pub struct Pruned {
+pub struct NodeResult {
     /// Its name.
     pub node: Arc<str>,
     /// What was done; or why nothing was, in words.
@@ -169,16 +169,16 @@ pub struct Pruned {
 pub async fn prune(
     client: &Client,
     scope: &Scope,
-    planned: Vec<Planned>,
-    exclusive: &Exclusive,
-    mut done: impl FnMut(Pruned),
+    planned: Vec<NodePrune>,
+    lease_guard: &LeaseGuard,
+    mut done: impl FnMut(NodeResult),
 ) {
-    let requests = NodeRequests::new(client.clone(), node_client::TIMEOUT);
+    let requests = NodeClient::new(client.clone(), node_client::TIMEOUT);
     let mut pruned = futures::stream::iter(planned.into_iter().enumerate())
         .map(|(number, planned)| {
             let name = Arc::clone(&planned.node.name);
-            let work = prune_node(&requests, scope, planned, exclusive, number as u64);
-            async move { Pruned { node: name, result: work.await } }
+            let work = prune_node(&requests, scope, planned, lease_guard, number as u64);
+            async move { NodeResult { node: name, result: work.await } }
         })
         .buffer_unordered(CONCURRENCY);
     while let Some(pruned) = pruned.next().await {
@@ -187,25 +187,25 @@ pub async fn prune(
 }
 
 async fn prune_node(
-    requests: &NodeRequests,
+    requests: &NodeClient,
     scope: &Scope,
-    planned: Planned,
-    exclusive: &Exclusive,
+    planned: NodePrune,
+    lease_guard: &LeaseGuard,
     seed: u64,
 ) -> Result<Vec<Change>, String> {
-    let Planned { node, mut plan, own } = planned;
+    let NodePrune { node, mut plan, own } = planned;
     let mut backoff = Backoff::new(seed);
     let mut last = String::new();
     for _ in 0..TRIES {
-        exclusive.check()?;
+        lease_guard.check()?;
         let Some(patch) = plan.patch.take() else { return Ok(plan.changes) };
         let (message, retry_after) =
             match requests.clone().patch(Arc::clone(&node.name), patch).await {
                 Reply::Patched(_) => return Ok(plan.changes),
-                Reply::Gone => return Ok(Vec::new()),
+                Reply::NotFound => return Ok(Vec::new()),
                 Reply::Forbidden(message) => return Err(message),
                 Reply::Stale { node: answer, message } => {
-                    let now = Node::new(*answer, &mut Strings::default());
+                    let now = Node::new(*answer, &mut Interner::default());
                     plan = match &own {
                         Some(own) => plan_repair(&now, own, &scope.withdrawal),
                         None => withdraw(&now, &scope.withdrawal),

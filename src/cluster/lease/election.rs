@@ -9,7 +9,7 @@ use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
 /// How long a write that failed, or came too late, waits before the next.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Who wants which Lease.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Candidate {
     /// How long the others wait after the last renewal that they saw: whole seconds, at least 3.
     pub duration: Duration,
     /// Whether it takes the Lease from another that holds it.
-    pub seize: bool,
+    pub force_acquire: bool,
 }
 
 /// What is known of the Lease, and whether this process holds it.
@@ -91,7 +91,7 @@ impl Election {
 
     /// Until when this process may write; `None` while it may not.
     pub(super) fn leads_until(&self) -> Option<Instant> {
-        self.held.as_ref().map(|held| held.renewed + writable(self.candidate.duration))
+        self.held.as_ref().map(|held| held.renewed + renew_deadline(self.candidate.duration))
     }
 
     /// Who holds the Lease, by the watch.
@@ -133,10 +133,10 @@ impl Election {
 
     /// What to do now. A Lease that could not be renewed in time is given up here.
     pub(super) fn next(&mut self, now: Instant) -> Step {
-        let writable = writable(self.candidate.duration);
-        self.held.take_if(|held| held.renewed + writable <= now);
+        let renew_deadline = renew_deadline(self.candidate.duration);
+        self.held.take_if(|held| held.renewed + renew_deadline <= now);
         let Self { candidate, held, seen, .. } = &*self;
-        let until = held.as_ref().map(|held| held.renewed + writable);
+        let until = held.as_ref().map(|held| held.renewed + renew_deadline);
         let (due, base) = match (held, seen) {
             (Some(held), _) => (held.renewed + candidate.duration / 3, Some(&held.lease)),
             _ if !self.listed => return Step::Wait(None),
@@ -160,9 +160,11 @@ impl Election {
             Written::Done(lease) => self.held = Some(Held { lease: *lease, renewed: started }),
             Written::Conflict => {
                 self.held = None;
-                self.not_before = Some(now + RETRY);
+                self.not_before = Some(now + RETRY_INTERVAL);
             }
-            Written::Refused(_) | Written::Failed(_) => self.not_before = Some(now + RETRY),
+            Written::Refused(_) | Written::Failed(_) => {
+                self.not_before = Some(now + RETRY_INTERVAL)
+            }
         }
     }
 
@@ -209,7 +211,7 @@ impl Seen {
     /// When a candidate may take it.
     fn free_from(&self, candidate: &Candidate) -> Instant {
         match holder(&self.lease) {
-            Some(holder) if holder != candidate.identity && !candidate.seize => {
+            Some(holder) if holder != candidate.identity && !candidate.force_acquire => {
                 self.since + duration(&self.lease).unwrap_or_default()
             }
             _ => self.since,
@@ -219,7 +221,7 @@ impl Seen {
 
 /// How long a leader may write after a renewal. A third is left for what is under way to end, before
 /// another may take the Lease.
-fn writable(duration: Duration) -> Duration {
+fn renew_deadline(duration: Duration) -> Duration {
     duration * 2 / 3
 }
 
@@ -252,7 +254,7 @@ mod tests {
             name: "lease".to_owned(),
             identity: identity.to_owned(),
             duration: DURATION,
-            seize: false,
+            force_acquire: false,
         })
     }
 
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_makes_the_lease_and_renews_it() {
+    async fn first_candidate_creates_and_renews_the_lease() {
         let (mut a, mut server, start) = (election("a"), Server::default(), Instant::now());
         assert_eq!(a.next(start), Step::Wait(None), "whether there is one is not known yet");
         server.tell(&mut a, start);
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_leader_that_cannot_renew_stops_before_another_may_start() {
+    async fn leader_without_renewal_stops_before_lease_expiry() {
         let (mut a, mut b) = (election("a"), election("b"));
         let (mut server, start) = (Server::default(), Instant::now());
         server.tell(&mut a, start);
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_process_that_was_stopped_does_not_lead_when_it_goes_on() {
+    async fn suspended_leader_does_not_lead_after_lease_expiry() {
         let (mut a, mut server, start) = (election("a"), Server::default(), Instant::now());
         server.tell(&mut a, start);
         assert!(step(&mut a, &mut server, start));
@@ -345,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_released_lease_is_taken_at_once() {
+    async fn released_lease_is_acquired_at_once() {
         let (mut a, mut b) = (election("a"), election("b"));
         let (mut server, start) = (Server::default(), Instant::now());
         server.tell(&mut a, start);
@@ -358,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_two_that_want_it_one_gets_it() {
+    async fn concurrent_candidates_elect_one_leader() {
         let (mut a, mut b) = (election("a"), election("b"));
         let (mut server, start) = (Server::default(), Instant::now());
         server.tell(&mut a, start);
@@ -368,13 +370,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_whose_lease_was_taken_leads_no_longer() {
+    async fn leader_whose_lease_was_taken_steps_down() {
         let (mut a, mut b) = (election("a"), election("b"));
         let (mut server, start) = (Server::default(), Instant::now());
         server.tell(&mut a, start);
         assert!(step(&mut a, &mut server, start));
         let before = server.lease.clone();
-        b.candidate.seize = true;
+        b.candidate.force_acquire = true;
         server.tell(&mut b, start);
         assert!(step(&mut b, &mut server, start), "it does not wait");
         server.tell(&mut a, start + seconds(1));
@@ -396,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_was_deleted_is_made_again() {
+    async fn deleted_lease_is_created_again() {
         let (mut a, mut b) = (election("a"), election("b"));
         let (mut server, start) = (Server::default(), Instant::now());
         server.tell(&mut a, start);

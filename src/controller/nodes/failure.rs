@@ -52,7 +52,7 @@ impl Failure {
     }
 
     /// Notes what the last patch was for. Gives the message, and what of that has not failed before.
-    pub(super) fn note(&mut self, changes: &[Change]) -> Option<(String, Vec<Change>)> {
+    pub(super) fn take_new(&mut self, changes: &[Change]) -> Option<(String, Vec<Change>)> {
         let message = self.message.clone()?;
         let before = std::mem::replace(&mut self.changes, changes.to_vec());
         let is_new = |change: &&Change| !before.contains(change);

@@ -14,13 +14,13 @@ use crate::planner::{Change, Outcome};
 /// Tells one patch from another: an answer counts only for the node that it was for, and not for
 /// one made again under its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::controller) struct Ticket(pub(super) u64);
+pub(in crate::controller) struct RequestId(pub(super) u64);
 
 /// What a patch under way was for.
 pub(in crate::controller) struct SentPatch {
     pub(in crate::controller) node: Arc<str>,
     pub(in crate::controller) uid: Box<str>,
-    pub(in crate::controller) ticket: Ticket,
+    pub(in crate::controller) request_id: RequestId,
     pub(in crate::controller) changes: Vec<Change>,
 }
 
@@ -31,14 +31,14 @@ pub(in crate::controller) struct NodeState {
     pub(super) outcomes: Box<[(Arc<str>, Outcome)]>,
     pub(super) queued: bool,
     /// Since when it has to be looked at, or patched.
-    pub(super) since: Option<Instant>,
-    pub(super) ready: bool,
-    pub(super) under_way: Option<Ticket>,
-    pub(super) pause: Option<Instant>,
+    pub(super) pending_since: Option<Instant>,
+    pub(super) awaiting_slot: bool,
+    pub(super) in_flight: Option<RequestId>,
+    pub(super) retry_at: Option<Instant>,
     pub(super) failure: Option<Box<Failure>>,
     pub(super) repairs: Repairs,
     /// Whether it has been told that the ledger cannot be read.
-    told_unreadable: bool,
+    ledger_error_reported: bool,
 }
 
 impl NodeState {
@@ -47,13 +47,13 @@ impl NodeState {
             node,
             outcomes: Box::default(),
             queued: false,
-            since: None,
-            ready: false,
-            under_way: None,
-            pause: None,
+            pending_since: None,
+            awaiting_slot: false,
+            in_flight: None,
+            retry_at: None,
             failure: None,
             repairs: Repairs::default(),
-            told_unreadable: false,
+            ledger_error_reported: false,
         }
     }
 
@@ -63,13 +63,13 @@ impl NodeState {
     }
 
     /// Notes whether the ledger can be read. True where that has just ended, so that it is told once.
-    pub(in crate::controller) fn begins_unreadable(&mut self, unreadable: bool) -> bool {
-        !std::mem::replace(&mut self.told_unreadable, unreadable) && unreadable
+    pub(in crate::controller) fn ledger_became_invalid(&mut self, unreadable: bool) -> bool {
+        !std::mem::replace(&mut self.ledger_error_reported, unreadable) && unreadable
     }
 
     /// Whether a patch would have to wait, for another one or for a pause.
     pub(in crate::controller) fn is_busy(&self) -> bool {
-        self.under_way.is_some() || self.pause.is_some()
+        self.in_flight.is_some() || self.retry_at.is_some()
     }
 
     /// Puts new outcomes in place of the old, and counts them. While the last patch has failed, a

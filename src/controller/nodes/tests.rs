@@ -26,7 +26,7 @@ fn rule() -> Arc<str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_for_a_node_that_was_made_again_is_not_for_the_new_one() {
+async fn response_for_a_recreated_node_is_ignored() {
     let (mut nodes, mut tally, name) = seen("old");
     let old = nodes.sent(&name);
     nodes.apply(Event::Apply(api_node("new", 2)), &mut tally);
@@ -39,7 +39,7 @@ async fn an_answer_for_a_node_that_was_made_again_is_not_for_the_new_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_failure_takes_the_place_of_the_first() {
+async fn second_failure_replaces_the_first_and_its_timer() {
     let (mut nodes, mut tally, name) = seen("u");
     let now = Instant::now();
     for message in ["first", "second"] {
@@ -49,14 +49,14 @@ async fn a_second_failure_takes_the_place_of_the_first() {
         let told = state.outcomes[0].1.clone();
         assert_eq!(told, Outcome::Failed { message: message.to_owned() });
     }
-    assert_eq!(nodes.pausing.len(), 1, "one pause a node");
+    assert_eq!(nodes.retries.len(), 1, "one pause a node");
     nodes.wake(now + Duration::from_secs(3600));
     assert_eq!(nodes.next_wake(), None);
     assert_eq!(nodes.next(true), Some(name));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_gone_is_let_be_and_no_failure() {
+async fn deleted_node_is_not_a_failure() {
     let (mut nodes, mut tally, name) = seen("u");
     nodes.fail(&name, None, None, Instant::now(), 1);
     let state = nodes.get_mut(&name).unwrap();
@@ -66,20 +66,20 @@ async fn a_node_that_is_gone_is_let_be_and_no_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_pauses_is_still_planned() {
+async fn node_in_backoff_is_planned_but_not_patched() {
     let (mut nodes, mut tally, name) = seen("u");
     let now = Instant::now();
     nodes.fail(&name, Some("no".to_owned()), None, now, 1);
     nodes.apply(Event::Apply(api_node("u", 2)), &mut tally);
     assert_eq!(nodes.next(true).as_ref(), Some(&name));
     assert!(nodes.get_mut(&name).unwrap().is_busy(), "and yet not patched");
-    nodes.settle(&name);
+    nodes.forget_failure(&name);
     assert!(!nodes.get_mut(&name).unwrap().is_busy());
     assert_eq!(nodes.next_wake(), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_picture_that_is_stale_again_and_again_is_a_failure() {
+async fn repeated_stale_observation_is_a_failure() {
     let (mut nodes, _, name) = seen("u");
     let now = Instant::now();
     assert!(!nodes.stale(&name, "changed", now, 1));
@@ -90,11 +90,11 @@ async fn a_picture_that_is_stale_again_and_again_is_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_events_do_not_undo_an_answer_and_equal_ones_cost_nothing() {
+async fn older_watch_event_does_not_undo_a_response() {
     let (mut nodes, mut tally, name) = seen("u");
-    let ticket = nodes.sent(&name);
-    nodes.learn(api_node("u", 3), &mut tally);
-    assert!(nodes.answered(&name, ticket));
+    let request_id = nodes.sent(&name);
+    nodes.observe_response(api_node("u", 3), &mut tally);
+    assert!(nodes.answered(&name, request_id));
     assert_eq!(nodes.next(true), Some(Arc::clone(&name)));
     nodes.apply(Event::Apply(api_node("u", 2)), &mut tally);
     nodes.apply(Event::Apply(api_node("u", 3)), &mut tally);
@@ -104,10 +104,10 @@ async fn old_events_do_not_undo_an_answer_and_equal_ones_cost_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_contested_node_is_planned_again_when_a_pause_and_when_the_contest_ends() {
+async fn contested_node_is_requeued_after_each_backoff() {
     let (mut nodes, _, name) = seen("u");
     let start = Instant::now();
-    for _ in 0..contest::LIMIT - 1 {
+    for _ in 0..contest::MAX_REPAIRS - 1 {
         assert!(!nodes.repaired(&name, ("example.com/a", "7"), None, start));
     }
     assert!(nodes.repaired(&name, ("example.com/a", "7"), None, start));
@@ -122,14 +122,14 @@ async fn a_contested_node_is_planned_again_when_a_pause_and_when_the_contest_end
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_urgent_go_first_and_the_deleted_are_passed_over() {
+async fn node_queue_orders_repairs_first_and_skips_deleted() {
     let (mut nodes, mut tally) = (Nodes::default(), Tally::default());
     for name in ["a", "b", "c", "d"] {
         let node = json!({"metadata": {"name": name, "uid": name}});
         let node = serde_json::from_value(node).unwrap();
         nodes.apply(Event::Apply(node), &mut tally);
         let name = nodes.next(false).unwrap();
-        nodes.make_ready(&name, &*name == "c");
+        nodes.await_slot(&name, &*name == "c");
     }
     let gone = serde_json::from_value(json!({"metadata": {"name": "a", "uid": "a"}})).unwrap();
     nodes.apply(Event::Delete(gone), &mut tally);

@@ -10,7 +10,7 @@ use crate::planner::Outcome;
 
 /// A condition before it has a time and a generation.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
+pub(super) struct ConditionUpdate {
     kind: &'static str,
     status: Status,
     reason: Reason,
@@ -38,7 +38,7 @@ impl Status {
     }
 }
 
-impl Said {
+impl ConditionUpdate {
     fn new(kind: &'static str, holds: bool, reason: Reason, message: String) -> Self {
         Self { kind, status: Status::of(holds), reason, message }
     }
@@ -68,25 +68,29 @@ impl Said {
 }
 
 /// What is said of a rule that cannot be followed.
-pub(super) fn of_invalid(why: &str) -> Vec<Said> {
+pub(super) fn for_invalid(why: &str) -> Vec<ConditionUpdate> {
     let stalled = format!(
         "{why}. What it advertised before stays as it is until the rule is mended or deleted"
     );
     vec![
-        Said::new("Ready", false, Reason::InvalidSpec, why.to_owned()),
-        Said::new("Reconciling", false, Reason::InvalidSpec, String::new()),
-        Said::new("Stalled", true, Reason::InvalidSpec, stalled),
+        ConditionUpdate::new("Ready", false, Reason::InvalidSpec, why.to_owned()),
+        ConditionUpdate::new("Reconciling", false, Reason::InvalidSpec, String::new()),
+        ConditionUpdate::new("Stalled", true, Reason::InvalidSpec, stalled),
     ]
 }
 
 /// What is said of a rule with these nodes.
-pub(super) fn of_valid(nodes: &NodeCounts, counts: &Counts, mapping: &Mapping) -> Vec<Said> {
+pub(super) fn for_valid(
+    nodes: &NodeCounts,
+    counts: &Counts,
+    mapping: &Mapping,
+) -> Vec<ConditionUpdate> {
     let (ready, reason) = readiness(nodes, counts);
     let working = counts.pending + counts.failed + counts.held > 0;
     vec![
-        Said::new("Ready", ready, reason, message(nodes, counts)),
-        Said::new("Reconciling", working, reason, String::new()),
-        Said::new("Stalled", false, reason, String::new()),
+        ConditionUpdate::new("Ready", ready, reason, message(nodes, counts)),
+        ConditionUpdate::new("Reconciling", working, reason, String::new()),
+        ConditionUpdate::new("Stalled", false, reason, String::new()),
         overlapping(counts),
         contested(counts),
         device_class(mapping),
@@ -146,10 +150,10 @@ fn readiness(nodes: &NodeCounts, counts: &Counts) -> (bool, Reason) {
 }
 
 /// Whether another rule decides on some of the nodes, and which.
-fn overlapping(counts: &Counts) -> Said {
+fn overlapping(counts: &Counts) -> ConditionUpdate {
     let kind = "Overlapping";
     if counts.overridden == 0 {
-        return Said::new(kind, false, Reason::NoOverlap, String::new());
+        return ConditionUpdate::new(kind, false, Reason::NoOverlap, String::new());
     }
     let by = counts.overridden_by.iter().take(MAX_PROBLEMS);
     let by: Vec<_> = by.map(|(rule, nodes)| format!("rule {rule} on {nodes}")).collect();
@@ -161,40 +165,40 @@ fn overlapping(counts: &Counts) -> Said {
     } else {
         Reason::Overridden
     };
-    Said::new(kind, true, reason, message)
+    ConditionUpdate::new(kind, true, reason, message)
 }
 
 /// Whether another writer keeps changing values back.
-fn contested(counts: &Counts) -> Said {
+fn contested(counts: &Counts) -> ConditionUpdate {
     let kind = "Contested";
     if counts.contested == 0 {
-        return Said::new(kind, false, Reason::NotContested, String::new());
+        return ConditionUpdate::new(kind, false, Reason::NotContested, String::new());
     }
     let nodes = counts.problems.iter().filter_map(|(node, outcome)| match outcome {
-        Outcome::Contested { writer } => {
-            Some(format!("{} on {node}", writer.as_deref().unwrap_or("an unknown writer")))
+        Outcome::Contested { manager } => {
+            Some(format!("{} on {node}", manager.as_deref().unwrap_or("an unknown writer")))
         }
         _ => None,
     });
     let nodes: Vec<_> = nodes.take(MAX_PROBLEMS).collect();
     let message = format!("keeps changing values back: {}", nodes.join(", "));
-    Said::new(kind, true, Reason::Contested, message)
+    ConditionUpdate::new(kind, true, Reason::Contested, message)
 }
 
 /// Whether DRA has the resource's name too. The scheduler asks DRA only where a node does not
 /// advertise the resource (KEP-5004), so that pods would get no device.
-fn device_class(mapping: &Mapping) -> Said {
+fn device_class(mapping: &Mapping) -> ConditionUpdate {
     let kind = "DeviceClassMapped";
     match mapping {
-        Mapping::None => Said::new(kind, false, Reason::NoDeviceClass, String::new()),
+        Mapping::None => ConditionUpdate::new(kind, false, Reason::NoDeviceClass, String::new()),
         Mapping::By(class) => {
             let message = format!(
                 "DeviceClass {class} maps this resource: pods that request it get no device from it on \
                  nodes where this rule advertises it. Delete the rule, or rename the resource"
             );
-            Said::new(kind, true, Reason::DeviceClassFound, message)
+            ConditionUpdate::new(kind, true, Reason::DeviceClassFound, message)
         }
-        Mapping::Unknown(why) => Said {
+        Mapping::Unknown(why) => ConditionUpdate {
             kind,
             status: Status::Unknown,
             reason: Reason::DeviceClassesUnavailable,

@@ -38,7 +38,7 @@ fn ready_message(status: &NodeExtendedResourceStatus) -> &str {
 }
 
 #[test]
-fn ready_is_what_the_counts_say() {
+fn ready_condition_follows_the_node_counts() {
     let none = Counts::default();
     for (counts, says, message) in [
         (
@@ -127,7 +127,7 @@ fn ready_is_what_the_counts_say() {
 }
 
 #[test]
-fn an_invalid_rule_is_stalled() {
+fn invalid_rule_is_stalled() {
     let mut state = everywhere();
     state.rule = Err(InvalidRule::Malformed("a quantity of dongles".to_owned()));
     let status = status(&state, None, &Mapping::None, Timestamp::UNIX_EPOCH);
@@ -138,12 +138,12 @@ fn an_invalid_rule_is_stalled() {
 }
 
 #[test]
-fn overlaps_are_told_with_the_rules_that_decide() {
+fn overlapping_condition_names_the_deciding_rules() {
     let overlap = |tied| {
         let overridden_by = [("a".into(), 2), ("b".into(), 1)].into();
         let counts = Counts { overridden: 3, tied, overridden_by, ..Counts::default() };
         let status = status(&everywhere(), Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
-        assert_eq!(tells_of_tie(Some(&status)), tied > 0);
+        assert_eq!(reports_equal_priority(Some(&status)), tied > 0);
         status.conditions.into_iter().find(|said| said.type_ == "Overlapping").unwrap()
     };
     let said = overlap(0);
@@ -158,7 +158,7 @@ fn overlaps_are_told_with_the_rules_that_decide() {
 }
 
 #[test]
-fn named_nodes_that_do_not_exist_are_missing() {
+fn named_node_that_does_not_exist_counts_as_missing() {
     let state = state(json!({"nodeNames": ["a", "b", "c"]}));
     let counts = Counts { advertised: 1, ..Counts::default() };
     let status = status(&state, Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
@@ -167,7 +167,7 @@ fn named_nodes_that_do_not_exist_are_missing() {
 }
 
 #[test]
-fn times_move_only_with_the_status_of_a_condition() {
+fn condition_transition_time_follows_its_status() {
     let [first, later] = [1, 2].map(|second| Timestamp::new(second, 0).unwrap());
     let mut state = everywhere();
     let one = Counts { advertised: 1, ..Counts::default() };
@@ -186,7 +186,7 @@ fn times_move_only_with_the_status_of_a_condition() {
 }
 
 #[test]
-fn the_first_ten_problems_are_named() {
+fn status_lists_the_first_ten_problems() {
     let failed = Outcome::Failed { message: "no".to_owned() };
     let problems = (0..20).map(|number| (format!("node-{number:02}").into(), failed.clone()));
     let counts = Counts { failed: 20, problems: problems.collect(), ..Counts::default() };
@@ -197,7 +197,7 @@ fn the_first_ten_problems_are_named() {
 }
 
 #[test]
-fn a_device_class_of_the_same_name_is_told() {
+fn device_class_condition_names_the_device_class() {
     for (mapping, says) in [
         (Mapping::None, ("False", "NoDeviceClass", "")),
         (

@@ -3,11 +3,11 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::super::path::Path;
-use super::super::source::{Source, Spot};
+use super::super::source::{Source, SourceLocation};
 use super::*;
 
-fn read_all(text: &str, limits: &Limits) -> Result<Option<(Value, Locations)>, Fault> {
-    read(&Piece { text, offset: 0, lines_before: 0 }, limits)
+fn read_all(text: &str, limits: &Limits) -> Result<Option<(Value, Locations)>, ParseError> {
+    read(&RawDocument { text, offset: 0, lines_before: 0 }, limits)
 }
 
 fn value(text: &str) -> Value {
@@ -22,16 +22,16 @@ fn reason(text: &str) -> String {
 fn shown(text: &str, path: &Path) -> (String, (usize, usize)) {
     let (_, locations) = read_all(text, &Limits::default()).unwrap().unwrap();
     let source = Arc::new(Source::new("a.yaml", text.to_owned()));
-    let spot = Spot::within(&source, locations.shown(path, &source));
-    (spot.text().to_owned(), spot.start().unwrap())
+    let location = SourceLocation::within(&source, locations.shown(path, &source));
+    (location.text().to_owned(), location.start().unwrap())
 }
 
 #[test]
-fn a_merge_brings_fields_that_stand_where_they_were_written() {
+fn yaml_merged_field_keeps_its_source_location() {
     let text = "a: &a {x: 1, z: 2}\nb:\n  <<: *a\n  z: 3\n";
     assert_eq!(value(text), json!({"a": {"x": 1, "z": 2}, "b": {"x": 1, "z": 3}}));
-    assert_eq!(shown(text, &Path::of(["b", "x"])), ("1".to_owned(), (1, 11)));
-    assert_eq!(shown(text, &Path::of(["b", "z"])), ("3".to_owned(), (4, 6)));
+    assert_eq!(shown(text, &Path::from_keys(["b", "x"])), ("1".to_owned(), (1, 11)));
+    assert_eq!(shown(text, &Path::from_keys(["b", "z"])), ("3".to_owned(), (4, 6)));
     // The first of several wins, and what comes later replaces what stands before.
     assert_eq!(value("{<<: [{x: 1}, {x: 2, z: 3}]}"), json!({"x": 1, "z": 3}));
     assert_eq!(value("{x: 5, <<: {x: 1}}"), json!({"x": 1}));
@@ -40,15 +40,15 @@ fn a_merge_brings_fields_that_stand_where_they_were_written() {
 }
 
 #[test]
-fn an_alias_stands_where_its_anchor_does() {
+fn yaml_alias_has_the_location_of_its_anchor() {
     let text = "a: &a 0\nb: [1, *a]\n";
     assert_eq!(value(text), json!({"a": 0, "b": [1, 0]}));
-    assert_eq!(shown(text, &Path::of(["b"]).item(1)), ("0".to_owned(), (1, 7)));
+    assert_eq!(shown(text, &Path::from_keys(["b"]).item(1)), ("0".to_owned(), (1, 7)));
     assert!(reason("a: *b").contains("anchor"));
 }
 
 #[test]
-fn keys_are_text_and_given_once() {
+fn yaml_keys_must_be_text_and_unique() {
     assert_eq!(value("{1: a, yes: b, 1.5: c}"), json!({"1": "a", "true": "b", "1.5": "c"}));
     assert_eq!(reason("a: 1\nb: 2\na: 3"), "the key \"a\" is given twice: it is in line 1 already");
     assert_eq!(reason("{1: a, \"1\": b}"), "the key \"1\" is given twice: it is in line 1 already");
@@ -57,20 +57,20 @@ fn keys_are_text_and_given_once() {
 }
 
 #[test]
-fn what_is_underlined_is_in_one_line() {
+fn yaml_shown_location_is_within_one_line() {
     let text = "a:\n  b: |\n    long\n    text\n  c: [1,\n      2]\n  d:\n  e: {f: 1}\n  g:\n    - h: i\n      j: k\n";
     for (path, shows, at) in [
-        (Path::of(["a"]), "a", (1, 1)),
-        (Path::of(["a", "b"]), "b", (2, 3)),
-        (Path::of(["a", "c"]), "c", (5, 3)),
-        (Path::of(["a", "c"]).item(1), "2", (6, 7)),
-        (Path::of(["a", "d"]), "d", (7, 3)),
-        (Path::of(["a", "e"]), "{f: 1}", (8, 6)),
-        (Path::of(["a", "g"]).item(0), "h: i", (10, 7)),
+        (Path::from_keys(["a"]), "a", (1, 1)),
+        (Path::from_keys(["a", "b"]), "b", (2, 3)),
+        (Path::from_keys(["a", "c"]), "c", (5, 3)),
+        (Path::from_keys(["a", "c"]).item(1), "2", (6, 7)),
+        (Path::from_keys(["a", "d"]), "d", (7, 3)),
+        (Path::from_keys(["a", "e"]), "{f: 1}", (8, 6)),
+        (Path::from_keys(["a", "g"]).item(0), "h: i", (10, 7)),
         // What is not there is shown by what it should be in.
-        (Path::of(["a", "x", "y"]), "a", (1, 1)),
-        (Path::of(["a", "g"]).item(9), "g", (9, 3)),
-        (Path::of(["x"]), "a:", (1, 1)),
+        (Path::from_keys(["a", "x", "y"]), "a", (1, 1)),
+        (Path::from_keys(["a", "g"]).item(9), "g", (9, 3)),
+        (Path::from_keys(["x"]), "a:", (1, 1)),
         (Path::default(), "a:", (1, 1)),
     ] {
         assert_eq!(shown(text, &path), (shows.to_owned(), at), "{path}");
@@ -78,9 +78,9 @@ fn what_is_underlined_is_in_one_line() {
 }
 
 #[test]
-fn whatever_repeats_itself_is_counted() {
+fn yaml_aliases_count_toward_size_and_depth_limits() {
     let limits = Limits { values: 20, depth: 5, ..Limits::default() };
-    let refused = |text: &str| read_all(text, &limits).err().map(|fault| fault.reason);
+    let refused = |text: &str| read_all(text, &limits).err().map(|parse_error| parse_error.reason);
     let fits = "a: &a [1, 2]\nb: [*a, *a]\n";
     assert_eq!(refused(fits), None);
     let too_many = "a: &a [1, 2]\nb: [*a, *a, *a, *a]\n";
@@ -94,7 +94,7 @@ fn whatever_repeats_itself_is_counted() {
 }
 
 #[test]
-fn nothing_is_nothing() {
+fn yaml_empty_document_has_no_value() {
     for text in ["", "# only a comment\n", "~", "\n\n"] {
         assert_eq!(read_all(text, &Limits::default()).unwrap().map(|(value, _)| value), None);
     }

@@ -6,13 +6,13 @@ use super::*;
 /// told, what is done, and whether pods have to be looked at.
 fn check_lowering(
     (before, spec): (Value, Value),
-    circumstances: &Circumstances,
+    input: &PlanningInput,
     tells: &str,
     does: &[&str],
     needs_pods: bool,
 ) {
     let rules = rule_set(&json!({ "r": spec }));
-    let planned = plan(&seen(&node_object(&before)), &rules, circumstances);
+    let planned = plan(&seen(&node_object(&before)), &rules, input);
     assert_eq!(told(&planned.outcomes)["r"], tells, "{before} {spec}");
     let changes: Vec<_> = planned.changes.iter().map(ToString::to_string).collect();
     assert_eq!(changes, does, "{before} {spec}");
@@ -20,7 +20,7 @@ fn check_lowering(
 }
 
 #[test]
-fn a_value_is_lowered_no_further_than_pods_use() {
+fn lowered_value_is_held_at_pod_requests() {
     let two = || (owned(dongles("4", "4"), "4", "r"), json!({"quantity": 2}));
     let lowered = ["advertised example.com/dongle=2 (rule r)"];
     check_lowering(two(), &used(0), "pending", &lowered, false);
@@ -30,10 +30,10 @@ fn a_value_is_lowered_no_further_than_pods_use() {
     check_lowering(two(), &used(4), "held at 4", &[], false);
     check_lowering(two(), &used(9), "held at 4", &[], false);
     // Nobody has looked yet: nothing is lowered.
-    let unknown = Circumstances::default();
+    let unknown = PlanningInput::default();
     check_lowering(two(), &unknown, "held at 4", &[], true);
-    let denied = InUse::Unreadable("no right".to_owned());
-    let denied = Circumstances { in_use: denied, ..Circumstances::default() };
+    let denied = PodUsage::Unavailable("no right".to_owned());
+    let denied = PlanningInput { pod_usage: denied, ..PlanningInput::default() };
     check_lowering(two(), &denied, "held at 4: no right", &[], true);
 
     let mut at_once = two();
@@ -48,9 +48,9 @@ fn a_value_is_lowered_no_further_than_pods_use() {
 }
 
 #[test]
-fn a_held_value_is_kept_and_repaired() {
+fn held_value_is_repaired_to_the_held_quantity() {
     let held = |present: &str| (owned(dongles(present, present), "3", "r"), json!({"quantity": 2}));
-    let unknown = Circumstances::default();
+    let unknown = PlanningInput::default();
     check_lowering(held("3"), &unknown, "held at 3", &[], true);
     check_lowering(held("3"), &used(3), "held at 3", &[], false);
     // A reboot: what pods use is back before anybody has looked.
@@ -61,9 +61,9 @@ fn a_held_value_is_kept_and_repaired() {
 }
 
 #[test]
-fn what_another_writer_raised_is_lowered_with_the_same_care() {
+fn value_raised_by_another_manager_is_held_when_lowered() {
     let raised = || (owned(dongles("7", "7"), "4", "r"), json!({"quantity": 4}));
-    let unknown = Circumstances::default();
+    let unknown = PlanningInput::default();
     check_lowering(raised(), &unknown, "held at 7", &[], true);
     let repaired = ["repaired example.com/dongle=4 (rule r; was 7)"];
     check_lowering(raised(), &used(4), "pending", &repaired, false);
@@ -79,7 +79,7 @@ fn what_another_writer_raised_is_lowered_with_the_same_care() {
 /// Whatever the node and the rule: a value goes no lower than what pods use, unless the rule says so;
 /// and where nobody knows what they use, no lower than what is listed.
 #[test]
-fn never_lowers_below_what_is_used() {
+fn random_plans_never_lower_below_pod_requests() {
     let mut random = fastrand::Rng::with_seed(2);
     for _ in 0..10_000 {
         let [listed, capacity, allocatable] = std::array::from_fn(|_| random.i64(1..9));
@@ -88,11 +88,11 @@ fn never_lowers_below_what_is_used() {
         let policy = random.choice(["WhenFree", "Immediate"]).unwrap();
         let spec = json!({"quantity": random.i64(1..9), "shrinkPolicy": policy});
         let rules = rule_set(&json!({ "r": spec }));
-        let in_use = random.i64(0..9);
+        let pod_usage = random.i64(0..9);
         let known = random.bool();
-        let circumstances = if known { used(in_use) } else { Circumstances::default() };
+        let input = if known { used(pod_usage) } else { PlanningInput::default() };
         let mut after = node_object(&before);
-        let planned = plan(&seen(&after), &rules, &circumstances);
+        let planned = plan(&seen(&after), &rules, &input);
         if let Some(patch) = planned.patch {
             apply(&mut after, &patch);
         }
@@ -101,13 +101,13 @@ fn never_lowers_below_what_is_used() {
             text.as_str().unwrap().parse::<i64>().unwrap()
         };
         let after = (amount("capacity"), amount("allocatable"));
-        let wanted = spec["quantity"].as_i64().unwrap();
+        let desired = spec["quantity"].as_i64().unwrap();
         let least = match (policy, known) {
-            ("Immediate", _) => wanted,
-            (_, true) => wanted.max(in_use.min(listed.max(capacity).max(allocatable))),
-            (_, false) => wanted.max(listed),
+            ("Immediate", _) => desired,
+            (_, true) => desired.max(pod_usage.min(listed.max(capacity).max(allocatable))),
+            (_, false) => desired.max(listed),
         };
-        let context = format!("{before} {spec} {in_use} {known}");
+        let context = format!("{before} {spec} {pod_usage} {known}");
         let is_left = after == (capacity, allocatable);
         let may_be_left = !known && policy == "WhenFree";
         assert!(after == (least, least) || (is_left && may_be_left), "{context}: {after:?}");

@@ -5,7 +5,7 @@ use super::*;
 /// Whatever the node and the rules: one patch is enough, it writes no 0, touches no native
 /// resource, changes no value that is neither vacant nor listed, and withdraws nothing unlisted.
 #[test]
-fn holds_for_ten_thousand_random_nodes() {
+fn random_plans_converge_in_one_patch_within_invariants() {
     let mut random = fastrand::Rng::with_seed(1);
     let names = ["example.com/a", "example.com/b", "example.com/c"];
     let values = ["0", "1", "4", "1k", "1000", "0.5", "garbage", "8Ei"];

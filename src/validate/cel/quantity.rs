@@ -1,4 +1,4 @@
-//! Kubernetes' quantity library for CEL (`k8s.io/apiserver/pkg/cel/library/quantity.go`), as far as the
+//! Kubernetes' quantity library for CEL (`k8s.io/apiserver/pkg/cel/cel/quantity.go`), as far as the
 //! CRD uses it.
 //!
 //! The numbers are exact, by [`Quantity`]. `isInteger` and `asApproximateFloat` are not properties of
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_integer_tells_what_kubernetes_tells() {
+    fn cel_is_integer_matches_kubernetes() {
         for (text, whole) in [
             ("4", Some(4)),
             ("-4", Some(-4)),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_compare_exactly_and_beyond_all_bounds() {
+    fn cel_quantities_compare_exactly_beyond_bounds() {
         let number = |text: &str| Amount::parse(text).unwrap().number;
         let order = |one: &str, other: &str| number(one).cmp(&number(other));
         assert_eq!(order("1Ki", "1024"), Ordering::Equal);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_approximate() {
+    fn cel_quantity_as_float_is_approximate() {
         for (text, float) in [
             ("4.0", 4.0),
             ("1.5Gi", 1.5 * f64::from(1 << 30)),

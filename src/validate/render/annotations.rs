@@ -1,6 +1,6 @@
 //! For GitHub Actions: workflow commands, which it shows at the lines of a pull request.
 
-use crate::validate::problem::{Problem, Severity};
+use crate::validate::diagnostic::{Diagnostic, Severity};
 use crate::validate::report::Report;
 
 pub(super) fn render(report: &Report) -> String {
@@ -10,21 +10,22 @@ pub(super) fn render(report: &Report) -> String {
     text
 }
 
-fn annotation(problem: &Problem) -> String {
-    let command = match problem.severity {
+fn annotation(diagnostic: &Diagnostic) -> String {
+    let command = match diagnostic.severity {
         Severity::Unreadable | Severity::Error => "error",
         Severity::Warning => "warning",
     };
-    let spot = &problem.spot;
-    let mut properties = format!("file={}", property(spot.file()));
-    if let (Some((line, column)), Some((end_line, end_column))) = (spot.start(), spot.end()) {
+    let location = &diagnostic.location;
+    let mut properties = format!("file={}", property(location.file()));
+    if let (Some((line, column)), Some((end_line, end_column))) = (location.start(), location.end())
+    {
         properties.push_str(&format!(
             ",line={line},col={column},endLine={end_line},endColumn={end_column}"
         ));
     }
-    let title = property(&problem.rule);
-    let hint = problem.hint.as_ref().map(|hint| format!("\n{hint}")).unwrap_or_default();
-    let message = data(&format!("{}{hint}", problem.title()));
+    let title = property(&diagnostic.rule);
+    let hint = diagnostic.hint.as_ref().map(|hint| format!("\n{hint}")).unwrap_or_default();
+    let message = data(&format!("{}{hint}", diagnostic.title()));
     format!("::{command} {properties},title={title}::{message}\n")
 }
 
@@ -40,14 +41,15 @@ fn property(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::Spot;
+    use crate::manifest::SourceLocation;
 
     #[test]
-    fn nothing_in_a_problem_ends_its_line_or_starts_a_command() {
-        let spot = Spot::file_alone("a,b:c\n%.yaml");
-        let problem = Problem::new(Severity::Warning, "x", "one\r\n::error::two, 3%", spot);
+    fn github_annotation_escapes_newlines_and_commands() {
+        let location = SourceLocation::file_alone("a,b:c\n%.yaml");
+        let diagnostic =
+            Diagnostic::new(Severity::Warning, "x", "one\r\n::error::two, 3%", location);
         assert_eq!(
-            annotation(&problem.hint("four")),
+            annotation(&diagnostic.hint("four")),
             "::warning file=a%2Cb%3Ac%0A%25.yaml,title=x::one%0D%0A::error::two, 3%25%0Afour\n"
         );
     }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::manifest::Spot;
-use crate::validate::problem::{Problem, Severity};
+use crate::manifest::SourceLocation;
+use crate::validate::diagnostic::{Diagnostic, Severity};
 use crate::validate::report::Report;
 
 pub(super) fn render(report: &Report) -> String {
@@ -14,31 +14,31 @@ pub(super) fn render(report: &Report) -> String {
         "errors": report.count(Severity::Error),
         "warnings": report.count(Severity::Warning),
         "omitted": report.omitted(),
-        "problems": report.problems.iter().map(problem).collect::<Vec<_>>(),
+        "problems": report.problems.iter().map(diagnostic).collect::<Vec<_>>(),
     });
     format!("{value:#}\n")
 }
 
 /// What a problem has none of is left out.
-fn problem(problem: &Problem) -> Value {
-    let mut value = place(&problem.spot);
-    value["severity"] = problem.severity.word().into();
-    value["rule"] = problem.rule.as_ref().into();
-    value["message"] = problem.message.as_str().into();
-    let text = [("hint", &problem.hint), ("expression", &problem.expression)];
+fn diagnostic(diagnostic: &Diagnostic) -> Value {
+    let mut value = place(&diagnostic.location);
+    value["severity"] = diagnostic.severity.word().into();
+    value["rule"] = diagnostic.rule.as_ref().into();
+    value["message"] = diagnostic.message.as_str().into();
+    let text = [("hint", &diagnostic.hint), ("expression", &diagnostic.expression)];
     for (key, text) in text {
         if let Some(text) = text {
             value[key] = text.as_str().into();
         }
     }
-    if let Some((kind, name)) = &problem.object {
+    if let Some((kind, name)) = &diagnostic.object {
         value["kind"] = kind.as_str().into();
         value["name"] = name.as_str().into();
-        value["path"] = problem.path.as_str().into();
+        value["path"] = diagnostic.path.as_str().into();
     }
-    if !problem.related.is_empty() {
-        let related = problem.related.iter().map(|(spot, label)| {
-            let mut value = place(spot);
+    if !diagnostic.related.is_empty() {
+        let related = diagnostic.related.iter().map(|(location, label)| {
+            let mut value = place(location);
             value["message"] = label.as_str().into();
             value
         });
@@ -47,9 +47,10 @@ fn problem(problem: &Problem) -> Value {
     value
 }
 
-fn place(spot: &Spot) -> Value {
-    let mut value = json!({"file": spot.file()});
-    if let (Some((line, column)), Some((end_line, end_column))) = (spot.start(), spot.end()) {
+fn place(location: &SourceLocation) -> Value {
+    let mut value = json!({"file": location.file()});
+    if let (Some((line, column)), Some((end_line, end_column))) = (location.start(), location.end())
+    {
         value["line"] = line.into();
         value["column"] = column.into();
         value["endLine"] = end_line.into();

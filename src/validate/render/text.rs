@@ -2,8 +2,8 @@
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
-use crate::manifest::Spot;
-use crate::validate::problem::{Problem, Severity};
+use crate::manifest::SourceLocation;
+use crate::validate::diagnostic::{Diagnostic, Severity};
 use crate::validate::report::Report;
 
 /// A longer CEL rule is mostly a regular expression, and tells nobody more than its message does.
@@ -12,8 +12,8 @@ const LONGEST_EXPRESSION: usize = 100;
 pub(super) fn render(report: &Report, colour: bool) -> String {
     let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
     let mut text = String::new();
-    for problem in &report.problems {
-        text.push_str(&renderer.render(&[group(problem)]));
+    for diagnostic in &report.problems {
+        text.push_str(&renderer.render(&[group(diagnostic)]));
         text.push_str("\n\n");
     }
     text.push_str(&report.summary());
@@ -21,22 +21,23 @@ pub(super) fn render(report: &Report, colour: bool) -> String {
     text
 }
 
-fn group(problem: &Problem) -> Group<'_> {
-    let level = match problem.severity {
+fn group(diagnostic: &Diagnostic) -> Group<'_> {
+    let level = match diagnostic.severity {
         Severity::Unreadable | Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let title = level.primary_title(problem.title()).id(&*problem.rule);
+    let title = level.primary_title(diagnostic.title()).id(&*diagnostic.rule);
     let mut group = Group::with_title(title);
-    group = shown(group, &problem.spot, AnnotationKind::Primary, problem.label.as_deref());
-    for (spot, label) in &problem.related {
-        group = shown(group, spot, AnnotationKind::Context, Some(label));
+    group =
+        shown(group, &diagnostic.location, AnnotationKind::Primary, diagnostic.label.as_deref());
+    for (location, label) in &diagnostic.related {
+        group = shown(group, location, AnnotationKind::Context, Some(label));
     }
-    let expression = problem.expression.as_ref();
+    let expression = diagnostic.expression.as_ref();
     if let Some(expression) = expression.filter(|text| text.len() <= LONGEST_EXPRESSION) {
         group = group.element(Level::NOTE.message(format!("the rule is {expression}")));
     }
-    if let Some(hint) = &problem.hint {
+    if let Some(hint) = &diagnostic.hint {
         group = group.element(Level::HELP.message(hint));
     }
     group
@@ -45,17 +46,17 @@ fn group(problem: &Problem) -> Group<'_> {
 /// Adds a place: its line with a part of it underlined; only its number where that is too long.
 fn shown<'t>(
     group: Group<'t>,
-    spot: &'t Spot,
+    location: &'t SourceLocation,
     kind: AnnotationKind,
     label: Option<&'t str>,
 ) -> Group<'t> {
-    let Some((line, column)) = spot.start() else {
-        return group.element(Origin::path(spot.file()));
+    let Some((line, column)) = location.start() else {
+        return group.element(Origin::path(location.file()));
     };
-    let Some((text, range)) = spot.shown() else {
-        return group.element(Origin::path(spot.file()).line(line).char_column(column));
+    let Some((text, range)) = location.shown() else {
+        return group.element(Origin::path(location.file()).line(line).char_column(column));
     };
     let annotation: Annotation<'_> = kind.span(range).label(label);
-    let snippet = Snippet::source(text).path(spot.file()).line_start(line);
+    let snippet = Snippet::source(text).path(location.file()).line_start(line);
     group.element(snippet.annotation(annotation))
 }

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::manifest::Path;
 use crate::model::label::excerpt;
-use crate::validate::finding::Finding;
 use crate::validate::spelling::closest;
+use crate::validate::violation::Violation;
 
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
@@ -44,8 +44,9 @@ impl Bounds {
         })
     }
 
-    pub(super) fn check(&self, value: &Value, path: &Path, findings: &mut Vec<Finding>) {
-        let mut found = |rule, message: String| findings.push(Finding::new(path, rule, message));
+    pub(super) fn check(&self, value: &Value, path: &Path, violations: &mut Vec<Violation>) {
+        let mut found =
+            |rule, message: String| violations.push(Violation::new(path, rule, message));
         match value {
             Value::Number(number) => {
                 let number = number.as_f64().unwrap_or(f64::NAN);
@@ -99,7 +100,7 @@ impl Bounds {
                         format!("Too many: must have at most {most} items, and has {length}"),
                     );
                 }
-                self.check_distinct(items, path, findings);
+                self.check_distinct(items, path, violations);
             }
             Value::Object(fields) => {
                 let length = fields.len();
@@ -112,10 +113,10 @@ impl Bounds {
             }
             Value::Null | Value::Bool(_) => {}
         }
-        self.check_choice(value, path, findings);
+        self.check_choice(value, path, violations);
     }
 
-    fn check_choice(&self, value: &Value, path: &Path, findings: &mut Vec<Finding>) {
+    fn check_choice(&self, value: &Value, path: &Path, violations: &mut Vec<Violation>) {
         if self.choices.is_empty() || self.choices.contains(value) {
             return;
         }
@@ -129,10 +130,10 @@ impl Bounds {
         let words = self.choices.iter().filter_map(Value::as_str);
         let close = value.as_str().and_then(|text| closest(text, words));
         let hint = close.map(|close| format!("did you mean {close}?"));
-        findings.push(Finding::new(path, "enum", message).hint(hint));
+        violations.push(Violation::new(path, "enum", message).hint(hint));
     }
 
-    fn check_distinct(&self, items: &[Value], path: &Path, findings: &mut Vec<Finding>) {
+    fn check_distinct(&self, items: &[Value], path: &Path, violations: &mut Vec<Violation>) {
         let identity = |item: &Value| match self.list_type.as_str() {
             "set" => Some(item.to_string()),
             "map" => {
@@ -147,8 +148,8 @@ impl Bounds {
             if !seen.insert(identity.clone()) {
                 let message = format!("Duplicate value: {}", excerpt_json(&identity));
                 let hint = "each may be given once: remove one".to_owned();
-                findings.push(
-                    Finding::new(&path.item(index), "x-kubernetes-list-type", message)
+                violations.push(
+                    Violation::new(&path.item(index), "x-kubernetes-list-type", message)
                         .hint(Some(hint)),
                 );
             }

@@ -4,18 +4,18 @@ use serde_json::{Value, json};
 use super::*;
 use crate::model::api;
 
-fn findings(schema: Value, value: &Value) -> Vec<String> {
-    let library = Library::new().unwrap();
+fn violations(schema: Value, value: &Value) -> Vec<String> {
+    let cel = CelEnv::new().unwrap();
     let props: JSONSchemaProps = serde_json::from_value(schema).unwrap();
-    let schema = Schema::new(&props, &library).unwrap();
-    let findings = schema.check(value, &library).into_iter();
-    findings
-        .map(|finding| format!("{} {} {}", finding.rule, finding.path, finding.message))
+    let schema = Schema::new(&props, &cel).unwrap();
+    let violations = schema.check(value, &cel).into_iter();
+    violations
+        .map(|violation| format!("{} {} {}", violation.rule, violation.path, violation.message))
         .collect()
 }
 
 #[test]
-fn every_keyword_is_honoured() {
+fn schema_applies_every_supported_keyword() {
     let spec = |schema: Value| json!({"type": "object", "properties": {"a": schema}});
     for (schema, value, says) in [
         (json!({"type": "string"}), json!(true), "type a must be of type string"),
@@ -80,44 +80,44 @@ fn every_keyword_is_honoured() {
             "x-kubernetes-validations a no x",
         ),
     ] {
-        let found = findings(spec(schema.clone()), &json!({"a": value}));
+        let found = violations(spec(schema.clone()), &json!({"a": value}));
         assert_eq!(found.len(), 1, "{schema}: {found:?}");
         assert!(found[0].starts_with(says), "{schema}: {found:?}");
     }
 }
 
 #[test]
-fn nulls_are_dropped_and_defaults_filled_in() {
+fn schema_prunes_nulls_and_applies_defaults() {
     let schema = json!({"type": "object", "required": ["a", "b"], "properties": {
         "a": {"type": "integer"},
         "b": {"type": "integer", "default": 4, "x-kubernetes-validations": [{"rule": "self == 4"}]},
         "c": {"type": "integer", "nullable": true},
     }});
-    assert_eq!(findings(schema.clone(), &json!({"a": 1, "b": null, "c": null})), [""; 0]);
-    assert_eq!(findings(schema.clone(), &json!({"a": 1})), [""; 0]);
-    let found = findings(schema.clone(), &json!({"a": null}));
+    assert_eq!(violations(schema.clone(), &json!({"a": 1, "b": null, "c": null})), [""; 0]);
+    assert_eq!(violations(schema.clone(), &json!({"a": 1})), [""; 0]);
+    let found = violations(schema.clone(), &json!({"a": null}));
     assert_eq!(found, ["required a Required value: missing, or null"]);
-    assert_eq!(findings(schema, &json!({"a": 1, "b": 5})), ["x-kubernetes-validations b failed"]);
+    assert_eq!(violations(schema, &json!({"a": 1, "b": 5})), ["x-kubernetes-validations b failed"]);
 }
 
 #[test]
-fn what_is_open_takes_anything() {
+fn schema_preserve_unknown_fields_accepts_anything() {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    assert_eq!(findings(schema, &json!({"a": {"b": null}})), [""; 0]);
+    assert_eq!(violations(schema, &json!({"a": {"b": null}})), [""; 0]);
 }
 
 #[test]
-fn a_rule_is_passed_over_where_a_problem_below_it_is_why_it_fails() {
+fn schema_rule_is_skipped_after_a_problem_below_it() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}},
         "x-kubernetes-validations": [{"rule": "self.a > 1", "message": "more"}]});
-    assert_eq!(findings(schema.clone(), &json!({"a": "x"})).len(), 1);
-    let unanswered = findings(schema, &json!({}));
+    assert_eq!(violations(schema.clone(), &json!({"a": "x"})).len(), 1);
+    let unanswered = violations(schema, &json!({}));
     assert!(unanswered[0].contains("cannot be evaluated"), "{unanswered:?}");
 }
 
 /// Whatever the CRD says must be honoured here too.
 #[test]
-fn the_crd_uses_no_keyword_that_is_unknown_here() {
+fn schema_supports_every_keyword_of_the_crd() {
     const KNOWN: [&str; 26] = [
         "additionalProperties",
         "default",

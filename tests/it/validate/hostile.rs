@@ -44,7 +44,7 @@ fn limited(args: &[&str]) -> Command {
 }
 
 #[test]
-fn a_byte_order_mark_and_crlf_are_no_problem_and_no_column() {
+fn validate_accepts_byte_order_mark_and_crlf() {
     let text = format!("\u{feff}{}", RULE.replace('\n', "\r\n"));
     let (lines, code) = said("crlf", text.as_bytes());
     assert_eq!(lines[1], " --> file.yaml:6:13");
@@ -53,7 +53,7 @@ fn a_byte_order_mark_and_crlf_are_no_problem_and_no_column() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_in_one_line_and_the_rest_is_checked() {
+fn validate_reports_unreadable_files_and_checks_the_rest() {
     let repeated =
         (1..12).fold("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
             let aliases = vec![format!("*a{}", n - 1); 10].join(", ");
@@ -105,7 +105,7 @@ fn what_cannot_be_read_is_told_in_one_line_and_the_rest_is_checked() {
 
 /// The most values that are taken, each of a kind that takes much room.
 #[test]
-fn as_many_values_as_are_taken_fit_into_the_memory() {
+fn validate_handles_a_document_at_the_value_limit() {
     let items: String = (0..160_000).map(|n| format!("- {{k{n}: v{n}}}\n")).collect();
     let (lines, code) =
         said("most", format!("apiVersion: v1\nkind: Most\nitems:\n{items}").as_bytes());
@@ -114,7 +114,7 @@ fn as_many_values_as_are_taken_fit_into_the_memory() {
 }
 
 #[test]
-fn a_folder_is_read_to_its_depth_without_what_is_hidden_or_another_kind_of_file() {
+fn validate_folder_skips_hidden_and_other_files() {
     let scratch = scratch("folder");
     for (path, text) in [
         ("b/c/rule.yml", RULE),
@@ -141,7 +141,7 @@ fn a_folder_is_read_to_its_depth_without_what_is_hidden_or_another_kind_of_file(
 
 /// Root may read anything, so that it steps down to nobody.
 #[test]
-fn a_folder_without_rights_is_told_and_the_rest_is_checked() {
+fn validate_reports_forbidden_folder_and_checks_the_rest() {
     let scratch = std::env::temp_dir().join(format!("validate-rights-{}", std::process::id()));
     fs::create_dir_all(scratch.join("secret")).unwrap();
     fs::write(scratch.join("rule.yaml"), RULE).unwrap();
@@ -164,7 +164,7 @@ fn a_folder_without_rights_is_told_and_the_rest_is_checked() {
 }
 
 #[test]
-fn a_reader_that_stops_is_no_error() {
+fn validate_into_a_closed_pipe_is_no_error() {
     let program = validate(&[]).get_program().to_owned();
     let script = r#""$0" validate all-at-once.yaml; echo "exit $?" >&2"#;
     let mut command = Command::new("/bin/sh");
@@ -203,7 +203,7 @@ fn garbage(random: &mut fastrand::Rng, seeds: &[String]) -> String {
 
 /// Whatever comes of it, it is told, and with places that exist.
 #[test]
-fn garbage_never_panics() {
+fn validate_never_panics_on_random_bytes() {
     let names = ["yaml.yaml", "all-at-once.yaml", "selectors.yaml", "rules.json", "requests.yaml"];
     let seeds = names.map(|name| fs::read_to_string(folder().join(name)).unwrap());
     let mut random = fastrand::Rng::with_seed(7);
@@ -217,8 +217,8 @@ fn garbage_never_panics() {
         let report = validator.finish(texts.len());
         assert!(report.problems.len() > texts.len() / 2, "{}", report.problems.len());
         for problem in &report.problems {
-            let text = &texts[problem.spot.file().parse::<usize>().unwrap()];
-            let (line, column) = problem.spot.start().expect("a place");
+            let text = &texts[problem.location.file().parse::<usize>().unwrap()];
+            let (line, column) = problem.location.start().expect("a place");
             let line = text.split('\n').nth(line - 1).expect("a line that is there");
             assert!(column <= line.chars().count() + 1, "{column} in {line:?}");
             assert!(!problem.title().contains('\n'), "{:?}", problem.title());

@@ -25,7 +25,7 @@ const LIST: &str = r#"{"apiVersion": "v1", "items": [
 const NODE: &str = r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "c"}}"#;
 
 #[test]
-fn lists_and_objects_in_json_and_yaml() {
+fn node_files_accept_lists_and_objects_in_json_and_yaml() {
     let list = || Ok(vec!["a".to_owned(), "b".to_owned()]);
     assert_eq!(names(LIST), list());
     assert_eq!(names(format!("\u{feff}\n {LIST}\n")), list());
@@ -40,7 +40,7 @@ fn lists_and_objects_in_json_and_yaml() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn node_file_errors_have_a_source_location() {
     for (text, says) in [
         ("", "f: there is no Node in it"),
         ("{}", "f: there is no Node in it"),
@@ -68,7 +68,7 @@ fn what_is_wrong_is_told_with_its_place() {
 
 /// A download that was cut off must not pass for a smaller cluster.
 #[test]
-fn a_file_that_is_cut_off_is_an_error() {
+fn truncated_node_file_is_an_error() {
     for text in [LIST, NODE] {
         for end in 0..text.len() {
             assert!(names(&text.as_bytes()[..end]).is_err(), "{end}");
@@ -77,7 +77,7 @@ fn a_file_that_is_cut_off_is_an_error() {
 }
 
 #[test]
-fn nothing_is_too_deep_or_too_long() {
+fn node_files_beyond_limits_are_rejected() {
     let deep = "[".repeat(100_000);
     for text in [format!("{{\"a\": {deep}"), format!("{{\"items\": [{{\"a\": {deep}")] {
         assert!(names(text).is_err());
@@ -91,7 +91,7 @@ fn nothing_is_too_deep_or_too_long() {
 }
 
 #[test]
-fn pods_add_up_by_node() {
+fn pod_file_requests_are_summed_by_node() {
     let pod = |node: &str, phase: &str| {
         format!(
             r#"{{"kind": "Pod", "spec": {{"nodeName": {node}, "containers": [{{"resources":

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use anstyle::{AnsiColor, Style};
 
-use crate::cli::diff::fate::{Action, Fate};
-use crate::cli::diff::forecast::{Forecast, Present};
+use crate::cli::diff::node_diff::{Amounts, NodeDiff};
 use crate::cli::diff::report::Report;
+use crate::cli::diff::result_kind::{Action, ResultKind};
 
 const HEADINGS: [&str; 4] = ["NODE", "RESOURCE", "BEFORE", "AFTER"];
 const GAP: &str = "   ";
@@ -64,15 +64,15 @@ fn write(text: &mut String, sign: &str, columns: &[String; 4], widths: &[usize; 
 }
 
 /// What changes, what somebody may want to know of, and what stays where that is asked for; by resource.
-fn lines(forecast: &Forecast, all: bool) -> Vec<Line<'_>> {
-    let Forecast { node, changes, outcomes, invalid_ledger, .. } = forecast;
-    let line = |sign, resource: &str, before: &Present, after: &Present, reason| Line::<'_> {
+fn lines(node_diff: &NodeDiff, all: bool) -> Vec<Line<'_>> {
+    let NodeDiff { node, changes, outcomes, invalid_ledger, .. } = node_diff;
+    let line = |sign, resource: &str, before: &Amounts, after: &Amounts, reason| Line::<'_> {
         sign,
         columns: [node.to_string(), resource.to_owned(), shown(before), shown(after)],
         reason,
     };
     if let Some(reason) = invalid_ledger {
-        let nothing = Present::default();
+        let nothing = Amounts::default();
         return vec![line(Sign::Problem, "-", &nothing, &nothing, reason.into())];
     }
     let changes = changes.iter().map(|change| {
@@ -83,8 +83,8 @@ fn lines(forecast: &Forecast, all: bool) -> Vec<Line<'_>> {
         };
         line(sign, &change.resource, &change.before, &change.after, change.reason.as_str().into())
     });
-    let others = outcomes.iter().filter(|outcome| !forecast.changes(&outcome.resource));
-    let others = others.filter(|outcome| outcome.outcome != Fate::Overridden);
+    let others = outcomes.iter().filter(|outcome| !node_diff.changes(&outcome.resource));
+    let others = others.filter(|outcome| outcome.outcome != ResultKind::Overridden);
     let others = others.filter(|outcome| all || outcome.outcome.is_problem()).map(|outcome| {
         let sign = if outcome.outcome.is_problem() { Sign::Problem } else { Sign::Unchanged };
         let reason = match &outcome.reason {
@@ -99,7 +99,7 @@ fn lines(forecast: &Forecast, all: bool) -> Vec<Line<'_>> {
 }
 
 /// One value where both maps agree, else `capacity/allocatable`.
-fn shown(present: &Present) -> String {
+fn shown(present: &Amounts) -> String {
     let text = |map: &Option<String>| map.clone().unwrap_or_else(|| "-".to_owned());
     let (capacity, allocatable) = (text(&present.capacity), text(&present.allocatable));
     if present.agrees() { capacity } else { format!("{capacity}/{allocatable}") }

@@ -7,24 +7,24 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The least time between two writes to one rule.
-const INTERVAL: Duration = Duration::from_secs(1);
+const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a first change waits for others, so that a rule which is in force within that time
 /// costs one write.
-const GATHER: Duration = Duration::from_millis(50);
+const DEBOUNCE: Duration = Duration::from_millis(50);
 
 /// Rules whose status may have to be written, each with the time before which it is not.
 #[derive(Debug, Default)]
-pub(super) struct Schedule {
+pub(super) struct StatusQueue {
     due: BTreeMap<Arc<str>, Instant>,
     written: BTreeMap<Arc<str>, Instant>,
     writing: BTreeSet<Arc<str>>,
 }
 
-impl Schedule {
+impl StatusQueue {
     /// Something about the rule has changed.
-    pub(super) fn touch(&mut self, rule: &Arc<str>, now: Instant) {
-        let earliest = self.written.get(rule).map(|written| *written + INTERVAL);
-        let gathered = now + GATHER;
+    pub(super) fn mark_dirty(&mut self, rule: &Arc<str>, now: Instant) {
+        let earliest = self.written.get(rule).map(|written| *written + MIN_WRITE_INTERVAL);
+        let gathered = now + DEBOUNCE;
         self.due
             .entry(Arc::clone(rule))
             .or_insert_with(|| earliest.map_or(gathered, |earliest| earliest.max(gathered)));
@@ -57,7 +57,7 @@ impl Schedule {
     }
 
     /// The rules that are due, which then no longer are.
-    pub(super) fn take_due(&mut self, now: Instant) -> Vec<Arc<str>> {
+    pub(super) fn pop_due(&mut self, now: Instant) -> Vec<Arc<str>> {
         let writing = &self.writing;
         let due = self.due.iter().filter(|(rule, at)| **at <= now && !writing.contains(*rule));
         let due: Vec<_> = due.map(|(rule, _)| Arc::clone(rule)).collect();
@@ -73,25 +73,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_is_written_at_most_once_a_second() {
+    fn rule_status_is_written_at_most_once_a_second() {
         let rule: Arc<str> = "dongle".into();
         let start = Instant::now();
         let after = |millis| start + Duration::from_millis(millis);
-        let mut schedule = Schedule::default();
-        schedule.touch(&rule, start);
-        assert!(schedule.take_due(start).is_empty(), "what comes with it is waited for");
-        assert_eq!(schedule.take_due(after(50)), [Arc::clone(&rule)]);
-        schedule.started(&rule, after(50));
-        schedule.touch(&rule, after(60));
-        assert_eq!(schedule.next_due(), None, "the first write is still under way");
-        schedule.ended(&rule, None);
-        assert_eq!(schedule.next_due(), Some(after(1050)));
-        assert!(schedule.take_due(after(1049)).is_empty());
-        assert_eq!(schedule.take_due(after(1050)), [Arc::clone(&rule)]);
-        schedule.started(&rule, after(1050));
-        schedule.ended(&rule, Some(after(9000)));
-        assert_eq!(schedule.next_due(), Some(after(9000)), "a failed write is tried again");
-        schedule.retain(|_| false);
-        assert_eq!(schedule.next_due(), None);
+        let mut status_queue = StatusQueue::default();
+        status_queue.mark_dirty(&rule, start);
+        assert!(status_queue.pop_due(start).is_empty(), "what comes with it is waited for");
+        assert_eq!(status_queue.pop_due(after(50)), [Arc::clone(&rule)]);
+        status_queue.started(&rule, after(50));
+        status_queue.mark_dirty(&rule, after(60));
+        assert_eq!(status_queue.next_due(), None, "the first write is still under way");
+        status_queue.ended(&rule, None);
+        assert_eq!(status_queue.next_due(), Some(after(1050)));
+        assert!(status_queue.pop_due(after(1049)).is_empty());
+        assert_eq!(status_queue.pop_due(after(1050)), [Arc::clone(&rule)]);
+        status_queue.started(&rule, after(1050));
+        status_queue.ended(&rule, Some(after(9000)));
+        assert_eq!(status_queue.next_due(), Some(after(9000)), "a failed write is tried again");
+        status_queue.retain(|_| false);
+        assert_eq!(status_queue.next_due(), None);
     }
 }

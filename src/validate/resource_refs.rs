@@ -9,10 +9,10 @@ use crate::model::resource_name::is_extended;
 const IN_QUOTAS: &str = "requests.";
 
 /// The extended resources that a document asks for, each with the path of the key that names it.
-pub(super) fn requests(document: &Document) -> Vec<(String, Path)> {
+pub(super) fn resource_refs(document: &Document) -> Vec<(String, Path)> {
     let object = &document.value;
     if document.kind() == "ResourceQuota" {
-        let hard = Path::of(["spec", "hard"]);
+        let hard = Path::from_keys(["spec", "hard"]);
         let names = names(object.pointer("/spec/hard"), &hard);
         let extended = names.into_iter().filter_map(|(name, path)| {
             name.strip_prefix(IN_QUOTAS).map(|name| (name.to_owned(), path))
@@ -20,7 +20,7 @@ pub(super) fn requests(document: &Document) -> Vec<(String, Path)> {
         return extended.filter(|(name, _)| is_extended(name)).collect();
     }
     let Some(keys) = pod_spec(document.kind()) else { return Vec::new() };
-    let path = Path::of(keys.iter().copied());
+    let path = Path::from_keys(keys.iter().copied());
     let Some(spec) = object.pointer(&format!("/{}", keys.join("/"))) else { return Vec::new() };
     let mut found = resources(spec, &path);
     for list in ["initContainers", "containers"] {
@@ -73,14 +73,14 @@ mod tests {
     fn found(yaml: &str) -> Vec<String> {
         let mut found = Vec::new();
         read_text("a.yaml", yaml.to_owned(), &Limits::default(), &mut |document| {
-            let requests = requests(&document.unwrap()).into_iter();
+            let requests = resource_refs(&document.unwrap()).into_iter();
             found.extend(requests.map(|(name, path)| format!("{name} {path}")));
         });
         found
     }
 
     #[test]
-    fn are_found_wherever_a_pod_template_is() {
+    fn manifest_requests_are_found_in_every_pod_template() {
         let spec = "{resources: {requests: {example.com/p: 1}}, initContainers: [{resources: {limits: {example.com/i: 1, cpu: 1}}}], containers: [{}, {resources: {limits: {example.com/c: 1}, requests: {example.com/c: 1}}}]}";
         for (kind, shape, prefix) in [
             ("Pod", "spec: POD", "spec"),
@@ -115,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn are_found_in_quotas() {
+    fn manifest_requests_are_found_in_quotas() {
         let quota = "apiVersion: v1\nkind: ResourceQuota\nspec: {hard: {requests.example.com/a: 4, requests.cpu: 1, pods: 4, example.com/b: 1}}";
         assert_eq!(found(quota), ["example.com/a spec.hard[requests.example.com/a]"]);
     }
 
     #[test]
-    fn odd_shapes_hold_none() {
+    fn manifest_of_unexpected_shape_has_no_requests() {
         for spec in ["", "5", "[]", "{containers: 5}", "{containers: [5, {resources: [1]}]}"] {
             assert_eq!(
                 found(&format!("apiVersion: v1\nkind: Pod\nspec: {spec}")),

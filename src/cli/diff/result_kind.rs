@@ -27,7 +27,7 @@ pub enum Action {
 /// What becomes of a rule on a node: the words are those of `status.nodes` of the rule, where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Fate {
+pub enum ResultKind {
     /// The node has what the rule declares, or will have it.
     Advertised,
     /// It has more, which pods request.
@@ -46,7 +46,7 @@ pub enum Fate {
     Missing,
 }
 
-impl Fate {
+impl ResultKind {
     /// Whether somebody may want to know of it.
     #[must_use]
     pub fn is_problem(self) -> bool {

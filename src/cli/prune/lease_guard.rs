@@ -15,15 +15,15 @@ use crate::cluster::error::describe;
 use crate::cluster::lease::{self, Candidate, Leadership};
 
 /// For how long the Lease is kept after taking it over: within that the controllers are to be gone.
-const KEPT: Duration = Duration::from_secs(600);
+const TAKEOVER_DURATION: Duration = Duration::from_secs(600);
 /// How long the Lease is held otherwise, after each renewal.
-const HELD: Duration = Duration::from_secs(15);
+const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// How long it may take to get a Lease that nobody renews, beyond its own duration.
-const MARGIN: Duration = Duration::from_secs(10);
+const ACQUIRE_MARGIN: Duration = Duration::from_secs(10);
 
 /// Which Lease the controllers have.
 #[derive(Clone, Debug)]
-pub struct LeaseChoice {
+pub struct LeaseSelector {
     /// Its namespace; where none is given, all are searched.
     pub namespace: Option<String>,
     /// Its name.
@@ -32,7 +32,7 @@ pub struct LeaseChoice {
 
 /// What to do where a controller is at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnLiveController {
+pub enum IfControllerActive {
     /// Do nothing.
     Refuse,
     /// Work beside it.
@@ -43,7 +43,7 @@ pub enum OnLiveController {
 
 /// Why there is no being alone.
 #[derive(Debug, Error)]
-pub enum ExclusiveError {
+pub enum LeaseGuardError {
     /// Leases cannot be listed.
     #[error(
         "cannot tell whether a controller is at work: leases cannot be listed: {}; give \
@@ -53,7 +53,7 @@ pub enum ExclusiveError {
     /// A controller is at work.
     #[error(
         "a controller is at work, and would write again what is pruned: {holder} holds the lease \
-         {lease}. Stop it first (if it has just crashed, wait {HELD:?}), or give --force"
+         {lease}. Stop it first (if it has just crashed, wait {LEASE_DURATION:?}), or give --force"
     )]
     Live {
         /// Who holds the Lease.
@@ -73,7 +73,7 @@ pub enum ExclusiveError {
 
 /// The Leases that keep controllers from writing, as long as this is there.
 #[derive(Debug, Default)]
-pub struct Exclusive {
+pub struct LeaseGuard {
     held: Vec<Held>,
     keep: bool,
 }
@@ -85,20 +85,20 @@ struct Held {
     election: JoinHandle<()>,
 }
 
-impl Exclusive {
+impl LeaseGuard {
     /// Takes the Lease of the controllers, if there is one.
     ///
     /// # Errors
     /// Where a controller is at work and is not to be ignored, or that cannot be told.
     pub async fn new(
         client: &Client,
-        choice: &LeaseChoice,
-        on_live: OnLiveController,
-    ) -> Result<Self, ExclusiveError> {
-        let keep = on_live == OnLiveController::TakeOver;
-        let mut exclusive = Self { held: Vec::new(), keep };
-        if on_live == OnLiveController::Ignore {
-            return Ok(exclusive);
+        choice: &LeaseSelector,
+        if_active: IfControllerActive,
+    ) -> Result<Self, LeaseGuardError> {
+        let keep = if_active == IfControllerActive::TakeOver;
+        let mut lease_guard = Self { held: Vec::new(), keep };
+        if if_active == IfControllerActive::Ignore {
+            return Ok(lease_guard);
         }
         let api = match &choice.namespace {
             Some(namespace) => Api::<Lease>::namespaced(client.clone(), namespace),
@@ -106,22 +106,24 @@ impl Exclusive {
         };
         let params = ListParams::default().fields(&format!("metadata.name={}", choice.name));
         let leases = api.list(&params).await;
-        for lease in leases.map_err(|error| ExclusiveError::List(Box::new(error)))? {
+        for lease in leases.map_err(|error| LeaseGuardError::List(Box::new(error)))? {
             let name = format!("{}/{}", lease.namespace().unwrap_or_default(), lease.name_any());
             let live = live_holder(&lease, Timestamp::now());
             if let (Some(holder), false) = (live, keep) {
                 let holder = holder.to_owned();
-                return Err(ExclusiveError::Live { holder, lease: name });
+                return Err(LeaseGuardError::Live { holder, lease: name });
             }
             let is_live = live.is_some();
             let held = take(client, &lease, keep).await;
-            exclusive.held.push(held.map_err(|why| ExclusiveError::NotTaken { lease: name, why })?);
+            lease_guard
+                .held
+                .push(held.map_err(|why| LeaseGuardError::NotTaken { lease: name, why })?);
             if is_live {
                 // It has noticed by now, if it can; by then it has stopped in any case.
                 tokio::time::sleep(duration(&lease)).await;
             }
         }
-        Ok(exclusive)
+        Ok(lease_guard)
     }
 
     /// Fails where a Lease has been lost.
@@ -151,26 +153,26 @@ impl Exclusive {
     }
 }
 
-async fn take(client: &Client, lease: &Lease, seize: bool) -> Result<Held, String> {
+async fn take(client: &Client, lease: &Lease, force_acquire: bool) -> Result<Held, String> {
     let candidate = Candidate {
         namespace: lease.namespace().unwrap_or_default(),
         name: lease.name_any(),
         identity: format!("prune_{}", Timestamp::now().as_nanosecond()),
-        duration: if seize { KEPT } else { HELD },
-        seize,
+        duration: if force_acquire { TAKEOVER_DURATION } else { LEASE_DURATION },
+        force_acquire,
     };
     let (lead, mut leadership) = watch::channel(Leadership::Standby(None));
     let (release, released) = oneshot::channel();
     let election = tokio::spawn(lease::run(client.clone(), candidate, lead, released));
     let taken = leadership.wait_for(|leadership| match leadership {
-        Leadership::Leader { .. } | Leadership::Unable(_) => true,
+        Leadership::Leader { .. } | Leadership::Unavailable(_) => true,
         Leadership::Standby(_) => false,
     });
-    let limit = duration(lease) + MARGIN;
+    let limit = duration(lease) + ACQUIRE_MARGIN;
     let taken = timeout(limit, taken).await.map(|taken| taken.map(|taken| taken.clone()));
     match taken {
         Ok(Ok(Leadership::Leader { .. })) => Ok(Held { leadership, release, election }),
-        Ok(Ok(Leadership::Unable(why))) => Err(why),
+        Ok(Ok(Leadership::Unavailable(why))) => Err(why),
         Ok(Ok(Leadership::Standby(_)) | Err(_)) => Err("the election has ended".to_owned()),
         Err(_) => Err(format!("somebody else renews it, or nobody answers, for {limit:?}")),
     }
@@ -186,5 +188,5 @@ fn live_holder(lease: &Lease, now: Timestamp) -> Option<&str> {
 }
 
 fn duration(lease: &Lease) -> Duration {
-    lease::duration(lease).unwrap_or(HELD)
+    lease::duration(lease).unwrap_or(LEASE_DURATION)
 }

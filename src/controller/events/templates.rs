@@ -8,7 +8,7 @@ use crate::planner::{Action, Change, Outcome};
 
 /// An Event without what it is about.
 #[derive(Clone, Debug)]
-pub(in crate::controller) struct Note {
+pub(in crate::controller) struct EventTemplate {
     pub(super) kind: EventType,
     /// One word for machines.
     pub(super) reason: &'static str,
@@ -17,31 +17,31 @@ pub(in crate::controller) struct Note {
     pub(super) text: String,
 }
 
-fn warning(reason: &'static str, action: &'static str, text: String) -> Note {
-    Note { kind: EventType::Warning, reason, action, text }
+fn warning(reason: &'static str, action: &'static str, text: String) -> EventTemplate {
+    EventTemplate { kind: EventType::Warning, reason, action, text }
 }
 
-fn normal(reason: &'static str, action: &'static str, text: String) -> Note {
-    Note { kind: EventType::Normal, reason, action, text }
+fn normal(reason: &'static str, action: &'static str, text: String) -> EventTemplate {
+    EventTemplate { kind: EventType::Normal, reason, action, text }
 }
 
-impl Note {
+impl EventTemplate {
     /// A change on a node that somebody may ask about. That a rule has come into force is in its
     /// status.
-    pub(in crate::controller) fn of_change(node: &str, change: &Change) -> Option<Self> {
+    pub(in crate::controller) fn for_change(node: &str, change: &Change) -> Option<Self> {
         let Change { resource, action } = change;
-        let was = |found: &str, writer: &Option<_>| {
-            let writer = name(writer.as_deref());
-            format!("{resource} on {node} was {found}, written by {writer}")
+        let was = |observed: &str, manager: &Option<_>| {
+            let manager = name(manager.as_deref());
+            format!("{resource} on {node} was {observed}, written by {manager}")
         };
-        let note = match action {
-            Action::Repair { quantity, rule, found, writer } => {
-                let was = was(found, writer);
+        let template = match action {
+            Action::Repair { quantity, rule, observed, manager } => {
+                let was = was(observed, manager);
                 let text = format!("{was}; it is {quantity} again, as rule {rule} declares");
                 warning("Repaired", "Patch", text)
             }
-            Action::TakeOver { quantity, rule, found, writer } => {
-                let was = was(found, writer);
+            Action::TakeOver { quantity, rule, observed, manager } => {
+                let was = was(observed, manager);
                 let text = format!("{was}; it is {quantity} now, as rule {rule} declares");
                 warning("TakenOver", "Patch", text)
             }
@@ -67,22 +67,22 @@ impl Note {
             }
             Action::Advertise { .. } | Action::RemoveZero => return None,
         };
-        Some(note)
+        Some(template)
     }
 
     /// What has become of a rule on a node, where somebody has to see to it. The others have a note of
     /// their own.
-    pub(in crate::controller) fn of_outcome(
+    pub(in crate::controller) fn for_outcome(
         node: &str,
         rule: &str,
         resource: &str,
         outcome: &Outcome,
     ) -> Option<Self> {
         match outcome {
-            Outcome::Conflicted { present, writer } => {
-                let writer = name(writer.as_deref());
+            Outcome::Conflicted { present, manager } => {
+                let manager = name(manager.as_deref());
                 let text = format!(
-                    "{resource} on {node} is {present} already, last written by {writer}; rule {rule} \
+                    "{resource} on {node} is {present} already, last written by {manager}; rule {rule} \
                      leaves it. conflictPolicy: Overwrite would take it over"
                 );
                 Some(warning("Conflict", "Plan", text))
@@ -104,7 +104,7 @@ impl Note {
     }
 
     /// A change that takes something back, and did not go through.
-    pub(in crate::controller) fn of_not_withdrawn(
+    pub(in crate::controller) fn not_withdrawn(
         node: &str,
         change: &Change,
         message: &str,
@@ -122,14 +122,14 @@ impl Note {
 
     /// A rule is invalid. Where it has not even the CRD's shape, the API server takes no status for it,
     /// and this is all there is to see.
-    pub(in crate::controller) fn of_invalid(why: &InvalidRule) -> Self {
+    pub(in crate::controller) fn for_invalid(why: &InvalidRule) -> Self {
         let text = format!("{why}. What it advertised before stays as it is");
         warning("InvalidSpec", "Validate", text)
     }
 
     /// One of two rules about the other: both declare a quantity of their own on a node, with the same
     /// priority.
-    pub(in crate::controller) fn of_tie(other: &str) -> Self {
+    pub(in crate::controller) fn equal_priority(other: &str) -> Self {
         let text = format!(
             "rule {other} declares another quantity of the same resource on the same node, with the \
              same priority; the older decides. Give one a higher priority"
@@ -138,21 +138,21 @@ impl Note {
     }
 
     /// A fight with another writer has begun.
-    pub(in crate::controller) fn of_contest(
+    pub(in crate::controller) fn contested(
         node: &str,
         rule: &str,
         resource: &str,
-        writer: &str,
+        manager: &str,
     ) -> Self {
         let text = format!(
-            "{writer} keeps changing {resource} on {node} back from what rule {rule} declares; it is \
+            "{manager} keeps changing {resource} on {node} back from what rule {rule} declares; it is \
              given way to, and tried again after pauses"
         );
         warning("Contested", "Patch", text)
     }
 
     /// A node is left alone since its ledger cannot be read.
-    pub(in crate::controller) fn of_unreadable(why: &InvalidLedger) -> Self {
+    pub(in crate::controller) fn invalid_ledger(why: &InvalidLedger) -> Self {
         let text = format!(
             "{why}; nothing on the node is touched until it is mended, or removed by `prune \
              --repair-ledger`"
@@ -161,6 +161,6 @@ impl Note {
     }
 }
 
-fn name(writer: Option<&str>) -> &str {
-    writer.unwrap_or("an unknown writer")
+fn name(manager: Option<&str>) -> &str {
+    manager.unwrap_or("an unknown writer")
 }

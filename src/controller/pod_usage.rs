@@ -11,28 +11,28 @@ use tokio::time::Instant;
 use crate::model::pod::Requests;
 
 /// How many nodes are looked at at once: a list of pods is the largest answer that there is.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT_POD_LISTS: usize = 4;
 /// How long a held node waits to be looked at again, at least.
-const PAUSE: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// And by how much longer for every other node that is: ten looks a second over all of them.
-const PAUSE_PER_NODE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL_PER_NODE: Duration = Duration::from_millis(100);
 /// How long a node waits whose pods could not be listed.
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(30);
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What pods on a node request, or why that is not known.
 pub(super) type PodsReply = (Arc<str>, Result<Requests, String>);
 
 /// The nodes with a value to lower, and when each is looked at.
 #[derive(Debug, Default)]
-pub(super) struct Looks {
-    by_node: HashMap<Arc<str>, Look>,
+pub(super) struct PodLists {
+    by_node: HashMap<Arc<str>, PodListState>,
     pausing: BTreeSet<(Instant, Arc<str>)>,
     waiting: VecDeque<Arc<str>>,
-    under_way: usize,
+    in_flight: usize,
 }
 
 #[derive(Debug)]
-struct Look {
+struct PodListState {
     state: State,
     /// Why the last one failed.
     unreadable: Option<String>,
@@ -48,23 +48,23 @@ enum State {
     Due,
 }
 
-impl Looks {
+impl PodLists {
     /// Whether the node is to be looked at now.
     pub(super) fn start(&mut self, node: &Arc<str>) -> bool {
         let look = self
             .by_node
             .entry(Arc::clone(node))
-            .or_insert(Look { state: State::Due, unreadable: None });
+            .or_insert(PodListState { state: State::Due, unreadable: None });
         if !matches!(look.state, State::Due) {
             return false;
         }
-        if self.under_way >= AT_ONCE {
+        if self.in_flight >= MAX_CONCURRENT_POD_LISTS {
             look.state = State::Waiting;
             self.waiting.push_back(Arc::clone(node));
             return false;
         }
         look.state = State::UnderWay;
-        self.under_way += 1;
+        self.in_flight += 1;
         true
     }
 
@@ -76,12 +76,12 @@ impl Looks {
         unreadable: Option<String>,
         now: Instant,
     ) -> Option<Arc<str>> {
-        self.under_way = self.under_way.saturating_sub(1);
-        let least = if unreadable.is_some() { PAUSE_AFTER_FAILURE } else { PAUSE };
+        self.in_flight = self.in_flight.saturating_sub(1);
+        let least = if unreadable.is_some() { RETRY_INTERVAL } else { POLL_INTERVAL };
         let others = u32::try_from(self.by_node.len()).unwrap_or(u32::MAX);
-        let until = now + least.max(PAUSE_PER_NODE.saturating_mul(others));
+        let until = now + least.max(POLL_INTERVAL_PER_NODE.saturating_mul(others));
         if let Some(look) = self.by_node.get_mut(node) {
-            *look = Look { state: State::Pausing(until), unreadable };
+            *look = PodListState { state: State::Pausing(until), unreadable };
             self.pausing.insert((until, Arc::clone(node)));
         }
         while let Some(next) = self.waiting.pop_front() {
@@ -98,7 +98,7 @@ impl Looks {
 
     /// Nothing is to be lowered on the node any more; or it is to be looked at afresh.
     pub(super) fn forget(&mut self, node: &Arc<str>) {
-        if let Some(Look { state: State::Pausing(until), .. }) = self.by_node.remove(node) {
+        if let Some(PodListState { state: State::Pausing(until), .. }) = self.by_node.remove(node) {
             self.pausing.remove(&(until, Arc::clone(node)));
         }
     }
@@ -135,45 +135,45 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_few_nodes_are_looked_at_at_once_and_the_others_in_turn() {
-        let mut looks = Looks::default();
+    async fn pod_list_concurrency_is_limited() {
+        let mut pod_lists = PodLists::default();
         let now = Instant::now();
-        let started = (0..10).filter(|number| looks.start(&node(*number))).count();
-        assert_eq!(started, AT_ONCE);
-        assert!(!looks.start(&node(0)), "it is under way");
-        assert_eq!(looks.ended(&node(0), None, now), Some(node(4)));
-        assert!(looks.start(&node(4)));
-        looks.forget(&node(5));
-        assert_eq!(looks.ended(&node(1), None, now), Some(node(6)), "one that is still wanted");
+        let started = (0..10).filter(|number| pod_lists.start(&node(*number))).count();
+        assert_eq!(started, MAX_CONCURRENT_POD_LISTS);
+        assert!(!pod_lists.start(&node(0)), "it is under way");
+        assert_eq!(pod_lists.ended(&node(0), None, now), Some(node(4)));
+        assert!(pod_lists.start(&node(4)));
+        pod_lists.forget(&node(5));
+        assert_eq!(pod_lists.ended(&node(1), None, now), Some(node(6)), "one that is still wanted");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_held_node_is_looked_at_again_after_a_pause() {
-        let mut looks = Looks::default();
+    async fn held_node_is_requeued_for_a_pod_list() {
+        let mut pod_lists = PodLists::default();
         let start = Instant::now();
-        assert!(looks.start(&node(0)));
-        assert_eq!(looks.ended(&node(0), None, start), None);
-        assert!(!looks.start(&node(0)), "it pauses");
-        assert_eq!(looks.next_wake(), Some(start + PAUSE));
-        assert!(looks.wake(start + PAUSE / 2).is_empty());
-        assert_eq!(looks.wake(start + PAUSE), [node(0)]);
-        assert!(looks.start(&node(0)));
-        looks.ended(&node(0), Some("no right".to_owned()), start);
-        assert_eq!(looks.unreadable("node-0").map(String::as_str), Some("no right"));
-        assert_eq!(looks.next_wake(), Some(start + PAUSE_AFTER_FAILURE));
-        looks.forget(&node(0));
-        assert_eq!(looks.next_wake(), None);
-        assert!(looks.start(&node(0)), "what begins afresh does not wait");
+        assert!(pod_lists.start(&node(0)));
+        assert_eq!(pod_lists.ended(&node(0), None, start), None);
+        assert!(!pod_lists.start(&node(0)), "it pauses");
+        assert_eq!(pod_lists.next_wake(), Some(start + POLL_INTERVAL));
+        assert!(pod_lists.wake(start + POLL_INTERVAL / 2).is_empty());
+        assert_eq!(pod_lists.wake(start + POLL_INTERVAL), [node(0)]);
+        assert!(pod_lists.start(&node(0)));
+        pod_lists.ended(&node(0), Some("no right".to_owned()), start);
+        assert_eq!(pod_lists.unreadable("node-0").map(String::as_str), Some("no right"));
+        assert_eq!(pod_lists.next_wake(), Some(start + RETRY_INTERVAL));
+        pod_lists.forget(&node(0));
+        assert_eq!(pod_lists.next_wake(), None);
+        assert!(pod_lists.start(&node(0)), "what begins afresh does not wait");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_held_nodes_share_ten_looks_a_second() {
-        let mut looks = Looks::default();
+    async fn pod_lists_of_held_nodes_are_rate_limited() {
+        let mut pod_lists = PodLists::default();
         let start = Instant::now();
         for number in 0..1000 {
-            looks.start(&node(number));
+            pod_lists.start(&node(number));
         }
-        looks.ended(&node(0), None, start);
-        assert_eq!(looks.next_wake(), Some(start + PAUSE_PER_NODE * 1000));
+        pod_lists.ended(&node(0), None, start);
+        assert_eq!(pod_lists.next_wake(), Some(start + POLL_INTERVAL_PER_NODE * 1000));
     }
 }

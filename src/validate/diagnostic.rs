@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::finding::Finding;
-use crate::manifest::{Document, Path, Spot};
+use super::violation::Violation;
+use crate::manifest::{Document, Path, SourceLocation};
 
 /// How much a problem matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Severity {
 
 /// A problem.
 #[derive(Clone, Debug)]
-pub struct Problem {
+pub struct Diagnostic {
     /// How much it matters.
     pub severity: Severity,
     /// The rule that is broken: a keyword of the CRD's schema, or another word of that kind.
@@ -42,23 +42,23 @@ pub struct Problem {
     /// The CEL rule that does not hold.
     pub expression: Option<String>,
     /// Where.
-    pub spot: Spot,
+    pub location: SourceLocation,
     /// What to say at the place itself.
     pub label: Option<String>,
     /// Other places that it takes to understand it.
-    pub related: Vec<(Spot, String)>,
+    pub related: Vec<(SourceLocation, String)>,
     /// Kind and name of the object.
     pub object: Option<(String, String)>,
     /// The path of what is wrong in the object, such as `spec.quantity`.
     pub path: String,
 }
 
-impl Problem {
+impl Diagnostic {
     pub(super) fn new(
         severity: Severity,
         rule: &'static str,
         message: impl Into<String>,
-        spot: Spot,
+        location: SourceLocation,
     ) -> Self {
         Self {
             severity,
@@ -66,7 +66,7 @@ impl Problem {
             message: message.into(),
             hint: None,
             expression: None,
-            spot,
+            location,
             label: None,
             related: Vec::new(),
             object: None,
@@ -75,11 +75,11 @@ impl Problem {
     }
 
     /// What a check of one object has found.
-    pub(super) fn found(finding: Finding, document: &Document) -> Self {
-        let Finding { path, at_key, rule, message, hint, expression } = finding;
-        let spot = if at_key { document.key_spot(&path) } else { document.spot(&path) };
-        let problem = Self::new(Severity::Error, rule, message, spot).of(document, &path);
-        Self { hint, expression, ..problem }
+    pub(super) fn found(violation: Violation, document: &Document) -> Self {
+        let Violation { path, at_key, rule, message, hint, expression } = violation;
+        let location = if at_key { document.key_location(&path) } else { document.location(&path) };
+        let diagnostic = Self::new(Severity::Error, rule, message, location).of(document, &path);
+        Self { hint, expression, ..diagnostic }
     }
 
     pub(super) fn of(self, document: &Document, path: &Path) -> Self {
@@ -95,8 +95,8 @@ impl Problem {
         Self { label: Some(label.into()), ..self }
     }
 
-    pub(super) fn related(mut self, spot: Spot, label: impl Into<String>) -> Self {
-        self.related.push((spot, label.into()));
+    pub(super) fn related(mut self, location: SourceLocation, label: impl Into<String>) -> Self {
+        self.related.push((location, label.into()));
         self
     }
 

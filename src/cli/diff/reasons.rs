@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::fate::{Action, Fate};
+use super::result_kind::{Action, ResultKind};
 use super::rules::Rules;
 use crate::model::ledger::Entry;
 use crate::planner::rules::Rule;
 use crate::planner::{self, Outcome};
 
 /// How many of the rules that another one overrides are named.
-const NAMED: usize = 3;
+const MAX_NAMED_RULES: usize = 3;
 
 /// Why a resource is changed.
 pub(super) fn change(
@@ -37,13 +37,13 @@ pub(super) fn change(
         planner::Action::Hold { quantity, rule, declared } => {
             format!("{} declares {declared}; pods request {quantity}", winner(rule))
         }
-        planner::Action::Repair { rule, writer, .. } => match writer {
-            Some(writer) => format!("{}; repairs what {writer} wrote", winner(rule)),
+        planner::Action::Repair { rule, manager, .. } => match manager {
+            Some(manager) => format!("{}; repairs what {manager} wrote", winner(rule)),
             None => format!("{}; repairs what was changed or removed", winner(rule)),
         },
-        planner::Action::TakeOver { rule, writer, .. } => {
-            let writer = writer.as_deref().unwrap_or("an unknown writer");
-            format!("{}; takes over what {writer} wrote (conflictPolicy: Overwrite)", winner(rule))
+        planner::Action::TakeOver { rule, manager, .. } => {
+            let manager = manager.as_deref().unwrap_or("an unknown writer");
+            format!("{}; takes over what {manager} wrote (conflictPolicy: Overwrite)", winner(rule))
         }
         planner::Action::Withdraw { rule } => gone(rule, resource, rules),
         planner::Action::Release { rule } => {
@@ -54,7 +54,12 @@ pub(super) fn change(
 }
 
 /// Why a rule is not simply advertised.
-pub(super) fn outcome(fate: Fate, outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<String> {
+pub(super) fn outcome(
+    result_kind: ResultKind,
+    outcome: &Outcome,
+    rule: &Rule,
+    rules: &Rules,
+) -> Option<String> {
     let declares = format!("rule {} declares {}", rule.name, rule.quantity);
     let unknown = "an unknown writer";
     Some(match outcome {
@@ -64,17 +69,17 @@ pub(super) fn outcome(fate: Fate, outcome: &Outcome, rule: &Rule, rules: &Rules)
         Outcome::Held { pods_error: Some(reason), .. } => {
             format!("may be held: {declares}; {reason}")
         }
-        Outcome::Held { .. } if fate == Fate::MaybeHeld => {
+        Outcome::Held { .. } if result_kind == ResultKind::MaybeHeld => {
             format!("may be held: {declares}; what pods request is not known (--pods)")
         }
         Outcome::Held { at, .. } => format!("held: {declares}; pods request at least {at}"),
-        Outcome::Conflicted { writer, .. } => {
-            let writer = writer.as_deref().unwrap_or(unknown);
-            format!("conflict: written by {writer}; {declares} (conflictPolicy: Keep)")
+        Outcome::Conflicted { manager, .. } => {
+            let manager = manager.as_deref().unwrap_or(unknown);
+            format!("conflict: written by {manager}; {declares} (conflictPolicy: Keep)")
         }
-        Outcome::Contested { writer } => {
-            let writer = writer.as_deref().unwrap_or(unknown);
-            format!("contested: {writer} keeps changing it back; {declares}")
+        Outcome::Contested { manager } => {
+            let manager = manager.as_deref().unwrap_or(unknown);
+            format!("contested: {manager} keeps changing it back; {declares}")
         }
         Outcome::Overridden { by, .. } => match rules.get(by) {
             Some(winner) if winner.priority != rule.priority => {
@@ -102,12 +107,12 @@ fn winner(name: &str, resource: &str, outcomes: &[(Arc<str>, Outcome)], rules: &
         // Writing to a String cannot fail.
         let _ = write!(text, " (priority {})", rule.priority);
     }
-    for (place, loser) in losers.iter().take(NAMED).enumerate() {
+    for (place, loser) in losers.iter().take(MAX_NAMED_RULES).enumerate() {
         let link = if place == 0 { " over" } else { "," };
         let _ = write!(text, "{link} {} ({})", loser.name, standing(rule, loser));
     }
-    if losers.len() > NAMED {
-        let _ = write!(text, " and {} more", losers.len() - NAMED);
+    if losers.len() > MAX_NAMED_RULES {
+        let _ = write!(text, " and {} more", losers.len() - MAX_NAMED_RULES);
     }
     text
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use kube::Resource as _;
 use serde_json::Value;
 
-use super::problem::{Problem, Severity};
+use super::diagnostic::{Diagnostic, Severity};
 use super::report::Report;
-use super::requests;
+use super::resource_refs;
 use super::spelling::closest;
-use crate::manifest::{Document, Path, Spot};
+use crate::manifest::{Document, Path, SourceLocation};
 use crate::model::api::NodeExtendedResource;
 use crate::planner::overlap::Overlap;
 use crate::planner::rules::Rule;
@@ -18,54 +18,54 @@ use crate::planner::selector::Selection;
 
 /// What is kept of each object until all have been seen.
 #[derive(Debug, Default)]
-pub(super) struct Across {
-    rules: Vec<Declared>,
-    requests: Vec<Requested>,
+pub(super) struct CrossChecks {
+    rules: Vec<DeclaredRule>,
+    requests: Vec<ResourceRef>,
 }
 
 /// A rule in a file.
 #[derive(Debug)]
-struct Declared {
+struct DeclaredRule {
     name: String,
     /// Also of a rule that is not valid: it says what was meant.
     resource: String,
     /// `None` where it is not valid.
     rule: Option<Rule>,
-    name_spot: Spot,
-    quantity_spot: Spot,
+    name_location: SourceLocation,
+    quantity_location: SourceLocation,
 }
 
 /// A resource that a pod template or a quota names; once for each object.
 #[derive(Debug)]
-struct Requested {
+struct ResourceRef {
     resource: String,
     kind: String,
     name: String,
     path: Path,
-    spot: Spot,
+    location: SourceLocation,
 }
 
-impl Across {
+impl CrossChecks {
     pub(super) fn rule(&mut self, document: &Document, rule: Option<Rule>) {
         let resource = document.value.pointer("/spec/resourceName").and_then(Value::as_str);
-        self.rules.push(Declared {
+        self.rules.push(DeclaredRule {
             name: document.name().to_owned(),
             resource: resource.unwrap_or_default().to_owned(),
             rule,
-            name_spot: document.spot(&Path::of(["metadata", "name"])),
-            quantity_spot: document.spot(&Path::of(["spec", "quantity"])),
+            name_location: document.location(&Path::from_keys(["metadata", "name"])),
+            quantity_location: document.location(&Path::from_keys(["spec", "quantity"])),
         });
     }
 
     pub(super) fn requests(&mut self, document: &Document) {
         let mut seen = HashSet::new();
-        for (resource, path) in requests::requests(document) {
+        for (resource, path) in resource_refs::resource_refs(document) {
             if seen.insert(resource.clone()) {
-                self.requests.push(Requested {
+                self.requests.push(ResourceRef {
                     resource,
                     kind: document.kind().to_owned(),
                     name: document.name().to_owned(),
-                    spot: document.key_spot(&path),
+                    location: document.key_location(&path),
                     path,
                 });
             }
@@ -83,7 +83,7 @@ impl Across {
     }
 
     pub(super) fn check_names(&self, report: &mut Report) {
-        let mut first = HashMap::<&str, &Declared>::new();
+        let mut first = HashMap::<&str, &DeclaredRule>::new();
         for rule in self.rules.iter().filter(|rule| !rule.name.is_empty()) {
             let Some(before) = first.get(rule.name.as_str()) else {
                 first.insert(&rule.name, rule);
@@ -92,10 +92,15 @@ impl Across {
             let message =
                 format!("another rule of these files has the name {:?} already", rule.name);
             report.add(
-                Problem::new(Severity::Error, "duplicate-name", message, rule.name_spot.clone())
-                    .at(rule, "metadata.name")
-                    .hint("the one that is applied last replaces the other: give them different names")
-                    .related(before.name_spot.clone(), "first here"),
+                Diagnostic::new(
+                    Severity::Error,
+                    "duplicate-name",
+                    message,
+                    rule.name_location.clone(),
+                )
+                .at(rule, "metadata.name")
+                .hint("the one that is applied last replaces the other: give them different names")
+                .related(before.name_location.clone(), "first here"),
             );
         }
     }
@@ -105,15 +110,15 @@ impl Across {
         for rule in self.rules.iter().filter(|rule| rule.name.is_empty() && rule.rule.is_some()) {
             let message =
                 "Required value: a rule that the server names can only be created, not applied";
-            let problem =
-                Problem::new(Severity::Error, "nameless", message, rule.name_spot.clone());
-            report.add(problem.at(rule, "metadata.name").hint("give it a metadata.name"));
+            let diagnostic =
+                Diagnostic::new(Severity::Error, "nameless", message, rule.name_location.clone());
+            report.add(diagnostic.at(rule, "metadata.name").hint("give it a metadata.name"));
         }
     }
 
     /// One problem a rule, with the first other rule that it is in conflict with.
     fn check_overlaps(&self, report: &mut Report) {
-        let mut groups = BTreeMap::<(&str, i32), Peers>::new();
+        let mut groups = BTreeMap::<(&str, i32), PrecedenceGroup>::new();
         for declared in &self.rules {
             let Some(rule) = &declared.rule else { continue };
             let peers = groups.entry((rule.resource.as_str(), rule.priority)).or_default();
@@ -146,23 +151,23 @@ impl Across {
                     "declare it by a rule, unless a device plugin or DRA provides it".to_owned()
                 }
             };
-            let problem = Problem::new(
+            let diagnostic = Diagnostic::new(
                 Severity::Warning,
                 "undeclared-resource",
                 message,
-                request.spot.clone(),
+                request.location.clone(),
             );
-            report.add(Problem {
+            report.add(Diagnostic {
                 object: Some((request.kind.clone(), request.name.clone())),
                 path: request.path.to_string(),
-                ..problem.hint(hint)
+                ..diagnostic.hint(hint)
             });
         }
     }
 }
 
-impl Problem {
-    fn at(self, rule: &Declared, path: &str) -> Self {
+impl Diagnostic {
+    fn at(self, rule: &DeclaredRule, path: &str) -> Self {
         let object = Some((NodeExtendedResource::kind(&()).into_owned(), rule.name.clone()));
         Self { object, path: path.to_owned(), ..self }
     }
@@ -170,14 +175,14 @@ impl Problem {
 
 /// Rules of the same resource and priority.
 #[derive(Default)]
-struct Peers<'t> {
-    by_node: HashMap<Arc<str>, Vec<&'t Declared>>,
-    by_labels: Vec<&'t Declared>,
-    all: Vec<&'t Declared>,
+struct PrecedenceGroup<'t> {
+    by_node: HashMap<Arc<str>, Vec<&'t DeclaredRule>>,
+    by_labels: Vec<&'t DeclaredRule>,
+    all: Vec<&'t DeclaredRule>,
 }
 
-impl<'t> Peers<'t> {
-    fn add(&mut self, declared: &'t Declared, rule: &Rule) {
+impl<'t> PrecedenceGroup<'t> {
+    fn add(&mut self, declared: &'t DeclaredRule, rule: &Rule) {
         self.all.push(declared);
         match &rule.selection {
             Selection::Names(names) => {
@@ -191,8 +196,12 @@ impl<'t> Peers<'t> {
 
     /// The first rule that declares another quantity for what may be the same node; one that surely
     /// does before one that may.
-    fn conflict(&self, declared: &Declared, rule: &Rule) -> Option<(&'t Declared, Overlap)> {
-        let overlap = |other: &&'t Declared| {
+    fn conflict(
+        &self,
+        declared: &DeclaredRule,
+        rule: &Rule,
+    ) -> Option<(&'t DeclaredRule, Overlap)> {
+        let overlap = |other: &&'t DeclaredRule| {
             let peer = other.rule.as_ref()?;
             if peer.quantity == rule.quantity || other.name == declared.name {
                 return None;
@@ -223,7 +232,12 @@ fn first<T>(overlaps: impl Iterator<Item = (T, Overlap)>) -> Option<(T, Overlap)
     possible
 }
 
-fn overlapping(this: &Declared, other: &Declared, rule: &Rule, overlap: Overlap) -> Problem {
+fn overlapping(
+    this: &DeclaredRule,
+    other: &DeclaredRule,
+    rule: &Rule,
+    overlap: Overlap,
+) -> Diagnostic {
     let (severity, may) = match overlap {
         Overlap::Certain => (Severity::Error, ""),
         Overlap::Possible | Overlap::Never => (Severity::Warning, "may "),
@@ -232,13 +246,16 @@ fn overlapping(this: &Declared, other: &Declared, rule: &Rule, overlap: Overlap)
         "the rules {:?} and {:?} {may}select the same nodes and declare different quantities of {} with the same priority",
         other.name, this.name, rule.resource,
     );
-    let quantity = |rule: &Declared| {
+    let quantity = |rule: &DeclaredRule| {
         rule.rule.as_ref().map(|rule| rule.quantity.to_string()).unwrap_or_default()
     };
-    Problem::new(severity, "equal-priority", message, this.quantity_spot.clone())
+    Diagnostic::new(severity, "equal-priority", message, this.quantity_location.clone())
         .at(this, "spec.priority")
         .label(format!("{} by {:?}", quantity(this), this.name))
-        .related(other.quantity_spot.clone(), format!("{} by {:?}", quantity(other), other.name))
+        .related(
+            other.quantity_location.clone(),
+            format!("{} by {:?}", quantity(other), other.name),
+        )
         .hint("the older rule wins there: give the one that should win a higher spec.priority")
 }
 

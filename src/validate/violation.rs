@@ -4,7 +4,7 @@ use crate::manifest::Path;
 
 /// Something that an object breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(super) struct Violation {
     /// Of what is wrong.
     pub(super) path: Path,
     /// Whether it is the key that is wrong, and not the value.
@@ -19,7 +19,7 @@ pub(super) struct Finding {
     pub(super) expression: Option<String>,
 }
 
-impl Finding {
+impl Violation {
     pub(super) fn new(path: &Path, rule: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { path: path.clone(), at_key: false, rule, message, hint: None, expression: None }

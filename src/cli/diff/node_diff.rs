@@ -5,11 +5,11 @@ use std::sync::Arc;
 use json_patch::Patch;
 use serde::Serialize;
 
-use super::fate::{Action, Fate};
+use super::reasons;
+use super::result_kind::{Action, ResultKind};
 use super::rules::Rules;
-use super::why;
 use crate::model::ledger::Ledger;
-use crate::model::node::{Amounts, Node};
+use crate::model::node::{Node, ResourceList};
 use crate::model::quantity::Quantity;
 use crate::planner::rules::Rule;
 use crate::planner::{self, Outcome, Plan};
@@ -18,13 +18,13 @@ use crate::planner::{self, Outcome, Plan};
 /// fields are what `-o json` and `-o yaml` print.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Forecast {
+pub struct NodeDiff {
     /// The node's name.
     pub node: Arc<str>,
     /// What the patch does, by resource; empty where there is none.
     pub changes: Vec<Change>,
     /// What becomes of each rule that selects the node, by precedence.
-    pub outcomes: Vec<Prospect>,
+    pub outcomes: Vec<RuleResult>,
     /// Why the node is left alone, where its ledger cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid_ledger: Option<String>,
@@ -42,9 +42,9 @@ pub struct Change {
     /// What is done.
     pub action: Action,
     /// What the node has.
-    pub before: Present,
+    pub before: Amounts,
     /// What it will have.
-    pub after: Present,
+    pub after: Amounts,
     /// The rule that it is done for, or that it was listed under.
     pub rule: String,
     /// That rule's priority; absent where there is no such valid rule.
@@ -57,7 +57,7 @@ pub struct Change {
 /// What becomes of a rule on a node that it selects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Prospect {
+pub struct RuleResult {
     /// The rule's name.
     pub rule: Arc<str>,
     /// The resource that it declares.
@@ -65,9 +65,9 @@ pub struct Prospect {
     /// Its priority.
     pub priority: i32,
     /// What becomes of it.
-    pub outcome: Fate,
+    pub outcome: ResultKind,
     /// What the node has of the resource.
-    pub before: Present,
+    pub before: Amounts,
     /// The rule that decides instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
@@ -79,14 +79,14 @@ pub struct Prospect {
 /// A resource in a node's two maps; `null` where it is not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Present {
+pub struct Amounts {
     /// In `status.capacity`.
     pub capacity: Option<String>,
     /// In `status.allocatable`.
     pub allocatable: Option<String>,
 }
 
-impl Forecast {
+impl NodeDiff {
     pub(super) fn new(node: &Node, plan: Plan, rules: &Rules) -> Self {
         let Plan { changes, patch, outcomes, invalid_ledger, needs_pods } = plan;
         // One that cannot be read is told in `unreadable`, and nothing is changed.
@@ -97,31 +97,31 @@ impl Forecast {
             .collect();
         let prospects = outcomes.into_iter().filter_map(|(name, outcome)| {
             let rule = rules.get(&name)?;
-            let before = Present::on(node, rule.resource.as_str());
-            let (fate, by) = match &outcome {
-                Outcome::Advertised => (Fate::Advertised, None),
+            let before = Amounts::on(node, rule.resource.as_str());
+            let (result_kind, by) = match &outcome {
+                Outcome::Advertised => (ResultKind::Advertised, None),
                 Outcome::Pending => {
                     let held = changes.iter().any(|change| {
                         change.resource == rule.resource.as_str()
                             && !change.after.is(&rule.quantity)
                     });
-                    (if held { Fate::Held } else { Fate::Advertised }, None)
+                    (if held { ResultKind::Held } else { ResultKind::Advertised }, None)
                 }
-                Outcome::Held { pods_error: None, .. } if !needs_pods => (Fate::Held, None),
-                Outcome::Held { .. } => (Fate::MaybeHeld, None),
-                Outcome::Conflicted { .. } => (Fate::Conflicted, None),
-                Outcome::Contested { .. } => (Fate::Contested, None),
-                Outcome::Overridden { by, .. } => (Fate::Overridden, Some(Arc::clone(by))),
+                Outcome::Held { pods_error: None, .. } if !needs_pods => (ResultKind::Held, None),
+                Outcome::Held { .. } => (ResultKind::MaybeHeld, None),
+                Outcome::Conflicted { .. } => (ResultKind::Conflicted, None),
+                Outcome::Contested { .. } => (ResultKind::Contested, None),
+                Outcome::Overridden { by, .. } => (ResultKind::Overridden, Some(Arc::clone(by))),
                 // A plan does not fail: nothing is sent.
                 Outcome::Failed { .. } | Outcome::InvalidLedger { .. } => {
-                    (Fate::InvalidLedger, None)
+                    (ResultKind::InvalidLedger, None)
                 }
             };
-            Some(Prospect {
+            Some(RuleResult {
                 resource: rule.resource.as_str().to_owned(),
                 priority: rule.priority,
-                outcome: fate,
-                reason: why::outcome(fate, &outcome, rule, rules),
+                outcome: result_kind,
+                reason: reasons::outcome(result_kind, &outcome, rule, rules),
                 rule: name,
                 before,
                 by,
@@ -151,12 +151,12 @@ impl Forecast {
 
     /// A rule names this node, which does not exist.
     pub(super) fn miss(&mut self, rule: &Rule) {
-        self.outcomes.push(Prospect {
+        self.outcomes.push(RuleResult {
             rule: Arc::clone(&rule.name),
             resource: rule.resource.as_str().to_owned(),
             priority: rule.priority,
-            outcome: Fate::Missing,
-            before: Present::default(),
+            outcome: ResultKind::Missing,
+            before: Amounts::default(),
             by: None,
             reason: Some(format!("rule {} names it, and there is no such node", rule.name)),
         });
@@ -168,7 +168,7 @@ impl Forecast {
     }
 
     /// Whether somebody may want to know of it.
-    pub(super) fn is_telling(&self) -> bool {
+    pub(super) fn has_findings(&self) -> bool {
         !self.changes.is_empty()
             || self.invalid_ledger.is_some()
             || self.outcomes.iter().any(|outcome| outcome.outcome.is_problem())
@@ -185,7 +185,7 @@ impl Change {
     ) -> Self {
         let rule = change.rule().unwrap_or_default().to_owned();
         let planner::Change { resource, action } = change;
-        let before = Present::on(node, &resource);
+        let before = Amounts::on(node, &resource);
         let listed = ledger.get(&resource);
         let (kind, after) = match &action {
             planner::Action::Advertise { quantity, .. } => {
@@ -204,19 +204,19 @@ impl Change {
             }
             planner::Action::Release { .. } => (Action::Release, before.clone()),
             planner::Action::Withdraw { .. } | planner::Action::RemoveZero => {
-                (Action::Remove, Present::default())
+                (Action::Remove, Amounts::default())
             }
         };
-        let reason = why::change(kind, &resource, &action, listed, outcomes, rules);
+        let reason = reasons::change(kind, &resource, &action, listed, outcomes, rules);
         let priority = rules.get(&rule).map(|rule| rule.priority);
         Self { resource, action: kind, before, after, rule, priority, reason }
     }
 }
 
-impl Present {
+impl Amounts {
     fn on(node: &Node, resource: &str) -> Self {
         let amount =
-            |map: Option<&Amounts>| map.and_then(|map| map.get(resource)).map(str::to_owned);
+            |map: Option<&ResourceList>| map.and_then(|map| map.get(resource)).map(str::to_owned);
         Self {
             capacity: amount(node.capacity.as_ref()),
             allocatable: amount(node.allocatable.as_ref()),
