@@ -1,10 +1,13 @@
-use harness::ControlPlane;
+//! DeviceClasses that map the resource of a rule (DRA).
+//!
+//! Method: create, change and delete DeviceClasses, and wait for the condition DeviceClassMapped;
+//! then without the permission to list them, and without the API.
+
+use harness::objects::{DONGLE, condition};
+use harness::{Cluster, ControlPlane, Controller};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Controller, condition};
-use crate::faults::{grant, rights};
-
-const DONGLE: &str = "example.com/dongle";
+use crate::support::permissions;
 
 fn device_class(name: &str, resource: &str) -> Value {
     json!({
@@ -13,16 +16,16 @@ fn device_class(name: &str, resource: &str) -> Value {
     })
 }
 
-fn wait_mapped(cluster: &Cluster, rule: &str, says: (&str, &str)) -> Value {
-    cluster.wait_status(rule, &format!("DeviceClassMapped {says:?}"), |status| {
-        condition(status, "DeviceClassMapped") == says
+fn wait_mapped(cluster: &Cluster, rule: &str, expected: (&str, &str)) -> Value {
+    cluster.wait_status(rule, &format!("DeviceClassMapped {expected:?}"), |status| {
+        condition(status, "DeviceClassMapped") == expected
     })
 }
 
 #[test]
-fn a_rule_tells_of_a_device_class_that_maps_its_resource() {
+fn device_class_with_the_same_resource_sets_condition() {
     let cluster = Cluster::start();
-    cluster.create_nodes(["node-1".to_owned()], &json!({}));
+    cluster.create_nodes(["node-1"], &json!({}));
     cluster.apply(&device_class("other", "example.com/other").to_string());
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
@@ -33,14 +36,13 @@ fn a_rule_tells_of_a_device_class_that_maps_its_resource() {
     cluster.apply(&device_class("dongles", DONGLE).to_string());
     let status = wait_mapped(&cluster, "dongle", ("True", "DeviceClass"));
     let conditions = status["conditions"].as_array().unwrap();
-    let said = conditions.iter().find(|said| said["type"] == "DeviceClassMapped").unwrap();
-    assert!(
-        said["message"].as_str().unwrap().starts_with("DeviceClass dongles maps this resource")
-    );
+    let mapped = conditions.iter().find(|one| one["type"] == "DeviceClassMapped").unwrap();
+    let message = mapped["message"].as_str().unwrap();
+    assert!(message.starts_with("DeviceClass dongles maps this resource"), "{message}");
     assert_eq!(condition(&status, "Ready"), ("True", "Advertised"), "it is a warning");
     wait_mapped(&cluster, "key", ("False", "NoDeviceClass"));
 
-    // It renames its resource, and goes.
+    // The DeviceClass changes its resource, and is deleted.
     cluster.apply(&device_class("dongles", "example.com/key").to_string());
     wait_mapped(&cluster, "dongle", ("False", "NoDeviceClass"));
     wait_mapped(&cluster, "key", ("True", "DeviceClass"));
@@ -50,12 +52,10 @@ fn a_rule_tells_of_a_device_class_that_maps_its_resource() {
 }
 
 #[test]
-fn without_the_right_to_read_device_classes_everything_else_works() {
-    let cluster = Cluster::with(ControlPlane::builder().user("limited"));
-    cluster.create_nodes(["node-1".to_owned()], &json!({}));
-    let mut some = rights();
-    some.retain(|right| right["resources"] != json!(["deviceclasses"]));
-    grant(&cluster, &json!(some));
+fn device_classes_not_listable_leaves_condition_unknown() {
+    let cluster = Cluster::start_with(ControlPlane::builder().user("limited"));
+    cluster.create_nodes(["node-1"], &json!({}));
+    permissions::grant(&cluster, &permissions::required_without("deviceclasses"));
     let kubeconfig = cluster.control_plane.kubeconfig_for("limited");
     let controller = Controller::start_unready(&cluster, &kubeconfig, &[]);
     controller.wait_ready();
@@ -66,9 +66,9 @@ fn without_the_right_to_read_device_classes_everything_else_works() {
 }
 
 #[test]
-fn without_the_api_everything_works_and_nothing_is_said() {
-    let cluster = Cluster::with(ControlPlane::builder().without_api("resource.k8s.io/v1"));
-    cluster.create_nodes(["node-1".to_owned()], &json!({}));
+fn device_class_api_absent_reports_no_device_class() {
+    let cluster = Cluster::start_with(ControlPlane::builder().without_api("resource.k8s.io/v1"));
+    cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
     let status = cluster.wait_ready("dongle", "1/1");

@@ -1,12 +1,13 @@
-use std::path::Path;
+//! The files in `examples/`.
+//!
+//! Method: apply all of them to a cluster of two kubelets, and wait until every rule is Ready with the
+//! values that the files declare, and the pod runs.
 
-use harness::ControlPlane;
-
-use crate::cluster::{Cluster, Controller};
+use harness::{Cluster, ControlPlane, Controller, project_file};
 
 #[test]
-fn every_example_is_taken_and_comes_into_force() {
-    let cluster = Cluster::with(ControlPlane::builder().scheduler().kubelets(2));
+fn examples_apply_and_become_ready() {
+    let cluster = Cluster::start_with(ControlPlane::builder().scheduler().kubelets(2));
     let controller = Controller::start(&cluster);
     cluster.kubectl(&[
         "label",
@@ -15,23 +16,20 @@ fn every_example_is_taken_and_comes_into_force() {
         "example.com/has-dongle=true",
         "example.com/role=build",
     ]);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(project_file("examples")).unwrap() {
         let path = entry.unwrap().path();
-        // Those for GitOps tools are tested by themselves.
+        // The GitOps tests test the others.
         if path.is_file() {
             cluster.kubectl(&["apply", "--validate=strict", "-f", path.to_str().unwrap()]);
         }
     }
-    cluster.kubectl(&["wait", "--for=condition=Ready", "ner", "--all", "--timeout=60s"]);
+    cluster.kubectl(&["wait", "--for=condition=Ready", "ner", "--all", "--timeout=180s"]);
     cluster.wait_ready("dongle", "1/1");
     cluster.wait_ready("special-storage", "2/2");
     cluster.wait_ready("licences", "1/2");
     cluster.wait_ready("licences-build", "1/1");
     cluster.wait_advertised("node-1", "example.com/licence", "10");
     cluster.wait_advertised("node-2", "example.com/licence", "2");
-    cluster.wait_for("the example's pod to run", &["pod", "dongle-user"], |pod| {
-        pod["status"]["phase"] == "Running"
-    });
+    cluster.wait_running("dongle-user");
     controller.stop();
 }

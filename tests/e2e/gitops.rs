@@ -1,43 +1,45 @@
-/// Flux, running.
+//! What kubectl, helm, Flux and Argo CD make of a rule, and the files in `examples/gitops/`.
+//!
+//! Method: run the real tools against the cluster and let them wait for rules; evaluate the same objects
+//! with kstatus and with Argo CD's own Lua; run the CI examples' scripts by their shells.
+
 mod flux;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
-use harness::{ControlPlane, Process, wait_until};
+use harness::helm::spawn_helm;
+use harness::objects::{advertises, condition, rule};
+use harness::{Cluster, ControlPlane, Controller, DEADLINE, Output, Process, project_file, tool};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Controller, DEADLINE, condition, rule};
-use crate::helm::spawn_helm;
-use crate::refusals::drop_validation_of_spec;
-use crate::scale::{close_nodes, open_nodes};
+use crate::support::{rejected_objects, rejected_patches};
 use flux::{Flux, example};
 
-/// Longer than any test lasts: what ends before that has not timed out.
-const FOR_EVER: &str = "1h";
+/// Longer than any test: a wait that ends before has not timed out.
+const WAIT_TIMEOUT: &str = "1h";
 
-/// Each waits for a rule of its own, first while no controller is there to look at it, then while the
-/// API server refuses the controller's patches.
+/// kubectl, helm and Flux each wait for a rule of their own, first while no controller runs, then while
+/// the API server rejects the controller's patches.
 #[test]
-fn whoever_waits_for_a_rule_waits_until_its_nodes_carry_the_value() {
+fn rule_wait_ends_when_nodes_advertise_the_value() {
     let cluster = Cluster::start();
-    cluster.create_nodes(["node-1".to_owned()], &json!({"example.com/has-dongle": "true"}));
-    close_nodes(&cluster, "node-1");
+    cluster.create_nodes(["node-1"], &json!({"example.com/has-dongle": "true"}));
+    rejected_patches::start(&cluster, "node-1");
     let flux = Flux::start(&cluster, &example("kustomize"));
 
     cluster.apply_rule("lock", &json!({"resourceName": "example.com/lock"}));
-    let timeout = format!("--timeout={FOR_EVER}");
+    let timeout = format!("--timeout={WAIT_TIMEOUT}");
     let wait = ["wait", "--for=condition=Ready", "ner/lock", &timeout, "-v=6"];
     let mut kubectl = cluster.control_plane.spawn_kubectl("kubectl-wait", &wait).unwrap();
     let key = json!({"resourceName": "example.com/key"});
     let mut helm = helm_upgrade(&cluster, "key", &key);
-    flux.deploy(&cluster, FOR_EVER);
+    flux.deploy(&cluster, WAIT_TIMEOUT);
 
-    wait_log(&kubectl, "watch=true");
-    wait_log(&helm, "expectedStatus=Current actualStatus=InProgress");
+    kubectl.wait_log("watch=true").unwrap();
+    helm.wait_log("expectedStatus=Current actualStatus=InProgress").unwrap();
     flux.wait_condition(&cluster, "Reconciling", "True", "Running health checks");
     let of_all = |kstatus: &str, argo: &str| {
         ["dongle", "key", "lock"].map(|rule| (rule.to_owned(), [kstatus, argo].map(str::to_owned)))
@@ -57,28 +59,28 @@ fn whoever_waits_for_a_rule_waits_until_its_nodes_carry_the_value() {
     let verdicts = self::verdicts(&cluster);
     assert_eq!(verdicts, BTreeMap::from(of_all("InProgress", "Progressing")));
 
-    open_nodes(&cluster);
-    // At once: whoever returned must have had a reason to.
-    let carries = |resource: &str, quantity: &str| {
+    rejected_patches::stop(&cluster);
+    // Checked at once: whatever returns must have had a reason to.
+    let assert_advertised = |resource: &str, quantity: &str| {
         let node = cluster.node("node-1");
-        assert!(crate::cluster::advertises(&node, resource, quantity), "{node:#}");
+        assert!(advertises(&node, resource, quantity), "{node:#}");
     };
     assert_eq!(kubectl.wait_exit(DEADLINE).unwrap(), 0, "{}", kubectl.log());
-    carries("example.com/lock", "4");
+    assert_advertised("example.com/lock", "4");
     assert_eq!(helm.wait_exit(DEADLINE).unwrap(), 0, "{}", helm.log());
-    carries("example.com/key", "4");
+    assert_advertised("example.com/key", "4");
     flux.wait_condition(&cluster, "Ready", "True", "Applied revision");
-    carries("example.com/dongle", "8");
+    assert_advertised("example.com/dongle", "8");
     assert_eq!(self::verdicts(&cluster), BTreeMap::from(of_all("Current", "Healthy")));
     controller.stop();
 }
 
-/// kubectl alone goes on waiting for Ready: it does not know that Stalled is an end.
+/// kubectl waits on, since it waits for one condition only.
 #[test]
-fn a_stalled_rule_ends_the_wait_of_helm_and_flux() {
+fn stalled_rule_ends_the_wait_of_helm_and_flux() {
     let cluster = Cluster::start();
-    cluster.create_nodes(["node-1".to_owned()], &json!({}));
-    drop_validation_of_spec(&cluster);
+    cluster.create_nodes(["node-1"], &json!({}));
+    rejected_objects::drop_validation_of_spec(&cluster);
     let controller = Controller::start(&cluster);
     let nothing = json!({"quantity": 0});
 
@@ -93,23 +95,22 @@ fn a_stalled_rule_ends_the_wait_of_helm_and_flux() {
     fs::create_dir_all(&overlay).unwrap();
     fs::write(overlay.join("rule.yaml"), rule("none", &nothing).to_string()).unwrap();
     let flux = Flux::start(&cluster, &repository);
-    flux.deploy(&cluster, FOR_EVER);
+    flux.deploy(&cluster, WAIT_TIMEOUT);
     flux.wait_condition(&cluster, "Ready", "False", "none status: 'Failed'");
 
     let failed = ["Failed", "Degraded"].map(str::to_owned);
     let failed = ["none", "zero"].map(|rule| (rule.to_owned(), failed.clone()));
     assert_eq!(verdicts(&cluster), BTreeMap::from(failed));
-    cluster.kubectl(&["wait", "--for=condition=Stalled", "ner", "--all", "--timeout=60s"]);
+    cluster.kubectl(&["wait", "--for=condition=Stalled", "ner", "--all", "--timeout=180s"]);
     controller.stop();
 }
 
-/// A rule that waits for somebody is in progress by kstatus, which knows no other word for what may
-/// still come about, and degraded by the example's script.
+/// kstatus has no other status for what may still become ready; the example's script has.
 #[test]
-fn a_conflict_is_in_progress_or_degraded() {
+fn conflict_is_in_progress_for_kstatus_and_degraded_for_argocd() {
     let cluster = Cluster::start();
-    cluster.create_nodes(["node-1".to_owned()], &json!({}));
-    cluster.write_first_amount("node-1", "example.com/dongle", "8");
+    cluster.create_nodes(["node-1"], &json!({}));
+    cluster.write_quantity("node-1", "example.com/dongle", "8");
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
     cluster.wait_status("dongle", "Conflict", |status| {
@@ -121,7 +122,7 @@ fn a_conflict_is_in_progress_or_degraded() {
 }
 
 #[test]
-fn the_examples_are_what_the_tools_take() {
+fn gitops_examples_are_valid_for_their_tools() {
     let cluster = Cluster::start();
     for (overlay, quantity) in [("staging", 1), ("production", 8)] {
         let path = example("kustomize/overlays").join(overlay);
@@ -130,13 +131,13 @@ fn the_examples_are_what_the_tools_take() {
         assert_eq!(rule["spec"]["quantity"], quantity, "{built}");
         let args = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
         cluster.control_plane.kubectl_stdin(&args, &built).unwrap();
-        let program = env!("CARGO_BIN_EXE_node-resource-advertiser");
-        let (answer, code) = pipe(Path::new(program), &["validate", "-"], &built);
-        assert_eq!(code, 0, "{answer}");
-        let (answer, code) = kubeconform(&built);
-        assert!(code == 0 && answer.contains("Valid: 1"), "{answer}");
-        let (answer, code) = kubeconform(&built.replace("quantity", "quantities"));
-        assert!(code == 1 && answer.contains("quantities"), "{answer}");
+        let program = harness::program().unwrap();
+        let (printed, code) = pipe(&program, &["validate", "-"], &built);
+        assert_eq!(code, 0, "{printed}");
+        let (printed, code) = kubeconform(&built);
+        assert!(code == 0 && printed.contains("Valid: 1"), "{printed}");
+        let (printed, code) = kubeconform(&built.replace("quantity", "quantities"));
+        assert!(code == 1 && printed.contains("quantities"), "{printed}");
     }
 
     flux::install_kinds(&cluster);
@@ -149,7 +150,7 @@ fn the_examples_are_what_the_tools_take() {
         cluster.kubectl(&[&args[..], &[path.to_str().unwrap()]].concat());
     }
 
-    // As its comment says, it is added to what is there.
+    // It is added to what exists, as its comment describes.
     let own = ["configmap", "argocd-cm", "--namespace", "argocd"];
     cluster.kubectl(&[&["create"], &own[..], &["--from-literal=url=https://cd"]].concat());
     let path = example("argocd/argocd-cm.yaml");
@@ -158,21 +159,22 @@ fn the_examples_are_what_the_tools_take() {
     assert_eq!((data.as_object().unwrap().len(), &data["url"]), (2, &json!("https://cd")));
 }
 
-/// The steps that plan, by the shell that runs them there and with the rights that the README names.
+/// Runs the plan steps by the shell that runs them in CI, with the permissions that the README names.
 #[test]
-fn the_jobs_show_the_plan_of_the_cluster() {
-    let cluster = Cluster::with(ControlPlane::builder().user("pipeline"));
+fn ci_examples_print_the_plan_of_the_cluster() {
+    let cluster = Cluster::start_with(ControlPlane::builder().user("pipeline"));
     let readme = fs::read_to_string(example("README.md")).unwrap();
     let command = readme.lines().find_map(|line| line.trim().strip_prefix("kubectl create "));
-    let command: Vec<_> = command.expect("the command that grants the rights").split(' ').collect();
+    let command: Vec<_> =
+        command.expect("the command that grants the permissions").split(' ').collect();
     cluster.kubectl(&[&["create"], &command[..]].concat());
     let bind = ["create", "clusterrolebinding", "plan", "--clusterrole=plan", "--user=pipeline"];
     cluster.kubectl(&bind);
-    cluster.create_nodes(["node-1".to_owned()], &json!({"example.com/has-dongle": "true"}));
+    cluster.create_nodes(["node-1"], &json!({"example.com/has-dongle": "true"}));
     let folder = cluster.control_plane.dir().join("checkout");
     fs::create_dir_all(folder.join("rules")).unwrap();
     fs::copy(example("kustomize/base/dongle.yaml"), folder.join("rules/dongle.yaml")).unwrap();
-    let program = env!("CARGO_BIN_EXE_node-resource-advertiser");
+    let program = harness::program().unwrap();
     std::os::unix::fs::symlink(program, folder.join("node-resource-advertiser")).unwrap();
     let kubeconfig = cluster.control_plane.kubeconfig_for("pipeline");
     let run = |shell: &str, script: &str, credentials: &str| {
@@ -208,34 +210,26 @@ fn the_jobs_show_the_plan_of_the_cluster() {
     assert!(code == 1 && shown.contains(changes), "{code}: {shown}");
 }
 
-/// Installs a chart that holds one rule, and waits for it.
+/// Starts helm, which installs a chart of one rule and waits for it.
 fn helm_upgrade(cluster: &Cluster, name: &str, spec: &Value) -> Process {
     let chart = cluster.control_plane.dir().join("chart");
     fs::create_dir_all(chart.join("templates")).unwrap();
     let about = json!({"apiVersion": "v2", "name": "rules", "version": "1.0.0"});
     fs::write(chart.join("Chart.yaml"), about.to_string()).unwrap();
     fs::write(chart.join("templates/rule.yaml"), rule(name, spec).to_string()).unwrap();
-    let timeout = format!("--timeout={FOR_EVER}");
+    let timeout = format!("--timeout={WAIT_TIMEOUT}");
     let chart = chart.to_str().unwrap();
     spawn_helm(cluster, &["upgrade", "--install", "rules", chart, "--wait", "--debug", &timeout])
 }
 
-fn wait_log(process: &Process, text: &str) {
-    let waited = wait_until(&format!("{text:?} in the log"), DEADLINE, || {
-        process.check_running()?;
-        Ok(process.log().contains(text).then_some(()))
-    });
-    waited.unwrap_or_else(|error| panic!("{error:#}\n{}", process.log()));
-}
-
-/// What kstatus and the example's script for Argo CD say of each rule.
+/// Returns each rule's status by kstatus and by the example's script for Argo CD.
 fn verdicts(cluster: &Cluster) -> BTreeMap<String, [String; 2]> {
     let rules = cluster.get(&["ner"]).to_string();
     let config = example("argocd/argocd-cm.yaml");
-    let health: PathBuf = harness::tool("health").unwrap();
-    let (answer, code) = pipe(&health, &[config.to_str().unwrap()], &rules);
-    assert_eq!(code, 0, "{answer}");
-    let verdicts: Vec<Value> = serde_json::from_str(&answer).unwrap();
+    let health = tool("health").unwrap();
+    let (printed, code) = pipe(&health, &[config.to_str().unwrap()], &rules);
+    assert_eq!(code, 0, "{printed}");
+    let verdicts: Vec<Value> = serde_json::from_str(&printed).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let verdict = |verdict: &Value| {
         let by = |tool: &str| text(&verdict[tool]["status"]);
@@ -244,25 +238,16 @@ fn verdicts(cluster: &Cluster) -> BTreeMap<String, [String; 2]> {
     verdicts.iter().map(verdict).collect()
 }
 
-/// kubeconform, with the schema that the project publishes.
+/// Runs kubeconform with the schema that the project publishes.
 fn kubeconform(objects: &str) -> (String, i32) {
-    let schemas = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("crds/json-schema/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json");
+    let schemas = project_file("crds/json-schema/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json");
     let args = ["-strict", "-summary", "-schema-location", schemas.to_str().unwrap(), "-"];
-    pipe(&harness::tool("kubeconform").unwrap(), &args, objects)
+    pipe(&tool("kubeconform").unwrap(), &args, objects)
 }
 
-/// Runs a program with something on its standard input; what it prints, and its exit code.
+/// Runs a program with `input` on standard input, and returns what it prints and its exit code.
 fn pipe(program: &Path, args: &[&str], input: &str) -> (String, i32) {
-    let mut process = Command::new(program)
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-    process.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    let output = process.wait_with_output().unwrap();
-    let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
-    (text, output.status.code().unwrap())
+    let Output { stdout, stderr, code } =
+        Output::run(Command::new(program).args(args), Some(input)).unwrap();
+    (stdout + &stderr, code)
 }

@@ -1,36 +1,38 @@
-use serde_json::json;
+//! Rules and nodes that are created, changed and deleted, also while the controller is down.
+//!
+//! Method: edit labels, rules and Node objects, and wait until values, ledgers and statuses follow.
 
-use crate::cluster::{Cluster, Controller, advertises, amount, ledger};
+use harness::objects::{DONGLE, advertises, ledger, quantity};
+use harness::{Cluster, Controller};
+use serde_json::{Value, json};
 
-const DONGLE: &str = "example.com/dongle";
-
-fn cluster() -> Cluster {
+fn start_cluster() -> Cluster {
     let cluster = Cluster::start();
     let has_dongle = json!({"example.com/has-dongle": "true"});
-    cluster.create_nodes(["node-1".to_owned(), "node-2".to_owned()], &has_dongle);
+    cluster.create_nodes(["node-1", "node-2"], &has_dongle);
     cluster
 }
 
-fn by_label() -> serde_json::Value {
+fn by_label() -> Value {
     json!({"nodeSelector": {"matchLabels": {"example.com/has-dongle": "true"}}})
 }
 
 #[test]
-fn nodes_follow_their_labels() {
-    let cluster = cluster();
+fn node_label_change_advertises_or_withdraws() {
+    let cluster = start_cluster();
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &by_label());
     cluster.wait_ready("dongle", "2/2");
 
     cluster.kubectl(&["label", "node", "node-1", "example.com/has-dongle-"]);
     let node = cluster.wait_withdrawn("node-1", DONGLE);
-    assert!(node["metadata"]["annotations"].is_null(), "no trace is left: {node:#}");
+    assert!(node["metadata"]["annotations"].is_null(), "{node:#}");
     cluster.wait_ready("dongle", "1/1");
 
     cluster.kubectl(&["label", "node", "node-1", "example.com/has-dongle=true"]);
     cluster.wait_ready("dongle", "2/2");
 
-    cluster.create_nodes(["node-3".to_owned()], &json!({"example.com/has-dongle": "true"}));
+    cluster.create_nodes(["node-3"], &json!({"example.com/has-dongle": "true"}));
     cluster.wait_advertised("node-3", DONGLE, "4");
     cluster.wait_ready("dongle", "3/3");
     cluster.kubectl(&["delete", "node", "node-3"]);
@@ -39,8 +41,8 @@ fn nodes_follow_their_labels() {
 }
 
 #[test]
-fn a_rule_follows_its_edits() {
-    let cluster = cluster();
+fn rule_edit_moves_values_to_the_new_selection() {
+    let cluster = start_cluster();
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &by_label());
     cluster.wait_ready("dongle", "2/2");
@@ -52,31 +54,25 @@ fn a_rule_follows_its_edits() {
     cluster.wait_withdrawn("node-2", DONGLE);
     let status = cluster.wait_ready("dongle", "1/1");
     assert_eq!(status["nodes"]["missing"], 1);
-    assert_eq!(amount(&cluster.node("node-1"), "capacity", DONGLE), None);
+    assert_eq!(quantity(&cluster.node("node-1"), "capacity", DONGLE), None);
 
-    // A named node gets it when it appears.
-    cluster.create_nodes(["node-9".to_owned()], &json!({}));
+    // The controller advertises on a named node when it is created.
+    cluster.create_nodes(["node-9"], &json!({}));
     cluster.wait_advertised("node-9", "example.com/key", "4");
     let status = cluster.wait_ready("dongle", "2/2");
     assert_eq!(status["nodes"]["missing"], 0);
 
-    // In place: another resource, in one go.
-    cluster.kubectl(&[
-        "patch",
-        "ner",
-        "dongle",
-        "--type=merge",
-        "-p",
-        r#"{"spec":{"resourceName":"example.com/lock"}}"#,
-    ]);
+    // Another resource in the same rule: withdrawn and advertised in one patch.
+    let patch = r#"{"spec":{"resourceName":"example.com/lock"}}"#;
+    cluster.kubectl(&["patch", "ner", "dongle", "--type=merge", "-p", patch]);
     let node = cluster.wait_advertised("node-1", "example.com/lock", "4");
-    assert_eq!(amount(&node, "capacity", "example.com/key"), None);
+    assert_eq!(quantity(&node, "capacity", "example.com/key"), None);
     controller.stop();
 }
 
 #[test]
-fn edits_and_deletions_while_it_was_down_are_caught_up_with() {
-    let cluster = cluster();
+fn changes_while_controller_is_down_are_applied_at_start() {
+    let cluster = start_cluster();
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &by_label());
     cluster.apply_rule("key", &json!({"resourceName": "example.com/key"}));
@@ -85,22 +81,22 @@ fn edits_and_deletions_while_it_was_down_are_caught_up_with() {
     controller.stop();
 
     cluster.apply_rule("dongle", &json!({"quantity": 5, "nodeNames": ["node-1"]}));
-    cluster.kubectl(&["delete", "ner", "key", "--timeout=10s"]);
+    cluster.kubectl(&["delete", "ner", "key", "--timeout=180s"]);
     cluster.kubectl(&["label", "node", "node-2", "example.com/has-dongle-"]);
 
     let controller = Controller::start(&cluster);
     cluster.wait_advertised("node-1", DONGLE, "5");
     cluster.wait_withdrawn("node-2", DONGLE);
     let node = cluster.wait_for("example.com/key to be withdrawn", &["node", "node-1"], |node| {
-        amount(node, "capacity", "example.com/key").is_none()
+        quantity(node, "capacity", "example.com/key").is_none()
     });
     assert!(!ledger(&node).unwrap().contains("example.com/key"));
     controller.stop();
 }
 
 #[test]
-fn a_node_made_again_under_its_name_is_a_new_node() {
-    let cluster = cluster();
+fn recreated_node_is_treated_as_new() {
+    let cluster = start_cluster();
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &by_label());
     cluster.wait_ready("dongle", "2/2");
@@ -109,15 +105,15 @@ fn a_node_made_again_under_its_name_is_a_new_node() {
         let old = cluster.node("node-1")["metadata"]["uid"].clone();
         cluster.kubectl(&["delete", "node", "node-1"]);
         let labels = json!({"example.com/has-dongle": "true"});
-        cluster.create_nodes(["node-1".to_owned()], &labels);
+        cluster.create_nodes(["node-1"], &labels);
         let node = cluster.wait_advertised("node-1", DONGLE, "4");
         assert_ne!(node["metadata"]["uid"], old);
     }
 
-    // Also while it was down.
+    // Also while no controller runs.
     controller.stop();
     cluster.kubectl(&["delete", "node", "node-1"]);
-    cluster.create_nodes(["node-1".to_owned()], &json!({"example.com/has-dongle": "true"}));
+    cluster.create_nodes(["node-1"], &json!({"example.com/has-dongle": "true"}));
     assert!(!advertises(&cluster.node("node-1"), DONGLE, "4"));
     let controller = Controller::start(&cluster);
     cluster.wait_advertised("node-1", DONGLE, "4");

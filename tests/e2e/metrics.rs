@@ -1,15 +1,17 @@
-use harness::wait_until;
+//! What Prometheus and the kubelet read: `/metrics`, `/livez` and `/readyz`.
+//!
+//! Method: cause a repair, a conflict and a deletion, and wait for the exact values of the series; ask
+//! for liveness again while the API server is down.
+
+use harness::objects::DONGLE;
+use harness::{Cluster, Controller, wait_until};
 use serde_json::json;
-
-use crate::cluster::{Cluster, Controller, DEADLINE};
-
-const DONGLE: &str = "example.com/dongle";
 
 /// Waits until every one of these series has this value.
 fn wait_metrics(controller: &Controller, expected: &[(&str, u32)]) {
     let mut last = String::new();
-    wait_until(&format!("the metrics {expected:?}"), DEADLINE, || {
-        last = controller.ask("/metrics").map(|(_, text)| text).unwrap_or_default();
+    wait_until(&format!("the metrics {expected:?}"), || {
+        last = controller.get("/metrics")?.1;
         let has = |(series, value): &(&str, u32)| {
             let line = format!("node_resource_advertiser_{series} {value}");
             last.lines().any(|other| other == line)
@@ -20,10 +22,10 @@ fn wait_metrics(controller: &Controller, expected: &[(&str, u32)]) {
 }
 
 #[test]
-fn what_is_done_is_counted() {
+fn metrics_count_repairs_patches_and_states() {
     let cluster = Cluster::start();
     cluster.create_nodes((1..=3).map(|number| format!("node-{number}")), &json!({}));
-    cluster.write_first_amount("node-3", DONGLE, "8");
+    cluster.write_quantity("node-3", DONGLE, "8");
     let controller = Controller::start(&cluster);
     let version = env!("CARGO_PKG_VERSION");
     wait_metrics(
@@ -33,7 +35,7 @@ fn what_is_done_is_counted() {
     cluster.apply_rule("dongle", &json!({}));
     cluster.apply_rule("key", &json!({"resourceName": "example.com/key"}));
     cluster.wait_ready("key", "3/3");
-    cluster.write_amount("node-1", DONGLE, "0");
+    cluster.write_quantity("node-1", DONGLE, "0");
     cluster.wait_advertised("node-1", DONGLE, "4");
     wait_metrics(
         &controller,
@@ -47,11 +49,11 @@ fn what_is_done_is_counted() {
             ("patches_total{result=\"failed\"}", 0),
         ],
     );
-    assert_eq!(controller.ask("/livez"), Some((200, "alive\n".to_owned())));
-    let (_, text) = controller.ask("/metrics").unwrap();
+    assert_eq!(controller.get("/livez").unwrap(), (200, "alive\n".to_owned()));
+    let (_, text) = controller.get("/metrics").unwrap();
     assert!(
         !text.contains("node-1") && !text.contains("dongle"),
-        "no series of their own:\n{text}"
+        "no series for a node or a rule:\n{text}"
     );
     let patched = text.lines().find_map(|line| {
         line.strip_prefix("node_resource_advertiser_patches_total{result=\"patched\"} ")
@@ -60,10 +62,10 @@ fn what_is_done_is_counted() {
         format!("node_resource_advertiser_event_to_patch_seconds_count {}", patched.unwrap());
     assert!(text.contains(&count), "{text}");
 
-    // A second one stands by, and is alive.
+    // A standby is alive too.
     let standby = Controller::start(&cluster);
     wait_metrics(&standby, &[("leader", 0)]);
-    assert_eq!(standby.ask("/livez"), Some((200, "alive\n".to_owned())));
+    assert_eq!(standby.get("/livez").unwrap(), (200, "alive\n".to_owned()));
     standby.stop();
     cluster.kubectl(&["delete", "ner", "dongle", "key"]);
     wait_metrics(&controller, &[("nodes{state=\"advertised\"}", 0), ("rules{state=\"ready\"}", 0)]);
@@ -71,13 +73,13 @@ fn what_is_done_is_counted() {
 }
 
 #[test]
-fn it_is_alive_while_the_api_server_is_away() {
+fn livez_is_ok_while_apiserver_is_down() {
     let mut cluster = Cluster::start();
     let controller = Controller::start(&cluster);
     cluster.control_plane.kill_apiserver().unwrap();
     controller.wait_log("cannot be watched, trying again");
-    assert_eq!(controller.ask("/livez"), Some((200, "alive\n".to_owned())));
-    let (code, _) = controller.readiness().unwrap();
-    assert_eq!(code, 200, "it goes on where it was");
+    assert_eq!(controller.get("/livez").unwrap(), (200, "alive\n".to_owned()));
+    let (code, _) = controller.get("/readyz").unwrap();
+    assert_eq!(code, 200, "its caches are still valid");
     controller.stop();
 }

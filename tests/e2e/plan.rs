@@ -1,74 +1,47 @@
-use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
+//! `plan`, and what the controller then does.
+//!
+//! Method: put nodes into every state, compare the table that `plan` prints, then start the controller
+//! and check that each node becomes what its planned patch makes of it.
 
-use harness::ControlPlane;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use harness::objects::{DONGLE, LEDGER, bound_pod, ledger, rule};
+use harness::{Cluster, ControlPlane, Controller, Output};
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Controller, LEDGER, ledger, rule};
-use crate::faults::{grant, rights};
+use crate::support::{permissions, program};
 
-const DONGLE: &str = "example.com/dongle";
 const KEY: &str = "example.com/key";
 const SLOT: &str = "example.com/slot";
 
-/// What `plan` prints, what it complains of, and its exit code.
-struct Answer {
-    stdout: String,
-    stderr: String,
-    code: i32,
-}
-
 /// Runs `plan` with rules on standard input, where there are any.
-fn plan(kubeconfig: &Path, rules: &[Value], args: &[&str]) -> Answer {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_node-resource-advertiser"));
-    command.arg("plan").args(args).env("KUBECONFIG", kubeconfig);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    if !rules.is_empty() {
-        command.args(["-f", "-"]).stdin(Stdio::piped());
+fn plan(kubeconfig: &Path, rules: &[Value], args: &[&str]) -> Output {
+    let args = [&["plan"], args].concat();
+    if rules.is_empty() {
+        return program::run(kubeconfig, &args, None);
     }
-    let mut program = command.spawn().unwrap();
-    if let Some(mut stdin) = program.stdin.take() {
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": rules});
-        stdin.write_all(list.to_string().as_bytes()).unwrap();
-    }
-    let output = program.wait_with_output().unwrap();
-    Answer {
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-        code: output.status.code().unwrap(),
-    }
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": rules});
+    program::run(kubeconfig, &[&args[..], &["-f", "-"]].concat(), Some(&list.to_string()))
 }
 
-impl Answer {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {}", self.stderr))
-    }
-
-    fn is_an_error(&self, says: &str) {
-        assert_eq!((self.code, self.stdout.as_str()), (2, ""), "{}", self.stderr);
-        let lines: Vec<_> = self.stderr.lines().collect();
-        assert!(lines.len() == 1 && lines[0].starts_with("error: "), "{}", self.stderr);
-        assert!(lines[0].contains(says), "{says:?} in {}", self.stderr);
-    }
+/// Returns what `plan -o json` prints.
+fn plan_json(kubeconfig: &Path, rules: &[Value], args: &[&str]) -> Value {
+    let output = plan(kubeconfig, rules, &[&["-o", "json"], args].concat());
+    serde_json::from_str(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", output.stderr))
 }
 
-/// A pod on a node, as an object: nothing runs it.
-fn pod(node: &str, dongles: &str) -> String {
-    let amounts = json!({DONGLE: dongles});
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("on-{node}")},
-        "spec": {"nodeName": node, "containers": [{
-            "name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts},
-        }]},
-    })
-    .to_string()
+/// Checks that the only output is one line of an error.
+fn assert_error(output: &Output, message: &str) {
+    assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{}", output.stderr);
+    let lines: Vec<_> = output.stderr.lines().collect();
+    assert!(lines.len() == 1 && lines[0].starts_with("error: "), "{}", output.stderr);
+    assert!(lines[0].contains(message), "{message:?} in {}", output.stderr);
 }
 
-/// What a plan is about: both maps and the ledger, as JSON so that its order does not matter.
+/// Returns what a plan changes: both maps and the ledger, as JSON so that its order does not matter.
 fn state(node: &Value) -> Value {
     let ledger: Option<Value> = ledger(node).map(|text| serde_json::from_str(text).unwrap());
     let extended = |map: &str| -> BTreeMap<String, Value> {
@@ -78,9 +51,9 @@ fn state(node: &Value) -> Value {
     json!({"capacity": extended("capacity"), "allocatable": extended("allocatable"), LEDGER: ledger})
 }
 
-/// What the API server makes of a patch. `test` with null holds there for what is absent, and is passed
-/// over here.
-fn patched(mut node: Value, patch: &Patch) -> Value {
+/// Applies a patch like the API server. There, `test` with null succeeds for an absent key; here it is
+/// skipped.
+fn apply_patch(mut node: Value, patch: &Patch) -> Value {
     for operation in &patch.0 {
         let is_absence = matches!(operation, PatchOperation::Test(test) if test.value.is_null());
         if !is_absence {
@@ -90,8 +63,8 @@ fn patched(mut node: Value, patch: &Patch) -> Value {
     node
 }
 
-/// Nodes in every state that a controller may find, and rules that are about to change.
-fn before(cluster: &Cluster) -> Vec<Value> {
+/// Creates nodes in every state that a controller may observe, and returns rules to plan.
+fn create_nodes_and_rules(cluster: &Cluster) -> Vec<Value> {
     let names = |range: std::ops::RangeInclusive<u32>| range.map(|number| format!("node-{number}"));
     cluster.create_nodes(names(1..=7), &json!({"pool": "a"}));
     cluster.create_nodes(names(8..=9), &json!({"pool": "b"}));
@@ -103,11 +76,11 @@ fn before(cluster: &Cluster) -> Vec<Value> {
     cluster.wait_ready("slots", "1/1");
     controller.stop();
 
-    cluster.apply(&pod("node-2", "3"));
-    cluster.apply(&pod("node-3", "4"));
-    cluster.write_amount("node-4", DONGLE, "0");
-    cluster.write_first_amount("node-9", KEY, "7");
-    cluster.write_amount("node-5", KEY, "7");
+    cluster.apply(&bound_pod("on-node-2", "node-2", DONGLE, "3").to_string());
+    cluster.apply(&bound_pod("on-node-3", "node-3", DONGLE, "4").to_string());
+    cluster.write_quantity("node-4", DONGLE, "0");
+    cluster.write_quantity("node-9", KEY, "7");
+    cluster.write_quantity("node-5", KEY, "7");
     cluster.kubectl(&["label", "node", "node-6", "pool=b", "--overwrite"]);
     cluster.kubectl(&["annotate", "node", "node-7", "--overwrite", &format!("{LEDGER}=none")]);
 
@@ -123,19 +96,14 @@ fn before(cluster: &Cluster) -> Vec<Value> {
     ]
 }
 
-/// What is told before is what the controller then does: each node becomes what its patch makes of it.
 #[test]
-fn the_controller_does_what_plan_told() {
+fn plan_matches_what_the_controller_does() {
     let cluster = Cluster::start();
-    let rules = before(&cluster);
+    let rules = create_nodes_and_rules(&cluster);
     let kubeconfig = cluster.control_plane.kubeconfig();
-    let nodes = cluster.get(&["nodes"]);
-    let nodes: BTreeMap<_, _> = nodes["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|node| (node["metadata"]["name"].as_str().unwrap().to_owned(), node.clone()))
-        .collect();
+    let nodes = cluster.nodes().into_iter();
+    let nodes: BTreeMap<_, _> =
+        nodes.map(|node| (node["metadata"]["name"].as_str().unwrap().to_owned(), node)).collect();
 
     let table = plan(&kubeconfig, &rules, &["--prune"]);
     assert_eq!(table.code, 1, "{}", table.stderr);
@@ -145,7 +113,7 @@ fn the_controller_does_what_plan_told() {
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
-    let unreadable = "! node-7 - - - annotation noderesource.dev/advertised cannot be read: expected ident at line 1 column 2; the node is left alone until that is mended";
+    let invalid_ledger = "! node-7 - - - annotation noderesource.dev/advertised cannot be read: expected ident at line 1 column 2; the node is left alone until that is mended";
     assert_eq!(
         lines,
         [
@@ -158,7 +126,7 @@ fn the_controller_does_what_plan_told() {
             "~ node-5 example.com/dongle 4 2 rule dongle",
             "! node-5 example.com/key 7 7 conflict: written by kubectl-patch; rule more-keys declares 1 (conflictPolicy: Keep)",
             "- node-6 example.com/dongle 4 - rule dongle no longer selects the node",
-            unreadable,
+            invalid_ledger,
             "~ node-8 example.com/slot 4 4 rule slots is gone; the value stays (deletionPolicy: Retain)",
             "~ node-9 example.com/key 7 4 rule keys; takes over what kubectl-patch wrote (conflictPolicy: Overwrite)",
             "",
@@ -179,7 +147,7 @@ fn the_controller_does_what_plan_told() {
         })
         .collect();
     assert_eq!(patches.len(), 7, "{:?}", patches.keys());
-    let forecast = plan(&kubeconfig, &rules, &["--prune", "-o", "json"]).json();
+    let planned = plan_json(&kubeconfig, &rules, &["--prune"]);
 
     for rule in &rules {
         cluster.apply(&rule.to_string());
@@ -188,13 +156,14 @@ fn the_controller_does_what_plan_told() {
     let writes = cluster.node_patches();
     let controller = Controller::start(&cluster);
     for (name, node) in &nodes {
-        let becomes =
-            patches.get(name).map_or_else(|| node.clone(), |patch| patched(node.clone(), patch));
+        let becomes = patches
+            .get(name)
+            .map_or_else(|| node.clone(), |patch| apply_patch(node.clone(), patch));
         let becomes = state_text(&becomes);
         let what = format!("{name} to become {becomes}");
         cluster.wait_for(&what, &["node", name], |node| state_text(node) == becomes);
     }
-    for node in forecast.as_array().unwrap() {
+    for node in planned.as_array().unwrap() {
         let now = cluster.node(node["node"].as_str().unwrap());
         for change in node["changes"].as_array().unwrap() {
             for map in ["capacity", "allocatable"] {
@@ -205,8 +174,8 @@ fn the_controller_does_what_plan_told() {
     }
     cluster
         .wait_status("dongle", "held on node-2 and node-3", |status| status["nodes"]["held"] == 2);
-    // The controller does not wait for pods with what does not depend on them: node-1 has its keys
-    // first, and node-4 is repaired before it is lowered.
+    // Two nodes take two patches, since only the second depends on pods: node-1 gets its keys before,
+    // and node-4 is repaired before it is lowered.
     assert_eq!(cluster.node_patches() - writes, 7 + 2);
     controller.stop();
 
@@ -221,7 +190,7 @@ fn the_controller_does_what_plan_told() {
     assert_eq!(after.code, 0);
 }
 
-/// A broken ledger stays as it is, and is no JSON.
+/// Returns the state as text. An invalid ledger is no JSON.
 fn state_text(node: &Value) -> String {
     if ledger(node).is_some_and(|text| text == "none") {
         let mut node = node.clone();
@@ -232,58 +201,55 @@ fn state_text(node: &Value) -> String {
 }
 
 #[test]
-fn rules_of_files_are_added_to_those_of_the_cluster_unless_they_are_all() {
-    let cluster = Cluster::without_crd(ControlPlane::builder());
+fn plan_adds_rule_files_to_cluster_rules_unless_pruning() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
     let kubeconfig = cluster.control_plane.kubeconfig();
-    cluster.create_nodes(["node-1".to_owned()], &json!({}));
-    plan(&kubeconfig, &[], &[]).is_an_error("the CustomResourceDefinition is not installed");
+    cluster.create_nodes(["node-1"], &json!({}));
+    let output = plan(&kubeconfig, &[], &[]);
+    assert_error(&output, "the CustomResourceDefinition is not installed");
     let new = [rule("a-dongle", &json!({"quantity": 5}))];
-    let answer = plan(&kubeconfig, &new, &[]);
-    assert!(answer.stdout.contains("Plan: 1 to add"), "{}{}", answer.stdout, answer.stderr);
-    assert_eq!(answer.code, 1);
+    let output = plan(&kubeconfig, &new, &[]);
+    assert!(output.stdout.contains("Plan: 1 to add"), "{}{}", output.stdout, output.stderr);
+    assert_eq!(output.code, 1);
 
     cluster.install_crd();
     cluster.apply_rule("dongle", &json!({}));
-    let quantity = |answer: &Answer| answer.json()[0]["changes"][0]["then"]["capacity"].clone();
-    let json = |rules: &[Value], args: &[&str]| {
-        plan(&kubeconfig, rules, &[&["-o", "json"], args].concat())
+    let quantity = |rules: &[Value], args: &[&str]| {
+        plan_json(&kubeconfig, rules, args)[0]["changes"][0]["then"]["capacity"].clone()
     };
-    assert_eq!(quantity(&json(&[], &[])), "4");
-    assert_eq!(quantity(&json(&new, &[])), "4", "the one of the cluster is older");
-    assert_eq!(quantity(&json(&new, &["--prune"])), "5");
+    assert_eq!(quantity(&[], &[]), "4");
+    assert_eq!(quantity(&new, &[]), "4", "the one of the cluster is older");
+    assert_eq!(quantity(&new, &["--prune"]), "5");
     let same = [rule("dongle", &json!({"quantity": 6}))];
-    assert_eq!(quantity(&json(&same, &[])), "6");
+    assert_eq!(quantity(&same, &[]), "6");
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error_and_pods_are_not_needed_for_most() {
-    let cluster = Cluster::with(ControlPlane::builder().user("limited"));
-    cluster.create_nodes(["node-1".to_owned()], &json!({}));
+fn plan_without_permissions_reports_what_it_cannot_list() {
+    let cluster = Cluster::start_with(ControlPlane::builder().user("limited"));
+    cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
     cluster.wait_ready("dongle", "1/1");
     controller.stop();
 
-    plan(Path::new("/nowhere"), &[], &[]).is_an_error("set KUBECONFIG");
+    assert_error(&plan(Path::new("/nowhere"), &[], &[]), "set KUBECONFIG");
     let limited = cluster.control_plane.kubeconfig_for("limited");
-    plan(&limited, &[], &[])
-        .is_an_error("rules cannot be listed: nodeextendedresources.noderesource.dev is forbidden");
-    let right = |resource: &str| -> Vec<Value> {
-        rights().into_iter().filter(|right| right["resources"] == json!([resource])).collect()
-    };
-    let mut some = right("nodeextendedresources");
-    grant(&cluster, &json!(some));
-    cluster.wait_right("limited", "list", "nodeextendedresources.noderesource.dev");
-    plan(&limited, &[], &[]).is_an_error("nodes cannot be listed: nodes is forbidden");
+    let forbidden = "rules cannot be listed: nodeextendedresources.noderesource.dev is forbidden";
+    assert_error(&plan(&limited, &[], &[]), forbidden);
+    let mut granted = permissions::required_for("nodeextendedresources");
+    permissions::grant(&cluster, &granted);
+    cluster.wait_permission("limited", "list", "nodeextendedresources.noderesource.dev");
+    assert_error(&plan(&limited, &[], &[]), "nodes cannot be listed: nodes is forbidden");
 
-    some.extend(right("nodes"));
-    grant(&cluster, &json!(some));
-    cluster.wait_right("limited", "list", "nodes");
-    let answer = plan(&limited, &[], &[]);
-    assert_eq!((answer.code, answer.stdout.as_str()), (0, "No changes; 1 unchanged.\n"));
+    granted.extend(permissions::required_for("nodes"));
+    permissions::grant(&cluster, &granted);
+    cluster.wait_permission("limited", "list", "nodes");
+    let output = plan(&limited, &[], &[]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "No changes; 1 unchanged.\n"));
     let lower = [rule("dongle", &json!({"quantity": 2}))];
-    let answer = plan(&limited, &lower, &[]);
-    assert_eq!(answer.code, 1, "it may be lowered: {}", answer.stdout);
-    let says = "may be held: rule dongle declares 2; no right to list pods: pods is forbidden";
-    assert!(answer.stdout.contains(says), "{}", answer.stdout);
+    let output = plan(&limited, &lower, &[]);
+    assert_eq!(output.code, 1, "it may be lowered: {}", output.stdout);
+    let message = "may be held: rule dongle declares 2; no right to list pods: pods is forbidden";
+    assert!(output.stdout.contains(message), "{}", output.stdout);
 }

@@ -1,17 +1,24 @@
+//! Two hundred nodes: the number of requests and Events.
+//!
+//! Method: count requests by the API server's own metrics, during a rollout, in a window without
+//! changes, and after a restart; a slow machine makes the windows no shorter.
+
 use std::time::Duration;
 
+use harness::objects::{DONGLE, advertises, condition};
+use harness::{Cluster, Controller};
 use serde_json::json;
 
-use crate::cluster::{Cluster, Controller, DEADLINE, advertises, condition};
+use crate::support::{interrupted_rollout, rejected_patches};
 
 const NODES: usize = 200;
 
 #[test]
-fn two_hundred_nodes_cost_a_patch_each_and_then_nothing() {
+fn rollout_to_200_nodes_costs_one_patch_each_and_no_more() {
     let cluster = Cluster::start();
     let has_dongle = json!({"example.com/has-dongle": "true"});
     cluster.create_nodes((0..NODES).map(|number| format!("node-{number}")), &has_dongle);
-    cluster.create_nodes(["other".to_owned()], &json!({}));
+    cluster.create_nodes(["other"], &json!({}));
     let controller = Controller::start(&cluster);
 
     let before = cluster.node_patches();
@@ -19,30 +26,26 @@ fn two_hundred_nodes_cost_a_patch_each_and_then_nothing() {
     cluster.apply_rule("dongle", &spec);
     cluster.wait_ready("dongle", "200/200");
     assert_eq!(cluster.node_patches() - before, NODES as u64, "one PATCH a node");
-    let nodes = cluster.get(&["nodes"]);
-    let carries = |node: &serde_json::Value| advertises(node, "example.com/dongle", "4");
-    let advertising = nodes["items"].as_array().unwrap().iter().filter(|node| carries(node));
-    assert_eq!(advertising.count(), NODES);
-    assert!(!carries(&cluster.node("other")));
+    assert_eq!(interrupted_rollout::advertising_nodes(&cluster, "4"), NODES);
+    assert!(!advertises(&cluster.node("other"), DONGLE, "4"));
 
-    // Idle: nothing at all is asked.
-    cluster.wait_quiet(Duration::from_secs(5));
+    // A converged cluster costs no request.
+    cluster.wait_idle(Duration::from_secs(5));
 
-    // Started again: it lists, and writes nothing.
+    // A controller that starts lists, and writes nothing.
     controller.stop();
     let before = cluster.writes();
     let controller = Controller::start(&cluster);
-    cluster.wait_quiet(Duration::from_secs(3));
+    cluster.wait_idle(Duration::from_secs(3));
     assert_eq!(cluster.writes(), before, "a start on a converged cluster writes nothing");
     cluster.wait_ready("dongle", "200/200");
     controller.stop();
 }
 
 #[test]
-fn two_hundred_nodes_that_fail_alike_are_a_handful_of_events() {
-    let cluster = Cluster::start();
-    cluster.create_nodes((0..NODES).map(|number| format!("node-{number}")), &json!({}));
-    close_nodes(&cluster, "node-0");
+fn alike_failures_of_200_nodes_are_few_events() {
+    let cluster = interrupted_rollout::cluster_with_nodes(NODES);
+    rejected_patches::start(&cluster, "node-0");
 
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
@@ -51,49 +54,11 @@ fn two_hundred_nodes_that_fail_alike_are_a_handful_of_events() {
     assert_eq!(condition(&status, "Ready"), ("False", "PatchFailed"));
     assert_eq!(status["problems"].as_array().unwrap().len(), 10);
     let message = status["problems"][0]["message"].as_str().unwrap();
-    assert!(message.contains("closed on Sundays"), "{message}");
-    cluster.wait_event("dongle", "PatchFailed", "closed on Sundays");
-    let events = cluster.get(&["events.events.k8s.io"]);
-    let told = events["items"].as_array().unwrap().iter();
-    let told = told.filter(|event| event["reason"] == "PatchFailed").count();
-    assert!((2..=20).contains(&told), "{told} Events");
+    assert!(message.contains(rejected_patches::MESSAGE), "{message}");
+    cluster.wait_event("dongle", "PatchFailed", rejected_patches::MESSAGE);
+    let events = cluster.get(&["events"]);
+    let failures = events["items"].as_array().unwrap().iter();
+    let failures = failures.filter(|event| event["reason"] == "PatchFailed").count();
+    assert!((2..=20).contains(&failures), "{failures} Events");
     controller.stop();
-}
-
-/// Has the API server refuse every patch of a node's status, and waits until it does so for `node`.
-pub fn close_nodes(cluster: &Cluster, node: &str) {
-    cluster.apply(
-        &json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": "closed"},
-            "spec": {
-                "matchConstraints": {"resourceRules": [{
-                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
-                    "resources": ["nodes/status"],
-                }]},
-                "validations": [{"expression": "false", "message": "closed on Sundays"}],
-            },
-        })
-        .to_string(),
-    );
-    cluster.apply(
-        &json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": "closed"},
-            "spec": {"policyName": "closed", "validationActions": ["Deny"]},
-        })
-        .to_string(),
-    );
-    let patch = r#"{"status":{"phase":"Running"}}"#;
-    let patch = ["patch", "node", node, "--subresource=status", "-p", patch];
-    harness::wait_until("the policy to be in force", DEADLINE, || {
-        let answer = cluster.control_plane.kubectl_output(&patch, None)?;
-        Ok(answer.stderr.contains("closed on Sundays").then_some(()))
-    })
-    .unwrap();
-}
-
-/// Has it take them again.
-pub fn open_nodes(cluster: &Cluster) {
-    cluster.kubectl(&["delete", "validatingadmissionpolicybinding", "closed"]);
 }

@@ -1,56 +1,55 @@
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
-use std::process::{Command, Stdio};
+//! `validate`, compared with the API server and with kubectl.
+//!
+//! Method: give the same objects, bad ones and random ones, to the API server's dry run and to the
+//! program, and compare the verdicts; give the same YAML to kubectl and to the parser.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use harness::objects::rule;
+use harness::{Cluster, ControlPlane};
 use node_resource_advertiser::manifest::{self, Limits};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, rule};
-use crate::refusals::bad_objects;
+use crate::support::{program, rejected_objects};
 
-/// What `validate -o json -` says of some text.
+/// Returns what `validate -o json -` reports on a text.
 fn validate(text: &str) -> Value {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_node-resource-advertiser"))
-        .args(["validate", "-o", "json", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    program.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let output = program.wait_with_output().unwrap();
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let args = ["validate", "-o", "json", "-"];
+    let output = program::run(Path::new("/nowhere"), &args, Some(text));
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
     let problems = report["problems"].as_array().unwrap();
     let worst = problems.iter().map(|problem| match problem["severity"].as_str() {
         Some("warning") => 0,
         Some("error") => 1,
         _ => 2,
     });
-    assert_eq!(output.status.code(), Some(worst.max().unwrap_or(0)), "{report:#}");
+    assert_eq!(output.code, worst.max().unwrap_or(0), "{report:#}");
     report
 }
 
-/// The objects that the API server refuses are refused here, and for the same reason.
+/// It rejects the objects that the API server rejects, and for the same reason.
 #[test]
-fn every_bad_object_is_refused_with_the_api_servers_words() {
+fn validate_rejects_bad_objects_like_the_apiserver() {
     let mut wrong = Vec::new();
     let mut count = 0;
-    for (what, says, object) in bad_objects() {
+    for (what, message, object) in rejected_objects::all() {
         count += 1;
         let report = validate(object);
         let problems = report["problems"].as_array().unwrap();
-        let told = problems.iter().any(|problem| {
+        let reported = problems.iter().any(|problem| {
             let text = format!("{} {}", problem["path"], problem["message"].as_str().unwrap());
-            text.contains(says)
+            text.contains(message)
         });
-        if report["errors"] != 1 || !told {
-            wrong.push(format!("{what}: wanted {says:?}, got {report:#}"));
+        if report["errors"] != 1 || !reported {
+            wrong.push(format!("{what}: expected {message:?}, got {report:#}"));
         }
     }
     assert!(count > 70, "{count}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Rules of all kinds of shapes, whose verdicts nobody has written down.
+/// Returns rules of many shapes, for which no verdict is written down.
 fn candidates() -> Vec<Value> {
     let mut random = fastrand::Rng::with_seed(11);
     let mut specs: Vec<Value> = Vec::new();
@@ -177,65 +176,52 @@ fn candidates() -> Vec<Value> {
     objects
 }
 
-/// All objects go to the API server, which stores none of them, and to `validate`.
+/// Sends all objects to the API server, which stores none of them, and to `validate`.
 #[test]
-fn the_verdict_is_that_of_the_api_server() {
+fn validate_verdicts_match_the_apiserver() {
     let cluster = Cluster::start();
     let objects = candidates();
     let text = objects.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n");
     let args = ["create", "--dry-run=server", "--validate=strict", "-o", "name", "-f", "-"];
-    let answer = cluster.control_plane.kubectl_output(&args, Some(&text)).unwrap();
-    let taken: BTreeSet<_> = answer
+    let output = cluster.control_plane.kubectl_output(&args, Some(&text)).unwrap();
+    let accepted: BTreeSet<_> = output
         .stdout
         .lines()
         .filter_map(|line| line.split_once('/').map(|(_, name)| name))
         .collect();
 
     let report = validate(&text);
-    // These are about several objects, each of which the server takes.
+    // These are about several objects, each of which the server accepts.
     let about_several = ["equal-priority", "duplicate-name"];
-    let mut refused = BTreeMap::<&str, Vec<&Value>>::new();
+    let mut rejected = BTreeMap::<&str, Vec<&Value>>::new();
     for problem in report["problems"].as_array().unwrap() {
         if !about_several.contains(&problem["rule"].as_str().unwrap()) {
-            refused.entry(problem["name"].as_str().unwrap()).or_default().push(problem);
+            rejected.entry(problem["name"].as_str().unwrap()).or_default().push(problem);
         }
     }
 
     let mut wrong = Vec::new();
     for object in &objects {
         let name = object["metadata"]["name"].as_str().unwrap();
-        if taken.contains(name) == refused.contains_key(name) {
+        if accepted.contains(name) == rejected.contains_key(name) {
             let quoted = format!("{name:?}");
-            let server = answer.stderr.lines().find(|line| line.contains(&quoted));
-            let here = refused.get(name);
-            wrong.push(format!(
-                "{object}
-  the server: {server:?}
-  here: {here:?}"
-            ));
+            let server = output.stderr.lines().find(|line| line.contains(&quoted));
+            let here = rejected.get(name);
+            wrong.push(format!("{object}\n  the server: {server:?}\n  here: {here:?}"));
         }
     }
     let count = wrong.len();
+    assert!(wrong.is_empty(), "{count} of {}:\n{}", objects.len(), wrong.join("\n"));
+    // Both verdicts have to occur, or the test compares nothing.
     assert!(
-        wrong.is_empty(),
-        "{count} of {}:
-{}",
-        objects.len(),
-        wrong.join(
-            "
-"
-        )
-    );
-    // Both verdicts have to be there, or nothing has been compared.
-    assert!(
-        taken.len() > 100 && refused.len() > 100,
-        "{} taken, {} refused",
-        taken.len(),
-        refused.len()
+        accepted.len() > 100 && rejected.len() > 100,
+        "{} accepted, {} rejected",
+        accepted.len(),
+        rejected.len()
     );
 }
 
-/// The server has no integers beyond 64 bits with a sign.
+/// Converts integers beyond 64 bits with a sign, which the server reads as floats.
 fn as_the_server_reads(mut value: Value) -> Value {
     match &mut value {
         Value::Number(number) if !number.is_i64() => return number.as_f64().into(),
@@ -250,10 +236,10 @@ fn as_the_server_reads(mut value: Value) -> Value {
     value
 }
 
-/// What kubectl makes of a text, which it prints without asking a server, is what is read here.
+/// kubectl prints what it reads from a text without asking a server.
 #[test]
-fn yaml_is_what_it_is_to_kubectl() {
-    let cluster = Cluster::without_crd(harness::ControlPlane::builder());
+fn yaml_is_read_like_kubectl() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
     let scalars = [
         "4",
         "+4",
@@ -363,23 +349,23 @@ fn yaml_is_what_it_is_to_kubectl() {
     let texts = scalars.iter().map(|scalar| format!("{head}e: {scalar}\n"));
     let texts = texts.chain(documents.iter().map(|document| format!("{head}{document}\n")));
     let mut wrong = Vec::new();
-    let mut read_alike = 0;
+    let mut accepted_by_both = 0;
     for text in texts {
         let args = ["label", "--local", "-o", "json", "-f", "-", "a=b", "--overwrite"];
-        let answer = cluster.control_plane.kubectl_output(&args, Some(&text)).unwrap();
-        let theirs = serde_json::from_str(&answer.stdout).ok().map(as_the_server_reads);
+        let output = cluster.control_plane.kubectl_output(&args, Some(&text)).unwrap();
+        let theirs = serde_json::from_str(&output.stdout).ok().map(as_the_server_reads);
         let mut ours = None;
         manifest::read_text("x", text.clone(), &Limits::default(), &mut |read| {
             ours = read.ok().map(|document| document.value);
         });
-        read_alike += usize::from(ours.is_some());
+        accepted_by_both += usize::from(ours.is_some());
         if ours != theirs {
             wrong.push(format!(
                 "{text:?}\n  kubectl: {theirs:?} {}\n  here: {ours:?}",
-                answer.stderr
+                output.stderr
             ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(read_alike > 80, "{read_alike}");
+    assert!(accepted_by_both > 80, "{accepted_by_both}");
 }

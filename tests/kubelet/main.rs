@@ -1,21 +1,17 @@
-//! On a real kubelet: what it does to extended resources, and what becomes of running pods.
+//! Tests on a real kubelet: what it does to extended resources, and which running pods survive that.
 //!
-//! Every test boots its own etcd, API server and kubelets. Neither the scheduler nor the controller
-//! manager is needed: pods are bound to their node by hand, and what the node controller writes when
-//! a node is away, the tests write.
+//! Every test starts its own etcd, API server and kubelets. Neither the scheduler nor the controller
+//! manager is needed: the tests bind pods to their node, and write what the node controller writes
+//! about a node that is down.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 
-/// A device plugin of the same name: beside it, against it, and after it.
 mod device_plugin;
-/// That all of this leaves the machine alone.
-mod isolation;
-/// Whether running pods outlive the reboot of their node.
+mod host_isolation;
 mod reboot;
-/// A value lowered below what pods use.
 mod shrink;
 
-#[path = "../e2e/cluster.rs"]
-#[allow(dead_code)] // the end-to-end tests use the rest
-mod cluster;
-mod machine;
+/// Pods on a real kubelet, and whether they survive its restart.
+mod pod_fate;
+/// How fast a reset value is repaired, and whether a killed pod counts.
+mod repair_race;

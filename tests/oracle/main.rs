@@ -255,7 +255,7 @@ mod quantity {
     }
 
     #[test]
-    fn agrees_with_kubernetes() {
+    fn quantities_match_kubernetes() {
         let mut rng = Rng::with_seed(seed());
         let mut inputs: Vec<String> = fixed(FIXED, FIXED_ODD);
         inputs.extend((0..CASES).map(|_| generate(&mut rng)));
@@ -361,7 +361,7 @@ mod names {
     }
 
     #[test]
-    fn agree_with_kubernetes() {
+    fn names_match_kubernetes() {
         let mut rng = Rng::with_seed(seed());
         let mut names: Vec<String> = fixed(FIXED, FIXED_ODD);
         names.extend((0..CASES).map(|_| generate(&mut rng)));

@@ -48,7 +48,7 @@ fn pod(rng: &mut Rng) -> Value {
 }
 
 #[test]
-fn agree() {
+fn pod_requests_match_kubernetes() {
     let mut rng = Rng::with_seed(seed());
     let pods: Vec<_> = (0..PODS).map(|_| pod(&mut rng).to_string()).collect();
     let mut mismatches = Vec::new();

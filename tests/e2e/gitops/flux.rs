@@ -1,5 +1,5 @@
-//! Flux' kustomize-controller, beside the cluster. In place of Flux' source-controller a thread serves
-//! the repository, as the archive that source-controller would make of it.
+//! Runs Flux' kustomize-controller beside the cluster. In place of Flux' source-controller a thread
+//! serves the repository, as the archive that source-controller would make of it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -7,15 +7,13 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::Process;
+use harness::{Cluster, Process, project_file, tool};
 use serde_json::{Value, json};
-
-use crate::cluster::Cluster;
 
 const RULES: [&str; 3] = ["rules", "--namespace", "flux-system"];
 const REVISION: &str = "main@sha1:0000000000000000000000000000000000000000";
 
-/// Flux, which keeps the rules of a repository in the cluster.
+/// Flux, which applies the rules of a repository to the cluster.
 pub struct Flux {
     process: Process,
 }
@@ -45,12 +43,12 @@ impl Flux {
             ["metrics", "health"].map(|what| format!("--{what}-addr={}", listen()));
         let process = Process::spawn(
             "kustomize-controller",
-            &harness::tool("kustomize-controller").unwrap(),
+            &tool("kustomize-controller").unwrap(),
             &[&metrics, &health],
             &[
                 ("KUBECONFIG", cluster.control_plane.kubeconfig().to_str().unwrap()),
                 ("RUNTIME_NAMESPACE", "flux-system"),
-                // It clears away what others of its name have left there.
+                // It deletes what other processes of its name have left there.
                 ("TMPDIR", dir.to_str().unwrap()),
             ],
             &cluster.control_plane.logs().join("kustomize-controller.log"),
@@ -69,7 +67,7 @@ impl Flux {
 
     /// Waits until a condition of the Kustomization has this status, and `text` in its message.
     pub fn wait_condition(&self, cluster: &Cluster, kind: &str, status: &str, text: &str) {
-        let what = format!("Flux to say {kind}={status}: {text}");
+        let what = format!("Flux to report {kind}={status}: {text}");
         cluster.wait_for(&what, &[&["kustomization"], &RULES[..]].concat(), |object| {
             self.process.check_running().unwrap();
             let conditions = object["status"]["conditions"].as_array();
@@ -82,17 +80,17 @@ impl Flux {
     }
 }
 
-/// A file of `examples/gitops/`.
+/// Returns the path of a file in `examples/gitops/`.
 pub fn example(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/gitops").join(path)
+    project_file("examples/gitops").join(path)
 }
 
 /// Installs the kinds that Flux and Argo CD have objects of.
 pub fn install_kinds(cluster: &Cluster) {
-    let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/gitops-crds");
-    assert!(crds.exists(), "{} is not there: run `make tools`", crds.display());
+    let crds = project_file("target/tools/gitops-crds");
+    assert!(crds.exists(), "{} does not exist: run `make tools`", crds.display());
     cluster.kubectl(&["apply", "--server-side", "-f", crds.to_str().unwrap()]);
-    cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+    cluster.wait_crds();
 }
 
 /// Serves the archive, and describes it as source-controller does.
@@ -104,7 +102,7 @@ fn artifact(archive: Vec<u8>) -> Value {
     let size = archive.len();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            // Whoever goes away in the middle asks again.
+            // A client that disconnects tries again.
             let _ = serve(&stream, &archive);
         }
     });

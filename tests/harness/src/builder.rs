@@ -1,22 +1,23 @@
-//! What is to be started, and starting it.
+//! Starts a control plane.
 
-use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::{env, fs, process};
+use std::{fs, process};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::api::Proxy;
 use crate::credentials::{self, ServiceAccountKeys};
-use crate::tool::CONTROL_PLANE;
-use crate::{ControlPlane, Part, isolation};
+use crate::part::Part;
+use crate::programs::{CONTROL_PLANE, project_file};
+use crate::{ControlPlane, isolation};
 
-/// How often everything is started anew where a port was taken by somebody else in the moment
-/// between finding it free and using it.
-const TRIES: u32 = 3;
+/// How often everything is started again where another program took a port between the moment it
+/// was found free and its use.
+const MAX_TRIES: u32 = 3;
 
-/// Says what a control plane consists of, besides etcd and kube-apiserver.
+/// Describes what a control plane consists of, besides etcd and kube-apiserver.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     controller_manager: bool,
@@ -73,21 +74,21 @@ impl Builder {
         self
     }
 
-    /// With an API server that pods in real containers can use: at the address they are told, and
-    /// giving them service accounts. The test has to be isolated.
+    /// With an API server that pods in real containers can use, at the address of its Service, and
+    /// that gives them service accounts. The test has to be isolated.
     #[must_use]
     pub fn reachable_from_pods(mut self) -> Self {
         self.pods = true;
         self
     }
 
-    /// Starts it all, and waits until it is ready: kube-apiserver answers, nodes are Ready.
+    /// Starts it all, and waits until kube-apiserver and the nodes are ready.
     ///
     /// # Errors
     /// Where something does not come up, with the end of its log.
     pub fn start(&self) -> Result<ControlPlane> {
         let mut last = None;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             match self.try_start() {
                 Err(error) if format!("{error:#}").contains("address already in use") => {
                     last = Some(error);
@@ -117,14 +118,14 @@ impl Builder {
         }
         let endpoint = (address, secure);
         let apiserver = self.start_apiserver(&dir, &logs, &etcd_url, endpoint, &keys)?;
-        let mut control_plane =
-            ControlPlane { dir, etcd, apiserver, others: Vec::new(), kubelets: BTreeMap::new() };
+        let proxy = Proxy::start(&credentials::kubeconfig(&dir, credentials::ADMIN), &logs)?;
+        let mut control_plane = ControlPlane::new(dir, etcd, apiserver, proxy);
         control_plane.wait_apiserver()?;
         if self.controller_manager {
-            control_plane.others.push(start_controller_manager(&control_plane, &keys)?);
+            control_plane.add(start_controller_manager(&control_plane, &keys)?);
         }
         if self.scheduler {
-            control_plane.others.push(start_scheduler(&control_plane)?);
+            control_plane.add(start_scheduler(&control_plane)?);
         }
         let nodes: Vec<_> = (1..=self.kubelets).map(|number| format!("node-{number}")).collect();
         for node in &nodes {
@@ -189,13 +190,13 @@ impl Builder {
     }
 }
 
-/// Requests by service accounts, when they are answered; of others nothing.
+/// Logs requests by service accounts when they are complete, and no others.
 const AUDIT_POLICY: &str = r#"{
     "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}]
 }"#;
 
-/// Where kube-apiserver logs requests.
+/// Where kube-apiserver writes its audit log.
 pub(crate) fn audit_log(dir: &Path) -> PathBuf {
     dir.join("audit.log")
 }
@@ -244,7 +245,7 @@ fn start_scheduler(control_plane: &ControlPlane) -> Result<Part> {
     Part::start("kube-scheduler", &program, args, Vec::new(), &control_plane.logs())
 }
 
-/// A port that nobody uses at this moment. It is below those that the system hands out for
+/// Returns a port that is free at this moment. It is below those that the system assigns to
 /// connections, so that a program which is started again finds its port still free.
 ///
 /// # Errors
@@ -264,15 +265,9 @@ pub fn free_port() -> Result<u16> {
     bail!("no free port on loopback")
 }
 
-/// The folder of the whole project, wherever the tests run from.
-pub(crate) fn workspace() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    workspace.canonicalize().unwrap_or(workspace)
-}
-
 /// The folder with a folder for each control plane.
 pub(crate) fn runs() -> PathBuf {
-    workspace().join("target/controlplane/run")
+    project_file("target/controlplane/run")
 }
 
 /// A new folder for one control plane.

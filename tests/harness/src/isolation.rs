@@ -1,5 +1,5 @@
-//! A test in namespaces of its own, for what a kubelet with real containers does to its machine. It
-//! takes root on Linux; `make test-cluster` builds the programs.
+//! Runs a test in namespaces of its own, since a kubelet with real containers changes its machine.
+//! That needs root on Linux; `make test-cluster` builds the programs.
 //!
 //! ```text
 //! test ─▶ unshare ─▶ sh (mounts, network) ─▶ the same test once more, in mount, network and process
@@ -13,18 +13,18 @@ use std::{env, fs, process};
 
 use anyhow::{Context as _, Result};
 
-use crate::{Process, START_DEADLINE, builder, kubelet, wait_until};
+use crate::{Process, builder, kubelet, wait_until};
 
 /// Where the control groups of a test's containers are. It is set in a test's namespaces only.
 const CGROUP: &str = "ISOLATED_CGROUP";
 const CGROUPS: &str = "/sys/fs/cgroup";
 const CGROUP_PREFIX: &str = "isolated-test-";
 
-/// How long a test may take.
-const DEADLINE: Duration = Duration::from_secs(900);
+/// How long a whole test may take: minutes here, and ten times that on other machines.
+const TEST_DEADLINE: Duration = Duration::from_secs(3600);
 
-/// What a pod finds the API server by: the first address of its Services. Nobody translates it here,
-/// since the API server itself has it.
+/// The address at which pods expect the API server: the first one of its Services. No kube-proxy
+/// translates it here, since the API server itself has it.
 pub(crate) const API_SERVICE: &str = "10.96.0.1";
 pub(crate) const SERVICES: &str = "10.96.0.0/24";
 pub(crate) const PODS: &str = "10.99.0.0/24";
@@ -32,8 +32,8 @@ pub(crate) const PODS: &str = "10.99.0.0/24";
 pub(crate) const NODE: &str = "10.98.0.1";
 
 /// Makes a machine of its own of new namespaces, with `/run` empty, all that tests write in the
-/// folder given, and a cgroup in each hierarchy, and runs a program there. The shell stays, as the
-/// first process, which collects what nobody else waits for.
+/// folder given, and a cgroup in each hierarchy, and runs a program there. The shell stays: as the
+/// first process it reaps orphans.
 const MACHINE: &str = r#"
 set -eu
 dir=$1; runs=$2; node=$3; service=$4; cgroup=$5; shift 5
@@ -66,8 +66,8 @@ exit $?
 "#;
 
 /// Runs the body of the test `name`, which is the whole path of its function, in namespaces of its
-/// own, and prints what it prints. It tells whether this is the outside: what stands behind it in the
-/// test is run inside too.
+/// own, and prints what it prints. Returns whether this is the outside: the code after it in the
+/// test runs inside too.
 ///
 /// # Panics
 /// Where it fails.
@@ -111,7 +111,7 @@ fn run_again(name: &str) -> Result<(i32, String)> {
     let args = [&namespaces[..], &privately, &machine, &again].concat();
     let env = [(CGROUP, cgroup.0.as_str())];
     let mut process = Process::spawn(name, Path::new("unshare"), &args, &env, &log)?;
-    let code = process.wait_exit(DEADLINE);
+    let code = process.wait_exit(TEST_DEADLINE);
     let log = process.log();
     let code = code.with_context(|| log.clone())?;
     cgroup.remove()?;
@@ -129,7 +129,7 @@ struct Cgroup(String);
 
 impl Cgroup {
     fn remove(&self) -> Result<()> {
-        wait_until(&format!("the cgroups {} to be removed", self.0), START_DEADLINE, || {
+        wait_until(&format!("the cgroups {} to be removed", self.0), || {
             for folder in folders(&self.0) {
                 remove_tree(&folder)?;
             }

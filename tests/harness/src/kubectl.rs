@@ -5,33 +5,60 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::tool::CONTROL_PLANE;
+use crate::programs::CONTROL_PLANE;
 use crate::{ControlPlane, Process};
 
-/// What a command answered.
+/// What a command printed, and its exit code.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// What it printed.
+    /// Standard output.
     pub stdout: String,
-    /// What it complained of.
+    /// Standard error.
     pub stderr: String,
-    /// Its exit code.
+    /// The exit code, or -1 after a signal.
     pub code: i32,
 }
 
-impl ControlPlane {
-    /// Runs kubectl, and gives what it prints.
+impl Output {
+    /// Runs a command to its end, with `input` on standard input.
     ///
     /// # Errors
-    /// Where it fails: with the arguments, the code and what it says.
+    /// Where it cannot be run.
+    pub fn run(command: &mut Command, input: Option<&str>) -> Result<Self> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let mut process = command
+            .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot run {name}"))?;
+        if let (Some(input), Some(mut stdin)) = (input, process.stdin.take()) {
+            // A command that fails early reads no further; its exit code is what counts.
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        let output =
+            process.wait_with_output().with_context(|| format!("cannot wait for {name}"))?;
+        Ok(Self {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code().unwrap_or(-1),
+        })
+    }
+}
+
+impl ControlPlane {
+    /// Runs kubectl, and returns what it prints.
+    ///
+    /// # Errors
+    /// Where it fails: with the arguments, the code and what it prints.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.succeed(args, None)
     }
 
-    /// The same, with `input` on standard input.
+    /// Does the same, with `input` on standard input.
     ///
     /// # Errors
-    /// Where it fails: with the arguments, the code and what it says.
+    /// Where it fails: with the arguments, the code and what it prints.
     pub fn kubectl_stdin(&self, args: &[&str], input: &str) -> Result<String> {
         self.succeed(args, Some(input))
     }
@@ -44,7 +71,7 @@ impl ControlPlane {
         Ok(stdout)
     }
 
-    /// Starts kubectl, such as one that waits. `name` is that of its log.
+    /// Starts kubectl and does not wait for its end. `name` is that of its log.
     ///
     /// # Errors
     /// Where it cannot be started.
@@ -56,29 +83,17 @@ impl ControlPlane {
         Process::spawn(name, &CONTROL_PLANE.find("kubectl")?, args, &env, &log)
     }
 
-    /// Runs kubectl, and gives what it answers, success or not.
+    /// Runs kubectl, and returns what it prints, success or not.
     ///
     /// # Errors
     /// Where it cannot be run.
     pub fn kubectl_output(&self, args: &[&str], input: Option<&str>) -> Result<Output> {
-        let mut kubectl = Command::new(CONTROL_PLANE.find("kubectl")?)
+        let mut kubectl = Command::new(CONTROL_PLANE.find("kubectl")?);
+        kubectl
             .args(args)
             .env("KUBECONFIG", self.kubeconfig())
             // Its cache of what the server can do would be shared with other servers.
-            .env("KUBECACHEDIR", self.dir().join("kubectl-cache"))
-            .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("cannot run kubectl")?;
-        if let (Some(input), Some(mut stdin)) = (input, kubectl.stdin.take()) {
-            stdin.write_all(input.as_bytes()).context("kubectl does not read its input")?;
-        }
-        let output = kubectl.wait_with_output().context("cannot wait for kubectl")?;
-        Ok(Output {
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-            code: output.status.code().unwrap_or(-1),
-        })
+            .env("KUBECACHEDIR", self.dir().join("kubectl-cache"));
+        Output::run(&mut kubectl, input)
     }
 }

@@ -18,8 +18,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use crate::tool::CONTROL_PLANE;
-use crate::{ControlPlane, Part, Process, START_DEADLINE, Signal, free_port, wait_until};
+use crate::part::Part;
+use crate::programs::CONTROL_PLANE;
+use crate::{ControlPlane, Process, Signal, free_port, wait_until};
 
 /// Runs a program where `/var/lib` and `/var/log` are the folders `lib` and `log` in the one given,
 /// and the sysctls that a kubelet writes are the copies in `sysctl`. It stays the same process all
@@ -80,7 +81,7 @@ impl Kubelet {
 
         let runtime = [RUNTIME_SOCKET, RUNTIME_NOT_READY];
         let runtime = start_privately(&dir, "fakeruntime", node, &runtime, &logs)?;
-        wait_until("the fake runtime to listen", START_DEADLINE, || {
+        wait_until("the fake runtime to listen", || {
             runtime.process.check_running()?;
             Ok(dir.join("lib/runtime.sock").exists().then_some(()))
         })?;
@@ -93,12 +94,7 @@ impl Kubelet {
         let kubelet = start_privately(&dir, "kubelet", node, &args, &logs)?;
         let started = Self { kubelet, logged_before: 0, _runtime: runtime, dir, logs };
         started.wait_log("Successfully registered node")?;
-        let path = "-o=jsonpath={.status.conditions[?(@.type=='Ready')].status}";
-        wait_until(&format!("node {node} to be Ready"), START_DEADLINE, || {
-            started.kubelet.process.check_running()?;
-            let ready = control_plane.kubectl(&["get", "node", node, path])?;
-            Ok((ready == "True").then_some(()))
-        })?;
+        control_plane.wait_ready(node, || started.kubelet.process.check_running())?;
         Ok(started)
     }
 
@@ -149,7 +145,7 @@ impl Kubelet {
     /// Where it does not.
     pub fn wait_log(&self, text: &str) -> Result<()> {
         let what = format!("{} to log {text:?}", self.kubelet.name);
-        wait_until(&what, START_DEADLINE, || {
+        wait_until(&what, || {
             self.kubelet.process.check_running()?;
             Ok(self.log().contains(text).then_some(()))
         })
@@ -172,10 +168,7 @@ impl Kubelet {
         let args = [resource, &format!("/var/{file}")];
         let plugin = start_privately(&self.dir, "deviceplugin", &name, &args, &self.logs)?;
         let plugin = DevicePlugin { process: plugin.process, devices: self.dir.join(&file) };
-        wait_until(&format!("the device plugin {resource} to register"), START_DEADLINE, || {
-            plugin.process.check_running()?;
-            Ok(plugin.process.log().contains("registered with the Kubelet").then_some(()))
-        })?;
+        plugin.process.wait_log("registered with the Kubelet")?;
         Ok(plugin)
     }
 }

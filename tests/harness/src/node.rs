@@ -8,8 +8,9 @@ use std::{env, fs};
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 
-use crate::tool::{CONTAINERS, CONTROL_PLANE};
-use crate::{ControlPlane, Part, START_DEADLINE, isolation, wait_until};
+use crate::part::Part;
+use crate::programs::{CONTAINERS, CONTROL_PLANE};
+use crate::{ControlPlane, isolation, wait_until};
 
 const SOCKET: &str = "/run/containerd/containerd.sock";
 
@@ -56,12 +57,7 @@ impl Node {
         ];
         let program = CONTROL_PLANE.find("kubelet")?;
         let kubelet = Part::start("kubelet", &program, args, Vec::new(), &control_plane.logs())?;
-        let path = "-o=jsonpath={.status.conditions[?(@.type=='Ready')].status}{.spec.taints}";
-        wait_until(&format!("node {name} to be Ready and without taints"), START_DEADLINE, || {
-            kubelet.process.check_running()?;
-            let answer = control_plane.kubectl(&["get", "node", name, path])?;
-            Ok((answer == "True").then_some(()))
-        })?;
+        control_plane.wait_schedulable(name, || kubelet.process.check_running())?;
         Ok(Self { _kubelet: kubelet, _containerd: containerd })
     }
 }
@@ -89,7 +85,7 @@ fn start_containerd(control_plane: &ControlPlane, dir: &Path, sandbox: &str) -> 
     let args = vec![format!("--config={}", config.display())];
     let program = CONTAINERS.find("containerd")?;
     let containerd = Part::start("containerd", &program, args, vec![path], &control_plane.logs())?;
-    wait_until("containerd to answer", START_DEADLINE, || {
+    wait_until("containerd to answer", || {
         if let Err(ended) = containerd.process.check_running() {
             return Ok(Some(Err(ended)));
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::wait::wait_until;
+use crate::wait::{wait_until, wait_within};
 
 /// Starts the program, tells its process id, and ends as it ends. When standard input closes, which
 /// it does when the owner is gone, the program is killed.
@@ -108,7 +108,7 @@ impl Process {
     /// Where it has not ended at the deadline.
     pub fn wait_exit(&mut self, deadline: Duration) -> Result<i32> {
         let Self { name, supervisor, .. } = self;
-        wait_until(&format!("{name} to end"), deadline, || {
+        wait_within(deadline, &format!("{name} to end"), || {
             let status = supervisor.try_wait()?;
             Ok(status.map(|status| status.code().unwrap_or(-1)))
         })
@@ -131,7 +131,28 @@ impl Process {
         bail!("{} has ended; the end of {}:\n{end}", self.name, self.log.display())
     }
 
-    /// What it has printed.
+    /// Waits until what it has printed contains `text`.
+    ///
+    /// # Errors
+    /// Where it ends before, or does not print it.
+    pub fn wait_log(&self, text: &str) -> Result<()> {
+        wait_until(&format!("{} to log {text:?}", self.name), || {
+            // Checked first: a program may print it and end.
+            let running = self.check_running();
+            if self.log().contains(text) {
+                return Ok(Some(Ok(())));
+            }
+            Ok(running.err().map(Err))
+        })?
+    }
+
+    /// Returns the path of its log.
+    #[must_use]
+    pub fn log_path(&self) -> &Path {
+        &self.log
+    }
+
+    /// Returns what it has printed.
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read(&self.log)

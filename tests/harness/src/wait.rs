@@ -4,22 +4,34 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-const PAUSE: Duration = Duration::from_millis(50);
+/// How long anything may take to happen. Machines differ by a factor of ten, and the tests share
+/// theirs: no test passes or fails by how fast it is.
+pub const DEADLINE: Duration = Duration::from_secs(180);
 
-/// Asks `probe` again and again until it has an answer. An error of the probe is no answer yet; the
-/// last one is told if none ever comes.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Polls `probe` until it returns something, at most for [`DEADLINE`]. An error of the probe counts
+/// as nothing yet; the last one is reported if nothing ever comes.
 ///
 /// # Errors
-/// At the deadline: what was waited for, and the last error.
-pub fn wait_until<T>(
-    what: &str,
+/// At the deadline: what it waited for, and the last error.
+pub fn wait_until<T>(what: &str, probe: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    wait_within(DEADLINE, what, probe)
+}
+
+/// Does the same with a deadline of its own.
+///
+/// # Errors
+/// At the deadline: what it waited for, and the last error.
+pub fn wait_within<T>(
     deadline: Duration,
+    what: &str,
     mut probe: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let start = Instant::now();
     loop {
         let last = match probe() {
-            Ok(Some(answer)) => return Ok(answer),
+            Ok(Some(result)) => return Ok(result),
             Ok(None) => None,
             Err(error) => Some(error),
         };
@@ -30,7 +42,7 @@ pub fn wait_until<T>(
                 None => waited,
             });
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -39,12 +51,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_what_it_waited_for() {
-        let answer = wait_until("x", Duration::ZERO, || Ok(Some(1))).unwrap();
-        assert_eq!(answer, 1);
-        let nothing = wait_until::<()>("the moon", Duration::ZERO, || Ok(None));
+    fn wait_error_names_what_it_waited_for() {
+        let result = wait_within(Duration::ZERO, "x", || Ok(Some(1))).unwrap();
+        assert_eq!(result, 1);
+        let nothing = wait_within::<()>(Duration::ZERO, "the moon", || Ok(None));
         assert!(nothing.unwrap_err().to_string().contains("the moon"));
-        let error = wait_until::<()>("the moon", Duration::ZERO, || Err(anyhow!("clouds")));
+        let error = wait_within::<()>(Duration::ZERO, "the moon", || Err(anyhow!("clouds")));
         assert!(format!("{:#}", error.unwrap_err()).ends_with("the moon: clouds"));
     }
 }

@@ -1,6 +1,5 @@
-//! `make demo`: the documented story on a real Kubernetes, with the real commands and their output.
-//!
-//! Every step is checked, and the first that does not hold ends the demo with exit code 1.
+//! `make demo`: from a rule to running pods on a real Kubernetes, with the real commands and their
+//! output. It checks every step, and the first that fails ends the demo with exit code 1.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -9,10 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use harness::{ControlPlane, Process, free_port, wait_until};
-
-/// How long a step may take to come about.
-const DEADLINE: Duration = Duration::from_secs(60);
+use harness::{ControlPlane, Controller, wait_until};
 
 const CRD: &str = "crds/noderesource.dev_nodeextendedresources.yaml";
 
@@ -33,17 +29,17 @@ fn demo(keep: bool) -> Result<()> {
     ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
         .context("cannot wait for Ctrl-C")?;
 
-    say("Kubernetes starts: etcd, API server, controller manager, scheduler and two kubelets");
+    heading("Kubernetes starts: etcd, API server, controller manager, scheduler and two kubelets");
     let control_plane = ControlPlane::builder().scheduler().kubelets(2).start()?;
     let stage = Stage { control_plane, interrupted };
     stage.show("kubectl get nodes", "node-2", "Ready")?;
 
-    say("The custom resource is installed, and the controller is started");
+    heading("The custom resource is installed, and the controller is started");
     stage.show(&format!("kubectl apply -f {CRD}"), "", "created")?;
-    let established = "kubectl wait --for=condition=Established crd --all --timeout=30s";
+    let established = "kubectl wait --for=condition=Established crd --all --timeout=180s";
     stage.show(established, "", "condition met")?;
     let controller = stage.start_controller()?;
-    let ready = wait_until("the controller to have listed rules and nodes", DEADLINE, || {
+    let ready = wait_until("the controller to have listed rules and nodes", || {
         stage.check_interrupted()?;
         let log = controller.log();
         let listed = log.contains("all rules listed") && log.contains("all nodes listed");
@@ -55,7 +51,7 @@ fn demo(keep: bool) -> Result<()> {
     repair(&stage)?;
     back_to_nothing(&stage)?;
 
-    say("What the controller did, a line a change");
+    heading("What the controller did, a line a change");
     println!("{}", controller.log().lines().skip(4).collect::<Vec<_>>().join("\n"));
 
     if keep {
@@ -66,48 +62,48 @@ fn demo(keep: bool) -> Result<()> {
 }
 
 fn four_dongles(stage: &Stage) -> Result<()> {
-    say("One node has dongles, which a label tells");
+    heading("One node has dongles, which a label tells");
     let label = "kubectl label node node-1 example.com/has-dongle=true";
     stage.show(label, "", "labeled")?;
 
-    say("A rule: four dongles on every node with that label");
+    heading("A rule: four dongles on every node with that label");
     stage.show("grep -v '^#' examples/dongle.yaml", "", "quantity: 4")?;
     stage.show("kubectl apply -f examples/dongle.yaml", "", "created")?;
-    let wait = "kubectl wait --for=condition=Ready ner/dongle --timeout=30s";
+    let wait = "kubectl wait --for=condition=Ready ner/dongle --timeout=180s";
     stage.show(wait, "", "condition met")?;
     stage.show("kubectl get ner", "dongle", "1/1")?;
 
-    say("The node has them, in capacity and in allocatable");
+    heading("The node has them, in capacity and in allocatable");
     let describe =
         "kubectl describe node node-1 | grep -E '^(Capacity|Allocatable)|example.com/dongle:'";
     stage.show(describe, "example.com/dongle:", "4")?;
 
-    say("A pod that needs three runs");
+    heading("A pod that needs three runs");
     stage.show("kubectl apply -f examples/pod.yaml", "", "created")?;
     stage.show("kubectl get pod dongle-user -o wide", "dongle-user", "Running")?;
 
-    say("A pod that needs two waits: one is left");
+    heading("A pod that needs two waits: one is left");
     let second = "sed 's/dongle-user/second-user/; s/dongle: 3/dongle: 2/' examples/pod.yaml | kubectl apply -f -";
     stage.show(second, "", "created")?;
     stage.show("kubectl get pod second-user", "second-user", "Pending")?;
     let why = "kubectl get pod second-user -o jsonpath='{.status.conditions[?(@.type==\"PodScheduled\")].message}{\"\\n\"}'";
     stage.show(why, "", "Insufficient example.com/dongle")?;
 
-    say("A fifth dongle is plugged in: the rule is edited, and the second pod runs");
+    heading("A fifth dongle is plugged in: the rule is edited, and the second pod runs");
     let raise = "kubectl patch ner dongle --type=merge -p '{\"spec\":{\"quantity\":5}}'";
     stage.show(raise, "", "patched")?;
     stage.show("kubectl get pod second-user", "second-user", "Running")
 }
 
 fn repair(stage: &Stage) -> Result<()> {
-    say("Something sets the node's dongles to 0, as a kubelet does after a reboot");
+    heading("Something sets the node's dongles to 0, as a kubelet does after a reboot");
     let path = "/status/capacity/example.com~1dongle";
     let zero = format!(
         "kubectl patch node node-1 --subresource=status --type=json -p '[{{\"op\":\"replace\",\"path\":\"{path}\",\"value\":\"0\"}}]'"
     );
     stage.show(&zero, "", "patched")?;
 
-    say("It is repaired at once, and an Event tells who it was");
+    heading("It is repaired at once, and an Event tells who it was");
     let capacity =
         "kubectl get node node-1 -o jsonpath='{.status.capacity.example\\.com/dongle}{\"\\n\"}'";
     stage.show(capacity, "", "5")?;
@@ -116,15 +112,15 @@ fn repair(stage: &Stage) -> Result<()> {
 }
 
 fn back_to_nothing(stage: &Stage) -> Result<()> {
-    say("The rule is deleted: nothing is left on the node, and the pods run on");
+    heading("The rule is deleted: nothing is left on the node, and the pods run on");
     stage.show("kubectl delete ner dongle", "", "deleted")?;
     let left = "kubectl get node node-1 -o yaml | grep -E 'example.com/dongle|noderesource.dev' || echo nothing";
     stage.show(left, "", "nothing")?;
     stage.show("kubectl get pods", "second-user", "Running")
 }
 
-/// A line on what happens next.
-fn say(line: &str) {
+/// Prints what the next commands show.
+fn heading(line: &str) {
     println!("\n==> {line}");
 }
 
@@ -141,7 +137,7 @@ impl Stage {
         println!("$ {command}");
         let mut last = String::new();
         let what = format!("{expected:?} in the output of this command");
-        let result = wait_until(&what, DEADLINE, || {
+        let result = wait_until(&what, || {
             if let Err(interrupted) = self.check_interrupted() {
                 return Ok(Some(Err(interrupted)));
             }
@@ -166,14 +162,10 @@ impl Stage {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    fn start_controller(&self) -> Result<Process> {
-        let listen = format!("127.0.0.1:{}", free_port()?);
-        println!("$ node-resource-advertiser run --listen {listen}");
-        let program = Path::new("target/debug/node-resource-advertiser");
+    fn start_controller(&self) -> Result<Controller> {
+        println!("$ node-resource-advertiser run");
         let kubeconfig = self.control_plane.kubeconfig();
-        let env = [("KUBECONFIG", kubeconfig.to_str().context("a path in UTF-8")?)];
-        let log = self.control_plane.logs().join("controller.log");
-        Process::spawn("the controller", program, &["run", "--listen", &listen], &env, &log)
+        Controller::spawn(&self.control_plane, &kubeconfig, &["run"], &[])
     }
 
     fn check_interrupted(&self) -> Result<()> {
@@ -185,7 +177,7 @@ impl Stage {
 
     /// Leaves everything as it is until Ctrl-C.
     fn stay(&self) -> Result<()> {
-        say("Everything stays up until Ctrl-C. In another terminal:");
+        heading("Everything stays up until Ctrl-C. In another terminal:");
         println!("export KUBECONFIG={}", self.control_plane.kubeconfig().display());
         println!("export PATH={}:$PATH", binaries()?.display());
         println!("kubectl apply -f examples/dongle.yaml && kubectl get ner");

@@ -1,34 +1,29 @@
-//! helm, and the chart.
+//! helm, and the chart. Every function panics where it fails.
 
-use std::path::{Path, PathBuf};
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // they are for tests, which fail by a panic
+
+use std::path::PathBuf;
 use std::process::Command;
 
-use harness::{Output, Process};
 use serde_json::Value;
 
-use crate::cluster::Cluster;
+use crate::{Cluster, Output, Process, project_file, tool};
 
 /// The namespace that the chart is installed into.
 pub const NAMESPACE: &str = "advertising";
 /// The release's name, which is the chart's, so that objects are called by just that.
 pub const RELEASE: &str = "node-resource-advertiser";
 
+/// Returns the chart's folder.
+#[must_use]
 pub fn chart() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/node-resource-advertiser")
+    project_file("charts/node-resource-advertiser")
 }
 
-/// Runs helm, and gives what it answers, success or not.
+/// Runs helm, and returns what it prints, success or not.
 pub fn helm(cluster: &Cluster, args: &[&str]) -> Output {
-    let output = Command::new(harness::tool("helm").unwrap())
-        .args(args)
-        .envs(environment(cluster))
-        .output()
-        .expect("helm runs");
-    Output {
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        code: output.status.code().unwrap_or(-1),
-    }
+    let mut helm = Command::new(tool("helm").unwrap());
+    Output::run(helm.args(args).envs(environment(cluster)), None).expect("helm runs")
 }
 
 /// Starts helm, such as one that waits. What it prints is its log.
@@ -36,11 +31,10 @@ pub fn spawn_helm(cluster: &Cluster, args: &[&str]) -> Process {
     let log = cluster.control_plane.logs().join("helm.log");
     let environment = environment(cluster);
     let environment: Vec<_> = environment.iter().map(|(key, value)| (*key, &**value)).collect();
-    Process::spawn("helm", &harness::tool("helm").unwrap(), args, &environment, &log)
-        .expect("helm starts")
+    Process::spawn("helm", &tool("helm").unwrap(), args, &environment, &log).expect("helm starts")
 }
 
-/// Where helm finds the cluster, and keeps what is its own.
+/// Where helm finds the cluster, and keeps its own files.
 fn environment(cluster: &Cluster) -> [(&'static str, String); 4] {
     let dir = cluster.control_plane.dir();
     [
@@ -52,7 +46,7 @@ fn environment(cluster: &Cluster) -> [(&'static str, String); 4] {
     .map(|(key, path)| (key, path.to_str().expect("the path is UTF-8").to_owned()))
 }
 
-/// Runs helm about the chart, which must succeed: `command` is such as install or template.
+/// Runs a helm command that takes a chart, such as install or template; it must succeed.
 pub fn helm_chart(cluster: &Cluster, command: &str, args: &[&str]) -> String {
     let chart = chart();
     let fixed = [command, RELEASE, chart.to_str().unwrap(), "--namespace", NAMESPACE];
@@ -61,17 +55,17 @@ pub fn helm_chart(cluster: &Cluster, command: &str, args: &[&str]) -> String {
     output.stdout
 }
 
-/// Applies what the chart renders, as `kubectl apply` would a file, and waits for the CRD.
+/// Applies what the chart renders, without helm's hooks, and waits for the CRD.
 pub fn apply_chart(cluster: &Cluster, args: &[&str]) {
     let namespace = cluster.control_plane.kubectl(&["create", "namespace", NAMESPACE]);
     namespace.expect("the namespace is new");
     let rendered = helm_chart(cluster, "template", &[&["--no-hooks"], args].concat());
     cluster.apply(&rendered);
-    cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+    cluster.wait_crds();
 }
 
-/// The kubeconfig of the chart's ServiceAccount, with a token as a pod gets one.
-pub fn service_account(cluster: &Cluster) -> PathBuf {
+/// Writes a kubeconfig of the chart's ServiceAccount, with a token such as a pod gets.
+pub fn service_account_kubeconfig(cluster: &Cluster) -> PathBuf {
     let token = cluster.kubectl(&["create", "token", RELEASE, "--namespace", NAMESPACE]);
     let admin = std::fs::read_to_string(cluster.control_plane.kubeconfig()).unwrap();
     let mut config: Value = serde_json::from_str(&admin).unwrap();

@@ -1,31 +1,17 @@
-use harness::ControlPlane;
+//! From a rule to running pods, as a user of kubectl observes it.
+//!
+//! Method: run the scheduler and kubemark's kubelet, and compare what kubectl prints and which pods run
+//! while a rule is applied, raised and deleted.
+
+use harness::objects::{DONGLE, pod};
+use harness::{Cluster, ControlPlane, Controller, wait_until};
 use serde_json::json;
 
-use crate::cluster::{Cluster, Controller, DEADLINE};
-
-/// A pod that asks for `amount` of a resource.
-pub fn pod(name: &str, resource: &str, amount: &str) -> String {
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
-        "spec": {"containers": [{
-            "name": "app", "image": "pause",
-            "resources": {"limits": {resource: amount}},
-        }]},
-    })
-    .to_string()
+fn start_cluster() -> Cluster {
+    Cluster::start_with(ControlPlane::builder().scheduler().kubelets(1))
 }
 
-fn cluster() -> Cluster {
-    Cluster::with(ControlPlane::builder().scheduler().kubelets(1))
-}
-
-pub fn wait_running(cluster: &Cluster, pod: &str) {
-    cluster.wait_for(&format!("pod {pod} to run"), &["pod", pod], |pod| {
-        pod["status"]["phase"] == "Running"
-    });
-}
-
-/// Waits until the scheduler says that a pod does not fit, and why.
+/// Waits until the scheduler reports that a pod does not fit for want of a resource.
 fn wait_insufficient(cluster: &Cluster, pod: &str, resource: &str) {
     let what = format!("pod {pod} to be Pending for want of {resource}");
     let because = format!("Insufficient {resource}");
@@ -38,7 +24,7 @@ fn wait_insufficient(cluster: &Cluster, pod: &str, resource: &str) {
     });
 }
 
-/// The section of `kubectl describe node` that starts with `heading`.
+/// Returns the section of `kubectl describe node` that starts with `heading`.
 fn section(description: &str, heading: &str) -> String {
     let lines = description.lines().skip_while(|line| !line.starts_with(heading));
     let section = lines.skip(1).take_while(|line| line.starts_with(' '));
@@ -46,8 +32,8 @@ fn section(description: &str, heading: &str) -> String {
 }
 
 #[test]
-fn four_dongles_from_the_rule_to_the_pods_and_back_to_nothing() {
-    let cluster = cluster();
+fn pods_run_on_advertised_resource_until_it_is_exhausted() {
+    let cluster = start_cluster();
     let controller = Controller::start(&cluster);
     let before = cluster.node("node-1")["metadata"]["annotations"].clone();
 
@@ -64,49 +50,49 @@ fn four_dongles_from_the_rule_to_the_pods_and_back_to_nothing() {
     let mut lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let headings = ["NAME", "RESOURCE", "QUANTITY", "NODES", "READY", "AGE"];
     assert_eq!(lines.next().unwrap(), headings);
-    assert_eq!(lines.next().unwrap()[..5], ["dongle", "example.com/dongle", "4", "1/1", "True"]);
+    assert_eq!(lines.next().unwrap()[..5], ["dongle", DONGLE, "4", "1/1", "True"]);
 
-    cluster.apply(&pod("three", "example.com/dongle", "3"));
-    wait_running(&cluster, "three");
-    cluster.apply(&pod("two", "example.com/dongle", "2"));
-    wait_insufficient(&cluster, "two", "example.com/dongle");
+    cluster.apply(&pod("three", DONGLE, "3").to_string());
+    cluster.wait_running("three");
+    cluster.apply(&pod("two", DONGLE, "2").to_string());
+    wait_insufficient(&cluster, "two", DONGLE);
 
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
-    wait_running(&cluster, "two");
+    cluster.wait_running("two");
 
-    cluster.kubectl(&["delete", "ner", "dongle", "--wait=true", "--timeout=10s"]);
-    let node = cluster.wait_withdrawn("node-1", "example.com/dongle");
-    assert_eq!(node["metadata"]["annotations"], before, "no trace is left");
+    cluster.kubectl(&["delete", "ner", "dongle", "--wait=true", "--timeout=180s"]);
+    let node = cluster.wait_withdrawn("node-1", DONGLE);
+    assert_eq!(node["metadata"]["annotations"], before, "as before the rule");
     for pod in ["three", "two"] {
-        wait_running(&cluster, pod);
+        cluster.wait_running(pod);
     }
     controller.stop();
 }
 
 #[test]
-fn bytes_of_special_storage_are_counted_like_things() {
-    let cluster = cluster();
+fn byte_quantities_are_scheduled_like_counts() {
+    let cluster = start_cluster();
     let controller = Controller::start(&cluster);
     let resource = "example.com/special-storage";
     let spec = json!({"resourceName": resource, "quantity": "800Gi", "nodeNames": ["node-1"]});
     cluster.apply_rule("special-storage", &spec);
     cluster.wait_advertised("node-1", resource, "800Gi");
 
-    cluster.apply(&pod("some", resource, "100Gi"));
-    wait_running(&cluster, "some");
-    cluster.apply(&pod("too-much", resource, "701Gi"));
+    cluster.apply(&pod("some", resource, "100Gi").to_string());
+    cluster.wait_running("some");
+    cluster.apply(&pod("too-much", resource, "701Gi").to_string());
     wait_insufficient(&cluster, "too-much", resource);
     cluster.kubectl(&["delete", "pod", "some", "--force", "--grace-period=0"]);
-    wait_running(&cluster, "too-much");
+    cluster.wait_running("too-much");
     controller.stop();
 }
 
 #[test]
-fn kubectl_explains_every_field_and_waits_for_ready() {
+fn kubectl_explains_fields_and_waits_for_ready() {
     let cluster = Cluster::start();
-    cluster.create_nodes(["node-1".to_owned()], &json!({}));
-    // The deadline covers the moment until the API server has the new schema in its OpenAPI.
-    let explained = harness::wait_until("kubectl explain ner to work", DEADLINE, || {
+    cluster.create_nodes(["node-1"], &json!({}));
+    // The API server publishes the schema a moment after the CRD is Established.
+    let explained = wait_until("kubectl explain ner to work", || {
         let explained = cluster.control_plane.kubectl(&["explain", "ner", "--recursive"])?;
         Ok(explained.contains("nodeSelector").then_some(explained))
     })
@@ -121,7 +107,7 @@ fn kubectl_explains_every_field_and_waits_for_ready() {
 
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
-    cluster.kubectl(&["wait", "--for=condition=Ready", "ner/dongle", "--timeout=30s"]);
-    cluster.wait_advertised("node-1", "example.com/dongle", "4");
+    cluster.kubectl(&["wait", "--for=condition=Ready", "ner/dongle", "--timeout=180s"]);
+    cluster.wait_advertised("node-1", DONGLE, "4");
     controller.stop();
 }

@@ -1,15 +1,17 @@
+//! The chart's admission policies: what they admit and what they reject.
+//!
+//! Method: patch nodes with the token of the chart's ServiceAccount, one field at a time, and compare
+//! the rejection's message; run the controller with the same token, and expect no rejection.
+
 use std::path::{Path, PathBuf};
 
-use harness::{ControlPlane, Output, wait_until};
+use harness::helm::{NAMESPACE, RELEASE, apply_chart, service_account_kubeconfig};
+use harness::objects::{DONGLE, quantity, rule};
+use harness::{Cluster, ControlPlane, Controller, Output, wait_until};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Controller, DEADLINE, amount, rule};
-use crate::helm::{NAMESPACE, RELEASE, apply_chart, service_account};
-
-const DONGLE: &str = "example.com/dongle";
-
-/// The chart's objects, and the kubeconfig of its ServiceAccount.
-fn installed(cluster: &Cluster) -> PathBuf {
+/// Installs the chart's objects, and returns the kubeconfig of its ServiceAccount.
+fn install(cluster: &Cluster) -> PathBuf {
     apply_chart(cluster, &[]);
     // kubectl patch reads before it writes, which the program does not.
     let role = json!({
@@ -25,22 +27,22 @@ fn installed(cluster: &Cluster) -> PathBuf {
     });
     cluster.apply(&role.to_string());
     cluster.apply(&binding.to_string());
-    let kubeconfig = service_account(cluster);
+    let kubeconfig = service_account_kubeconfig(cluster);
 
     // A policy takes effect some hundred milliseconds after it is created.
-    cluster.create_nodes(["canary".to_owned()], &json!({}));
+    cluster.create_nodes(["canary"], &json!({}));
     let label =
         json!([{"op": "add", "path": "/metadata/labels/example.com~1canary", "value": "x"}]);
     let mut last = String::new();
-    let refused = wait_until("the policy to take effect", DEADLINE, || {
+    let rejected = wait_until("the policy to take effect", || {
         last = patch(cluster, &kubeconfig, "canary", &label).stderr;
         Ok(last.contains("may not change metadata.labels").then_some(()))
     });
-    refused.unwrap_or_else(|error| panic!("{error:#}\nlast answer: {last}"));
+    rejected.unwrap_or_else(|error| panic!("{error:#}\nlast output: {last}"));
     kubeconfig
 }
 
-/// Patches a node's status as the one whose kubeconfig it is.
+/// Patches a node's status as the user of a kubeconfig.
 fn patch(cluster: &Cluster, kubeconfig: &Path, node: &str, patch: &Value) -> Output {
     let (kubeconfig, patch) = (kubeconfig.to_str().unwrap(), patch.to_string());
     let args = ["--kubeconfig", kubeconfig, "patch", "node", node, "--subresource=status"];
@@ -48,7 +50,7 @@ fn patch(cluster: &Cluster, kubeconfig: &Path, node: &str, patch: &Value) -> Out
     cluster.control_plane.kubectl_output(&args, None).unwrap()
 }
 
-/// A node with something in every field that a patch could change.
+/// Creates a node with a value in every field that a patch could change.
 fn create_full_node(cluster: &Cluster, name: &str) {
     let node = json!({
         "apiVersion": "v1", "kind": "Node",
@@ -59,7 +61,7 @@ fn create_full_node(cluster: &Cluster, name: &str) {
         "spec": {"podCIDR": "10.0.0.0/24"},
     });
     cluster.control_plane.kubectl_stdin(&["create", "-f", "-"], &node.to_string()).unwrap();
-    // Written as no API server would write them: what is left as it is must pass all the same.
+    // In forms that no API server would write: the policy must admit what a patch does not change.
     let amounts = json!({
         "cpu": "4000m", "memory": "16384Ki", "hugepages-2Mi": "0", "kubernetes.io/batch": "007",
         "not/a/name": "1", "example.com/foreign": "8",
@@ -83,11 +85,11 @@ fn create_full_node(cluster: &Cluster, name: &str) {
 }
 
 #[test]
-fn all_that_the_controller_does_passes() {
-    let cluster = Cluster::without_crd(ControlPlane::builder());
-    let kubeconfig = installed(&cluster);
+fn policy_admits_everything_the_controller_writes() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let kubeconfig = install(&cluster);
     create_full_node(&cluster, "full");
-    cluster.create_nodes(["empty".to_owned()], &json!({}));
+    cluster.create_nodes(["empty"], &json!({}));
     let controller =
         Controller::start_unready(&cluster, &kubeconfig, &["--lease-namespace", NAMESPACE]);
     controller.wait_ready();
@@ -98,7 +100,7 @@ fn all_that_the_controller_does_passes() {
     cluster.wait_ready("dongle", "2/2");
     cluster.wait_advertised("full", DONGLE, "800Gi");
 
-    cluster.write_amount("full", DONGLE, "7");
+    cluster.write_quantity("full", DONGLE, "7");
     cluster.wait_advertised("full", DONGLE, "800Gi");
     cluster.wait_event("full", "Repaired", "was 7, written by kubectl-patch");
 
@@ -111,15 +113,15 @@ fn all_that_the_controller_does_passes() {
     cluster.wait_withdrawn("empty", DONGLE);
     cluster.wait_withdrawn("full", DONGLE);
     let node = cluster.wait_withdrawn("full", "example.com/foreign");
-    assert_eq!(amount(&node, "capacity", "kubernetes.io/batch"), Some("007"));
+    assert_eq!(quantity(&node, "capacity", "kubernetes.io/batch"), Some("007"));
     assert!(!controller.log().contains("forbidden"), "{}", controller.log());
     controller.stop();
 }
 
 #[test]
-fn nothing_else_passes() {
-    let cluster = Cluster::without_crd(ControlPlane::builder());
-    let kubeconfig = installed(&cluster);
+fn policy_rejects_every_other_change_by_the_controller() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let kubeconfig = install(&cluster);
     create_full_node(&cluster, "node-1");
     let before = cluster.node("node-1");
 
@@ -129,7 +131,7 @@ fn nothing_else_passes() {
     let too_long = format!("example.com/{}", "a".repeat(64));
     let extended_only = "may change extended resources only, not";
     let whole_only = "may set whole numbers from 1 to 9223372036854775 only, not";
-    let refused = [
+    let rejected = [
         (set("/metadata/labels/a", json!("b")), "may not change metadata.labels"),
         (remove("/metadata/labels"), "may not change metadata.labels"),
         (set("/metadata/annotations/a", json!("b")), "noderesource.dev/advertised only, not a"),
@@ -186,35 +188,35 @@ fn nothing_else_passes() {
             &format!("{whole_only} 9223372036854775807"),
         ),
     ];
-    for (attempt, because) in &refused {
-        let answer = patch(&cluster, &kubeconfig, "node-1", attempt);
+    for (attempt, because) in &rejected {
+        let output = patch(&cluster, &kubeconfig, "node-1", attempt);
         let by_policy = "ValidatingAdmissionPolicy 'node-resource-advertiser' with binding";
-        let says = &answer.stderr;
-        assert!(answer.code != 0 && says.contains(by_policy), "{attempt}: {answer:?}");
-        assert!(says.trim_end().ends_with(because), "{attempt}: {says}, not {because}");
+        let message = &output.stderr;
+        assert!(output.code != 0 && message.contains(by_policy), "{attempt}: {output:?}");
+        assert!(message.trim_end().ends_with(because), "{attempt}: {message}, not {because}");
     }
-    // These the API server refuses before it asks the policy.
+    // The API server rejects these before it evaluates the policy.
     for (quantity, because) in [("-1", "greater than or equal to 0"), ("0.5", "an integer")] {
         let attempt = set("/status/capacity/example.com~1dongle", json!(quantity));
-        let answer = patch(&cluster, &kubeconfig, "node-1", &attempt);
-        assert!(answer.code != 0 && answer.stderr.contains(because), "{attempt}: {answer:?}");
+        let output = patch(&cluster, &kubeconfig, "node-1", &attempt);
+        assert!(output.code != 0 && output.stderr.contains(because), "{attempt}: {output:?}");
     }
     assert_eq!(cluster.node("node-1"), before, "nothing has changed");
 
-    // One wrong thing among right ones is enough, and the right ones alone pass.
-    let right = set("/status/capacity/example.com~1dongle", json!("4"));
-    let mixed = [right.as_array().unwrap().clone(), vec![refused[0].0[0].clone()]].concat();
+    // One change that is not allowed is enough for a rejection.
+    let allowed = set("/status/capacity/example.com~1dongle", json!("4"));
+    let mixed = [allowed.as_array().unwrap().clone(), vec![rejected[0].0[0].clone()]].concat();
     assert_ne!(patch(&cluster, &kubeconfig, "node-1", &Value::from(mixed)).code, 0);
-    assert_eq!(patch(&cluster, &kubeconfig, "node-1", &right).code, 0);
-    // It holds for the one ServiceAccount.
+    assert_eq!(patch(&cluster, &kubeconfig, "node-1", &allowed).code, 0);
+    // It applies to this ServiceAccount only.
     let admin = cluster.control_plane.kubeconfig();
-    assert_eq!(patch(&cluster, &admin, "node-1", &refused[0].0).code, 0);
+    assert_eq!(patch(&cluster, &admin, "node-1", &rejected[0].0).code, 0);
 }
 
-/// The controller manager checks the types of what policies say, and warns.
+/// The controller manager type-checks the policies' expressions, and records warnings.
 #[test]
-fn the_policies_are_well_typed() {
-    let cluster = Cluster::with(ControlPlane::builder().controller_manager());
+fn policies_pass_type_checking() {
+    let cluster = Cluster::start_with(ControlPlane::builder().controller_manager());
     apply_chart(&cluster, &["--set", "policy.allowedResources={example.com/*}"]);
     for policy in [RELEASE, "node-resource-advertiser-rules"] {
         let what = format!("the types of the policy {policy} to be checked");
@@ -226,7 +228,7 @@ fn the_policies_are_well_typed() {
 }
 
 #[test]
-fn rules_declare_what_is_allowed() {
+fn rule_policy_rejects_resources_not_in_the_allow_list() {
     let cluster = Cluster::start();
     let before = json!({"resourceName": "example.net/old"});
     cluster.apply_rule("old", &before);
@@ -240,21 +242,21 @@ fn rules_declare_what_is_allowed() {
         cluster.control_plane.kubectl_output(&args, Some(&object)).unwrap()
     };
     let because = "may not be declared in this cluster, only example.com/*, example.org/licence";
-    wait_until("the policy to take effect", DEADLINE, || {
-        let answer = try_rule("canary", &json!({"resourceName": "example.net/canary"}));
-        Ok(answer.stderr.contains(because).then_some(()))
+    wait_until("the policy to take effect", || {
+        let output = try_rule("canary", &json!({"resourceName": "example.net/canary"}));
+        Ok(output.stderr.contains(because).then_some(()))
     })
     .unwrap();
 
     for name in ["example.org/licence2", "example.community/dongle", "sub.example.com/dongle"] {
-        let answer = try_rule("refused", &json!({"resourceName": name}));
-        assert!(answer.code != 0 && answer.stderr.contains(because), "{name}: {answer:?}");
-        assert!(answer.stderr.contains(&format!("spec.resourceName: {name} ")), "{answer:?}");
+        let output = try_rule("rejected", &json!({"resourceName": name}));
+        assert!(output.code != 0 && output.stderr.contains(because), "{name}: {output:?}");
+        assert!(output.stderr.contains(&format!("spec.resourceName: {name} ")), "{output:?}");
     }
     for name in ["example.com/dongle", "example.org/licence"] {
         assert_eq!(try_rule("allowed", &json!({"resourceName": name})).code, 0, "{name}");
     }
-    // A rule from before: it may be labelled and deleted, but not changed.
+    // A rule that exists already may be labelled and deleted, but its spec may not change.
     cluster.kubectl(&["label", "ner", "old", "example.com/team=platform"]);
     let changed = try_rule("old", &json!({"resourceName": "example.net/old", "quantity": 5}));
     assert!(changed.stderr.contains(because), "{changed:?}");

@@ -1,22 +1,26 @@
+//! A release of the chart: installed, used, upgraded, without its leader, and uninstalled.
+//!
+//! Method: do with helm and kubectl what a user does, and check processes, containers, metrics, values
+//! and the machine after each step.
+
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use harness::isolated;
+use harness::helm::{NAMESPACE, RELEASE, helm, helm_chart};
+use harness::objects::{self, DONGLE, advertises, ledger};
+use harness::{Cluster, isolated};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, advertises, ledger};
-use crate::helm::{NAMESPACE, RELEASE, helm, helm_chart};
-use crate::machine;
-use crate::pods::{events, logs, replicas, start, wait_leader, wait_logged};
+use crate::host_state;
+use crate::replicas::{self, events, logs, start_cluster, wait_leader, wait_logged};
 
-const DONGLE: &str = "example.com/dongle";
 const SERVICE: &str = "/api/v1/namespaces/advertising/services/node-resource-advertiser:http/proxy";
 
 #[test]
-fn installed_used_upgraded_and_uninstalled() {
-    let machine = machine::state();
-    let outside = isolated("story::installed_used_upgraded_and_uninstalled", || {
-        let (cluster, _node) = start();
+fn chart_release_runs_on_a_real_node() {
+    let machine = host_state::read();
+    let outside = isolated("release::chart_release_runs_on_a_real_node", || {
+        let (cluster, _node) = start_cluster();
         let before = cluster.node("node-1");
         install(&cluster);
         let pod = run_the_examples(&cluster);
@@ -24,17 +28,17 @@ fn installed_used_upgraded_and_uninstalled() {
         upgrade(&cluster);
         lose_the_leader(&cluster);
         assert_same_container(&cluster.get(&["pod", "dongle-user"]), &pod);
-        // This is what the comparison below rests on: it does see what is changed.
-        assert_ne!(machine::state(), machine);
+        // In here the state differs: otherwise the comparison below proves nothing.
+        assert_ne!(host_state::read(), machine);
         uninstall(&cluster, &before);
     });
     if outside {
-        assert_eq!(machine::state(), machine, "the machine is left as it was");
+        assert_eq!(host_state::read(), machine, "the machine is left as it was");
     }
 }
 
 fn install(cluster: &Cluster) {
-    let wait = ["--create-namespace", "--wait", "--timeout=90s"];
+    let wait = ["--create-namespace", "--wait", "--timeout=15m"];
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {
@@ -43,7 +47,7 @@ fn install(cluster: &Cluster) {
     });
     cluster.apply(&namespace.to_string());
     helm_or_events(cluster, "install", &wait);
-    assert_eq!(replicas(cluster).len(), 2, "both are Ready when helm is done");
+    assert_eq!(replicas::ready(cluster).len(), 2, "both are Ready when helm is done");
     let (leader, standby) = wait_leader(cluster, None);
     wait_logged(cluster, &leader, "this process leads now");
     assert!(!logs(cluster, &standby).contains("leads now"), "{}", logs(cluster, &standby));
@@ -54,7 +58,7 @@ fn install(cluster: &Cluster) {
     println!("installed: two replicas are Ready, and one leads");
 }
 
-/// A process of the controller's containers, as the kernel tells of it.
+/// A process of the controller's containers, as the kernel reports it.
 struct Process {
     status: String,
 }
@@ -62,17 +66,17 @@ struct Process {
 fn processes() -> Vec<Process> {
     let folders = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     let of_program = folders.filter(|folder| {
-        // The program is there under this path in its container only.
+        // The program has this path in its container only.
         fs::read(folder.join("cmdline"))
             .is_ok_and(|command| command.starts_with(b"/node-resource-advertiser\0"))
     });
-    // One that ends in this moment is none.
+    // A process that ends at this moment is skipped.
     let statuses = of_program.filter_map(|folder| fs::read_to_string(folder.join("status")).ok());
     statuses.map(|status| Process { status }).collect()
 }
 
 impl Process {
-    /// That it is nobody, may do nothing, and can become nothing else.
+    /// Checks that it runs as nobody, without capabilities, and cannot gain any.
     fn assert_confined(&self) {
         let field = |name: &str| {
             let line = self.status.lines().find_map(|line| line.strip_prefix(name));
@@ -100,18 +104,12 @@ fn run_the_examples(cluster: &Cluster) -> Value {
     let pod = cluster.wait_for("the pod of the examples to run", &["pod", "dongle-user"], |pod| {
         pod["status"]["containerStatuses"][0]["ready"] == true
     });
-    let too_many = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "too-many"},
-        "spec": {"containers": [{
-            "name": "app", "image": "registry.k8s.io/pause:3.10",
-            "resources": {"limits": {DONGLE: "2"}},
-        }]},
-    });
+    let too_many = objects::pod("too-many", DONGLE, "2");
     cluster.apply(&too_many.to_string());
     cluster.wait_event("too-many", "FailedScheduling", &format!("Insufficient {DONGLE}"));
     let (leader, _) = wait_leader(cluster, None);
     wait_logged(cluster, &leader, "node=node-1");
-    println!("used: a pod of three dongles runs, and one of two more waits");
+    println!("used: a pod of three dongles runs, and one of two more is Pending");
     pod
 }
 
@@ -130,8 +128,8 @@ fn scrape(cluster: &Cluster) {
 }
 
 fn upgrade(cluster: &Cluster) {
-    let old = replicas(cluster);
-    let args = ["--reuse-values", "--set=controller.concurrency=8", "--wait", "--timeout=90s"];
+    let old = replicas::ready(cluster);
+    let args = ["--reuse-values", "--set=controller.concurrency=8", "--wait", "--timeout=15m"];
     helm_or_events(cluster, "upgrade", &args);
     let (leader, other) = wait_leader(cluster, None);
     assert!(!old.contains(&leader) && !old.contains(&other), "{old:?}, {leader}, {other}");
@@ -143,11 +141,11 @@ fn lose_the_leader(cluster: &Cluster) {
     let (leader, _) = wait_leader(cluster, None);
     cluster.kubectl(&["delete", "pod", &leader, "--namespace", NAMESPACE, "--wait=false"]);
     wait_leader(cluster, Some(&leader));
-    // No more than there were: the pod that waits would be let in.
-    cluster.write_amount("node-1", DONGLE, "3");
+    // A lower value: with a higher one the pending pod would be scheduled.
+    cluster.write_quantity("node-1", DONGLE, "3");
     cluster.wait_advertised("node-1", DONGLE, "4");
     cluster.wait_event("node-1", "Repaired", DONGLE);
-    println!("its leader deleted: another one repairs");
+    println!("leader deleted: the other replica repairs");
 }
 
 fn assert_same_container(pod: &Value, before: &Value) {
@@ -159,7 +157,7 @@ fn assert_same_container(pod: &Value, before: &Value) {
 }
 
 fn uninstall(cluster: &Cluster, before: &Value) {
-    let args = ["uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout=90s"];
+    let args = ["uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout=15m"];
     let answer = helm(cluster, &args);
     assert_eq!(answer.code, 0, "{}{}\n{}", answer.stdout, answer.stderr, events(cluster));
     let job = format!("{RELEASE}-prune");

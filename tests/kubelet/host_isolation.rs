@@ -1,11 +1,18 @@
+//! The tests' kubelets leave the machine as it was.
+//!
+//! Method: compare sysctls, folders and mounts before and after, and check that the kubelet wrote to
+//! the copies in its own mount namespace.
+
 use std::fs;
 use std::path::Path;
 
-use crate::cluster::Cluster;
-use crate::machine::{DONGLE, TICK, start_kubelet};
+use harness::Cluster;
+use harness::objects::DONGLE;
 
-/// What a kubelet would change on the machine.
-fn machine() -> Vec<String> {
+use crate::pod_fate::{TICK, start_kubelet};
+
+/// Returns what a kubelet would change on its machine.
+fn host_state() -> Vec<String> {
     let sysctls =
         ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"];
     let values = sysctls.map(|name| fs::read_to_string(Path::new("/proc/sys").join(name)).unwrap());
@@ -15,16 +22,16 @@ fn machine() -> Vec<String> {
 }
 
 #[test]
-fn a_kubelet_changes_nothing_on_the_machine() {
+fn kubelet_changes_nothing_on_its_machine() {
     let cluster = Cluster::start();
     let dir = cluster.control_plane.dir().to_str().unwrap().to_owned();
-    let before = machine();
+    let before = host_state();
     let kubelet = start_kubelet(&cluster, "node-1", TICK);
     let _plugin = kubelet.device_plugin(DONGLE, 1, 0).unwrap();
-    assert_eq!(machine(), before);
+    assert_eq!(host_state(), before);
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(&dir), "{mounts}");
-    // And it does see what it changes: this is what the comparison rests on.
+    // It has written to the copies: otherwise the comparison proves nothing.
     assert!(Path::new(&dir).join("node-1/log/pods").exists());
     let written = fs::read_to_string(format!("{dir}/node-1/sysctl/kernel/panic")).unwrap();
     assert_eq!(written.trim(), "10");

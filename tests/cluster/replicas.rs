@@ -1,21 +1,20 @@
-//! A node that runs pods, and the pods of the chart.
+//! The controller's pods: which are Ready, which one leads, and what they log.
 
 use std::env;
 use std::path::PathBuf;
 
-use harness::{ControlPlane, Node, wait_until};
+use harness::helm::{NAMESPACE, RELEASE};
+use harness::objects::condition;
+use harness::{Cluster, ControlPlane, Node, wait_until};
 use serde_json::Value;
 
-use crate::cluster::{Cluster, DEADLINE, condition};
-use crate::helm::{NAMESPACE, RELEASE};
-
-/// What the examples run, and what holds a pod's namespaces.
+/// The image that the examples run, and in which the namespaces of a pod are held.
 const PAUSE: &str = "registry.k8s.io/pause:3.10";
 
-/// Boots a control plane and `node-1`, which has the images that IMAGE and PAUSE_IMAGE name.
-pub fn start() -> (Cluster, Node) {
+/// Starts a control plane and `node-1`, with the images that IMAGE and PAUSE_IMAGE name.
+pub fn start_cluster() -> (Cluster, Node) {
     let builder = ControlPlane::builder().reachable_from_pods().controller_manager().scheduler();
-    let cluster = Cluster::without_crd(builder);
+    let cluster = Cluster::start_without_crd(builder);
     let images = ["IMAGE", "PAUSE_IMAGE"].map(|name| {
         let path = env::var_os(name).unwrap_or_else(|| panic!("no {name}: `make test-cluster`"));
         PathBuf::from(path)
@@ -25,26 +24,26 @@ pub fn start() -> (Cluster, Node) {
     (cluster, node.expect("the node starts"))
 }
 
-/// The names of the controller's pods that are Ready and not about to go.
-pub fn replicas(cluster: &Cluster) -> Vec<String> {
+/// Returns the names of the controller's pods that are Ready and not being deleted.
+pub fn ready(cluster: &Cluster) -> Vec<String> {
     let selector = "--selector=app.kubernetes.io/component=controller";
     let pods = cluster.get(&["pods", "--namespace", NAMESPACE, selector]);
     let pods = pods["items"].as_array().unwrap().iter();
-    let ready = pods.filter(|pod| {
+    let found = pods.filter(|pod| {
         pod["metadata"]["deletionTimestamp"].is_null()
             && condition(&pod["status"], "Ready").0 == "True"
     });
-    ready.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    found.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Waits until one of two Ready pods leads, and not `previous`: its name, and that of the other.
+/// Waits until one of two Ready pods leads, other than `previous`; returns its name and the other's.
 pub fn wait_leader(cluster: &Cluster, previous: Option<&str>) -> (String, String) {
     let mut last = Value::Null;
-    let found = wait_until("one of two replicas to lead", DEADLINE, || {
+    let found = wait_until("one of two replicas to lead", || {
         let lease = ["get", "lease", RELEASE, "--namespace", NAMESPACE, "-o", "json"];
         last = serde_json::from_str(&cluster.control_plane.kubectl(&lease)?)?;
         let holder = last["spec"]["holderIdentity"].as_str().unwrap_or_default();
-        let replicas = replicas(cluster);
+        let replicas = ready(cluster);
         let leads = |pod: &&String| {
             holder.starts_with(&format!("{pod}_")) && Some(pod.as_str()) != previous
         };
@@ -55,19 +54,19 @@ pub fn wait_leader(cluster: &Cluster, previous: Option<&str>) -> (String, String
     found.unwrap_or_else(|error| panic!("{error:#}\nlast lease: {last:#}\n{}", events(cluster)))
 }
 
-/// What has happened to the pods, for a test that fails.
+/// Returns all Events, for the message of a failed test.
 pub fn events(cluster: &Cluster) -> String {
     cluster.kubectl(&["get", "events", "--all-namespaces"])
 }
 
-/// What a pod of the controller has logged.
+/// Returns what a pod of the controller has logged.
 pub fn logs(cluster: &Cluster, pod: &str) -> String {
     cluster.kubectl(&["logs", pod, "--namespace", NAMESPACE])
 }
 
 /// Waits until a pod of the controller has logged `text`.
 pub fn wait_logged(cluster: &Cluster, pod: &str, text: &str) {
-    wait_until(&format!("{pod} to log {text:?}"), DEADLINE, || {
+    wait_until(&format!("{pod} to log {text:?}"), || {
         Ok(logs(cluster, pod).contains(text).then_some(()))
     })
     .unwrap_or_else(|error| panic!("{error:#}\n{}", logs(cluster, pod)));

@@ -1,26 +1,23 @@
-//! A node with a real kubelet, and pods on it.
+//! Pods on a real kubelet, and whether they survive its restart.
 
 use std::time::Duration;
 
-use harness::{Kubelet, wait_until};
+use harness::objects::{DONGLE, bound_pod, condition};
+use harness::{Cluster, Kubelet, wait_until};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, DEADLINE, condition};
-
-pub const DONGLE: &str = "example.com/dongle";
-
-/// Whether a pod came through a restart of its kubelet.
-#[derive(Debug, PartialEq, Eq)]
+/// Whether a pod survived a restart of its kubelet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is Running, and its container is the same one.
+    /// It is Running, with the same container.
     Survived,
-    /// The kubelet has killed it.
+    /// The kubelet rejected it and killed its container.
     Killed,
 }
 
-/// How often a kubelet brings its node's status up to date, by default.
+/// How often a kubelet writes its node's status, by default.
 pub const TICK: Duration = Duration::from_secs(10);
-/// The same where a test waits for it several times.
+/// The same for a test that waits for it several times.
 pub const FAST_TICK: Duration = Duration::from_secs(1);
 
 /// Starts a kubelet on a new node.
@@ -28,34 +25,32 @@ pub fn start_kubelet(cluster: &Cluster, node: &str, tick: Duration) -> Kubelet {
     Kubelet::start(&cluster.control_plane, node, tick).expect("the kubelet starts")
 }
 
-/// Runs a pod of three dongles on a node.
+/// Runs a pod of three dongles on a node. A kubelet that has not observed its node's value yet rejects
+/// the pod; it is created again then.
 pub fn run_pod(cluster: &Cluster, name: &str, node: &str) {
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
-        "spec": {
-            "nodeName": node,
-            "containers": [{
-                "name": "app", "image": "pause",
-                "resources": {"limits": {DONGLE: "3"}},
-            }],
-        },
+    let pod = bound_pod(name, node, DONGLE, "3").to_string();
+    cluster.apply(&pod);
+    let mut last = Value::Null;
+    let ran = wait_until(&format!("pod {name} to run"), || {
+        last = cluster.get(&["pod", name]);
+        if has_ended(&last) {
+            cluster.kubectl(&["delete", "pod", name, "--now"]);
+            cluster.apply(&pod);
+        }
+        Ok(is_ready(&last).then_some(()))
     });
-    cluster.apply(&pod.to_string());
-    cluster.wait_for(&format!("pod {name} to run"), &["pod", name], |pod| {
-        assert!(!has_ended(pod), "{}", pod["status"]);
-        is_ready(pod)
-    });
+    ran.unwrap_or_else(|error| panic!("{error:#}\n{:#}", last["status"]));
 }
 
-/// Writes the condition Ready of a node or a pod, as the node controller does when the node has
-/// been away for 50 seconds.
-pub fn mark(cluster: &Cluster, object: &[&str], ready: &str) {
+/// Writes the condition Ready of a node or a pod, as the node controller does when the node has been
+/// down for 50 seconds.
+pub fn write_ready(cluster: &Cluster, object: &[&str], ready: &str) {
     let condition = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
     let patch = ["--subresource=status", "--type=strategic", "-p", &condition.to_string()];
     cluster.kubectl(&[&["patch"], object, &patch].concat());
 }
 
-/// Kills a kubelet, starts it again by `restart`, and tells what becomes of a pod that runs there.
+/// Kills a kubelet, starts it again by `restart`, and returns what happens to a pod that runs there.
 pub fn fate_after(
     cluster: &Cluster,
     kubelet: &mut Kubelet,
@@ -65,11 +60,11 @@ pub fn fate_after(
     let before = cluster.get(&["pod", pod]);
     assert!(is_ready(&before), "{}", before["status"]);
     kubelet.kill().expect("the kubelet is killed");
-    // Whoever says later that it is ready is the kubelet, once it has admitted the pod.
-    mark(cluster, &["pod", pod], "False");
+    // Only the kubelet makes it Ready again, once it has admitted the pod.
+    write_ready(cluster, &["pod", pod], "False");
     restart(kubelet).expect("the kubelet restarts");
     let mut last = Value::Null;
-    let decided = wait_until("the kubelet to admit the pod or to kill it", DEADLINE, || {
+    let decided = wait_until("the kubelet to admit the pod or to kill it", || {
         last = cluster.get(&["pod", pod]);
         Ok((is_ready(&last) || has_ended(&last)).then_some(()))
     });
@@ -86,18 +81,18 @@ pub fn fate_after(
     Fate::Survived
 }
 
-/// Waits until the kubelet has told why it killed a pod of three dongles: there are only `capacity`.
-pub fn wait_told(cluster: &Cluster, pod: &str, capacity: u32) {
+/// Waits for the Event about a pod of three dongles that its kubelet killed: there are only `capacity`.
+pub fn wait_rejected(cluster: &Cluster, pod: &str, capacity: u32) {
     let because = format!("requested: 3, used: 0, capacity: {capacity}");
     cluster.wait_event(pod, &format!("OutOf{DONGLE}"), &because);
 }
 
-/// Whether a pod runs, as its kubelet says.
+/// Returns whether its kubelet reports a pod as Ready.
 fn is_ready(pod: &Value) -> bool {
     pod["status"]["phase"] == "Running" && condition(&pod["status"], "Ready").0 == "True"
 }
 
-/// Whether it runs no more: Succeeded is one whose container, when it was killed, ended with 0.
+/// Returns whether a pod has ended: one whose killed container exits with 0 is Succeeded.
 fn has_ended(pod: &Value) -> bool {
     pod["status"]["phase"] == "Failed" || pod["status"]["phase"] == "Succeeded"
 }

@@ -1,18 +1,21 @@
-use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+//! Checks rendered objects with kubeconform, against the schemas that the API server publishes.
+//!
+//! Method: split the server's OpenAPI document into a JSON schema for each kind, reject unknown
+//! fields in all of them, and run kubeconform over what helm rendered.
 
-use harness::wait_until;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use harness::{Cluster, Output, wait_until};
 use serde_json::{Map, Value, json};
 
-use crate::cluster::{Cluster, DEADLINE};
-
-/// Writes the schema of every kind that the API server knows, and says how kubeconform finds them.
+/// Writes the schema of every kind that the API server publishes, and returns the pattern by which
+/// kubeconform finds them.
 pub fn write_schemas(cluster: &Cluster) -> String {
-    // A CRD's kind is in there a moment after the CRD is established.
-    let document = wait_until("the kinds of all CRDs to be published", DEADLINE, || {
-        let text = cluster.control_plane.kubectl(&["get", "--raw", "/openapi/v2"])?;
+    // The document contains a CRD's kind a moment after the CRD is Established.
+    let document = wait_until("the kinds of all CRDs to be published", || {
+        let text = cluster.control_plane.get("/openapi/v2")?;
         Ok(["NodeExtendedResource", "PrometheusRule", "ServiceMonitor"]
             .iter()
             .all(|kind| text.contains(&format!("\"kind\":\"{kind}\"")))
@@ -20,7 +23,7 @@ pub fn write_schemas(cluster: &Cluster) -> String {
     });
     let document: Value = serde_json::from_str(&document.unwrap()).unwrap();
     let mut definitions = document["definitions"].as_object().unwrap().clone();
-    definitions.values_mut().for_each(refuse_unknown_fields);
+    definitions.values_mut().for_each(reject_unknown_fields);
     let int_or_string = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
     definitions.insert(int_or_string.to_owned(), json!({"type": ["integer", "string"]}));
 
@@ -29,10 +32,10 @@ pub fn write_schemas(cluster: &Cluster) -> String {
     let mut written = 0;
     for (name, definition) in &definitions {
         let kinds = definition["x-kubernetes-group-version-kind"].as_array();
-        // Those of several groups are lists and options, of which no manifest has one.
+        // Kinds of several groups are lists and options, which no manifest contains.
         let Some([kind]) = kinds.map(Vec::as_slice) else { continue };
         let field = |name: &str| kind[name].as_str().unwrap_or_default().to_lowercase();
-        // As kubeconform has it: the group's first word.
+        // kubeconform uses the first word of the group.
         let group = field("group").split('.').next().unwrap_or_default().to_owned();
         let suffix: Vec<_> = [field("kind"), group, field("version")]
             .into_iter()
@@ -48,8 +51,8 @@ pub fn write_schemas(cluster: &Cluster) -> String {
     format!("{}/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json", dir.display())
 }
 
-/// OpenAPI lets unknown fields pass where it does not say otherwise.
-fn refuse_unknown_fields(schema: &mut Value) {
+/// OpenAPI accepts unknown fields unless the schema forbids them.
+fn reject_unknown_fields(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             let open = fields.contains_key("additionalProperties")
@@ -57,9 +60,9 @@ fn refuse_unknown_fields(schema: &mut Value) {
             if fields.get("properties").is_some_and(Value::is_object) && !open {
                 fields.insert("additionalProperties".to_owned(), json!(false));
             }
-            fields.values_mut().for_each(refuse_unknown_fields);
+            fields.values_mut().for_each(reject_unknown_fields);
         }
-        Value::Array(items) => items.iter_mut().for_each(refuse_unknown_fields),
+        Value::Array(items) => items.iter_mut().for_each(reject_unknown_fields),
         _ => {}
     }
 }
@@ -89,17 +92,8 @@ fn collect(reference: &str, definitions: &Map<String, Value>, needed: &mut Map<S
 
 /// Checks every object of a rendered variant.
 pub fn check(schemas: &str, variant: &Path, rendered: &str) {
-    let kubeconform: PathBuf = harness::tool("kubeconform").unwrap();
-    let mut process = Command::new(kubeconform)
-        .args(["-strict", "-summary", "-schema-location", schemas, "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("kubeconform runs");
-    process.stdin.take().unwrap().write_all(rendered.as_bytes()).unwrap();
-    let output = process.wait_with_output().unwrap();
-    let answer = String::from_utf8_lossy(&output.stdout);
-    let all_valid = output.status.success() && answer.contains("Skipped: 0");
-    assert!(all_valid, "{}: {answer}", variant.display());
+    let mut kubeconform = Command::new(harness::tool("kubeconform").unwrap());
+    kubeconform.args(["-strict", "-summary", "-schema-location", schemas, "-"]);
+    let Output { stdout, code, .. } = Output::run(&mut kubeconform, Some(rendered)).unwrap();
+    assert!(code == 0 && stdout.contains("Skipped: 0"), "{}: {stdout}", variant.display());
 }

@@ -1,0 +1,133 @@
+//! Values that are not the rule's own: those of other field managers and of other rules.
+//!
+//! Method: write a value before a rule declares it, or declare it by two rules; then compare values,
+//! conditions and Events under each policy.
+
+use harness::objects::{DONGLE, condition, ledger, quantity};
+use harness::{Cluster, Controller};
+use serde_json::json;
+
+#[test]
+fn keep_policy_leaves_foreign_value() {
+    let cluster = Cluster::start();
+    cluster.create_nodes(["node-1", "node-2"], &json!({}));
+    cluster.write_quantity("node-1", DONGLE, "8");
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    let status = cluster.wait_status("dongle", "a conflict", |status| {
+        status["nodes"]["conflicted"] == 1 && status["nodes"]["advertised"] == 1
+    });
+    assert_eq!(condition(&status, "Ready"), ("False", "Conflict"));
+    let problem = json!({
+        "node": "node-1", "reason": "Conflict",
+        "message": "already 8, last written by kubectl-patch",
+    });
+    assert_eq!(status["problems"], json!([problem]));
+    for subject in ["node-1", "dongle"] {
+        let note = "example.com/dongle on node-1 is 8 already, last written by kubectl-patch";
+        cluster.wait_event(subject, "Conflict", note);
+    }
+    let node = cluster.node("node-1");
+    assert_eq!(quantity(&node, "capacity", DONGLE), Some("8"));
+    assert_eq!(ledger(&node), None);
+
+    // The controller withdraws only what it wrote.
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    cluster.wait_withdrawn("node-2", DONGLE);
+    let note =
+        "example.com/dongle is withdrawn from node-2: rule dongle declares it there no longer";
+    cluster.wait_event("node-2", "Withdrawn", note);
+    assert_eq!(quantity(&cluster.node("node-1"), "capacity", DONGLE), Some("8"));
+
+    // It writes as soon as the other field manager sets 0.
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
+    cluster.write_quantity("node-1", DONGLE, "0");
+    cluster.wait_ready("dongle", "2/2");
+    controller.stop();
+}
+
+#[test]
+fn overwrite_policy_takes_over_foreign_value() {
+    let cluster = Cluster::start();
+    cluster.create_nodes(["node-1"], &json!({}));
+    cluster.write_quantity("node-1", DONGLE, "8");
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
+    cluster.apply_rule("dongle", &json!({"conflictPolicy": "Overwrite"}));
+    cluster.wait_ready("dongle", "1/1");
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    cluster.wait_event("node-1", "TookOver", "was 8, written by kubectl-patch; it is 4 now");
+    controller.stop();
+}
+
+#[test]
+fn overlapping_rules_apply_the_highest_priority() {
+    let cluster = Cluster::start();
+    cluster.create_nodes(["node-1", "node-2"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("low", &json!({"quantity": 2}));
+    cluster.wait_ready("low", "2/2");
+    let high = json!({"quantity": 8, "priority": 1, "nodeNames": ["node-1"]});
+    cluster.apply_rule("high", &high);
+    cluster.wait_ready("high", "1/1");
+    cluster.wait_advertised("node-1", DONGLE, "8");
+    cluster.wait_advertised("node-2", DONGLE, "2");
+    let status = cluster.wait_ready("low", "1/2");
+    assert_eq!(status["nodes"]["overridden"], 1);
+
+    let before = cluster.node_patches();
+    cluster.kubectl(&["delete", "ner", "high"]);
+    cluster.wait_advertised("node-1", DONGLE, "2");
+    assert_eq!(cluster.node_patches() - before, 1, "never through absence");
+    cluster.wait_ready("low", "2/2");
+    controller.stop();
+}
+
+#[test]
+fn equal_priority_is_reported_on_both_rules() {
+    let cluster = Cluster::start();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("first", &json!({"quantity": 2}));
+    cluster.wait_ready("first", "1/1");
+    // Created in the same second or a later one: the first is older, or comes first by name.
+    cluster.apply_rule("second", &json!({"quantity": 8}));
+    let status = cluster.wait_status("second", "Overlapping", |status| {
+        condition(status, "Overlapping") == ("True", "EqualPriority")
+    });
+    assert_eq!(condition(&status, "Ready"), ("True", "Overridden"));
+    cluster.wait_advertised("node-1", DONGLE, "2");
+    for (rule, other) in [("first", "second"), ("second", "first")] {
+        cluster.wait_event(rule, "EqualPriority", &format!("rule {other} declares another"));
+    }
+
+    cluster.apply_rule("second", &json!({"quantity": 8, "priority": 1}));
+    cluster.wait_advertised("node-1", DONGLE, "8");
+    let status = cluster.wait_status("first", "Overlapping", |status| {
+        condition(status, "Overlapping") == ("True", "Overridden")
+    });
+    let conditions = status["conditions"].as_array().unwrap();
+    let overlapping = conditions.iter().find(|one| one["type"] == "Overlapping").unwrap();
+    assert_eq!(overlapping["message"], "another rule decides: rule second on 1");
+    controller.stop();
+}
+
+#[test]
+fn retain_policy_releases_value_of_deleted_rule() {
+    let cluster = Cluster::start();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
+    cluster.wait_ready("dongle", "1/1");
+    // The rule may also be deleted while no controller runs.
+    controller.stop();
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    let controller = Controller::start(&cluster);
+    let node = cluster
+        .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
+    assert_eq!(quantity(&node, "capacity", DONGLE), Some("4"));
+    assert_eq!(quantity(&node, "allocatable", DONGLE), Some("4"));
+    controller.stop();
+}

@@ -1,0 +1,112 @@
+//! The CRD's validation, and rules that were stored before there was any.
+//!
+//! Method: create every object of `tests/bad-objects.yaml` and compare the rejection; then store
+//! invalid rules under a CRD without validation, and run the controller with them.
+
+use harness::objects::{DONGLE, condition, rule};
+use harness::{Cluster, Controller};
+use serde_json::{Value, json};
+
+use crate::support::rejected_objects;
+
+#[test]
+fn crd_rejects_bad_objects_with_advice() {
+    let cluster = Cluster::start();
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for (what, message, object) in rejected_objects::all() {
+        count += 1;
+        let args = ["create", "--validate=strict", "-f", "-"];
+        let output = cluster.control_plane.kubectl_output(&args, Some(object)).unwrap();
+        if output.code == 0 || !output.stderr.contains(message) {
+            wrong.push(format!(
+                "{what}: expected {message:?}, got {}{}",
+                output.stdout, output.stderr
+            ));
+        }
+    }
+    assert!(count > 70, "{count}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let names = cluster.kubectl(&["get", "ner", "-o", "name"]);
+    assert_eq!(names, "", "an object was stored");
+}
+
+#[test]
+fn crd_accepts_whole_numbers_in_any_notation() {
+    let cluster = Cluster::start();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start(&cluster);
+    for (written, stored) in [
+        (json!(4), "4"),
+        (json!("4"), "4"),
+        (json!("1.5Gi"), "1536Mi"),
+        (json!("4000m"), "4"),
+        (json!("4.0"), "4"),
+        (json!("+7"), "7"),
+        (json!("1000"), "1k"),
+        (json!("2e3"), "2e3"),
+        (json!("0.5k"), "500"),
+        // kubectl loses digits of a number this large that is not a string.
+        (json!("9223372036854775"), "9223372036854775"),
+    ] {
+        cluster.apply_rule("dongle", &json!({"quantity": written}));
+        cluster.wait_advertised("node-1", DONGLE, stored);
+        cluster.wait_ready("dongle", "1/1");
+    }
+    controller.stop();
+}
+
+#[test]
+fn stored_invalid_rule_is_stalled_and_keeps_its_values() {
+    let cluster = Cluster::start();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("held", &json!({"resourceName": "example.com/held"}));
+    cluster.wait_advertised("node-1", "example.com/held", "4");
+    controller.stop();
+
+    rejected_objects::drop_validation(&cluster);
+    let bad = [
+        ("zero", json!({"quantity": 0})),
+        ("native", json!({"resourceName": "cpu"})),
+        ("both", json!({"nodeNames": ["node-1"], "nodeSelector": {}})),
+        ("held", json!({"resourceName": "example.com/held", "quantity": "none"})),
+    ];
+    // The API server does not even accept a status of these.
+    let without_status = [
+        ("fraction", json!({"quantity": 4.5})),
+        ("no-quantity", json!({"quantity": {"of": "dongles"}})),
+    ];
+    for (name, spec) in bad.iter().chain(&without_status) {
+        let object = rule(name, spec).to_string();
+        let args = ["apply", "--validate=false", "-f", "-"];
+        cluster.control_plane.kubectl_stdin(&args, &object).unwrap();
+    }
+    cluster.install_crd();
+
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("good", &json!({}));
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    for (name, _) in &bad {
+        let status = cluster.wait_status(name, "Stalled", |status| {
+            condition(status, "Stalled") == ("True", "InvalidSpec")
+        });
+        assert_eq!(condition(&status, "Ready"), ("False", "InvalidSpec"), "{name}");
+        let conditions = status["conditions"].as_array().unwrap();
+        let stalled = conditions.iter().find(|condition| condition["type"] == "Stalled").unwrap();
+        assert_ne!(stalled["message"], Value::from(""), "{name}");
+    }
+    for (name, _) in bad.iter().chain(&without_status) {
+        cluster.wait_event(name, "InvalidSpec", "stays as it is");
+    }
+    cluster.wait_advertised("node-1", "example.com/held", "4");
+    // A stalled rule's values are still repaired: a reboot must not kill the pods that use them.
+    cluster.write_quantity("node-1", "example.com/held", "0");
+    cluster.wait_advertised("node-1", "example.com/held", "4");
+    // Deleting the rule withdraws its value.
+    cluster.kubectl(&["delete", "ner", "held"]);
+    cluster.wait_for("example.com/held to be withdrawn", &["node", "node-1"], |node| {
+        node["status"]["capacity"].get("example.com/held").is_none()
+    });
+    controller.stop();
+}

@@ -1,0 +1,93 @@
+//! Leader election: two controllers, of which one leads.
+//!
+//! Method: stop, kill or pause the leader during a rollout of one patch at a time, and check that the
+//! standby completes it and that the old leader writes nothing more.
+
+use std::time::Instant;
+
+use harness::objects::DONGLE;
+use harness::{Cluster, Controller, Signal};
+use serde_json::{Value, json};
+
+use crate::support::interrupted_rollout::{
+    ONE_PATCH_AT_A_TIME, advertising_nodes, cluster_with_nodes, wait_first_patch,
+};
+
+const NODES: usize = 500;
+
+/// Starts two controllers, of which the first leads and has begun a rollout. They have the default
+/// lease duration, since a slow machine renews a shorter lease too late.
+fn start_rollout() -> (Cluster, Controller, Controller) {
+    let cluster = cluster_with_nodes(NODES);
+    let start = |identity| {
+        let args = [&ONE_PATCH_AT_A_TIME[..], &["--identity", identity]].concat();
+        Controller::start_with(&cluster, &args)
+    };
+    let first = start("first");
+    first.wait_log("this process leads now");
+    let second = start("second");
+    second.wait_log("standing by holder=first_");
+    let (code, body) = second.get("/readyz").unwrap();
+    assert!(code == 200 && body.starts_with("ready: first_"), "{code} {body}");
+    cluster.apply_rule("dongle", &json!({}));
+    wait_first_patch(&first);
+    assert!(!second.log().contains("advertised"), "the standby writes:\n{}", second.log());
+    (cluster, first, second)
+}
+
+/// Waits until the standby leads and has completed the rollout. Prints how long there was no leader,
+/// which is no verdict, and how far the rollout was.
+fn wait_takeover(cluster: &Cluster, second: &Controller, what: &str, since: Instant) {
+    let before = advertising_nodes(cluster, "4");
+    assert!(before < NODES, "the rollout was over before it was interrupted");
+    second.wait_log("this process leads now");
+    let millis = since.elapsed().as_millis();
+    eprintln!("{what} with {before} of {NODES} nodes patched: {millis} ms without a leader");
+    cluster.wait_ready("dongle", &format!("{NODES}/{NODES}"));
+}
+
+fn resource_versions(cluster: &Cluster) -> Vec<Value> {
+    let nodes = cluster.nodes().into_iter();
+    nodes.map(|node| node["metadata"]["resourceVersion"].clone()).collect()
+}
+
+#[test]
+fn standby_leads_at_once_after_graceful_stop() {
+    let (cluster, first, second) = start_rollout();
+    let since = Instant::now();
+    first.stop();
+    wait_takeover(&cluster, &second, "stopped", since);
+    second.stop();
+}
+
+#[test]
+fn standby_leads_after_leader_is_killed() {
+    let (cluster, first, second) = start_rollout();
+    let since = Instant::now();
+    first.kill();
+    wait_takeover(&cluster, &second, "killed", since);
+    second.stop();
+}
+
+#[test]
+fn paused_leader_writes_nothing_after_losing_its_lease() {
+    let (cluster, first, second) = start_rollout();
+    let since = Instant::now();
+    first.signal(Signal::STOP);
+    wait_takeover(&cluster, &second, "paused", since);
+    cluster.apply_rule("dongle", &json!({"quantity": 5}));
+    cluster.wait_ready("dongle", &format!("{NODES}/{NODES}"));
+    let (before, patches) = (resource_versions(&cluster), cluster.node_patches());
+    first.signal(Signal::CONT);
+    first.wait_log("this process leads no longer");
+    first.wait_log("standing by holder=second_");
+    assert!(resource_versions(&cluster) == before, "a node was written to");
+    // A patch that was in flight when the process was paused is rejected.
+    assert!(cluster.node_patches() <= patches + 1, "the paused leader sent patches");
+    assert_eq!(advertising_nodes(&cluster, "5"), NODES);
+    // It leads again when the other stops.
+    second.stop();
+    cluster.write_quantity("node-7", DONGLE, "9");
+    cluster.wait_advertised("node-7", DONGLE, "5");
+    first.stop();
+}

@@ -1,0 +1,26 @@
+//! A rollout that is slow enough to be interrupted: one patch at a time.
+
+use harness::objects::{DONGLE, advertises};
+use harness::{Cluster, Controller};
+use serde_json::json;
+
+/// Arguments of a controller whose rollout can be interrupted.
+pub const ONE_PATCH_AT_A_TIME: [&str; 2] = ["--concurrency", "1"];
+
+/// Starts a cluster with this many nodes.
+pub fn cluster_with_nodes(count: usize) -> Cluster {
+    let cluster = Cluster::start();
+    cluster.create_nodes((0..count).map(|number| format!("node-{number}")), &json!({}));
+    cluster
+}
+
+/// Waits until the first node has been patched, which the log reports within milliseconds. Hundreds
+/// of nodes one by one take hundreds of milliseconds.
+pub fn wait_first_patch(controller: &Controller) {
+    controller.wait_log("advertised example.com/dongle=4");
+}
+
+/// Counts the nodes that advertise this many dongles.
+pub fn advertising_nodes(cluster: &Cluster, quantity: &str) -> usize {
+    cluster.nodes().iter().filter(|node| advertises(node, DONGLE, quantity)).count()
+}

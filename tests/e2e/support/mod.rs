@@ -1,0 +1,12 @@
+//! What several end-to-end tests share; everything that is not about one of them is the harness's.
+
+/// A rollout that a test interrupts.
+pub mod interrupted_rollout;
+/// The permissions of a limited user.
+pub mod permissions;
+/// The program's commands.
+pub mod program;
+/// Objects that the API server rejects, and a CRD that no longer rejects them.
+pub mod rejected_objects;
+/// An API server that rejects every patch of a node's status.
+pub mod rejected_patches;

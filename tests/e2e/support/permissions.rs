@@ -1,0 +1,49 @@
+//! The permissions of the user `limited`, which has none but those that a test grants.
+
+use harness::Cluster;
+use serde_json::{Value, json};
+
+/// Returns the RBAC rules that the README lists.
+pub fn required() -> Vec<Value> {
+    let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+    vec![
+        rule("", "nodes", &["get", "list", "watch"]),
+        rule("", "nodes/status", &["patch"]),
+        rule("", "pods", &["list"]),
+        rule("noderesource.dev", "nodeextendedresources", &["list", "watch"]),
+        rule("noderesource.dev", "nodeextendedresources/status", &["patch"]),
+        rule("events.k8s.io", "events", &["create"]),
+        rule("resource.k8s.io", "deviceclasses", &["list", "watch"]),
+        rule("coordination.k8s.io", "leases", &["list", "watch", "create", "update"]),
+    ]
+}
+
+/// Returns all of them but those about one resource.
+pub fn required_without(resource: &str) -> Vec<Value> {
+    let mut rules = required();
+    rules.retain(|rule| rule["resources"] != json!([resource]));
+    rules
+}
+
+/// Returns those about one resource.
+pub fn required_for(resource: &str) -> Vec<Value> {
+    let mut rules = required();
+    rules.retain(|rule| rule["resources"] == json!([resource]));
+    rules
+}
+
+/// Grants the user just these RBAC rules.
+pub fn grant(cluster: &Cluster, rules: &[Value]) {
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "limited"}, "rules": rules,
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "limited"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "limited"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "limited"}],
+    });
+    cluster
+        .apply(&json!({"apiVersion": "v1", "kind": "List", "items": [role, binding]}).to_string());
+}

@@ -1,0 +1,12 @@
+//! Runs the program's commands to their end.
+
+use std::path::Path;
+use std::process::Command;
+
+use harness::Output;
+
+/// Runs the program as the user of a kubeconfig, with `input` on standard input.
+pub fn run(kubeconfig: &Path, args: &[&str], input: Option<&str>) -> Output {
+    let mut program = Command::new(harness::program().unwrap());
+    Output::run(program.args(args).env("KUBECONFIG", kubeconfig), input).unwrap()
+}

@@ -1,0 +1,42 @@
+//! A ValidatingAdmissionPolicy that rejects every patch of a node's status.
+
+use harness::{Cluster, wait_until};
+use serde_json::json;
+
+/// What the API server's rejection contains.
+pub const MESSAGE: &str = "closed on Sundays";
+
+/// Makes the API server reject every patch of a node's status, and waits until it does so for `node`.
+pub fn start(cluster: &Cluster, node: &str) {
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "closed"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
+                "resources": ["nodes/status"],
+            }]},
+            "validations": [{"expression": "false", "message": MESSAGE}],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "closed"},
+        "spec": {"policyName": "closed", "validationActions": ["Deny"]},
+    });
+    cluster.apply(
+        &json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]}).to_string(),
+    );
+    let patch = r#"{"status":{"phase":"Running"}}"#;
+    let patch = ["patch", "node", node, "--subresource=status", "-p", patch];
+    wait_until("the policy to take effect", || {
+        let output = cluster.control_plane.kubectl_output(&patch, None)?;
+        Ok(output.stderr.contains(MESSAGE).then_some(()))
+    })
+    .unwrap();
+}
+
+/// Makes it accept them again.
+pub fn stop(cluster: &Cluster) {
+    cluster.kubectl(&["delete", "validatingadmissionpolicybinding", "closed"]);
+}

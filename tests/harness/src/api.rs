@@ -1,0 +1,120 @@
+//! The API server over plain HTTP, through `kubectl proxy`: a poll that starts kubectl each time
+//! costs some 0.1 s of CPU, and one request here a millisecond.
+
+use std::collections::BTreeMap;
+use std::io::BufRead as _;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::builder::{self, free_port};
+use crate::part::Part;
+use crate::programs::CONTROL_PLANE;
+use crate::{ControlPlane, http};
+
+/// `kubectl proxy`, as the administrator.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    _part: Part,
+    address: SocketAddr,
+}
+
+impl Proxy {
+    pub(crate) fn start(kubeconfig: &Path, logs: &Path) -> Result<Self> {
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+        let args = vec![
+            "proxy".to_owned(),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--port={}", address.port()),
+        ];
+        let kubectl = CONTROL_PLANE.find("kubectl")?;
+        let part = Part::start("kubectl-proxy", &kubectl, args, Vec::new(), logs)?;
+        Ok(Self { _part: part, address })
+    }
+}
+
+impl ControlPlane {
+    /// Returns the body that the API server responds with to a GET of `path`.
+    ///
+    /// # Errors
+    /// Where the response is not 200.
+    pub fn get(&self, path: &str) -> Result<String> {
+        let (code, body) = http::get(self.proxy.address, path)?;
+        if code != 200 {
+            bail!("GET {path}: {code}: {body}");
+        }
+        Ok(body)
+    }
+
+    /// Opens a watch, whose events are objects with `type` and `object`. It ends with the API
+    /// server's connection, and with the control plane at the latest.
+    ///
+    /// # Errors
+    /// Where the response is not 200.
+    pub fn watch(&self, path: &str) -> Result<impl Iterator<Item = Value> + Send + use<>> {
+        let (code, body) = http::open(self.proxy.address, path)?;
+        if code != 200 {
+            bail!("GET {path}: {code}");
+        }
+        let lines = body.lines().map_while(Result::ok);
+        Ok(lines.map_while(|line| serde_json::from_str(&line).ok()))
+    }
+
+    /// Counts the requests that kube-apiserver has completed, by verb, resource and subresource.
+    ///
+    /// # Errors
+    /// Where its metrics cannot be read.
+    pub fn request_counts(&self) -> Result<BTreeMap<(String, String, String), u64>> {
+        let metrics = self.get("/metrics")?;
+        let mut counts = BTreeMap::new();
+        for line in metrics.lines() {
+            let Some(series) = line.strip_prefix("apiserver_request_total{") else { continue };
+            let (labels, value) = series.rsplit_once("} ").context("a series with a value")?;
+            let label = |name: &str| {
+                let start = labels.find(&format!("{name}=\""))? + name.len() + 2;
+                labels.get(start..)?.split('"').next().map(str::to_owned)
+            };
+            let key = (label("verb"), label(",resource"), label("subresource"));
+            let (Some(verb), Some(resource), Some(subresource)) = key else { continue };
+            let value: u64 = value.trim().parse().with_context(|| line.to_owned())?;
+            *counts.entry((verb, resource, subresource)).or_default() += value;
+        }
+        Ok(counts)
+    }
+
+    /// Counts the requests of one kind that kube-apiserver has completed.
+    ///
+    /// # Errors
+    /// Where its metrics cannot be read.
+    pub fn request_count(&self, verb: &str, resource: &str, subresource: &str) -> Result<u64> {
+        let key = (verb.to_owned(), resource.to_owned(), subresource.to_owned());
+        Ok(self.request_counts()?.get(&key).copied().unwrap_or_default())
+    }
+
+    /// Counts the writes, and with `reads` all requests, about what the controller works with:
+    /// nodes, rules and Events. Without a controller manager nothing else in a cluster asks
+    /// about these.
+    ///
+    /// # Errors
+    /// Where the API server's metrics cannot be read.
+    pub fn controller_requests(&self, reads: bool) -> Result<u64> {
+        let counts = self.request_counts()?;
+        let counts = counts.iter().filter(|((verb, resource, _), _)| {
+            matches!(resource.as_str(), "nodes" | "nodeextendedresources" | "events")
+                && (reads || !matches!(verb.as_str(), "GET" | "LIST" | "WATCH"))
+        });
+        Ok(counts.map(|(_, count)| count).sum())
+    }
+
+    /// Returns the requests by service accounts so far, as objects of `audit.k8s.io`.
+    ///
+    /// # Errors
+    /// Where [`Builder::audit`](crate::Builder::audit) was not set, or the log cannot be read.
+    pub fn audit(&self) -> Result<Vec<Value>> {
+        let log = std::fs::read_to_string(builder::audit_log(self.dir()));
+        let log = log.context("there is no audit log")?;
+        log.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    }
+}

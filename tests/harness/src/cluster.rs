@@ -1,0 +1,224 @@
+//! A control plane with the CRD in it, as the tests drive it.
+
+// It is for tests, which fail by a panic.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use crate::objects::{self, advertises, condition, has_event, ledger, quantity};
+use crate::{Builder, ControlPlane, project_file, wait_until};
+
+const RULES_PATH: &str = "/apis/noderesource.dev/v1alpha1/nodeextendedresources";
+
+/// A control plane. Every method panics where it fails.
+#[derive(Debug)]
+pub struct Cluster {
+    /// What it drives.
+    pub control_plane: ControlPlane,
+}
+
+impl Cluster {
+    /// Starts etcd and an API server, and installs the CRD.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(ControlPlane::builder())
+    }
+
+    /// Starts what `builder` describes, and installs the CRD.
+    #[must_use]
+    pub fn start_with(builder: Builder) -> Self {
+        let cluster = Self::start_without_crd(builder);
+        cluster.install_crd();
+        cluster
+    }
+
+    /// Starts what `builder` describes.
+    #[must_use]
+    pub fn start_without_crd(builder: Builder) -> Self {
+        Self { control_plane: builder.start().expect("the control plane starts") }
+    }
+
+    /// Installs the CRD, and waits until the API server serves it.
+    pub fn install_crd(&self) {
+        let crd = project_file("crds/noderesource.dev_nodeextendedresources.yaml");
+        self.kubectl(&["apply", "-f", crd.to_str().unwrap()]);
+        self.wait_crds();
+    }
+
+    /// Waits until the API server serves every CRD.
+    pub fn wait_crds(&self) {
+        self.wait_for("all CRDs to be Established", &["crd"], |list| {
+            let crds = list["items"].as_array().unwrap();
+            crds.iter().all(|crd| condition(&crd["status"], "Established").0 == "True")
+        });
+    }
+
+    /// Runs kubectl, which must succeed, and returns what it prints.
+    pub fn kubectl(&self, args: &[&str]) -> String {
+        self.control_plane.kubectl(args).expect("kubectl succeeds")
+    }
+
+    /// Applies objects, given as JSON or YAML.
+    pub fn apply(&self, objects: &str) {
+        self.control_plane
+            .kubectl_stdin(&["apply", "-f", "-"], objects)
+            .expect("the objects are applied");
+    }
+
+    /// Applies [`objects::rule`].
+    pub fn apply_rule(&self, name: &str, spec: &Value) {
+        self.apply(&objects::rule(name, spec).to_string());
+    }
+
+    /// Creates Nodes, as objects: no kubelet is behind them.
+    pub fn create_nodes<T: AsRef<str>>(&self, names: impl IntoIterator<Item = T>, labels: &Value) {
+        let nodes = names.into_iter().map(|name| objects::node(name.as_ref(), labels));
+        let items: Vec<_> = nodes.collect();
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+        self.control_plane
+            .kubectl_stdin(&["create", "-f", "-"], &list.to_string())
+            .expect("the nodes are created");
+    }
+
+    /// Returns what `kubectl get -o json` prints.
+    pub fn get(&self, args: &[&str]) -> Value {
+        self.try_get(args).expect("the objects are read")
+    }
+
+    /// What tests poll is read without kubectl, which takes a hundred times as long to start.
+    fn try_get(&self, args: &[&str]) -> Result<Value> {
+        let path = match *args {
+            ["nodes"] => "/api/v1/nodes".to_owned(),
+            ["node", name] => format!("/api/v1/nodes/{name}"),
+            ["pod", name] => format!("/api/v1/namespaces/default/pods/{name}"),
+            ["ner"] => RULES_PATH.to_owned(),
+            ["ner", name] => format!("{RULES_PATH}/{name}"),
+            ["crd"] => "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(),
+            ["events"] => "/apis/events.k8s.io/v1/events".to_owned(),
+            _ => {
+                let args = [&["get", "-o", "json"], args].concat();
+                return Ok(serde_json::from_str(&self.control_plane.kubectl(&args)?)?);
+            }
+        };
+        Ok(serde_json::from_str(&self.control_plane.get(&path)?)?)
+    }
+
+    /// Returns a node.
+    pub fn node(&self, name: &str) -> Value {
+        self.get(&["node", name])
+    }
+
+    /// Returns all nodes.
+    pub fn nodes(&self) -> Vec<Value> {
+        match self.get(&["nodes"])["items"].take() {
+            Value::Array(nodes) => nodes,
+            other => panic!("no list of nodes: {other}"),
+        }
+    }
+
+    /// Waits until what `kubectl get -o json` would print satisfies `test`.
+    pub fn wait_for(&self, what: &str, args: &[&str], test: impl Fn(&Value) -> bool) -> Value {
+        let mut last = Value::Null;
+        let found = wait_until(what, || {
+            last = self.try_get(args)?;
+            Ok(test(&last).then(|| last.clone()))
+        });
+        found.unwrap_or_else(|error| panic!("{error:#}\nlast observed: {last:#}"))
+    }
+
+    /// Waits until a node has `quantity` of a resource in both maps, and the resource in its ledger.
+    pub fn wait_advertised(&self, node: &str, resource: &str, quantity: &str) -> Value {
+        let what = format!("{node} to advertise {resource}={quantity}");
+        self.wait_for(&what, &["node", node], |node| advertises(node, resource, quantity))
+    }
+
+    /// Waits until a node has neither the resource nor a ledger.
+    pub fn wait_withdrawn(&self, node: &str, resource: &str) -> Value {
+        let what = format!("{resource} and the ledger to be withdrawn from {node}");
+        self.wait_for(&what, &["node", node], |node| {
+            quantity(node, "capacity", resource).is_none()
+                && quantity(node, "allocatable", resource).is_none()
+                && ledger(node).is_none()
+        })
+    }
+
+    /// Waits until a rule's status is about its present generation and satisfies `test`.
+    pub fn wait_status(&self, rule: &str, what: &str, test: impl Fn(&Value) -> bool) -> Value {
+        let what = format!("the status of rule {rule} to report {what}");
+        self.wait_for(&what, &["ner", rule], |rule| {
+            rule["status"]["observedGeneration"] == rule["metadata"]["generation"]
+                && test(&rule["status"])
+        })["status"]
+            .clone()
+    }
+
+    /// Waits until a rule is Ready on `summary` nodes.
+    pub fn wait_ready(&self, rule: &str, summary: &str) -> Value {
+        self.wait_status(rule, &format!("Ready on {summary}"), |status| {
+            condition(status, "Ready").0 == "True" && status["nodes"]["summary"] == summary
+        })
+    }
+
+    /// Waits for an Event about `name`, with this reason and with `text` in its note.
+    pub fn wait_event(&self, name: &str, reason: &str, text: &str) {
+        let what = format!("an Event {reason} about {name} with {text:?} in its note");
+        self.wait_for(&what, &["events"], |events| has_event(events, name, reason, text));
+    }
+
+    /// Waits until a pod of the namespace `default` is in the phase Running.
+    pub fn wait_running(&self, pod: &str) -> Value {
+        let what = format!("pod {pod} to be Running");
+        self.wait_for(&what, &["pod", pod], |pod| pod["status"]["phase"] == "Running")
+    }
+
+    /// Waits until a user has a permission, which takes effect a moment after it is granted.
+    pub fn wait_permission(&self, user: &str, verb: &str, resource: &str) {
+        let what = format!("{user} to be allowed to {verb} {resource}");
+        wait_until(&what, || {
+            let args = ["auth", "can-i", verb, resource, "--as", user];
+            Ok((self.control_plane.kubectl_output(&args, None)?.code == 0).then_some(()))
+        })
+        .unwrap();
+    }
+
+    /// Patches a node's status, as the field manager `kubectl-patch`: `kind` is json or merge.
+    pub fn patch_status(&self, node: &str, kind: &str, patch: &Value) {
+        let (kind, patch) = (format!("--type={kind}"), patch.to_string());
+        self.kubectl(&["patch", "node", node, "--subresource=status", &kind, "-p", &patch]);
+    }
+
+    /// Writes a value into both maps of a node, as the field manager `kubectl-patch`.
+    pub fn write_quantity(&self, node: &str, resource: &str, quantity: &str) {
+        let map = json!({resource: quantity});
+        self.patch_status(node, "merge", &json!({"status": {"capacity": map, "allocatable": map}}));
+    }
+
+    /// Counts the writes so far about what the controller works with.
+    pub fn writes(&self) -> u64 {
+        self.control_plane.controller_requests(false).expect("the API server's metrics")
+    }
+
+    /// Waits until `window` has passed without any request about what the controller works with.
+    pub fn wait_idle(&self, window: Duration) {
+        let requests = || self.control_plane.controller_requests(true);
+        let mut last = (requests().expect("the API server's metrics"), Instant::now());
+        wait_until(&format!("{window:?} without a request"), || {
+            let count = requests()?;
+            if count != last.0 {
+                last = (count, Instant::now());
+            }
+            Ok((last.1.elapsed() >= window).then_some(()))
+        })
+        .unwrap();
+    }
+
+    /// Counts the patches of nodes' status so far.
+    pub fn node_patches(&self) -> u64 {
+        self.control_plane
+            .request_count("PATCH", "nodes", "status")
+            .expect("the API server's metrics")
+    }
+}

@@ -1,0 +1,183 @@
+//! A running control plane.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::api::Proxy;
+use crate::objects::condition;
+use crate::part::Part;
+use crate::programs::CONTROL_PLANE;
+use crate::{Builder, builder, credentials, wait_until};
+
+/// etcd and kube-apiserver, with what else the [`Builder`] started.
+#[derive(Debug)]
+pub struct ControlPlane {
+    dir: PathBuf,
+    etcd: Part,
+    apiserver: Part,
+    pub(crate) proxy: Proxy,
+    others: Vec<Part>,
+    kubelets: BTreeMap<String, Part>,
+}
+
+impl ControlPlane {
+    /// Returns a builder that starts etcd and kube-apiserver, and what else it is asked for.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn new(dir: PathBuf, etcd: Part, apiserver: Part, proxy: Proxy) -> Self {
+        Self { dir, etcd, apiserver, proxy, others: Vec::new(), kubelets: BTreeMap::new() }
+    }
+
+    pub(crate) fn add(&mut self, part: Part) {
+        self.others.push(part);
+    }
+
+    /// Returns the folder with everything in it: data, credentials, logs.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the folder with a log for every process.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.dir.join("logs")
+    }
+
+    /// Returns the kubeconfig of an administrator.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.kubeconfig_for(credentials::ADMIN)
+    }
+
+    /// Returns the kubeconfig of a user that the builder created.
+    #[must_use]
+    pub fn kubeconfig_for(&self, user: &str) -> PathBuf {
+        credentials::kubeconfig(&self.dir, user)
+    }
+
+    /// Returns the process id of kube-apiserver.
+    #[must_use]
+    pub fn apiserver_pid(&self) -> i32 {
+        self.apiserver.process.pid()
+    }
+
+    /// Kills kube-apiserver with SIGKILL.
+    ///
+    /// # Errors
+    /// Where the signal cannot be sent.
+    pub fn kill_apiserver(&mut self) -> Result<()> {
+        self.apiserver.process.kill()
+    }
+
+    /// Starts kube-apiserver again, at the same address, and waits until it is ready.
+    ///
+    /// # Errors
+    /// Where it does not become ready.
+    pub fn restart_apiserver(&mut self) -> Result<()> {
+        self.apiserver.restart()?;
+        self.wait_apiserver()
+    }
+
+    pub(crate) fn wait_apiserver(&self) -> Result<()> {
+        wait_until("kube-apiserver to be ready", || {
+            let running = [&self.etcd, &self.apiserver].map(|part| part.process.check_running());
+            if let Some(ended) = running.into_iter().find(Result::is_err) {
+                return Ok(Some(ended));
+            }
+            self.get("/readyz").map(|_| Some(Ok(())))
+        })?
+    }
+
+    pub(crate) fn start_kubelet(&mut self, node: &str) -> Result<()> {
+        let port = builder::free_port()?;
+        let args = vec![
+            "--morph=kubelet".to_owned(),
+            format!("--name={node}"),
+            format!("--kubeconfig={}", self.kubeconfig().display()),
+            "--use-host-image-service=false".to_owned(),
+            format!("--kubelet-port={port}"),
+            "--kubelet-read-only-port=0".to_owned(),
+        ];
+        let name = format!("kubelet-{node}");
+        let program = CONTROL_PLANE.find("kubemark")?;
+        let kubelet = Part::start(&name, &program, args, Vec::new(), &self.logs())?;
+        self.kubelets.insert(node.to_owned(), kubelet);
+        Ok(())
+    }
+
+    pub(crate) fn wait_kubelet(&self, node: &str) -> Result<()> {
+        self.wait_schedulable(node, || {
+            self.kubelets.get(node).map_or(Ok(()), |kubelet| kubelet.process.check_running())
+        })
+    }
+
+    /// Waits until a node is Ready and has no taint, which the controller manager removes. An error
+    /// of `check` ends the wait.
+    pub(crate) fn wait_schedulable(
+        &self,
+        node: &str,
+        check: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        let what = format!("node {node} to be Ready and without taints");
+        self.wait_node(&what, node, check, |node| {
+            is_ready(node) && node["spec"]["taints"].is_null()
+        })
+    }
+
+    /// Waits until a node is Ready. An error of `check` ends the wait.
+    pub(crate) fn wait_ready(&self, node: &str, check: impl Fn() -> Result<()>) -> Result<()> {
+        self.wait_node(&format!("node {node} to be Ready"), node, check, is_ready)
+    }
+
+    fn wait_node(
+        &self,
+        what: &str,
+        node: &str,
+        check: impl Fn() -> Result<()>,
+        test: impl Fn(&Value) -> bool,
+    ) -> Result<()> {
+        let path = format!("/api/v1/nodes/{node}");
+        wait_until(what, || {
+            if let Err(ended) = check() {
+                return Ok(Some(Err(ended)));
+            }
+            let node = serde_json::from_str(&self.get(&path)?)?;
+            Ok(test(&node).then_some(Ok(())))
+        })?
+    }
+}
+
+fn is_ready(node: &Value) -> bool {
+    condition(&node["status"], "Ready").0 == "True"
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        let parts = [&mut self.etcd, &mut self.apiserver].into_iter();
+        for part in parts.chain(&mut self.others).chain(self.kubelets.values_mut()) {
+            // One that has ended already is as good as killed.
+            let _ = part.process.kill();
+        }
+        for kubelet in self.kubelets.values() {
+            // kubemark makes a folder below /tmp, whatever TMPDIR is, and never deletes it.
+            let log = kubelet.process.log();
+            let made = log.split_once("Using /tmp/hollow-kubelet.").map(|(_, rest)| rest);
+            if let Some(number) = made.and_then(|made| made.split_whitespace().next()) {
+                let _ = std::fs::remove_dir_all(format!("/tmp/hollow-kubelet.{number}"));
+            }
+        }
+        if std::thread::panicking() {
+            eprintln!("the control plane's logs are in {}", self.logs().display());
+        } else {
+            // What is left over goes with `make clean`.
+            let _ = std::fs::remove_dir_all(&self.dir);
+        }
+    }
+}

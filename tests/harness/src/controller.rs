@@ -1,0 +1,142 @@
+//! The program as a process beside the control plane: `node-resource-advertiser run`.
+
+// It is for tests, which fail by a panic.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{
+    Cluster, ControlPlane, DEADLINE, Process, Signal, free_port, http, program, wait_until,
+};
+
+/// The running program. The methods without a Result panic where they fail.
+#[derive(Debug)]
+pub struct Controller {
+    process: Process,
+    address: SocketAddr,
+}
+
+impl Controller {
+    /// Starts it as an administrator, and waits until it is ready.
+    #[must_use]
+    pub fn start(cluster: &Cluster) -> Self {
+        Self::start_with(cluster, &[])
+    }
+
+    /// Starts it as an administrator with more arguments, and waits until it is ready.
+    #[must_use]
+    pub fn start_with(cluster: &Cluster, args: &[&str]) -> Self {
+        let controller = Self::start_unready(cluster, &cluster.control_plane.kubeconfig(), args);
+        controller.wait_ready();
+        controller
+    }
+
+    /// Starts it with a kubeconfig, and waits for nothing.
+    #[must_use]
+    pub fn start_unready(cluster: &Cluster, kubeconfig: &Path, args: &[&str]) -> Self {
+        let args = [&["run"], args].concat();
+        Self::spawn(&cluster.control_plane, kubeconfig, &args, &[]).expect("the controller starts")
+    }
+
+    /// Starts it with just these arguments and this environment, and with an address to listen on.
+    ///
+    /// # Errors
+    /// Where it cannot be started.
+    pub fn spawn(
+        control_plane: &ControlPlane,
+        kubeconfig: &Path,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Result<Self> {
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+        let log = control_plane.logs().join(format!("controller-{}.log", address.port()));
+        let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
+        let bind_address = address.to_string();
+        let fixed = [("KUBECONFIG", kubeconfig), ("NRA_LISTEN", &bind_address)];
+        let env = [env, &fixed].concat();
+        let process = Process::spawn("controller", &program()?, args, &env, &log)?;
+        Ok(Self { process, address })
+    }
+
+    /// Returns the process id.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// Returns the status code and the body of a GET.
+    ///
+    /// # Errors
+    /// Where nothing listens.
+    pub fn get(&self, path: &str) -> Result<(u16, String)> {
+        http::get(self.address, path)
+    }
+
+    /// Waits until `/readyz` is 200.
+    pub fn wait_ready(&self) {
+        self.wait_readiness("the controller to be ready", |code, _| code == 200);
+    }
+
+    /// Waits until `/readyz` is 503 with `reason` in its body.
+    pub fn wait_unready(&self, reason: &str) {
+        let what = format!("the controller not to be ready, because of {reason:?}");
+        self.wait_readiness(&what, |code, body| code == 503 && body.contains(reason));
+    }
+
+    fn wait_readiness(&self, what: &str, test: impl Fn(u16, &str) -> bool) {
+        let mut last = None;
+        wait_until(what, || {
+            if let Err(ended) = self.process.check_running() {
+                return Ok(Some(Err(ended)));
+            }
+            let (code, body) = last.insert(self.get("/readyz")?);
+            Ok(test(*code, body).then_some(Ok(())))
+        })
+        .and_then(|ready| ready)
+        .unwrap_or_else(|error| panic!("{error:#}\nlast response: {last:?}\n{}", self.log()));
+    }
+
+    /// Waits until its log contains `text`.
+    pub fn wait_log(&self, text: &str) {
+        self.process.wait_log(text).unwrap_or_else(|error| panic!("{error:#}\n{}", self.log()));
+    }
+
+    /// Returns what it has logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// Sends SIGTERM; it must end with exit code 0.
+    pub fn stop(self) {
+        let log = self.process.log_path().to_owned();
+        let ended = self.terminate();
+        ended.unwrap_or_else(|error| {
+            panic!("{error:#}\n{}", std::fs::read_to_string(log).unwrap_or_default())
+        });
+    }
+
+    /// Sends SIGTERM, and waits until it ends with exit code 0.
+    ///
+    /// # Errors
+    /// Where it ends otherwise, or not at all.
+    pub fn terminate(mut self) -> Result<()> {
+        self.process.signal(Signal::TERM)?;
+        let code = self.process.wait_exit(DEADLINE)?;
+        ensure!(code == 0, "the controller ended with {code}");
+        Ok(())
+    }
+
+    /// Sends a signal, such as SIGSTOP and SIGCONT.
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal).unwrap();
+    }
+
+    /// Sends SIGKILL, and waits for its end.
+    pub fn kill(mut self) {
+        self.process.kill().unwrap();
+    }
+}
