@@ -158,8 +158,8 @@ fn assert_same_container(pod: &Value, before: &Value) {
 
 fn uninstall(cluster: &Cluster, before: &Value) {
     let args = ["uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout=15m"];
-    let answer = helm(cluster, &args);
-    assert_eq!(answer.code, 0, "{}{}\n{}", answer.stdout, answer.stderr, events(cluster));
+    let output = helm(cluster, &args);
+    assert_eq!(output.code, 0, "{}{}\n{}", output.stdout, output.stderr, events(cluster));
     let job = format!("{RELEASE}-prune");
     let namespace = ["events.events.k8s.io", "--namespace", NAMESPACE];
     cluster.wait_for("the hook's Job to have run", &namespace, |events| {

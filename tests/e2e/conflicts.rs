@@ -9,7 +9,7 @@ use serde_json::json;
 
 #[test]
 fn keep_policy_leaves_foreign_value() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     cluster.write_quantity("node-1", DONGLE, "8");
     let controller = Controller::start(&cluster);
@@ -49,7 +49,7 @@ fn keep_policy_leaves_foreign_value() {
 
 #[test]
 fn overwrite_policy_takes_over_foreign_value() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     cluster.write_quantity("node-1", DONGLE, "8");
     let controller = Controller::start(&cluster);
@@ -64,7 +64,7 @@ fn overwrite_policy_takes_over_foreign_value() {
 
 #[test]
 fn overlapping_rules_apply_the_highest_priority() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("low", &json!({"quantity": 2}));
@@ -87,7 +87,7 @@ fn overlapping_rules_apply_the_highest_priority() {
 
 #[test]
 fn equal_priority_is_reported_on_both_rules() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("first", &json!({"quantity": 2}));
@@ -116,7 +116,7 @@ fn equal_priority_is_reported_on_both_rules() {
 
 #[test]
 fn retain_policy_releases_value_of_deleted_rule() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));

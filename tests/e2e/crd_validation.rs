@@ -11,7 +11,7 @@ use crate::support::rejected_objects;
 
 #[test]
 fn crd_rejects_bad_objects_with_advice() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let mut wrong = Vec::new();
     let mut count = 0;
     for (what, message, object) in rejected_objects::all() {
@@ -33,7 +33,7 @@ fn crd_rejects_bad_objects_with_advice() {
 
 #[test]
 fn crd_accepts_whole_numbers_in_any_notation() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
     for (written, stored) in [

@@ -24,7 +24,7 @@ fn wait_mapped(cluster: &Cluster, rule: &str, expected: (&str, &str)) -> Value {
 
 #[test]
 fn device_class_with_the_same_resource_sets_condition() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     cluster.apply(&device_class("other", "example.com/other").to_string());
     let controller = Controller::start(&cluster);

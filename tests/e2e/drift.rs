@@ -14,7 +14,7 @@ const FIRST_BACK_OFF: Duration = Duration::from_secs(30);
 
 #[test]
 fn changed_value_is_repaired_and_reported() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
@@ -47,7 +47,7 @@ fn changed_value_is_repaired_and_reported() {
 
 #[test]
 fn repeatedly_reverted_value_is_contested() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
@@ -89,7 +89,7 @@ fn repeatedly_reverted_value_is_contested() {
 
 #[test]
 fn invalid_ledger_blocks_its_node_only() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));

@@ -8,7 +8,7 @@ use harness::{Cluster, ControlPlane, Controller};
 use serde_json::json;
 
 use crate::support::interrupted_rollout::{
-    ONE_PATCH_AT_A_TIME, advertising_nodes, cluster_with_nodes, wait_first_patch,
+    ONE_PATCH_AT_A_TIME, advertising_nodes, create_nodes, wait_first_patch,
 };
 
 const NODES: usize = 200;
@@ -19,7 +19,8 @@ fn start_controller(cluster: &Cluster) -> Controller {
 
 #[test]
 fn apiserver_killed_during_rollout_loses_no_node() {
-    let mut cluster = cluster_with_nodes(NODES);
+    let mut cluster = Cluster::start();
+    create_nodes(&cluster, NODES);
     let controller = start_controller(&cluster);
     cluster.apply_rule("dongle", &json!({}));
     wait_first_patch(&controller);
@@ -33,7 +34,8 @@ fn apiserver_killed_during_rollout_loses_no_node() {
 
 #[test]
 fn controller_killed_during_rollout_is_resumed_by_the_next() {
-    let cluster = cluster_with_nodes(NODES);
+    let cluster = Cluster::shared();
+    create_nodes(&cluster, NODES);
     let controller = start_controller(&cluster);
     cluster.apply_rule("dongle", &json!({}));
     wait_first_patch(&controller);
@@ -61,7 +63,8 @@ fn controller_killed_during_rollout_is_resumed_by_the_next() {
 
 #[test]
 fn controller_stopped_during_rollout_completes_in_flight_patch() {
-    let cluster = cluster_with_nodes(NODES);
+    let cluster = Cluster::shared();
+    create_nodes(&cluster, NODES);
     let controller = start_controller(&cluster);
     cluster.apply_rule("dongle", &json!({}));
     wait_first_patch(&controller);

@@ -108,7 +108,7 @@ fn stalled_rule_ends_the_wait_of_helm_and_flux() {
 /// kstatus has no other status for what may still become ready; the example's script has.
 #[test]
 fn conflict_is_in_progress_for_kstatus_and_degraded_for_argocd() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     cluster.write_quantity("node-1", "example.com/dongle", "8");
     let controller = Controller::start(&cluster);

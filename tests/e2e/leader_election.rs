@@ -6,19 +6,20 @@
 use std::time::Instant;
 
 use harness::objects::DONGLE;
-use harness::{Cluster, Controller, Signal};
+use harness::{Cluster, Controller, SharedCluster, Signal};
 use serde_json::{Value, json};
 
 use crate::support::interrupted_rollout::{
-    ONE_PATCH_AT_A_TIME, advertising_nodes, cluster_with_nodes, wait_first_patch,
+    ONE_PATCH_AT_A_TIME, advertising_nodes, create_nodes, wait_first_patch,
 };
 
 const NODES: usize = 500;
 
 /// Starts two controllers, of which the first leads and has begun a rollout. They have the default
 /// lease duration, since a slow machine renews a shorter lease too late.
-fn start_rollout() -> (Cluster, Controller, Controller) {
-    let cluster = cluster_with_nodes(NODES);
+fn start_rollout() -> (SharedCluster, Controller, Controller) {
+    let cluster = Cluster::shared();
+    create_nodes(&cluster, NODES);
     let start = |identity| {
         let args = [&ONE_PATCH_AT_A_TIME[..], &["--identity", identity]].concat();
         Controller::start_with(&cluster, &args)

@@ -3,11 +3,11 @@
 //! Method: edit labels, rules and Node objects, and wait until values, ledgers and statuses follow.
 
 use harness::objects::{DONGLE, advertises, ledger, quantity};
-use harness::{Cluster, Controller};
+use harness::{Cluster, Controller, SharedCluster};
 use serde_json::{Value, json};
 
-fn start_cluster() -> Cluster {
-    let cluster = Cluster::start();
+fn start_cluster() -> SharedCluster {
+    let cluster = Cluster::shared();
     let has_dongle = json!({"example.com/has-dongle": "true"});
     cluster.create_nodes(["node-1", "node-2"], &has_dongle);
     cluster

@@ -1,7 +1,7 @@
 //! End-to-end tests: the program itself, against a real control plane.
 //!
-//! Every test starts its own etcd and API server (and, where pods have to run, the scheduler, the
-//! controller manager and kubelets), so that none observes what another did. A wait has a deadline of
+//! A test has a cluster to itself: its own etcd and API server (and, where pods have to run, the
+//! scheduler, the controller manager and kubelets), or a shared one that is empty again. A wait has a deadline of
 //! minutes and names what it waited for; no test passes or fails by how fast the machine is.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics

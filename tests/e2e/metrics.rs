@@ -23,7 +23,7 @@ fn wait_metrics(controller: &Controller, expected: &[(&str, u32)]) {
 
 #[test]
 fn metrics_count_repairs_patches_and_states() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes((1..=3).map(|number| format!("node-{number}")), &json!({}));
     cluster.write_quantity("node-3", DONGLE, "8");
     let controller = Controller::start(&cluster);

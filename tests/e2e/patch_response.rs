@@ -3,7 +3,7 @@
 //! The controller distinguishes a stale observation from a rejected value by the causes in a 422. The
 //! mocked responses of its unit tests must have them where a real API server's have them.
 
-use harness::{Cluster, ControlPlane};
+use harness::Cluster;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 #[tokio::test]
 async fn failed_json_patch_test_has_no_causes_in_its_422() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     let kubeconfig = Kubeconfig::read_from(cluster.control_plane.kubeconfig()).unwrap();
     let options = KubeConfigOptions::default();

@@ -98,7 +98,7 @@ fn create_nodes_and_rules(cluster: &Cluster) -> Vec<Value> {
 
 #[test]
 fn plan_matches_what_the_controller_does() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let rules = create_nodes_and_rules(&cluster);
     let kubeconfig = cluster.control_plane.kubeconfig();
     let nodes = cluster.nodes().into_iter();

@@ -4,7 +4,7 @@
 //! nodes and the number of patches.
 
 use harness::objects::{DONGLE, LEDGER, advertises, ledger, quantity};
-use harness::{Cluster, Controller, Output};
+use harness::{Cluster, Controller, Output, SharedCluster};
 use serde_json::{Value, json};
 
 use crate::support::program;
@@ -23,8 +23,8 @@ fn assert_prints(output: &Output, lines: &[&str]) {
 }
 
 /// Starts a cluster of two nodes with what rules `dongle` and `key` declare, and no controller.
-fn cluster_without_controller() -> Cluster {
-    let cluster = Cluster::start();
+fn cluster_without_controller() -> SharedCluster {
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
@@ -120,7 +120,7 @@ fn prune_with_active_controller_requires_force_or_take_over() {
 
 #[test]
 fn prune_zeros_removes_leftovers_of_device_plugins() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     cluster.write_quantity("node-1", DONGLE, "0");
     cluster.write_quantity("node-1", "cpu", "0");

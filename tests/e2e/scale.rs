@@ -15,7 +15,7 @@ const NODES: usize = 200;
 
 #[test]
 fn rollout_to_200_nodes_costs_one_patch_each_and_no_more() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let has_dongle = json!({"example.com/has-dongle": "true"});
     cluster.create_nodes((0..NODES).map(|number| format!("node-{number}")), &has_dongle);
     cluster.create_nodes(["other"], &json!({}));
@@ -44,7 +44,8 @@ fn rollout_to_200_nodes_costs_one_patch_each_and_no_more() {
 
 #[test]
 fn alike_failures_of_200_nodes_are_few_events() {
-    let cluster = interrupted_rollout::cluster_with_nodes(NODES);
+    let cluster = Cluster::start();
+    interrupted_rollout::create_nodes(&cluster, NODES);
     rejected_patches::start(&cluster, "node-0");
 
     let controller = Controller::start(&cluster);

@@ -89,7 +89,7 @@ fn byte_quantities_are_scheduled_like_counts() {
 
 #[test]
 fn kubectl_explains_fields_and_waits_for_ready() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     // The API server publishes the schema a moment after the CRD is Established.
     let explained = wait_until("kubectl explain ner to work", || {

@@ -14,7 +14,7 @@ const NODES: usize = 200;
 
 #[test]
 fn condition_times_change_only_with_their_status() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     cluster.apply_rule("dongle", &json!({}));
     let rule = cluster.get(&["ner", "dongle"]);
@@ -74,7 +74,7 @@ fn times(status: &Value) -> Vec<(String, Timestamp)> {
 
 #[test]
 fn status_is_written_at_most_once_a_second_during_rollout() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let has_dongle = json!({"example.com/has-dongle": "true"});
     cluster.create_nodes((0..NODES).map(|number| format!("node-{number}")), &has_dongle);
     let controller = Controller::start(&cluster);

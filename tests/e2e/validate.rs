@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use harness::Cluster;
 use harness::objects::rule;
-use harness::{Cluster, ControlPlane};
 use node_resource_advertiser::manifest::{self, Limits};
 use serde_json::{Value, json};
 
@@ -179,7 +179,7 @@ fn candidates() -> Vec<Value> {
 /// Sends all objects to the API server, which stores none of them, and to `validate`.
 #[test]
 fn validate_verdicts_match_the_apiserver() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let objects = candidates();
     let text = objects.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n");
     let args = ["create", "--dry-run=server", "--validate=strict", "-o", "name", "-f", "-"];
@@ -239,7 +239,7 @@ fn as_the_server_reads(mut value: Value) -> Value {
 /// kubectl prints what it reads from a text without asking a server.
 #[test]
 fn yaml_is_read_like_kubectl() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared();
     let scalars = [
         "4",
         "+4",

@@ -1,4 +1,5 @@
-//! Compares quantities, names and what pods request with Kubernetes' own code, which `tests/controlplane/oracle` runs.
+//! Compares quantities, names and what pods request with Kubernetes' own code, which
+//! `tests/controlplane/oracle` runs.
 //!
 //! `ORACLE_SEED=<number>` generates other cases than the usual ones.
 
@@ -6,7 +7,6 @@
 
 use std::env;
 use std::io::{BufRead, BufReader, BufWriter, Write};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -20,7 +20,7 @@ mod pod_requests;
 
 const CASES: usize = 100_000;
 
-/// What a typing error, a paste or a wrong encoding may bring in.
+/// What a typing error, a paste or a wrong encoding may insert.
 const STRAY: &[&str] = &[
     "0", "1", "7", "9", ".", "+", "-", "e", "E", "i", "n", "u", "m", "k", "K", "M", "G", "T", "P",
     "B", "x", "_", "/", ",", ":", " ", "\t", "\n", "\r", "\0", "\"", "\\", "\u{7f}", "\u{a0}",
@@ -32,14 +32,9 @@ fn seed() -> u64 {
         .map_or(20_260_101, |seed| seed.parse().expect("ORACLE_SEED is a number"))
 }
 
-/// One answer of the oracle for each input.
+/// Returns the oracle's result for each input.
 fn ask(mode: &str, inputs: &[String]) -> Vec<Value> {
-    let binaries = env::var_os("CONTROLPLANE_BIN").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/controlplane/bin"),
-        PathBuf::from,
-    );
-    let oracle = binaries.join("oracle");
-    assert!(oracle.is_file(), "no {}: run `make controlplane` first", oracle.display());
+    let oracle = harness::control_plane_program("oracle").unwrap();
     let mut child = Command::new(oracle)
         .arg(mode)
         .stdin(Stdio::piped())
@@ -49,7 +44,7 @@ fn ask(mode: &str, inputs: &[String]) -> Vec<Value> {
     let mut stdin = BufWriter::new(child.stdin.take().expect("stdin is piped"));
     let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
     // Writing needs its own thread: both pipes hold less than all of it.
-    let answers: Vec<Value> = thread::scope(|scope| {
+    let results: Vec<Value> = thread::scope(|scope| {
         scope.spawn(move || {
             for input in inputs {
                 serde_json::to_writer(&mut stdin, input).expect("the oracle reads");
@@ -59,12 +54,12 @@ fn ask(mode: &str, inputs: &[String]) -> Vec<Value> {
         });
         stdout
             .lines()
-            .map(|line| serde_json::from_str(&line.unwrap()).expect("an answer is JSON"))
+            .map(|line| serde_json::from_str(&line.unwrap()).expect("a result is JSON"))
             .collect()
     });
     assert!(child.wait().expect("the oracle ends").success());
-    assert_eq!(answers.len(), inputs.len());
-    answers
+    assert_eq!(results.len(), inputs.len());
+    results
 }
 
 fn report(mismatches: &[String], total: usize) {
@@ -111,7 +106,7 @@ mod quantity {
 
     use super::*;
 
-    /// The facts, the oddities and the edges; huge exponents only as far as Go answers at once.
+    /// The facts, the oddities and the edges; huge exponents only where Go responds at once.
     const FIXED: &str = "
         0  4  1000  1000000  1024  1Ki  0.5k  1e3  1E3  1e2  1e+2  4.0  1000m  8Ei  -8Ei
         7.999999999999999999999Ei  4.  +4  007  K  ki  1K  1ki  1i  1e  1E  1e1.5  0x1  1_0  1,0
@@ -263,8 +258,8 @@ mod quantity {
         let mut accepted = Vec::new();
         let mut out_of_range = 0;
         let mut mismatches = Vec::new();
-        for (input, answer) in inputs.iter().zip(ask("quantity", &inputs)) {
-            let text = |key| answer[key].as_str();
+        for (input, result) in inputs.iter().zip(ask("quantity", &inputs)) {
+            let text = |key| result[key].as_str();
             let wrong = match (input.parse::<Quantity>(), text("value"), text("error")) {
                 (Ok(ours), Some(value), None) => {
                     let wrong = difference(ours, value, text("canonical").unwrap());
@@ -280,16 +275,16 @@ mod quantity {
                     (!exponent_too_long && !too_large && !panicked).then(|| "in range".to_owned())
                 }
                 (Err(_), None, Some(_)) => None,
-                (Ok(_), ..) => Some("refused".to_owned()),
+                (Ok(_), ..) => Some("an error".to_owned()),
                 (Err(error), ..) => Some(format!("accepted, not {error}")),
             };
-            mismatches.extend(wrong.map(|wrong| format!("{input:?}: Kubernetes says {wrong}")));
+            mismatches.extend(wrong.map(|wrong| format!("{input:?}: Kubernetes returns {wrong}")));
         }
         report(&mismatches, inputs.len());
 
-        let refused = inputs.len() - accepted.len() - out_of_range;
-        println!("{} accepted, {refused} refused, {out_of_range} out of range", accepted.len());
-        assert!(accepted.len() > CASES / 3 && refused > CASES / 10 && out_of_range > CASES / 100);
+        let rejected = inputs.len() - accepted.len() - out_of_range;
+        println!("{} accepted, {rejected} rejected, {out_of_range} out of range", accepted.len());
+        assert!(accepted.len() > CASES / 3 && rejected > CASES / 10 && out_of_range > CASES / 100);
 
         for _ in 0..CASES {
             let [left, right] = [(); 2].map(|()| rng.choice(&accepted).unwrap());
@@ -378,13 +373,13 @@ mod names {
         for (mode, ours, inputs) in checks {
             let theirs: Vec<bool> = ask(mode, inputs)
                 .into_iter()
-                .map(|answer| answer.as_bool().expect("true or false"))
+                .map(|result| result.as_bool().expect("true or false"))
                 .collect();
             let mismatches: Vec<String> = inputs
                 .iter()
                 .zip(&theirs)
                 .filter(|(input, theirs)| ours(input) != **theirs)
-                .map(|(input, theirs)| format!("{mode} {input:?}: Kubernetes says {theirs}"))
+                .map(|(input, theirs)| format!("{mode} {input:?}: Kubernetes returns {theirs}"))
                 .collect();
             report(&mismatches, inputs.len());
             let good = theirs.iter().filter(|good| **good).count();

@@ -7,11 +7,9 @@ use serde_json::json;
 /// Arguments of a controller whose rollout can be interrupted.
 pub const ONE_PATCH_AT_A_TIME: [&str; 2] = ["--concurrency", "1"];
 
-/// Starts a cluster with this many nodes.
-pub fn cluster_with_nodes(count: usize) -> Cluster {
-    let cluster = Cluster::start();
+/// Creates the nodes `node-0` and so on.
+pub fn create_nodes(cluster: &Cluster, count: usize) {
     cluster.create_nodes((0..count).map(|number| format!("node-{number}")), &json!({}));
-    cluster
 }
 
 /// Waits until the first node has been patched, which the log reports within milliseconds. Hundreds

@@ -48,13 +48,22 @@ impl ControlPlane {
         Ok(body)
     }
 
+    /// Deletes all objects of the collection `path`.
+    pub(crate) fn delete_all(&self, path: &str) -> Result<()> {
+        let (code, body) = http::request(self.proxy.address, "DELETE", path)?;
+        if code != 200 {
+            bail!("DELETE {path}: {code}: {body}");
+        }
+        Ok(())
+    }
+
     /// Opens a watch, whose events are objects with `type` and `object`. It ends with the API
     /// server's connection, and with the control plane at the latest.
     ///
     /// # Errors
     /// Where the response is not 200.
     pub fn watch(&self, path: &str) -> Result<impl Iterator<Item = Value> + Send + use<>> {
-        let (code, body) = http::open(self.proxy.address, path)?;
+        let (code, body) = http::open(self.proxy.address, "GET", path)?;
         if code != 200 {
             bail!("GET {path}: {code}");
         }

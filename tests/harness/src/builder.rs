@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{fs, process};
 
@@ -154,6 +155,8 @@ impl Builder {
             format!("--token-auth-file={}", tokens.display()),
             "--authorization-mode=RBAC".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
+            // Tests delete hundreds of nodes at once.
+            "--delete-collection-workers=8".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-key-file={}", keys.public.display()),
             format!("--service-account-signing-key-file={}", keys.private.display()),
@@ -203,7 +206,7 @@ pub(crate) fn audit_log(dir: &Path) -> PathBuf {
 
 fn start_etcd(dir: &Path, logs: &Path, client: &str, peer: &str) -> Result<Part> {
     let args = vec![
-        // The data is gone in a minute: it need not survive the machine.
+        // The data need not survive a crash of the machine.
         "--unsafe-no-fsync".to_owned(),
         format!("--data-dir={}", dir.join("etcd").display()),
         format!("--listen-client-urls={client}"),
@@ -270,9 +273,14 @@ pub(crate) fn runs() -> PathBuf {
     project_file("target/controlplane/run")
 }
 
-/// A new folder for one control plane.
+/// A file in the folder of a control plane that no test uses.
+pub(crate) const IDLE_MARKER: &str = "idle";
+
+/// Makes a new folder for one control plane.
 pub(crate) fn folder() -> Result<PathBuf> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
+    static ABANDONED: Once = Once::new();
+    ABANDONED.call_once(remove_abandoned_folders);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let dir = runs().join(format!("{}-{number}", process::id()));
     if dir.exists() {
@@ -280,4 +288,18 @@ pub(crate) fn folder() -> Result<PathBuf> {
     }
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     Ok(dir)
+}
+
+/// Removes the folders of control planes that were idle when their test program ended. Those of
+/// failed tests are kept.
+fn remove_abandoned_folders() {
+    for entry in fs::read_dir(runs()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.split_once('-')).map(|(owner, _)| owner);
+        let ended = owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists());
+        if ended && entry.path().join(IDLE_MARKER).exists() {
+            // What is left is deleted by `make clean`.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }

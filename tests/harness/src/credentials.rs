@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-/// The user who may do everything.
+/// The administrator.
 pub(crate) const ADMIN: &str = "admin";
 
-/// Users for the control plane's parts and for the tests, each known by a token. The secret is that
-/// all of it is on loopback and gone in a minute.
+/// Writes a token for each user of the control plane's parts and of the tests. The tokens are no
+/// secret: the API server listens on loopback only, and for minutes.
 pub(crate) fn write_tokens(dir: &Path, users: &[String]) -> Result<PathBuf> {
     let mut tokens = format!("token-{ADMIN},{ADMIN},{ADMIN},\"system:masters\"\n");
     for user in users {

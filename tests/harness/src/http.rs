@@ -1,4 +1,4 @@
-//! GET requests over plain HTTP on loopback.
+//! Requests over plain HTTP on loopback.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -7,21 +7,30 @@ use anyhow::{Context as _, Result};
 
 use crate::DEADLINE;
 
-/// The status code and the body of a response.
+/// Sends a GET; returns the status code and the body of the response.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Result<(u16, String)> {
-    let (code, mut stream) = open(address, path)?;
+    request(address, "GET", path)
+}
+
+/// Sends a request without a body; returns the status code and the body of the response.
+pub(crate) fn request(address: SocketAddr, method: &str, path: &str) -> Result<(u16, String)> {
+    let (code, mut stream) = open(address, method, path)?;
     let mut body = String::new();
     stream.read_to_string(&mut body).with_context(|| format!("no whole body of {path}"))?;
     Ok((code, body))
 }
 
-/// The status code of a response, and its body, which is still to be read.
-pub(crate) fn open(address: SocketAddr, path: &str) -> Result<(u16, BufReader<TcpStream>)> {
+/// Sends a request without a body; returns the status code, and the body to be read.
+pub(crate) fn open(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+) -> Result<(u16, BufReader<TcpStream>)> {
     let mut stream = TcpStream::connect_timeout(&address, DEADLINE)
         .with_context(|| format!("nothing listens on {address}"))?;
     stream.set_read_timeout(Some(DEADLINE))?;
     // In HTTP/1.0 a body ends where the connection does: it comes without a length or in chunks.
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    write!(stream, "{method} {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
     stream.read_line(&mut line)?;

@@ -63,8 +63,8 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Starts it on a new node, and waits until that is Ready. It brings its node's status up to
-    /// date every `tick`, in whole seconds: 10 of them is what a kubelet does by default.
+    /// Starts it on a new node, and waits until that is Ready. It writes its node's status every
+    /// `tick`, in whole seconds; the default of a kubelet is 10.
     ///
     /// # Errors
     /// Where one of the programs has not been built, mounting is not allowed, or the node does not
@@ -117,9 +117,9 @@ impl Kubelet {
         self.wait_log("Successfully registered node")
     }
 
-    /// The same, as after a reboot of its node: nobody has been in the folder for device plugins,
-    /// and the runtime is up no sooner than the node is registered. In registering, such a kubelet
-    /// sets all extended resources to 0.
+    /// Does the same as after a reboot of its node: the folder for device plugins is empty, and the
+    /// runtime is not ready until the node is registered. When such a kubelet registers, it resets
+    /// all extended resources to 0.
     ///
     /// # Errors
     /// Where it does not register its node.
@@ -181,7 +181,7 @@ pub struct DevicePlugin {
 }
 
 impl DevicePlugin {
-    /// Has it say that there are so many devices, and so many of them unhealthy.
+    /// Changes how many devices it reports, and how many of them as unhealthy.
     ///
     /// # Errors
     /// Where it has ended.
@@ -236,13 +236,13 @@ fn configuration(tick: Duration) -> Result<String> {
         "containerRuntimeEndpoint": format!("unix://{RUNTIME_SOCKET}"),
         "address": "127.0.0.1", "port": free_port()?,
         "readOnlyPort": 0, "healthzPort": 0,
-        // Since nothing is said of nodeStatusReportFrequency, that is the same.
+        // nodeStatusReportFrequency defaults to the same.
         "nodeStatusUpdateFrequency": format!("{}s", tick.as_secs()),
         "authentication": {"anonymous": {"enabled": false}, "webhook": {"enabled": false}},
         "authorization": {"mode": "AlwaysAllow"},
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "resolvConf": "",
-        // The machine's cgroups, iptables, memory and disk are none of its business.
+        // It must not manage the machine's cgroups, iptables, memory and disk.
         "cgroupDriver": "cgroupfs", "cgroupsPerQOS": false, "enforceNodeAllocatable": [],
         "failCgroupV1": false, "failSwapOn": false, "localStorageCapacityIsolation": false,
         "makeIPTablesUtilChains": false, "evictionHard": {}, "imageGCHighThresholdPercent": 100,

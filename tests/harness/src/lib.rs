@@ -6,7 +6,7 @@
 //! | [`Kubelet`] | a real kubelet over a fake container runtime |
 //! | [`Node`], [`isolated`] | a node with real containers, in namespaces of its own |
 //! | [`Process`] | any program, which cannot outlive its owner |
-//! | [`Cluster`], [`Controller`] | drive the CRD and the program in a test: a failure is a panic |
+//! | [`Cluster`], [`SharedCluster`], [`Controller`] | drive the CRD and the program in a test: a failure is a panic |
 //! | [`objects`], [`helm`] | Kubernetes objects as JSON; helm and the chart |
 //! | [`wait_until`] | waits with a deadline, and names what it waited for |
 //!
@@ -36,6 +36,7 @@ pub mod objects;
 mod part;
 mod process;
 mod programs;
+mod shared;
 mod wait;
 
 pub use builder::{Builder, free_port};
@@ -47,6 +48,7 @@ pub use kubectl::Output;
 pub use kubelet::{DevicePlugin, Kubelet};
 pub use node::Node;
 pub use process::Process;
-pub use programs::{program, project_file, tool};
+pub use programs::{control_plane_program, program, project_file, tool};
 pub use rustix::process::Signal;
+pub use shared::SharedCluster;
 pub use wait::{DEADLINE, wait_until, wait_within};

@@ -14,7 +14,7 @@ use crate::{ControlPlane, isolation, wait_until};
 
 const SOCKET: &str = "/run/containerd/containerd.sock";
 
-/// A node, which ends with it; what its containers leave goes with the test's namespaces.
+/// A node, which ends when this is dropped; the test's namespaces end what its containers leave.
 #[derive(Debug)]
 pub struct Node {
     _kubelet: Part,
@@ -79,13 +79,13 @@ fn start_containerd(control_plane: &ControlPlane, dir: &Path, sandbox: &str) -> 
     let config = dir.join("containerd.toml");
     fs::write(&config, containerd_configuration(&bin, dir, sandbox))
         .context("cannot write containerd's configuration")?;
-    // It looks for its shim in PATH.
+    // It finds its shim by PATH.
     let path = env::var("PATH").unwrap_or_default();
     let path = ("PATH".to_owned(), format!("{}:{path}", bin.display()));
     let args = vec![format!("--config={}", config.display())];
     let program = CONTAINERS.find("containerd")?;
     let containerd = Part::start("containerd", &program, args, vec![path], &control_plane.logs())?;
-    wait_until("containerd to answer", || {
+    wait_until("containerd to be ready", || {
         if let Err(ended) = containerd.process.check_running() {
             return Ok(Some(Err(ended)));
         }
@@ -104,8 +104,8 @@ fn ctr(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Everything is in memory: it is small, is gone with the namespace, and an overlay can be mounted
-/// there also where the machine's own disk is an overlay.
+/// Everything is in memory: it is small, it ends with the namespace, and an overlay can be mounted
+/// there even where the machine's own disk is an overlay.
 fn containerd_configuration(bin: &Path, dir: &Path, sandbox: &str) -> String {
     let (bin, dir) = (bin.display(), dir.display());
     format!(
@@ -148,12 +148,12 @@ fn kubelet_configuration(cgroup: &str) -> String {
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": format!("unix://{SOCKET}"),
         "address": isolation::NODE, "readOnlyPort": 0, "healthzPort": 0,
-        // Nobody else is in this network.
+        // This network has no other hosts.
         "authentication": {"anonymous": {"enabled": true}, "webhook": {"enabled": false}},
         "authorization": {"mode": "AlwaysAllow"},
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "resolvConf": "",
-        // Without cgroupsPerQOS the kubelet would not say where containers belong.
+        // Without cgroupsPerQOS the kubelet sets no parent cgroup for containers.
         "cgroupDriver": "cgroupfs", "cgroupRoot": format!("/{cgroup}"), "cgroupsPerQOS": true,
         "enforceNodeAllocatable": [], "failCgroupV1": false,
         "failSwapOn": false, "localStorageCapacityIsolation": false,

@@ -12,11 +12,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait::{wait_until, wait_within};
 
-/// Starts the program, tells its process id, and ends as it ends. When standard input closes, which
-/// it does when the owner is gone, the program is killed.
+/// Starts the program, prints its process id, and exits with its exit code. It kills the program when
+/// standard input closes, which happens at the latest when the owner ends.
 const SUPERVISOR: &str = r#"
 log=$1; shift
-# What sh itself has to say, such as "Killed".
+# Messages of sh itself, such as "Killed".
 exec 2>/dev/null
 exec 3<&0
 "$@" </dev/null 3<&- >>"$log" 2>&1 &
@@ -89,7 +89,7 @@ impl Process {
             .with_context(|| format!("cannot send {signal:?} to {}", self.name))
     }
 
-    /// Kills it with SIGKILL, and waits until it is gone.
+    /// Kills it with SIGKILL, and waits for its end.
     ///
     /// # Errors
     /// Where it cannot be waited for.
@@ -102,7 +102,7 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until it ends by itself; its exit code, or 128 and the number of the signal.
+    /// Waits until it ends by itself, and returns its exit code, or 128 plus the number of the signal.
     ///
     /// # Errors
     /// Where it has not ended at the deadline.
@@ -163,7 +163,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // There is nobody to tell, and the pipe closes in any case.
+        // An error cannot be returned here, and the pipe closes in any case.
         let _ = self.kill();
     }
 }

@@ -48,6 +48,15 @@ impl Programs {
     }
 }
 
+/// Returns the path of a program that `make controlplane` builds: below `target/controlplane/bin/`, or
+/// in the folder that CONTROLPLANE_BIN names.
+///
+/// # Errors
+/// Where it has not been built.
+pub fn control_plane_program(name: &str) -> Result<PathBuf> {
+    CONTROL_PLANE.find(name)
+}
+
 /// Returns the path of a tool, such as helm: below `target/tools/`, or in the folder that TOOLS_BIN
 /// names.
 ///

@@ -103,10 +103,10 @@ fn process_reports_exit_code_and_log() {
     let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("exit.log");
     let shell = std::path::Path::new("/bin/sh");
     let mut process =
-        Process::spawn("shell", shell, &["-c", "echo said; exit 7"], &[], &log).unwrap();
+        Process::spawn("shell", shell, &["-c", "echo printed; exit 7"], &[], &log).unwrap();
     assert_eq!(process.wait_exit(DEADLINE).unwrap(), 7);
-    assert!(process.log().contains("said"));
-    assert!(format!("{:#}", process.check_running().unwrap_err()).contains("said"));
+    assert!(process.log().contains("printed"));
+    assert!(format!("{:#}", process.check_running().unwrap_err()).contains("printed"));
     let mut process = Process::spawn("shell", shell, &["-c", "sleep 600"], &[], &log).unwrap();
     process.signal(Signal::TERM).unwrap();
     assert_eq!(process.wait_exit(DEADLINE).unwrap(), 128 + 15);

@@ -29,12 +29,12 @@ fn demo(keep: bool) -> Result<()> {
     ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
         .context("cannot wait for Ctrl-C")?;
 
-    heading("Kubernetes starts: etcd, API server, controller manager, scheduler and two kubelets");
+    heading("Start Kubernetes: etcd, API server, controller manager, scheduler and two kubelets");
     let control_plane = ControlPlane::builder().scheduler().kubelets(2).start()?;
     let stage = Stage { control_plane, interrupted };
     stage.show("kubectl get nodes", "node-2", "Ready")?;
 
-    heading("The custom resource is installed, and the controller is started");
+    heading("Install the custom resource, and start the controller");
     stage.show(&format!("kubectl apply -f {CRD}"), "", "created")?;
     let established = "kubectl wait --for=condition=Established crd --all --timeout=180s";
     stage.show(established, "", "condition met")?;
@@ -51,7 +51,7 @@ fn demo(keep: bool) -> Result<()> {
     repair(&stage)?;
     back_to_nothing(&stage)?;
 
-    heading("What the controller did, a line a change");
+    heading("What the controller did, one line for each change");
     println!("{}", controller.log().lines().skip(4).collect::<Vec<_>>().join("\n"));
 
     if keep {
@@ -62,7 +62,7 @@ fn demo(keep: bool) -> Result<()> {
 }
 
 fn four_dongles(stage: &Stage) -> Result<()> {
-    heading("One node has dongles, which a label tells");
+    heading("One node has dongles, and a label that marks it");
     let label = "kubectl label node node-1 example.com/has-dongle=true";
     stage.show(label, "", "labeled")?;
 
@@ -73,37 +73,37 @@ fn four_dongles(stage: &Stage) -> Result<()> {
     stage.show(wait, "", "condition met")?;
     stage.show("kubectl get ner", "dongle", "1/1")?;
 
-    heading("The node has them, in capacity and in allocatable");
+    heading("The node advertises them, in capacity and in allocatable");
     let describe =
         "kubectl describe node node-1 | grep -E '^(Capacity|Allocatable)|example.com/dongle:'";
     stage.show(describe, "example.com/dongle:", "4")?;
 
-    heading("A pod that needs three runs");
+    heading("A pod that requests three dongles runs");
     stage.show("kubectl apply -f examples/pod.yaml", "", "created")?;
     stage.show("kubectl get pod dongle-user -o wide", "dongle-user", "Running")?;
 
-    heading("A pod that needs two waits: one is left");
+    heading("A pod that requests two stays Pending: one is free");
     let second = "sed 's/dongle-user/second-user/; s/dongle: 3/dongle: 2/' examples/pod.yaml | kubectl apply -f -";
     stage.show(second, "", "created")?;
     stage.show("kubectl get pod second-user", "second-user", "Pending")?;
     let why = "kubectl get pod second-user -o jsonpath='{.status.conditions[?(@.type==\"PodScheduled\")].message}{\"\\n\"}'";
     stage.show(why, "", "Insufficient example.com/dongle")?;
 
-    heading("A fifth dongle is plugged in: the rule is edited, and the second pod runs");
+    heading("Edit the rule to five dongles: the second pod runs");
     let raise = "kubectl patch ner dongle --type=merge -p '{\"spec\":{\"quantity\":5}}'";
     stage.show(raise, "", "patched")?;
     stage.show("kubectl get pod second-user", "second-user", "Running")
 }
 
 fn repair(stage: &Stage) -> Result<()> {
-    heading("Something sets the node's dongles to 0, as a kubelet does after a reboot");
+    heading("Set the node's dongles to 0, as a kubelet does after a reboot");
     let path = "/status/capacity/example.com~1dongle";
     let zero = format!(
         "kubectl patch node node-1 --subresource=status --type=json -p '[{{\"op\":\"replace\",\"path\":\"{path}\",\"value\":\"0\"}}]'"
     );
     stage.show(&zero, "", "patched")?;
 
-    heading("It is repaired at once, and an Event tells who it was");
+    heading("The controller repairs it at once, and an Event names the field manager");
     let capacity =
         "kubectl get node node-1 -o jsonpath='{.status.capacity.example\\.com/dongle}{\"\\n\"}'";
     stage.show(capacity, "", "5")?;
@@ -112,7 +112,7 @@ fn repair(stage: &Stage) -> Result<()> {
 }
 
 fn back_to_nothing(stage: &Stage) -> Result<()> {
-    heading("The rule is deleted: nothing is left on the node, and the pods run on");
+    heading("Delete the rule: nothing is left on the node, and the pods keep running");
     stage.show("kubectl delete ner dongle", "", "deleted")?;
     let left = "kubectl get node node-1 -o yaml | grep -E 'example.com/dongle|noderesource.dev' || echo nothing";
     stage.show(left, "", "nothing")?;
@@ -177,7 +177,7 @@ impl Stage {
 
     /// Leaves everything as it is until Ctrl-C.
     fn stay(&self) -> Result<()> {
-        heading("Everything stays up until Ctrl-C. In another terminal:");
+        heading("Kubernetes keeps running until Ctrl-C. In another terminal:");
         println!("export KUBECONFIG={}", self.control_plane.kubeconfig().display());
         println!("export PATH={}:$PATH", binaries()?.display());
         println!("kubectl apply -f examples/dongle.yaml && kubectl get ner");
