@@ -17,7 +17,7 @@ use crate::{ControlPlane, http};
 /// `kubectl proxy`, as the administrator.
 #[derive(Debug)]
 pub(crate) struct Proxy {
-    _part: Part,
+    pub(crate) part: Part,
     address: SocketAddr,
 }
 
@@ -31,7 +31,7 @@ impl Proxy {
         ];
         let kubectl = CONTROL_PLANE.find("kubectl")?;
         let part = Part::start("kubectl-proxy", &kubectl, args, Vec::new(), logs)?;
-        Ok(Self { _part: part, address })
+        Ok(Self { part, address })
     }
 }
 

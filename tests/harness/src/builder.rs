@@ -12,7 +12,7 @@ use crate::api::Proxy;
 use crate::credentials::{self, ServiceAccountKeys};
 use crate::part::Part;
 use crate::programs::{CONTROL_PLANE, project_file};
-use crate::{ControlPlane, isolation};
+use crate::{ControlPlane, isolation, wait_until};
 
 /// How often everything is started again where another program took a port between the moment it
 /// was found free and its use.
@@ -119,6 +119,7 @@ impl Builder {
         }
         let endpoint = (address, secure);
         let apiserver = self.start_apiserver(&dir, &logs, &etcd_url, endpoint, &keys)?;
+        wait_certificate(&dir, &apiserver)?;
         let proxy = Proxy::start(&credentials::kubeconfig(&dir, credentials::ADMIN), &logs)?;
         let mut control_plane = ControlPlane::new(dir, etcd, apiserver, proxy);
         control_plane.wait_apiserver()?;
@@ -191,6 +192,17 @@ impl Builder {
             logs,
         )
     }
+}
+
+/// Waits until kube-apiserver has made its certificate. It writes the key last.
+fn wait_certificate(dir: &Path, apiserver: &Part) -> Result<()> {
+    let key = credentials::certificates(dir).join("apiserver.key");
+    wait_until("kube-apiserver's certificate", || {
+        if let Err(ended) = apiserver.process.check_running() {
+            return Ok(Some(Err(ended)));
+        }
+        Ok(key.exists().then_some(Ok(())))
+    })?
 }
 
 /// Logs requests by service accounts when they are complete, and no others.

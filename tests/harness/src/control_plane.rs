@@ -87,7 +87,8 @@ impl ControlPlane {
 
     pub(crate) fn wait_apiserver(&self) -> Result<()> {
         wait_until("kube-apiserver to be ready", || {
-            let running = [&self.etcd, &self.apiserver].map(|part| part.process.check_running());
+            let parts = [&self.etcd, &self.apiserver, &self.proxy.part];
+            let running = parts.map(|part| part.process.check_running());
             if let Some(ended) = running.into_iter().find(Result::is_err) {
                 return Ok(Some(ended));
             }
