@@ -41,7 +41,7 @@ pub fn pod(name: &str, resource: &str, quantity: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {"containers": [{
-            "name": "app", "image": "registry.k8s.io/pause:3.10",
+            "name": "app", "image": "pause",
             "resources": {"limits": {resource: quantity}},
         }]},
     })
