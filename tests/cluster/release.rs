@@ -129,7 +129,8 @@ fn scrape(cluster: &Cluster) {
 
 fn upgrade(cluster: &Cluster) {
     let old = replicas::ready(cluster);
-    let args = ["--reuse-values", "--set=controller.concurrency=8", "--wait", "--timeout=15m"];
+    let args =
+        ["--reuse-values", "--set=controller.maxConcurrentPatches=8", "--wait", "--timeout=15m"];
     helm_or_events(cluster, "upgrade", &args);
     let (leader, other) = wait_leader(cluster, None);
     assert!(!old.contains(&leader) && !old.contains(&other), "{old:?}, {leader}, {other}");

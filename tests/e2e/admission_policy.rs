@@ -90,8 +90,11 @@ fn policy_admits_everything_the_controller_writes() {
     let kubeconfig = install(&cluster);
     create_full_node(&cluster, "full");
     cluster.create_nodes(["empty"], &json!({}));
-    let controller =
-        Controller::start_unready(&cluster, &kubeconfig, &["--lease-namespace", NAMESPACE]);
+    let controller = Controller::start_unready(
+        &cluster,
+        &kubeconfig,
+        &["--leader-elect-resource-namespace", NAMESPACE],
+    );
     controller.wait_ready();
 
     cluster.apply_rule("dongle", &json!({"nodeNames": ["full", "empty"]}));

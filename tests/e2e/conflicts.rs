@@ -58,7 +58,7 @@ fn overwrite_policy_takes_over_foreign_value() {
     cluster.apply_rule("dongle", &json!({"conflictPolicy": "Overwrite"}));
     cluster.wait_ready("dongle", "1/1");
     cluster.wait_advertised("node-1", DONGLE, "4");
-    cluster.wait_event("node-1", "TookOver", "was 8, written by kubectl-patch; it is 4 now");
+    cluster.wait_event("node-1", "TakenOver", "was 8, written by kubectl-patch; it is 4 now");
     controller.stop();
 }
 

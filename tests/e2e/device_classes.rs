@@ -34,7 +34,7 @@ fn device_class_with_the_same_resource_sets_condition() {
     wait_mapped(&cluster, "dongle", ("False", "NoDeviceClass"));
 
     cluster.apply(&device_class("dongles", DONGLE).to_string());
-    let status = wait_mapped(&cluster, "dongle", ("True", "DeviceClass"));
+    let status = wait_mapped(&cluster, "dongle", ("True", "DeviceClassFound"));
     let conditions = status["conditions"].as_array().unwrap();
     let mapped = conditions.iter().find(|one| one["type"] == "DeviceClassMapped").unwrap();
     let message = mapped["message"].as_str().unwrap();
@@ -45,7 +45,7 @@ fn device_class_with_the_same_resource_sets_condition() {
     // The DeviceClass changes its resource, and is deleted.
     cluster.apply(&device_class("dongles", "example.com/key").to_string());
     wait_mapped(&cluster, "dongle", ("False", "NoDeviceClass"));
-    wait_mapped(&cluster, "key", ("True", "DeviceClass"));
+    wait_mapped(&cluster, "key", ("True", "DeviceClassFound"));
     cluster.kubectl(&["delete", "deviceclass", "dongles"]);
     wait_mapped(&cluster, "key", ("False", "NoDeviceClass"));
     controller.stop();
@@ -61,7 +61,7 @@ fn device_classes_not_listable_leaves_condition_unknown() {
     controller.wait_ready();
     cluster.apply_rule("dongle", &json!({}));
     let status = cluster.wait_ready("dongle", "1/1");
-    assert_eq!(condition(&status, "DeviceClassMapped"), ("Unknown", "DeviceClassesUnreadable"));
+    assert_eq!(condition(&status, "DeviceClassMapped"), ("Unknown", "DeviceClassesUnavailable"));
     controller.stop();
 }
 

@@ -99,12 +99,12 @@ fn invalid_ledger_blocks_its_node_only() {
     for bad in ["not json", r#"{"cpu":{"quantity":"4","rule":"dongle"}}"#, "[]", &long] {
         let annotation = format!("{LEDGER}={bad}");
         cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &annotation]);
-        let status = cluster.wait_status("dongle", "LedgerUnreadable", |status| {
-            status["problems"][0]["reason"] == "LedgerUnreadable"
+        let status = cluster.wait_status("dongle", "InvalidLedger", |status| {
+            status["problems"][0]["reason"] == "InvalidLedger"
         });
-        assert_eq!(condition(&status, "Ready"), ("False", "LedgerUnreadable"));
+        assert_eq!(condition(&status, "Ready"), ("False", "InvalidLedger"));
     }
-    cluster.wait_event("node-1", "LedgerUnreadable", "cannot be read");
+    cluster.wait_event("node-1", "InvalidLedger", "cannot be read");
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
     cluster.wait_advertised("node-2", DONGLE, "5");
     cluster.kubectl(&["delete", "ner", "dongle"]);

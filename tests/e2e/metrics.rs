@@ -58,8 +58,10 @@ fn metrics_count_repairs_patches_and_states() {
     let patched = text.lines().find_map(|line| {
         line.strip_prefix("node_resource_advertiser_patches_total{result=\"patched\"} ")
     });
-    let count =
-        format!("node_resource_advertiser_event_to_patch_seconds_count {}", patched.unwrap());
+    let count = format!(
+        "node_resource_advertiser_event_to_patch_duration_seconds_count {}",
+        patched.unwrap()
+    );
     assert!(text.contains(&count), "{text}");
 
     // A standby is alive too.

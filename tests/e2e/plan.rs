@@ -117,7 +117,7 @@ fn plan_matches_what_the_controller_does() {
     assert_eq!(
         lines,
         [
-            "NODE RESOURCE NOW THEN WHY",
+            "NODE RESOURCE BEFORE AFTER REASON",
             "~ node-1 example.com/dongle 4 2 rule dongle",
             "+ node-1 example.com/key - 4 rule keys over more-keys (later by name)",
             "~ node-2 example.com/dongle 4 3 rule dongle declares 2; pods request 3",
@@ -168,7 +168,7 @@ fn plan_matches_what_the_controller_does() {
         for change in node["changes"].as_array().unwrap() {
             for map in ["capacity", "allocatable"] {
                 let has = &now["status"][map][change["resource"].as_str().unwrap()];
-                assert_eq!(has, &change["then"][map], "{change:#}");
+                assert_eq!(has, &change["after"][map], "{change:#}");
             }
         }
     }
@@ -215,7 +215,7 @@ fn plan_adds_rule_files_to_cluster_rules_unless_pruning() {
     cluster.install_crd();
     cluster.apply_rule("dongle", &json!({}));
     let quantity = |rules: &[Value], args: &[&str]| {
-        plan_json(&kubeconfig, rules, args)[0]["changes"][0]["then"]["capacity"].clone()
+        plan_json(&kubeconfig, rules, args)[0]["changes"][0]["after"]["capacity"].clone()
     };
     assert_eq!(quantity(&[], &[]), "4");
     assert_eq!(quantity(&new, &[]), "4", "the one of the cluster is older");

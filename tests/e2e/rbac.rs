@@ -53,7 +53,7 @@ fn chart_grants_exactly_the_permissions_used() {
         Cluster::start_without_crd(ControlPlane::builder().scheduler().kubelets(1).audit());
     apply_chart(&cluster, &[]);
     let kubeconfig = service_account_kubeconfig(&cluster);
-    let lease = ["--lease-namespace", NAMESPACE];
+    let lease = ["--leader-elect-resource-namespace", NAMESPACE];
     let controller = Controller::start_unready(&cluster, &kubeconfig, &lease);
     controller.wait_ready();
 

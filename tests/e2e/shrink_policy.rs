@@ -102,7 +102,7 @@ fn pods_not_listable_holds_values_and_is_reported() {
 
     cluster.apply_rule("dongle", &json!({"quantity": 2}));
     let status = cluster.wait_status("dongle", "that pods cannot be listed", |status| {
-        condition(status, "Ready") == ("False", "PodsUnreadable") && status["nodes"]["held"] == 2
+        condition(status, "Ready") == ("False", "PodsUnavailable") && status["nodes"]["held"] == 2
     });
     let message = first_problem(&status);
     assert!(message.starts_with("stays at 4: no right to list pods"), "{message}");

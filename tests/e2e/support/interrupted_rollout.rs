@@ -5,7 +5,7 @@ use harness::{Cluster, Controller};
 use serde_json::json;
 
 /// Arguments of a controller whose rollout can be interrupted.
-pub const ONE_PATCH_AT_A_TIME: [&str; 2] = ["--concurrency", "1"];
+pub const ONE_PATCH_AT_A_TIME: [&str; 2] = ["--max-concurrent-patches", "1"];
 
 /// Creates the nodes `node-0` and so on.
 pub fn create_nodes(cluster: &Cluster, count: usize) {

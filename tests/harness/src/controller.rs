@@ -55,7 +55,7 @@ impl Controller {
         let log = control_plane.logs().join(format!("controller-{}.log", address.port()));
         let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
         let bind_address = address.to_string();
-        let fixed = [("KUBECONFIG", kubeconfig), ("NRA_LISTEN", &bind_address)];
+        let fixed = [("KUBECONFIG", kubeconfig), ("NRA_BIND_ADDRESS", &bind_address)];
         let env = [env, &fixed].concat();
         let process = Process::spawn("controller", &program()?, args, &env, &log)?;
         Ok(Self { process, address })
