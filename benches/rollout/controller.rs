@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use harness::{Process, Signal};
 
-use crate::cluster::Cluster;
-use crate::floor::CONCURRENCY;
+use crate::cluster::{Cluster, MAX_CONCURRENT_PATCHES};
+use crate::machine::{self, Cpu};
 
-/// What the program promises for its end is 5 seconds.
-const STOP: Duration = Duration::from_secs(10);
+/// The program promises to stop within 5 seconds.
+const STOP_DEADLINE: Duration = Duration::from_secs(10);
+/// The times that are measured by polling are some ten to hundred times as long.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct Controller {
     process: Process,
@@ -20,62 +23,83 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Starts it, and waits until it is ready; how long that took.
+    /// Starts it with the administrator's kubeconfig, and waits until it is ready.
     pub fn start(cluster: &Cluster) -> Result<(Self, Duration)> {
+        Self::start_with(cluster, &cluster.control_plane.kubeconfig())
+    }
+
+    /// Starts it, and waits until it is ready. Returns how long that took.
+    pub fn start_with(cluster: &Cluster, kubeconfig: &Path) -> Result<(Self, Duration)> {
         let address = SocketAddr::from(([127, 0, 0, 1], harness::free_port()?));
-        let kubeconfig = cluster.control_plane.kubeconfig();
-        let kubeconfig = kubeconfig.to_str().context("a path that is no text")?;
+        let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
         let log = cluster.control_plane.logs().join("controller.log");
         let program = Path::new(env!("CARGO_BIN_EXE_node-resource-advertiser"));
-        let (listen, concurrency) = (address.to_string(), CONCURRENCY.to_string());
+        let (listen, concurrency) = (address.to_string(), MAX_CONCURRENT_PATCHES.to_string());
         let args = ["run", "--listen", &listen, "--concurrency", &concurrency];
         let start = Instant::now();
         let process =
             Process::spawn("controller", program, &args, &[("KUBECONFIG", kubeconfig)], &log)?;
         let controller = Self { process, address };
-        controller.wait_ready(cluster.deadline())?;
+        controller.poll("to be ready", cluster.deadline(), |controller| {
+            controller.http_get("/readyz").is_ok_and(|(code, _)| code == "200")
+        })?;
         Ok((controller, start.elapsed()))
     }
 
-    fn wait_ready(&self, deadline: Duration) -> Result<()> {
+    /// Waits until this replica leads.
+    pub fn wait_leader(&self, deadline: Duration) -> Result<()> {
+        self.poll("to lead", deadline, |controller| {
+            let metrics = controller.http_get("/metrics");
+            let leads = "node_resource_advertiser_leader 1";
+            metrics.is_ok_and(|(_, text)| text.lines().any(|line| line == leads))
+        })
+    }
+
+    fn poll(&self, what: &str, deadline: Duration, is_so: impl Fn(&Self) -> bool) -> Result<()> {
         let start = Instant::now();
-        // The harness looks every 50 ms, which is about what is measured here.
-        while !self.is_ready() {
+        while !is_so(self) {
             self.process.check_running()?;
             if start.elapsed() > deadline {
-                bail!("waited {deadline:?} in vain for the controller to be ready");
+                bail!("waited {deadline:?} in vain for the controller {what}");
             }
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    fn is_ready(&self) -> bool {
-        let answer = || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect_timeout(&self.address, Duration::from_secs(5))?;
-            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-            stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n")?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
-        };
-        answer().is_ok_and(|answer| answer.split_whitespace().nth(1) == Some("200"))
+    /// Returns the status code and the whole response.
+    fn http_get(&self, path: &str) -> Result<(String, String)> {
+        let mut stream = TcpStream::connect_timeout(&self.address, HTTP_TIMEOUT)?;
+        stream.set_read_timeout(Some(HTTP_TIMEOUT))?;
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response)?;
+        let code = response.split_whitespace().nth(1).context("no status line")?.to_owned();
+        Ok((code, response))
     }
 
-    /// The most memory it has had so far, in MiB.
-    pub fn peak_memory(&self) -> Result<f64> {
-        let path = format!("/proc/{}/status", self.process.pid());
-        let status = std::fs::read_to_string(&path).with_context(|| path.clone())?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no VmHWM")?;
-        let kib: f64 = kib.trim().parse().with_context(|| format!("VmHWM: {kib}"))?;
-        Ok(kib / 1024.0)
+    pub fn cpu(&self) -> Cpu {
+        Cpu::Process(self.process.pid())
     }
 
-    /// SIGTERM, and waits for its end.
+    pub fn peak_memory_mib(&self) -> Result<f64> {
+        machine::peak_memory_mib(self.process.pid())
+    }
+
+    pub fn reset_peak_memory(&self) -> Result<()> {
+        machine::reset_peak_memory(self.process.pid())
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) -> Result<()> {
+        self.process.signal(Signal::TERM)
+    }
+
+    /// Sends SIGTERM, and waits for the exit.
     pub fn stop(mut self) -> Result<()> {
-        self.process.signal(Signal::TERM)?;
-        let code = self.process.wait_exit(STOP)?;
+        // One that was terminated before may have ended.
+        let _ = self.terminate();
+        let code = self.process.wait_exit(STOP_DEADLINE)?;
         ensure!(code == 0, "the controller ended with {code}");
         Ok(())
     }

@@ -1,47 +1,75 @@
-//! Rolls a rule out over many nodes of a real API server, and compares that with the floor: the
-//! same patches from the same client library, sent with nothing else to do.
+//! Measures the controller on a real API server, and compares it with the baseline: the same patches
+//! from the same client library, sent with nothing else to do.
 //!
 //! ```text
 //! for each pair, in turn and in alternating order:
-//!   floor       one watch, and a flood of what `plan` gives ─┐
-//!   controller  the release binary, and a rule applied      ─┼─▶ observer: when the last node has it
-//!   policy      the floor's flood, confined by the chart    ─┘
+//!   baseline    one watch, and a flood of what is planned; a bare watch-and-patch client ─┐
+//!   controller  the release binary, and a rule                                           ─┼─▶ observer:
+//!   policy      the baseline's flood under the chart's admission policy                  ─┘   all nodes
+//!                                                                                     as desired, when
 //! ```
 //!
-//! `make bench` runs it. Times decide nothing; wrong numbers of writes make it fail.
+//! The modules, each below those that import it:
+//!
+//! ```text
+//! pair                                  the passes, row by row
+//! edits · span · policy                 one node at a time; requests and CPU time; admission
+//! baseline · controller · proxy         what is measured
+//! observer · nodes                      what it is measured on
+//! cluster · machine
+//! compare ▶ report ▶ sample             values, statistics, the file
+//! ```
+//!
+//! `make bench` runs it. No time is right or wrong; wrong numbers of writes make it fail.
+//! `cargo bench --bench rollout -- --compare OLD.json [NEW.json]` compares two files of results.
 
+mod baseline;
 mod cluster;
+mod compare;
 mod controller;
-mod fleet;
-mod floor;
+mod edits;
+mod machine;
+mod nodes;
 mod observer;
+mod pair;
 mod policy;
+mod proxy;
 mod report;
-mod turns;
+mod sample;
+mod span;
 
 use std::env;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use cluster::Cluster;
-use report::{Report, Row};
-use turns::{ControllerTurn, FloorTurn, PolicyTurn};
+use compare::Comparison;
+use controller::Controller;
+use observer::Observer;
+use pair::Bench;
+use proxy::Proxy;
+use report::Report;
+use sample::{Key, Sample};
 
 const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results.json");
 
 fn main() -> ExitCode {
-    if !env::args().any(|arg| arg == "--bench") {
-        eprintln!("this measures release builds: run `make bench`");
-        return ExitCode::SUCCESS;
-    }
-    match bench() {
-        Ok(complaints) if complaints.is_empty() => ExitCode::SUCCESS,
-        Ok(complaints) => {
-            complaints.iter().for_each(|complaint| eprintln!("error: {complaint}"));
-            ExitCode::FAILURE
+    let args: Vec<_> = env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let is_bench = env::args().any(|arg| arg == "--bench");
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    let result = match args[..] {
+        ["--compare", old] => compare(old, RESULTS),
+        ["--compare", old, new] => compare(old, new),
+        [] if is_bench => bench(),
+        _ => {
+            eprintln!("this measures release builds: run `make bench`");
+            return ExitCode::SUCCESS;
         }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -49,18 +77,18 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures, and tells what is wrong with the counts.
-fn bench() -> Result<Vec<String>> {
+fn compare(old: &str, new: &str) -> Result<()> {
+    let [old, new] = [old, new].map(|path| Report::read(Path::new(path)));
+    print!("{}", Comparison { old: &old?, new: &new? });
+    Ok(())
+}
+
+fn bench() -> Result<()> {
     let nodes = number("NODES", 1000)?;
     let pairs = number("PAIRS", 5)?;
     // One thread, as the controller has.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (floors, turns, policies) = runtime.block_on(measure(nodes, pairs))?;
-    let report = report(nodes, &floors, &turns, &policies);
-    print!("{report}");
-    report.write(Path::new(RESULTS))?;
-    eprintln!("==> {RESULTS}");
-    Ok(complaints(nodes, &turns))
+    runtime.block_on(measure(nodes, pairs))
 }
 
 fn number(name: &str, default: usize) -> Result<usize> {
@@ -72,95 +100,78 @@ fn number(name: &str, default: usize) -> Result<usize> {
     Ok(number)
 }
 
-async fn measure(
-    nodes: usize,
-    pairs: usize,
-) -> Result<(Vec<FloorTurn>, Vec<ControllerTurn>, Vec<PolicyTurn>)> {
-    eprintln!("==> booting etcd and kube-apiserver");
-    let cluster = Cluster::start(nodes).await?;
-    eprintln!("==> making {nodes} nodes");
-    let size = fleet::create(&cluster.client, nodes).await?;
+async fn measure(node_count: usize, pairs: usize) -> Result<()> {
+    eprintln!("==> starting etcd and kube-apiserver");
+    let cluster = Cluster::start(node_count).await?;
+    policy::unbind(&cluster).await?;
+    let kubernetes = cluster.client.apiserver_version().await?.git_version;
+
+    let (controller, _) = Controller::start(&cluster)?;
+    let empty_mib = controller.peak_memory_mib()?;
+    controller.stop()?;
+
+    eprintln!("==> creating {node_count} nodes");
+    let size = nodes::create_all(&cluster.client, node_count).await?;
     eprintln!("    one is {size} bytes of JSON");
-    let observer = cluster.observer().await?;
+    let observer = Observer::start(cluster.config.clone(), node_count).await?;
+    let proxy = Proxy::start(&cluster).await?;
+    let bench = Bench { cluster, observer, proxy };
 
     eprintln!("==> warming up");
-    turns::floor(&cluster, &observer).await?;
-    let (mut floors, mut turns, mut policies) = (Vec::new(), Vec::new(), Vec::new());
+    bench.warm_up().await?;
+    let (mut controllers, mut baselines) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
-        // What drifts in the course of the run is to weigh on both alike.
-        let (floor, turn) = if pair % 2 == 0 {
-            let floor = turns::floor(&cluster, &observer).await?;
-            (floor, turns::controller(&cluster, &observer).await?)
+        // A drift of the machine in the course of the run weighs on both alike.
+        let (mut controller, baseline) = if pair % 2 == 0 {
+            let baseline = bench.baseline().await?;
+            (bench.controller().await?, baseline)
         } else {
-            let turn = turns::controller(&cluster, &observer).await?;
-            (turns::floor(&cluster, &observer).await?, turn)
+            (bench.controller().await?, bench.baseline().await?)
         };
-        eprintln!(
-            "==> pair {} of {pairs}: rollout {:.3} s, floor {:.3} s; withdrawal {:.3} s, floor {:.3} s",
-            pair + 1,
-            turn.rollout.as_secs_f64(),
-            floor.rollout.as_secs_f64(),
-            turn.withdrawal.as_secs_f64(),
-            floor.withdrawal.as_secs_f64(),
-        );
-        floors.push(floor);
-        turns.push(turn);
-        policies.push(turns::policy(&cluster, &observer).await?);
+        bench.record_memory_per_node(&mut controller, empty_mib);
+        controller.extend(bench.policy().await?);
+        controllers.push(controller);
+        baselines.push(baseline);
+
+        // After every pair: a run that is interrupted keeps what it has.
+        let report = Report::new(&kubernetes, node_count, &controllers, &baselines);
+        report.write(Path::new(RESULTS))?;
+        eprintln!("==> pair {} of {pairs}: {}", pair + 1, progress(&report));
     }
-    Ok((floors, turns, policies))
+    print!("{}", Report::new(&kubernetes, node_count, &controllers, &baselines));
+    eprintln!("==> {RESULTS}");
+    check_writes(node_count, &controllers)
 }
 
-fn report(
-    nodes: usize,
-    floors: &[FloorTurn],
-    turns: &[ControllerTurn],
-    policies: &[PolicyTurn],
-) -> Report {
-    let floor = |value: fn(&FloorTurn) -> f64| floors.iter().map(value).collect::<Vec<_>>();
-    let turn = |value: fn(&ControllerTurn) -> f64| turns.iter().map(value).collect::<Vec<_>>();
-    let policy = |value: fn(&PolicyTurn) -> f64| policies.iter().map(value).collect::<Vec<_>>();
-    let per_node = |count: u64| count as f64 / nodes as f64;
-    let patches: Vec<_> = turns.iter().map(|turn| per_node(turn.patches)).collect();
-
-    let mut rows = vec![
-        Row::new("rollout", "s", &turn(|turn| turn.rollout.as_secs_f64()))
-            .over(&floor(|turn| turn.rollout.as_secs_f64())),
-        Row::new("withdrawal", "s", &turn(|turn| turn.withdrawal.as_secs_f64()))
-            .over(&floor(|turn| turn.withdrawal.as_secs_f64())),
-        Row::new("rollout, server CPU", "ms", &turn(|turn| turn.rollout_cpu))
-            .over(&floor(|turn| turn.rollout_cpu)),
-        Row::new("withdrawal, server CPU", "ms", &turn(|turn| turn.withdrawal_cpu))
-            .over(&floor(|turn| turn.withdrawal_cpu)),
-        Row::new("rollout confined, server CPU", "ms", &policy(|turn| turn.rollout_cpu))
-            .over(&floor(|turn| turn.rollout_cpu)),
-        Row::new("withdrawal confined, server CPU", "ms", &policy(|turn| turn.withdrawal_cpu))
-            .over(&floor(|turn| turn.withdrawal_cpu)),
-        Row::new("patches", "PATCH/node", &patches).over(&vec![1.0; patches.len()]),
-        Row::new("restart, converged", "writes", &turn(|turn| turn.restart_writes as f64)),
-        Row::new("restart until ready", "s", &turn(|turn| turn.restart.as_secs_f64()))
-            .over(&floor(|turn| turn.list.as_secs_f64())),
-    ];
-    for (name, share) in [("repair, p50", 0.50), ("repair, p99", 0.99)] {
-        let values = turns.iter().map(|turn| report::percentile(&turn.repairs, share));
-        let floor = floors.iter().map(|turn| report::percentile(&turn.repairs, share));
-        let row = Row::new(name, "ms", &values.collect::<Vec<_>>());
-        rows.push(row.over(&floor.collect::<Vec<_>>()));
-    }
-    rows.push(Row::new("peak memory", "MiB", &turn(|turn| turn.peak_memory)));
-    Report { nodes, rows }
+/// Returns the last ratio of each time.
+fn progress(report: &Report) -> String {
+    let times = report.rows.iter().filter(|row| {
+        let Key { measure, .. } = &row.key;
+        [pair::TIME, "p50"].contains(&measure.as_str())
+    });
+    let ratios = times.filter_map(|row| Some((&row.key.row, row.ratio.as_ref()?.median)));
+    ratios.map(|(row, ratio)| format!("{row} {ratio:.2}")).collect::<Vec<_>>().join(", ")
 }
 
-/// What no time excuses.
-fn complaints(nodes: usize, turns: &[ControllerTurn]) -> Vec<String> {
-    let mut complaints = Vec::new();
-    for turn in turns {
-        if turn.patches != nodes as u64 {
-            complaints.push(format!("{} PATCH requests for {nodes} nodes", turn.patches));
+/// Fails if the controller wrote more or less than it has to. No load of the machine excuses that.
+fn check_writes(node_count: usize, controllers: &[Sample]) -> Result<()> {
+    let is_write = |verb: &str, resource: &str| {
+        !matches!(verb, "GET" | "LIST" | "WATCH") && resource != "leases"
+    };
+    let is_patch = |verb: &str, resource: &str| (verb, resource) == ("PATCH", "nodes/status");
+    for controller in controllers {
+        for row in [pair::ADVERTISE, pair::WITHDRAW] {
+            let patches = controller.sum_requests(row, is_patch);
+            if patches != node_count as f64 {
+                bail!("{row}: {patches} PATCH requests for {node_count} nodes");
+            }
         }
-        if turn.restart_writes != 0 {
-            let writes = turn.restart_writes;
-            complaints.push(format!("{writes} writes after a restart with nothing to do"));
+        for row in [pair::RESTART, pair::IDLE] {
+            let writes = controller.sum_requests(row, is_write);
+            if writes > 0.0 {
+                bail!("{row}: {writes} writes with nothing to do");
+            }
         }
     }
-    complaints
+    Ok(())
 }

@@ -1,5 +1,5 @@
-//! A second watch on nodes, on a thread of its own: it tells when the last node is as wanted, of
-//! the floor and of the controller alike.
+//! A second watch on nodes, on a thread of its own. It reports when the last node is as desired, for
+//! the baseline and for the controller alike.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -23,9 +23,9 @@ pub struct Seen {
     pub listed: bool,
     /// Nodes that have the quantity in both maps, and a ledger.
     pub advertised: usize,
-    /// Nodes that have nothing of it.
+    /// Nodes that have neither a value nor a ledger.
     pub vacant: usize,
-    /// How often `advertised` has come to be all nodes.
+    /// How often `advertised` has become all nodes.
     pub completions: u64,
     /// When any of this last changed.
     pub at: Instant,
@@ -33,7 +33,7 @@ pub struct Seen {
 
 pub struct Observer {
     seen: watch::Receiver<Seen>,
-    nodes: usize,
+    node_count: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,17 +62,17 @@ impl State {
 
 impl Observer {
     /// Opens the watch, and waits until all nodes have been listed.
-    pub async fn start(config: Config, nodes: usize) -> Result<Self> {
+    pub async fn start(config: Config, node_count: usize) -> Result<Self> {
         let nothing =
             Seen { listed: false, advertised: 0, vacant: 0, completions: 0, at: Instant::now() };
         let (sender, seen) = watch::channel(nothing);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("observer".to_owned()).spawn(move || {
-            if let Err(error) = runtime.block_on(observe(config, nodes, &sender)) {
+            if let Err(error) = runtime.block_on(observe(config, node_count, &sender)) {
                 eprintln!("error: the observer: {error:#}");
             }
         })?;
-        let observer = Self { seen, nodes };
+        let observer = Self { seen, node_count };
         let listed =
             observer.wait("the observer to list the nodes", Duration::from_secs(60), |seen| {
                 seen.listed
@@ -85,31 +85,34 @@ impl Observer {
         self.seen.borrow().clone()
     }
 
-    /// Waits until all nodes have the quantity; when the last one did.
+    /// Waits until all nodes have the quantity. Returns when the last one did.
     pub async fn wait_advertised(&self, deadline: Duration) -> Result<Instant> {
-        self.wait("all nodes to have the quantity", deadline, |seen| seen.advertised == self.nodes)
+        self.wait("all nodes to have the quantity", deadline, |seen| {
+            seen.advertised == self.node_count
+        })
+        .await
+    }
+
+    /// Waits until no node has any of it. Returns when the last one lost it.
+    pub async fn wait_vacant(&self, deadline: Duration) -> Result<Instant> {
+        self.wait("no node to have any of it", deadline, |seen| seen.vacant == self.node_count)
             .await
     }
 
-    /// Waits until no node has any of it; when the last one did.
-    pub async fn wait_vacant(&self, deadline: Duration) -> Result<Instant> {
-        self.wait("no node to have any of it", deadline, |seen| seen.vacant == self.nodes).await
-    }
-
-    /// Waits until all nodes have come to have the quantity once more than `before`; when.
-    pub async fn wait_repaired(&self, before: &Seen, deadline: Duration) -> Result<Instant> {
-        let repaired = |seen: &Seen| seen.completions > before.completions;
-        self.wait("the node to be repaired", deadline, repaired).await
+    /// Waits until all nodes have the quantity again, after one of them had not. Returns when.
+    pub async fn wait_complete(&self, before: &Seen, deadline: Duration) -> Result<Instant> {
+        let is_complete = |seen: &Seen| seen.completions > before.completions;
+        self.wait("all nodes to have the quantity again", deadline, is_complete).await
     }
 
     async fn wait(
         &self,
         what: &str,
         deadline: Duration,
-        test: impl Fn(&Seen) -> bool,
+        is_so: impl Fn(&Seen) -> bool,
     ) -> Result<Instant> {
         let mut receiver = self.seen.clone();
-        let seen = tokio::time::timeout(deadline, receiver.wait_for(test)).await;
+        let seen = tokio::time::timeout(deadline, receiver.wait_for(is_so)).await;
         let seen = seen.with_context(|| {
             format!("waited {deadline:?} in vain for {what}; seen: {:?}", self.seen())
         })?;
@@ -117,7 +120,7 @@ impl Observer {
     }
 }
 
-async fn observe(config: Config, nodes: usize, sender: &watch::Sender<Seen>) -> Result<()> {
+async fn observe(config: Config, node_count: usize, sender: &watch::Sender<Seen>) -> Result<()> {
     let client = with_config(config)?;
     let mut events = pin!(watch_nodes(&client));
     let mut closed = pin!(sender.closed());
@@ -129,24 +132,30 @@ async fn observe(config: Config, nodes: usize, sender: &watch::Sender<Seen>) -> 
             event = events.next() => event.context("the watch has ended")?,
         };
         match event {
-            Ok(Event::Init) => states.clear(),
+            // What a list no longer has would be missed; nothing is deleted while it runs.
+            Ok(Event::Init) => {}
             Ok(Event::InitDone) => sender.send_modify(|seen| seen.listed = true),
             Ok(Event::InitApply(node) | Event::Apply(node)) => {
                 let node = Node::new(node, &mut strings);
                 let state = State::of(&node);
                 let before = states.insert(node.name, state);
-                sender.send_if_modified(|seen| seen.change(before, state, nodes));
+                sender.send_if_modified(|seen| seen.change(before, Some(state), node_count));
             }
-            Ok(Event::Delete(_)) => {}
+            Ok(Event::Delete(node)) => {
+                let node = Node::new(node, &mut strings);
+                let before = states.remove(&node.name);
+                sender.send_if_modified(|seen| seen.change(before, None, node_count));
+            }
             Err(error) => eprintln!("    the observer's watch: {error}"),
         }
     }
 }
 
 impl Seen {
-    /// A node was in one state, and is in another now; true where that is so.
-    fn change(&mut self, before: Option<State>, now: State, nodes: usize) -> bool {
-        if before == Some(now) {
+    /// Moves a node from one state to another, and returns whether they differ. A node that does not
+    /// exist has none.
+    fn change(&mut self, before: Option<State>, now: Option<State>, node_count: usize) -> bool {
+        if before == now {
             return false;
         }
         match before {
@@ -155,11 +164,12 @@ impl Seen {
             Some(State::Between) | None => {}
         }
         match now {
-            State::Advertised => self.advertised += 1,
-            State::Vacant => self.vacant += 1,
-            State::Between => {}
+            Some(State::Advertised) => self.advertised += 1,
+            Some(State::Vacant) => self.vacant += 1,
+            Some(State::Between) | None => {}
         }
-        self.completions += u64::from(now == State::Advertised && self.advertised == nodes);
+        let is_complete = now == Some(State::Advertised) && self.advertised == node_count;
+        self.completions += u64::from(is_complete);
         self.at = Instant::now();
         true
     }

@@ -1,4 +1,4 @@
-//! The chart's admission policy, in force for as long as it is to be measured.
+//! The chart's admission policy, in force only while it is measured.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use node_resource_advertiser::model::node::ApiNode;
 use serde_json::json;
 
 use crate::cluster::Cluster;
-use crate::fleet;
+use crate::nodes;
 
-/// What the chart calls all that it installs, its namespace too.
+/// The name of everything that the chart installs, its namespace included.
 const NAME: &str = "node-resource-advertiser";
 /// A policy takes effect some hundred milliseconds after it is bound.
-const EFFECT: Duration = Duration::from_secs(30);
+const EFFECT_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Has the policy bound again, as the chart does it, and waits until it is in force; a client of the
-/// chart's ServiceAccount.
+/// Binds the policy as the chart does, and waits until it is in force. Returns a client with the
+/// token of the chart's ServiceAccount.
 pub async fn bind(cluster: &Cluster) -> Result<Client> {
     let token = cluster.control_plane.kubectl(&["create", "token", NAME, "--namespace", NAME])?;
     let client = cluster.client_with(token.trim().to_owned())?;
     cluster.install()?;
-    tokio::time::timeout(EFFECT, wait_effect(&client))
+    tokio::time::timeout(EFFECT_DEADLINE, wait_effect(&client))
         .await
-        .with_context(|| format!("waited {EFFECT:?} in vain for the policy to take effect"))??;
+        .with_context(|| format!("the policy has no effect after {EFFECT_DEADLINE:?}"))??;
     Ok(client)
 }
 
-/// Takes the binding away.
+/// Deletes the binding.
 pub async fn unbind(cluster: &Cluster) -> Result<()> {
     let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(cluster.client.clone());
     let deleted = bindings.delete(NAME, &DeleteParams::default()).await;
@@ -37,18 +37,18 @@ pub async fn unbind(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Until a label is refused. What is tried changes nothing.
+/// Waits until a label is rejected. The attempts are dry runs.
 async fn wait_effect(client: &Client) -> Result<()> {
     let label = json!([{"op": "add", "path": "/metadata/labels/example.com~1label", "value": "x"}]);
     let patch = Patch::Json::<()>(serde_json::from_value(label)?);
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
     let api = Api::<ApiNode>::all(client.clone());
     loop {
-        match api.patch_status(&fleet::name(0), &params, &patch).await {
+        match api.patch_status(&nodes::name(0), &params, &patch).await {
             Err(kube::Error::Api(status)) if status.message.contains("may not change") => {
                 return Ok(());
             }
-            Err(error) => return Err(error).context("no patch goes through"),
+            Err(error) => return Err(error).context("the dry run of a patch fails"),
             Ok(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }

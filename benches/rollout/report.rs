@@ -1,77 +1,154 @@
-//! The table, and the same as JSON.
+//! The results: a JSON file that is kept and compared, and a table for people.
 
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::process::Command;
 
-use anyhow::{Context as _, Result};
-use serde_json::{Value, json};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
+use crate::machine;
+use crate::sample::{Key, Sample, Spread, all_keys};
+
+/// The version of the file's schema. A change that a reader of the last version misreads raises it.
+const SCHEMA_VERSION: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
+    schema_version: u32,
+    pub date: String,
+    /// With `-dirty` if files differ from it.
+    pub commit: String,
+    /// Git's hash of `src/` at that commit.
+    src_tree: String,
+    /// Cargo's, of the controller and of the baseline.
+    profile: String,
+    kubernetes: String,
+    machine: Machine,
     pub nodes: usize,
+    pub pairs: usize,
     pub rows: Vec<Row>,
 }
 
-/// One thing that was measured, once a turn.
-pub struct Row {
-    name: &'static str,
-    unit: &'static str,
-    value: Spread,
-    samples: Vec<f64>,
-    floor: Option<Spread>,
-    ratio: Option<Spread>,
+#[derive(Debug, Serialize, Deserialize)]
+struct Machine {
+    cores: usize,
+    cpu: String,
+    memory_gib: f64,
 }
 
-#[derive(Clone, Copy)]
-struct Spread {
-    median: f64,
-    min: f64,
-    max: f64,
+/// One measure of one row, with a value for each pair.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Row {
+    #[serde(flatten)]
+    pub key: Key,
+    pub controller: Values,
+    pub baseline: Option<Values>,
+    /// The controller's value divided by the baseline's, pair by pair.
+    pub ratio: Option<Spread>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Values {
+    values: Vec<f64>,
+    #[serde(flatten)]
+    pub spread: Spread,
+}
+
+impl Report {
+    pub fn new(
+        kubernetes: &str,
+        nodes: usize,
+        controllers: &[Sample],
+        baselines: &[Sample],
+    ) -> Self {
+        let keys = all_keys(controllers);
+        Self {
+            schema_version: SCHEMA_VERSION,
+            date: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            commit: git(&["describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*"]),
+            src_tree: git(&["rev-parse", "HEAD:src"]),
+            profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
+            kubernetes: kubernetes.to_owned(),
+            machine: Machine {
+                cores: machine::cores(),
+                cpu: machine::cpu_model(),
+                memory_gib: machine::memory_gib(),
+            },
+            nodes,
+            pairs: controllers.len(),
+            rows: keys.iter().filter_map(|key| Row::new(key, controllers, baselines)).collect(),
+        }
+    }
+
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        let context = || format!("cannot write {}", path.display());
+        fs::create_dir_all(path.parent().with_context(context)?).with_context(context)?;
+        fs::write(path, text).with_context(context)
+    }
+
+    pub fn read(path: &Path) -> Result<Self> {
+        let context = || format!("cannot read {}", path.display());
+        let text = fs::read_to_string(path).with_context(context)?;
+        let report: Self = serde_json::from_str(&text).with_context(context)?;
+        ensure!(
+            report.schema_version == SCHEMA_VERSION,
+            "{} has schema version {}, not {SCHEMA_VERSION}",
+            path.display(),
+            report.schema_version,
+        );
+        Ok(report)
+    }
 }
 
 impl Row {
-    pub fn new(name: &'static str, unit: &'static str, samples: &[f64]) -> Self {
-        let value = Spread::of(samples);
-        Self { name, unit, value, samples: samples.to_vec(), floor: None, ratio: None }
-    }
-
-    /// Compares with the floor, which was measured as often: the ratio is the median over the pairs.
-    pub fn over(mut self, floor: &[f64]) -> Self {
-        let ratios = self.samples.iter().zip(floor).map(|(value, floor)| value / floor);
-        self.ratio = Some(Spread::of(&ratios.collect::<Vec<_>>()));
-        self.floor = Some(Spread::of(floor));
-        self
-    }
-
-    fn to_json(&self, nodes: usize) -> Value {
-        let Self { name, unit, value, floor, ratio, .. } = self;
-        json!({
-            "name": name,
-            "nodes": nodes,
-            "value": round(value.median),
-            "min": round(value.min),
-            "max": round(value.max),
-            "unit": unit,
-            "floor": floor.map(|floor| round(floor.median)),
-            "ratio": ratio.map(|ratio| round(ratio.median)),
+    fn new(key: &Key, controllers: &[Sample], baselines: &[Sample]) -> Option<Self> {
+        let values = |samples: &[Sample]| -> Option<Vec<f64>> {
+            samples.iter().map(|sample| sample.get(key)).collect()
+        };
+        let controller = values(controllers)?;
+        let baseline = values(baselines);
+        let ratio = baseline.as_ref().filter(|_| !key.measure.starts_with("load average"));
+        let ratio = ratio.and_then(|baseline| {
+            let pairs = controller.iter().zip(baseline);
+            // Next to a baseline of 0 there is no ratio.
+            let ratios = pairs.map(|(value, baseline)| (*baseline > 0.0).then(|| value / baseline));
+            Spread::new(&ratios.collect::<Option<Vec<_>>>()?)
+        });
+        Some(Self {
+            key: key.clone(),
+            controller: Values::new(controller)?,
+            baseline: baseline.and_then(Values::new),
+            ratio: ratio.map(Spread::rounded),
         })
     }
 }
 
-impl Spread {
-    fn of(samples: &[f64]) -> Self {
-        let mut sorted = samples.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let at = |place: usize| sorted.get(place).copied().unwrap_or(f64::NAN);
-        let middle = sorted.len() / 2;
-        let lower = if sorted.len().is_multiple_of(2) { middle.saturating_sub(1) } else { middle };
-        Self {
-            median: f64::midpoint(at(lower), at(middle)),
-            min: at(0),
-            max: at(sorted.len().saturating_sub(1)),
-        }
+impl Values {
+    fn new(values: Vec<f64>) -> Option<Self> {
+        let spread = Spread::new(&values)?.rounded();
+        Some(Self { values: values.into_iter().map(round).collect(), spread })
     }
+}
+
+impl Spread {
+    fn rounded(self) -> Self {
+        Self { median: round(self.median), min: round(self.min), max: round(self.max) }
+    }
+}
+
+fn round(value: f64) -> f64 {
+    (value * 10_000.0).round() / 10_000.0
+}
+
+fn git(args: &[&str]) -> String {
+    let output = Command::new("git").args(args).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    let output = output.ok().filter(|output| output.status.success());
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// Some three digits, or a whole number.
@@ -95,42 +172,20 @@ impl fmt::Display for Spread {
     }
 }
 
-impl Report {
-    pub fn write(&self, path: &Path) -> Result<()> {
-        let rows: Vec<_> = self.rows.iter().map(|row| row.to_json(self.nodes)).collect();
-        let text = format!("{:#}\n", Value::from(rows));
-        let context = || format!("cannot write {}", path.display());
-        fs::create_dir_all(path.parent().with_context(context)?).with_context(context)?;
-        fs::write(path, text).with_context(context)
-    }
-}
-
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = |name: &str, nodes: &str, unit: &str, cells: [&str; 3]| {
-            let [value, floor, ratio] = cells;
-            writeln!(f, "{name:<31} {nodes:>5}  {value:<20} {unit:<11} {floor:<20} {ratio}")
+        let mut line = |row: &str, measure: &str, unit: &str, cells: [&str; 3]| {
+            let [controller, baseline, ratio] = cells;
+            writeln!(f, "{row:<21} {measure:<34} {unit:<9} {controller:<20} {baseline:<20} {ratio}")
         };
-        line("name", "nodes", "unit", ["median (min–max)", "floor", "ratio"])?;
-        let nodes = self.nodes.to_string();
-        for Row { name, unit, value, floor, ratio, .. } in &self.rows {
-            let [floor, ratio] = [floor, ratio]
-                .map(|spread| spread.map_or_else(|| "-".to_owned(), |spread| spread.to_string()));
-            line(name, &nodes, unit, [&value.to_string(), &floor, &ratio])?;
+        let cells = ["controller (min–max)", "baseline", "ratio"];
+        line("row", "measure", "unit", cells)?;
+        for Row { key, controller, baseline, ratio } in &self.rows {
+            let cell = |spread: Option<&Spread>| spread.map_or("-".to_owned(), Spread::to_string);
+            let baseline = cell(baseline.as_ref().map(|values| &values.spread));
+            let cells = [&controller.spread.to_string(), &baseline, &cell(ratio.as_ref())];
+            line(&key.row, &key.measure, &key.unit, cells.map(String::as_str))?;
         }
         Ok(())
     }
-}
-
-/// The least of the values that `share` of them are not above, in milliseconds.
-pub fn percentile(values: &[Duration], share: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    let place = (share * sorted.len() as f64).ceil() as usize;
-    let value = sorted.get(place.saturating_sub(1)).copied().unwrap_or_default();
-    value.as_secs_f64() * 1000.0
-}
-
-fn round(value: f64) -> f64 {
-    (value * 10_000.0).round() / 10_000.0
 }

@@ -1,24 +1,24 @@
-//! Nodes such as a kubelet and its neighbours make them: some 13 KB of JSON each.
+//! Nodes as a kubelet and the usual agents write them: some 13 KB of JSON each.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-const CONCURRENCY: usize = 16;
+const MAX_CONCURRENT_REQUESTS: usize = 16;
 const KUBELET: &str = "kubelet";
 
-/// Makes `count` nodes; the size of one, as the API server sends it.
-pub async fn create(client: &Client, count: usize) -> Result<usize> {
+/// Creates `count` nodes. Returns the size of one in bytes, as the API server sends it.
+pub async fn create_all(client: &Client, count: usize) -> Result<usize> {
     let api = Api::<Node>::all(client.clone());
     let images = images();
     stream::iter(0..count)
         .map(|number| create_one(&api, number, &images))
-        .buffer_unordered(CONCURRENCY)
+        .buffer_unordered(MAX_CONCURRENT_REQUESTS)
         .try_collect::<()>()
         .await?;
     let request = http::Request::get(format!("/api/v1/nodes/{}", name(0))).body(Vec::new())?;
@@ -29,17 +29,39 @@ pub fn name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
+/// Creates a node and then writes its status, so that managedFields are those of a real one.
 async fn create_one(api: &Api<Node>, number: usize, images: &Value) -> Result<()> {
     let name = name(number);
-    let node = serde_json::from_value(node(&name, number)).context("the node is none")?;
-    let params = PostParams { field_manager: Some(KUBELET.to_owned()), ..PostParams::default() };
-    api.create(&params, &node).await.with_context(|| format!("cannot make {name}"))?;
+    let node = serde_json::from_value(node(&name, number)).context("the node does not decode")?;
+    api.create(&as_kubelet(), &node).await.with_context(|| format!("cannot create {name}"))?;
     let params = PatchParams { field_manager: Some(KUBELET.to_owned()), ..PatchParams::default() };
     let status = Patch::Merge(json!({ "status": status(number, images) }));
     api.patch_status(&name, &params, &status)
         .await
         .with_context(|| format!("cannot write the status of {name}"))?;
     Ok(())
+}
+
+pub async fn delete(client: &Client, number: usize) -> Result<()> {
+    let name = name(number);
+    let deleted = Api::<Node>::all(client.clone()).delete(&name, &DeleteParams::default()).await;
+    deleted.with_context(|| format!("cannot delete {name}"))?;
+    Ok(())
+}
+
+/// Registers a node in one request, status included, as a kubelet does.
+pub async fn register(client: &Client, number: usize) -> Result<()> {
+    let name = name(number);
+    let mut node = node(&name, number);
+    node["status"] = status(number, &images());
+    let node = serde_json::from_value(node).context("the node does not decode")?;
+    let created = Api::<Node>::all(client.clone()).create(&as_kubelet(), &node).await;
+    created.with_context(|| format!("cannot register {name}"))?;
+    Ok(())
+}
+
+fn as_kubelet() -> PostParams {
+    PostParams { field_manager: Some(KUBELET.to_owned()), ..PostParams::default() }
 }
 
 fn node(name: &str, number: usize) -> Value {
@@ -109,7 +131,7 @@ fn status(number: usize, images: &Value) -> Value {
     })
 }
 
-/// The forty that a kubelet tells of, each by digest and by tag.
+/// Returns forty images, each by digest and by tag.
 fn images() -> Value {
     let mut random = fastrand::Rng::with_seed(0);
     let images = (0..40).map(|number| {

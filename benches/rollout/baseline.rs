@@ -1,0 +1,171 @@
+//! The baseline: what the same client library needs for the same patches, with nothing else to do
+//! but a watch on nodes, which any controller must have.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use json_patch::Patch as JsonPatch;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::watcher::Event;
+use kube::{Api, Client, Config};
+use node_resource_advertiser::api::FIELD_MANAGER;
+use node_resource_advertiser::client::with_config;
+use node_resource_advertiser::node::{ApiNode, Node, Strings};
+use node_resource_advertiser::plan::circumstances::Circumstances;
+use node_resource_advertiser::plan::plan;
+use node_resource_advertiser::plan::rules::RuleSet;
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::cluster::{MAX_CONCURRENT_PATCHES, QUANTITY, RESOURCE, RULE, watch_nodes};
+use crate::machine::Cpu;
+use crate::observer::State;
+
+pub struct NodePatch {
+    pub node: Arc<str>,
+    pub patch: JsonPatch,
+}
+
+/// Returns the patches that the controller would send.
+pub fn patches(nodes: &[Node], rules: &RuleSet) -> Vec<NodePatch> {
+    let patches = nodes.iter().filter_map(|node| {
+        let patch = plan(node, rules, &Circumstances::default()).patch?;
+        Some(NodePatch { node: Arc::clone(&node.name), patch })
+    });
+    patches.collect()
+}
+
+/// Sends all of them. Returns when the first one was sent.
+pub async fn flood(client: &Client, patches: Vec<NodePatch>) -> Result<Instant> {
+    let api = Api::<ApiNode>::all(client.clone());
+    let start = Instant::now();
+    stream::iter(patches)
+        .map(|NodePatch { node, patch }| send(&api, node, patch))
+        .buffer_unordered(MAX_CONCURRENT_PATCHES)
+        .try_collect::<()>()
+        .await?;
+    Ok(start)
+}
+
+async fn send(api: &Api<ApiNode>, node: Arc<str>, patch: JsonPatch) -> Result<()> {
+    let params =
+        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let patch = Patch::Json::<()>(patch);
+    let patched = api.patch_status(&node, &params, &patch).await;
+    patched.with_context(|| format!("a patch of {node} failed"))?;
+    Ok(())
+}
+
+/// A task that ends when this is dropped.
+pub struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Opens a watch on nodes and decodes its events.
+pub async fn watch(client: &Client, deadline: Duration) -> Result<Task> {
+    let (sender, listed) = oneshot::channel();
+    let client = client.clone();
+    let task = tokio::spawn(async move {
+        for_each_node(&client, sender, |_| std::future::ready(())).await;
+    });
+    wait_listed(listed, deadline).await?;
+    Ok(Task(task))
+}
+
+/// A bare watch-and-patch client, on a thread of its own: a node that a list or the watch shows
+/// without the value is patched at once. It ends when this is dropped.
+pub struct WatchAndPatch {
+    pub cpu: Cpu,
+    _stop: oneshot::Sender<()>,
+}
+
+impl WatchAndPatch {
+    pub async fn start(config: Config, deadline: Duration) -> Result<Self> {
+        let (sender, listed) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel();
+        let (started, cpu) = oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        thread::Builder::new().name("baseline".to_owned()).spawn(move || {
+            let _ = started.send(Cpu::this_thread());
+            runtime.block_on(async {
+                tokio::select! {
+                    // An error means that the sender is dropped.
+                    _ = stopped => {}
+                    result = watch_and_patch(config, sender) => {
+                        if let Err(error) = result {
+                            eprintln!("error: the baseline: {error:#}");
+                        }
+                    }
+                }
+            });
+        })?;
+        wait_listed(listed, deadline).await?;
+        Ok(Self { cpu: cpu.await??, _stop: stop })
+    }
+}
+
+async fn watch_and_patch(config: Config, listed: oneshot::Sender<()>) -> Result<()> {
+    let client = with_config(config)?;
+    let api = Api::<ApiNode>::all(client.clone());
+    let patch = |node: Node| async {
+        if State::of(&node) == State::Advertised {
+            return;
+        }
+        if let Err(error) = patch_one(&api, node).await {
+            eprintln!("error: {error:#}");
+        }
+    };
+    for_each_node(&client, listed, patch).await;
+    Ok(())
+}
+
+async fn patch_one(api: &Api<ApiNode>, node: Node) -> Result<()> {
+    let quantity = QUANTITY.to_string();
+    let path = RESOURCE.replace('/', "~1");
+    let ledger = json!({RESOURCE: {"quantity": quantity, "rule": RULE}}).to_string();
+    let patch = json!([
+        {"op": "test", "path": "/metadata/uid", "value": node.uid},
+        {"op": "add", "path": "/metadata/annotations/noderesource.dev~1advertised", "value": ledger},
+        {"op": "add", "path": format!("/status/capacity/{path}"), "value": quantity},
+        {"op": "add", "path": format!("/status/allocatable/{path}"), "value": quantity},
+    ]);
+    send(api, node.name, serde_json::from_value(patch)?).await
+}
+
+/// Runs `on_node` for every node that is listed or changes, one after another.
+async fn for_each_node<F, Fut>(client: &Client, listed: oneshot::Sender<()>, on_node: F)
+where
+    F: Fn(Node) -> Fut,
+    Fut: Future<Output = ()>,
+{
+    let mut listed = Some(listed);
+    let mut strings = Strings::default();
+    let mut events = pin!(watch_nodes(client));
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::InitDone) => {
+                let _ = listed.take().map(|listed| listed.send(()));
+            }
+            Ok(Event::InitApply(node) | Event::Apply(node)) => {
+                on_node(Node::new(node, &mut strings)).await;
+            }
+            Ok(_) => {}
+            Err(error) => eprintln!("    the baseline's watch: {error}"),
+        }
+    }
+}
+
+async fn wait_listed(listed: oneshot::Receiver<()>, deadline: Duration) -> Result<()> {
+    let listed = tokio::time::timeout(deadline, listed).await;
+    let listed = listed.with_context(|| format!("no list of the nodes after {deadline:?}"))?;
+    listed.context("the baseline's watch has ended")
+}

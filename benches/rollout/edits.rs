@@ -1,0 +1,94 @@
+//! What the bench does to nodes while the controller or the baseline runs, one node at a time, and
+//! how long it takes until all nodes are as desired again.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use node_resource_advertiser::node::ApiNode;
+use serde_json::json;
+
+use crate::cluster::{Cluster, RESOURCE};
+use crate::nodes;
+use crate::observer::Observer;
+use crate::proxy::Proxy;
+
+const REPAIRS: usize = 200;
+/// The controller backs off when a value is reverted five times on one node.
+const MAX_REPAIRS_PER_NODE: usize = 4;
+const NEW_NODES: usize = 100;
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Spreads consecutive edits over all nodes: a prime.
+const STRIDE: usize = 7919;
+
+/// Writes another value on one node after another, as another field manager, and waits for the
+/// desired one. Measures from the response to the one until the observer sees the other.
+pub async fn repairs(cluster: &Cluster, observer: &Observer) -> Result<Vec<Duration>> {
+    let count = REPAIRS.min(MAX_REPAIRS_PER_NODE * cluster.node_count);
+    let mut latencies = Vec::with_capacity(count);
+    for number in 0..count {
+        let before = observer.seen();
+        drift(cluster, number * STRIDE % cluster.node_count).await?;
+        let start = Instant::now();
+        let repaired = observer.wait_complete(&before, DEADLINE).await?;
+        latencies.push(repaired.saturating_duration_since(start));
+    }
+    Ok(latencies)
+}
+
+/// Replaces one node after another by a new one of the same name. Measures from the response to its
+/// registration until the observer sees the value.
+pub async fn new_nodes(cluster: &Cluster, observer: &Observer) -> Result<Vec<Duration>> {
+    let count = NEW_NODES.min(cluster.node_count);
+    let mut latencies = Vec::with_capacity(count);
+    for number in 0..count {
+        let number = number * STRIDE % cluster.node_count;
+        nodes::delete(&cluster.client, number).await?;
+        cluster.count_own_request("DELETE nodes");
+        let before = observer.seen();
+        nodes::register(&cluster.client, number).await?;
+        cluster.count_own_request("POST nodes");
+        let start = Instant::now();
+        let advertised = observer.wait_complete(&before, DEADLINE).await?;
+        latencies.push(advertised.saturating_duration_since(start));
+    }
+    Ok(latencies)
+}
+
+pub struct Relist {
+    /// From the end of the watch: the client's backoff is included.
+    pub total: Duration,
+    /// From the first request for the list.
+    pub list: Duration,
+}
+
+/// Ends the watch on nodes behind `proxy` with 410 Expired, and waits for the repair of a value that
+/// only the new list shows: that of the last node in it.
+pub async fn relist(cluster: &Cluster, observer: &Observer, proxy: &Proxy) -> Result<Relist> {
+    proxy.hold();
+    let before = observer.seen();
+    drift(cluster, cluster.node_count - 1).await?;
+    let start = Instant::now();
+    proxy.expire();
+    let repaired = observer.wait_complete(&before, DEADLINE).await?;
+    let listed = proxy.listed_at().context("repaired without a new list")?;
+    let [total, list] = [start, listed].map(|start| repaired.saturating_duration_since(start));
+    Ok(Relist { total, list })
+}
+
+async fn drift(cluster: &Cluster, number: usize) -> Result<()> {
+    let path = RESOURCE.replace('/', "~1");
+    let operations = json!([
+        {"op": "replace", "path": format!("/status/capacity/{path}"), "value": "3"},
+        {"op": "replace", "path": format!("/status/allocatable/{path}"), "value": "3"},
+    ]);
+    let patch = Patch::Json::<()>(serde_json::from_value(operations)?);
+    let params = PatchParams { field_manager: Some("other".to_owned()), ..PatchParams::default() };
+    let name = nodes::name(number);
+    let api = Api::<ApiNode>::all(cluster.client.clone());
+    let patched = api.patch_status(&name, &params, &patch).await;
+    patched.with_context(|| format!("cannot change {name}"))?;
+    cluster.count_own_request("PATCH nodes/status");
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! One pass of the baseline, one of the controller, and one of the baseline under the chart's
+//! admission policy. Each starts with vacant nodes and leaves them vacant.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use kube::Client;
+use kube::api::{DeleteParams, PostParams};
+use node_resource_advertiser::plan::rules::RuleSet;
+
+use crate::baseline::{self, WatchAndPatch};
+use crate::cluster::{self, Cluster, RULE};
+use crate::controller::Controller;
+use crate::edits;
+use crate::machine::Cpu;
+use crate::observer::Observer;
+use crate::policy;
+use crate::proxy::Proxy;
+use crate::sample::Sample;
+use crate::span::Span;
+
+pub const ADVERTISE: &str = "advertise";
+pub const ADVERTISE_WITH_POLICY: &str = "advertise with policy";
+pub const WITHDRAW: &str = "withdraw";
+pub const WITHDRAW_WITH_POLICY: &str = "withdraw with policy";
+pub const REPAIR: &str = "repair";
+pub const NEW_NODE: &str = "new node";
+pub const RELIST: &str = "relist";
+pub const RESTART: &str = "restart";
+pub const IDLE: &str = "idle";
+pub const HANDOVER: &str = "handover";
+pub const MEMORY: &str = "memory";
+
+pub const TIME: &str = "time";
+const PEAK_MEMORY: &str = "peak memory";
+const MIB: &str = "MiB";
+
+/// How long a controller that was restarted has to write something, and is expected not to.
+const AFTER_RESTART: Duration = Duration::from_secs(2);
+/// As long as the Events and the status of what came before take to be written.
+const BEFORE_IDLE: Duration = Duration::from_secs(5);
+const IDLE_WINDOW: Duration = Duration::from_secs(15);
+
+/// Everything that the passes share.
+pub struct Bench {
+    pub cluster: Cluster,
+    pub observer: Observer,
+    pub proxy: Proxy,
+}
+
+impl Bench {
+    /// Advertises and withdraws once, since the first requests to an API server take longer.
+    pub async fn warm_up(&self) -> Result<()> {
+        let mut discarded = Sample::default();
+        let Self { cluster, .. } = self;
+        self.flood(&cluster.client, ADVERTISE, &cluster::rule_set()?, &mut discarded).await?;
+        self.flood(&cluster.client, WITHDRAW, &RuleSet::default(), &mut discarded).await
+    }
+
+    pub async fn baseline(&self) -> Result<Sample> {
+        let Self { cluster, observer, proxy } = self;
+        let deadline = cluster.deadline();
+        observer.wait_vacant(deadline).await?;
+        let mut sample = Sample::default();
+
+        self.idle(&[], &mut sample).await?;
+        self.flood(&cluster.client, ADVERTISE, &cluster::rule_set()?, &mut sample).await?;
+        {
+            let client = WatchAndPatch::start(cluster.config.clone(), deadline).await?;
+            self.edit(client.cpu, &mut sample).await?;
+        }
+        {
+            let config = cluster::read_config(&proxy.kubeconfig).await?;
+            let client = WatchAndPatch::start(config, deadline).await?;
+            self.relist(client.cpu, &mut sample).await?;
+        }
+        let client = [Cpu::this_thread()?];
+        let span = Span::open(RESTART, cluster, &client).await?;
+        let start = Instant::now();
+        cluster.list_nodes().await?;
+        sample.record_seconds(RESTART, TIME, start.elapsed());
+        span.close(cluster, &client, &mut sample).await?;
+
+        self.flood(&cluster.client, WITHDRAW, &RuleSet::default(), &mut sample).await?;
+        sample.copy_row(ADVERTISE, ADVERTISE_WITH_POLICY);
+        sample.copy_row(WITHDRAW, WITHDRAW_WITH_POLICY);
+        Ok(sample)
+    }
+
+    /// Measures the baseline's patches once more, as the chart's ServiceAccount sends them.
+    pub async fn policy(&self) -> Result<Sample> {
+        let Self { cluster, observer, .. } = self;
+        observer.wait_vacant(cluster.deadline()).await?;
+        let client = policy::bind(cluster).await?;
+        let mut sample = Sample::default();
+        self.flood(&client, ADVERTISE_WITH_POLICY, &cluster::rule_set()?, &mut sample).await?;
+        self.flood(&client, WITHDRAW_WITH_POLICY, &RuleSet::default(), &mut sample).await?;
+        policy::unbind(cluster).await?;
+        Ok(sample)
+    }
+
+    pub async fn controller(&self) -> Result<Sample> {
+        let Self { cluster, observer, proxy } = self;
+        let deadline = cluster.deadline();
+        observer.wait_vacant(deadline).await?;
+        let mut sample = Sample::default();
+
+        let (controller, _) = Controller::start(cluster)?;
+        let span = Span::open(ADVERTISE, cluster, &[controller.cpu()]).await?;
+        let created = cluster.rules().create(&PostParams::default(), &cluster::rule()?).await;
+        let start = Instant::now();
+        created.context("the rule cannot be applied")?;
+        cluster.count_own_request("POST nodeextendedresources");
+        let last = observer.wait_advertised(deadline).await?;
+        sample.record_seconds(ADVERTISE, TIME, last.duration_since(start));
+        span.close_rollout(cluster, &[controller.cpu()], &mut sample).await?;
+        sample.record(MEMORY, "peak", MIB, controller.peak_memory_mib()?);
+        controller.stop()?;
+
+        let (controller, _) = Controller::start_with(cluster, &proxy.kubeconfig)?;
+        controller.wait_leader(deadline)?;
+        controller.reset_peak_memory()?;
+        self.relist(controller.cpu(), &mut sample).await?;
+        sample.record(RELIST, PEAK_MEMORY, MIB, controller.peak_memory_mib()?);
+        controller.stop()?;
+
+        let span = Span::open(RESTART, cluster, &[]).await?;
+        let (controller, time) = Controller::start(cluster)?;
+        sample.record_seconds(RESTART, TIME, time);
+        tokio::time::sleep(AFTER_RESTART).await;
+        sample.record(RESTART, PEAK_MEMORY, MIB, controller.peak_memory_mib()?);
+        span.close(cluster, &[controller.cpu()], &mut sample).await?;
+
+        self.edit(controller.cpu(), &mut sample).await?;
+        tokio::time::sleep(BEFORE_IDLE).await;
+        self.idle(&[controller.cpu()], &mut sample).await?;
+
+        let (standby, _) = Controller::start(cluster)?;
+        let span = Span::open(HANDOVER, cluster, &[standby.cpu()]).await?;
+        let start = Instant::now();
+        controller.terminate()?;
+        standby.wait_leader(deadline)?;
+        sample.record_seconds(HANDOVER, TIME, start.elapsed());
+        span.close(cluster, &[standby.cpu()], &mut sample).await?;
+        controller.stop()?;
+
+        let span = Span::open(WITHDRAW, cluster, &[standby.cpu()]).await?;
+        let deleted = cluster.rules().delete(RULE, &DeleteParams::default()).await;
+        let start = Instant::now();
+        deleted.context("the rule cannot be deleted")?;
+        cluster.count_own_request("DELETE nodeextendedresources");
+        let last = observer.wait_vacant(deadline).await?;
+        sample.record_seconds(WITHDRAW, TIME, last.duration_since(start));
+        span.close(cluster, &[standby.cpu()], &mut sample).await?;
+        standby.stop()?;
+        Ok(sample)
+    }
+
+    /// Sends every node the patch that is planned for it, with one watch on nodes open.
+    async fn flood(
+        &self,
+        client: &Client,
+        row: &'static str,
+        rules: &RuleSet,
+        sample: &mut Sample,
+    ) -> Result<()> {
+        let Self { cluster, observer, .. } = self;
+        let patches = baseline::patches(&cluster.list_nodes().await?, rules);
+        ensure!(patches.len() == cluster.node_count, "{} patches are planned", patches.len());
+        let deadline = cluster.deadline();
+        let _watch = baseline::watch(&cluster.client, deadline).await?;
+        let cpu = [Cpu::this_thread()?];
+        let span = Span::open(row, cluster, &cpu).await?;
+        let start = tokio::time::timeout(deadline, baseline::flood(client, patches))
+            .await
+            .with_context(|| format!("the flood has not ended after {deadline:?}"))??;
+        let last = if row == ADVERTISE || row == ADVERTISE_WITH_POLICY {
+            observer.wait_advertised(deadline).await?
+        } else {
+            observer.wait_vacant(deadline).await?
+        };
+        sample.record_seconds(row, TIME, last.duration_since(start));
+        span.close(cluster, &cpu, sample).await
+    }
+
+    /// Measures the rows about one node.
+    async fn edit(&self, client: Cpu, sample: &mut Sample) -> Result<()> {
+        let Self { cluster, observer, .. } = self;
+        let span = Span::open(REPAIR, cluster, &[client]).await?;
+        sample.record_latencies(REPAIR, &edits::repairs(cluster, observer).await?);
+        span.close(cluster, &[client], sample).await?;
+        let span = Span::open(NEW_NODE, cluster, &[client]).await?;
+        sample.record_latencies(NEW_NODE, &edits::new_nodes(cluster, observer).await?);
+        span.close(cluster, &[client], sample).await
+    }
+
+    async fn relist(&self, client: Cpu, sample: &mut Sample) -> Result<()> {
+        let Self { cluster, observer, proxy } = self;
+        let span = Span::open(RELIST, cluster, &[client]).await?;
+        let relist = edits::relist(cluster, observer, proxy).await?;
+        sample.record_seconds(RELIST, TIME, relist.total);
+        sample.record_seconds(RELIST, "time from the first list", relist.list);
+        span.close(cluster, &[client], sample).await
+    }
+
+    async fn idle(&self, clients: &[Cpu], sample: &mut Sample) -> Result<()> {
+        let span = Span::open(IDLE, &self.cluster, clients).await?;
+        tokio::time::sleep(IDLE_WINDOW).await;
+        sample.record_seconds(IDLE, "window", IDLE_WINDOW);
+        span.close(&self.cluster, clients, sample).await
+    }
+
+    /// Records how much of the peak depends on the number of nodes, given the peak without any.
+    pub fn record_memory_per_node(&self, sample: &mut Sample, empty_mib: f64) {
+        let peak = sample.keys().find(|key| key.row == MEMORY && key.measure == "peak").cloned();
+        let Some(peak) = peak.and_then(|key| sample.get(&key)) else { return };
+        let thousands = self.cluster.node_count as f64 / 1000.0;
+        sample.record(MEMORY, "without nodes", MIB, empty_mib);
+        sample.record(MEMORY, "peak per 1,000 nodes", MIB, (peak - empty_mib) / thousands);
+    }
+}
