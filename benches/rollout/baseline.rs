@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use json_patch::Patch as JsonPatch;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::watcher::Event;
+use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Config};
 use node_resource_advertiser::api::FIELD_MANAGER;
 use node_resource_advertiser::client::with_config;
@@ -159,6 +159,8 @@ where
                 on_node(Node::new(node, &mut strings)).await;
             }
             Ok(_) => {}
+            // It lists again.
+            Err(watcher::Error::WatchError(status)) if status.code == 410 => {}
             Err(error) => eprintln!("    the baseline's watch: {error}"),
         }
     }

@@ -56,7 +56,7 @@ impl Comparison<'_> {
             let last_of_row = keys.iter().rposition(|other| other.row == key.row);
             keys.insert(last_of_row.map_or(keys.len(), |place| place + 1), key);
         }
-        keys.retain(|key| !key.measure.starts_with("load average"));
+        keys.retain(|key| !key.is_load_average());
         keys
     }
 }

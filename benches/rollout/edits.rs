@@ -57,10 +57,10 @@ pub async fn new_nodes(cluster: &Cluster, observer: &Observer) -> Result<Vec<Dur
 }
 
 pub struct Relist {
-    /// From the end of the watch: the client's backoff is included.
-    pub total: Duration,
     /// From the first request for the list.
-    pub list: Duration,
+    pub time: Duration,
+    /// From the end of the watch. The backoff in between is random.
+    pub time_with_backoff: Duration,
 }
 
 /// Ends the watch on nodes behind `proxy` with 410 Expired, and waits for the repair of a value that
@@ -69,12 +69,14 @@ pub async fn relist(cluster: &Cluster, observer: &Observer, proxy: &Proxy) -> Re
     proxy.hold();
     let before = observer.seen();
     drift(cluster, cluster.node_count - 1).await?;
-    let start = Instant::now();
+    let expired = Instant::now();
     proxy.expire();
     let repaired = observer.wait_complete(&before, DEADLINE).await?;
     let listed = proxy.listed_at().context("repaired without a new list")?;
-    let [total, list] = [start, listed].map(|start| repaired.saturating_duration_since(start));
-    Ok(Relist { total, list })
+    Ok(Relist {
+        time: repaired.saturating_duration_since(listed),
+        time_with_backoff: repaired.saturating_duration_since(expired),
+    })
 }
 
 async fn drift(cluster: &Cluster, number: usize) -> Result<()> {

@@ -2,7 +2,7 @@
 //! from the same client library, sent with nothing else to do.
 //!
 //! ```text
-//! for each pair, in turn and in alternating order:
+//! for each pair, one after another, in alternating order:
 //!   baseline    one watch, and a flood of what is planned; a bare watch-and-patch client ─┐
 //!   controller  the release binary, and a rule                                           ─┼─▶ observer:
 //!   policy      the baseline's flood under the chart's admission policy                  ─┘   all nodes

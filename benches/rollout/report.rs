@@ -111,7 +111,7 @@ impl Row {
         };
         let controller = values(controllers)?;
         let baseline = values(baselines);
-        let ratio = baseline.as_ref().filter(|_| !key.measure.starts_with("load average"));
+        let ratio = baseline.as_ref().filter(|_| !key.is_load_average());
         let ratio = ratio.and_then(|baseline| {
             let pairs = controller.iter().zip(baseline);
             // Next to a baseline of 0 there is no ratio.
@@ -180,12 +180,30 @@ impl fmt::Display for Report {
         };
         let cells = ["controller (min–max)", "baseline", "ratio"];
         line("row", "measure", "unit", cells)?;
-        for Row { key, controller, baseline, ratio } in &self.rows {
+        let rows = self.rows.iter().filter(|row| !row.key.is_load_average());
+        for Row { key, controller, baseline, ratio } in rows {
             let cell = |spread: Option<&Spread>| spread.map_or("-".to_owned(), Spread::to_string);
             let baseline = cell(baseline.as_ref().map(|values| &values.spread));
             let cells = [&controller.spread.to_string(), &baseline, &cell(ratio.as_ref())];
             line(&key.row, &key.measure, &key.unit, cells.map(String::as_str))?;
         }
-        Ok(())
+        let [least, most] = self.load_average();
+        writeln!(f, "load average {least} to {most} on {} cores", self.machine.cores)
+    }
+}
+
+impl Report {
+    /// Returns the least and the most in the course of the run.
+    fn load_average(&self) -> [f64; 2] {
+        let rows = self.rows.iter().filter(|row| row.key.is_load_average());
+        let spreads = rows.flat_map(|row| {
+            let baseline = row.baseline.as_ref().map(|values| &values.spread);
+            baseline.into_iter().chain([&row.controller.spread])
+        });
+        let (least, most) = (f64::INFINITY, f64::NEG_INFINITY);
+        let range = spreads.fold((least, most), |(least, most), spread| {
+            (least.min(spread.min), most.max(spread.max))
+        });
+        range.into()
     }
 }

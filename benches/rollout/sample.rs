@@ -17,6 +17,15 @@ pub struct Key {
     pub unit: String,
 }
 
+/// The measure of how busy the machine was.
+pub const LOAD_AVERAGE: &str = "load average";
+
+impl Key {
+    pub fn is_load_average(&self) -> bool {
+        self.measure.starts_with(LOAD_AVERAGE)
+    }
+}
+
 /// One pass of the controller, or of the baseline.
 #[derive(Clone, Debug, Default)]
 pub struct Sample(Vec<(Key, f64)>);

@@ -1,7 +1,7 @@
 //! What a span of time costs: requests by verb and resource, and CPU time.
 //!
 //! ```text
-//! open: count requests ─▶ settle ─▶ CPU time    … measured …    close: CPU time ─▶ count requests
+//! open: count requests ─▶ rest ─▶ CPU time      … measured …    close: CPU time ─▶ count requests
 //! ```
 //!
 //! Counting costs the API server CPU time itself, and so stays outside.
@@ -13,10 +13,10 @@ use anyhow::{Context as _, Result};
 
 use crate::cluster::Cluster;
 use crate::machine::{self, Cpu};
-use crate::sample::{REQUESTS, Sample};
+use crate::sample::{LOAD_AVERAGE, REQUESTS, Sample};
 
 /// How long the API server rests before a span starts.
-const SETTLE: Duration = Duration::from_millis(500);
+const REST: Duration = Duration::from_millis(500);
 
 /// What the controller reads or writes. Leases include the API server's own, some every ten seconds.
 const RESOURCES: [&str; 6] =
@@ -55,7 +55,7 @@ impl Span {
         let load_average = machine::load_average()?;
         let own_requests = cluster.own_requests();
         let requests = count_requests(cluster).await?;
-        tokio::time::sleep(SETTLE).await;
+        tokio::time::sleep(REST).await;
         let cpu_s = CpuSeconds::read(cluster, clients)?;
         Ok(Self { row, requests, own_requests, load_average, cpu_s })
     }
@@ -107,8 +107,9 @@ impl Span {
                 sample.record(row, &request, REQUESTS, sent);
             }
         }
-        sample.record(row, "load average before", "processes", self.load_average);
-        sample.record(row, "load average after", "processes", machine::load_average()?);
+        for (when, load) in [("before", self.load_average), ("after", machine::load_average()?)] {
+            sample.record(row, &format!("{LOAD_AVERAGE} {when}"), "processes", load);
+        }
         Ok(())
     }
 }
