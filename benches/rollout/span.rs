@@ -1,7 +1,7 @@
 //! What a span of time costs: requests by verb and resource, and CPU time.
 //!
 //! ```text
-//! open: count requests ─▶ rest ─▶ CPU time      … measured …    close: CPU time ─▶ count requests
+//! open: count requests ─▶ rest ─▶ CPU time    … measured …    close: CPU time ─▶ rest ─▶ count requests
 //! ```
 //!
 //! Counting costs the API server CPU time itself, and so stays outside.
@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 use crate::machine::{self, Cpu};
 use crate::sample::{LOAD_AVERAGE, REQUESTS, Sample};
 
-/// How long the API server rests before a span starts.
+/// How long the API server rests before a span starts, and before requests are counted.
 const REST: Duration = Duration::from_millis(500);
 
 /// What the controller reads or writes. Leases include the API server's own, some every ten seconds.
@@ -95,6 +95,8 @@ impl Span {
         sample.record(row, "etcd CPU", "s", cpu_s.etcd - before.etcd);
         sample.record(row, "client CPU", "s", cpu_s.client - before.client);
 
+        // A request counts some time after its response, and its effect is seen even before that.
+        tokio::time::sleep(REST).await;
         let own = cluster.own_requests();
         let own = |request: &str| {
             let count = |counts: &BTreeMap<String, u64>| counts.get(request).copied().unwrap_or(0);
