@@ -34,8 +34,8 @@ impl Controller {
         let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
         let log = cluster.control_plane.logs().join("controller.log");
         let program = Path::new(env!("CARGO_BIN_EXE_node-resource-advertiser"));
-        let (listen, concurrency) = (address.to_string(), MAX_CONCURRENT_PATCHES.to_string());
-        let args = ["run", "--listen", &listen, "--concurrency", &concurrency];
+        let (bind, patches) = (address.to_string(), MAX_CONCURRENT_PATCHES.to_string());
+        let args = ["run", "--bind-address", &bind, "--max-concurrent-patches", &patches];
         let start = Instant::now();
         let process =
             Process::spawn("controller", program, &args, &[("KUBECONFIG", kubeconfig)], &log)?;
