@@ -12,12 +12,12 @@ use json_patch::Patch as JsonPatch;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Config};
-use node_resource_advertiser::api::FIELD_MANAGER;
-use node_resource_advertiser::client::with_config;
-use node_resource_advertiser::node::{ApiNode, Node, Strings};
-use node_resource_advertiser::plan::circumstances::Circumstances;
-use node_resource_advertiser::plan::plan;
-use node_resource_advertiser::plan::rules::RuleSet;
+use node_resource_advertiser::cluster::client::with_config;
+use node_resource_advertiser::model::api::FIELD_MANAGER;
+use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
+use node_resource_advertiser::planner::input::PlanningInput;
+use node_resource_advertiser::planner::plan;
+use node_resource_advertiser::planner::rules::RuleSet;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -34,7 +34,7 @@ pub struct NodePatch {
 /// Returns the patches that the controller would send.
 pub fn patches(nodes: &[Node], rules: &RuleSet) -> Vec<NodePatch> {
     let patches = nodes.iter().filter_map(|node| {
-        let patch = plan(node, rules, &Circumstances::default()).patch?;
+        let patch = plan(node, rules, &PlanningInput::default()).patch?;
         Some(NodePatch { node: Arc::clone(&node.name), patch })
     });
     patches.collect()
@@ -148,7 +148,7 @@ where
     Fut: Future<Output = ()>,
 {
     let mut listed = Some(listed);
-    let mut strings = Strings::default();
+    let mut strings = Interner::default();
     let mut events = pin!(watch_nodes(client));
     while let Some(event) = events.next().await {
         match event {

@@ -12,10 +12,10 @@ use harness::ControlPlane;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config};
-use node_resource_advertiser::api::NodeExtendedResource;
-use node_resource_advertiser::client::with_config;
-use node_resource_advertiser::node::{ApiNode, Node, Strings};
-use node_resource_advertiser::plan::rules::{Rule, RuleSet};
+use node_resource_advertiser::cluster::client::with_config;
+use node_resource_advertiser::model::api::NodeExtendedResource;
+use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
+use node_resource_advertiser::planner::rules::{Rule, RuleSet};
 use serde_json::json;
 
 pub const RESOURCE: &str = "example.com/dongle";
@@ -74,7 +74,7 @@ impl Cluster {
     /// Lists the nodes as the controller does.
     pub async fn list_nodes(&self) -> Result<Vec<Node>> {
         let mut nodes = Vec::new();
-        let mut strings = Strings::default();
+        let mut strings = Interner::default();
         let mut events = std::pin::pin!(watch_nodes(&self.client));
         while let Some(event) = events.try_next().await.context("cannot list the nodes")? {
             match event {

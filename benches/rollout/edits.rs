@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use node_resource_advertiser::node::ApiNode;
+use node_resource_advertiser::model::node::ApiNode;
 use serde_json::json;
 
 use crate::cluster::{Cluster, RESOURCE};

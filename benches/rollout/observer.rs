@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 use kube::Config;
 use kube::runtime::watcher::Event;
 use node_resource_advertiser::cluster::client::with_config;
-use node_resource_advertiser::model::node::{Node, Strings};
+use node_resource_advertiser::model::node::{Interner, Node};
 use tokio::sync::watch;
 
 use crate::cluster::{QUANTITY, RESOURCE, watch_nodes};
@@ -124,7 +124,7 @@ async fn observe(config: Config, node_count: usize, sender: &watch::Sender<Seen>
     let client = with_config(config)?;
     let mut events = pin!(watch_nodes(&client));
     let mut closed = pin!(sender.closed());
-    let mut strings = Strings::default();
+    let mut strings = Interner::default();
     let mut states = HashMap::<Arc<str>, State>::new();
     loop {
         let event = tokio::select! {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use kube::Client;
 use kube::api::{DeleteParams, PostParams};
-use node_resource_advertiser::plan::rules::RuleSet;
+use node_resource_advertiser::planner::rules::RuleSet;
 
 use crate::baseline::{self, WatchAndPatch};
 use crate::cluster::{self, Cluster, RULE};

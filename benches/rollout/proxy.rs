@@ -24,7 +24,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures::{Stream, StreamExt as _, stream};
 use http_body_util::BodyExt as _;
 use kube::{Client, Config};
-use node_resource_advertiser::client::with_config;
+use node_resource_advertiser::cluster::client::with_config;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
