@@ -2,7 +2,7 @@
 #   docker buildx build --platform linux/amd64,linux/arm64 --tag <registry>/node-resource-advertiser:<version> --push .
 
 # It compiles natively for either architecture: emulated, that would take an hour.
-FROM --platform=$BUILDPLATFORM rust:1.95-bookworm AS build
+FROM --platform=$BUILDPLATFORM rust:1.95.0-bookworm AS build
 ARG TARGETARCH
 RUN if [ "$TARGETARCH" != "$(dpkg --print-architecture)" ]; then \
         apt-get update && apt-get install --yes "crossbuild-essential-$TARGETARCH"; \
@@ -15,7 +15,7 @@ RUN case "$TARGETARCH" in \
     && rustup target add "$(cat /machine)-unknown-linux-gnu"
 WORKDIR /source
 COPY . .
-# Static, since there is nothing else in the image; see the Makefile. The machine's paths stay out of it.
+# Static, since there is nothing else in the image; see hack/image.sh. The machine's paths stay out of it.
 RUN machine=$(cat /machine) && target=$machine-unknown-linux-gnu \
     && cargo fetch --locked \
     && RUSTFLAGS="-C target-feature=+crt-static\
