@@ -1,14 +1,14 @@
-//! Puts a static program into a container image, and lists what it was built from. It takes no
-//! container engine, and the same input gives the same bytes.
+//! Tasks of the build that are programs: a container image of a static program, and its software
+//! bill of materials (SBOM). They need no container engine, and the same input gives the same bytes.
 //!
 //! ```text
 //! program ─▶ layer (tar, gzip) ─▶ configuration ─▶ manifest ─▶ index ─▶ archive
-//! cargo metadata ─▶ bill of materials
+//! cargo metadata ─▶ SBOM
 //! ```
 
-pub mod archive;
-pub mod bill;
+pub mod image;
 pub mod program;
+pub mod sbom;
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;

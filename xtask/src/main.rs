@@ -1,19 +1,19 @@
-//! `image archive` puts a program into an image; `image bill` lists what it was built from.
+//! `xtask image` puts a program into a container image; `xtask sbom` lists what it is built from.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use image::archive::{self, Description};
-use image::bill::{self, Workspace};
-use image::program::Program;
+use xtask::image::{self, Description};
+use xtask::program::Program;
+use xtask::sbom::{self, Workspace};
 
-/// Makes a container image of a static program, without a container engine.
+/// Tasks of the build.
 #[derive(Debug, Parser)]
 enum Command {
-    /// Writes an image as one file, an OCI layout that `docker load` takes too; prints its digest.
-    Archive {
+    /// Writes a container image as one file, an OCI layout that `docker load` takes too; prints its digest.
+    Image {
         /// The program: the only file in the image.
         #[arg(long)]
         program: PathBuf,
@@ -33,8 +33,8 @@ enum Command {
         #[arg(long)]
         output: PathBuf,
     },
-    /// Writes a bill of materials (CycloneDX) of the crates in a program.
-    Bill {
+    /// Writes a software bill of materials (CycloneDX) of the crates in a program.
+    Sbom {
         /// The package that the program is of.
         #[arg(long)]
         package: String,
@@ -44,7 +44,7 @@ enum Command {
         /// What is in the program besides crates, as name=version; may be repeated.
         #[arg(long = "linked", value_parser = pair)]
         linked: Vec<(String, String)>,
-        /// The time of the bill, in seconds since 1970.
+        /// The time in it, in seconds since 1970.
         #[arg(long, env = "SOURCE_DATE_EPOCH")]
         created: u64,
         /// Where it is written.
@@ -55,16 +55,17 @@ enum Command {
 
 fn main() -> Result<()> {
     match Command::parse() {
-        Command::Archive { program, reference, arguments, labels, created, output } => {
+        Command::Image { program, reference, arguments, labels, created, output } => {
             let labels = labels.into_iter().collect();
             let description = Description { reference, arguments, labels, created };
-            let archive = archive::build(&Program::read(&program)?, &description)?;
+            let archive = image::build(&Program::read(&program)?, &description)?;
             write(&output, &archive.bytes)?;
             println!("{}", archive.digest);
         }
-        Command::Bill { package, target, linked, created, output } => {
-            let bill = bill::bill(&Workspace::new(&package, &target)?, &package, &linked, created)?;
-            write(&output, format!("{bill:#}\n").as_bytes())?;
+        Command::Sbom { package, target, linked, created, output } => {
+            let workspace = Workspace::new(&package, &target)?;
+            let sbom = sbom::build(&workspace, &package, &linked, created)?;
+            write(&output, format!("{sbom:#}\n").as_bytes())?;
         }
     }
     Ok(())

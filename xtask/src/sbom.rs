@@ -1,5 +1,5 @@
-//! What a program was built from, as a [CycloneDX](https://cyclonedx.org/docs/1.6/json/) bill of
-//! materials.
+//! What a program is built from, as a software bill of materials (SBOM) in the form of
+//! [CycloneDX](https://cyclonedx.org/docs/1.6/json/).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::rfc3339;
 
-/// What cargo tells of a workspace.
+/// What cargo reports of a workspace.
 #[derive(Debug)]
 pub struct Workspace {
     metadata: Metadata,
@@ -23,7 +23,7 @@ impl Workspace {
     /// Asks what a package is built from for a target, such as `x86_64-unknown-linux-gnu`.
     ///
     /// # Errors
-    /// Where cargo does not tell.
+    /// Where cargo reports nothing.
     pub fn new(package: &str, target: &str) -> Result<Self> {
         let options = ["--locked", "--filter-platform", target].map(str::to_owned).to_vec();
         let metadata = MetadataCommand::new().other_options(options).exec();
@@ -32,8 +32,8 @@ impl Workspace {
             .args(["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"])
             .output()
             .context("cannot run cargo tree")?;
-        let said = String::from_utf8_lossy(&tree.stderr);
-        ensure!(tree.status.success(), "cargo tree failed: {said}");
+        let stderr = String::from_utf8_lossy(&tree.stderr);
+        ensure!(tree.status.success(), "cargo tree failed: {stderr}");
         // The workspace's own has its folder behind it.
         let tree = String::from_utf8(tree.stdout).context("cargo tree prints text")?;
         let linked = tree.lines().filter_map(|line| line.split(" (").next());
@@ -50,12 +50,12 @@ impl Workspace {
     }
 }
 
-/// The bill for a package of the workspace: the crates that are in the program, without those that
+/// Returns the SBOM of a package of the workspace: the crates that are in the program, without those that
 /// only build or test it, and what is `linked` besides, by name and version.
 ///
 /// # Errors
 /// Where there is no such package, or the time, in seconds since 1970, is no date.
-pub fn bill(
+pub fn build(
     workspace: &Workspace,
     package: &str,
     linked: &[(String, String)],
@@ -99,7 +99,7 @@ struct Crates<'a> {
 
 impl<'a> Crates<'a> {
     fn new(Workspace { metadata, linked }: &'a Workspace) -> Result<Self> {
-        let resolve = metadata.resolve.as_ref().context("cargo tells no dependencies")?;
+        let resolve = metadata.resolve.as_ref().context("cargo reports no dependencies")?;
         let packages = metadata
             .packages
             .iter()

@@ -8,10 +8,10 @@ use std::io::Read as _;
 use std::path::Path;
 
 use flate2::read::GzDecoder;
-use image::archive::{self, Archive, Description, digest};
-use image::bill;
-use image::program::Program;
 use serde_json::{Value, json};
+use xtask::image::{self, Archive, Description, digest};
+use xtask::program::Program;
+use xtask::sbom;
 
 const CREATED: u64 = 1_700_000_000;
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -31,7 +31,7 @@ fn description() -> Description {
 }
 
 fn build() -> Archive {
-    archive::build(&program(), &description()).expect("an archive")
+    image::build(&program(), &description()).expect("an archive")
 }
 
 /// A file in a tar.
@@ -109,7 +109,7 @@ fn the_same_input_gives_the_same_bytes() {
     assert!(one.bytes == other.bytes);
     assert_eq!(one.digest, other.digest);
     let later = Description { created: CREATED + 1, ..description() };
-    assert_ne!(archive::build(&program(), &later).unwrap().digest, one.digest);
+    assert_ne!(image::build(&program(), &later).unwrap().digest, one.digest);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn it_is_called_what_it_is_called() {
     assert_eq!(index["manifests"][0]["annotations"], annotations);
     for reference in ["program", "registry:5000/a/program"] {
         let untagged = Description { reference: reference.to_owned(), ..description() };
-        let error = archive::build(&program(), &untagged).unwrap_err();
+        let error = image::build(&program(), &untagged).unwrap_err();
         assert!(error.to_string().contains("has no tag"), "{error}");
     }
 }
@@ -202,7 +202,7 @@ fn the_dockerfile_says_the_same() {
         .collect();
     let expected = [
         format!("COPY --from=build /{PACKAGE} /"),
-        format!("USER {0}:{0}", archive::USER),
+        format!("USER {0}:{0}", image::USER),
         "WORKDIR /".to_owned(),
         format!("ENTRYPOINT [\"/{PACKAGE}\"]"),
         "CMD [\"run\"]".to_owned(),
@@ -211,10 +211,10 @@ fn the_dockerfile_says_the_same() {
 }
 
 #[test]
-fn the_bill_lists_what_cargo_builds_the_program_from() {
+fn sbom_lists_what_cargo_builds_the_program_from() {
     let linked = [("glibc".to_owned(), "2.36".to_owned())];
-    let workspace = bill::Workspace::new(PACKAGE, TARGET).unwrap();
-    let make = || bill::bill(&workspace, PACKAGE, &linked, CREATED).unwrap();
+    let workspace = sbom::Workspace::new(PACKAGE, TARGET).unwrap();
+    let make = || sbom::build(&workspace, PACKAGE, &linked, CREATED).unwrap();
     let made = make();
     assert_eq!(made, make());
     let components = made["components"].as_array().unwrap();

@@ -1,7 +1,7 @@
 //! A process that cannot outlive its owner.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -86,6 +86,7 @@ impl Process {
     /// Where the process has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         kill_process(self.pid, signal)
+            .map_err(|error| io::Error::from_raw_os_error(error.raw_os_error()))
             .with_context(|| format!("cannot send {signal:?} to {}", self.name))
     }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use harness::{ControlPlane, Controller, wait_until};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 
 const CRD: &str = "crds/noderesource.dev_nodeextendedresources.yaml";
 
@@ -25,9 +27,9 @@ fn main() -> ExitCode {
 
 fn demo(keep: bool) -> Result<()> {
     let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&interrupted);
-    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
-        .context("cannot wait for Ctrl-C")?;
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        flag::register(signal, Arc::clone(&interrupted)).context("cannot wait for Ctrl-C")?;
+    }
 
     heading("Start Kubernetes: etcd, API server, controller manager, scheduler and two kubelets");
     let control_plane = ControlPlane::builder().scheduler().kubelets(2).start()?;
