@@ -1,0 +1,11 @@
+# A node with real containers: what runs them, from published Go modules, see tests/containers/go.mod.
+CONTAINERS := target/containers
+PAUSE_IMAGE := $(CONTAINERS)/pause.tar
+
+.PHONY: containers
+containers: ## Build containerd, runc and CNI plugins into target/containers/bin/
+	@$(STEP) hack/containers.sh
+
+.PHONY: pause
+pause: build-tests
+	@$(STEP) hack/pause.sh $(PAUSE_IMAGE)

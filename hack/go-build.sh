@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Builds programs of a Go module below tests/ into a folder, all at once: they share most of what is compiled.
+#
+#   hack/go-build.sh MODULE FOLDER [FLAG…] -- PACKAGE…
+#
+# A key stands for everything that the programs are built from. A folder that has them by this key stays
+# as it is. With BUILD_CACHE, a folder outside the checkout, they are copied from there, or into it.
+set -euo pipefail
+shopt -s globstar nullglob
+
+module=$1
+folder=$PWD/$2
+shift 2
+flags=()
+while [[ $1 != -- ]]; do
+	flags+=("$1")
+	shift
+done
+shift
+packages=("$@")
+
+# Compilers take no part of this machine into a program, but for the C compiler and its libraries.
+sources=("$0" tests/go.work tests/go.work.sum tests/*/go.mod tests/*/go.sum)
+for package in "${packages[@]}"; do
+	if [[ $package == ./* ]]; then
+		sources+=("tests/$module/${package#./}"/*)
+	fi
+done
+cd "$(dirname "$0")/.."
+export GOWORK=off
+if grep --quiet --line-regexp --fixed-strings $'\t'"./$module" tests/go.work; then
+	GOWORK=$PWD/tests/go.work
+fi
+describe() {
+	echo "$module" "${flags[@]}" "${packages[@]}"
+	go version
+	go env GOOS GOARCH GOAMD64 GOARM64 GOEXPERIMENT GOFLAGS CGO_ENABLED
+	if [[ ${CGO_ENABLED:-1} == 1 ]]; then
+		"${CC:-cc}" --version
+		{ "${CC:-cc}" -E -x c -include seccomp.h /dev/null 2> /dev/null || true; } | sha256sum
+	fi
+	sha256sum "${sources[@]}"
+}
+key=$(describe | sha256sum | cut -c 1-32)
+label=$(basename "${packages[0]}")
+keep=$folder/.$label.key
+if [[ -e $keep && $(< "$keep") == "$key" ]] && (cd "$folder" && ls "${packages[@]##*/}") > /dev/null 2>&1; then
+	exit 0
+fi
+
+mkdir -p "$folder"
+stage=$(mktemp -d "$folder/.stage.XXXXXX")
+trap 'rm -rf "$stage"' EXIT
+cached=${BUILD_CACHE:+$BUILD_CACHE/go/$module-$label-$key}
+if [[ -n $cached && -d $cached ]]; then
+	touch "$cached"
+	cp --archive "$cached"/. "$stage"
+	echo "copied from $cached"
+else
+	echo "building ${packages[*]}"
+	(cd "tests/$module" && go build -ldflags '-s -w' "${flags[@]}" -o "$stage/" "${packages[@]}")
+	if [[ -n $cached ]]; then
+		hack/keep.sh "$stage" "$cached"
+	fi
+fi
+rm -f "$keep"
+mv "$stage"/* "$folder"
+echo "$key" > "$keep"

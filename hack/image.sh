@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Makes a container image without Docker: the program and nothing else, which is why that is static.
+#
+#   hack/image.sh release         an optimized one, and its SBOM: what a release publishes
+#   hack/image.sh test OUTPUT     of the program as tests build it: nobody waits for an optimized one
+#   hack/image.sh path            prints where `release` puts it
+#
+# The C library is glibc, whose allocator is the faster one here; names are resolved without any library at
+# run time. The paths of this machine stay out of it, so that the same commit gives the same image elsewhere.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+program=node-resource-advertiser
+static='-C target-feature=+crt-static'
+triple=$(rustc --version --verbose | sed -n 's/^host: //p')
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+description=$(sed -n 's/^description = "\(.*\)"/\1/p' Cargo.toml)
+image=target/image/$program-$version-${triple%%-*}.tar
+created=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+label=org.opencontainers.image
+archive=(
+	image --created "$created" --reference "ghcr.io/noderesource/$program:$version" --argument run
+	--label "$label.title=$program" --label "$label.version=$version" --label "$label.licenses=Apache-2.0"
+	--label "$label.source=https://github.com/noderesource/node-resource-advertiser"
+	--label "$label.revision=$(git describe --always --dirty --abbrev=40 --exclude '*')"
+	--label "$label.description=$description"
+)
+mkdir -p target/image
+
+case $1 in
+path)
+	echo "$image"
+	;;
+release)
+	cargo fetch --locked
+	flags="$static --remap-path-prefix=$PWD=/source"
+	for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
+		flags+=" --remap-path-prefix=$registry=/registry"
+	done
+	RUSTFLAGS=$flags cargo build --release --locked --target "$triple" --bin "$program"
+	xtask=(cargo run --quiet --locked --package xtask --)
+	"${xtask[@]}" "${archive[@]}" --program "target/$triple/release/$program" --output "$image"
+	glibc=$(getconf GNU_LIBC_VERSION)
+	rust=$(rustc --version | cut -d ' ' -f 2)
+	"${xtask[@]}" sbom --package "$program" --target "$triple" --created "$created" \
+		--linked "glibc=${glibc##* }" --linked "rust-std=$rust" --output "${image%.tar}.cdx.json"
+	ls -l "$image" "${image%.tar}.cdx.json"
+	;;
+test)
+	# With the features that the tests' dependencies have, which are not compiled again then; and with a
+	# folder of its own for the program, since tests run the one in target/debug meanwhile.
+	# shellcheck disable=SC2086
+	CARGO_BUILD_BUILD_DIR=target cargo rustc --locked --target-dir target/static --bin "$program" \
+		--features serde_json/unbounded_depth,tokio/process,tokio/rt-multi-thread,tokio/test-util \
+		-- $static -C strip=symbols
+	target/debug/xtask "${archive[@]}" --program "target/static/debug/$program" --output "$2"
+	;;
+esac

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Runs make's targets, whose steps overlap, and prints what each step took, also after a failure.
+#
+#   hack/steps.sh MAKE TARGET…
+set -euo pipefail
+
+make=$1
+shift
+export STEPS=target/steps
+mkdir -p "$STEPS"
+rm -f "$STEPS"/* "$STEPS.tsv"
+touch "$STEPS.tsv"
+
+report() {
+	local status=$?
+	{
+		printf 'STEP\tRESULT\tWALL s\tCPU s\n'
+		awk -F '\t' -v OFS='\t' -v wall="$SECONDS" '
+			{ print $1, $2 ? "FAILED" : "passed", sprintf("%.1f", $3), sprintf("%.1f", $4); cpu += $4 }
+			END { print "all, overlapping", "", sprintf("%.1f", wall), sprintf("%.1f", cpu) }
+		' "$STEPS.tsv"
+	} | column -t -s $'\t'
+	if ((status)); then
+		echo "==> FAILED: $(awk -F '\t' '$2 { print $1 }' "$STEPS.tsv" | paste -s -d ' '); the logs are in $STEPS/" >&2
+	else
+		echo "==> all passed: $*"
+	fi
+}
+trap 'report "$@"' EXIT
+
+# The order of the steps, in hack/test.mk, keeps fewer than these busy.
+"$make" --jobs="${JOBS:-4}" "$@"

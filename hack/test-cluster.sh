@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Runs the tests on a real one-node cluster.
+#
+#   hack/test-cluster.sh IMAGE PAUSE-IMAGE
+set -euo pipefail
+
+export IMAGE=$PWD/$1 PAUSE_IMAGE=$PWD/$2 SECCOMP=''
+bin=target/containers/bin
+if cmp --silent "$bin/runc" "$bin/runtime"; then
+	SECCOMP=1
+else
+	echo "    without libseccomp's headers: no container has a seccomp filter"
+fi
+exec cargo test --workspace --locked --test cluster -- --show-output

@@ -1,0 +1,110 @@
+# The steps of `make test`, each of which can be run alone. `cargo test` is always asked for the whole workspace:
+# for another selection, dependencies would be compiled again, with other features.
+CARGO_TEST := cargo test --workspace --locked
+TEST_IMAGE = $(if $(RELEASE),$(shell hack/image.sh path),target/image/test.tar)
+TEST := fmt clippy doc test-unit deny test-chart test-oracle test-image test-e2e test-demo test-kubelet test-cluster
+# What proves a tool rather than this project: hack/changed.sh has the files that each depends on.
+TEST_TOOLS := test-harness test-alerts test-gitops
+
+##@ Test
+
+.PHONY: test
+test: ## Run every test of this project, and print what each step took
+	@hack/steps.sh $(MAKE) $(TEST)
+
+.PHONY: test-all
+test-all: ## Run every test: also what proves a tool rather than this project
+	@hack/steps.sh $(MAKE) $(TEST) $(TEST_TOOLS)
+
+.PHONY: lint
+lint: fmt clippy doc ## Check format, clippy and the documentation
+
+.PHONY: fmt clippy doc
+fmt:
+	@$(STEP) cargo fmt --all --check
+
+clippy:
+	@$(STEP) cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# With examples, of which there are none: so that dependencies have the features that clippy has checked them with.
+doc: export RUSTDOCFLAGS := -D warnings
+doc:
+	@$(STEP) cargo doc --workspace --no-deps --lib --bins --examples --locked --quiet
+
+.PHONY: build-tests
+build-tests:
+	@$(STEP) hack/build-tests.sh
+
+.PHONY: test-unit
+test-unit: build-tests ## Run the tests that need no cluster
+	@$(STEP) $(CARGO_TEST) --lib --test it
+
+.PHONY: deny
+deny: cargo-deny ## Check licences, bans and sources of all dependencies
+	@$(STEP) $(TOOLS)/cargo-deny --log-level error --locked check bans licenses sources
+
+.PHONY: test-chart
+test-chart: tools ## Lint the chart and run its tests that need no cluster
+	@$(STEP) hack/test-chart.sh
+
+.PHONY: test-oracle
+test-oracle: build-tests controlplane-extras ## Compare quantities and names with Kubernetes' own parsers
+	@$(STEP) $(CARGO_TEST) --test oracle
+
+.PHONY: image-for-tests
+image-for-tests: build-tests
+	@$(STEP) hack/image.sh $(if $(RELEASE),release,test $(TEST_IMAGE))
+
+.PHONY: test-image
+test-image: image-for-tests tools ## Check that an image is well formed, and the same when made twice (RELEASE=1: that of make image)
+	@$(STEP) bash -ec 'IMAGE=$(abspath $(TEST_IMAGE)) $(CARGO_TEST) --test image; $(TOOLS)/crane validate --tarball $(TEST_IMAGE)'
+
+.PHONY: test-e2e
+test-e2e: build-tests controlplane tools monitoring-crds ## Run the tests against a real control plane
+	@$(STEP) $(CARGO_TEST) --test e2e -- --skip gitops::
+
+.PHONY: test-demo
+test-demo: build-tests controlplane ## Run the demo as a test
+	@$(STEP) target/debug/demo
+
+.PHONY: test-kubelet
+test-kubelet: build-tests controlplane controlplane-extras ## Run the tests on a real kubelet (root on Linux; elsewhere they are skipped)
+	@$(STEP) hack/isolated.sh kubelet $(CARGO_TEST) --test kubelet -- --show-output
+
+.PHONY: test-cluster
+test-cluster: image-for-tests controlplane tools containers pause ## Run the tests on a real one-node cluster (root on Linux; elsewhere they are skipped; RELEASE=1: with the image of make image)
+	@$(STEP) hack/isolated.sh cluster hack/test-cluster.sh $(TEST_IMAGE) $(PAUSE_IMAGE)
+
+.PHONY: test-harness
+test-harness: build-tests controlplane ## Test the harness that boots control planes
+	@$(STEP) $(CARGO_TEST) --test boot
+
+.PHONY: test-alerts
+test-alerts: ## Test the alerts and the dashboard on Prometheus' engine
+	@$(STEP) bash -ec 'cd tests/tools/alerts && GOWORK=off go test -vet=off -count=1 ./...'
+
+.PHONY: test-gitops
+test-gitops: build-tests controlplane tools gitops-tools gitops-crds ## Test what GitOps tools make of a rule, and lint the CI job
+	@$(STEP) bash -ec '(cd tests/gitops && GOWORK=off go test -vet=off -count=1 ./...); \
+		$(TOOLS)/actionlint -shellcheck= -pyflakes= examples/gitops/ci/github-actions.yaml; \
+		$(CARGO_TEST) --test e2e -- gitops::'
+
+# Where steps overlap, an order besides what they need. Cargo's steps wait for one another anyway; so do, to end
+# sooner, Go's. What waits for a cluster runs beside them, and what measures a latency beside no compiler.
+ifdef STEPS
+clippy: | fmt
+doc: | clippy
+build-tests: | doc
+cargo-deny: | test-unit
+image-for-tests: | test-unit
+controlplane: | tools
+controlplane-extras: | controlplane
+containers: | controlplane-extras
+gitops-tools: | containers
+test-alerts: | gitops-tools
+test-demo: | test-oracle deny
+test-e2e: | test-oracle deny
+test-kubelet: | test-e2e test-demo containers deny
+test-cluster: | test-kubelet
+test-harness: | test-cluster
+endif
