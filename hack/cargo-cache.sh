@@ -14,8 +14,8 @@ fi
 cd "$(dirname "$0")/.."
 key=$({
 	rustc --version --verbose
-	env | grep -E '^(CARGO_BUILD|CARGO_ENCODED|CARGO_INCREMENTAL|CARGO_PROFILE|CARGO_TARGET|RUST)[A-Z_]*FLAGS|^CARGO_PROFILE' | sort || true
-	sha256sum "$0" Cargo.lock Cargo.toml xtask/Cargo.toml tests/harness/Cargo.toml
+	env | grep -E '^(CARGO_(BUILD|ENCODED|INCREMENTAL|PROFILE|TARGET)|RUSTFLAGS)' | sort || true
+	git ls-files -z -- hack/cargo-cache.sh Cargo.lock Cargo.toml '*/Cargo.toml' | xargs -0 sha256sum
 } | sha256sum | cut -c 1-32)
 cached=$BUILD_CACHE/cargo/debug-$key
 

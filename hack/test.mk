@@ -89,22 +89,21 @@ test-gitops: build-tests controlplane tools gitops-tools gitops-crds ## Test wha
 		$(TOOLS)/actionlint -shellcheck= -pyflakes= examples/gitops/ci/github-actions.yaml; \
 		$(CARGO_TEST) --test e2e -- gitops::'
 
-# Where steps overlap, an order besides what they need. Cargo's steps wait for one another anyway; so do, to end
-# sooner, Go's. What waits for a cluster runs beside them, and what measures a latency beside no compiler.
+# Where steps overlap, an order of those that are asked for, besides what they need. Cargo's steps wait for one another
+# anyway; so do Go's, to end sooner. Beside a compiler run tests that wait for a cluster, but none that measures a latency.
 ifdef STEPS
-clippy: | fmt
-doc: | clippy
-build-tests: | doc
-cargo-deny: | test-unit
-image-for-tests: | test-unit
+asked = $(filter $(MAKECMDGOALS),$(1))
+clippy: | $(call asked,fmt)
+doc: | $(call asked,clippy)
+build-tests: | $(call asked,doc)
+cargo-deny: | $(call asked,test-unit)
+image-for-tests: | $(call asked,test-unit)
 controlplane: | tools
 controlplane-extras: | controlplane
 containers: | controlplane-extras
-gitops-tools: | containers
-test-alerts: | gitops-tools
-test-demo: | test-oracle deny
-test-e2e: | test-oracle deny
-test-kubelet: | test-e2e test-demo containers deny
-test-cluster: | test-kubelet
-test-harness: | test-cluster
+test-e2e test-demo: | $(call asked,test-oracle deny)
+test-kubelet: | $(call asked,test-e2e test-demo test-chart test-image deny) containers pause
+test-cluster: | $(call asked,test-kubelet)
+test-harness gitops-tools test-alerts: | $(call asked,test-cluster)
+test-alerts: | $(if $(call asked,test-gitops),gitops-tools)
 endif
