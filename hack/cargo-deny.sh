@@ -3,13 +3,14 @@
 #
 #   hack/cargo-deny.sh VERSION FOLDER
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 version=$1
 folder=$2
 if [[ $("$folder/cargo-deny" --version 2> /dev/null) == "cargo-deny $version" ]]; then
 	exit 0
 fi
-key=$({ rustc --version --verbose; sha256sum "$0"; } | sha256sum | cut -c 1-32)
+key=$({ rustc --version --verbose; sha256sum hack/cargo-deny.sh; } | sha256sum | cut -c 1-32)
 cached=${BUILD_CACHE:+$BUILD_CACHE/tools/cargo-deny-$version-$key}
 root=target/tools/cargo-deny
 if [[ -n $cached && -d $cached ]]; then

@@ -6,7 +6,7 @@
 # A key stands for everything that the programs are built from. A folder that has them by this key stays
 # as it is. With BUILD_CACHE, a folder outside the checkout, they are copied from there, or into it.
 set -euo pipefail
-shopt -s globstar nullglob
+cd "$(dirname "$0")/.."
 
 module=$1
 folder=$PWD/$2
@@ -20,13 +20,12 @@ shift
 packages=("$@")
 
 # Compilers take no part of this machine into a program, but for the C compiler and its libraries.
-sources=("$0" tests/go.work tests/go.work.sum tests/*/go.mod tests/*/go.sum)
+sources=(hack/go-build.sh tests/go.work tests/go.work.sum tests/*/go.mod tests/*/go.sum)
 for package in "${packages[@]}"; do
 	if [[ $package == ./* ]]; then
 		sources+=("tests/$module/${package#./}"/*)
 	fi
 done
-cd "$(dirname "$0")/.."
 export GOWORK=off
 if grep --quiet --line-regexp --fixed-strings $'\t'"./$module" tests/go.work; then
 	GOWORK=$PWD/tests/go.work
