@@ -39,7 +39,9 @@ save)
 		for name in $own; do
 			printf '%s\n' target/debug/.fingerprint/"$name"-*
 		done | sed 's/.*-/*-/; s/$/*/' > "$stage.exclude"
-		tar --create --directory target/debug --exclude-from "$stage.exclude" .fingerprint build deps |
+		# Under cargo's own lock: another cargo in this checkout must not change files meanwhile.
+		flock target/debug/.cargo-lock \
+			tar --create --directory target/debug --exclude-from "$stage.exclude" .fingerprint build deps |
 			tar --extract --directory "$stage"
 		rm "$stage.exclude"
 		hack/keep.sh "$stage" "$cached"

@@ -3,12 +3,14 @@
 //! Method: do with helm and kubectl what a user does, and check processes, containers, metrics, values
 //! and the machine after each step.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use harness::documents::{self, Marker, Shell};
 use harness::helm::{NAMESPACE, RELEASE, helm, helm_chart};
 use harness::objects::{self, DONGLE, advertises, ledger};
-use harness::{Cluster, isolated};
+use harness::{Cluster, isolated, project_file};
 use serde_json::{Value, json};
 
 use crate::host_state;
@@ -25,6 +27,7 @@ fn chart_release_runs_on_a_real_node() {
         install(&cluster);
         let pod = run_the_examples(&cluster);
         scrape(&cluster);
+        run_the_documented_commands(&cluster);
         upgrade(&cluster);
         lose_the_leader(&cluster);
         assert_same_container(&cluster.get(&["pod", "dongle-user"]), &pod);
@@ -125,6 +128,21 @@ fn scrape(cluster: &Cluster) {
     let metrics = cluster.kubectl(&["get", "--raw", &format!("{SERVICE}/metrics")]);
     assert!(metrics.contains("node_resource_advertiser_leader "), "{metrics}");
     println!("scraped: {} lines of metrics", metrics.lines().count());
+}
+
+/// Those of the pages and of the chart's notes that take a release.
+fn run_the_documented_commands(cluster: &Cluster) {
+    let variables = BTreeMap::from([("NS", NAMESPACE.to_owned())]);
+    let mut shell = Shell::new(cluster, &project_file("."), variables).unwrap();
+    shell.words.push(("-n node-resource-advertiser", format!("-n {NAMESPACE}")));
+    let blocks = documents::blocks(&documents::pages().unwrap()).unwrap();
+    let marker = Marker::Runs("release".to_owned());
+    let blocks: Vec<_> = blocks.into_iter().filter(|block| block.marker == marker).collect();
+    let notes = helm(cluster, &["get", "notes", RELEASE, "--namespace", NAMESPACE]).stdout;
+    let notes = documents::notes_blocks(&notes);
+    assert!(blocks.len() > 3 && notes.len() > 2, "{blocks:#?}\n{notes:#?}");
+    let count = shell.run(&blocks).unwrap() + shell.run(&notes).unwrap();
+    println!("documented: {count} commands of the pages and the notes work");
 }
 
 fn upgrade(cluster: &Cluster) {

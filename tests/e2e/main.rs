@@ -11,6 +11,7 @@ mod chart;
 mod conflicts;
 mod crd_validation;
 mod device_classes;
+mod documented_commands;
 mod drift;
 mod examples;
 mod faults;

@@ -8,6 +8,8 @@ mod chart;
 mod command_line;
 /// The CRD in `crds/`, and `crd`, which prints it.
 mod crd;
+/// The commands in the documentation.
+mod documents;
 /// The files in `examples/`.
 mod examples;
 /// The files in `examples/gitops/`, as far as no cluster and no tool is needed.

@@ -8,6 +8,7 @@
 //! | [`Process`] | any program, which cannot outlive its owner |
 //! | [`Cluster`], [`SharedCluster`], [`Controller`] | drive the CRD and the program in a test: a failure is a panic |
 //! | [`objects`], [`helm`] | Kubernetes objects as JSON; helm and the chart |
+//! | [`documents`] | the commands in the documentation, which tests run |
 //! | [`wait_until`] | waits with a deadline, and names what it waited for |
 //!
 //! ```text
@@ -26,6 +27,7 @@ mod cluster;
 mod control_plane;
 mod controller;
 mod credentials;
+pub mod documents;
 pub mod helm;
 mod http;
 mod isolation;
