@@ -4,8 +4,8 @@ PAUSE_IMAGE := $(CONTAINERS)/pause.tar
 
 .PHONY: containers
 containers: ## Build containerd, runc and CNI plugins into target/containers/bin/
-	@$(STEP) hack/containers.sh
+	@$(STEP) hack/isolated.sh cluster hack/containers.sh
 
 .PHONY: pause
 pause: build-tests
-	@$(STEP) hack/pause.sh $(PAUSE_IMAGE)
+	@$(STEP) hack/isolated.sh cluster hack/pause.sh $(PAUSE_IMAGE)

@@ -13,13 +13,11 @@ touch "$STEPS.tsv"
 
 report() {
 	local status=$?
-	{
-		printf 'STEP\tRESULT\tWALL s\tCPU s\n'
-		awk -F '\t' -v OFS='\t' -v wall="$SECONDS" '
-			{ print $1, $2 ? "FAILED" : "passed", sprintf("%.1f", $3), sprintf("%.1f", $4); cpu += $4 }
-			END { print "all, overlapping", "", sprintf("%.1f", wall), sprintf("%.1f", cpu) }
-		' "$STEPS.tsv"
-	} | column -t -s $'\t'
+	awk -F '\t' -v wall="$SECONDS" '
+		BEGIN { row = "%-20s %-6s %8s %8s\n"; printf row, "STEP", "RESULT", "WALL s", "CPU s" }
+		{ printf row, $1, $2 ? "FAILED" : "passed", sprintf("%.1f", $3), sprintf("%.1f", $4); cpu += $4 }
+		END { printf row, "all, overlapping", "", sprintf("%.1f", wall), sprintf("%.1f", cpu) }
+	' "$STEPS.tsv"
 	if ((status)); then
 		echo "==> FAILED: $(awk -F '\t' '$2 { print $1 }' "$STEPS.tsv" | paste -s -d ' '); the logs are in $STEPS/" >&2
 	else
