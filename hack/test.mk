@@ -2,7 +2,7 @@
 # for another selection, dependencies would be compiled again, with other features.
 CARGO_TEST := cargo test --workspace --locked
 TEST_IMAGE = $(if $(RELEASE),$(shell hack/image.sh path),target/image/test.tar)
-TEST := fmt clippy doc test-unit deny test-chart test-oracle test-image test-e2e test-demo test-kubelet test-cluster
+TEST := fmt clippy doc test-unit deny test-chart test-oracle test-image test-e2e test-demo test-cluster test-kubelet
 # What proves a tool rather than this project: hack/changed.sh has the files that each depends on.
 TEST_TOOLS := test-harness test-alerts test-gitops
 
@@ -90,7 +90,8 @@ test-gitops: build-tests controlplane tools gitops-tools gitops-crds ## Test wha
 		$(CARGO_TEST) --test e2e -- gitops::'
 
 # Where steps overlap, an order of those that are asked for, besides what they need. Cargo's steps wait for one another
-# anyway; so do Go's, to end sooner. Beside a compiler run tests that wait for a cluster, but none that measures a latency.
+# anyway; so do Go's, to end sooner. Tests that wait for a cluster run beside a compiler and beside one another; those
+# on a real kubelet, which measure a latency, run alone.
 ifdef STEPS
 asked = $(filter $(MAKECMDGOALS),$(1))
 clippy: | $(call asked,fmt)
@@ -101,9 +102,8 @@ image-for-tests: | $(call asked,test-unit)
 controlplane: | tools
 controlplane-extras: | controlplane
 containers: | controlplane-extras
-test-e2e test-demo: | $(call asked,test-oracle deny)
-test-kubelet: | $(call asked,test-e2e test-demo test-chart test-image deny) containers pause
-test-cluster: | $(call asked,test-kubelet)
-test-harness gitops-tools test-alerts: | $(call asked,test-cluster)
+test-e2e test-demo test-cluster: | $(call asked,test-oracle deny)
+test-kubelet: | $(filter-out test-kubelet,$(call asked,$(TEST)))
+test-harness gitops-tools test-alerts: | $(call asked,test-kubelet)
 test-alerts: | $(if $(call asked,test-gitops),gitops-tools)
 endif
