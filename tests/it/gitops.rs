@@ -55,7 +55,7 @@ fn pre_commit_hook_examples_validate_rules() {
         assert_eq!(rules.program(&command).status.code(), Some(0), "{hook}");
         rules.spoil();
         assert_eq!(rules.program(&command).status.code(), Some(1), "{hook}");
-        rules.mend();
+        rules.repair();
     }
     let config = yaml(&example("ci/pre-commit-config.yaml"));
     let used = &config["repos"][0]["hooks"][0];
@@ -115,11 +115,11 @@ impl Folder {
                 .unwrap();
         }
         let folder = Self(path);
-        folder.mend();
+        folder.repair();
         folder
     }
 
-    fn mend(&self) {
+    fn repair(&self) {
         let rule = example("kustomize/base/dongle.yaml");
         fs::write(self.0.join("rules/dongle.yaml"), rule).unwrap();
     }

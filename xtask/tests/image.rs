@@ -104,7 +104,7 @@ fn check(archive: &[u8]) -> (Value, Value, BTreeMap<String, Entry>) {
 }
 
 #[test]
-fn the_same_input_gives_the_same_bytes() {
+fn archive_of_the_same_input_has_the_same_bytes() {
     let (one, other) = (build(), build());
     assert!(one.bytes == other.bytes);
     assert_eq!(one.digest, other.digest);
@@ -113,7 +113,7 @@ fn the_same_input_gives_the_same_bytes() {
 }
 
 #[test]
-fn it_is_well_formed_and_has_nothing_but_the_program_in_it() {
+fn archive_is_well_formed_and_holds_only_the_program() {
     let archive = build();
     let (manifest, config, files) = check(&archive.bytes);
     assert_eq!(files.keys().collect::<Vec<_>>(), ["program"]);
@@ -133,7 +133,7 @@ fn it_is_well_formed_and_has_nothing_but_the_program_in_it() {
 }
 
 #[test]
-fn it_is_called_what_it_is_called() {
+fn archive_keeps_its_reference() {
     let mut files = unpack(&build().bytes);
     let index: Value = serde_json::from_slice(&files.remove("index.json").unwrap().bytes).unwrap();
     let annotations = json!({
@@ -149,7 +149,7 @@ fn it_is_called_what_it_is_called() {
 }
 
 #[test]
-fn whoever_owns_the_machine_is_not_in_it() {
+fn archive_does_not_depend_on_the_machine() {
     let archive = build();
     for (name, entry) in unpack(&archive.bytes) {
         assert_eq!((entry.mode, entry.owner, entry.time), (0o644, (0, 0), CREATED), "{name}");
@@ -160,7 +160,7 @@ fn whoever_owns_the_machine_is_not_in_it() {
 }
 
 #[test]
-fn what_cannot_run_in_it_is_refused() {
+fn program_that_is_not_static_is_rejected() {
     let dynamic = Program::read(&std::env::current_exe().unwrap()).unwrap_err();
     assert!(format!("{dynamic:#}").contains("link it statically"), "{dynamic:#}");
     let text = Program::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
@@ -170,7 +170,7 @@ fn what_cannot_run_in_it_is_refused() {
 }
 
 #[test]
-fn the_archive_that_was_made_is_well_formed_and_runs_the_program_as_nobody() {
+fn built_archive_is_well_formed_and_runs_unprivileged() {
     let Some(path) = std::env::var_os("IMAGE") else {
         println!("IMAGE names no archive: only what is made here is checked");
         return;
@@ -191,7 +191,7 @@ fn the_archive_that_was_made_is_well_formed_and_runs_the_program_as_nobody() {
 
 /// They cannot be compared where there is no Docker, but for what they say.
 #[test]
-fn the_dockerfile_says_the_same() {
+fn dockerfile_matches_the_archive() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Dockerfile");
     let text = std::fs::read_to_string(path).unwrap();
     let (build, image) = text.split_once("\nFROM scratch\n").expect("a last stage of nothing");

@@ -77,7 +77,7 @@ var cases = []struct {
 	},
 }
 
-func TestWhatToolsMakeOfARule(t *testing.T) {
+func TestToolsReportRuleHealth(t *testing.T) {
 	for _, test := range cases {
 		t.Run(test.what, func(t *testing.T) {
 			verdict := judgeText(t, test.status)

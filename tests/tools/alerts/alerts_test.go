@@ -161,7 +161,7 @@ func scraped(t *testing.T, trouble map[string]string) func(expr string) promql.V
 	}
 }
 
-func TestNoneFiresWhileAllIsWell(t *testing.T) {
+func TestHealthySeriesFireNoAlert(t *testing.T) {
 	query := scraped(t, nil)
 	for _, alert := range alerts(t) {
 		if vector := query(alert.Expr); len(vector) > 0 {
@@ -170,7 +170,7 @@ func TestNoneFiresWhileAllIsWell(t *testing.T) {
 	}
 }
 
-func TestEachFiresForItsTrouble(t *testing.T) {
+func TestAlertFiresForItsCause(t *testing.T) {
 	for _, alert := range alerts(t) {
 		t.Run(alert.Alert, func(t *testing.T) {
 			trouble, known := troubles[alert.Alert]
@@ -190,7 +190,7 @@ func TestEachFiresForItsTrouble(t *testing.T) {
 	}
 }
 
-func TestEachSaysWhatItMeansAndHasItsSectionInTheRunbook(t *testing.T) {
+func TestAlertHasTextAndRunbookSection(t *testing.T) {
 	runbook := read(t, "../../../docs/runbook.md")
 	all := alerts(t)
 	for _, alert := range all {
@@ -210,7 +210,7 @@ func TestEachSaysWhatItMeansAndHasItsSectionInTheRunbook(t *testing.T) {
 }
 
 // A misspelt metric or label selects nothing, and is no error to Prometheus.
-func TestEverySelectorFindsSomething(t *testing.T) {
+func TestSelectorsMatchSeries(t *testing.T) {
 	query := scraped(t, nil)
 	expressions := map[string]string{}
 	for _, alert := range alerts(t) {
