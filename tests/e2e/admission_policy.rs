@@ -31,10 +31,12 @@ fn install(cluster: &Cluster) -> PathBuf {
 
     // A policy takes effect some hundred milliseconds after it is created.
     cluster.create_nodes(["canary"], &json!({}));
-    let label =
-        json!([{"op": "add", "path": "/metadata/labels/example.com~1canary", "value": "x"}]);
-    let mut last = String::new();
+    let (mut last, mut attempt) = (String::new(), 0);
     let rejected = wait_until("the policy to take effect", || {
+        // Another value each time: a label that is set before the policy takes effect is no change afterwards.
+        attempt += 1;
+        let (path, value) = ("/metadata/labels/example.com~1canary", attempt.to_string());
+        let label = json!([{"op": "add", "path": path, "value": value}]);
         last = patch(cluster, &kubeconfig, "canary", &label).stderr;
         Ok(last.contains("may not change metadata.labels").then_some(()))
     });

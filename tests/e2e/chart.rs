@@ -26,7 +26,7 @@ const FOUR_DONGLES: [&str; 3] = [
 fn chart_variants_apply_without_warnings() {
     let cluster = Cluster::start();
     let crds = project_file("target/tools/crds");
-    assert!(crds.exists(), "{} does not exist: run `make tools`", crds.display());
+    assert!(crds.exists(), "{} does not exist: run `make monitoring-crds`", crds.display());
     cluster.kubectl(&["apply", "--server-side", "-f", crds.to_str().unwrap()]);
     cluster.wait_crds();
     for name in [NAMESPACE, "node-resource-advertiser"] {

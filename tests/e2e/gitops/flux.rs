@@ -88,7 +88,7 @@ pub fn example(path: &str) -> PathBuf {
 /// Installs the kinds that Flux and Argo CD have objects of.
 pub fn install_kinds(cluster: &Cluster) {
     let crds = project_file("target/tools/gitops-crds");
-    assert!(crds.exists(), "{} does not exist: run `make tools`", crds.display());
+    assert!(crds.exists(), "{} does not exist: run `make gitops-crds`", crds.display());
     cluster.kubectl(&["apply", "--server-side", "-f", crds.to_str().unwrap()]);
     cluster.wait_crds();
 }

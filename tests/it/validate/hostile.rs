@@ -147,7 +147,10 @@ fn validate_reports_forbidden_folder_and_checks_the_rest() {
     fs::write(scratch.join("rule.yaml"), RULE).unwrap();
     // Where the program was built, nobody may not even look.
     let program = scratch.join("program");
-    fs::copy(validate(&[]).get_program(), &program).unwrap();
+    // By another process: what this one has open for writing, a test that forks at that moment keeps open, and
+    // the program could not be executed.
+    let copied = Command::new("cp").arg(validate(&[]).get_program()).arg(&program).status();
+    assert!(copied.unwrap().success());
     fs::set_permissions(scratch.join("secret"), fs::Permissions::from_mode(0o000)).unwrap();
     let mut command = Command::new(&program);
     command.args(["validate", "secret", "rule.yaml"]).current_dir(&scratch);
