@@ -60,7 +60,7 @@ test-image: image-for-tests tools ## Check that an image is well formed, and the
 	@$(STEP) bash -ec 'IMAGE=$(abspath $(TEST_IMAGE)) $(CARGO_TEST) --test image; $(TOOLS)/crane validate --tarball $(TEST_IMAGE)'
 
 .PHONY: test-e2e
-test-e2e: build-tests controlplane tools monitoring-crds ## Run the tests against a real control plane
+test-e2e: build-tests controlplane controlplane-extras tools monitoring-crds ## Run the tests against a real control plane
 	@$(STEP) $(CARGO_TEST) --test e2e -- --skip gitops::
 
 .PHONY: test-demo

@@ -14,6 +14,10 @@ use crate::model::label::excerpt;
 /// (`ValidateNodeResources` and `Quantity.MilliValue` in Kubernetes).
 pub const MAX_QUANTITY: i64 = i64::MAX / 1000;
 
+/// The longest text of a quantity that can be declared: room for the 16 digits of [`MAX_QUANTITY`] in
+/// every notation, such as `0.009223372036854775E`.
+pub const MAX_QUANTITY_LENGTH: usize = 32;
+
 const NANOS_PER_UNIT: u128 = 1_000_000_000;
 
 /// The largest magnitude Kubernetes keeps of a number with a binary suffix.

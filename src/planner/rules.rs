@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::selector::{InvalidSelection, Selection};
 use crate::model::api::{ConflictPolicy, DeletionPolicy, NodeExtendedResource, ShrinkPolicy};
 use crate::model::node::Node;
-use crate::model::quantity::{MAX_QUANTITY, ParseQuantityError, Quantity};
+use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH, ParseQuantityError, Quantity};
 use crate::model::resource_name::{InvalidResourceName, ResourceName};
 
 /// A `NodeExtendedResource` that has been found valid.
@@ -50,6 +50,11 @@ pub enum InvalidRule {
     /// `spec.quantity` is no quantity.
     #[error("spec.quantity: {0}")]
     Quantity(#[from] ParseQuantityError),
+    /// `spec.quantity` is longer than any quantity has to be.
+    #[error(
+        "spec.quantity: {0} characters are too long: write the number in at most {MAX_QUANTITY_LENGTH}"
+    )]
+    QuantityTooLong(usize),
     /// `spec.quantity` has a fraction.
     #[error("spec.quantity: {0} is not a whole number, and extended resources cannot be split")]
     NotWhole(Quantity),
@@ -71,15 +76,7 @@ impl Rule {
     /// Whatever the CRD's validation would refuse.
     pub fn new(object: &NodeExtendedResource) -> Result<Self, InvalidRule> {
         let NodeExtendedResource { metadata, spec, .. } = object;
-        let quantity: Quantity = spec.quantity.to_string().parse()?;
-        match quantity.whole() {
-            None => return Err(InvalidRule::NotWhole(quantity)),
-            Some(..=0) => return Err(InvalidRule::NotPositive(quantity)),
-            Some(whole) if whole > MAX_QUANTITY.into() => {
-                return Err(InvalidRule::TooLarge(quantity));
-            }
-            Some(_) => {}
-        }
+        let quantity = declared_quantity(&spec.quantity.to_string())?;
         Ok(Self {
             name: metadata.name.as_deref().unwrap_or_default().into(),
             resource: ResourceName::parse(&spec.resource_name)?,
@@ -101,6 +98,20 @@ impl Rule {
             .cmp(&self.priority)
             .then_with(|| age(self).cmp(&age(other)))
             .then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+fn declared_quantity(text: &str) -> Result<Quantity, InvalidRule> {
+    let length = text.chars().count();
+    if length > MAX_QUANTITY_LENGTH {
+        return Err(InvalidRule::QuantityTooLong(length));
+    }
+    let quantity: Quantity = text.parse()?;
+    match quantity.whole() {
+        None => Err(InvalidRule::NotWhole(quantity)),
+        Some(..=0) => Err(InvalidRule::NotPositive(quantity)),
+        Some(whole) if whole > MAX_QUANTITY.into() => Err(InvalidRule::TooLarge(quantity)),
+        Some(_) => Ok(quantity),
     }
 }
 

@@ -3,8 +3,14 @@
 //! Method: create every object of `tests/bad-objects.yaml` and compare the rejection; then store
 //! invalid rules under a CRD without validation, and run the controller with them.
 
+use futures::{StreamExt as _, stream};
 use harness::objects::{DONGLE, condition, rule};
-use harness::{Cluster, Controller};
+use harness::{Cluster, Controller, oracle, quantities};
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::DynamicObject;
+use kube::{Api, Client, Config};
+use node_resource_advertiser::model::api::NodeExtendedResource;
 use serde_json::{Value, json};
 
 use crate::support::rejected_objects;
@@ -54,6 +60,56 @@ fn crd_accepts_whole_numbers_in_any_notation() {
         cluster.wait_ready("dongle", "1/1");
     }
     controller.stop();
+}
+
+/// Creates a rule of each quantity, which the API server does not store, and returns whether it is
+/// accepted.
+async fn accepted(cluster: &Cluster, texts: &[String]) -> Vec<bool> {
+    let kubeconfig = Kubeconfig::read_from(cluster.control_plane.kubeconfig()).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    let client = Client::try_from(config).unwrap();
+    let kind = kube::api::ApiResource::erase::<NodeExtendedResource>(&());
+    let rules: Api<DynamicObject> = Api::all_with(client, &kind);
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let create = async |text: &String| {
+        let object = rule("whole", &json!({"quantity": text}));
+        match rules.create(&dry_run, &serde_json::from_value(object).unwrap()).await {
+            Ok(_) => true,
+            Err(kube::Error::Api(status)) if status.code == 422 => {
+                assert!(status.message.contains("spec.quantity"), "{text:?}: {}", status.message);
+                assert!(!status.message.contains("rule:"), "{text:?}: {}", status.message);
+                false
+            }
+            Err(error) => panic!("{text:?}: {error}"),
+        }
+    };
+    // Some at once, each over a connection that is kept.
+    stream::iter(texts).map(create).buffered(16).collect().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn crd_accepts_every_whole_quantity() {
+    let cluster = Cluster::shared();
+    // The oracle test gives all of them to `validate`.
+    let mut texts: Vec<_> = quantities::multiples().step_by(61).collect();
+    texts.extend(quantities::notations().into_iter().step_by(2));
+    texts.extend(["120Ti", "1000Ti", "62.0Gi"].map(str::to_owned));
+    texts.extend((1826..=8192).step_by(97).map(|number| format!("{number}Ti")));
+    texts.extend((1..=9).map(|number| format!("{number}Pi")));
+    let whole = oracle::whole_quantities(&texts);
+    let verdicts = accepted(&cluster, &texts).await;
+    let differences: Vec<_> = texts
+        .iter()
+        .zip(whole.iter().zip(&verdicts))
+        .filter(|(_, (whole, verdict))| whole != verdict)
+        .map(|(text, (whole, _))| format!("{text:?}: whole {whole}"))
+        .collect();
+    let (count, wrong) = (texts.len(), differences.len());
+    assert!(differences.is_empty(), "{wrong} of {count} differ:\n{}", differences.join("\n"));
+    let whole = whole.iter().filter(|whole| **whole).count();
+    println!("{count} quantities, {whole} of them whole: no difference");
+    assert!(count > 5000 && whole > 2000, "{whole} of {count}");
 }
 
 #[test]

@@ -85,6 +85,11 @@ fn candidates() -> Vec<Value> {
         "1E",
         "0e99",
         "0.0",
+        "120Ti",
+        "62.0Gi",
+        ".5k",
+        "1e003",
+        "0.009223372036854775E",
     ] {
         specs.push(json!({"quantity": quantity}));
     }

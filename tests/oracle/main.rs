@@ -6,17 +6,15 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 use std::env;
-use std::io::{BufRead, BufReader, BufWriter, Write};
-use std::process::{Command, Stdio};
-use std::thread;
 
 use fastrand::Rng;
+use harness::oracle::ask;
 use node_resource_advertiser::model::label::{is_dns_subdomain, is_label_value, is_qualified_name};
 use node_resource_advertiser::model::quantity::{ParseQuantityError, Quantity};
 use node_resource_advertiser::model::resource_name::{ResourceName, is_extended};
-use serde_json::Value;
 
 mod pod_requests;
+mod whole_quantities;
 
 const CASES: usize = 100_000;
 
@@ -30,36 +28,6 @@ const STRAY: &[&str] = &[
 fn seed() -> u64 {
     env::var("ORACLE_SEED")
         .map_or(20_260_101, |seed| seed.parse().expect("ORACLE_SEED is a number"))
-}
-
-/// Returns the oracle's result for each input.
-fn ask(mode: &str, inputs: &[String]) -> Vec<Value> {
-    let oracle = harness::control_plane_program("oracle").unwrap();
-    let mut child = Command::new(oracle)
-        .arg(mode)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the oracle starts");
-    let mut stdin = BufWriter::new(child.stdin.take().expect("stdin is piped"));
-    let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
-    // Writing needs its own thread: both pipes hold less than all of it.
-    let results: Vec<Value> = thread::scope(|scope| {
-        scope.spawn(move || {
-            for input in inputs {
-                serde_json::to_writer(&mut stdin, input).expect("the oracle reads");
-                stdin.write_all(b"\n").expect("the oracle reads");
-            }
-            stdin.flush().expect("the oracle reads");
-        });
-        stdout
-            .lines()
-            .map(|line| serde_json::from_str(&line.unwrap()).expect("a result is JSON"))
-            .collect()
-    });
-    assert!(child.wait().expect("the oracle ends").success());
-    assert_eq!(results.len(), inputs.len());
-    results
 }
 
 fn report(mismatches: &[String], total: usize) {

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use node_resource_advertiser::model::pod::{Pod, Requests};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 

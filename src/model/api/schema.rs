@@ -6,11 +6,12 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::model::quantity::MAX_QUANTITY;
+use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH};
 
-/// What `isQuantity` may be asked: an exponent of at most two digits, because a large one keeps a
-/// core of the API server busy for minutes.
-const QUANTITY: &str = r"^[+-]?[0-9]+([.][0-9]*)?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?$";
+/// What `quantity` may be asked: an exponent below 100, because a large one keeps a core of the API
+/// server busy for minutes. No longer one makes a whole number of so short a text.
+const QUANTITY: &str =
+    r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?0*[0-9]{1,2})?$";
 const DNS_SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 const NAME_PART: &str = "^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
 const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
@@ -72,25 +73,27 @@ pub(super) fn quantity(_: &mut SchemaGenerator) -> Schema {
     let holds = |on_int: &str, on_quantity: &str| {
         format!("type(self) == int ? {on_int} : (!self.matches('{QUANTITY}') || {on_quantity})")
     };
+    let positive = "quantity(self).isGreaterThan(quantity('0'))";
     let too_large = format!("quantity(self).isGreaterThan(quantity('{MAX_QUANTITY}'))");
-    // isInteger() is false for 1.5Gi, 4.0 and 4000m, whole as they are. Below 2^51 a float tells
-    // them from fractions, since thousandths still show there.
-    let whole_by_float = "(quantity(self).isLessThan(quantity('2251799813685248')) \
-         && quantity(self).asApproximateFloat() == double(int(quantity(self).asApproximateFloat())))";
+    // isInteger() is false for whole numbers such as 120Ti, 62.0Gi and 4000m: it returns how the
+    // number is stored. The difference from the number's float is exact, and a float of up to
+    // MAX_QUANTITY is off by less than 4: so it is one of these integers, or there is a fraction.
+    let whole = "['-4', '-3', '-2', '-1', '0', '1', '2', '3', '4'].exists(difference, \
+         quantity(self).sub(int(quantity(self).asApproximateFloat())).compareTo(quantity(difference)) == 0)";
     json_schema!({
         "x-kubernetes-int-or-string": true,
-        "maxLength": 20,
+        "maxLength": MAX_QUANTITY_LENGTH,
         "x-kubernetes-validations": [
             rule(
                 format!("type(self) == int || self.matches('{QUANTITY}')"),
                 "not a quantity: write a whole number such as 4, or one with a suffix such as 800Gi (suffixes: k M G T P E, Ki Mi Gi Ti Pi Ei)",
             ),
             rule(
-                holds("true", &format!("{too_large} || quantity(self).isInteger() || {whole_by_float}")),
+                holds("true", &format!("!{positive} || {too_large} || {whole}")),
                 "a whole number is needed: extended resources are counted, and cannot be split",
             ),
             rule(
-                holds("self >= 1", "quantity(self).isGreaterThan(quantity('0'))"),
+                holds("self >= 1", positive),
                 "at least 1 is needed: to advertise nothing, delete the rule",
             ),
             rule(

@@ -9,6 +9,7 @@
 //! | [`Cluster`], [`SharedCluster`], [`Controller`] | drive the CRD and the program in a test: a failure is a panic |
 //! | [`objects`], [`helm`] | Kubernetes objects as JSON; helm and the chart |
 //! | [`documents`] | the commands in the documentation, which tests run |
+//! | [`oracle`], [`quantities`] | what Kubernetes' own parsers return; texts of quantities to compare by |
 //! | [`wait_until`] | waits with a deadline, and names what it waited for |
 //!
 //! ```text
@@ -35,9 +36,11 @@ mod kubectl;
 mod kubelet;
 mod node;
 pub mod objects;
+pub mod oracle;
 mod part;
 mod process;
 mod programs;
+pub mod quantities;
 mod shared;
 mod wait;
 

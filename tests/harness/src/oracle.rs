@@ -1,0 +1,58 @@
+//! What Kubernetes' own parsers return, from `tests/controlplane/oracle`.
+
+// It is for tests, which fail by a panic.
+#![allow(clippy::expect_used)]
+
+use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::control_plane_program;
+
+/// Returns the oracle's result for each input.
+///
+/// # Panics
+/// Where the oracle is not built, or fails.
+#[must_use]
+pub fn ask(mode: &str, inputs: &[String]) -> Vec<Value> {
+    let mut child = Command::new(control_plane_program("oracle").expect("the oracle is built"))
+        .arg(mode)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the oracle starts");
+    let mut stdin = BufWriter::new(child.stdin.take().expect("stdin is piped"));
+    let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+    // Writing needs its own thread: both pipes hold less than all of it.
+    let results: Vec<Value> = thread::scope(|scope| {
+        scope.spawn(move || {
+            for input in inputs {
+                serde_json::to_writer(&mut stdin, input).expect("the oracle reads");
+                stdin.write_all(b"\n").expect("the oracle reads");
+            }
+            stdin.flush().expect("the oracle reads");
+        });
+        let lines = stdout.lines().map(|line| line.expect("the oracle writes"));
+        lines.map(|line| serde_json::from_str(&line).expect("a result is JSON")).collect()
+    });
+    assert!(child.wait().expect("the oracle ends").success());
+    assert_eq!(results.len(), inputs.len());
+    results
+}
+
+/// Returns, for each text, whether Kubernetes reads it as a whole number from 1 to 9223372036854775.
+///
+/// # Panics
+/// Where the oracle is not built, or fails.
+#[must_use]
+pub fn whole_quantities(texts: &[String]) -> Vec<bool> {
+    let whole = |result: Value| {
+        let number = result["value"].as_str()?;
+        let (units, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let whole = fraction.bytes().all(|digit| digit == b'0');
+        Some(whole && (1..=i64::MAX / 1000).contains(&units.parse::<i64>().ok()?))
+    };
+    ask("quantity", texts).into_iter().map(|result| whole(result).unwrap_or(false)).collect()
+}
