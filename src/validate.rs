@@ -12,6 +12,7 @@
 mod cel;
 mod cross_checks;
 mod diagnostic;
+mod dropped_nulls;
 mod metadata;
 mod render;
 mod report;
@@ -151,6 +152,7 @@ impl Validator {
         violations
             .retain(|violation| violation.rule == UNKNOWN || !status.leads_to(&violation.path));
         violations.extend(metadata::check(&document.value));
+        dropped_nulls::check(&document.value, &mut violations);
         let rule =
             if violations.is_empty() { self.compile(document, &mut violations) } else { None };
         let found = violations.into_iter().map(|violation| Diagnostic::found(violation, document));

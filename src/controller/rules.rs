@@ -155,7 +155,7 @@ mod tests {
         serde_json::from_value(json!({
             "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
             "metadata": {"name": name, "uid": name, "generation": 1},
-            "spec": {"resourceName": "example.com/dongle", "quantity": quantity, "nodeSelector": {}},
+            "spec": {"resourceName": "example.com/dongle", "quantity": quantity, "allNodes": true},
         }))
         .unwrap()
     }

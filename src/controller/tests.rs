@@ -68,7 +68,7 @@ fn rule() -> Value {
     json!({
         "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
         "metadata": {"name": "dongle", "uid": "r", "generation": 1, "resourceVersion": "1"},
-        "spec": {"resourceName": "example.com/dongle", "quantity": 4, "nodeSelector": {}},
+        "spec": {"resourceName": "example.com/dongle", "quantity": 4, "allNodes": true},
     })
 }
 

@@ -70,17 +70,23 @@ pub struct NodeExtendedResourceSpec {
     #[schemars(schema_with = "schema::quantity")]
     pub quantity: DeclaredQuantity,
 
-    /// Selects nodes by their labels; {} selects every node. Exactly one of nodeSelector and
-    /// nodeNames is given.
+    /// Selects nodes by their labels: at least one requirement. Exactly one of nodeSelector, nodeNames
+    /// and allNodes is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::node_selector")]
     pub node_selector: Option<LabelSelector>,
 
     /// Names the nodes. One that does not exist is counted as missing and gets the resource when
-    /// it appears. Exactly one of nodeSelector and nodeNames is given.
+    /// it appears. Exactly one of nodeSelector, nodeNames and allNodes is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::node_names")]
     pub node_names: Option<Vec<String>>,
+
+    /// Selects every node, those of the future too: true, or left out. Exactly one of nodeSelector,
+    /// nodeNames and allNodes is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::all_nodes")]
+    pub all_nodes: Option<bool>,
 
     /// Where several rules declare the same resource on a node, the highest priority wins; then
     /// the oldest rule, then the first name.

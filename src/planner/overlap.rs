@@ -26,8 +26,8 @@ impl Selection {
                     Overlap::Certain
                 }
             }
-            (Self::Names(_), Self::Labels(requirements))
-            | (Self::Labels(requirements), Self::Names(_)) => {
+            (Self::Names(_), unnamed) | (unnamed, Self::Names(_)) => {
+                let requirements = unnamed.requirements();
                 if requirements.is_empty() {
                     Overlap::Certain
                 } else if contradict(requirements, &[]) {
@@ -36,7 +36,8 @@ impl Selection {
                     Overlap::Possible
                 }
             }
-            (Self::Labels(these), Self::Labels(those)) => {
+            _ => {
+                let (these, those) = (self.requirements(), other.requirements());
                 if contradict(these, those) {
                     Overlap::Never
                 } else if within(these, those) || within(those, these) {
@@ -93,11 +94,13 @@ mod tests {
     fn selection(text: &str) -> Selection {
         if let Some(names) = text.strip_prefix("names ") {
             let names: Vec<_> = names.split(' ').map(str::to_owned).collect();
-            return Selection::new(None, Some(&names)).unwrap();
+            return Selection::new(None, Some(&names), None).unwrap();
+        }
+        if text.is_empty() {
+            return Selection::All;
         }
         let expressions: Vec<Value> = text
             .split(" and ")
-            .filter(|text| !text.is_empty())
             .map(|text| {
                 let mut words = text.split(' ');
                 let (key, operator) = (words.next(), words.next());
@@ -106,7 +109,7 @@ mod tests {
             .collect();
         let selector: LabelSelector =
             serde_json::from_value(json!({"matchExpressions": expressions})).unwrap();
-        Selection::new(Some(&selector), None).unwrap()
+        Selection::new(Some(&selector), None, None).unwrap()
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub enum InvalidRule {
     /// `spec.quantity` is more than the API server can count.
     #[error("spec.quantity: {0} is more than {MAX_QUANTITY}, the most that can be advertised")]
     TooLarge(Quantity),
-    /// `spec.nodeSelector` or `spec.nodeNames`
+    /// `spec.nodeSelector`, `spec.nodeNames` or `spec.allNodes`
     #[error("spec: {0}")]
     Selection(#[from] InvalidSelection),
 }
@@ -81,7 +81,11 @@ impl Rule {
             name: metadata.name.as_deref().unwrap_or_default().into(),
             resource: ResourceName::parse(&spec.resource_name)?,
             quantity,
-            selection: Selection::new(spec.node_selector.as_ref(), spec.node_names.as_deref())?,
+            selection: Selection::new(
+                spec.node_selector.as_ref(),
+                spec.node_names.as_deref(),
+                spec.all_nodes,
+            )?,
             priority: spec.priority,
             conflict_policy: spec.conflict_policy,
             deletion_policy: spec.deletion_policy,
@@ -219,7 +223,7 @@ mod tests {
             (json!({"nodeNames": ["a"]}), "spec: give exactly one"),
         ] {
             let mut spec = spec;
-            spec.as_object_mut().unwrap().insert("nodeSelector".into(), json!({}));
+            spec.as_object_mut().unwrap().insert("allNodes".into(), json!(true));
             let error = rule("a", "2026-01-01T00:00:00Z", spec.clone()).unwrap_err();
             assert!(error.to_string().contains(says), "{spec}: {error}");
         }
@@ -231,11 +235,11 @@ mod tests {
         let late = "2026-01-02T00:00:00Z";
         let zone = json!({"matchLabels": {"zone": "a"}});
         let rules = [
-            rule("0-late", late, json!({"nodeSelector": {}})),
+            rule("0-late", late, json!({"allNodes": true})),
             rule("b", early, json!({"nodeSelector": zone})),
             rule("a", early, json!({"nodeNames": ["node-1"]})),
             rule("high", late, json!({"nodeSelector": zone, "priority": 1})),
-            rule("0-a-new", None, json!({"nodeSelector": {}})),
+            rule("0-a-new", None, json!({"allNodes": true})),
             rule("other-zone", early, json!({"nodeSelector": {"matchLabels": {"zone": "b"}}})),
             rule("other-node", early, json!({"nodeNames": ["node-2"]})),
         ];

@@ -14,8 +14,10 @@ use crate::model::node::Node;
 pub enum Selection {
     /// These nodes, by name.
     Names(BTreeSet<Arc<str>>),
-    /// The nodes whose labels meet every requirement; all nodes where there is none.
+    /// The nodes whose labels meet every requirement, of which there is one at least.
     Labels(Vec<Requirement>),
+    /// Every node.
+    All,
 }
 
 /// One requirement on a node's labels, as `metav1.LabelSelector` means it.
@@ -36,9 +38,18 @@ pub(super) enum Test {
 /// Why a selection is not one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidSelection {
-    /// Both or neither of the two fields.
-    #[error("give exactly one of nodeSelector and nodeNames")]
+    /// None, or several of the three fields.
+    #[error("give exactly one of nodeSelector, nodeNames and allNodes: true")]
     NotExactlyOne,
+    /// `nodeSelector: {}`, which may be what is left of a selector whose label lost its value. Older
+    /// versions of the CRD took it for every node.
+    #[error(
+        "nodeSelector has no requirement: to select every node, replace nodeSelector: {{}} by allNodes: true"
+    )]
+    NoRequirement,
+    /// `allNodes: false`
+    #[error("allNodes can only be true: remove it, and give nodeSelector or nodeNames")]
+    AllNodesFalse,
     /// `nodeNames: []`
     #[error("nodeNames is empty: name at least one node")]
     NoNames,
@@ -70,7 +81,7 @@ pub enum InvalidSelection {
 }
 
 impl Selection {
-    /// Reads the two fields of a rule's spec.
+    /// Reads the three fields of a rule's spec.
     ///
     /// # Errors
     /// Where the Kubernetes API would refuse the selector (`ValidateLabelSelector`), or the names
@@ -78,10 +89,13 @@ impl Selection {
     pub fn new(
         selector: Option<&LabelSelector>,
         names: Option<&[String]>,
+        all: Option<bool>,
     ) -> Result<Self, InvalidSelection> {
-        match (selector, names) {
-            (Some(selector), None) => Self::by_labels(selector),
-            (None, Some(names)) => Self::by_names(names),
+        match (selector, names, all) {
+            (Some(selector), None, None) => Self::by_labels(selector),
+            (None, Some(names), None) => Self::by_names(names),
+            (None, None, Some(true)) => Ok(Self::All),
+            (None, None, Some(false)) => Err(InvalidSelection::AllNodesFalse),
             _ => Err(InvalidSelection::NotExactlyOne),
         }
     }
@@ -113,7 +127,11 @@ impl Selection {
                 Requirement::new(key, operator, values.as_deref().unwrap_or_default())
             },
         );
-        equalities.chain(expressions).collect::<Result<_, _>>().map(Self::Labels)
+        let requirements: Vec<_> = equalities.chain(expressions).collect::<Result<_, _>>()?;
+        if requirements.is_empty() {
+            return Err(InvalidSelection::NoRequirement);
+        }
+        Ok(Self::Labels(requirements))
     }
 
     /// Whether `node` is selected.
@@ -124,26 +142,32 @@ impl Selection {
             Self::Labels(requirements) => requirements
                 .iter()
                 .all(|requirement| requirement.is_met_by(node.labels.get(&requirement.key))),
+            Self::All => true,
         }
     }
 
-    /// The nodes that are named; none where they are selected by labels.
+    /// The nodes that are named; none where they are selected otherwise.
     pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         let names = match self {
             Self::Names(names) => Some(names),
-            Self::Labels(_) => None,
+            Self::Labels(_) | Self::All => None,
         };
         names.into_iter().flatten()
+    }
+
+    /// The requirements on labels; none where nodes are named, or all selected.
+    pub(super) fn requirements(&self) -> &[Requirement] {
+        match self {
+            Self::Labels(requirements) => requirements,
+            Self::Names(_) | Self::All => &[],
+        }
     }
 
     /// Labels (key and value) of which every selected node has one; `None` where no such list
     /// exists. It lets rules be looked up by a node's labels.
     #[must_use]
     pub fn indexable_labels(&self) -> Option<impl Iterator<Item = (&str, &str)>> {
-        let Self::Labels(requirements) = self else {
-            return None;
-        };
-        requirements.iter().find_map(|Requirement { key, test }| {
+        self.requirements().iter().find_map(|Requirement { key, test }| {
             let Test::In(values) = test else {
                 return None;
             };
@@ -202,7 +226,8 @@ mod tests {
             selector.map(|selector| serde_json::from_value(selector).unwrap());
         let names: Option<Vec<String>> =
             spec.get("nodeNames").map(|names| serde_json::from_value(names.clone()).unwrap());
-        Selection::new(selector.as_ref(), names.as_deref())
+        let all = spec.get("allNodes").and_then(Value::as_bool);
+        Selection::new(selector.as_ref(), names.as_deref(), all)
     }
 
     fn expression(key: &str, operator: &str, values: &[&str]) -> Value {
@@ -218,7 +243,7 @@ mod tests {
         }));
         let node = Node::new(node.unwrap(), &mut Interner::default());
         for (spec, selects) in [
-            (json!({"nodeSelector": {}}), true),
+            (json!({"allNodes": true}), true),
             (json!({"nodeSelector": {"matchLabels": {"zone": "a"}}}), true),
             (json!({"nodeSelector": {"matchLabels": {"zone": "a", "ssd": "x"}}}), false),
             (expression("zone", "In", &["a", "b"]), true),
@@ -242,7 +267,14 @@ mod tests {
     fn selector_rejects_what_kubernetes_rejects() {
         for (spec, says) in [
             (json!({}), "exactly one"),
-            (json!({"nodeSelector": {}, "nodeNames": ["a"]}), "exactly one"),
+            (json!({"allNodes": true, "nodeNames": ["a"]}), "exactly one"),
+            (json!({"allNodes": true, "nodeSelector": {}}), "exactly one"),
+            (json!({"allNodes": false}), "can only be true"),
+            (json!({"nodeSelector": {}}), "replace nodeSelector: {} by allNodes: true"),
+            (
+                json!({"nodeSelector": {"matchLabels": {}, "matchExpressions": []}}),
+                "replace nodeSelector: {} by allNodes: true",
+            ),
             (json!({"nodeNames": []}), "empty"),
             (json!({"nodeNames": ["Node"]}), "not a node name"),
             (json!({"nodeNames": [""]}), "not a node name"),
@@ -270,6 +302,6 @@ mod tests {
         let by_value = labels(expression("zone", "In", &["a", "b"]));
         assert_eq!(by_value, Some(vec!["zone=a".to_owned(), "zone=b".to_owned()]));
         assert_eq!(labels(expression("zone", "NotIn", &["a"])), None::<Vec<_>>);
-        assert_eq!(labels(json!({"nodeSelector": {}})), None);
+        assert_eq!(labels(json!({"allNodes": true})), None);
     }
 }

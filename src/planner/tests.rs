@@ -49,8 +49,8 @@ fn rule_set(rules: &Value) -> RuleSet {
         };
         let mut spec = json!({"resourceName": "example.com/dongle", "quantity": 4});
         spec.as_object_mut().unwrap().extend(fields.clone());
-        if spec.get("nodeNames").is_none() && spec.get("nodeSelector").is_none() {
-            spec["nodeSelector"] = json!({});
+        if ["nodeNames", "nodeSelector"].iter().all(|field| spec.get(field).is_none()) {
+            spec["allNodes"] = json!(true);
         }
         let mut object = NodeExtendedResource::new(name, serde_json::from_value(spec).unwrap());
         object.metadata.name = Some(name.clone());

@@ -177,7 +177,7 @@ impl Diagnostic {
 #[derive(Default)]
 struct PrecedenceGroup<'t> {
     by_node: HashMap<Arc<str>, Vec<&'t DeclaredRule>>,
-    by_labels: Vec<&'t DeclaredRule>,
+    unnamed: Vec<&'t DeclaredRule>,
     all: Vec<&'t DeclaredRule>,
 }
 
@@ -190,7 +190,7 @@ impl<'t> PrecedenceGroup<'t> {
                     self.by_node.entry(Arc::clone(name)).or_default().push(declared);
                 }
             }
-            Selection::Labels(_) => self.by_labels.push(declared),
+            Selection::Labels(_) | Selection::All => self.unnamed.push(declared),
         }
     }
 
@@ -213,9 +213,9 @@ impl<'t> PrecedenceGroup<'t> {
             // Of many rules that name nodes, few name the same.
             Selection::Names(names) => {
                 let same = names.iter().filter_map(|name| self.by_node.get(name)).flatten();
-                first(same.chain(&self.by_labels).filter_map(overlap))
+                first(same.chain(&self.unnamed).filter_map(overlap))
             }
-            Selection::Labels(_) => first(self.all.iter().filter_map(overlap)),
+            Selection::Labels(_) | Selection::All => first(self.all.iter().filter_map(overlap)),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use futures::{StreamExt as _, stream};
 use harness::objects::{DONGLE, condition, rule};
-use harness::{Cluster, Controller, oracle, quantities};
+use harness::{Cluster, Controller, Output, oracle, quantities};
 use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::DynamicObject;
@@ -35,6 +35,48 @@ fn crd_rejects_bad_objects_with_advice() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let names = cluster.kubectl(&["get", "ner", "-o", "name"]);
     assert_eq!(names, "", "an object was stored");
+}
+
+/// Creates and applies a rule, none of which the API server stores, and returns both responses.
+fn dry_runs(cluster: &Cluster, selector: &str) -> [Output; 2] {
+    let rule = format!(
+        "{{apiVersion: noderesource.dev/v1alpha1, kind: NodeExtendedResource, metadata: {{name: a}}, \
+         spec: {{resourceName: example.com/dongle, quantity: 4, nodeSelector: {selector}}}}}"
+    );
+    let create = ["create", "--dry-run=server", "--validate=ignore", "-f", "-"];
+    let apply = ["apply", "--dry-run=server", "--validate=ignore", "--server-side", "-f", "-"];
+    [&create[..], &apply[..]]
+        .map(|args| cluster.control_plane.kubectl_output(args, Some(&rule)).unwrap())
+}
+
+/// Empty YAML values are null, which the API server drops of fields that are not nullable.
+#[test]
+fn crd_rejects_selectors_that_lost_a_requirement() {
+    let cluster = Cluster::shared();
+    let empty = "no requirement is left";
+    let no_value = "a label without a value: write its value";
+    let null = "must be of type";
+    let unknown = "field not declared in schema";
+    for (selector, [created, applied]) in [
+        ("{}", [empty, empty]),
+        ("{matchLabels: {}}", [empty, empty]),
+        ("{matchExpressions: []}", [empty, empty]),
+        ("{matchLabels: }", [empty, null]),
+        ("{matchExpressions: }", [empty, null]),
+        ("{matchLabel: {zone: a}}", [empty, unknown]),
+        ("{matchLabels: {zone: }}", [no_value, no_value]),
+        ("{matchLabels: {zone: a, example.com/has-dongle: }}", [no_value, no_value]),
+        // Created, it is dropped: `validate` reports it.
+        ("{matchLabels: {zone: a}, matchExpressions: }", ["", null]),
+        ("{matchExpressions: [{key: zone, operator: In, values: }]}", ["In and NotIn", null]),
+        ("{matchExpressions: [{key: , operator: Exists}]}", ["Required value", null]),
+        ("{matchLabels: {zone: \"\"}}", ["", ""]),
+    ] {
+        for (expected, output) in [created, applied].into_iter().zip(dry_runs(&cluster, selector)) {
+            assert_eq!(output.code == 0, expected.is_empty(), "{selector}: {}", output.stderr);
+            assert!(output.stderr.contains(expected), "{selector}: {}", output.stderr);
+        }
+    }
 }
 
 #[test]
@@ -118,15 +160,19 @@ fn stored_invalid_rule_is_stalled_and_keeps_its_values() {
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("held", &json!({"resourceName": "example.com/held"}));
+    cluster.apply_rule("empty", &json!({"resourceName": "example.com/everywhere"}));
     cluster.wait_advertised("node-1", "example.com/held", "4");
+    cluster.wait_advertised("node-1", "example.com/everywhere", "4");
     controller.stop();
 
     rejected_objects::drop_validation(&cluster);
     let bad = [
         ("zero", json!({"quantity": 0})),
         ("native", json!({"resourceName": "cpu"})),
-        ("both", json!({"nodeNames": ["node-1"], "nodeSelector": {}})),
+        ("both", json!({"nodeNames": ["node-1"], "allNodes": true})),
         ("held", json!({"resourceName": "example.com/held", "quantity": "none"})),
+        // Every node, by an earlier CRD.
+        ("empty", json!({"resourceName": "example.com/everywhere", "nodeSelector": {}})),
     ];
     // The API server does not even accept a status of these.
     let without_status = [
@@ -157,8 +203,18 @@ fn stored_invalid_rule_is_stalled_and_keeps_its_values() {
     }
     cluster.wait_advertised("node-1", "example.com/held", "4");
     // A stalled rule's values are still repaired: a reboot must not kill the pods that use them.
-    cluster.write_quantity("node-1", "example.com/held", "0");
-    cluster.wait_advertised("node-1", "example.com/held", "4");
+    for resource in ["example.com/held", "example.com/everywhere"] {
+        cluster.wait_advertised("node-1", resource, "4");
+        cluster.write_quantity("node-1", resource, "0");
+        cluster.wait_advertised("node-1", resource, "4");
+    }
+    // The edit that its message asks for is enough.
+    cluster.wait_status("empty", "a message with the edit", |status| {
+        status.to_string().contains("replace nodeSelector: {} by allNodes: true")
+    });
+    let edit = r#"{"spec": {"nodeSelector": null, "allNodes": true}}"#;
+    cluster.kubectl(&["patch", "ner", "empty", "--type=merge", "--patch", edit]);
+    cluster.wait_ready("empty", "1/1");
     // Deleting the rule withdraws its value.
     cluster.kubectl(&["delete", "ner", "held"]);
     cluster.wait_for("example.com/held to be withdrawn", &["node", "node-1"], |node| {

@@ -23,6 +23,9 @@ fn json_schema_file_is_up_to_date() {
     assert_eq!(spec["additionalProperties"], false);
     assert_eq!(spec["properties"]["quantity"]["type"][0], "integer");
     assert_eq!(spec["properties"]["nodeNames"]["uniqueItems"], true);
+    assert_eq!(spec["properties"]["allNodes"]["enum"][0], true);
+    let labels = &spec["properties"]["nodeSelector"]["properties"]["matchLabels"];
+    assert_eq!(labels["additionalProperties"]["type"], "string");
     assert!(!printed.contains("\"x-") && !printed.contains("nullable"), "{printed}");
 }
 

@@ -15,7 +15,7 @@ fn rule(name: &str, spec: Value) -> Rule {
     let mut object = json!({
         "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
         "metadata": {"name": name},
-        "spec": {"resourceName": DONGLE, "quantity": 4, "nodeSelector": {}},
+        "spec": {"resourceName": DONGLE, "quantity": 4, "allNodes": true},
     });
     let fields = object["spec"].as_object_mut().unwrap();
     fields.extend(spec.as_object().unwrap().clone());
@@ -88,7 +88,7 @@ fn diff_matches_the_patch_for_random_nodes() {
         vec![json!({})],
         vec![json!({"conflictPolicy": "Overwrite"})],
         vec![json!({"shrinkPolicy": "Immediate", "deletionPolicy": "Retain"})],
-        vec![json!({"nodeNames": ["node-2"], "nodeSelector": null})],
+        vec![json!({"nodeNames": ["node-2"], "allNodes": null})],
         vec![json!({}), json!({"priority": 1, "quantity": 5})],
     ];
     let uses = [

@@ -17,7 +17,7 @@ fn state(spec: serde_json::Value) -> RuleState {
 }
 
 fn everywhere() -> RuleState {
-    state(json!({"nodeSelector": {}}))
+    state(json!({"allNodes": true}))
 }
 
 /// Each condition as `type=status reason`.

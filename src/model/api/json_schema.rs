@@ -3,6 +3,8 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Map, Value, json};
 
+use super::schema::ONLY_TRUE;
+
 /// The JSON Schema of an object of one version. It has no CEL rules: for those, there is `validate`.
 #[must_use]
 pub fn json_schema(crd: &CustomResourceDefinition, version: &str) -> Option<Value> {
@@ -26,6 +28,12 @@ fn plain(schema: Value) -> Value {
     if flag(&schema, "x-kubernetes-int-or-string") {
         schema.insert("type".into(), json!(["integer", "string"]));
     }
+    if schema.get("type") == Some(&"boolean".into())
+        && schema.get("x-kubernetes-validations").and_then(|rules| rules.pointer("/0/rule"))
+            == Some(&ONLY_TRUE.into())
+    {
+        schema.insert("enum".into(), json!([true]));
+    }
     if flag(&schema, "nullable")
         && let Some(kind) = schema.get("type").cloned()
     {
@@ -39,6 +47,10 @@ fn plain(schema: Value) -> Value {
         schema.entry("additionalProperties").or_insert(false.into());
     }
     schema.retain(|key, _| key != "nullable" && !key.starts_with("x-kubernetes-"));
+    // A null in a map is kept for a CEL rule to reject.
+    if let Some(Value::Object(below)) = schema.get_mut("additionalProperties") {
+        below.remove("nullable");
+    }
     for key in ["items", "additionalProperties"] {
         if let Some(below) = schema.get_mut(key) {
             *below = plain(below.take());

@@ -17,18 +17,21 @@ const NAME_PART: &str = "^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
 const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])$";
 
+/// The rule of a boolean that cannot be false.
+pub(super) const ONLY_TRUE: &str = "self";
+
 /// One `x-kubernetes-validations` entry.
 fn rule(rule: impl AsRef<str>, message: &str) -> Value {
     json!({ "rule": rule.as_ref(), "message": message })
 }
 
-/// Has the spec require exactly one of `nodeSelector` and `nodeNames`.
+/// Has the spec require exactly one of `nodeSelector`, `nodeNames` and `allNodes`.
 pub(super) fn exactly_one_node_choice(schema: &mut Schema) {
     schema.insert(
         "x-kubernetes-validations".to_owned(),
         json!([rule(
-            "has(self.nodeSelector) != has(self.nodeNames)",
-            "give exactly one of nodeSelector and nodeNames; nodeSelector: {} selects every node",
+            "[has(self.nodeSelector), has(self.nodeNames), has(self.allNodes)].filter(given, given).size() == 1",
+            "give exactly one of nodeSelector, nodeNames and allNodes: true",
         )]),
     );
 }
@@ -107,8 +110,14 @@ pub(super) fn quantity(_: &mut SchemaGenerator) -> Schema {
 pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
     let bad_key = "not a label key: write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
     let bad_value = "not a label value: at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends";
+    // An empty selector may be what is left of one whose label lost its value.
+    let not_empty = |field| format!("(has(self.{field}) && self.{field}.size() > 0)");
     json_schema!({
         "type": "object",
+        "x-kubernetes-validations": [rule(
+            [not_empty("matchLabels"), not_empty("matchExpressions")].join(" || "),
+            "no requirement is left: give a label and its value, or replace nodeSelector by allNodes: true to select every node",
+        )],
         "properties": {
             "matchLabels": {
                 "description": "Labels that a node must have, with these values.",
@@ -116,11 +125,18 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
                 "maxProperties": 32,
                 "additionalProperties": {
                     "type": "string",
+                    // So that a null reaches the rule below: the server would drop it, and the rule
+                    // would select more nodes.
+                    "nullable": true,
                     "maxLength": 63,
                     "x-kubernetes-validations": [rule(format!("self.matches('{LABEL_VALUE}')"), bad_value)],
                 },
                 "x-kubernetes-validations": [
-                    rule(format!("self.all(key, key.indexOf('/') <= 253 && key.matches('{LABEL_KEY}'))"), bad_key)
+                    rule(format!("self.all(key, key.indexOf('/') <= 253 && key.matches('{LABEL_KEY}'))"), bad_key),
+                    rule(
+                        "self.all(key, dyn(self[key]) != null)",
+                        "a label without a value: write its value, or \"\" for an empty one",
+                    ),
                 ],
             },
             "matchExpressions": {
@@ -168,6 +184,17 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
                 },
             },
         },
+    })
+}
+
+/// A rule and no enum: where an enum is broken, the server does not get to the rule's message.
+pub(super) fn all_nodes(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "boolean",
+        "x-kubernetes-validations": [rule(
+            ONLY_TRUE,
+            "allNodes can only be true: remove it, and select nodes by nodeSelector or nodeNames",
+        )],
     })
 }
 

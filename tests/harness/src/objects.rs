@@ -13,7 +13,7 @@ pub const LEDGER: &str = "noderesource.dev/advertised";
 pub fn rule(name: &str, spec: &Value) -> Value {
     let mut full = json!({"resourceName": DONGLE, "quantity": 4});
     if spec["nodeNames"].is_null() && spec.get("nodeSelector").is_none() {
-        full["nodeSelector"] = json!({});
+        full["allNodes"] = json!(true);
     }
     for (field, value) in spec.as_object().into_iter().flatten() {
         full[field] = value.clone();

@@ -9,7 +9,7 @@ use node_resource_advertiser::validate::{Format, Severity, Validator};
 
 use super::{folder, validate};
 
-const RULE: &str = "apiVersion: noderesource.dev/v1alpha1\nkind: NodeExtendedResource\nmetadata: {name: dongle}\nspec:\n  resourceName: example.com/dongle\n  quantity: 0\n  nodeSelector: {}\n";
+const RULE: &str = "apiVersion: noderesource.dev/v1alpha1\nkind: NodeExtendedResource\nmetadata: {name: dongle}\nspec:\n  resourceName: example.com/dongle\n  quantity: 0\n  allNodes: true\n";
 
 /// A folder for one test.
 fn scratch(test: &str) -> PathBuf {
