@@ -4,6 +4,7 @@
 //! has a patch, the patch is sent, and its answer is the node's next state. What becomes of a rule
 //! is counted node by node and written to its status.
 
+mod change_log;
 mod contest;
 mod device_classes;
 mod events;

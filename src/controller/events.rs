@@ -18,7 +18,7 @@ use tracing::debug;
 
 use crate::cluster::error::describe;
 use crate::model::api::NodeExtendedResource;
-pub(super) use templates::EventTemplate;
+pub(super) use templates::{EventTemplate, contest};
 
 /// How many Events of a kind a rule may cause at once on nodes, and on itself.
 const BURST_ON_NODES: u32 = 10;

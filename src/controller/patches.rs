@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use tokio::time::Instant;
-use tracing::{debug, error, info, warn};
+use tracing::field::display;
+use tracing::{debug, error, warn};
 
-use super::events::{EventTemplate, NodeSubject, RuleSubject};
+use super::change_log::{log_change, log_conflict};
+use super::events::{EventTemplate, NodeSubject, RuleSubject, contest};
 use super::nodes::SentPatch;
 use super::state::Controller;
 use crate::cluster::node_client::Reply;
@@ -150,16 +152,24 @@ impl Controller {
         }
     }
 
-    /// Notes what was repaired, and tells of what has become a contest.
+    /// Notes what was repaired or adopted, and tells of what has become a contest. A ledger entry that is
+    /// removed again and again must not cost a request each time either.
     fn count_repairs(&mut self, sent: &SentPatch, now: Instant) {
         let SentPatch { node, uid, changes, .. } = sent;
-        for Change { resource, action } in changes {
-            let Action::Repair { rule, observed, manager, .. } = action else { continue };
-            self.diagnostics.metrics.repairs.inc();
-            if self.nodes.repaired(node, (resource, observed), manager.as_ref(), now) {
-                let manager = manager.as_deref().unwrap_or("an unknown writer");
-                warn!(%node, "{manager} keeps changing {resource}: repairs pause (rule {rule})");
-                let template = EventTemplate::contested(node, rule, resource, manager);
+        for change in changes {
+            let (rule, observed, manager) = match &change.action {
+                Action::Repair { rule, observed, manager, .. } => {
+                    self.diagnostics.metrics.repairs.inc();
+                    (rule, observed, manager.as_ref())
+                }
+                Action::Adopt { rule, quantity } => (rule, quantity, None),
+                _ => continue,
+            };
+            if self.nodes.repaired(node, (&change.resource, observed), manager, now) {
+                let (resource, manager) = (&change.resource, change.manager().map(display));
+                let message = contest(node, change);
+                warn!(%node, %rule, %resource, manager, "repairs pause: {message}");
+                let template = EventTemplate::contested(node, change);
                 let rule = self.rule_subject(rule);
                 let node = NodeSubject { name: node, uid };
                 self.event_writes.extend(self.events.on_both(node, &rule, &template, now));
@@ -192,9 +202,8 @@ impl Controller {
 
     fn report_changes(&mut self, sent: &SentPatch, now: Instant) {
         let SentPatch { node, changes, .. } = sent;
-        let lines: Vec<_> = changes.iter().map(ToString::to_string).collect();
-        info!(%node, "{}", lines.join(", "));
         for change in changes {
+            log_change(node, change);
             self.report_change(sent, change, EventTemplate::for_change(node, change), now);
         }
     }
@@ -217,10 +226,19 @@ impl Controller {
     /// Tells of what has just become of a rule on a node, where somebody has to see to it.
     fn report_outcome(&mut self, node: NodeSubject<'_>, rule: &Arc<str>, outcome: &Outcome) {
         let state = self.rules.get(rule).and_then(|state| state.rule.as_ref().ok());
-        let resource = state.map(|rule| rule.resource.as_str()).unwrap_or_default();
-        if let Some(template) = EventTemplate::for_outcome(node.name, rule, resource, outcome) {
-            let rule = self.rule_subject(rule);
-            self.event_writes.extend(self.events.on_both(node, &rule, &template, Instant::now()));
+        let resource = state.map(|rule| rule.resource.to_string()).unwrap_or_default();
+        let Some(template) = EventTemplate::for_outcome(node.name, rule, &resource, outcome) else {
+            return;
+        };
+        let subject = self.rule_subject(rule);
+        let writes = self.events.on_both(node, &subject, &template, Instant::now());
+        let before = self.event_writes.len();
+        self.event_writes.extend(writes);
+        // A failed patch is in the log where its answer is taken in.
+        if self.event_writes.len() > before
+            && let Outcome::Conflicted { present, manager } = outcome
+        {
+            log_conflict(node.name, rule, &resource, (present, manager.as_deref()));
         }
     }
 

@@ -18,6 +18,7 @@ use crate::model::api::{
     FIELD_MANAGER, NodeCounts, NodeExtendedResource, NodeExtendedResourceStatus, NodeProblem,
     Reason,
 };
+use crate::model::node::UNKNOWN_MANAGER;
 use crate::planner::Outcome;
 use crate::planner::selector::Selection;
 
@@ -74,12 +75,12 @@ fn problems(counts: &Counts) -> Vec<NodeProblem> {
                 (Reason::PodsUnavailable, format!("stays at {at}: {why}"))
             }
             Outcome::Conflicted { present, manager } => {
-                let manager = manager.as_deref().unwrap_or("an unknown writer");
+                let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
                 let message = format!("already {present}, last written by {manager}");
                 (Reason::Conflict, message)
             }
             Outcome::Contested { manager } => {
-                let manager = manager.as_deref().unwrap_or("an unknown writer");
+                let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
                 (Reason::Contested, format!("{manager} keeps changing it back"))
             }
             Outcome::Failed { message } => (Reason::PatchFailed, message.clone()),

@@ -99,9 +99,9 @@ pub struct NodeExtendedResourceSpec {
     pub conflict_policy: ConflictPolicy,
 
     /// What becomes of a value that is no longer declared: Withdraw removes it; Retain leaves it
-    /// on the node, as nobody's. It holds from the moment the value is written, also after the rule
-    /// itself is gone. A rule that comes later finds it as another writer's, which
-    /// conflictPolicy: Overwrite takes over.
+    /// on the node. It holds from the moment the value is written, also after the rule itself is gone.
+    /// A later rule of the same quantity adopts what Retain left; for one of another quantity it is a
+    /// conflict.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 

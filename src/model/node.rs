@@ -2,18 +2,23 @@
 //!
 //! A Node is some 13 KB of JSON, most of it images, conditions and managedFields. [`ApiNode`] drops
 //! that while decoding; [`Node`] is what stays in memory. Of managedFields, one thing is kept: which
-//! other writers put extended resources there.
+//! field managers wrote the extended resources.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+mod field_managers;
+mod pool;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use crate::model::api::FIELD_MANAGER;
 use crate::model::quantity::Quantity;
 use crate::model::{ledger, resource_name};
+use field_managers::{FieldManagers, ManagedFields};
+pub use field_managers::{ResourceManagers, UNKNOWN_MANAGER};
+use pool::Pool;
 
 /// A Node as the API server sends it, decoded without what is not read.
 #[derive(Clone, Debug, kube::Resource)]
@@ -31,41 +36,6 @@ struct ApiNodeStatus {
     allocatable: Option<ResourceList>,
 }
 
-/// An entry of managedFields, as far as it speaks of resources. Decoding all of it would take
-/// longer than all the rest of the Node.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ManagedFields {
-    #[serde(default)]
-    manager: String,
-    #[serde(default)]
-    fields_v1: Fields,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-struct Fields {
-    #[serde(default, rename = "f:status")]
-    status: StatusFields,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-struct StatusFields {
-    #[serde(default, rename = "f:capacity")]
-    capacity: BTreeMap<Box<str>, IgnoredAny>,
-    #[serde(default, rename = "f:allocatable")]
-    allocatable: BTreeMap<Box<str>, IgnoredAny>,
-}
-
-impl ManagedFields {
-    /// The extended resources that this manager was the last to write.
-    fn resources(&self) -> impl Iterator<Item = &str> {
-        let StatusFields { capacity, allocatable } = &self.fields_v1.status;
-        let fields = capacity.keys().chain(allocatable.keys());
-        let names = fields.filter_map(|field| field.strip_prefix("f:"));
-        names.filter(|name| resource_name::is_extended(name))
-    }
-}
-
 impl ApiNode {
     /// The kind that the object gives itself: a file may hold others too. The items of a list that the
     /// API server sends have none.
@@ -77,9 +47,7 @@ impl ApiNode {
     /// The extended resources that the controller was the last to write, by managedFields.
     #[must_use]
     pub fn own_resources(&self) -> Vec<String> {
-        let own = self.managers.iter().filter(|writer| writer.manager == FIELD_MANAGER);
-        let own: BTreeSet<_> = own.flat_map(ManagedFields::resources).collect();
-        own.into_iter().map(str::to_owned).collect()
+        field_managers::own_resources(&self.managers)
     }
 }
 
@@ -101,8 +69,7 @@ impl<'de> Deserialize<'de> for ApiNode {
             resource_version: Option<String>,
             labels: Option<BTreeMap<String, String>>,
             annotations: Option<LedgerOnly>,
-            #[serde(default)]
-            managed_fields: Vec<ManagedFields>,
+            managed_fields: Option<Vec<ManagedFields>>,
         }
 
         let Trimmed { kind, metadata, status } = Trimmed::deserialize(decoder)?;
@@ -117,7 +84,7 @@ impl<'de> Deserialize<'de> for ApiNode {
                 ..ObjectMeta::default()
             },
             status,
-            managers: metadata.managed_fields,
+            managers: metadata.managed_fields.unwrap_or_default(),
         })
     }
 }
@@ -177,9 +144,8 @@ pub struct Node {
     pub capacity: Option<ResourceList>,
     /// `status.allocatable`, or `None` where the map itself is absent.
     pub allocatable: Option<ResourceList>,
-    /// Extended resources that another writer was the last to write, each with its name in
-    /// managedFields.
-    managers: Box<[(Arc<str>, Arc<str>)]>,
+    /// Who wrote the extended resources.
+    managers: FieldManagers,
 }
 
 impl Node {
@@ -188,19 +154,13 @@ impl Node {
     #[must_use]
     pub fn new(node: ApiNode, interner: &mut Interner) -> Self {
         let ApiNode { kind: _, metadata, status, managers } = node;
-        let others = managers.iter().filter(|writer| writer.manager != FIELD_MANAGER);
-        let managers = others.flat_map(|writer| {
-            let resources = writer.resources();
-            resources.map(move |resource| (resource, writer.manager.as_str()))
-        });
-        let managers = managers
-            .map(|(resource, manager)| (interner.intern(resource), interner.intern(manager)))
-            .collect();
+        let Interner { strings, managers: lists } = interner;
+        let managers = FieldManagers::new(&managers, strings, lists);
         let labels = metadata
             .labels
             .unwrap_or_default()
             .into_iter()
-            .map(|(key, value)| (interner.intern(&key), interner.intern(&value)))
+            .map(|(key, value)| (strings.intern(key.as_str()), strings.intern(value.as_str())))
             .collect();
         let has_annotations = metadata.annotations.is_some();
         let ledger =
@@ -228,11 +188,17 @@ impl Node {
         })
     }
 
-    /// The other writer that was the last to write a resource, by its name in managedFields.
+    /// Returns the field managers of a resource, where managedFields name any.
     #[must_use]
-    pub fn last_manager(&self, resource: &str) -> Option<&Arc<str>> {
-        let mut managers = self.managers.iter();
-        managers.find(|(name, _)| &**name == resource).map(|(_, writer)| writer)
+    pub fn field_managers(&self, resource: &str) -> Option<&ResourceManagers> {
+        self.managers.get(resource)
+    }
+
+    /// Returns the last manager of a resource that is not the controller.
+    #[must_use]
+    pub fn other_manager(&self, resource: &str) -> Option<&Arc<str>> {
+        let last = self.managers.get(resource)?.last(true, true);
+        last.filter(|manager| ***manager != *FIELD_MANAGER)
     }
 
     /// Whether this is a state of the node before `other`. Resource versions of one resource type
@@ -258,7 +224,7 @@ impl Node {
             ledger,
             capacity,
             allocatable,
-            managers: _,
+            managers,
         } = self;
         *name == other.name
             && *uid == other.uid
@@ -267,6 +233,7 @@ impl Node {
             && *ledger == other.ledger
             && *capacity == other.capacity
             && *allocatable == other.allocatable
+            && managers.same_for_planning(&other.managers)
     }
 }
 
@@ -288,28 +255,12 @@ impl Labels {
     }
 }
 
-/// Strings that many nodes have in common, each kept once: label keys and most of their values.
+/// What many nodes have in common, each kept once: label keys, most of their values, and the names of
+/// field managers.
 #[derive(Debug, Default)]
 pub struct Interner {
-    interned: HashSet<Arc<str>>,
-    /// The size at which strings that no node uses any more are dropped.
-    sweep_at: usize,
-}
-
-impl Interner {
-    /// The one copy of `text`.
-    pub fn intern(&mut self, text: &str) -> Arc<str> {
-        if let Some(interned) = self.interned.get(text) {
-            return Arc::clone(interned);
-        }
-        if self.interned.len() >= self.sweep_at {
-            self.interned.retain(|interned| Arc::strong_count(interned) > 1);
-            self.sweep_at = 2 * self.interned.len().max(1024);
-        }
-        let interned: Arc<str> = text.into();
-        self.interned.insert(Arc::clone(&interned));
-        interned
-    }
+    strings: Pool<str>,
+    managers: Pool<[ResourceManagers]>,
 }
 
 #[cfg(test)]
@@ -351,9 +302,9 @@ mod tests {
         assert_eq!(node.labels.get("zone"), Some("a"));
         assert_eq!(node.labels.get("none"), None);
         assert_eq!(node.ledger.as_deref(), Some("{}"));
-        let writer = node.last_manager("example.com/dongle");
-        assert_eq!(writer.map(|writer| &**writer), Some("kubectl-patch"));
-        assert_eq!(node.last_manager("cpu"), None);
+        let managers = node.field_managers("example.com/dongle").unwrap();
+        assert_eq!(managers.last(true, true).map(|name| &**name), Some("kubectl-patch"));
+        assert_eq!(node.field_managers("cpu"), None);
         let capacity = node.capacity.unwrap();
         assert_eq!(capacity.get("example.com/dongle"), Some("4"));
         assert_eq!(capacity.get("cpu"), None, "native resources are not kept");
@@ -362,9 +313,11 @@ mod tests {
 
     #[test]
     fn empty_node_is_decoded() {
-        let node = node(json!({"metadata": {"name": "bare"}}));
-        assert!(!node.has_annotations);
-        assert_eq!(node.capacity, None);
+        for metadata in [json!({"name": "bare"}), json!({"name": "bare", "managedFields": null})] {
+            let node = node(json!({"metadata": metadata}));
+            assert!(!node.has_annotations);
+            assert_eq!(node.capacity, None);
+        }
     }
 
     #[test]
@@ -375,16 +328,5 @@ mod tests {
         assert!(!at("10").is_older_than(&at("10")));
         assert!(!at("x").is_older_than(&at("10")));
         assert!(at("9").same_for_planning(&at("10")));
-    }
-
-    #[test]
-    fn interner_drops_strings_that_no_node_uses() {
-        let mut interner = Interner::default();
-        for number in 0..10_000 {
-            interner.intern(&number.to_string());
-        }
-        assert!(interner.interned.len() <= 2048, "{}", interner.interned.len());
-        let kept = interner.intern("kept");
-        assert!(Arc::ptr_eq(&kept, &interner.intern("kept")));
     }
 }

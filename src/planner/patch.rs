@@ -1,8 +1,8 @@
 //! The one JSON Patch (RFC 6902) that a plan comes to.
 //!
 //! It starts with `test` operations: the node is the one that was seen, and its ledger has not
-//! changed. Where a value is put into a vacant place, a `test` says that it still is. If one does
-//! not hold, the API server answers 422 and changes nothing.
+//! changed. Where a value is put into a vacant place, a `test` says that it still is; where one is
+//! adopted, that it is still there. If one does not hold, the API server answers 422 and changes nothing.
 
 use json_patch::{
     AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation,
@@ -35,6 +35,12 @@ pub(super) fn patch(
             Mutation::Set { resource, entry, vacant } => {
                 for map in &mut maps {
                     map.set(resource, &entry.quantity, *vacant);
+                }
+                after.insert(resource, entry.clone());
+            }
+            Mutation::Adopt { resource, entry } => {
+                for map in &mut maps {
+                    map.test(resource);
                 }
                 after.insert(resource, entry.clone());
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use json_patch::Patch;
 
 use super::rules::Rule;
+use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::InvalidLedger;
 
 /// What is to be done on one node.
@@ -134,6 +135,14 @@ pub enum Action {
         /// Who had written that, where managedFields tell.
         manager: Option<Arc<str>>,
     },
+    /// Lists a value that the controller wrote and that is as declared, but is not in the ledger: what a
+    /// rule with `Retain` left, or one whose annotation was removed. No value is written.
+    Adopt {
+        /// The quantity, as declared and as it is there.
+        quantity: String,
+        /// The rule that declares it.
+        rule: Arc<str>,
+    },
     /// Leaves the resource as it is, as nobody's: no rule declares it any more, and the one that did
     /// said that it is to be retained.
     Release {
@@ -157,6 +166,7 @@ impl Change {
             Action::Advertise { rule, .. }
             | Action::Hold { rule, .. }
             | Action::Repair { rule, .. }
+            | Action::Adopt { rule, .. }
             | Action::TakeOver { rule, .. } => Some(rule),
             Action::Release { rule } | Action::Withdraw { rule } => Some(rule),
             Action::RemoveZero => None,
@@ -167,6 +177,43 @@ impl Change {
     #[must_use]
     pub fn is_repair(&self) -> bool {
         matches!(self.action, Action::Repair { .. })
+    }
+
+    /// Returns the quantity that the resource then has; `None` where it is removed or released.
+    #[must_use]
+    pub fn quantity(&self) -> Option<&str> {
+        match &self.action {
+            Action::Advertise { quantity, .. }
+            | Action::Hold { quantity, .. }
+            | Action::Repair { quantity, .. }
+            | Action::Adopt { quantity, .. }
+            | Action::TakeOver { quantity, .. } => Some(quantity),
+            Action::Release { .. } | Action::Withdraw { .. } | Action::RemoveZero => None,
+        }
+    }
+
+    /// Returns the field manager whose value is written over, where managedFields name one.
+    #[must_use]
+    pub fn manager(&self) -> Option<&str> {
+        match &self.action {
+            Action::Repair { manager, .. } | Action::TakeOver { manager, .. } => manager.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Returns the action in one word, for logs.
+    #[must_use]
+    pub fn action_name(&self) -> &'static str {
+        match &self.action {
+            Action::Advertise { .. } => "advertise",
+            Action::Hold { .. } => "hold",
+            Action::Repair { .. } => "repair",
+            Action::TakeOver { .. } => "takeOver",
+            Action::Adopt { .. } => "adopt",
+            Action::Release { .. } => "release",
+            Action::Withdraw { .. } => "withdraw",
+            Action::RemoveZero => "removeZero",
+        }
     }
 }
 
@@ -190,6 +237,10 @@ impl fmt::Display for Change {
                     None => f.write_str(")"),
                 }
             }
+            Action::Adopt { quantity, rule } => write!(
+                f,
+                "adopted {resource}={quantity} (rule {rule}; written by {FIELD_MANAGER} before)"
+            ),
             Action::Release { rule } => write!(f, "released {resource} (rule {rule}; retained)"),
             Action::Withdraw { rule } => write!(f, "withdrew {resource} (rule {rule})"),
             Action::RemoveZero => write!(f, "removed the 0 that was left of {resource}"),

@@ -9,7 +9,7 @@ use super::rules::{Rule, RuleSet};
 
 use crate::model::api::{ConflictPolicy, DeletionPolicy, ShrinkPolicy};
 use crate::model::ledger::{Entry, Ledger};
-use crate::model::node::Node;
+use crate::model::node::{Node, ResourceManagers};
 use crate::model::quantity::Quantity;
 
 /// What was decided about a node.
@@ -36,6 +36,8 @@ pub(super) enum Mutation {
     Remove { resource: String },
     /// Have the 0 that is there in neither map, if nobody puts another value there in this moment.
     RemoveZero { resource: String },
+    /// List the value that is there, if it still is.
+    Adopt { resource: String, entry: Entry },
     /// Do not list it.
     Release { resource: String },
 }
@@ -56,8 +58,7 @@ struct Observed<'a> {
     capacity: Option<&'a str>,
     allocatable: Option<&'a str>,
     listed: Option<&'a Entry>,
-    /// The other writer that was the last to write it.
-    manager: Option<&'a Arc<str>>,
+    managers: Option<&'a ResourceManagers>,
 }
 
 /// How much of a resource a node is to carry.
@@ -145,8 +146,9 @@ impl Resolved {
         observed: &Observed<'_>,
         input: &PlanningInput,
     ) -> Outcome {
-        let (was, manager) = (observed.to_string(), observed.manager.cloned());
-        let is_foreign = observed.is_foreign();
+        let (was, manager) = (observed.to_string(), observed.manager().cloned());
+        let adopts = observed.is_adoptable(&desired.quantity);
+        let is_foreign = observed.is_unlisted() && !adopts;
         if is_foreign && desired.conflict_policy == ConflictPolicy::Keep {
             return Outcome::Conflicted { present: was, manager };
         }
@@ -155,7 +157,7 @@ impl Resolved {
         let contested =
             contest.map(|contest| Outcome::Contested { manager: contest.manager.clone() });
         if let Some(contested) = &contested
-            && !observed.is_as_listed()
+            && (adopts || !observed.is_as_listed())
             && !contest.is_some_and(|contest| contest.may_repair)
         {
             return contested.clone();
@@ -184,6 +186,11 @@ impl Resolved {
         if observed.is_listed_as(&entry) && observed.is(&target) {
             let settled = || if is_held { held(quantity) } else { Outcome::Advertised };
             return contested.unwrap_or_else(settled);
+        }
+        if adopts {
+            self.change(resource, Action::Adopt { quantity, rule });
+            self.mutations.push(Mutation::Adopt { resource: resource.to_owned(), entry });
+            return contested.unwrap_or(Outcome::Pending);
         }
         let action = if is_foreign {
             Action::TakeOver { quantity, rule, observed: was, manager }
@@ -263,15 +270,35 @@ impl<'a> Observed<'a> {
             capacity: node.capacity.as_ref().and_then(|map| map.get(resource)),
             allocatable: node.allocatable.as_ref().and_then(|map| map.get(resource)),
             listed: ledger.get(resource),
-            manager: node.last_manager(resource),
+            managers: node.field_managers(resource),
         }
     }
 
-    /// Whether another writer has put a value there: not the 0 that the kubelet and device plugins
-    /// leave behind.
-    fn is_foreign(&self) -> bool {
+    /// Whether there is a value that the ledger does not list: not the 0 that the kubelet and device
+    /// plugins leave behind.
+    fn is_unlisted(&self) -> bool {
         let vacant = |map: Option<&str>| map.is_none_or(|text| same(text, &Quantity::from(0)));
         self.listed.is_none() && !(vacant(self.capacity) && vacant(self.allocatable))
+    }
+
+    /// Whether the value only lacks its ledger entry: it is as declared, and the controller alone wrote
+    /// it, in both maps. A value that a kubelet, a device plugin or an applier has a part in may be
+    /// reported anew by it, and withdrawing it with the rule would be wrong.
+    fn is_adoptable(&self, quantity: &Quantity) -> bool {
+        self.is_unlisted()
+            && self.is(quantity)
+            && self.managers.is_some_and(ResourceManagers::are_own)
+    }
+
+    /// The field manager that wrote what is not as the ledger has it.
+    fn manager(&self) -> Option<&Arc<str>> {
+        let listed = self.listed_quantity();
+        let differs = |map: Option<&str>| match (map, &listed) {
+            (Some(text), Some(listed)) => !same(text, listed),
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        self.managers?.last(differs(self.capacity), differs(self.allocatable))
     }
 
     /// Whether both maps are at `quantity`.

@@ -1,6 +1,7 @@
 //! What the plan does, a row a case: a node before, the rules, the node after and what each rule
 //! is told. Every plan is applied as the API server would, and must leave nothing more to do.
 
+mod adoption;
 mod lowering;
 mod random;
 
@@ -26,6 +27,9 @@ fn node_object(fields: &Value) -> Value {
     }
     if let Some(text) = fields.get("ledgerText") {
         metadata["annotations"] = json!({ crate::model::ledger::ANNOTATION: text });
+    }
+    if let Some(managers) = fields.get("managers") {
+        metadata["managedFields"] = managers.clone();
     }
     let mut status = Map::new();
     for map in ["capacity", "allocatable"] {

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 
 mod admission_policy;
+mod adoption;
 mod chart;
 mod conflicts;
 mod crd_validation;

@@ -202,6 +202,7 @@ impl Change {
             planner::Action::TakeOver { quantity, .. } => {
                 (Action::TakeOver, before.set_to(quantity))
             }
+            planner::Action::Adopt { .. } => (Action::Annotate, before.clone()),
             planner::Action::Release { .. } => (Action::Release, before.clone()),
             planner::Action::Withdraw { .. } | planner::Action::RemoveZero => {
                 (Action::Remove, Amounts::default())

@@ -45,6 +45,9 @@ pub(super) fn change(
             let manager = manager.as_deref().unwrap_or("an unknown writer");
             format!("{}; takes over what {manager} wrote (conflictPolicy: Overwrite)", winner(rule))
         }
+        planner::Action::Adopt { rule, .. } => {
+            format!("{}; adopts the equal value that this controller wrote", winner(rule))
+        }
         planner::Action::Withdraw { rule } => gone(rule, resource, rules),
         planner::Action::Release { rule } => {
             format!("{}; the value stays (deletionPolicy: Retain)", gone(rule, resource, rules))

@@ -10,7 +10,7 @@ pub enum Action {
     Add,
     /// Writes another quantity in place of one of its own.
     Update,
-    /// Lists another rule or policy with it, and leaves the value.
+    /// Lists it, or another rule or policy with it, and leaves the value.
     Annotate,
     /// Lowers it to what pods request, which is more than is declared.
     Hold,

@@ -108,7 +108,7 @@ impl Rules {
         let resources = self.contested.get(&node.name).into_iter().flatten();
         let contest = |resource: &Arc<str>| Contest {
             may_repair: false,
-            manager: node.last_manager(resource).cloned(),
+            manager: node.other_manager(resource).cloned(),
         };
         resources.map(|resource| (Arc::clone(resource), contest(resource))).collect()
     }

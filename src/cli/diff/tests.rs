@@ -197,6 +197,24 @@ fn diff_of_a_contested_value_reports_backoff() {
 }
 
 #[test]
+fn diff_of_an_adopted_value_is_an_annotation_change() {
+    let mut object = node([Some("4"), Some("4")], None);
+    let maps = json!({"f:capacity": {"f:example.com/dongle": {}}, "f:allocatable": {"f:example.com/dongle": {}}});
+    object["metadata"]["managedFields"] =
+        json!([{"manager": "node-resource-advertiser", "fieldsV1": {"f:status": maps}}]);
+    let rules = Rules::from_files(vec![rule("dongle", json!({}))]);
+    let mut preview = Preview::new(rules, Detail::default());
+    let node = read(&object);
+    let plan = preview.plan(&node, PodUsage::NotFetched);
+    preview.add(&node, plan).unwrap();
+    let report = preview.finish();
+    assert!(report.has_changes());
+    let change = &report.nodes[0].changes[0];
+    assert_eq!((change.action, &change.before), (result_kind::Action::Annotate, &change.after));
+    assert_eq!(change.reason, "rule dongle; adopts the equal value that this controller wrote");
+}
+
+#[test]
 fn diff_rejects_duplicate_and_unnamed_nodes() {
     let mut preview = Preview::new(Rules::default(), Detail::default());
     let node = read(&node([None, None], None));

@@ -2,7 +2,9 @@
 
 use kube::runtime::events::EventType;
 
+use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::InvalidLedger;
+use crate::model::node::UNKNOWN_MANAGER;
 use crate::planner::rules::InvalidRule;
 use crate::planner::{Action, Change, Outcome};
 
@@ -51,6 +53,13 @@ impl EventTemplate {
                      {declared}"
                 );
                 normal("Held", "Patch", text)
+            }
+            Action::Adopt { quantity, rule } => {
+                let text = format!(
+                    "{resource} on {node} is {quantity} already, as rule {rule} declares, and \
+                     {FIELD_MANAGER} wrote it: it is in the annotation again"
+                );
+                normal("Adopted", "Patch", text)
             }
             Action::Withdraw { rule } => {
                 let text = format!(
@@ -137,16 +146,11 @@ impl EventTemplate {
         warning("EqualPriority", "Resolve", text)
     }
 
-    /// A fight with another writer has begun.
-    pub(in crate::controller) fn contested(
-        node: &str,
-        rule: &str,
-        resource: &str,
-        manager: &str,
-    ) -> Self {
+    /// A change is undone again and again: a repair or an adoption, which pause now.
+    pub(in crate::controller) fn contested(node: &str, change: &Change) -> Self {
         let text = format!(
-            "{manager} keeps changing {resource} on {node} back from what rule {rule} declares; it is \
-             given way to, and tried again after pauses"
+            "{}; the controller backs off, and tries again after pauses",
+            contest(node, change)
         );
         warning("Contested", "Patch", text)
     }
@@ -161,6 +165,19 @@ impl EventTemplate {
     }
 }
 
+/// Says what undoes a change.
+pub(in crate::controller) fn contest(node: &str, change: &Change) -> String {
+    let Change { resource, action } = change;
+    let rule = change.rule().unwrap_or_default();
+    if matches!(action, Action::Adopt { .. }) {
+        return format!(
+            "the annotation on {node} loses {resource} again and again, which rule {rule} declares"
+        );
+    }
+    let manager = name(change.manager());
+    format!("{manager} keeps changing {resource} on {node} back from what rule {rule} declares")
+}
+
 fn name(manager: Option<&str>) -> &str {
-    manager.unwrap_or("an unknown writer")
+    manager.unwrap_or(UNKNOWN_MANAGER)
 }

@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::controller::device_classes::Mapping;
 use crate::controller::tally::{Counts, MAX_PROBLEMS};
 use crate::model::api::{NodeCounts, Reason};
+use crate::model::node::UNKNOWN_MANAGER;
 use crate::planner::Outcome;
 
 /// A condition before it has a time and a generation.
@@ -176,7 +177,7 @@ fn contested(counts: &Counts) -> ConditionUpdate {
     }
     let nodes = counts.problems.iter().filter_map(|(node, outcome)| match outcome {
         Outcome::Contested { manager } => {
-            Some(format!("{} on {node}", manager.as_deref().unwrap_or("an unknown writer")))
+            Some(format!("{} on {node}", manager.as_deref().unwrap_or(UNKNOWN_MANAGER)))
         }
         _ => None,
     });

@@ -3,12 +3,14 @@
 use super::*;
 
 /// Whatever the node and the rules: one patch is enough, it writes no 0, touches no native
-/// resource, changes no value that is neither vacant nor listed, and withdraws nothing unlisted.
+/// resource, changes no value that is neither vacant nor listed, withdraws nothing unlisted, and adopts
+/// only what no other manager wrote.
 #[test]
 fn random_plans_converge_in_one_patch_within_invariants() {
     let mut random = fastrand::Rng::with_seed(1);
     let names = ["example.com/a", "example.com/b", "example.com/c"];
     let values = ["0", "1", "4", "1k", "1000", "0.5", "garbage", "8Ei"];
+    let mut adoptions = 0;
     for _ in 0..10_000 {
         let mut object = node_object(&json!({}));
         for map in ["capacity", "allocatable"] {
@@ -21,6 +23,31 @@ fn random_plans_converge_in_one_patch_within_invariants() {
                 }
                 object["status"][map] = amounts;
             }
+        }
+        if random.bool()
+            && let Some(capacity) = object["status"].get("capacity").cloned()
+        {
+            object["status"]["allocatable"] = capacity;
+        }
+        let managers = ["kubelet", "kubectl-patch", crate::model::api::FIELD_MANAGER];
+        let mut own = BTreeMap::from(names.map(|name| (name, 0)));
+        let mut entries = managers.map(|manager| json!({"manager": manager, "fieldsV1": {}}));
+        let all_own = random.bool();
+        for map in ["capacity", "allocatable"] {
+            for name in names {
+                let any = random.usize(..managers.len() + 1);
+                let written_by = if all_own { 2 } else { any };
+                if let Some(entry) = entries.get_mut(written_by) {
+                    entry["fieldsV1"]["f:status"][format!("f:{map}")][format!("f:{name}")] =
+                        json!({});
+                }
+                *own.get_mut(name).unwrap() += u8::from(written_by == 2);
+            }
+        }
+        if random.u8(..8) > 0 {
+            object["metadata"]["managedFields"] = json!(entries);
+        } else {
+            own.clear();
         }
         let mut listed = Map::new();
         for name in names {
@@ -50,6 +77,14 @@ fn random_plans_converge_in_one_patch_within_invariants() {
             apply(&mut after, &patch);
             assert_eq!(plan(&seen(&after), &set, &free()).patch, None, "{object} {rules}");
         }
+        let after_ledger = fields(&after)["ledger"].clone();
+        for name in names.into_iter().filter(|name| !listed.contains_key(*name)) {
+            let same =
+                |map: &str| object["status"][map].get(name) == after["status"][map].get(name);
+            let adopted = after_ledger[name].is_object() && same("capacity") && same("allocatable");
+            adoptions += u32::from(adopted);
+            assert!(!adopted || own.get(name) == Some(&2), "{object} {rules}");
+        }
         for map in ["capacity", "allocatable"] {
             let (old, new) = (&object["status"][map], &after["status"][map]);
             assert_eq!(old.get("cpu"), new.get("cpu"));
@@ -62,4 +97,5 @@ fn random_plans_converge_in_one_patch_within_invariants() {
             }
         }
     }
+    assert!(adoptions > 100, "{adoptions}");
 }

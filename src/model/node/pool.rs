@@ -1,0 +1,54 @@
+//! Values that many nodes have in common, each kept once.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// Values of one type, such as label keys.
+#[derive(Debug)]
+pub(super) struct Pool<T: ?Sized> {
+    interned: HashSet<Arc<T>>,
+    /// The size at which values that no node uses any more are dropped.
+    sweep_at: usize,
+}
+
+impl<T: ?Sized> Default for Pool<T> {
+    fn default() -> Self {
+        Self { interned: HashSet::new(), sweep_at: 0 }
+    }
+}
+
+impl<T: ?Sized + Eq + Hash> Pool<T> {
+    /// Returns the one copy of `value`.
+    pub(super) fn intern<'a>(&mut self, value: &'a T) -> Arc<T>
+    where
+        Arc<T>: From<&'a T>,
+    {
+        if let Some(interned) = self.interned.get(value) {
+            return Arc::clone(interned);
+        }
+        if self.interned.len() >= self.sweep_at {
+            self.interned.retain(|interned| Arc::strong_count(interned) > 1);
+            self.sweep_at = 2 * self.interned.len().max(1024);
+        }
+        let interned = Arc::from(value);
+        self.interned.insert(Arc::clone(&interned));
+        interned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pool_drops_values_that_no_node_uses() {
+        let mut pool = Pool::<str>::default();
+        for number in 0..10_000 {
+            pool.intern(&number.to_string());
+        }
+        assert!(pool.interned.len() <= 2048, "{}", pool.interned.len());
+        let kept = pool.intern("kept");
+        assert!(Arc::ptr_eq(&kept, &pool.intern("kept")));
+    }
+}

@@ -1,0 +1,170 @@
+//! Values that the controller wrote and that the ledger does not list (any more).
+//!
+//! Method: remove the ledger entry by a deleted rule, by kubectl or by nobody at all, while the value stays;
+//! then compare the ledger, the values and the field managers with those from before.
+
+use std::time::Duration;
+
+use harness::objects::{DONGLE, LEDGER, condition, ledger, quantity};
+use harness::{Cluster, Controller};
+use serde_json::{Value, json};
+
+/// The field managers of the node's status, without times.
+fn managers(cluster: &Cluster, node: &str) -> Vec<(Value, Value)> {
+    let node = cluster.get(&["node", node, "--show-managed-fields"]);
+    let entries = node["metadata"]["managedFields"].as_array().unwrap().iter();
+    let entries = entries.filter(|entry| entry["subresource"] == "status");
+    entries.map(|entry| (entry["manager"].clone(), entry["fieldsV1"].clone())).collect()
+}
+
+#[test]
+fn recreated_retain_rule_adopts_its_value() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
+    cluster.wait_ready("dongle", "1/1");
+    let before = managers(&cluster, "node-1");
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    cluster
+        .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
+
+    // Another quantity is no reason to adopt: it is a conflict with the controller's own old value.
+    cluster.apply_rule("dongle", &json!({"quantity": 5}));
+    let status =
+        cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
+    assert_eq!(
+        status["problems"][0]["message"],
+        "already 4, last written by node-resource-advertiser"
+    );
+    assert_eq!(ledger(&cluster.node("node-1")), None);
+
+    let patches = cluster.node_patches();
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "1/1");
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    assert_eq!(cluster.node_patches() - patches, 1);
+    assert_eq!(managers(&cluster, "node-1"), before, "no value is written");
+    cluster.wait_event("node-1", "Adopted", "example.com/dongle on node-1 is 4 already");
+    controller.wait_log("adopted example.com/dongle=4");
+    assert!(
+        controller.get("/metrics").unwrap().1.contains("node_resource_advertiser_repairs_total 0"),
+        "an adoption is no repair"
+    );
+
+    // What is adopted is its own: the rule that was recreated has the policy Withdraw.
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    cluster.wait_withdrawn("node-1", DONGLE);
+    controller.stop();
+}
+
+#[test]
+fn removed_annotation_is_restored() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "1/1");
+    let node = cluster.node("node-1");
+    let before = (ledger(&node).unwrap().to_owned(), managers(&cluster, "node-1"));
+    cluster.kubectl(&["annotate", "node", "node-1", &format!("{LEDGER}-")]);
+    let node = cluster.wait_advertised("node-1", DONGLE, "4");
+    assert_eq!(ledger(&node), Some(&*before.0));
+    assert_eq!(managers(&cluster, "node-1"), before.1, "no value is written");
+    cluster.wait_ready("dongle", "1/1");
+
+    // Also after a time without a controller.
+    controller.stop();
+    cluster.kubectl(&["annotate", "node", "node-1", &format!("{LEDGER}-")]);
+    let controller = Controller::start(&cluster);
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    cluster.wait_ready("dongle", "1/1");
+    controller.stop();
+}
+
+#[test]
+fn annotation_that_is_removed_again_and_again_is_contested() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "1/1");
+    for _ in 0..5 {
+        cluster.wait_advertised("node-1", DONGLE, "4");
+        cluster.kubectl(&["annotate", "node", "node-1", &format!("{LEDGER}-")]);
+    }
+    cluster.wait_status("dongle", "a contest", |status| {
+        condition(status, "Contested") == ("True", "Contested")
+    });
+    // The fifth is adopted still, and the sixth has to wait.
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    let patches = cluster.node_patches();
+    cluster.kubectl(&["annotate", "node", "node-1", &format!("{LEDGER}-")]);
+    cluster.wait_idle(Duration::from_secs(2));
+    assert_eq!(cluster.node_patches(), patches, "adoptions pause");
+    assert_eq!(quantity(&cluster.node("node-1"), "capacity", DONGLE), Some("4"));
+    controller.stop();
+}
+
+#[test]
+fn equal_value_of_another_manager_is_a_conflict() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1", "node-2"], &json!({}));
+    cluster.write_quantity("node-1", DONGLE, "4");
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    let status =
+        cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["summary"] == "1/2");
+    let problem = json!({
+        "node": "node-1", "reason": "Conflict",
+        "message": "already 4, last written by kubectl-patch",
+    });
+    assert_eq!(status["problems"], json!([problem]));
+    assert_eq!(ledger(&cluster.node("node-1")), None);
+
+    // Where another manager wrote one of the maps alone, the value is not the controller's either.
+    cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
+    cluster.wait_for("the ledger with Retain", &["node", "node-2"], |node| {
+        ledger(node).is_some_and(|ledger| ledger.contains("Retain"))
+    });
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    cluster
+        .wait_for("the ledger to be removed", &["node", "node-2"], |node| ledger(node).is_none());
+    for value in ["9", "4"] {
+        let patch = json!({"status": {"allocatable": {DONGLE: value}}});
+        cluster.patch_status("node-2", "merge", &patch);
+    }
+    cluster.apply_rule("dongle", &json!({}));
+    let status =
+        cluster.wait_status("dongle", "two conflicts", |status| status["nodes"]["conflicted"] == 2);
+    assert_eq!(status["problems"][1]["message"], "already 4, last written by kubectl-patch");
+
+    cluster.apply_rule("dongle", &json!({"conflictPolicy": "Overwrite"}));
+    cluster.wait_ready("dongle", "2/2");
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    cluster.wait_event("node-1", "TakenOver", "was 4, written by kubectl-patch; it is 4 now");
+    controller.stop();
+}
+
+#[test]
+fn value_without_managed_fields_is_not_adopted() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
+    cluster.wait_ready("dongle", "1/1");
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    cluster
+        .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
+    let none = json!([{"op": "replace", "path": "/metadata/managedFields", "value": [{}]}]);
+    cluster.kubectl(&["patch", "node", "node-1", "--type=json", "-p", &none.to_string()]);
+    cluster.apply_rule("dongle", &json!({}));
+    let status =
+        cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
+    assert_eq!(
+        status["problems"][0]["message"],
+        "already 4, last written by an unknown field manager"
+    );
+    assert_eq!(ledger(&cluster.node("node-1")), None);
+    controller.stop();
+}
