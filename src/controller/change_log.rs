@@ -39,6 +39,14 @@ pub(super) fn log_conflict(
     );
 }
 
+/// Logs that two rules of equal priority declare different quantities of a resource on a node.
+pub(super) fn log_equal_priority(rule: &str, other: &str, resource: &str) {
+    warn!(
+        %rule, %other, %resource,
+        "rule {other} declares another quantity of {resource} with the same priority: the older decides"
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;

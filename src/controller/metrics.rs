@@ -27,6 +27,8 @@ pub struct Metrics {
     pub(crate) nodes: Family<Label, Gauge>,
     /// Rules, by state.
     pub(crate) rules: Family<Label, Gauge>,
+    /// Valid rules that select no node.
+    pub(crate) rules_without_nodes: Gauge,
     /// From the moment that a node has to be looked at until it is as declared.
     pub(crate) event_to_patch: Histogram,
     /// How long a plan takes.
@@ -52,9 +54,10 @@ pub(crate) const NODE_STATES: [&str; 9] = [
 /// What a rule's conditions come to.
 pub(crate) const RULE_STATES: [&str; 3] = ["ready", "not_ready", "stalled"];
 
-/// Bounds of histograms, in seconds.
-const EVENT_TO_PATCH: [f64; 12] =
-    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 300.0];
+/// Bounds of histograms, in seconds. An alert's threshold is one of them: between two, a quantile is
+/// interpolated.
+const EVENT_TO_PATCH: [f64; 14] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 30.0, 300.0];
 const PLAN: [f64; 7] = [0.000_001, 0.000_01, 0.000_1, 0.001, 0.01, 0.1, 1.0];
 
 impl Default for Metrics {
@@ -65,6 +68,7 @@ impl Default for Metrics {
             repairs: Counter::default(),
             nodes: Family::default(),
             rules: Family::default(),
+            rules_without_nodes: Gauge::default(),
             event_to_patch: Histogram::new(EVENT_TO_PATCH),
             plan: Histogram::new(PLAN),
             watch_restarts: Family::default(),
@@ -96,6 +100,11 @@ impl Default for Metrics {
             metrics.nodes.clone(),
         );
         registry.register("rules", "Rules, by state", metrics.rules.clone());
+        registry.register(
+            "rules_without_nodes",
+            "Valid rules that select no node",
+            metrics.rules_without_nodes.clone(),
+        );
         registry.register(
             "event_to_patch_duration_seconds",
             "From the moment that a node had to be looked at until its patch was answered",
@@ -176,7 +185,10 @@ mod tests {
                 env!("CARGO_PKG_VERSION"),
                 "\"} 1"
             ),
+            "node_resource_advertiser_rules_without_nodes 0",
             "node_resource_advertiser_event_to_patch_duration_seconds_count 0",
+            "node_resource_advertiser_event_to_patch_duration_seconds_bucket{le=\"0.5\"} 0",
+            "node_resource_advertiser_event_to_patch_duration_seconds_bucket{le=\"2.0\"} 0",
         ] {
             assert!(text.lines().any(|other| other == line), "{line}\n{text}");
         }

@@ -19,6 +19,7 @@ use crate::model::api::{
     Reason,
 };
 use crate::model::node::UNKNOWN_MANAGER;
+use crate::model::quantity::Quantity;
 use crate::planner::Outcome;
 use crate::planner::selector::Selection;
 
@@ -43,8 +44,18 @@ pub(super) fn status(
         observed_generation: state.generation,
         conditions: conditions.collect(),
         nodes: Some(nodes),
+        total: state.rule.as_ref().ok().map(|rule| total(rule.quantity, counts).to_string()),
         problems: problems(counts),
     }
+}
+
+/// What the nodes of a rule carry together.
+fn total(quantity: Quantity, counts: &Counts) -> Quantity {
+    let held = counts.problems.values().filter_map(|outcome| match outcome {
+        Outcome::Held { at, .. } => at.parse().ok(),
+        _ => None,
+    });
+    held.fold(quantity.saturating_mul(counts.advertised), Quantity::saturating_add)
 }
 
 fn node_counts(state: &RuleState, counts: &Counts) -> NodeCounts {
@@ -92,10 +103,10 @@ fn problems(counts: &Counts) -> Vec<NodeProblem> {
     counts.problems.iter().filter_map(problem).take(MAX_PROBLEMS).collect()
 }
 
-/// Whether a status tells of a tie between rules.
-pub(super) fn reports_equal_priority(status: Option<&NodeExtendedResourceStatus>) -> bool {
+/// Whether a condition has this reason.
+pub(super) fn reports(status: Option<&NodeExtendedResourceStatus>, reason: Reason) -> bool {
     let mut conditions = status.iter().flat_map(|status| &status.conditions);
-    conditions.any(|condition| condition.reason == Reason::EqualPriority.as_str())
+    conditions.any(|condition| condition.reason == reason.as_str())
 }
 
 /// A status in the word that the metrics have for it.
@@ -129,7 +140,8 @@ pub(super) async fn write(
     status: NodeExtendedResourceStatus,
 ) -> StatusWritten {
     let rules = Api::<NodeExtendedResource>::all(client);
-    let NodeExtendedResourceStatus { observed_generation, conditions, nodes, problems } = &status;
+    let NodeExtendedResourceStatus { observed_generation, conditions, nodes, total, problems } =
+        &status;
     // Every field is there, also the empty ones: a merge patch leaves alone what it does not name.
     let patch = json!({
         // A rule made again under the same name is another rule.
@@ -138,6 +150,7 @@ pub(super) async fn write(
             "observedGeneration": observed_generation,
             "conditions": conditions,
             "nodes": nodes,
+            "total": total,
             "problems": problems,
         },
     });

@@ -8,12 +8,13 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::change_log::log_equal_priority;
 use super::events::EventTemplate;
 use super::metrics;
 use super::state::Controller;
-use super::status::{
-    StatusWritten, WriteError, metric_state, reports_equal_priority, status, write,
-};
+use super::status::{StatusWritten, WriteError, metric_state, reports, status, write};
+
+use crate::model::api::Reason;
 
 /// How long a status that could not be written waits.
 const STATUS_RETRY: Duration = Duration::from_secs(10);
@@ -36,14 +37,17 @@ impl Controller {
             let rule = self.rule_subject(name);
             self.event_writes.extend(self.events.on_rule(&rule, template, now));
         }
-        if reports_equal_priority(Some(&status)) && !reports_equal_priority(state.status.as_ref()) {
+        let ties = |status| reports(status, Reason::EqualPriority);
+        if ties(Some(&status)) && !ties(state.status.as_ref()) {
             let winners = self.tally.counts(name).map(|counts| &counts.overridden_by);
             for winner in winners.into_iter().flat_map(|winners| winners.keys()) {
                 for (rule, other) in [(name, winner), (winner, name)] {
-                    let rule = self.rule_subject(rule);
-                    let write =
-                        self.events.on_rule(&rule, EventTemplate::equal_priority(other), now);
-                    self.event_writes.extend(write);
+                    let subject = self.rule_subject(rule);
+                    let template = EventTemplate::equal_priority(other);
+                    if let Some(write) = self.events.on_rule(&subject, template, now) {
+                        log_equal_priority(rule, other, resource.unwrap_or_default());
+                        self.event_writes.push(write);
+                    }
                 }
             }
         }
@@ -89,5 +93,11 @@ impl Controller {
             }
         }
         metrics::set_all(&self.diagnostics.metrics.rules, "state", counts);
+        let idle = self
+            .rules
+            .states()
+            .filter(|state| reports(state.status.as_ref(), Reason::NoNodesSelected));
+        let idle = i64::try_from(idle.count()).unwrap_or(i64::MAX);
+        self.diagnostics.metrics.rules_without_nodes.set(idle);
     }
 }

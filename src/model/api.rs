@@ -39,6 +39,10 @@ pub const FIELD_MANAGER: &str = "node-resource-advertiser";
     kind = "NodeExtendedResource",
     plural = "nodeextendedresources",
     shortname = "ner",
+    // Not `all`: `kubectl get all` is for what a namespace runs, and this has none.
+    category = "noderesource",
+    // From Kubernetes 1.31 (1.30 has a feature gate for it, and drops the field without).
+    selectable = ".spec.resourceName",
     status = "NodeExtendedResourceStatus",
     derive = "PartialEq",
     doc = "Declares an extended resource on nodes: the controller keeps status.capacity and \
@@ -48,6 +52,8 @@ pub const FIELD_MANAGER: &str = "node-resource-advertiser";
     printcolumn = r#"{"name": "Quantity", "type": "string", "jsonPath": ".spec.quantity"}"#,
     printcolumn = r#"{"name": "Nodes", "type": "string", "jsonPath": ".status.nodes.summary",
         "description": "Nodes that carry the quantity, of those selected"}"#,
+    printcolumn = r#"{"name": "Total", "type": "string", "jsonPath": ".status.total",
+        "description": "How much the nodes together carry for this rule"}"#,
     printcolumn = r#"{"name": "Ready", "type": "string",
         "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name": "Reason", "type": "string", "priority": 1,

@@ -104,6 +104,13 @@ impl Quantity {
         let larger = self.max(other);
         Self { nanos: self.nanos.saturating_add(other.nanos), ..larger }
     }
+
+    /// Returns the sum of `count` such quantities; at most what a [`Quantity`] holds.
+    #[must_use]
+    pub fn saturating_mul(self, count: usize) -> Self {
+        let count = i128::try_from(count).unwrap_or(i128::MAX);
+        Self { nanos: self.nanos.saturating_mul(count), ..self }
+    }
 }
 
 impl From<i64> for Quantity {

@@ -27,6 +27,9 @@ fn keep_policy_leaves_foreign_value() {
         let note = "example.com/dongle on node-1 is 8 already, last written by kubectl-patch";
         cluster.wait_event(subject, "Conflict", note);
     }
+    let fields = "node=node-1 rule=dongle resource=example.com/dongle action=conflict quantity=8 \
+                  manager=kubectl-patch";
+    controller.wait_log(fields);
     let node = cluster.node("node-1");
     assert_eq!(quantity(&node, "capacity", DONGLE), Some("8"));
     assert_eq!(ledger(&node), None);
@@ -101,6 +104,7 @@ fn equal_priority_is_reported_on_both_rules() {
     cluster.wait_advertised("node-1", DONGLE, "2");
     for (rule, other) in [("first", "second"), ("second", "first")] {
         cluster.wait_event(rule, "EqualPriority", &format!("rule {other} declares another"));
+        controller.wait_log(&format!("rule={rule} other={other} resource=example.com/dongle"));
     }
 
     cluster.apply_rule("second", &json!({"quantity": 8, "priority": 1}));

@@ -46,9 +46,14 @@ fn metrics_count_repairs_patches_and_states() {
             ("nodes{state=\"failed\"}", 0),
             ("rules{state=\"ready\"}", 1),
             ("rules{state=\"not_ready\"}", 1),
+            ("rules_without_nodes", 0),
             ("patches_total{result=\"failed\"}", 0),
         ],
     );
+    cluster.apply_rule("typo", &json!({"nodeNames": ["node-l"]}));
+    wait_metrics(&controller, &[("rules_without_nodes", 1), ("rules{state=\"ready\"}", 2)]);
+    cluster.kubectl(&["delete", "ner", "typo"]);
+    wait_metrics(&controller, &[("rules_without_nodes", 0)]);
     assert_eq!(controller.get("/livez").unwrap(), (200, "alive\n".to_owned()));
     let (_, text) = controller.get("/metrics").unwrap();
     assert!(

@@ -48,9 +48,9 @@ fn pods_run_on_advertised_resource_until_it_is_exhausted() {
     }
     let table = cluster.kubectl(&["get", "ner"]);
     let mut lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let headings = ["NAME", "RESOURCE", "QUANTITY", "NODES", "READY", "AGE"];
+    let headings = ["NAME", "RESOURCE", "QUANTITY", "NODES", "TOTAL", "READY", "AGE"];
     assert_eq!(lines.next().unwrap(), headings);
-    assert_eq!(lines.next().unwrap()[..5], ["dongle", DONGLE, "4", "1/1", "True"]);
+    assert_eq!(lines.next().unwrap()[..6], ["dongle", DONGLE, "4", "1/1", "4", "True"]);
 
     cluster.apply(&pod("three", DONGLE, "3").to_string());
     cluster.wait_running("three");

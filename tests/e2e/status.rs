@@ -1,6 +1,6 @@
 //! The status of a rule: its conditions, their times, and how often it is written.
 //!
-//! Method: change what affects one condition at a time and compare the times of all; count the API
+//! Method: list rules as kubectl does; change what affects one condition at a time and compare the times of all; count the API
 //! server's writes of the status while hundreds of nodes change.
 
 use std::time::{Duration, Instant};
@@ -51,6 +51,35 @@ fn condition_times_change_only_with_their_status() {
     });
     let changed: Vec<_> = times(&third).into_iter().filter(|time| !since.contains(time)).collect();
     assert_eq!(changed.iter().map(|(kind, _)| &**kind).collect::<Vec<_>>(), ["Overlapping"]);
+    controller.stop();
+}
+
+#[test]
+fn kubectl_lists_totals_and_selects_rules_by_resource() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1", "node-2"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("disk", &json!({"resourceName": "example.com/disk", "quantity": "800Gi"}));
+    cluster.apply_rule("key", &json!({"resourceName": "example.com/key", "quantity": 3}));
+    assert_eq!(cluster.wait_ready("disk", "2/2")["total"], "1600Gi");
+    assert_eq!(cluster.wait_ready("key", "2/2")["total"], "6");
+    let table = cluster.kubectl(&["get", "ner", "key"]);
+    let columns = |line: usize| {
+        let line = table.lines().nth(line).unwrap();
+        line.split_whitespace().take(6).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(columns(0), ["NAME", "RESOURCE", "QUANTITY", "NODES", "TOTAL", "READY"]);
+    assert_eq!(columns(1), ["key", "example.com/key", "3", "2/2", "6", "True"]);
+
+    let key = "nodeextendedresource.noderesource.dev/key\n";
+    let of_key = "--field-selector=spec.resourceName=example.com/key";
+    assert_eq!(cluster.kubectl(&["get", "ner", of_key, "-o", "name"]), key);
+    let category = cluster.kubectl(&["get", "noderesource", "-o", "name"]);
+    assert_eq!(category.lines().count(), 2, "{category}");
+
+    // What is no longer carried is no longer counted.
+    cluster.apply_rule("key", &json!({"resourceName": "example.com/key", "nodeNames": ["no"]}));
+    cluster.wait_status("key", "a total of 0", |status| status["total"] == "0");
     controller.stop();
 }
 

@@ -143,7 +143,7 @@ fn overlapping_condition_names_the_deciding_rules() {
         let overridden_by = [("a".into(), 2), ("b".into(), 1)].into();
         let counts = Counts { overridden: 3, tied, overridden_by, ..Counts::default() };
         let status = status(&everywhere(), Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
-        assert_eq!(reports_equal_priority(Some(&status)), tied > 0);
+        assert_eq!(reports(Some(&status), Reason::EqualPriority), tied > 0);
         status.conditions.into_iter().find(|said| said.type_ == "Overlapping").unwrap()
     };
     let said = overlap(0);
@@ -194,6 +194,35 @@ fn status_lists_the_first_ten_problems() {
     let names: Vec<_> = status.problems.iter().map(|problem| problem.node.as_str()).collect();
     assert_eq!((names.len(), names[0], names[9]), (10, "node-00", "node-09"));
     assert_eq!(status.problems[0].reason, "PatchFailed");
+}
+
+#[test]
+fn total_is_what_advertised_and_held_nodes_carry() {
+    let total = |spec, counts: &Counts| {
+        status(&state(spec), Some(counts), &Mapping::None, Timestamp::UNIX_EPOCH).total
+    };
+    let everywhere = |quantity: &str| json!({"nodeSelector": {}, "quantity": quantity});
+    let counts = Counts { advertised: 3, conflicted: 2, pending: 1, ..Counts::default() };
+    assert_eq!(total(everywhere("4"), &counts).as_deref(), Some("12"));
+    assert_eq!(total(everywhere("800Gi"), &counts).as_deref(), Some("2400Gi"));
+    assert_eq!(total(everywhere("4"), &Counts::default()).as_deref(), Some("0"));
+
+    let held = |at: &str| Outcome::Held { at: at.to_owned(), pods_error: None };
+    let conflict = Outcome::Conflicted { present: "100".to_owned(), manager: None };
+    let problems =
+        [("a", held("7")), ("b", held("1 in capacity, 2 in allocatable")), ("c", conflict)];
+    let problems = problems.map(|(node, outcome)| (node.into(), outcome)).into();
+    let counts = Counts { held: 2, problems, ..counts };
+    assert_eq!(total(everywhere("4"), &counts).as_deref(), Some("19"));
+
+    // No sum overflows, however many nodes there are.
+    let counts = Counts { advertised: usize::MAX / 16, ..Counts::default() };
+    assert!(total(everywhere("9223372036854775"), &counts).is_some());
+
+    let mut invalid = self::everywhere();
+    invalid.rule = Err(InvalidRule::Malformed("x".to_owned()));
+    let status = status(&invalid, None, &Mapping::None, Timestamp::UNIX_EPOCH);
+    assert_eq!(status.total, None, "what it advertised before is not counted");
 }
 
 #[test]

@@ -24,6 +24,11 @@ pub struct NodeExtendedResourceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCounts>,
 
+    /// How much of the resource the nodes together carry for this rule: those that are counted as
+    /// advertised or held. Absent while the rule is invalid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<String>,
+
     /// The first ten nodes, by name, that are not as declared; the rest are counted in `nodes`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "problems")]

@@ -34,7 +34,12 @@ fn anything() -> Value {
 /// Replaces a part of the CRD's schema, and waits until the API server uses the new one.
 fn replace_schema(cluster: &Cluster, path: &str, schema: &Value) {
     let path = format!("/spec/versions/0/schema/openAPIV3Schema{path}");
-    let patch = json!([{"op": "replace", "path": path, "value": schema}]).to_string();
+    let patch = json!([
+        {"op": "replace", "path": path, "value": schema},
+        // A selectable field has to be in the schema.
+        {"op": "add", "path": "/spec/versions/0/selectableFields", "value": []},
+    ]);
+    let patch = patch.to_string();
     let name = "nodeextendedresources.noderesource.dev";
     cluster.kubectl(&["patch", "crd", name, "--type=json", "-p", &patch]);
     let object = rule("canary", &json!({"quantity": 4.5})).to_string();

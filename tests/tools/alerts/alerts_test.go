@@ -77,6 +77,7 @@ var healthy = map[string]string{
 	`node_resource_advertiser_rules{pod="a",state="ready"}`:                              "3x120",
 	`node_resource_advertiser_rules{pod="a",state="not_ready"}`:                          "0x120",
 	`node_resource_advertiser_rules{pod="a",state="stalled"}`:                            "0x120",
+	`node_resource_advertiser_rules_without_nodes{pod="a"}`:                              "0x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="0.01"}`: "0+60x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="1"}`:    "0+60x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="+Inf"}`: "0+60x120",
@@ -114,6 +115,9 @@ var troubles = map[string]map[string]string{
 	},
 	"NodeResourceAdvertiserRulesStalled": {
 		`node_resource_advertiser_rules{pod="a",state="stalled"}`: "1x120",
+	},
+	"NodeResourceAdvertiserRulesWithoutNodes": {
+		`node_resource_advertiser_rules_without_nodes{pod="a"}`: "1x120",
 	},
 	"NodeResourceAdvertiserSlow": {
 		`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="0.01"}`: "0+55x120",
