@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use harness::helm::{NAMESPACE, RELEASE, apply_chart, service_account_kubeconfig};
-use harness::objects::{DONGLE, quantity, rule};
+use harness::objects::{DONGLE, LEDGER, quantity, rule};
 use harness::{Cluster, ControlPlane, Controller, Output, wait_until};
 use serde_json::{Value, json};
 
@@ -108,6 +108,10 @@ fn policy_admits_everything_the_controller_writes() {
     cluster.write_quantity("full", DONGLE, "7");
     cluster.wait_advertised("full", DONGLE, "800Gi");
     cluster.wait_event("full", "Repaired", "was 7, written by kubectl-patch");
+
+    // An adoption writes the annotation alone.
+    cluster.kubectl(&["annotate", "node", "full", &format!("{LEDGER}-")]);
+    cluster.wait_advertised("full", DONGLE, "800Gi");
 
     let take_over = json!({"resourceName": "example.com/foreign", "conflictPolicy": "Overwrite",
         "nodeNames": ["full"], "quantity": 9_223_372_036_854_775_u64});

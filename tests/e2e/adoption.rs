@@ -147,6 +147,39 @@ fn equal_value_of_another_manager_is_a_conflict() {
 }
 
 #[test]
+fn value_that_another_manager_owns_too_is_adopted_once_it_is_left() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
+    cluster.wait_ready("dongle", "1/1");
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    cluster
+        .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
+    let apply_as_helm = |status: Value| {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": status,
+        });
+        let args = ["apply", "--server-side", "--subresource=status", "--field-manager=helm"];
+        let args = [&args[..], &["-f", "-"]].concat();
+        cluster.control_plane.kubectl_stdin(&args, &node.to_string()).unwrap();
+    };
+    let amounts = json!({DONGLE: "4"});
+    apply_as_helm(json!({"capacity": amounts, "allocatable": amounts}));
+    cluster.apply_rule("dongle", &json!({}));
+    let status =
+        cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
+    assert_eq!(status["problems"][0]["message"], "already 4, last written by helm");
+    assert_eq!(ledger(&cluster.node("node-1")), None);
+
+    // No value changes, and only the controller owns it now.
+    apply_as_helm(json!({}));
+    cluster.wait_ready("dongle", "1/1");
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    controller.stop();
+}
+
+#[test]
 fn value_without_managed_fields_is_not_adopted() {
     let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
