@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::model::node::KUBELET;
 use crate::planner::input::{Contest, Contested};
 
-/// The kubelet's name in managedFields.
-const KUBELET: &str = "kubelet";
 /// So many repairs of one resource on one node within `WINDOW` are a contest.
 pub(super) const MAX_REPAIRS: usize = 5;
 /// And so long without one ends it.

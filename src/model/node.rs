@@ -17,7 +17,7 @@ use crate::model::api::FIELD_MANAGER;
 use crate::model::quantity::Quantity;
 use crate::model::{ledger, resource_name};
 use field_managers::{FieldManagers, ManagedFields};
-pub use field_managers::{ResourceManagers, UNKNOWN_MANAGER};
+pub use field_managers::{KUBELET, ResourceManagers, UNKNOWN_MANAGER};
 use pool::Pool;
 
 /// A Node as the API server sends it, decoded without what is not read.

@@ -17,7 +17,7 @@ use crate::model::resource_name;
 pub const UNKNOWN_MANAGER: &str = "an unknown field manager";
 
 /// The name under which kubelets write.
-const KUBELET: &str = "kubelet";
+pub const KUBELET: &str = "kubelet";
 
 /// An entry of managedFields, as far as it speaks of resources. Decoding all of it would take
 /// longer than all the rest of the Node.
