@@ -219,6 +219,8 @@ mod tests {
             (json!({"quantity": "4 dongles"}), "spec.quantity"),
             (json!({"quantity": 9_223_372_036_854_776_i64}), "more than 9223372036854775"),
             (json!({"quantity": "10E"}), "more than 9223372036854775"),
+            (json!({"quantity": format!("{:033}", 4)}), "33 characters are too long"),
+            (json!({"quantity": "1e-2147483648"}), "not a whole number"),
             (json!({"resourceName": "cpu"}), "spec.resourceName"),
             (json!({"nodeNames": ["a"]}), "spec: give exactly one"),
         ] {
