@@ -16,7 +16,7 @@ use crate::model::ledger::InvalidLedger;
 use crate::planner::withdraw::Withdrawal;
 use crate::planner::{Action, Change};
 use lease_guard::{IfControllerActive, LeaseGuard, LeaseSelector};
-use nodes::{NodePrune, NodeResult, PrunePlan, Scope, plan_prune, prune};
+use nodes::{NodePrune, NodeResult, PrunePlan, Pruned, Scope, plan_prune, prune};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -92,7 +92,10 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     if args.dry_run {
         for planned in planned {
             let changes = planned.changes().to_vec();
-            report.add(&NodeResult { node: Arc::from(planned.node()), result: Ok(changes) })?;
+            report.add(&NodeResult {
+                node: Arc::from(planned.node()),
+                result: Ok(Pruned::Changed(changes)),
+            })?;
         }
     } else {
         let working = ProgressBar::new(planned.len() as u64).with_message("nodes");
@@ -147,7 +150,9 @@ impl Report {
     fn add(&mut self, pruned: &NodeResult) -> Result<(), Error> {
         let node = &pruned.node;
         match &pruned.result {
-            Ok(changes) => {
+            Ok(Pruned::NothingLeft) => print([format!("{node}: nothing is left to withdraw")]),
+            Ok(Pruned::Gone) => print([format!("{node}: the node no longer exists")]),
+            Ok(Pruned::Changed(changes)) => {
                 self.changed_nodes += 1;
                 self.changes += changes.len();
                 let mut done: Vec<_> = changes.iter().map(ToString::to_string).collect();

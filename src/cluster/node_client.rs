@@ -52,6 +52,9 @@ pub(crate) enum Reply {
         message: String,
         /// How long the server asked to be left alone.
         retry_after: Option<Duration>,
+        /// Whether it may have been applied all the same: there was no response, or one of a server
+        /// that failed.
+        maybe_applied: bool,
     },
 }
 
@@ -90,14 +93,19 @@ impl NodeClient {
             Ok(node) => Reply::Patched(Box::new(node)),
             Err(RequestError::Api(code, status, _)) if is_stale(code, &status) => {
                 let message = format!("{code}: {}", status.message);
-                let request = nodes().get(&node, &GetParams::default());
-                match self.send(request).await {
-                    Ok(node) => Reply::Stale { node: Box::new(node), message },
-                    Err(error) => error.into_reply(),
+                match self.get(&node).await {
+                    Ok(node) => Reply::Stale { node, message },
+                    Err(reply) => reply,
                 }
             }
             Err(error) => error.into_reply(),
         }
+    }
+
+    /// Reads a node. An error is never [`Reply::Patched`] or [`Reply::Stale`].
+    pub(crate) async fn get(&self, node: &str) -> Result<Box<ApiNode>, Reply> {
+        let request = nodes().get(node, &GetParams::default());
+        self.send(request).await.map(Box::new).map_err(RequestError::into_reply)
     }
 
     /// What the pods that are assigned to a node, and have not finished, request of it.
@@ -189,9 +197,12 @@ impl RequestError {
                 Reply::Forbidden(status.message)
             }
             Self::Api(code, status, retry_after) => {
-                Reply::Failed { message: format!("{code}: {}", status.message), retry_after }
+                let message = format!("{code}: {}", status.message);
+                Reply::Failed { message, retry_after, maybe_applied: code.is_server_error() }
             }
-            Self::Transport(message) => Reply::Failed { message, retry_after: None },
+            Self::Transport(message) => {
+                Reply::Failed { message, retry_after: None, maybe_applied: true }
+            }
         }
     }
 }
@@ -298,7 +309,7 @@ mod tests {
             (429, "36000", "Come back tomorrow.", Some(300)),
         ] {
             let (reply, _) = reply(vec![Some((code, header, body))]).await;
-            let Reply::Failed { message, retry_after } = reply else { panic!("{reply:?}") };
+            let Reply::Failed { message, retry_after, .. } = reply else { panic!("{reply:?}") };
             assert!(message.starts_with(&code.to_string()), "{message}");
             assert_eq!(retry_after, seconds.map(Duration::from_secs));
         }

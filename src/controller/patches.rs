@@ -127,7 +127,7 @@ impl Controller {
                     message
                 });
             }
-            Reply::Failed { message, retry_after } => {
+            Reply::Failed { message, retry_after, .. } => {
                 warn!(%node, "the patch failed and will be tried again: {message}");
                 self.nodes.fail(node, Some(message), retry_after, now, seed);
             }

@@ -1,8 +1,8 @@
 //! The one JSON Patch (RFC 6902) that a plan comes to.
 //!
 //! It starts with `test` operations: the node is the one that was seen, and its ledger has not
-//! changed. Where a value is put into a vacant place, a `test` says that it still is; where one is
-//! adopted, that it is still there. If one does not hold, the API server answers 422 and changes nothing.
+//! changed. Where a value is put into a vacant place, adopted or removed, a `test` requires that the place
+//! is as it was seen. If one does not hold, the API server answers 422 and changes nothing.
 
 use json_patch::{
     AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation,
@@ -53,7 +53,6 @@ pub(super) fn patch(
             }
             Mutation::RemoveZero { resource } => {
                 for map in &mut maps {
-                    map.test(resource);
                     map.remove(resource);
                 }
             }
@@ -122,7 +121,10 @@ impl<'a> Map<'a> {
         }
     }
 
+    /// Removes the value that was seen. Where there was none the patch requires that there is none: a
+    /// value that nobody lists would be left behind otherwise.
     fn remove(&mut self, resource: &str) {
+        self.test(resource);
         if self.seen.is_some_and(|map| map.get(resource).is_some()) {
             self.changes.push(remove(["status", self.name, resource]));
         }

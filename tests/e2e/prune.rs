@@ -7,7 +7,7 @@ use harness::objects::{DONGLE, LEDGER, advertises, ledger, quantity};
 use harness::{Cluster, Controller, Output, SharedCluster};
 use serde_json::{Value, json};
 
-use crate::support::program;
+use crate::support::{program, rejected_patches};
 
 fn prune(cluster: &Cluster, args: &[&str]) -> Output {
     program::run(&cluster.control_plane.kubeconfig(), &[&["prune"], args].concat(), None)
@@ -71,6 +71,21 @@ fn prune_withdraws_everything_but_retained_values() {
     }
     assert_prints(&prune(&cluster, &[]), &["0 resources taken back on 0 of 2 nodes"]);
     assert_eq!(cluster.node_patches() - before, 2, "one patch a node");
+}
+
+#[test]
+fn prune_reports_a_rejected_patch_and_fails() {
+    let cluster = cluster_without_controller();
+    rejected_patches::start_for(&cluster, "node-1");
+    let output = prune(&cluster, &[]);
+    assert_eq!(output.code, 1, "{}", output.stdout);
+    assert!(output.stdout.contains("node-2: withdrew"), "{}", output.stdout);
+    assert!(!output.stdout.contains("node-1"), "{}", output.stdout);
+    assert!(output.stderr.contains("node-1: failed: given up after"), "{}", output.stderr);
+    assert!(output.stderr.contains(rejected_patches::MESSAGE), "{}", output.stderr);
+    assert!(advertises(&cluster.node("node-1"), DONGLE, "4"));
+    assert!(ledger(&cluster.node("node-1")).is_some());
+    assert!(is_withdrawn(&cluster.node("node-2")), "the other node is pruned");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Taking back all that ledgers list: the whole cluster, node by node, with nobody writing beside it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::{Api, Client};
@@ -52,8 +53,8 @@ pub struct PrunePlan {
 pub struct NodePrune {
     node: Node,
     plan: Plan,
-    /// What the controller has written on it, where its ledger cannot be read.
-    own: Option<Vec<String>>,
+    /// Whether its ledger cannot be read, and is removed.
+    repairs_ledger: bool,
 }
 
 impl NodePrune {
@@ -72,8 +73,20 @@ impl NodePrune {
     /// The beginning of a ledger that cannot be read, and is removed.
     #[must_use]
     pub fn unreadable_ledger(&self) -> Option<String> {
-        self.own.as_ref()?;
-        self.node.ledger.as_deref().map(excerpt)
+        self.node.ledger.as_deref().filter(|_| self.repairs_ledger).map(excerpt)
+    }
+
+    /// Plans a node as it is now.
+    fn new(node: ApiNode, scope: &Scope, interner: &mut Interner) -> Self {
+        let own = node.own_resources();
+        let node = Node::new(node, interner);
+        let mut plan = withdraw(&node, &scope.withdrawal);
+        let repairs_ledger = plan.invalid_ledger.is_some() && scope.repair_ledgers;
+        if repairs_ledger {
+            let own: Vec<_> = own.iter().map(String::as_str).collect();
+            plan = withdraw_unreadable(&node, &own, &scope.withdrawal);
+        }
+        Self { node, plan, repairs_ledger }
     }
 }
 
@@ -128,32 +141,20 @@ pub async fn plan_prune(
 impl PrunePlan {
     fn add(&mut self, node: ApiNode, scope: &Scope, interner: &mut Interner) {
         self.nodes += 1;
-        let own = node.own_resources();
-        let node = Node::new(node, interner);
-        let Scope { withdrawal, repair_ledgers, .. } = scope;
-        let mut plan = withdraw(&node, withdrawal);
-        let mut repaired = None;
-        if let Some(unreadable) = plan.invalid_ledger.take() {
-            if !repair_ledgers {
-                self.unreadable.push((Arc::clone(&node.name), unreadable));
-                return;
-            }
-            plan = plan_repair(&node, &own, withdrawal);
-            repaired = Some(own);
+        let mut planned = NodePrune::new(node, scope, interner);
+        if let Some(unreadable) = planned.plan.invalid_ledger.take() {
+            self.unreadable.push((Arc::clone(&planned.node.name), unreadable));
+            return;
         }
-        if !withdrawal.zeros {
+        if !scope.withdrawal.zeros {
+            let node = &planned.node;
             let zeros = node.zeros().map(|resource| (Arc::clone(&node.name), resource.to_owned()));
             self.zeros.extend(zeros);
         }
-        if plan.patch.is_some() {
-            self.planned.push(NodePrune { node, plan, own: repaired });
+        if planned.plan.patch.is_some() {
+            self.planned.push(planned);
         }
     }
-}
-
-fn plan_repair(node: &Node, own: &[String], withdrawal: &Withdrawal) -> Plan {
-    let own: Vec<_> = own.iter().map(String::as_str).collect();
-    withdraw_unreadable(node, &own, withdrawal)
 }
 
 /// What came of one node.
@@ -161,11 +162,22 @@ fn plan_repair(node: &Node, own: &[String], withdrawal: &Withdrawal) -> Plan {
 pub struct NodeResult {
     /// Its name.
     pub node: Arc<str>,
-    /// What was done; or why nothing was, in words.
-    pub result: Result<Vec<Change>, String>,
+    /// What was done; or why it could not be done, in words.
+    pub result: Result<Pruned, String>,
 }
 
-/// Does what has been planned, and tells `done` of each node as it is through.
+/// What was done to one node.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Pruned {
+    /// These changes; where there are none, the ledger alone was removed.
+    Changed(Vec<Change>),
+    /// Nothing: what was planned has been done by another by now.
+    NothingLeft,
+    /// Nothing: the node no longer exists.
+    Gone,
+}
+
+/// Does what has been planned, and reports each node to `done` as soon as it is through.
 pub async fn prune(
     client: &Client,
     scope: &Scope,
@@ -176,9 +188,9 @@ pub async fn prune(
     let requests = NodeClient::new(client.clone(), node_client::TIMEOUT);
     let mut pruned = futures::stream::iter(planned.into_iter().enumerate())
         .map(|(number, planned)| {
-            let name = Arc::clone(&planned.node.name);
+            let node = Arc::clone(&planned.node.name);
             let work = prune_node(&requests, scope, planned, lease_guard, number as u64);
-            async move { NodeResult { node: name, result: work.await } }
+            async move { NodeResult { node, result: work.await } }
         })
         .buffer_unordered(CONCURRENCY);
     while let Some(pruned) = pruned.next().await {
@@ -186,40 +198,106 @@ pub async fn prune(
     }
 }
 
+/// Sends the patch of one node until it is applied. After a failure the node is read and planned again:
+/// a patch without a response may have been applied, and may still be.
 async fn prune_node(
     requests: &NodeClient,
     scope: &Scope,
     planned: NodePrune,
     lease_guard: &LeaseGuard,
     seed: u64,
-) -> Result<Vec<Change>, String> {
-    let NodePrune { node, mut plan, own } = planned;
+) -> Result<Pruned, String> {
+    let name = Arc::clone(&planned.node.name);
+    let mut work = Work { requests, scope, name, planned: Some(planned), maybe_done: None };
     let mut backoff = Backoff::new(seed);
     let mut last = String::new();
-    for _ in 0..TRIES {
+    for attempt in 1..=TRIES {
         lease_guard.check()?;
-        let Some(patch) = plan.patch.take() else { return Ok(plan.changes) };
-        let (message, retry_after) =
-            match requests.clone().patch(Arc::clone(&node.name), patch).await {
-                Reply::Patched(_) => return Ok(plan.changes),
-                Reply::NotFound => return Ok(Vec::new()),
-                Reply::Forbidden(message) => return Err(message),
-                Reply::Stale { node: answer, message } => {
-                    let now = Node::new(*answer, &mut Interner::default());
-                    plan = match &own {
-                        Some(own) => plan_repair(&now, own, &scope.withdrawal),
-                        None => withdraw(&now, &scope.withdrawal),
-                    };
-                    if let Some(unreadable) = plan.invalid_ledger {
-                        return Err(unreadable.to_string());
-                    }
-                    last = message;
-                    continue;
+        match work.attempt().await? {
+            Attempt::Done(pruned) => return Ok(pruned),
+            Attempt::Stale(message) => last = message,
+            Attempt::Failed { message, retry_after } => {
+                last = message;
+                if attempt < TRIES {
+                    tokio::time::sleep(backoff.next(retry_after)).await;
                 }
-                Reply::Failed { message, retry_after } => (message, retry_after),
-            };
-        tokio::time::sleep(backoff.next(retry_after)).await;
-        last = message;
+            }
+        }
     }
     Err(format!("given up after {TRIES} tries: {last}"))
 }
+
+/// One node, as far as it is done.
+struct Work<'a> {
+    requests: &'a NodeClient,
+    scope: &'a Scope,
+    name: Arc<str>,
+    /// `None` where the node has to be read first.
+    planned: Option<NodePrune>,
+    /// The changes of a patch of which it is not known whether it was applied.
+    maybe_done: Option<Vec<Change>>,
+}
+
+enum Attempt {
+    Done(Pruned),
+    /// The node has changed, and has been planned again.
+    Stale(String),
+    /// To be tried again after a pause.
+    Failed {
+        message: String,
+        retry_after: Option<Duration>,
+    },
+}
+
+impl Work<'_> {
+    async fn attempt(&mut self) -> Result<Attempt, String> {
+        let planned = match self.planned.take() {
+            Some(planned) => planned,
+            None => match self.requests.get(&self.name).await {
+                Ok(node) => self.plan(*node),
+                Err(reply) => return self.take_in(reply),
+            },
+        };
+        let Plan { changes, patch, invalid_ledger, .. } = planned.plan;
+        if let Some(unreadable) = invalid_ledger {
+            return Err(unreadable.to_string());
+        }
+        let Some(patch) = patch else {
+            let done = self.maybe_done.take().map_or(Pruned::NothingLeft, Pruned::Changed);
+            return Ok(Attempt::Done(done));
+        };
+        let reply = self.requests.clone().patch(Arc::clone(&self.name), patch).await;
+        match &reply {
+            Reply::Patched(_) => return Ok(Attempt::Done(Pruned::Changed(changes))),
+            Reply::Failed { maybe_applied: true, .. } => self.maybe_done = Some(changes),
+            _ => {}
+        }
+        self.take_in(reply)
+    }
+
+    /// Takes in the response to a request that has not pruned the node.
+    fn take_in(&mut self, reply: Reply) -> Result<Attempt, String> {
+        match reply {
+            Reply::Stale { node, message } => {
+                self.planned = Some(self.plan(*node));
+                Ok(Attempt::Stale(message))
+            }
+            Reply::Patched(node) => {
+                self.planned = Some(self.plan(*node));
+                Ok(Attempt::Stale("the node has changed".to_owned()))
+            }
+            Reply::NotFound => Ok(Attempt::Done(Pruned::Gone)),
+            Reply::Forbidden(message) => Err(message),
+            Reply::Failed { message, retry_after, .. } => {
+                Ok(Attempt::Failed { message, retry_after })
+            }
+        }
+    }
+
+    fn plan(&self, node: ApiNode) -> NodePrune {
+        NodePrune::new(node, self.scope, &mut Interner::default())
+    }
+}
+
+#[cfg(test)]
+mod tests;

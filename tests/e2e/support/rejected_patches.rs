@@ -1,4 +1,4 @@
-//! A ValidatingAdmissionPolicy that rejects every patch of a node's status.
+//! A ValidatingAdmissionPolicy that rejects patches of nodes' statuses.
 
 use harness::{Cluster, wait_until};
 use serde_json::json;
@@ -8,6 +8,15 @@ pub const MESSAGE: &str = "closed on Sundays";
 
 /// Makes the API server reject every patch of a node's status, and waits until it does so for `node`.
 pub fn start(cluster: &Cluster, node: &str) {
+    start_where(cluster, node, "false");
+}
+
+/// Makes the API server reject every patch of this node's status, and waits until it does so.
+pub fn start_for(cluster: &Cluster, node: &str) {
+    start_where(cluster, node, &format!("object.metadata.name != '{node}'"));
+}
+
+fn start_where(cluster: &Cluster, node: &str, admitted: &str) {
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": "closed"},
@@ -16,7 +25,7 @@ pub fn start(cluster: &Cluster, node: &str) {
                 "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
                 "resources": ["nodes/status"],
             }]},
-            "validations": [{"expression": "false", "message": MESSAGE}],
+            "validations": [{"expression": admitted, "message": MESSAGE}],
         },
     });
     let binding = json!({
