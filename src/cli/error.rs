@@ -8,6 +8,7 @@ use super::prune::lease_guard::LeaseGuardError;
 use super::prune::nodes::PlanPruneError;
 use super::settings::InvalidSettings;
 use crate::cluster::client::ConnectError;
+use crate::cluster::lease::LeaseName;
 use crate::controller::server::ListenError;
 
 /// What ends a subcommand.
@@ -33,13 +34,28 @@ pub enum Error {
     PrunePlan(#[from] PlanPruneError),
     /// Some nodes are as they were.
     #[error(
-        "not everything is taken back: {failed} nodes failed, and {unreadable} were left alone"
+        "not everything is withdrawn: nodes that failed: {failed}; nodes whose annotation cannot be read: \
+         {unreadable}"
     )]
     NotPruned {
         /// How many patches failed.
         failed: usize,
         /// How many nodes have a ledger that cannot be read.
         unreadable: usize,
+    },
+    /// A Lease was lost meanwhile.
+    #[error("{0}")]
+    NotAlone(String),
+    /// A Lease that was to be kept is free.
+    #[error(
+        "the lease {lease} is not kept, so that a controller may write again what is pruned: {why}; \
+         run it again"
+    )]
+    LeaseNotKept {
+        /// Which Lease.
+        lease: LeaseName,
+        /// In words.
+        why: String,
     },
     /// A file with nodes or pods cannot be used.
     #[error(transparent)]

@@ -1,21 +1,20 @@
-//! `prune`: takes back all that ledgers list.
+//! `prune`: withdraws all that ledgers list.
 
 pub(super) mod lease_guard;
 pub(super) mod nodes;
 
-use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
 
 use super::error::Error;
-use super::output::progress_style;
+use super::output::{self, progress_style};
 use crate::cluster::client;
 use crate::model::ledger::InvalidLedger;
 use crate::planner::withdraw::Withdrawal;
 use crate::planner::{Action, Change};
-use lease_guard::{IfControllerActive, LeaseGuard, LeaseSelector};
+use lease_guard::{IfControllerActive, KeptLease, LeaseGuard, LeaseSelector};
 use nodes::{NodePrune, NodeResult, PrunePlan, Pruned, Scope, plan_prune, prune};
 
 #[derive(Debug, clap::Args)]
@@ -47,13 +46,10 @@ pub(super) struct Args {
     /// The namespace of the controllers' Lease [default: all namespaces are searched]
     #[arg(long, env = "NRA_LEADER_ELECT_RESOURCE_NAMESPACE")]
     leader_elect_resource_namespace: Option<String>,
-    /// The Lease's name.
-    #[arg(
-        long,
-        env = "NRA_LEADER_ELECT_RESOURCE_NAME",
-        default_value = "node-resource-advertiser"
-    )]
-    leader_elect_resource_name: String,
+    /// The Lease's name [default: every Lease counts that a controller has labelled
+    /// noderesource.dev/leader-election]
+    #[arg(long, env = "NRA_LEADER_ELECT_RESOURCE_NAME")]
+    leader_elect_resource_name: Option<String>,
 }
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
@@ -74,19 +70,24 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         repair_ledgers: args.repair_ledger,
     };
 
-    let lease_guard = LeaseGuard::new(&client, &choice, if_active).await?;
+    let lease_guard =
+        LeaseGuard::new(&client, &choice, if_active, |progress| eprintln!("{progress}")).await?;
     let looking = ProgressBar::new_spinner().with_message("nodes looked at");
     looking.set_style(progress_style("{spinner} {pos} {msg}"));
     let found = plan_prune(&client, &scope, |nodes| looking.set_position(nodes as u64)).await;
     looking.finish_and_clear();
-    let PrunePlan { nodes, planned, unreadable, zeros } = match found {
+    let PrunePlan { nodes, planned, unreadable, zeros, unlisted_rules } = match found {
         Ok(found) => found,
         Err(error) => {
-            lease_guard.end().await;
+            // What comes first is why nothing is pruned.
+            let _ = report_kept(&lease_guard.end().await);
             return Err(error.into());
         }
     };
 
+    for rule in &unlisted_rules {
+        eprintln!("rule {rule}: no node lists it, so that there is nothing to withdraw");
+    }
     let mut report = Report::new(args.dry_run, nodes);
     report.announce(&planned)?;
     if args.dry_run {
@@ -110,10 +111,32 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         })
         .await;
         working.finish_and_clear();
-        lease_guard.end().await;
+        let alone = lease_guard.check().map_err(Error::NotAlone);
+        let kept = report_kept(&lease_guard.end().await);
         written?;
+        report.finish(&unreadable, &zeros)?;
+        return alone.and(kept);
     }
     report.finish(&unreadable, &zeros)
+}
+
+/// Reports which Leases stay, and how to give them back.
+fn report_kept(leases: &[KeptLease]) -> Result<(), Error> {
+    let mut result = Ok(());
+    for KeptLease { lease, until } in leases {
+        match until {
+            Ok(until) => eprintln!(
+                "the lease {lease} is kept until {until:.0}, so that no controller writes; to let one \
+                 write before: kubectl --namespace {} delete lease {}",
+                lease.namespace, lease.name
+            ),
+            Err(why) => {
+                let lease = lease.clone();
+                result = Err(Error::LeaseNotKept { lease, why: why.clone() });
+            }
+        }
+    }
+    result
 }
 
 /// What is printed: a line for each node, and what it comes to.
@@ -184,9 +207,8 @@ impl Report {
         for (node, why) in unreadable {
             eprintln!("{node}: left alone: {why}; --repair-ledger removes it");
         }
-        let taken =
-            if changes == 1 { "1 resource".to_owned() } else { format!("{changes} resources") };
-        print([format!("{taken} taken back on {changed_nodes} of {nodes} nodes{dry_run}")])?;
+        let changes = count(changes, "change");
+        print([format!("{changes} on {changed_nodes} of {}{dry_run}", count(nodes, "node"))])?;
         if failed + unreadable.len() > 0 {
             return Err(Error::NotPruned { failed, unreadable: unreadable.len() });
         }
@@ -194,7 +216,12 @@ impl Report {
     }
 }
 
+/// "1 node", "2 nodes".
+fn count(number: usize, of: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {of}{plural}")
+}
+
 fn print(lines: impl IntoIterator<Item = String>) -> Result<(), Error> {
-    let mut stdout = std::io::stdout().lock();
-    lines.into_iter().try_for_each(|line| writeln!(stdout, "{line}")).map_err(Error::Output)
+    lines.into_iter().try_for_each(|line| output::print(&format!("{line}\n")))
 }

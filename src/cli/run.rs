@@ -13,7 +13,7 @@ use super::output::has_colour;
 pub(super) use super::settings::Args;
 use super::settings::{LogFormat, Settings};
 use crate::cluster::client;
-use crate::cluster::lease::{self, Candidate, Leadership};
+use crate::cluster::lease::{self, Acquire, Candidate, Leadership};
 use crate::controller::metrics::Metrics;
 use crate::controller::readiness::Readiness;
 use crate::controller::server::{self, HealthState};
@@ -45,7 +45,8 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         name: settings.lease.leader_elect_resource_name,
         identity: format!("{}_{:08x}", settings.identity, seed() as u32),
         duration: settings.lease_duration,
-        force_acquire: false,
+        acquire: Acquire::WhenFree,
+        reacquires: true,
     };
     let (lead, leadership) = watch::channel(Leadership::Standby(None));
     let (release, released) = oneshot::channel();

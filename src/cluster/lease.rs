@@ -8,10 +8,13 @@
 //! ```
 //!
 //! The others watch the Lease, so that one which is released is taken at once. All times are those of
-//! this process's monotonic clock: none is compared with what another process wrote down.
+//! this process's monotonic clock: none is compared with what another process wrote down, except for a
+//! Lease under which nobody writes any more.
 
 mod election;
+pub(crate) mod holder;
 
+use std::fmt;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -19,6 +22,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
@@ -28,12 +32,26 @@ use tracing::{debug, info, warn};
 
 use crate::cluster::error::{describe, describe_watch, is_expired};
 use crate::model::api::FIELD_MANAGER;
-pub use election::Candidate;
+pub use election::{Acquire, Candidate};
 use election::{Election, Step, Written};
-pub(crate) use election::{duration, holder};
 
 /// How long giving the Lease back may take. The process is to end.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(800);
+
+/// A Lease by namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for LeaseName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
 
 /// Whether this process may write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +122,7 @@ pub async fn run(
             Some(event) = events.next() => match event {
                 Ok(event) => {
                     let listed = election.listed();
-                    election.observe(event, Instant::now());
+                    election.observe(event, Instant::now(), Timestamp::now());
                     if election.listed() && !listed {
                         last_error = None;
                     }

@@ -3,6 +3,8 @@
 //! Method: leave values on two nodes without a controller, run the command, and compare its lines, the
 //! nodes and the number of patches.
 
+use std::process::Command;
+
 use harness::objects::{DONGLE, LEDGER, advertises, ledger, quantity};
 use harness::{Cluster, Controller, Output, SharedCluster};
 use serde_json::{Value, json};
@@ -51,7 +53,7 @@ fn prune_withdraws_everything_but_retained_values() {
         &[
             &format!("node-1: {actions} (dry run)"),
             &format!("node-2: {actions} (dry run)"),
-            "4 resources taken back on 2 of 2 nodes (dry run)",
+            "4 changes on 2 of 2 nodes (dry run)",
         ],
     );
     assert_eq!(cluster.node_patches(), before, "a dry run writes nothing");
@@ -61,7 +63,7 @@ fn prune_withdraws_everything_but_retained_values() {
         &[
             &format!("node-1: {actions}"),
             &format!("node-2: {actions}"),
-            "4 resources taken back on 2 of 2 nodes",
+            "4 changes on 2 of 2 nodes",
         ],
     );
     for name in ["node-1", "node-2"] {
@@ -69,7 +71,7 @@ fn prune_withdraws_everything_but_retained_values() {
         assert!(is_withdrawn(&node), "{node:#}");
         assert_eq!(quantity(&node, "allocatable", "example.com/key"), Some("4"));
     }
-    assert_prints(&prune(&cluster, &[]), &["0 resources taken back on 0 of 2 nodes"]);
+    assert_prints(&prune(&cluster, &[]), &["0 changes on 0 of 2 nodes"]);
     assert_eq!(cluster.node_patches() - before, 2, "one patch a node");
 }
 
@@ -78,6 +80,7 @@ fn prune_reports_a_rejected_patch_and_fails() {
     let cluster = cluster_without_controller();
     rejected_patches::start_for(&cluster, "node-1");
     let output = prune(&cluster, &[]);
+    rejected_patches::stop(&cluster);
     assert_eq!(output.code, 1, "{}", output.stdout);
     assert!(output.stdout.contains("node-2: withdrew"), "{}", output.stdout);
     assert!(!output.stdout.contains("node-1"), "{}", output.stdout);
@@ -93,10 +96,7 @@ fn prune_is_limited_to_named_nodes_and_rules() {
     let cluster = cluster_without_controller();
     assert_prints(
         &prune(&cluster, &["--node", "node-1", "--rule", "dongle"]),
-        &[
-            "node-1: withdrew example.com/dongle (rule dongle)",
-            "1 resource taken back on 1 of 1 nodes",
-        ],
+        &["node-1: withdrew example.com/dongle (rule dongle)", "1 change on 1 of 1 node"],
     );
     assert!(ledger(&cluster.node("node-1")).unwrap().contains("example.com/key"));
     assert!(advertises(&cluster.node("node-2"), DONGLE, "4"));
@@ -125,12 +125,101 @@ fn prune_with_active_controller_requires_force_or_take_over() {
 
     let output = prune(&cluster, &["--take-over"]);
     assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(output.stderr.contains("until whoever held the lease has stopped writing"));
+    let give_back = "kubectl --namespace default delete lease node-resource-advertiser";
+    assert!(output.stderr.contains("the lease default/node-resource-advertiser is kept until"));
+    assert!(output.stderr.contains(give_back), "{}", output.stderr);
     controller.wait_log("this process leads no longer");
     controller.wait_log("standing by holder=prune_");
     for name in ["node-1", "node-2"] {
         assert!(is_withdrawn(&cluster.node(name)), "the controller has restored it");
     }
+
+    // Nobody writes under the lease that it left: neither run waits for that, and both keep it.
+    for args in [&["--take-over"][..], &[]] {
+        let output = prune(&cluster, args);
+        assert_eq!(output.code, 0, "{args:?}: {}", output.stderr);
+        assert!(!output.stderr.contains("waiting"), "{args:?}: {}", output.stderr);
+        assert!(output.stderr.contains(give_back), "{args:?}: {}", output.stderr);
+        let lease = cluster.get(&["lease", "node-resource-advertiser"]);
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap();
+        assert!(holder.starts_with("prune_") && holder.ends_with("_ended"), "{lease:#}");
+        assert!(lease["spec"]["leaseDurationSeconds"].as_i64().unwrap() > 60, "{lease:#}");
+    }
+    // The command that it printed is true for a controller that has seen the lease.
+    cluster.kubectl(&["delete", "lease", "node-resource-advertiser"]);
+    cluster.wait_advertised("node-1", DONGLE, "4");
     controller.stop();
+}
+
+#[test]
+fn prune_take_over_after_a_failure_needs_no_waiting() {
+    let cluster = cluster_without_controller();
+    let controller = Controller::start(&cluster);
+    controller.wait_log("this process leads now");
+    cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &format!("{LEDGER}=not json")]);
+    let output = prune(&cluster, &["--take-over"]);
+    assert_eq!(output.code, 1, "{}", output.stderr);
+    assert!(output.stderr.contains("is kept until"), "{}", output.stderr);
+    cluster.kubectl(&["annotate", "node", "node-1", &format!("{LEDGER}-")]);
+    let output = prune(&cluster, &["--take-over"]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(!output.stderr.contains("waiting"), "{}", output.stderr);
+    controller.stop();
+}
+
+#[test]
+fn controller_started_after_the_lease_of_prune_expired_leads_at_once() {
+    let cluster = cluster_without_controller();
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "node-resource-advertiser", "namespace": "default"},
+        "spec": {
+            "holderIdentity": "prune_1795279958295983672_ended", "leaseDurationSeconds": 86400,
+            "renewTime": "2020-01-01T00:00:00.000000Z", "acquireTime": "2020-01-01T00:00:00.000000Z",
+        },
+    });
+    cluster.kubectl(&["delete", "lease", "node-resource-advertiser"]);
+    cluster.apply(&lease.to_string());
+    let controller = Controller::start(&cluster);
+    controller.wait_log("this process leads now");
+    controller.stop();
+}
+
+#[test]
+fn prune_finds_the_lease_of_a_controller_by_its_label() {
+    let cluster = cluster_without_controller();
+    cluster.kubectl(&["delete", "lease", "node-resource-advertiser"]);
+    let controller =
+        Controller::start_with(&cluster, &["--leader-elect-resource-name", "of-another-name"]);
+    controller.wait_log("this process leads now");
+    let output = prune(&cluster, &[]);
+    assert_eq!(output.code, 1, "{}", output.stdout);
+    assert!(output.stderr.contains("holds the lease default/of-another-name"), "{}", output.stderr);
+    controller.stop();
+    cluster.kubectl(&["delete", "lease", "of-another-name"]);
+}
+
+#[test]
+fn prune_of_an_unlisted_rule_says_so() {
+    let cluster = cluster_without_controller();
+    let output = prune(&cluster, &["--rule", "nosuch"]);
+    assert_eq!((output.code, output.stdout.trim()), (0, "0 changes on 0 of 2 nodes"));
+    assert!(output.stderr.contains("rule nosuch: no node lists it"), "{}", output.stderr);
+}
+
+#[test]
+fn prune_into_a_closed_pipe_is_no_error() {
+    let cluster = cluster_without_controller();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = Command::new(harness::program().unwrap())
+        .args(["prune", "--dry-run"])
+        .env("KUBECONFIG", cluster.control_plane.kubeconfig())
+        .stdout(writer)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]
@@ -149,7 +238,7 @@ fn prune_zeros_removes_leftovers_of_device_plugins() {
         &prune(&cluster, &[]),
         &[
             &format!("{left}, as a device plugin leaves behind; --zeros removes it"),
-            "0 resources taken back on 0 of 2 nodes",
+            "0 changes on 0 of 2 nodes",
         ],
     );
     let output = prune(&cluster, &["--zeros"]);
@@ -158,7 +247,7 @@ fn prune_zeros_removes_leftovers_of_device_plugins() {
         &[
             left,
             "node-1: removed the 0 that was left of example.com/dongle",
-            "1 resource taken back on 1 of 2 nodes",
+            "1 change on 1 of 2 nodes",
         ],
     );
     assert!(output.stdout.starts_with(left), "the zeros are listed first");
@@ -183,7 +272,10 @@ fn prune_repair_ledger_removes_invalid_annotation() {
         )
     );
     assert!(first.ends_with("--repair-ledger removes it"), "{first}");
-    assert!(last.contains("0 nodes failed, and 1 were left alone"), "{last}");
+    assert!(
+        last.ends_with("nodes that failed: 0; nodes whose annotation cannot be read: 1"),
+        "{last}"
+    );
     assert_eq!(ledger(&cluster.node("node-1")), Some("not json"));
     assert!(is_withdrawn(&cluster.node("node-2")), "the other node is pruned");
 
@@ -192,7 +284,7 @@ fn prune_repair_ledger_removes_invalid_annotation() {
         &[
             "node-1: has an annotation that cannot be read: not json",
             "node-1: withdrew example.com/dongle (rule unknown), withdrew example.com/key (rule unknown)",
-            "2 resources taken back on 1 of 2 nodes",
+            "2 changes on 1 of 2 nodes",
         ],
     );
     let node = cluster.node("node-1");

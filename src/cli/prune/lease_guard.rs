@@ -1,23 +1,28 @@
-//! Seeing to it that no controller writes meanwhile: what is pruned would be back in milliseconds.
+//! Keeping controllers from writing meanwhile: what is pruned would be back in milliseconds.
+
+mod keep;
 
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use thiserror::Error;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::cluster::error::describe;
-use crate::cluster::lease::{self, Candidate, Leadership};
+use crate::cluster::lease::holder::{self, Kind};
+use crate::cluster::lease::{self, Acquire, Candidate, Leadership, LeaseName};
+use keep::leave_behind;
 
 /// For how long the Lease is kept after taking it over: within that the controllers are to be gone.
-const TAKEOVER_DURATION: Duration = Duration::from_secs(600);
-/// How long the Lease is held otherwise, after each renewal.
-const LEASE_DURATION: Duration = Duration::from_secs(15);
+const KEEP: Duration = Duration::from_secs(600);
+/// How long the Lease is held at work, after each renewal: what is left of a `prune` that was killed
+/// delays nobody for longer. A third of it is longer than a request takes.
+const LEASE_DURATION: Duration = Duration::from_secs(60);
 /// How long it may take to get a Lease that nobody renews, beyond its own duration.
 const ACQUIRE_MARGIN: Duration = Duration::from_secs(10);
 
@@ -26,8 +31,8 @@ const ACQUIRE_MARGIN: Duration = Duration::from_secs(10);
 pub struct LeaseSelector {
     /// Its namespace; where none is given, all are searched.
     pub namespace: Option<String>,
-    /// Its name.
-    pub name: String,
+    /// Its name; where none is given, every Lease with the controllers' label counts.
+    pub name: Option<String>,
 }
 
 /// What to do where a controller is at work.
@@ -46,84 +51,128 @@ pub enum IfControllerActive {
 pub enum LeaseGuardError {
     /// Leases cannot be listed.
     #[error(
-        "cannot tell whether a controller is at work: leases cannot be listed: {}; give \
-         --leader-elect-resource-namespace, or --force to work beside one", describe(.0)
+        "cannot determine whether a controller is at work: leases cannot be listed: {}; give \
+         --leader-elect-resource-namespace and --leader-elect-resource-name, or --force to work \
+         beside one", describe(.0)
     )]
     List(#[source] Box<kube::Error>),
     /// A controller is at work.
     #[error(
         "a controller is at work, and would write again what is pruned: {holder} holds the lease \
-         {lease}. Stop it first (if it has just crashed, wait {LEASE_DURATION:?}), or give --force"
+         {lease}. Stop it first (one that has just crashed counts for {remaining:?} more), give \
+         --take-over to stop its writing for ten minutes, or --force to work beside it"
     )]
-    Live {
+    Controller {
         /// Who holds the Lease.
         holder: String,
-        /// Its namespace and name.
-        lease: String,
+        /// Which Lease.
+        lease: LeaseName,
+        /// Until it expires.
+        remaining: Duration,
+    },
+    /// Another `prune` is at work.
+    #[error(
+        "another prune is at work: {holder} holds the lease {lease}. Wait until it ends (one that \
+         was killed counts for {remaining:?} more), or give --take-over to take its place"
+    )]
+    Prune {
+        /// Who holds the Lease.
+        holder: String,
+        /// Which Lease.
+        lease: LeaseName,
+        /// Until it expires.
+        remaining: Duration,
     },
     /// The Lease could not be taken.
     #[error("the lease {lease} cannot be taken: {why}")]
     NotTaken {
-        /// Its namespace and name.
-        lease: String,
+        /// Which Lease.
+        lease: LeaseName,
         /// In words.
         why: String,
     },
 }
 
-/// The Leases that keep controllers from writing, as long as this is there.
-#[derive(Debug, Default)]
-pub struct LeaseGuard {
-    held: Vec<Held>,
-    keep: bool,
+/// A Lease that stays after the end, so that no controller writes.
+#[derive(Debug)]
+pub struct KeptLease {
+    /// Which Lease.
+    pub lease: LeaseName,
+    /// Until then, or the reason why it is not kept, in words.
+    pub until: Result<Timestamp, String>,
 }
 
-#[derive(Debug)]
+/// The Leases that keep controllers from writing, as long as this is there.
+pub struct LeaseGuard {
+    client: Option<Client>,
+    held: Vec<Held>,
+}
+
 struct Held {
+    lease: LeaseName,
+    identity: String,
+    keep: Keep,
     leadership: watch::Receiver<Leadership>,
     release: oneshot::Sender<()>,
     election: JoinHandle<()>,
 }
 
+/// What becomes of a Lease at the end.
+#[derive(Clone, Copy, Debug)]
+enum Keep {
+    /// It is released.
+    Release,
+    /// It stays, for ten minutes from then.
+    FromTheEnd,
+    /// It stays for as long as the `prune` before has kept it.
+    Until(Timestamp),
+}
+
 impl LeaseGuard {
-    /// Takes the Lease of the controllers, if there is one.
+    /// Holds no Lease.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { client: None, held: Vec::new() }
+    }
+
+    /// Takes the Leases of the controllers, if there are any. What it waits for is reported to
+    /// `progress`.
     ///
     /// # Errors
-    /// Where a controller is at work and is not to be ignored, or that cannot be told.
+    /// Where a controller is at work and is not to be ignored, or that cannot be determined.
     pub async fn new(
         client: &Client,
         choice: &LeaseSelector,
         if_active: IfControllerActive,
+        progress: impl Fn(String),
     ) -> Result<Self, LeaseGuardError> {
-        let keep = if_active == IfControllerActive::TakeOver;
-        let mut lease_guard = Self { held: Vec::new(), keep };
         if if_active == IfControllerActive::Ignore {
-            return Ok(lease_guard);
+            return Ok(Self::none());
         }
-        let api = match &choice.namespace {
-            Some(namespace) => Api::<Lease>::namespaced(client.clone(), namespace),
-            None => Api::all(client.clone()),
-        };
-        let params = ListParams::default().fields(&format!("metadata.name={}", choice.name));
-        let leases = api.list(&params).await;
-        for lease in leases.map_err(|error| LeaseGuardError::List(Box::new(error)))? {
-            let name = format!("{}/{}", lease.namespace().unwrap_or_default(), lease.name_any());
-            let live = live_holder(&lease, Timestamp::now());
-            if let (Some(holder), false) = (live, keep) {
-                let holder = holder.to_owned();
-                return Err(LeaseGuardError::Live { holder, lease: name });
-            }
-            let is_live = live.is_some();
-            let held = take(client, &lease, keep).await;
-            lease_guard
-                .held
-                .push(held.map_err(|why| LeaseGuardError::NotTaken { lease: name, why })?);
-            if is_live {
-                // It has noticed by now, if it can; by then it has stopped in any case.
-                tokio::time::sleep(duration(&lease)).await;
-            }
+        let leases = list(client, choice).await?;
+        let is_take_over = if_active == IfControllerActive::TakeOver;
+        if !is_take_over {
+            let now = Timestamp::now();
+            leases.iter().try_for_each(|lease| refuse_live(lease, now))?;
         }
-        Ok(lease_guard)
+        let mut guard = Self { client: Some(client.clone()), held: Vec::new() };
+        let mut wait = Duration::ZERO;
+        for lease in &leases {
+            match take(client, lease, is_take_over, &progress).await {
+                Ok(held) => guard.held.push(held),
+                Err(why) => {
+                    guard.release().await;
+                    return Err(LeaseGuardError::NotTaken { lease: name(lease), why });
+                }
+            }
+            wait = wait.max(writes_on_for(lease, Timestamp::now()));
+        }
+        if !wait.is_zero() {
+            // It has noticed by now, if it can; by then it has stopped in any case.
+            progress(format!("waiting {wait:?}, until whoever held the lease has stopped writing"));
+            sleep(wait).await;
+        }
+        Ok(guard)
     }
 
     /// Fails where a Lease has been lost.
@@ -133,34 +182,137 @@ impl LeaseGuard {
     pub(super) fn check(&self) -> Result<(), String> {
         let now = Instant::now();
         let holds = |held: &Held| held.leadership.borrow().leads(now);
-        if self.held.iter().all(holds) {
-            return Ok(());
+        match self.held.iter().find(|held| !holds(held)) {
+            None => Ok(()),
+            Some(Held { lease, .. }) => Err(format!(
+                "the lease {lease} is lost, so that a controller may be at work; run it again"
+            )),
         }
-        Err("the lease is lost, so that a controller may be at work; run it again".to_owned())
     }
 
-    /// Gives the Leases back, unless they have been taken over.
-    pub async fn end(self) {
-        for Held { release, election, .. } in self.held {
-            if self.keep {
-                election.abort();
-            } else {
-                drop(release);
-                // It tells of its own failures.
-                let _ = election.await;
-            }
+    /// Releases the Leases, or leaves them behind for as long as they are to keep controllers from
+    /// writing.
+    pub async fn end(self) -> Vec<KeptLease> {
+        let mut kept = Vec::new();
+        for held in self.held {
+            let until = match held.keep {
+                Keep::Release => {
+                    held.release().await;
+                    continue;
+                }
+                Keep::FromTheEnd => Timestamp::now() + KEEP,
+                Keep::Until(until) => until,
+            };
+            // A renewal under way that lands later is found by the conflict that it makes.
+            held.election.abort();
+            let until = match &self.client {
+                Some(client) => leave_behind(client, &held.lease, &held.identity, until).await,
+                None => continue,
+            };
+            kept.push(KeptLease { lease: held.lease, until });
+        }
+        kept
+    }
+
+    async fn release(self) {
+        for held in self.held {
+            held.release().await;
         }
     }
 }
 
-async fn take(client: &Client, lease: &Lease, force_acquire: bool) -> Result<Held, String> {
-    let candidate = Candidate {
-        namespace: lease.namespace().unwrap_or_default(),
-        name: lease.name_any(),
-        identity: format!("prune_{}", Timestamp::now().as_nanosecond()),
-        duration: if force_acquire { TAKEOVER_DURATION } else { LEASE_DURATION },
-        force_acquire,
+impl Held {
+    async fn release(self) {
+        drop(self.release);
+        // It is about to end in any case, and reports its own failures.
+        let _ = self.election.await;
+    }
+}
+
+async fn list(client: &Client, choice: &LeaseSelector) -> Result<Vec<Lease>, LeaseGuardError> {
+    let api = match &choice.namespace {
+        Some(namespace) => Api::<Lease>::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
     };
+    let params = match &choice.name {
+        Some(name) => ListParams::default().fields(&format!("metadata.name={name}")),
+        None => {
+            let (label, value) = holder::LABEL;
+            ListParams::default().labels(&format!("{label}={value}"))
+        }
+    };
+    let leases = api.list(&params).await;
+    leases.map(|list| list.items).map_err(|error| LeaseGuardError::List(Box::new(error)))
+}
+
+/// Fails where somebody who may write holds the Lease. Clocks are compared here only to refuse at once:
+/// where they differ, the wait for the Lease is decisive.
+fn refuse_live(lease: &Lease, now: Timestamp) -> Result<(), LeaseGuardError> {
+    let remaining = Duration::from_secs(holder::remaining(lease, now).as_secs());
+    let Some(holder) = holder::holder(lease).filter(|_| !remaining.is_zero()) else {
+        return Ok(());
+    };
+    let (kind, holder, lease) = (Kind::of(holder), holder.to_owned(), name(lease));
+    match kind {
+        Kind::Controller => Err(LeaseGuardError::Controller { holder, lease, remaining }),
+        Kind::Prune => Err(LeaseGuardError::Prune { holder, lease, remaining }),
+        Kind::EndedPrune => Ok(()),
+    }
+}
+
+/// For how long the former holder of a Lease, or those whose Lease it took, may write without having
+/// noticed that it was taken.
+fn writes_on_for(lease: &Lease, now: Timestamp) -> Duration {
+    let is_live = !holder::remaining(lease, now).is_zero();
+    let Some(holder) = holder::holder(lease).filter(|_| is_live) else { return Duration::ZERO };
+    let duration = duration(lease);
+    match Kind::of(holder) {
+        Kind::Controller => duration,
+        Kind::EndedPrune => Duration::ZERO,
+        // The controllers have had since then to notice it.
+        Kind::Prune => {
+            let acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.as_ref());
+            let since =
+                acquired.and_then(|time| Duration::try_from(now.duration_since(time.0)).ok());
+            let wait = duration.saturating_sub(since.unwrap_or_default());
+            Duration::from_secs(wait.as_secs())
+        }
+    }
+}
+
+async fn take(
+    client: &Client,
+    lease: &Lease,
+    is_take_over: bool,
+    progress: &impl Fn(String),
+) -> Result<Held, String> {
+    let now = Timestamp::now();
+    let holder = holder::holder(lease);
+    let kept = holder.is_some_and(|holder| Kind::of(holder) == Kind::EndedPrune)
+        && !holder::remaining(lease, now).is_zero();
+    let keep = match holder::expiry(lease) {
+        _ if is_take_over => Keep::FromTheEnd,
+        Some(until) if kept => Keep::Until(until.min(now + KEEP)),
+        _ => Keep::Release,
+    };
+    let acquire = if is_take_over { Acquire::Force } else { Acquire::FromEndedPrune };
+    let LeaseName { namespace, name } = name(lease);
+    let identity = holder::prune_identity();
+    let candidate = Candidate {
+        namespace,
+        name,
+        identity: identity.clone(),
+        duration: LEASE_DURATION,
+        acquire,
+        reacquires: false,
+    };
+    let limit = duration(lease) + ACQUIRE_MARGIN;
+    if let (Some(holder), false, false) = (holder, is_take_over, kept) {
+        progress(format!(
+            "waiting up to {limit:?} for the lease {} of {holder}, which has expired",
+            self::name(lease)
+        ));
+    }
     let (lead, mut leadership) = watch::channel(Leadership::Standby(None));
     let (release, released) = oneshot::channel();
     let election = tokio::spawn(lease::run(client.clone(), candidate, lead, released));
@@ -168,25 +320,24 @@ async fn take(client: &Client, lease: &Lease, force_acquire: bool) -> Result<Hel
         Leadership::Leader { .. } | Leadership::Unavailable(_) => true,
         Leadership::Standby(_) => false,
     });
-    let limit = duration(lease) + ACQUIRE_MARGIN;
     let taken = timeout(limit, taken).await.map(|taken| taken.map(|taken| taken.clone()));
-    match taken {
-        Ok(Ok(Leadership::Leader { .. })) => Ok(Held { leadership, release, election }),
-        Ok(Ok(Leadership::Unavailable(why))) => Err(why),
-        Ok(Ok(Leadership::Standby(_)) | Err(_)) => Err("the election has ended".to_owned()),
-        Err(_) => Err(format!("somebody else renews it, or nobody answers, for {limit:?}")),
-    }
+    let why = match taken {
+        Ok(Ok(Leadership::Leader { .. })) => {
+            let lease = self::name(lease);
+            return Ok(Held { lease, identity, keep, leadership, release, election });
+        }
+        Ok(Ok(Leadership::Unavailable(why))) => why,
+        Ok(Ok(Leadership::Standby(_)) | Err(_)) => "the election has ended".to_owned(),
+        Err(_) => format!("another process renews it, or the API server is silent, for {limit:?}"),
+    };
+    election.abort();
+    Err(why)
 }
 
-/// Who holds a Lease, if it has been renewed in time. This is the one place where clocks are compared:
-/// to refuse at once. Where they differ, waiting for the Lease tells.
-fn live_holder(lease: &Lease, now: Timestamp) -> Option<&str> {
-    let spec = lease.spec.as_ref()?;
-    let holder = lease::holder(lease)?;
-    let until = spec.renew_time.as_ref()?.0 + SignedDuration::try_from(duration(lease)).ok()?;
-    (now < until).then_some(holder)
+fn name(lease: &Lease) -> LeaseName {
+    LeaseName { namespace: lease.namespace().unwrap_or_default(), name: lease.name_any() }
 }
 
 fn duration(lease: &Lease) -> Duration {
-    lease::duration(lease).unwrap_or(LEASE_DURATION)
+    holder::duration(lease).unwrap_or(LEASE_DURATION)
 }

@@ -1,5 +1,6 @@
-//! Taking back all that ledgers list: the whole cluster, node by node, with nobody writing beside it.
+//! Withdraws all that ledgers list: the whole cluster, node by node, with nobody writing beside it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::cluster::error::describe;
 use crate::cluster::node_client::{self, NodeClient, Reply};
 use crate::cluster::paging::{self, Page};
 use crate::model::label::excerpt;
-use crate::model::ledger::InvalidLedger;
+use crate::model::ledger::{InvalidLedger, Ledger};
 use crate::model::node::{ApiNode, Interner, Node};
 use crate::planner::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
 use crate::planner::{Change, Plan};
@@ -28,7 +29,7 @@ const TRIES: usize = 6;
 pub struct Scope {
     /// Their names; where there is none, all nodes.
     pub nodes: Vec<String>,
-    /// What is to be taken back.
+    /// What is to be withdrawn.
     pub withdrawal: Withdrawal,
     /// Whether ledgers that cannot be read are removed, with what the controller has written by
     /// managedFields.
@@ -46,6 +47,8 @@ pub struct PrunePlan {
     pub unreadable: Vec<(Arc<str>, InvalidLedger)>,
     /// Zeros that stay, with their node: nobody asked for their removal.
     pub zeros: Vec<(Arc<str>, String)>,
+    /// The rules that were named, and that no ledger lists.
+    pub unlisted_rules: BTreeSet<String>,
 }
 
 /// A node with something to do.
@@ -106,7 +109,7 @@ pub enum PlanPruneError {
     },
 }
 
-/// Looks at the nodes, and plans each. Nothing is written. `progress` is told how many have been seen.
+/// Reads the nodes, and plans each. Nothing is written. `progress` receives how many have been read.
 ///
 /// # Errors
 /// Where nodes cannot be listed, or one that was named cannot be read.
@@ -116,7 +119,9 @@ pub async fn plan_prune(
     mut progress: impl FnMut(usize),
 ) -> Result<PrunePlan, PlanPruneError> {
     let api = Api::<ApiNode>::all(client.clone());
-    let mut plan_prune = PrunePlan::default();
+    let empty =
+        || PrunePlan { unlisted_rules: scope.withdrawal.rules.clone(), ..PrunePlan::default() };
+    let mut plan_prune = empty();
     let mut interner = Interner::default();
     for name in &scope.nodes {
         let node = api.get(name).await;
@@ -127,7 +132,7 @@ pub async fn plan_prune(
     }
     if scope.nodes.is_empty() {
         let on_page = |page| match page {
-            Page::Restarted => plan_prune = PrunePlan::default(),
+            Page::Restarted => plan_prune = empty(),
             Page::Items(nodes) => {
                 nodes.into_iter().for_each(|node| plan_prune.add(node, scope, &mut interner));
                 progress(plan_prune.nodes);
@@ -145,6 +150,13 @@ impl PrunePlan {
         if let Some(unreadable) = planned.plan.invalid_ledger.take() {
             self.unreadable.push((Arc::clone(&planned.node.name), unreadable));
             return;
+        }
+        if !self.unlisted_rules.is_empty()
+            && let Ok(ledger) = Ledger::parse(planned.node.ledger.as_deref())
+        {
+            for (_, entry) in ledger.entries() {
+                self.unlisted_rules.remove(&entry.rule);
+            }
         }
         if !scope.withdrawal.zeros {
             let node = &planned.node;

@@ -130,7 +130,7 @@ async fn prune_with(
     let client = service(Arc::clone(&server));
     let scope = Scope { nodes: vec!["node-1".to_owned()], repair_ledgers, ..Scope::default() };
     let plan = plan_prune(&client, &scope, |_| {}).await.unwrap();
-    let guard = LeaseGuard::default();
+    let guard = LeaseGuard::none();
     let mut results = Vec::new();
     prune(&client, &scope, plan.planned, &guard, |result| results.push(result)).await;
     let [NodeResult { node, result }] = &results[..] else { panic!("{results:?}") };
@@ -236,4 +236,15 @@ async fn ledger_repair_goes_by_the_present_managed_fields() {
     let (result, log) = prune_with(unreadable("4", "4"), true, answers).await;
     assert_eq!(result.unwrap(), [""; 0], "the annotation alone is removed");
     assert!(!log.last().unwrap().contains("dongle"), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_that_no_node_lists_are_reported() {
+    let server = Server { node: advertising(), answers: VecDeque::new(), log: Vec::new() };
+    let rules = ["dongle", "nosuch"].map(str::to_owned).into();
+    let withdrawal = Withdrawal { rules, zeros: false };
+    let scope = Scope { nodes: vec!["node-1".to_owned()], withdrawal, ..Scope::default() };
+    let client = service(Arc::new(Mutex::new(server)));
+    let plan = plan_prune(&client, &scope, |_| {}).await.unwrap();
+    assert_eq!(plan.unlisted_rules.into_iter().collect::<Vec<_>>(), ["nosuch"]);
 }

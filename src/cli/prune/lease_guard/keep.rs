@@ -1,0 +1,78 @@
+//! The last write of a Lease that stays behind.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
+use tokio::time::{sleep, timeout};
+
+use crate::cluster::error::describe;
+use crate::cluster::lease::{LeaseName, holder};
+use crate::model::api::FIELD_MANAGER;
+
+/// How often the write is tried, and how long each try may take.
+const TRIES: usize = 5;
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Writes a Lease for the last time, so that it stays until then.
+pub(super) async fn leave_behind(
+    client: &Client,
+    lease: &LeaseName,
+    identity: &str,
+    until: Timestamp,
+) -> Result<Timestamp, String> {
+    let mut why = String::new();
+    for attempt in 0..TRIES {
+        if attempt > 0 {
+            sleep(Duration::from_secs(1)).await;
+        }
+        match timeout(TIMEOUT, write_last(client, lease, identity, until)).await {
+            Ok(Ok(())) => return Ok(until),
+            Ok(Err(LastWriteError::Lost(holder))) => {
+                return Err(format!("it is held by {holder} by now"));
+            }
+            Ok(Err(LastWriteError::Failed(error))) => why = describe(&error),
+            Err(_) => why = format!("no response within {TIMEOUT:?}"),
+        }
+    }
+    Err(why)
+}
+
+enum LastWriteError {
+    Lost(String),
+    Failed(kube::Error),
+}
+
+async fn write_last(
+    client: &Client,
+    lease: &LeaseName,
+    identity: &str,
+    until: Timestamp,
+) -> Result<(), LastWriteError> {
+    let LeaseName { namespace, name } = lease;
+    let api = Api::<Lease>::namespaced(client.clone(), namespace);
+    // The controllers' Role grants no get.
+    let params = ListParams::default().fields(&format!("metadata.name={name}"));
+    let leases = api.list(&params).await.map_err(LastWriteError::Failed)?;
+    let ended = holder::ended_identity(identity);
+    let Some(mut lease) = leases.items.into_iter().next() else {
+        return Err(LastWriteError::Lost("nobody, since it was deleted,".to_owned()));
+    };
+    match holder::holder(&lease) {
+        Some(holder) if holder == identity => {}
+        // The try before was applied, and its response lost.
+        Some(holder) if holder == ended => return Ok(()),
+        holder => return Err(LastWriteError::Lost(holder.unwrap_or("nobody").to_owned())),
+    }
+    let now = Timestamp::now();
+    let seconds = until.duration_since(now).max(SignedDuration::from_secs(1)).as_secs();
+    let spec = lease.spec.get_or_insert_default();
+    spec.holder_identity = Some(ended);
+    spec.renew_time = Some(MicroTime(now));
+    spec.lease_duration_seconds = i32::try_from(seconds).ok();
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: false };
+    api.replace(name, &params, &lease).await.map(drop).map_err(LastWriteError::Failed)
+}

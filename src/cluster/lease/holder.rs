@@ -1,0 +1,97 @@
+//! Who holds a Lease, and until when.
+//!
+//! `prune` signs with an identity of its own. While it works, its Lease is like any other. When it ends
+//! it may leave the Lease behind, so that no controller writes for a while: nobody writes under such a
+//! Lease, so that its end may be read off the clock, and to delete it is to give it back.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+/// The label of every Lease that a controller of this program has held. `prune` finds Leases by it,
+/// whatever their names are.
+pub(crate) const LABEL: (&str, &str) = ("noderesource.dev/leader-election", "true");
+
+const PRUNE: &str = "prune_";
+const ENDED: &str = "_ended";
+
+/// What kind of process a holder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Controller,
+    /// A `prune` at work, or one that was killed.
+    Prune,
+    /// A `prune` that has ended and keeps the Lease.
+    EndedPrune,
+}
+
+impl Kind {
+    /// The kind of the holder with this identity.
+    pub(crate) fn of(holder: &str) -> Self {
+        let Some(rest) = holder.strip_prefix(PRUNE) else { return Self::Controller };
+        let (number, kind) = match rest.strip_suffix(ENDED) {
+            Some(number) => (number, Self::EndedPrune),
+            None => (rest, Self::Prune),
+        };
+        // A controller whose --identity is "prune" has eight digits here.
+        let is_time = number.len() > 8 && number.bytes().all(|byte| byte.is_ascii_digit());
+        if is_time { kind } else { Self::Controller }
+    }
+}
+
+/// The identity of a `prune` that starts now.
+pub(crate) fn prune_identity() -> String {
+    format!("{PRUNE}{}", Timestamp::now().as_nanosecond())
+}
+
+/// The identity under which a `prune` leaves its Lease behind.
+pub(crate) fn ended_identity(identity: &str) -> String {
+    format!("{identity}{ENDED}")
+}
+
+/// The identity of a Lease's holder.
+pub(crate) fn holder(lease: &Lease) -> Option<&str> {
+    let holder = lease.spec.as_ref()?.holder_identity.as_deref()?;
+    Some(holder).filter(|holder| !holder.is_empty())
+}
+
+/// How long the holder has the Lease after each renewal, by its own word.
+pub(crate) fn duration(lease: &Lease) -> Option<Duration> {
+    let seconds = lease.spec.as_ref()?.lease_duration_seconds?;
+    u64::try_from(seconds).ok().map(Duration::from_secs)
+}
+
+/// When the Lease expires, by the clock of its holder.
+pub(crate) fn expiry(lease: &Lease) -> Option<Timestamp> {
+    let renewed = lease.spec.as_ref()?.renew_time.as_ref()?.0;
+    renewed.checked_add(SignedDuration::try_from(duration(lease)?).ok()?).ok()
+}
+
+/// How long it is until the Lease expires, and never longer than its own duration.
+pub(crate) fn remaining(lease: &Lease, now: Timestamp) -> Duration {
+    let remaining = expiry(lease).map(|expiry| expiry.duration_since(now));
+    let remaining = remaining.and_then(|remaining| Duration::try_from(remaining).ok());
+    remaining.unwrap_or_default().min(duration(lease).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kind_of_a_holder_is_told_by_its_identity() {
+        let prune = prune_identity();
+        for (holder, kind) in [
+            (prune.clone(), Kind::Prune),
+            (ended_identity(&prune), Kind::EndedPrune),
+            ("prune_12345678".to_owned(), Kind::Controller),
+            ("prune_1a2b3c4d5e".to_owned(), Kind::Controller),
+            ("prune_".to_owned(), Kind::Controller),
+            ("prune__ended".to_owned(), Kind::Controller),
+            ("node-resource-advertiser-7c9_1a2b3c4d".to_owned(), Kind::Controller),
+        ] {
+            assert_eq!(Kind::of(&holder), kind, "{holder}");
+        }
+    }
+}
