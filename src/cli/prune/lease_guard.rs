@@ -165,7 +165,9 @@ impl LeaseGuard {
                     return Err(LeaseGuardError::NotTaken { lease: name(lease), why });
                 }
             }
-            wait = wait.max(writes_on_for(lease, Timestamp::now()));
+            if is_take_over {
+                wait = wait.max(writes_on_for(lease, Timestamp::now()));
+            }
         }
         if !wait.is_zero() {
             // It has noticed by now, if it can; by then it has stopped in any case.
@@ -260,22 +262,21 @@ fn refuse_live(lease: &Lease, now: Timestamp) -> Result<(), LeaseGuardError> {
     }
 }
 
-/// For how long the former holder of a Lease, or those whose Lease it took, may write without having
-/// noticed that it was taken.
+/// For how long the one who held this Lease, or those from whom it was taken before, may write without
+/// having noticed that it was taken.
 fn writes_on_for(lease: &Lease, now: Timestamp) -> Duration {
-    let is_live = !holder::remaining(lease, now).is_zero();
-    let Some(holder) = holder::holder(lease).filter(|_| is_live) else { return Duration::ZERO };
+    let Some(holder) = holder::holder(lease) else { return Duration::ZERO };
     let duration = duration(lease);
     match Kind::of(holder) {
+        // Also where it seems to have expired: its clock may be slow.
         Kind::Controller => duration,
         Kind::EndedPrune => Duration::ZERO,
-        // The controllers have had since then to notice it.
+        // Since then the controllers have been able to notice it.
         Kind::Prune => {
             let acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.as_ref());
-            let since =
-                acquired.and_then(|time| Duration::try_from(now.duration_since(time.0)).ok());
-            let wait = duration.saturating_sub(since.unwrap_or_default());
-            Duration::from_secs(wait.as_secs())
+            let since = acquired.map(|acquired| now.duration_since(acquired.0));
+            let since = since.and_then(|since| Duration::try_from(since).ok()).unwrap_or_default();
+            Duration::from_secs(duration.saturating_sub(since).as_secs())
         }
     }
 }
@@ -340,4 +341,60 @@ fn name(lease: &Lease) -> LeaseName {
 
 fn duration(lease: &Lease) -> Duration {
     holder::duration(lease).unwrap_or(LEASE_DURATION)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::coordination::v1::LeaseSpec;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+    use k8s_openapi::jiff::SignedDuration;
+
+    use super::*;
+
+    /// A Lease of 60 seconds that was acquired and renewed so many seconds ago.
+    fn lease(holder: &str, acquired: i64, renewed: i64) -> Lease {
+        let ago = |seconds| MicroTime(now() - SignedDuration::from_secs(seconds));
+        let spec = LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            lease_duration_seconds: Some(60),
+            acquire_time: Some(ago(acquired)),
+            renew_time: Some(ago(renewed)),
+            ..LeaseSpec::default()
+        };
+        Lease { spec: Some(spec), ..Lease::default() }
+    }
+
+    fn now() -> Timestamp {
+        "2030-01-01T00:00:00Z".parse().unwrap()
+    }
+
+    const PRUNE: &str = "prune_1795279958295983672";
+    const ENDED: &str = "prune_1795279958295983672_ended";
+
+    #[test]
+    fn take_over_waits_for_those_that_may_still_write() {
+        for (holder, acquired, seconds) in [
+            ("controller_1a2b3c4d", 9000, 60),
+            (PRUNE, 0, 60),
+            (PRUNE, 45, 15),
+            (PRUNE, 9000, 0),
+            (PRUNE, -9000, 60),
+            (ENDED, 0, 0),
+            ("", 0, 0),
+        ] {
+            let wait = writes_on_for(&lease(holder, acquired, 0), now());
+            assert_eq!(wait.as_secs(), seconds, "{holder} since {acquired} s");
+        }
+        assert_eq!(writes_on_for(&Lease::default(), now()), Duration::ZERO);
+    }
+
+    #[test]
+    fn live_holder_is_refused_unless_it_has_ended() {
+        let refused = |holder, renewed| refuse_live(&lease(holder, 9000, renewed), now()).err();
+        let controller = refused("controller_1a2b3c4d", 20).unwrap().to_string();
+        assert!(controller.contains("counts for 40s more"), "{controller}");
+        let prune = refused(PRUNE, 50).unwrap().to_string();
+        assert!(prune.starts_with("another prune is at work"), "{prune}");
+        assert!(refused(ENDED, 0).is_none() && refused("controller_1a2b3c4d", 60).is_none());
+    }
 }
