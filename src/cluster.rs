@@ -2,6 +2,7 @@
 
 pub(crate) mod backoff;
 pub mod client;
+pub mod config;
 pub mod error;
 pub mod lease;
 pub(crate) mod node_client;

@@ -93,3 +93,16 @@ pub enum Error {
     #[error("cannot wait for signals: {0}")]
     Signal(#[source] std::io::Error),
 }
+
+impl Error {
+    /// Whether no API server could be reached.
+    pub(super) fn is_no_connection(&self) -> bool {
+        match self {
+            Self::Connect(_) => true,
+            Self::Cluster(ClusterError::Rules(error) | ClusterError::Nodes(error)) => {
+                matches!(**error, kube::Error::Service(_))
+            }
+            _ => false,
+        }
+    }
+}

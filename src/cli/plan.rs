@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use indicatif::ProgressBar;
 
+use super::args::ClusterArgs;
 use super::diff::files::{self, PodFiles};
 use super::diff::rules::Rules;
 use super::diff::{Detail, Format, Preview, Report, cluster};
 use super::error::Error;
 use super::output::{has_colour, print, progress_style};
-use crate::cluster::client;
 use crate::manifest::{self, Limits};
 use crate::model::node::{ApiNode, Interner, Node};
 use crate::planner::input::PodUsage;
@@ -56,6 +56,8 @@ pub(super) struct Args {
     /// capacity/allocatable where the two differ.
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -73,6 +75,9 @@ pub(super) async fn run(args: Args) -> ExitCode {
         Ok(false) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
+            if error.is_no_connection() {
+                eprintln!("To plan without a cluster, give -f and --nodes.");
+            }
             ExitCode::from(2)
         }
     }
@@ -142,7 +147,7 @@ async fn from_cluster(
     rules: Vec<Rule>,
     progress: &ProgressBar,
 ) -> Result<Report, Error> {
-    let client = client::connect().await?;
+    let client = args.cluster.connect_and_print().await?.client;
     let present = match cluster::rules(&client).await? {
         Some(present) => present,
         // What is to be installed is planned before.

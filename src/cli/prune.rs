@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
+use super::args::ClusterArgs;
 use super::error::Error;
 use super::output::{self, progress_style};
-use crate::cluster::client;
 use crate::model::ledger::InvalidLedger;
 use crate::planner::withdraw::Withdrawal;
 use crate::planner::{Action, Change};
@@ -50,10 +50,13 @@ pub(super) struct Args {
     /// noderesource.dev/leader-election]
     #[arg(long, env = "NRA_LEADER_ELECT_RESOURCE_NAME")]
     leader_elect_resource_name: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
-    let client = client::connect().await?;
+    let client = args.cluster.connect_and_print().await?.client;
+    let kubectl = format!("kubectl{}", args.cluster.kubectl_flags());
     let if_active = match &args {
         // Looking does no harm.
         Args { force: true, .. } | Args { dry_run: true, .. } => IfControllerActive::Ignore,
@@ -80,7 +83,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         Ok(found) => found,
         Err(error) => {
             // What comes first is why nothing is pruned.
-            let _ = report_kept(&lease_guard.end().await);
+            let _ = report_kept(&lease_guard.end().await, &kubectl);
             return Err(error.into());
         }
     };
@@ -112,7 +115,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         .await;
         working.finish_and_clear();
         let alone = lease_guard.check().map_err(Error::NotAlone);
-        let kept = report_kept(&lease_guard.end().await);
+        let kept = report_kept(&lease_guard.end().await, &kubectl);
         written?;
         report.finish(&unreadable, &zeros)?;
         return alone.and(kept);
@@ -121,13 +124,13 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
 }
 
 /// Reports which Leases stay, and how to give them back.
-fn report_kept(leases: &[KeptLease]) -> Result<(), Error> {
+fn report_kept(leases: &[KeptLease], kubectl: &str) -> Result<(), Error> {
     let mut result = Ok(());
     for KeptLease { lease, until } in leases {
         match until {
             Ok(until) => eprintln!(
                 "the lease {lease} is kept until {until:.0}, so that no controller writes; to let one \
-                 write before: kubectl --namespace {} delete lease {}",
+                 write before: {kubectl} --namespace {} delete lease {}",
                 lease.namespace, lease.name
             ),
             Err(why) => {

@@ -12,7 +12,6 @@ use super::error::Error;
 use super::output::has_colour;
 pub(super) use super::settings::Args;
 use super::settings::{LogFormat, Settings};
-use crate::cluster::client;
 use crate::cluster::lease::{self, Acquire, Candidate, Leadership};
 use crate::controller::metrics::Metrics;
 use crate::controller::readiness::Readiness;
@@ -23,7 +22,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     let settings = Settings::new(args)?;
     start_log(settings.log, settings.log_format);
     info!(version = env!("CARGO_PKG_VERSION"), "node-resource-advertiser starts");
-    let client = client::connect().await?;
+    let client = settings.cluster.connect().await?.client;
     let listener = server::listen(settings.listen).await?;
     let stop = stop_signal()?;
     let (readiness, ready) = watch::channel(Readiness::default());

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::SignedDuration;
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 
-use super::args::LeaseArgs;
+use super::args::{ClusterArgs, LeaseArgs};
 use crate::model::label::{excerpt, is_dns_subdomain};
 
 /// kube logs an error of its own for what the controller reports in its own words.
@@ -45,6 +45,8 @@ pub(super) struct Args {
     /// How it is logged: text or json.
     #[arg(long, env = "NRA_LOG_FORMAT", default_value = "text")]
     pub(super) log_format: String,
+    #[command(flatten)]
+    pub(super) cluster: ClusterArgs,
 }
 
 /// How the controller is to run.
@@ -53,6 +55,7 @@ pub(super) struct Settings {
     pub(super) listen: SocketAddr,
     pub(super) concurrency: usize,
     pub(super) request_timeout: Duration,
+    pub(super) cluster: ClusterArgs,
     pub(super) lease: LeaseArgs,
     pub(super) lease_duration: Duration,
     pub(super) identity: String,
@@ -134,6 +137,7 @@ impl Settings {
                 listen,
                 concurrency: usize::try_from(concurrency).unwrap_or(usize::MAX),
                 request_timeout,
+                cluster: args.cluster,
                 lease: args.lease,
                 lease_duration,
                 identity: args.identity,

@@ -3,6 +3,7 @@
 //! Method: leave values on two nodes without a controller, run the command, and compare its lines, the
 //! nodes and the number of patches.
 
+use std::path::Path;
 use std::process::Command;
 
 use harness::objects::{DONGLE, LEDGER, advertises, ledger, quantity};
@@ -103,8 +104,8 @@ fn prune_is_limited_to_named_nodes_and_rules() {
     let output = prune(&cluster, &["--node", "node-9"]);
     assert_eq!(output.code, 1);
     assert_eq!(
-        output.stderr.trim(),
-        "error: node node-9 cannot be read: nodes \"node-9\" not found"
+        output.stderr.lines().last(),
+        Some("error: node node-9 cannot be read: nodes \"node-9\" not found")
     );
 }
 
@@ -115,7 +116,8 @@ fn prune_with_active_controller_requires_force_or_take_over() {
     controller.wait_log("this process leads now");
     let output = prune(&cluster, &[]);
     assert_eq!(output.code, 1);
-    assert!(output.stderr.starts_with("error: a controller is at work"), "{}", output.stderr);
+    assert!(output.stderr.starts_with("cluster: context "), "{}", output.stderr);
+    assert!(output.stderr.contains("\nerror: a controller is at work"), "{}", output.stderr);
     assert!(output.stderr.contains("holds the lease default/node-resource-advertiser"));
     assert!(advertises(&cluster.node("node-1"), DONGLE, "4"));
 
@@ -265,7 +267,8 @@ fn prune_repair_ledger_removes_invalid_annotation() {
     cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &format!("{LEDGER}=not json")]);
     let output = prune(&cluster, &[]);
     assert_eq!(output.code, 1);
-    let (first, last) = output.stderr.trim().split_once('\n').unwrap();
+    let lines: Vec<_> = output.stderr.lines().collect();
+    let [_, first, last] = &lines[..] else { panic!("{}", output.stderr) };
     assert!(
         first.starts_with(
             "node-1: left alone: annotation noderesource.dev/advertised cannot be read"
@@ -294,4 +297,23 @@ fn prune_repair_ledger_removes_invalid_annotation() {
         Some("7"),
         "another field manager wrote it"
     );
+}
+
+#[test]
+fn prune_acts_on_the_cluster_and_as_the_user_of_the_flags() {
+    let cluster = cluster_without_controller();
+    let kubeconfig = cluster.control_plane.kubeconfig();
+    let context = cluster.kubectl(&["config", "current-context"]);
+    let args = ["prune", "--kubeconfig", kubeconfig.to_str().unwrap(), "--context", context.trim()];
+    let nowhere = Path::new("/no/such/kubeconfig");
+    let output = program::run(nowhere, &[&args[..], &["--dry-run"]].concat(), None);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let cluster_line = format!("cluster: context {}, https://", context.trim());
+    assert!(output.stderr.starts_with(&cluster_line), "{}", output.stderr);
+
+    let user = ["--dry-run", "--as", "nobody", "--as-group", "system:authenticated"];
+    let output = program::run(nowhere, &[&args[..], &user].concat(), None);
+    assert_eq!(output.code, 1, "{}", output.stdout);
+    assert!(output.stderr.contains("User \"nobody\" cannot list resource"), "{}", output.stderr);
+    assert!(output.stderr.lines().next().unwrap().ends_with(", as nobody"), "{}", output.stderr);
 }

@@ -6,6 +6,8 @@
 mod chart;
 /// What the program says to wrong arguments and missing clusters.
 mod command_line;
+/// What the commands report where a cluster cannot be reached.
+mod connection;
 /// The CRD in `crds/`, and `crd`, which prints it.
 mod crd;
 /// The commands in the documentation.

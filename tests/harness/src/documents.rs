@@ -285,7 +285,8 @@ impl Shell {
             command = replace_word(&command, word, name);
         }
         let mut bash = Command::new("bash");
-        bash.args(["-euo", "pipefail", "-c", &format!("{settings}{command}")])
+        // On a terminal both streams are one, in the order of their lines.
+        bash.args(["-euo", "pipefail", "-c", &format!("exec 2>&1\n{settings}{command}")])
             .current_dir(&self.folder)
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
         Output::run(&mut bash, None)
