@@ -49,6 +49,8 @@ pub enum FileError {
 pub trait Trimmed: DeserializeOwned {
     /// The kind that is wanted.
     const KIND: &'static str;
+    /// What prints such a list.
+    const COMMAND: &'static str;
 
     /// The kind that the object gives itself. The items of a list may have none.
     fn kind(&self) -> Option<&str>;
@@ -56,6 +58,7 @@ pub trait Trimmed: DeserializeOwned {
 
 impl Trimmed for ApiNode {
     const KIND: &'static str = "Node";
+    const COMMAND: &'static str = "kubectl get nodes -o json";
 
     fn kind(&self) -> Option<&str> {
         self.kind()
@@ -64,6 +67,7 @@ impl Trimmed for ApiNode {
 
 impl Trimmed for Pod {
     const KIND: &'static str = "Pod";
+    const COMMAND: &'static str = "kubectl get pods -A -o json";
 
     fn kind(&self) -> Option<&str> {
         self.kind()
@@ -86,6 +90,14 @@ pub fn read<T: Trimmed>(
         return read_from("<stdin>", io::stdin().lock(), take);
     }
     let name = path.display().to_string();
+    if path.is_dir() {
+        let reason = format!(
+            "is a folder: name the files in it that have {}s, such as {}",
+            T::KIND.to_lowercase(),
+            path.join("*.json").display()
+        );
+        return Err(content(name, reason));
+    }
     match File::open(path) {
         Ok(file) => read_from(&name, file, take),
         Err(source) => Err(FileError::Read { name, source }),
@@ -105,6 +117,14 @@ fn read_from<T: Trimmed>(
     let failed = |source| FileError::Read { name: name.to_owned(), source };
     let mut head = Vec::new();
     source.by_ref().take(SNIFF_BYTES).read_to_end(&mut head).map_err(failed)?;
+    if let Some(encoding) = wide_encoding(&head) {
+        let reason = format!(
+            "the file is {encoding}: save it as UTF-8 \
+             (in PowerShell: {} | Out-File -Encoding utf8 FILE)",
+            T::COMMAND
+        );
+        return Err(content(name.to_owned(), reason));
+    }
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
     if text.trim_ascii_start().starts_with(b"{") {
         let rest = Cursor::new(text.to_vec()).chain(source);
@@ -122,6 +142,18 @@ fn read_from<T: Trimmed>(
     Ok(())
 }
 
+/// Returns what the text is encoded in, where that is not one byte for an ASCII character: by its byte
+/// order mark, or by the zeros beside the character that it begins with.
+fn wide_encoding(head: &[u8]) -> Option<&'static str> {
+    match head {
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => Some("UTF-32"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("UTF-16"),
+        [1..=255, 0, 0, 0, ..] | [0, 0, 0, 1..=255, ..] => Some("UTF-32"),
+        [1..=255, 0, 1..=255, 0, ..] | [0, 1..=255, 0, 1..=255, ..] => Some("UTF-16"),
+        _ => None,
+    }
+}
+
 fn content(place: String, reason: String) -> FileError {
     FileError::Content { place, reason }
 }
@@ -132,12 +164,10 @@ fn yaml<T: Trimmed>(
     limits: &Limits,
     take: Take<'_, T>,
 ) -> Result<(), FileError> {
-    let kind = T::KIND.to_lowercase();
     if bytes.len() as u64 > limits.file {
         let most = limits.file >> 20;
-        let reason = format!(
-            "more than {most} MiB of YAML: give it as JSON, of any size (kubectl get {kind}s -o json)"
-        );
+        let reason =
+            format!("more than {most} MiB of YAML: give it as JSON, of any size ({})", T::COMMAND);
         return Err(content(name.to_owned(), reason));
     }
     let text = String::from_utf8(bytes)

@@ -66,6 +66,30 @@ fn node_file_errors_have_a_source_location() {
     }
 }
 
+/// PowerShell's `>` writes UTF-16.
+#[test]
+fn node_file_in_utf16_is_named_as_such() {
+    let wide = |text: &str, size: usize, big: bool| -> Vec<u8> {
+        let encode = |char: char| {
+            let mut bytes = u32::from(char).to_be_bytes()[4 - size..].to_vec();
+            if !big {
+                bytes.reverse();
+            }
+            bytes
+        };
+        text.chars().flat_map(encode).collect()
+    };
+    for (size, name) in [(2, "UTF-16"), (4, "UTF-32")] {
+        for big in [false, true] {
+            for text in [LIST, &format!("\u{feff}{LIST}"), "kind: Node\nmetadata: {}"] {
+                let error = names(wide(text, size, big)).unwrap_err();
+                let message = format!("f: the file is {name}: save it as UTF-8 (in PowerShell: ");
+                assert!(error.starts_with(&message), "{size} {big} {text}: {error}");
+            }
+        }
+    }
+}
+
 /// A download that was cut off must not pass for a smaller cluster.
 #[test]
 fn truncated_node_file_is_an_error() {
