@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use super::diff::cluster::ClusterError;
 use super::diff::files::FileError;
+use super::diff::filter::UnknownName;
 use super::prune::lease_guard::LeaseGuardError;
 use super::prune::nodes::PlanPruneError;
 use super::settings::InvalidSettings;
@@ -63,6 +64,12 @@ pub enum Error {
     /// Rules or nodes of the cluster cannot be listed.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    /// A name that is given to select part of a plan is no name.
+    #[error(transparent)]
+    UnknownName(#[from] UnknownName),
+    /// A patch is more than what one rule changes.
+    #[error("-o patch cannot be combined with --rule: a patch has all changes of its node")]
+    PatchOfRule,
     /// What is wrong with them has been told.
     #[error("the rules have errors, so nothing is planned")]
     InvalidRules,

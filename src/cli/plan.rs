@@ -7,8 +7,10 @@ use indicatif::ProgressBar;
 
 use super::args::ClusterArgs;
 use super::diff::files::{self, PodFiles};
+use super::diff::filter::Filter;
+use super::diff::label_filter::LabelFilter;
 use super::diff::rules::Rules;
-use super::diff::{Detail, Format, Preview, Report, cluster};
+use super::diff::{Detail, Format, Keep, Preview, Report, cluster};
 use super::error::Error;
 use super::output::{has_colour, print, progress_style};
 use crate::manifest::{self, Limits};
@@ -19,8 +21,9 @@ use crate::validate::{Format as ReportFormat, Severity, Validator};
 
 /// Show what the controller would change on which node, and change nothing.
 ///
-/// Exits with 0 where nothing is to be changed, 1 where something is or may be, and 2 on an error, as
-/// kubectl diff does.
+/// Exits with 0 where there are no changes, 1 where something is to be changed or may be, and 2 on an
+/// error, as kubectl diff does. The last line of the table agrees: "No changes", "Up to 2 to change" where
+/// it depends on pods that are not known, or "Plan: ...".
 ///
 /// Without --nodes it is about the cluster: rules of files are added to those of the cluster, or replace
 /// the one of their name, as if they had been applied. Without -f it is what the controller is about to
@@ -28,11 +31,13 @@ use crate::validate::{Format as ReportFormat, Severity, Validator};
 ///
 /// With --nodes no cluster is needed, and the files are all there is: nodes as `kubectl get nodes -o
 /// json` prints them, of any number. Whether a value is lowered depends on what pods request: --pods
-/// tells, and without it such a value counts as one that may be held.
+/// has them, and without it such a value counts as one that may be held.
 ///
-/// Which values another writer keeps changing back is known to the controller alone: of the cluster, it
-/// is taken from the status of the rules, which names ten nodes each; of files it is not known.
+/// Which values another field manager keeps changing back is known to the controller alone: of the
+/// cluster, it is taken from the status of the rules, which names ten nodes each; of files it is not
+/// known.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct Args {
     /// YAML or JSON files with rules, folders with such files, or - for standard input. Other kinds are
     /// skipped. A rule that is not in the cluster yet counts as younger than all that are.
@@ -48,29 +53,76 @@ pub(super) struct Args {
     /// Count rules of the cluster that are not in the files as deleted, as kubectl diff --prune does.
     #[arg(long, requires = "rules", conflicts_with = "nodes")]
     prune: bool,
+    /// Plan this node alone; may be repeated.
+    #[arg(long = "node", value_name = "NAME")]
+    node_names: Vec<String>,
+    /// Plan the nodes with these labels alone, as kubectl selects them: k=v, k!=v, k in (a,b),
+    /// k notin (a,b), k and !k, with commas between them.
+    #[arg(
+        short = 'l',
+        long,
+        value_name = "SELECTOR",
+        default_value = "",
+        hide_default_value = true
+    )]
+    selector: LabelFilter,
+    /// Show what this rule does alone; may be repeated. Others count as before: where one of them
+    /// decides instead, that is shown.
+    #[arg(long = "rule", value_name = "NAME")]
+    rule_names: Vec<String>,
     /// Also show what stays as it is.
     #[arg(long)]
     all: bool,
-    /// How it is told: a line for each resource on a node; the same for programs; or the JSON Patch
-    /// (RFC 6902) for the status of each node, one line of JSON a node. In the table BEFORE and AFTER are
-    /// capacity/allocatable where the two differ.
+    /// How the plan is written.
+    ///
+    /// In a table, BEFORE and AFTER are capacity/allocatable where the two differ.
+    ///
+    /// json and yaml are an object with apiVersion, kind, summary, totals, notes and nodes.
+    ///
+    /// patch is a line of JSON for each node, {"node": ..., "patch": ...}: the JSON Patch for the
+    /// status of the node, in the API server's dialect of RFC 6902, in which `test` with null means that
+    /// there is no such key; libraries for RFC 6902 fail such a test.
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  # What applying the files changes in the cluster
+  node-resource-advertiser plan -f rules/
+
+  # On the nodes of one pool, each node with a line
+  node-resource-advertiser plan -f rules/ -l pool=build -o wide
+
+  # Without a cluster
+  node-resource-advertiser plan -f rules/ --nodes nodes.json --pods pods.json
+
+  # Send the patch of one node, as the controller would
+  patch=$(node-resource-advertiser plan -f rules/ --node node-1 -o patch | jq -c .patch)
+  kubectl patch node node-1 --subresource=status --type=json -p \"$patch\"";
+
+/// A table for people has no more lines: a job's summary on GitHub may have 1 MiB.
+const MAX_LINES: usize = 250;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Output {
+    /// A line for each resource on a node; more than 10 nodes with the same line are put together.
     Table,
+    /// The same with a line for every node.
+    Wide,
+    /// For programs.
     Json,
+    /// For programs.
     Yaml,
+    /// What is sent for each node.
     Patch,
 }
 
 /// 1 means that there are changes, so that every error is a 2.
 pub(super) async fn run(args: Args) -> ExitCode {
-    match told(&args).await {
+    match print_plan(&args).await {
         Ok(true) => ExitCode::from(1),
         Ok(false) => ExitCode::SUCCESS,
         Err(error) => {
@@ -83,8 +135,11 @@ pub(super) async fn run(args: Args) -> ExitCode {
     }
 }
 
-/// Prints the plan, and gives whether there is something to do.
-async fn told(args: &Args) -> Result<bool, Error> {
+/// Prints the plan, and returns whether there is something to do.
+async fn print_plan(args: &Args) -> Result<bool, Error> {
+    if args.output == Output::Patch && !args.rule_names.is_empty() {
+        return Err(Error::PatchOfRule);
+    }
     let inputs = [&args.rules, &args.nodes, &args.pods];
     if inputs.into_iter().flatten().filter(|path| path.as_os_str() == "-").count() > 1 {
         return Err(Error::StdinTwice);
@@ -103,7 +158,7 @@ async fn told(args: &Args) -> Result<bool, Error> {
     Ok(report.has_changes())
 }
 
-/// Checked as `validate` does it, and what is wrong is told as it tells it.
+/// Checked as `validate` does it, and what is wrong is reported as it reports it.
 fn read_rules(paths: &[PathBuf]) -> Result<Vec<Rule>, Error> {
     let mut validator = Validator::new().map_err(Error::Validation)?;
     let files = manifest::read(paths, &Limits::default(), &mut |document| validator.take(document));
@@ -124,10 +179,13 @@ fn read_rules(paths: &[PathBuf]) -> Result<Vec<Rule>, Error> {
 fn from_files(args: &Args, rules: Vec<Rule>, progress: &ProgressBar) -> Result<Report, Error> {
     let mut pods = PodFiles::default();
     args.pods.iter().try_for_each(|path| pods.read(path))?;
-    let mut preview = Preview::new(Rules::from_files(rules), args.detail());
+    let mut preview = Preview::new(Rules::from_files(rules), args.filter(), args.detail());
     let mut interner = Interner::default();
     let read = |path: &PathBuf| {
         files::read(Path::new(path), &mut |node: ApiNode| {
+            if !preview.admits(&node) {
+                return Ok(());
+            }
             let node = Node::new(node, &mut interner);
             let pod_usage = match args.pods.is_empty() {
                 true => PodUsage::NotFetched,
@@ -139,7 +197,7 @@ fn from_files(args: &Args, rules: Vec<Rule>, progress: &ProgressBar) -> Result<R
         })
     };
     args.nodes.iter().try_for_each(read)?;
-    Ok(preview.finish())
+    Ok(preview.finish()?)
 }
 
 async fn from_cluster(
@@ -155,21 +213,33 @@ async fn from_cluster(
         None => return Err(Error::NoCrd),
     };
     let rules = Rules::from_cluster(present, rules, args.prune);
-    let mut preview = Preview::new(rules, args.detail());
+    let mut preview = Preview::new(rules, args.filter(), args.detail());
     cluster::nodes(&client, &mut preview, |nodes| progress.set_position(nodes as u64)).await?;
-    Ok(preview.finish())
+    Ok(preview.finish()?)
 }
 
 impl Args {
     fn detail(&self) -> Detail {
-        Detail { all: self.all, patches: self.output == Output::Patch }
+        let keep = match self.output {
+            Output::Table => Keep::Groups,
+            Output::Wide => Keep::Rows,
+            Output::Json | Output::Yaml => Keep::Nodes,
+            Output::Patch => Keep::Patches,
+        };
+        Detail { all: self.all, keep }
+    }
+
+    fn filter(&self) -> Filter {
+        Filter::new(&self.node_names, self.selector.clone(), &self.rule_names)
     }
 }
 
 impl Output {
     fn format(self) -> Format {
+        let table = |max_lines| Format::Table { colour: has_colour(&std::io::stdout()), max_lines };
         match self {
-            Self::Table => Format::Table { colour: has_colour(&std::io::stdout()) },
+            Self::Table => table(MAX_LINES),
+            Self::Wide => table(usize::MAX),
             Self::Json => Format::Json,
             Self::Yaml => Format::Yaml,
             Self::Patch => Format::Patch,

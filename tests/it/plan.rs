@@ -1,12 +1,111 @@
-//! Golden runs of `plan`, in a folder below `tests/it/plan/` each.
+//! Golden runs of `plan`, in a folder below `tests/it/plan/` each, and plans of thousands of nodes.
 
 use std::fs;
+use std::path::Path;
 
-use crate::golden;
+use serde_json::{Value, json};
+
+use crate::{golden, program};
+
+/// What the summary of a GitHub job may have.
+const STEP_SUMMARY: usize = 1 << 20;
 
 #[test]
 fn plan_prints_the_golden_output() {
     let folders = fs::read_dir(golden::folder("plan")).unwrap();
     let folders: Vec<_> = folders.map(|entry| entry.unwrap().path()).collect();
     golden::check(&folders, 20);
+}
+
+/// Plans 5,000 nodes with two overlapping rules, and returns the output and exit code. `status` is that
+/// of the node of a number.
+fn plan_fleet(test: &str, args: &[&str], status: impl Fn(usize) -> Value) -> (String, i32) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("plan-{test}"));
+    fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str, items: Vec<Value>| {
+        let path = folder.join(name).to_str().unwrap().to_owned();
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+        fs::write(&path, list.to_string()).unwrap();
+        path
+    };
+    let node = |number: usize| {
+        json!({
+            "apiVersion": "v1", "kind": "Node", "status": status(number),
+            "metadata": {
+                "name": format!("ip-10-{}-{}.eu-central-1.compute.internal", number / 256, number % 256),
+                "labels": {"pool": if number.is_multiple_of(2) { "build" } else { "desk" }},
+            },
+        })
+    };
+    let rule = |name: &str, spec: Value| {
+        json!({
+            "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+            "metadata": {"name": name}, "spec": spec,
+        })
+    };
+    let everywhere = json!([{"key": "pool", "operator": "Exists"}]);
+    let rules = vec![
+        rule(
+            "licences-build",
+            json!({
+                "resourceName": "example.com/licence", "quantity": 10, "priority": 10,
+                "nodeSelector": {"matchLabels": {"pool": "build"}},
+            }),
+        ),
+        rule(
+            "licences-everywhere",
+            json!({
+                "resourceName": "example.com/licence", "quantity": 1,
+                "nodeSelector": {"matchExpressions": everywhere},
+            }),
+        ),
+        rule(
+            "storage-for-the-build-cache",
+            json!({
+                "resourceName": "example.com/storage", "quantity": "800Gi",
+                "nodeSelector": {"matchExpressions": everywhere},
+            }),
+        ),
+    ];
+    let (rules, nodes) =
+        (file("rules.json", rules), file("nodes.json", (0..5000).map(node).collect()));
+    let output = program(&[&["plan", "-f", &rules, "--nodes", &nodes], args].concat());
+    (String::from_utf8(output.stdout).unwrap(), output.status.code().unwrap())
+}
+
+#[test]
+fn plan_of_a_fleet_fits_into_a_job_summary() {
+    let (table, code) = plan_fleet("same", &[], |_| json!({}));
+    let first = "ip-10-0-0.eu-central-1.compute.internal";
+    let expected = format!("\
++ 2,500 nodes ({first} … ip-10-19-134.eu-central-1.compute.internal)   example.com/licence   -        10      rule licences-build (priority 10) over licences-everywhere (priority 0)
++ 5,000 nodes ({first} … ip-10-19-135.eu-central-1.compute.internal)   example.com/storage   -        800Gi   rule storage-for-the-build-cache
++ 2,500 nodes (ip-10-0-1.eu-central-1.compute.internal … ip-10-19-135.eu-central-1.compute.internal)   example.com/licence   -        1       rule licences-everywhere
+
+example.com/licence: 0 -> 27,500 on 5,000 nodes
+example.com/storage: 0 -> 4,000,000Gi on 5,000 nodes
+Plan: 10,000 to add, 0 to change, 0 to remove; 0 unchanged.
+");
+    let (heading, lines) = table.split_once('\n').unwrap();
+    assert!(heading.starts_with("  NODE  "), "{heading}");
+    assert_eq!((lines, code), (expected.as_str(), 1));
+
+    let (wide, code) = plan_fleet("wide", &["-o", "wide"], |_| json!({}));
+    assert_eq!((wide.matches("\n+ ip-10-").count(), code), (10_000, 1));
+    assert!(wide.len() > STEP_SUMMARY, "the nodes are too few to prove something");
+}
+
+/// Where no two nodes are alike there is nothing to put together.
+#[test]
+fn plan_of_different_nodes_fits_into_a_job_summary() {
+    let different = |number: usize| {
+        let amounts = json!({"example.com/licence": (number + 11).to_string()});
+        json!({"capacity": amounts, "allocatable": amounts})
+    };
+    let (table, code) = plan_fleet("different", &[], different);
+    assert!(table.len() < STEP_SUMMARY / 4, "{}", table.len());
+    let more = "\n  … and 4,751 more lines: -o wide shows all; --node, -l and --rule select\n";
+    assert!(table.contains(more), "{table}");
+    let end = "\nPlan: 5,000 to add, 0 to change, 0 to remove; 5,000 conflicts; 0 unchanged.\n";
+    assert!(table.ends_with(end) && code == 1, "{table}");
 }

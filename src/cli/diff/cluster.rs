@@ -90,6 +90,9 @@ pub async fn nodes(
         }
         Page::Items(nodes) => {
             for node in nodes {
+                if !preview.admits(&node) {
+                    continue;
+                }
                 let node = Node::new(node, &mut interner);
                 let plan = preview.plan(&node, PodUsage::NotFetched);
                 if plan.needs_pods {

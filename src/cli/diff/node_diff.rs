@@ -1,5 +1,6 @@
 //! What becomes of one node.
 
+use std::fmt;
 use std::sync::Arc;
 
 use json_patch::Patch;
@@ -68,6 +69,9 @@ pub struct RuleResult {
     pub outcome: ResultKind,
     /// What the node has of the resource.
     pub before: Amounts,
+    /// What it will have, whichever rule decides. For programs it is in the change.
+    #[serde(skip)]
+    pub(super) after: Amounts,
     /// The rule that decides instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
@@ -98,13 +102,12 @@ impl NodeDiff {
         let prospects = outcomes.into_iter().filter_map(|(name, outcome)| {
             let rule = rules.get(&name)?;
             let before = Amounts::on(node, rule.resource.as_str());
+            let change = changes.iter().find(|change| change.resource == rule.resource.as_str());
+            let after = change.map_or_else(|| before.clone(), |change| change.after.clone());
             let (result_kind, by) = match &outcome {
                 Outcome::Advertised => (ResultKind::Advertised, None),
                 Outcome::Pending => {
-                    let held = changes.iter().any(|change| {
-                        change.resource == rule.resource.as_str()
-                            && !change.after.is(&rule.quantity)
-                    });
+                    let held = change.is_some_and(|change| !change.after.is(&rule.quantity));
                     (if held { ResultKind::Held } else { ResultKind::Advertised }, None)
                 }
                 Outcome::Held { pods_error: None, .. } if !needs_pods => (ResultKind::Held, None),
@@ -124,6 +127,7 @@ impl NodeDiff {
                 reason: reasons::outcome(result_kind, &outcome, rule, rules),
                 rule: name,
                 before,
+                after,
                 by,
             })
         });
@@ -157,6 +161,7 @@ impl NodeDiff {
             priority: rule.priority,
             outcome: ResultKind::Missing,
             before: Amounts::default(),
+            after: Amounts::default(),
             by: None,
             reason: Some(format!("rule {} names it, and there is no such node", rule.name)),
         });
@@ -167,11 +172,13 @@ impl NodeDiff {
         self.changes.iter().any(|change| change.resource == resource)
     }
 
-    /// Whether somebody may want to know of it.
-    pub(super) fn has_findings(&self) -> bool {
+    /// Whether somebody may want to know of it; with `overridden`, also of rules that do not decide.
+    pub(super) fn has_findings(&self, overridden: bool) -> bool {
+        let is_finding =
+            |kind: ResultKind| kind.is_problem() || overridden && kind == ResultKind::Overridden;
         !self.changes.is_empty()
             || self.invalid_ledger.is_some()
-            || self.outcomes.iter().any(|outcome| outcome.outcome.is_problem())
+            || self.outcomes.iter().any(|outcome| is_finding(outcome.outcome))
     }
 }
 
@@ -248,5 +255,14 @@ impl Amounts {
             Some(same.unwrap_or(quantity).to_owned())
         };
         Self { capacity: set(&self.capacity), allocatable: set(&self.allocatable) }
+    }
+}
+
+impl fmt::Display for Amounts {
+    /// One value where both maps agree, else `capacity/allocatable`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |map: &Option<String>| map.clone().unwrap_or_else(|| "-".to_owned());
+        f.write_str(&text(&self.capacity))?;
+        if self.agrees() { Ok(()) } else { write!(f, "/{}", text(&self.allocatable)) }
     }
 }

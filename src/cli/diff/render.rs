@@ -4,17 +4,26 @@ mod table;
 
 use serde::Serialize;
 
+use super::node_diff::NodeDiff;
 use super::report::{Report, Summary};
+use super::rules::Note;
+use super::totals::Total;
+
+/// The version of what programs read. It is not a kind of the API server's, as kubeadm's
+/// `output.kubeadm.k8s.io` is not.
+const API_VERSION: &str = "output.noderesource.dev/v1alpha1";
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people: a line for each resource.
+    /// For people: a line for each resource, of a node or of many.
     Table {
         /// Whether to use colours.
         colour: bool,
+        /// How many lines there are at most.
+        max_lines: usize,
     },
-    /// A list of [`NodeDiff`](super::forecast::Forecast)s.
+    /// An object of the kind `Plan`.
     Json,
     /// The same.
     Yaml,
@@ -24,18 +33,38 @@ pub enum Format {
     Patch,
 }
 
+/// What programs read. The order of the fields is that of the output.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'t> {
+    api_version: &'static str,
+    kind: &'static str,
+    summary: Summary,
+    totals: &'t [Total],
+    notes: &'t [Note],
+    nodes: &'t [NodeDiff],
+}
+
 impl Report {
     /// The report as text, with a line break at its end.
     ///
     /// # Errors
     /// What the format cannot express, which would be a mistake in the program.
     pub fn render(&self, format: Format) -> Result<String, String> {
+        let document = Document {
+            api_version: API_VERSION,
+            kind: "Plan",
+            summary: self.summary,
+            totals: &self.totals,
+            notes: &self.notes,
+            nodes: &self.nodes,
+        };
         match format {
-            Format::Table { colour } => Ok(table::render(self, colour)),
-            Format::Json => serde_json::to_string_pretty(&self.nodes)
+            Format::Table { colour, max_lines } => Ok(table::render(self, colour, max_lines)),
+            Format::Json => serde_json::to_string_pretty(&document)
                 .map(|text| text + "\n")
                 .map_err(|error| error.to_string()),
-            Format::Yaml => serde_saphyr::to_string(&self.nodes).map_err(|error| error.to_string()),
+            Format::Yaml => serde_saphyr::to_string(&document).map_err(|error| error.to_string()),
             Format::Patch => self.patches().map_err(|error| error.to_string()),
         }
     }
@@ -56,34 +85,4 @@ impl Report {
         }
         Ok(text)
     }
-}
-
-impl Summary {
-    /// All counts in one line, as Terraform has it.
-    #[must_use]
-    pub fn line(&self) -> String {
-        let Self { add, change, remove, unchanged, .. } = *self;
-        let head = match add + change + remove {
-            0 => "No changes".to_owned(),
-            _ => format!("Plan: {add} to add, {change} to change, {remove} to remove"),
-        };
-        let problems = [
-            (self.conflicted, "conflict", "conflicts"),
-            (self.contested, "contested", "contested"),
-            (self.held, "held", "held"),
-            (self.maybe_held, "may be held", "may be held"),
-            (self.unreadable, "node unreadable", "nodes unreadable"),
-            (self.missing, "node missing", "nodes missing"),
-        ];
-        let problems = problems.into_iter().filter(|(count, ..)| *count > 0);
-        let problems: Vec<_> =
-            problems.map(|(count, one, many)| plural(count, one, many)).collect();
-        let problems =
-            if problems.is_empty() { String::new() } else { format!("; {}", problems.join(", ")) };
-        format!("{head}{problems}; {unchanged} unchanged.")
-    }
-}
-
-fn plural(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }

@@ -1,21 +1,41 @@
 //! What the plans of all nodes add up to.
 
+use serde::Serialize;
+
 use super::node_diff::NodeDiff;
 use super::result_kind::{Action, ResultKind};
+use super::rows::Rows;
+use super::rules::Note;
+use super::totals::Total;
 
 /// What is kept of each node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Detail {
     /// Also of resources that stay as they are.
     pub all: bool,
-    /// The patches, which take more memory than all the rest.
-    pub patches: bool,
+    /// In which form.
+    pub keep: Keep,
+}
+
+/// The form in which nodes are kept, which is all that takes memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// Lines for people. Many nodes with the same line are one.
+    #[default]
+    Groups,
+    /// Lines for people, with each node's name.
+    Rows,
+    /// What programs read.
+    Nodes,
+    /// What programs read, with the patches, which take more memory than all the rest.
+    Patches,
 }
 
 /// How many resources, each counted once for every node that it is on, and nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// All nodes that were looked at.
+    /// All nodes that were planned.
     pub nodes: usize,
     /// To be put where there is nothing, or 0.
     pub add: usize,
@@ -42,17 +62,24 @@ pub struct Summary {
 /// What all nodes come to.
 #[derive(Debug)]
 pub struct Report {
-    /// Those with something to tell, by name.
+    /// Those with a finding, by name, where nodes are kept.
     pub nodes: Vec<NodeDiff>,
-    /// What is not about one node, in sentences.
-    pub notes: Vec<String>,
+    /// The lines of the table, where these are kept.
+    pub(super) rows: Rows,
+    /// The resources whose values change, by name.
+    pub totals: Vec<Total>,
+    /// What is not about one node.
+    pub notes: Vec<Note>,
     /// The counts.
     pub summary: Summary,
-    /// What is kept of each node.
-    pub(super) detail: Detail,
 }
 
 impl Summary {
+    /// How many changes there are for certain.
+    pub(super) fn changes(&self) -> usize {
+        self.add + self.change + self.remove
+    }
+
     pub(super) fn count(&mut self, node_diff: &NodeDiff) {
         for change in &node_diff.changes {
             match change.action {
@@ -90,7 +117,6 @@ impl Report {
     /// Whether the controller would patch a node, or might: that depends on pods that are not known.
     #[must_use]
     pub fn has_changes(&self) -> bool {
-        let Summary { add, change, remove, maybe_held, .. } = self.summary;
-        add + change + remove + maybe_held > 0
+        self.summary.changes() + self.summary.maybe_held > 0
     }
 }

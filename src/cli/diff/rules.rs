@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
 
 use crate::model::node::Node;
 use crate::planner::input::{Contest, Contested};
@@ -22,6 +23,17 @@ pub struct ClusterRule {
     pub contested: Vec<Arc<str>>,
 }
 
+/// Something to know that is not about one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Note {
+    /// The rule that it is about, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Arc<str>>,
+    /// A sentence, without a full stop.
+    pub message: String,
+}
+
 /// All rules that there would be, and what is known beside them.
 #[derive(Debug, Default)]
 pub struct Rules {
@@ -29,7 +41,7 @@ pub struct Rules {
     by_name: BTreeMap<Arc<str>, Arc<Rule>>,
     /// By node, the resources.
     contested: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
-    notes: Vec<String>,
+    notes: Vec<Note>,
 }
 
 impl Rules {
@@ -71,10 +83,11 @@ impl Rules {
 
     fn new(rules: Vec<Rule>, frozen: BTreeMap<Arc<str>, InvalidRule>) -> Self {
         let rules: Vec<_> = rules.into_iter().map(Arc::new).collect();
-        let frozen_note = |(name, invalid): (&Arc<str>, &InvalidRule)| {
-            format!(
+        let frozen_note = |(name, invalid): (&Arc<str>, &InvalidRule)| Note {
+            rule: Some(Arc::clone(name)),
+            message: format!(
                 "rule {name} of the cluster is invalid, and what it advertised is kept: {invalid}"
-            )
+            ),
         };
         Self {
             notes: frozen.iter().map(frozen_note).collect(),
@@ -113,9 +126,15 @@ impl Rules {
         resources.map(|resource| (Arc::clone(resource), contest(resource))).collect()
     }
 
-    /// What is to be told of them.
+    /// Whether there is a rule of this name, valid or not.
     #[must_use]
-    pub fn notes(&self) -> &[String] {
+    pub fn contains(&self, name: &str) -> bool {
+        self.by_name.contains_key(name) || self.set.is_frozen(name)
+    }
+
+    /// What there is to know of them.
+    #[must_use]
+    pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 }

@@ -63,11 +63,14 @@ fn pods(dongles: u32) -> Requests {
 
 fn node_diff(node: &Value, rules: &[Rule], pod_usage: PodUsage) -> (NodeDiff, Summary) {
     let rules = Rules::from_files(rules.to_vec());
-    let mut preview = Preview::new(rules, Detail { all: true, patches: true });
+    let mut preview =
+        Preview::new(rules, Filter::default(), Detail { all: true, keep: Keep::Patches });
     let node = read(node);
     let plan = preview.plan(&node, pod_usage);
     preview.add(&node, plan).unwrap();
-    let Report { nodes, summary, .. } = preview.finish();
+    let report = preview.finish().unwrap();
+    assert_eq!(report.has_changes(), !report.summary.line().starts_with("No changes"));
+    let Report { nodes, summary, .. } = report;
     (nodes.into_iter().next().unwrap(), summary)
 }
 
@@ -164,7 +167,7 @@ fn file_rule_replaces_cluster_rule_and_keeps_its_age() {
     let rules = Rules::from_cluster(cluster(), files(), false);
     assert_eq!(order(&rules), ["old=1", "changed=3", "new=4"]);
     assert!(rules.set().is_frozen("frozen"));
-    assert!(rules.notes()[0].contains("rule frozen of the cluster is invalid"));
+    assert!(rules.notes()[0].message.contains("rule frozen of the cluster is invalid"));
 
     let rules = Rules::from_cluster(cluster(), files(), true);
     assert_eq!(order(&rules), ["changed=3", "new=4"]);
@@ -172,7 +175,7 @@ fn file_rule_replaces_cluster_rule_and_keeps_its_age() {
 
     let mended = Rules::from_cluster(cluster(), vec![rule("frozen", json!({}))], false);
     assert_eq!(order(&mended), ["old=1", "changed=2", "frozen=4"]);
-    assert_eq!(mended.notes(), [""; 0]);
+    assert_eq!(mended.notes(), []);
 }
 
 #[test]
@@ -180,12 +183,13 @@ fn diff_of_a_contested_value_reports_backoff() {
     let mut rule = present("dongle", "2026-01-01T00:00:00Z", json!({}));
     rule.contested = vec!["node-1".into()];
     let rules = Rules::from_cluster(vec![rule], Vec::new(), false);
-    let mut preview = Preview::new(rules, Detail::default());
+    let detail = Detail { keep: Keep::Nodes, ..Detail::default() };
+    let mut preview = Preview::new(rules, Filter::default(), detail);
     let ledger = json!({"quantity": "4", "rule": "dongle"});
     let node = read(&node([Some("8"), Some("8")], Some(&ledger)));
     let plan = preview.plan(&node, PodUsage::NotFetched);
     preview.add(&node, plan).unwrap();
-    let report = preview.finish();
+    let report = preview.finish().unwrap();
     assert!(!report.has_changes());
     assert_eq!(report.summary.contested, 1);
     let reason = report.nodes[0].outcomes[0].reason.as_deref().unwrap();
@@ -216,7 +220,7 @@ fn diff_of_an_adopted_value_is_an_annotation_change() {
 
 #[test]
 fn diff_rejects_duplicate_and_unnamed_nodes() {
-    let mut preview = Preview::new(Rules::default(), Detail::default());
+    let mut preview = Preview::new(Rules::default(), Filter::default(), Detail::default());
     let node = read(&node([None, None], None));
     assert_eq!(preview.add(&node, Plan::default()), Ok(()));
     assert_eq!(preview.add(&node, Plan::default()), Err(NotPlanned::Twice("node-1".into())));
@@ -229,13 +233,38 @@ fn diff_rejects_duplicate_and_unnamed_nodes() {
 
 #[test]
 fn diff_colours_are_for_terminals_only() {
-    let mut preview =
-        Preview::new(Rules::from_files(vec![rule("dongle", json!({}))]), Detail::default());
+    let rules = Rules::from_files(vec![rule("dongle", json!({}))]);
+    let mut preview = Preview::new(rules, Filter::default(), Detail::default());
     let node = read(&node([None, None], None));
     let plan = preview.plan(&node, PodUsage::NotFetched);
     preview.add(&node, plan).unwrap();
-    let report = preview.finish();
-    let table = |colour| report.render(Format::Table { colour }).unwrap();
+    let report = preview.finish().unwrap();
+    let table = |colour| report.render(Format::Table { colour, max_lines: 250 }).unwrap();
     assert!(table(true).contains("\n\u{1b}[32m+\u{1b}[0m node-1   "), "{:?}", table(true));
     assert!(!table(false).contains('\u{1b}'), "{:?}", table(false));
+}
+
+/// Thousands of nodes with the same change are one row, and no node is kept.
+#[test]
+fn table_keeps_one_row_for_many_nodes() {
+    let rules = Rules::from_files(vec![rule("dongle", json!({}))]);
+    let mut preview = Preview::new(rules, Filter::default(), Detail::default());
+    for number in 1..=3000 {
+        let mut object = node([None, None], None);
+        object["metadata"]["name"] = format!("node-{number}").into();
+        let node = read(&object);
+        let plan = preview.plan(&node, PodUsage::NotFetched);
+        preview.add(&node, plan).unwrap();
+    }
+    let report = preview.finish().unwrap();
+    assert_eq!((report.nodes.len(), report.rows.lines().len()), (0, 1));
+    let table = report.render(Format::Table { colour: false, max_lines: 250 }).unwrap();
+    let expected =
+        "  NODE                               RESOURCE             BEFORE   AFTER   REASON
++ 3,000 nodes (node-1 \u{2026} node-3000)   example.com/dongle   -        4       rule dongle
+
+example.com/dongle: 0 -> 12,000 on 3,000 nodes
+Plan: 3,000 to add, 0 to change, 0 to remove; 0 unchanged.
+";
+    assert_eq!(table, expected);
 }

@@ -4,55 +4,59 @@ use std::borrow::Cow;
 
 use anstyle::{AnsiColor, Style};
 
-use crate::cli::diff::node_diff::{Amounts, NodeDiff};
-use crate::cli::diff::report::Report;
-use crate::cli::diff::result_kind::{Action, ResultKind};
+use crate::cli::diff::node_diff::Amounts;
+use crate::cli::diff::report::{Report, Summary};
+use crate::cli::diff::rows::{LineNodes, MAX_LISTED_NODES, Sign};
+use crate::cli::diff::totals::Total;
 
 const HEADINGS: [&str; 4] = ["NODE", "RESOURCE", "BEFORE", "AFTER"];
 const GAP: &str = "   ";
 
-/// A resource on a node.
-struct Line<'t> {
-    sign: Sign,
-    /// Node, resource, before, after.
-    columns: [String; 4],
-    reason: Cow<'t, str>,
-}
-
-/// What stands before a line, as Terraform has it.
-#[derive(Clone, Copy)]
-enum Sign {
-    Add,
-    Change,
-    Remove,
-    Problem,
-    Unchanged,
-}
-
-pub(super) fn render(report: &Report, colour: bool) -> String {
-    let lines: Vec<_> =
-        report.nodes.iter().flat_map(|node| lines(node, report.detail.all)).collect();
+pub(super) fn render(report: &Report, colour: bool, max_lines: usize) -> String {
+    let lines = report.rows.lines();
+    let shown = lines.iter().take(max_lines).map(|line| {
+        let row = line.row;
+        let values = [&row.resource, &row.before, &row.after].map(String::as_str);
+        let [resource, before, after] = values.map(Cow::from);
+        (row, [label(&line.nodes).into(), resource, before, after])
+    });
+    let shown: Vec<_> = shown.collect();
     let mut text = String::new();
-    if !lines.is_empty() {
+    if !shown.is_empty() {
         let mut widths = HEADINGS.map(str::len);
-        for line in &lines {
-            for (width, column) in widths.iter_mut().zip(&line.columns) {
+        for (_, columns) in &shown {
+            for (width, column) in widths.iter_mut().zip(columns) {
                 *width = (*width).max(column.chars().count());
             }
         }
-        write(&mut text, " ", &HEADINGS.map(str::to_owned), &widths, "REASON");
-        for Line { sign, columns, reason } in &lines {
-            write(&mut text, &sign.shown(colour), columns, &widths, reason);
+        write(&mut text, " ", &HEADINGS.map(Cow::from), &widths, "REASON");
+        for (row, columns) in &shown {
+            write(&mut text, &row.sign.shown(colour), columns, &widths, &row.reason);
+        }
+        if lines.len() > shown.len() {
+            let more = plural(lines.len() - shown.len(), "more line", "more lines");
+            text += &format!("  … and {more}: -o wide shows all; --node, -l and --rule select\n");
         }
         text.push('\n');
     }
+    for total in report.totals.iter().filter(|total| total.nodes > MAX_LISTED_NODES) {
+        let Total { resource, nodes, before, after } = total;
+        let [before, after] = [before, after].map(grouped);
+        text += &format!("{resource}: {before} -> {after} on {} nodes\n", digits(*nodes));
+    }
     for note in &report.notes {
-        text += &format!("Note: {note}.\n");
+        text += &format!("Note: {}.\n", note.message);
     }
     text + &report.summary.line() + "\n"
 }
 
-fn write(text: &mut String, sign: &str, columns: &[String; 4], widths: &[usize; 4], reason: &str) {
+fn write(
+    text: &mut String,
+    sign: &str,
+    columns: &[Cow<'_, str>; 4],
+    widths: &[usize; 4],
+    reason: &str,
+) {
     *text += sign;
     *text += " ";
     for (column, width) in columns.iter().zip(widths) {
@@ -63,46 +67,13 @@ fn write(text: &mut String, sign: &str, columns: &[String; 4], widths: &[usize; 
     text.push('\n');
 }
 
-/// What changes, what somebody may want to know of, and what stays where that is asked for; by resource.
-fn lines(node_diff: &NodeDiff, all: bool) -> Vec<Line<'_>> {
-    let NodeDiff { node, changes, outcomes, invalid_ledger, .. } = node_diff;
-    let line = |sign, resource: &str, before: &Amounts, after: &Amounts, reason| Line::<'_> {
-        sign,
-        columns: [node.to_string(), resource.to_owned(), shown(before), shown(after)],
-        reason,
-    };
-    if let Some(reason) = invalid_ledger {
-        let nothing = Amounts::default();
-        return vec![line(Sign::Problem, "-", &nothing, &nothing, reason.into())];
+fn label(nodes: &LineNodes<'_>) -> String {
+    match nodes {
+        LineNodes::One(name) => name.to_string(),
+        LineNodes::Many(nodes) => {
+            format!("{} nodes ({} … {})", digits(nodes.count), nodes.first, nodes.last)
+        }
     }
-    let changes = changes.iter().map(|change| {
-        let sign = match change.action {
-            Action::Add => Sign::Add,
-            Action::Remove => Sign::Remove,
-            _ => Sign::Change,
-        };
-        line(sign, &change.resource, &change.before, &change.after, change.reason.as_str().into())
-    });
-    let others = outcomes.iter().filter(|outcome| !node_diff.changes(&outcome.resource));
-    let others = others.filter(|outcome| outcome.outcome != ResultKind::Overridden);
-    let others = others.filter(|outcome| all || outcome.outcome.is_problem()).map(|outcome| {
-        let sign = if outcome.outcome.is_problem() { Sign::Problem } else { Sign::Unchanged };
-        let reason = match &outcome.reason {
-            Some(reason) => Cow::from(reason),
-            None => format!("rule {}", outcome.rule).into(),
-        };
-        line(sign, &outcome.resource, &outcome.before, &outcome.before, reason)
-    });
-    let mut lines: Vec<_> = changes.chain(others).collect();
-    lines.sort_by(|this, other| this.columns[1].cmp(&other.columns[1]));
-    lines
-}
-
-/// One value where both maps agree, else `capacity/allocatable`.
-fn shown(present: &Amounts) -> String {
-    let text = |map: &Option<String>| map.clone().unwrap_or_else(|| "-".to_owned());
-    let (capacity, allocatable) = (text(&present.capacity), text(&present.allocatable));
-    if present.agrees() { capacity } else { format!("{capacity}/{allocatable}") }
 }
 
 impl Sign {
@@ -115,5 +86,105 @@ impl Sign {
             Self::Unchanged => (" ", Style::new()),
         };
         if colour { format!("{style}{sign}{style:#}") } else { sign.to_owned() }
+    }
+}
+
+impl Summary {
+    /// All counts in one line, as Terraform has it. Its beginning agrees with the exit code.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let [add, change, remove] = [self.add, self.change, self.remove].map(digits);
+        let head = match (self.changes(), self.maybe_held) {
+            (0, 0) => "No changes".to_owned(),
+            (0, most) => format!("Up to {} to change", digits(most)),
+            _ => format!("Plan: {add} to add, {change} to change, {remove} to remove"),
+        };
+        let problems = [
+            (self.conflicted, "conflict", "conflicts"),
+            (self.contested, "contested", "contested"),
+            (self.held, "held", "held"),
+            (self.maybe_held, "may be held", "may be held"),
+            (self.unreadable, "node unreadable", "nodes unreadable"),
+            (self.missing, "node missing", "nodes missing"),
+        ];
+        let problems = problems.into_iter().filter(|(count, ..)| *count > 0);
+        let problems: Vec<_> =
+            problems.map(|(count, one, many)| plural(count, one, many)).collect();
+        let problems =
+            if problems.is_empty() { String::new() } else { format!("; {}", problems.join(", ")) };
+        format!("{head}{problems}; {} unchanged.", digits(self.unchanged))
+    }
+}
+
+fn plural(count: usize, one: &str, many: &str) -> String {
+    format!("{} {}", digits(count), if count == 1 { one } else { many })
+}
+
+/// A number with a comma at each thousand.
+fn digits(number: usize) -> String {
+    with_commas(&number.to_string())
+}
+
+/// A sum with a comma at each thousand of its number.
+fn grouped(sum: &Amounts) -> String {
+    let maps = [&sum.capacity, &sum.allocatable].map(|text| text.as_deref().map(with_commas));
+    let [capacity, allocatable] = maps.map(Option::unwrap_or_default);
+    if sum.agrees() { capacity } else { format!("{capacity}/{allocatable}") }
+}
+
+/// The leading digits with commas, and the rest as it is.
+fn with_commas(text: &str) -> String {
+    let end = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
+    let (number, rest) = text.split_at(end);
+    let mut grouped = String::new();
+    for (at, digit) in number.chars().enumerate() {
+        if at > 0 && (number.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_has_a_comma_at_each_thousand() {
+        for (text, shown) in [
+            ("0", "0"),
+            ("999", "999"),
+            ("1000", "1,000"),
+            ("27000", "27,000"),
+            ("1234567", "1,234,567"),
+            ("5000Ti", "5,000Ti"),
+            ("1500m", "1,500m"),
+            ("", ""),
+        ] {
+            assert_eq!(with_commas(text), shown);
+        }
+    }
+
+    /// The exit code is 0 if and only if the plan has no changes.
+    #[test]
+    fn headline_counts_what_may_change() {
+        for (summary, line) in [
+            (Summary::default(), "No changes; 0 unchanged."),
+            (
+                Summary { conflicted: 1, held: 2, unchanged: 1250, ..Summary::default() },
+                "No changes; 1 conflict, 2 held; 1,250 unchanged.",
+            ),
+            (
+                Summary { conflicted: 1, maybe_held: 1, ..Summary::default() },
+                "Up to 1 to change; 1 conflict, 1 may be held; 0 unchanged.",
+            ),
+            (
+                Summary { change: 5000, maybe_held: 1, ..Summary::default() },
+                "Plan: 0 to add, 5,000 to change, 0 to remove; 1 may be held; 0 unchanged.",
+            ),
+        ] {
+            assert_eq!(summary.line(), line);
+        }
     }
 }

@@ -1,0 +1,94 @@
+//! `--node`, `-l` and `--rule`: which part of a plan is shown.
+
+use std::collections::BTreeMap;
+
+use kube::{Resource as _, ResourceExt as _};
+use thiserror::Error;
+
+use super::label_filter::LabelFilter;
+use super::node_diff::NodeDiff;
+use crate::model::node::ApiNode;
+
+/// What is shown: nodes that are named, if any is, and have these labels; of the named rules, if any is.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// The names, and whether there is such a node.
+    nodes: BTreeMap<String, bool>,
+    labels: LabelFilter,
+    /// The names, and whether something was found of it.
+    rules: BTreeMap<String, bool>,
+}
+
+/// Names that nothing has: of a misspelt name it would be untrue that nothing changes.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UnknownName {
+    /// Of nodes.
+    #[error("there is no node {0} (--node)")]
+    Node(String),
+    /// Of rules.
+    #[error("there is no rule {0}, and no node lists it (--rule)")]
+    Rule(String),
+}
+
+impl Filter {
+    /// What is shown, by the names that were given.
+    #[must_use]
+    pub fn new(nodes: &[String], labels: LabelFilter, rules: &[String]) -> Self {
+        let names = |names: &[String]| names.iter().map(|name| (name.clone(), false)).collect();
+        Self { nodes: names(nodes), labels, rules: names(rules) }
+    }
+
+    /// Whether a node is shown. Keeps in mind that it exists.
+    pub fn admits(&mut self, node: &ApiNode) -> bool {
+        if !self.nodes.is_empty() {
+            match node.meta().name.as_ref().and_then(|name| self.nodes.get_mut(name)) {
+                Some(exists) => *exists = true,
+                None => return false,
+            }
+        }
+        self.labels.matches(node.labels())
+    }
+
+    /// Whether some nodes may not be shown.
+    pub(super) fn leaves_out_nodes(&self) -> bool {
+        !self.nodes.is_empty() || !self.labels.is_empty()
+    }
+
+    /// Whether some rules are not shown.
+    pub(super) fn leaves_out_rules(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
+    /// Whether a rule is shown.
+    pub(super) fn shows_rule(&self, rule: &str) -> bool {
+        self.rules.is_empty() || self.rules.contains_key(rule)
+    }
+
+    /// Drops what is about other rules, also about the node as a whole where none of these selects it.
+    pub(super) fn apply(&mut self, node_diff: &mut NodeDiff) {
+        if self.rules.is_empty() {
+            return;
+        }
+        let rules = &mut self.rules;
+        let mut shows = |rule: &str| rules.get_mut(rule).map(|found| *found = true).is_some();
+        node_diff.changes.retain(|change| shows(&change.rule));
+        node_diff.outcomes.retain(|outcome| shows(&outcome.rule));
+        if node_diff.outcomes.is_empty() {
+            node_diff.invalid_ledger = None;
+        }
+    }
+
+    /// Checks that the names are not misspelt. A rule that is gone is known by what nodes list of it.
+    pub(super) fn check(&self, is_rule: impl Fn(&str) -> bool) -> Result<(), UnknownName> {
+        let unknown = |names: &BTreeMap<String, bool>, known: &dyn Fn(&str) -> bool| {
+            let unknown = names.iter().filter(|(name, found)| !**found && !known(name));
+            let unknown: Vec<_> = unknown.map(|(name, _)| name.as_str()).collect();
+            (!unknown.is_empty()).then(|| unknown.join(", "))
+        };
+        match (unknown(&self.nodes, &|_| false), unknown(&self.rules, &is_rule)) {
+            (Some(nodes), _) => Err(UnknownName::Node(nodes)),
+            (None, Some(rules)) => Err(UnknownName::Rule(rules)),
+            (None, None) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The lines of a table, and nodes with the same line put together.
+
+use std::collections::HashMap;
+
+use super::node_diff::{Amounts, NodeDiff};
+use super::order::NodeName;
+use super::result_kind::{Action, ResultKind};
+
+/// Up to so many nodes with the same line have one each; more are one line together.
+pub(super) const MAX_LISTED_NODES: usize = 10;
+
+/// What stands before a line, as Terraform has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Sign {
+    Add,
+    Change,
+    Remove,
+    Problem,
+    Unchanged,
+}
+
+/// A resource on a node, without the node's name. The order is that of the columns.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Row {
+    pub(super) resource: String,
+    pub(super) before: String,
+    pub(super) after: String,
+    pub(super) sign: Sign,
+    pub(super) reason: String,
+}
+
+/// Nodes that have the same row.
+#[derive(Clone, Debug)]
+pub(super) struct Nodes {
+    pub(super) count: usize,
+    pub(super) first: NodeName,
+    pub(super) last: NodeName,
+    /// All of them, unless they are too many to list.
+    names: Vec<NodeName>,
+}
+
+/// All rows of a table, each kept once for all nodes that have it.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    rows: HashMap<Row, Nodes>,
+    /// Whether each node is listed, however many there are.
+    list_all: bool,
+}
+
+/// A line of the table.
+pub(super) struct Line<'t> {
+    pub(super) nodes: LineNodes<'t>,
+    pub(super) row: &'t Row,
+}
+
+/// The nodes of a line.
+pub(super) enum LineNodes<'t> {
+    One(&'t NodeName),
+    Many(&'t Nodes),
+}
+
+impl Rows {
+    pub(super) fn new(list_all: bool) -> Self {
+        Self { rows: HashMap::new(), list_all }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.rows.clear();
+    }
+
+    /// Adds a row that a node has.
+    pub(super) fn add(&mut self, node: &NodeName, row: Row) {
+        let nodes = self.rows.entry(row).or_insert_with(|| Nodes {
+            count: 0,
+            first: node.clone(),
+            last: node.clone(),
+            names: Vec::new(),
+        });
+        nodes.count += 1;
+        if *node < nodes.first {
+            nodes.first = node.clone();
+        } else if *node > nodes.last {
+            nodes.last = node.clone();
+        }
+        if self.list_all || nodes.count <= MAX_LISTED_NODES {
+            nodes.names.push(node.clone());
+        } else {
+            nodes.names = Vec::new();
+        }
+    }
+
+    /// The table, by the (first) node's name, then by resource.
+    pub(super) fn lines(&self) -> Vec<Line<'_>> {
+        let lines = self.rows.iter().flat_map(|(row, nodes)| {
+            let many = nodes.names.is_empty().then_some(LineNodes::Many(nodes));
+            let one = nodes.names.iter().map(LineNodes::One);
+            many.into_iter().chain(one).map(move |nodes| Line { nodes, row })
+        });
+        let mut lines: Vec<_> = lines.collect();
+        lines.sort_by(|this, other| {
+            (this.nodes.first(), this.row).cmp(&(other.nodes.first(), other.row))
+        });
+        lines
+    }
+}
+
+impl LineNodes<'_> {
+    fn first(&self) -> &NodeName {
+        match self {
+            Self::One(name) => name,
+            Self::Many(nodes) => &nodes.first,
+        }
+    }
+}
+
+/// Returns the rows of a node: what changes, and what somebody may want to know of; with `unchanged`
+/// also what stays, and with `overridden` the rules that do not decide.
+pub(super) fn rows(node_diff: &NodeDiff, unchanged: bool, overridden: bool) -> Vec<Row> {
+    let row = |sign, resource: &str, before: &Amounts, after: &Amounts, reason: String| Row {
+        sign,
+        resource: resource.to_owned(),
+        before: before.to_string(),
+        after: after.to_string(),
+        reason,
+    };
+    let NodeDiff { changes, outcomes, invalid_ledger, .. } = node_diff;
+    if let Some(reason) = invalid_ledger {
+        let nothing = Amounts::default();
+        return vec![row(Sign::Problem, "-", &nothing, &nothing, reason.clone())];
+    }
+    let changes = changes.iter().map(|change| {
+        let sign = match change.action {
+            Action::Add => Sign::Add,
+            Action::Remove => Sign::Remove,
+            _ => Sign::Change,
+        };
+        row(sign, &change.resource, &change.before, &change.after, change.reason.clone())
+    });
+    let others = outcomes.iter().filter(|outcome| !node_diff.changes(&outcome.resource));
+    let others = others.filter(|outcome| match outcome.outcome {
+        ResultKind::Overridden => overridden,
+        kind => unchanged || kind.is_problem(),
+    });
+    let others = others.map(|outcome| {
+        let sign = if outcome.outcome.is_problem() { Sign::Problem } else { Sign::Unchanged };
+        let reason = match &outcome.reason {
+            Some(reason) => reason.clone(),
+            None => format!("rule {}", outcome.rule),
+        };
+        row(sign, &outcome.resource, &outcome.before, &outcome.after, reason)
+    });
+    changes.chain(others).collect()
+}
