@@ -164,7 +164,7 @@ fn plan_matches_what_the_controller_does() {
         let what = format!("{name} to become {becomes}");
         cluster.wait_for(&what, &["node", name], |node| state_text(node) == becomes);
     }
-    for node in planned.as_array().unwrap() {
+    for node in planned["nodes"].as_array().unwrap() {
         let now = cluster.node(node["node"].as_str().unwrap());
         for change in node["changes"].as_array().unwrap() {
             for map in ["capacity", "allocatable"] {
@@ -189,6 +189,83 @@ fn plan_matches_what_the_controller_does() {
         after.stdout
     );
     assert_eq!(after.code, 0);
+}
+
+/// Sends every printed patch as the help describes, of which `test` with null is the API server's own.
+#[test]
+fn printed_patches_are_applied_by_kubectl() {
+    let cluster = Cluster::shared();
+    let rules = create_nodes_and_rules(&cluster);
+    let kubeconfig = cluster.control_plane.kubeconfig();
+    let printed = plan(&kubeconfig, &rules, &["--prune", "-o", "patch"]);
+    assert!(printed.stdout.contains(r#""value":null"#), "{}", printed.stdout);
+    let send = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let (node, patch) = (line["node"].as_str().unwrap(), line["patch"].to_string());
+        let args = ["patch", "node", node, "--subresource=status", "--type=json", "-p", &patch];
+        cluster.control_plane.kubectl_output(&args, None).unwrap()
+    };
+    for line in printed.stdout.lines() {
+        let sent = send(line);
+        assert_eq!(sent.code, 0, "{line}: {}", sent.stderr);
+    }
+    let after = plan(&kubeconfig, &rules, &["--prune"]);
+    let line = "\nNo changes; 1 conflict, 2 held, 1 node unreadable; ";
+    assert!(after.stdout.contains(line) && after.code == 0, "{}{}", after.stdout, after.stderr);
+    for line in printed.stdout.lines() {
+        let sent = send(line);
+        // It tests what was there before.
+        let rejected = sent.stderr.contains("The request is invalid");
+        assert!(sent.code != 0 && rejected, "{line}: {}", sent.stderr);
+    }
+}
+
+#[test]
+fn plan_selects_nodes_as_kubectl_does() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1", "node-2"], &json!({"pool": "a", "ssd": ""}));
+    cluster.create_nodes(["node-10"], &json!({"pool": "b"}));
+    cluster.create_nodes(["node-3"], &json!({}));
+    let kubeconfig = cluster.control_plane.kubeconfig();
+    let rules = [rule("dongle", &json!({"nodeNames": ["node-1", "not-there"]}))];
+    let names = |args: &[&str]| -> Vec<String> {
+        let planned = plan_json(&kubeconfig, &rules, &[&["--all"], args].concat());
+        assert_eq!(planned["summary"]["missing"], 0, "{planned:#}");
+        let nodes = planned["nodes"].as_array().unwrap().iter();
+        nodes.map(|node| node["node"].as_str().unwrap().to_owned()).collect()
+    };
+    for selector in [
+        "pool=a",
+        "pool==a",
+        "pool!=a",
+        "pool in (a, b)",
+        "pool notin (a)",
+        "ssd=",
+        "ssd!=",
+        "ssd in ()",
+        "pool",
+        "!pool",
+        "pool,!ssd",
+        "pool=none",
+    ] {
+        let listed = cluster.kubectl(&["get", "nodes", "-o", "name", "-l", selector]);
+        let listed = listed.lines().filter_map(|line| line.strip_prefix("node/"));
+        let mut listed: Vec<_> = listed.map(str::to_owned).collect();
+        let mut planned = names(&["-l", selector]);
+        planned.sort();
+        listed.sort();
+        assert_eq!(planned, listed, "{selector}");
+    }
+    for selector in ["a=b,", "a in b", "a=b c", "=b", "-a", "a=-b"] {
+        let selector = format!("--selector={selector}");
+        let get = ["get", "nodes", &selector];
+        let listed = cluster.control_plane.kubectl_output(&get, None).unwrap();
+        let planned = plan(&kubeconfig, &rules, &[&selector]);
+        assert!(listed.code != 0 && planned.code == 2, "{selector}: {}", planned.stdout);
+    }
+    assert_eq!(names(&["--node", "node-10", "--node", "node-2"]), ["node-2", "node-10"]);
+    let unknown = plan(&kubeconfig, &rules, &["--node", "not-there"]);
+    assert_error(&unknown, "there is no node not-there (--node)");
 }
 
 /// Returns the state as text. An invalid ledger is no JSON.
@@ -216,7 +293,7 @@ fn plan_adds_rule_files_to_cluster_rules_unless_pruning() {
     cluster.install_crd();
     cluster.apply_rule("dongle", &json!({}));
     let quantity = |rules: &[Value], args: &[&str]| {
-        plan_json(&kubeconfig, rules, args)[0]["changes"][0]["after"]["capacity"].clone()
+        plan_json(&kubeconfig, rules, args)["nodes"][0]["changes"][0]["after"]["capacity"].clone()
     };
     assert_eq!(quantity(&[], &[]), "4");
     assert_eq!(quantity(&new, &[]), "4", "the one of the cluster is older");
@@ -251,6 +328,8 @@ fn plan_without_permissions_reports_what_it_cannot_list() {
     let lower = [rule("dongle", &json!({"quantity": 2}))];
     let output = plan(&limited, &lower, &[]);
     assert_eq!(output.code, 1, "it may be lowered: {}", output.stdout);
+    let line = "\nUp to 1 to change; 1 may be held; 0 unchanged.\n";
+    assert!(output.stdout.ends_with(line), "{}", output.stdout);
     let message = "may be held: rule dongle declares 2; no right to list pods: pods is forbidden";
     assert!(output.stdout.contains(message), "{}", output.stdout);
 }
