@@ -114,7 +114,7 @@ fn plan_matches_what_the_controller_does() {
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
-    let invalid_ledger = "! node-7 - - - annotation noderesource.dev/advertised cannot be read: expected ident at line 1 column 2; the node is left alone until that is mended";
+    let invalid_ledger = "! node-7 - - - annotation noderesource.dev/advertised cannot be read: expected ident at line 1 column 2; nothing on the node changes until you repair that";
     assert_eq!(
         lines,
         [

@@ -20,7 +20,7 @@ use crate::planner::rules::{InvalidRule, Rule};
 /// How many nodes' pods are listed at once: such a list is the largest answer that there is.
 const PODS_AT_ONCE: usize = 4;
 
-/// Why the cluster cannot be looked at.
+/// Why the cluster cannot be read.
 #[derive(Debug, Error)]
 pub enum ClusterError {
     /// Rules cannot be listed.
@@ -70,7 +70,7 @@ fn present(object: DeserializeGuard<NodeExtendedResource>) -> ClusterRule {
     ClusterRule { name, created, rule, contested }
 }
 
-/// Lists the nodes and plans each, with its pods where a value is to be lowered. `progress` is told how
+/// Lists the nodes and plans each, with its pods where a value is to be lowered. `progress` receives how
 /// many have been planned.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ use crate::manifest::{self, Limits, SourceLocation};
 use crate::model::node::ApiNode;
 use crate::model::pod::{Pod, Requests};
 
-/// How much of a file is looked at to tell JSON from YAML.
+/// How much of a file is read to distinguish JSON from YAML.
 const SNIFF_BYTES: u64 = 4096;
 /// How much is read at once.
 const BUFFER: usize = 64 * 1024;
@@ -78,7 +78,7 @@ impl Trimmed for Pod {
 type Take<'t, T> = &'t mut dyn FnMut(T) -> Result<(), String>;
 
 /// Reads the objects of one kind in a file (`-`: standard input), and passes over those of others.
-/// `take` is handed each as it is read; what it says is wrong with one is told with the place.
+/// `take` receives each as it is read; its error is reported with the place.
 ///
 /// # Errors
 /// Where the file cannot be read, `take` says so, or there is no such object in it.
@@ -131,7 +131,7 @@ fn read_from<T: Trimmed>(
         json(name, BufReader::with_capacity(BUFFER, rest), &mut take)?;
     } else {
         let limits = Limits::default();
-        // One byte more than there may be tells that there are more.
+        // One byte more than the limit shows that there are more.
         let left = (limits.file + 1).saturating_sub(head.len() as u64);
         source.take(left).read_to_end(&mut head).map_err(failed)?;
         yaml(name, head, &limits, &mut take)?;
@@ -206,14 +206,14 @@ fn json<T: Trimmed>(name: &str, reader: impl BufRead, take: Take<'_, T>) -> Resu
     loop {
         ListOrObject { take: &mut *take }
             .deserialize(&mut json)
-            .map_err(|error| told(name, error))?;
+            .map_err(|error| located(name, error))?;
         if json.end().is_ok() {
             return Ok(());
         }
     }
 }
 
-fn told(name: &str, error: serde_json::Error) -> FileError {
+fn located(name: &str, error: serde_json::Error) -> FileError {
     if error.is_io() {
         return FileError::Read { name: name.to_owned(), source: error.into() };
     }

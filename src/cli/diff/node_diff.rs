@@ -93,7 +93,7 @@ pub struct Amounts {
 impl NodeDiff {
     pub(super) fn new(node: &Node, plan: Plan, rules: &Rules) -> Self {
         let Plan { changes, patch, outcomes, invalid_ledger, needs_pods } = plan;
-        // One that cannot be read is told in `unreadable`, and nothing is changed.
+        // One that cannot be read is reported in `invalid_ledger`, and nothing is changed.
         let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
         let changes: Vec<_> = changes
             .into_iter()
@@ -137,7 +137,7 @@ impl NodeDiff {
             changes,
             outcomes,
             invalid_ledger: invalid_ledger
-                .map(|error| format!("{error}; the node is left alone until that is mended")),
+                .map(|error| format!("{error}; nothing on the node changes until you repair that")),
             patch,
         }
     }

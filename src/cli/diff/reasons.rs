@@ -42,7 +42,7 @@ pub(super) fn change(
             None => format!("{}; repairs what was changed or removed", winner(rule)),
         },
         planner::Action::TakeOver { rule, manager, .. } => {
-            let manager = manager.as_deref().unwrap_or("an unknown writer");
+            let manager = manager.as_deref().unwrap_or("an unknown field manager");
             format!("{}; takes over what {manager} wrote (conflictPolicy: Overwrite)", winner(rule))
         }
         planner::Action::Adopt { rule, .. } => {
@@ -52,7 +52,7 @@ pub(super) fn change(
         planner::Action::Release { rule } => {
             format!("{}; the value stays (deletionPolicy: Retain)", gone(rule, resource, rules))
         }
-        planner::Action::RemoveZero => "nobody declares this 0".to_owned(),
+        planner::Action::RemoveZero => "no rule declares this 0".to_owned(),
     }
 }
 
@@ -64,9 +64,9 @@ pub(super) fn outcome(
     rules: &Rules,
 ) -> Option<String> {
     let declares = format!("rule {} declares {}", rule.name, rule.quantity);
-    let unknown = "an unknown writer";
+    let unknown = "an unknown field manager";
     Some(match outcome {
-        // The node tells it.
+        // It is reported for the node.
         Outcome::InvalidLedger { .. } => return None,
         Outcome::Advertised | Outcome::Pending => return None,
         Outcome::Held { pods_error: Some(reason), .. } => {

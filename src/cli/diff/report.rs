@@ -43,9 +43,9 @@ pub struct Summary {
     pub change: usize,
     /// To be taken away.
     pub remove: usize,
-    /// Left as another writer has them.
+    /// Left as another field manager wrote them.
     pub conflicted: usize,
-    /// Given up for now, since another writer keeps changing them back.
+    /// Not repaired for now, since another field manager keeps changing them back.
     pub contested: usize,
     /// Above what is declared, since pods request that much.
     pub held: usize,

@@ -14,9 +14,9 @@ pub enum Action {
     Annotate,
     /// Lowers it to what pods request, which is more than is declared.
     Hold,
-    /// Writes back what another writer changed.
+    /// Writes back what another field manager changed.
     Repair,
-    /// Writes over what another writer put there.
+    /// Writes over what another field manager put there.
     TakeOver,
     /// Removes it.
     Remove,
@@ -34,9 +34,9 @@ pub enum ResultKind {
     Held,
     /// It has more, and what pods request is not known.
     MaybeHeld,
-    /// Another writer's value is there, and stays.
+    /// Another field manager's value is there, and stays.
     Conflicted,
-    /// Another writer keeps changing it back, and is given way to.
+    /// Another field manager keeps changing it back, so it is not repaired for now.
     Contested,
     /// Another rule decides.
     Overridden,

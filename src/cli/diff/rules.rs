@@ -114,8 +114,8 @@ impl Rules {
         self.by_name.values().map(|rule| &**rule)
     }
 
-    /// What another writer keeps changing back on a node. It is given way to: when the next try is due
-    /// only the controller knows.
+    /// What another field manager keeps changing back on a node. It is not repaired: only the controller
+    /// knows when the next try is due.
     #[must_use]
     pub fn contested(&self, node: &Node) -> Contested {
         let resources = self.contested.get(&node.name).into_iter().flatten();

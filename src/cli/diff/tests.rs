@@ -74,7 +74,7 @@ fn node_diff(node: &Value, rules: &[Rule], pod_usage: PodUsage) -> (NodeDiff, Su
     (nodes.into_iter().next().unwrap(), summary)
 }
 
-/// Whatever a node has and rules declare: what is told is what the patch does, and every resource is
+/// Whatever a node has and rules declare: what is reported is what the patch does, and every resource is
 /// counted once.
 #[test]
 fn diff_matches_the_patch_for_random_nodes() {
@@ -127,11 +127,11 @@ fn diff_matches_the_patch_for_random_nodes() {
                 }
                 let Summary { add, change, remove, conflicted, held, maybe_held, .. } = summary;
                 let Summary { unchanged, unreadable, missing, .. } = summary;
-                let told = add + change + remove + conflicted + held + maybe_held + unchanged;
-                let told = told + unreadable;
+                let counted = add + change + remove + conflicted + held + maybe_held + unchanged;
+                let counted = counted + unreadable;
                 let listed = ledger.is_some()
                     || rules.iter().any(|rule| rule.selection.names().next().is_none());
-                assert_eq!(told, usize::from(listed), "{what}: {summary:?}");
+                assert_eq!(counted, usize::from(listed), "{what}: {summary:?}");
                 assert_eq!(missing, rules.iter().flat_map(|rule| rule.selection.names()).count());
             }
         }
@@ -173,9 +173,9 @@ fn file_rule_replaces_cluster_rule_and_keeps_its_age() {
     assert_eq!(order(&rules), ["changed=3", "new=4"]);
     assert!(!rules.set().is_frozen("frozen"));
 
-    let mended = Rules::from_cluster(cluster(), vec![rule("frozen", json!({}))], false);
-    assert_eq!(order(&mended), ["old=1", "changed=2", "frozen=4"]);
-    assert_eq!(mended.notes(), []);
+    let repaired = Rules::from_cluster(cluster(), vec![rule("frozen", json!({}))], false);
+    assert_eq!(order(&repaired), ["old=1", "changed=2", "frozen=4"]);
+    assert_eq!(repaired.notes(), []);
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn diff_of_a_contested_value_reports_backoff() {
     let reason = report.nodes[0].outcomes[0].reason.as_deref().unwrap();
     assert_eq!(
         reason,
-        "contested: an unknown writer keeps changing it back; rule dongle declares 4"
+        "contested: an unknown field manager keeps changing it back; rule dongle declares 4"
     );
     assert_eq!(report.summary.line(), "No changes; 1 contested; 0 unchanged.");
 }
