@@ -207,11 +207,12 @@ fn diff_of_an_adopted_value_is_an_annotation_change() {
     object["metadata"]["managedFields"] =
         json!([{"manager": "node-resource-advertiser", "fieldsV1": {"f:status": maps}}]);
     let rules = Rules::from_files(vec![rule("dongle", json!({}))]);
-    let mut preview = Preview::new(rules, Detail::default());
+    let mut preview =
+        Preview::new(rules, Filter::default(), Detail { keep: Keep::Nodes, ..Detail::default() });
     let node = read(&object);
     let plan = preview.plan(&node, PodUsage::NotFetched);
     preview.add(&node, plan).unwrap();
-    let report = preview.finish();
+    let report = preview.finish().unwrap();
     assert!(report.has_changes());
     let change = &report.nodes[0].changes[0];
     assert_eq!((change.action, &change.before), (result_kind::Action::Annotate, &change.after));

@@ -201,7 +201,7 @@ fn total_is_what_advertised_and_held_nodes_carry() {
     let total = |spec, counts: &Counts| {
         status(&state(spec), Some(counts), &Mapping::None, Timestamp::UNIX_EPOCH).total
     };
-    let everywhere = |quantity: &str| json!({"nodeSelector": {}, "quantity": quantity});
+    let everywhere = |quantity: &str| json!({"allNodes": true, "quantity": quantity});
     let counts = Counts { advertised: 3, conflicted: 2, pending: 1, ..Counts::default() };
     assert_eq!(total(everywhere("4"), &counts).as_deref(), Some("12"));
     assert_eq!(total(everywhere("800Gi"), &counts).as_deref(), Some("2400Gi"));
