@@ -27,7 +27,7 @@ pub use diagnostic::{Diagnostic, Severity};
 pub use render::Format;
 pub use report::Report;
 
-use crate::manifest::{Document, Path, ReadError};
+use crate::manifest::{Document, Files, Path, ReadError};
 use crate::model::api::{self, NodeExtendedResource};
 use crate::planner::rules::Rule;
 use cel::CelEnv;
@@ -75,6 +75,13 @@ impl Validator {
         })
     }
 
+    /// Has warnings count as errors.
+    #[must_use]
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.report.strict = strict;
+        self
+    }
+
     /// Takes what could be read, and what could not.
     pub fn take(&mut self, read: Result<Document, ReadError>) {
         match read {
@@ -83,9 +90,9 @@ impl Validator {
         }
     }
 
-    /// What all of it comes to. `files` is how many there were.
+    /// What all of it comes to.
     #[must_use]
-    pub fn finish(mut self, files: usize) -> Report {
+    pub fn finish(mut self, files: Files) -> Report {
         self.cross_checks.finish(&mut self.report);
         self.report.files = files;
         self.report
@@ -94,7 +101,7 @@ impl Validator {
     /// The rules, each with no regard to the others; and what the checks of single ones have found. Where
     /// the report has errors, not all rules are there.
     #[must_use]
-    pub fn into_rules(mut self, files: usize) -> (Vec<Rule>, Report) {
+    pub fn into_rules(mut self, files: Files) -> (Vec<Rule>, Report) {
         self.cross_checks.check_names(&mut self.report);
         self.cross_checks.check_nameless(&mut self.report);
         self.report.files = files;
@@ -111,10 +118,10 @@ impl Validator {
         let names = &self.crd.spec.names;
         if group != self.crd.spec.group {
             if document.kind() == names.kind {
-                self.foreign(document);
+                self.report.rules += 1;
+                return self.foreign(document);
             }
-            self.cross_checks.requests(document);
-            return;
+            return self.cross_checks.requests(document);
         }
         if document.kind() != names.kind {
             let reason = format!("{group} has no kind {:?}: write {}", document.kind(), names.kind);
@@ -133,14 +140,16 @@ impl Validator {
         self.rule(document, place);
     }
 
-    /// A kind of ours in another group, which is skipped like all that is not ours; but not silently.
+    /// A rule in a group that is not its own, which no cluster takes.
     fn foreign(&mut self, document: &Document) {
         let names = &self.crd.spec.names;
-        let message = format!("{} of {}: not checked", names.kind, document.api_version());
-        let location = document.location(&Path::from_keys(["apiVersion"]));
+        let (kind, version) = (&names.kind, document.api_version());
+        let message = format!("no matches for kind {kind:?} in version {version:?}");
+        let path = Path::from_keys(["apiVersion"]);
         let hint = format!("write {}/{}", self.crd.spec.group, api::VERSION);
-        let diagnostic = Diagnostic::new(Severity::Warning, "api-version", message, location);
-        self.report.add(diagnostic.of(document, &Path::from_keys(["apiVersion"])).hint(hint));
+        let location = document.location(&path);
+        let diagnostic = Diagnostic::new(Severity::Error, "unknown-group", message, location);
+        self.report.add(diagnostic.of(document, &path).hint(hint));
     }
 
     fn rule(&mut self, document: &Document, place: usize) {

@@ -92,10 +92,20 @@ impl Document {
             return vec![whole(value, locations)];
         }
         let (mut value, mut locations) = (value, locations);
-        let items = match value.get_mut("items").map(Value::take) {
+        let mut items = match value.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => items,
             _ => Vec::new(),
         };
+        // As kubectl decodes a list of one kind: items with neither field have those of the list.
+        let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let kind = Value::from(kind.strip_suffix("List").unwrap_or_default());
+        let api_version = value.get("apiVersion").cloned().unwrap_or_default();
+        for item in items.iter_mut().filter_map(Value::as_object_mut) {
+            if !["apiVersion", "kind"].into_iter().any(|key| item.contains_key(key)) {
+                item.insert("apiVersion".to_owned(), api_version.clone());
+                item.insert("kind".to_owned(), kind.clone());
+            }
+        }
         items.into_iter().zip(locations.take_items("items")).map(|(v, l)| whole(v, l)).collect()
     }
 }

@@ -125,6 +125,14 @@ impl SourceLocation {
         self.place.as_ref().map(|(source, span)| position(source, span.end))
     }
 
+    /// The file, with the line where it is not the first.
+    pub(super) fn short(&self) -> String {
+        match self.start() {
+            Some((line, _)) if line > 1 => format!("{}:{line}", self.file),
+            _ => self.file.to_string(),
+        }
+    }
+
     /// The text there.
     #[must_use]
     pub fn text(&self) -> &str {

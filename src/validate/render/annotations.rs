@@ -5,6 +5,9 @@ use crate::validate::report::Report;
 
 pub(super) fn render(report: &Report) -> String {
     let mut text: String = report.problems.iter().map(annotation).collect();
+    for note in report.files.notes() {
+        text.push_str(&format!("::notice::{}\n", data(&note)));
+    }
     text.push_str(&report.summary());
     text.push('\n');
     text

@@ -8,7 +8,9 @@ use crate::validate::report::Report;
 
 pub(super) fn render(report: &Report) -> String {
     let value = json!({
-        "files": report.files,
+        "files": report.files.names.len(),
+        "skipped": report.files.skipped.iter().map(place).collect::<Vec<_>>(),
+        "subfoldersNotRead": report.files.folders,
         "rules": report.rules,
         "unreadable": report.count(Severity::Unreadable),
         "errors": report.count(Severity::Error),

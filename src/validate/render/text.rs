@@ -16,6 +16,9 @@ pub(super) fn render(report: &Report, colour: bool) -> String {
         text.push_str(&renderer.render(&[group(diagnostic)]));
         text.push_str("\n\n");
     }
+    for note in report.files.notes() {
+        text.push_str(&format!("note: {note}\n"));
+    }
     text.push_str(&report.summary());
     text.push('\n');
     text
