@@ -10,6 +10,7 @@
 //! The checks of a single rule are those of the CRD itself, evaluated from [`api::crd`].
 
 mod cel;
+mod code;
 mod cross_checks;
 mod diagnostic;
 mod metadata;
@@ -23,6 +24,7 @@ mod violation;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
+pub use code::Code;
 pub use diagnostic::{Diagnostic, Severity};
 pub use render::Format;
 pub use report::Report;
@@ -33,7 +35,7 @@ use crate::planner::rules::Rule;
 use cel::CelEnv;
 use cross_checks::CrossChecks;
 use schema::Schema;
-use violation::{UNKNOWN, Violation};
+use violation::Violation;
 
 /// Checks one document after the other.
 #[derive(Debug)]
@@ -109,7 +111,8 @@ impl Validator {
     }
 
     fn unreadable(&mut self, ReadError { location, reason }: ReadError) {
-        self.report.add(Diagnostic::new(Severity::Unreadable, "unreadable", reason, location));
+        let code = Code::Unreadable;
+        self.report.add(Diagnostic::new(Severity::Unreadable, code, reason, location));
     }
 
     fn document(&mut self, document: &Document) {
@@ -118,37 +121,33 @@ impl Validator {
         let names = &self.crd.spec.names;
         if group != self.crd.spec.group {
             if document.kind() == names.kind {
-                self.report.rules += 1;
-                return self.foreign(document);
+                return self.unknown(document, Code::UnknownGroup, "apiVersion");
             }
             return self.cross_checks.requests(document);
         }
         if document.kind() != names.kind {
-            let reason = format!("{group} has no kind {:?}: write {}", document.kind(), names.kind);
-            let location = document.location(&Path::from_keys(["kind"]));
-            return self.unreadable(ReadError { location, reason });
+            return self.unknown(document, Code::UnknownKind, "kind");
         }
-        self.report.rules += 1;
         let Some(place) = self.versions.iter().position(|(known, _)| known == version) else {
-            let known: Vec<_> =
-                self.versions.iter().map(|(known, _)| format!("{group}/{known}")).collect();
-            let reason =
-                format!("{group} has no version {version:?}: write {}", known.join(" or "));
-            let location = document.location(&Path::from_keys(["apiVersion"]));
-            return self.unreadable(ReadError { location, reason });
+            return self.unknown(document, Code::UnknownVersion, "apiVersion");
         };
+        self.report.rules += 1;
         self.rule(document, place);
     }
 
-    /// A rule in a group that is not its own, which no cluster takes.
-    fn foreign(&mut self, document: &Document) {
-        let names = &self.crd.spec.names;
-        let (kind, version) = (&names.kind, document.api_version());
+    /// What is meant to be a rule, and which no cluster takes.
+    fn unknown(&mut self, document: &Document, code: Code, field: &str) {
+        self.report.rules += 1;
+        let (kind, version) = (document.kind(), document.api_version());
         let message = format!("no matches for kind {kind:?} in version {version:?}");
-        let path = Path::from_keys(["apiVersion"]);
-        let hint = format!("write {}/{}", self.crd.spec.group, api::VERSION);
+        let path = Path::from_keys([field]);
+        let (group, known) = (&self.crd.spec.group, &self.crd.spec.names.kind);
+        let hint = match code {
+            Code::UnknownKind => format!("write {known}"),
+            _ => format!("write {group}/{}", api::VERSION),
+        };
         let location = document.location(&path);
-        let diagnostic = Diagnostic::new(Severity::Error, "unknown-group", message, location);
+        let diagnostic = Diagnostic::new(Severity::Error, code, message, location);
         self.report.add(diagnostic.of(document, &path).hint(hint));
     }
 
@@ -157,15 +156,16 @@ impl Validator {
         let mut violations = schema.check(&document.value, &self.cel);
         // The server drops the status of what is created, whatever is in it.
         let status = Path::from_keys(["status"]);
-        violations
-            .retain(|violation| violation.rule == UNKNOWN || !status.leads_to(&violation.path));
+        violations.retain(|violation| {
+            violation.code == Code::UnknownField || !status.leads_to(&violation.path)
+        });
         violations.extend(metadata::check(&document.value));
         let rule =
             if violations.is_empty() { self.compile(document, &mut violations) } else { None };
         let found = violations.into_iter().map(|violation| Diagnostic::found(violation, document));
-        let mut problems: Vec<_> = found.collect();
-        problems.sort_by_cached_key(|diagnostic| diagnostic.location.start());
-        problems.into_iter().for_each(|diagnostic| self.report.add(diagnostic));
+        let mut diagnostics: Vec<_> = found.collect();
+        diagnostics.sort_by_cached_key(|diagnostic| diagnostic.location.start());
+        diagnostics.into_iter().for_each(|diagnostic| self.report.add(diagnostic));
         self.cross_checks.rule(document, rule);
     }
 
@@ -182,7 +182,7 @@ impl Validator {
         let refused = |error| {
             let message =
                 format!("the controller refuses it, though the API server does not: {error}");
-            Violation::new(&Path::from_keys(["spec"]), "controller", message)
+            Violation::new(&Path::from_keys(["spec"]), Code::Controller, message)
         };
         rule.map_err(|error| violations.push(refused(error))).ok()
     }

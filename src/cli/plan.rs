@@ -112,7 +112,7 @@ fn read_rules(args: &Args) -> Result<Vec<Rule>, Error> {
         eprintln!("note: {note}");
     }
     let (rules, report) = validator.into_rules(files);
-    if !report.problems.is_empty() {
+    if !report.diagnostics.is_empty() {
         let colour = has_colour(&std::io::stderr());
         eprint!("{}", report.render(ReportFormat::Text { colour }));
     }

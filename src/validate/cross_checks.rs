@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kube::Resource as _;
 use serde_json::Value;
 
+use super::code::Code;
 use super::diagnostic::{Diagnostic, Severity};
 use super::report::Report;
 use super::resource_refs;
@@ -94,7 +95,7 @@ impl CrossChecks {
             report.add(
                 Diagnostic::new(
                     Severity::Error,
-                    "duplicate-name",
+                    Code::DuplicateName,
                     message,
                     rule.name_location.clone(),
                 )
@@ -110,8 +111,12 @@ impl CrossChecks {
         for rule in self.rules.iter().filter(|rule| rule.name.is_empty() && rule.rule.is_some()) {
             let message =
                 "Required value: a rule that the server names can only be created, not applied";
-            let diagnostic =
-                Diagnostic::new(Severity::Error, "nameless", message, rule.name_location.clone());
+            let diagnostic = Diagnostic::new(
+                Severity::Error,
+                Code::GenerateName,
+                message,
+                rule.name_location.clone(),
+            );
             report.add(diagnostic.at(rule, "metadata.name").hint("give it a metadata.name"));
         }
     }
@@ -153,7 +158,7 @@ impl CrossChecks {
             };
             let diagnostic = Diagnostic::new(
                 Severity::Warning,
-                "undeclared-resource",
+                Code::UndeclaredResource,
                 message,
                 request.location.clone(),
             );
@@ -249,7 +254,7 @@ fn overlapping(
     let quantity = |rule: &DeclaredRule| {
         rule.rule.as_ref().map(|rule| rule.quantity.to_string()).unwrap_or_default()
     };
-    Diagnostic::new(severity, "equal-priority", message, this.quantity_location.clone())
+    Diagnostic::new(severity, Code::EqualPriority, message, this.quantity_location.clone())
         .at(this, "spec.priority")
         .label(format!("{} by {:?}", quantity(this), this.name))
         .related(

@@ -11,7 +11,7 @@ pub struct Report {
     /// How many rules are in them.
     pub rules: usize,
     /// What has been found, as far as it is kept: see [`Report::omitted`].
-    pub problems: Vec<Diagnostic>,
+    pub diagnostics: Vec<Diagnostic>,
     counts: [usize; 3],
     /// Whether warnings count as errors.
     pub(super) strict: bool,
@@ -26,8 +26,8 @@ impl Report {
             diagnostic.severity = Severity::Error;
         }
         self.counts[diagnostic.severity as usize] += 1;
-        if self.problems.len() < MOST {
-            self.problems.push(diagnostic);
+        if self.diagnostics.len() < MOST {
+            self.diagnostics.push(diagnostic);
         }
     }
 
@@ -40,7 +40,7 @@ impl Report {
     /// How many problems are only counted: beyond 10,000 none is kept.
     #[must_use]
     pub fn omitted(&self) -> usize {
-        self.counts.iter().sum::<usize>() - self.problems.len()
+        self.counts.iter().sum::<usize>() - self.diagnostics.len()
     }
 
     /// What comes to what, in one line: `3 files, 5 rules: 2 errors, 1 warning`.

@@ -18,7 +18,7 @@ fn validate(text: &str) -> Value {
     let args = ["validate", "-o", "json", "-"];
     let output = program::run(Path::new("/nowhere"), &args, Some(text));
     let report: Value = serde_json::from_str(&output.stdout).unwrap();
-    let problems = report["problems"].as_array().unwrap();
+    let problems = report["diagnostics"].as_array().unwrap();
     let worst = problems.iter().map(|problem| match problem["severity"].as_str() {
         Some("warning") => 0,
         Some("error") => 1,
@@ -36,7 +36,7 @@ fn validate_rejects_bad_objects_like_the_apiserver() {
     for (what, message, object) in rejected_objects::all() {
         count += 1;
         let report = validate(object);
-        let problems = report["problems"].as_array().unwrap();
+        let problems = report["diagnostics"].as_array().unwrap();
         let reported = problems.iter().any(|problem| {
             let text = format!("{} {}", problem["path"], problem["message"].as_str().unwrap());
             text.contains(message)
@@ -194,8 +194,8 @@ fn validate_verdicts_match_the_apiserver() {
     // These are about several objects, each of which the server accepts.
     let about_several = ["equal-priority", "duplicate-name"];
     let mut rejected = BTreeMap::<&str, Vec<&Value>>::new();
-    for problem in report["problems"].as_array().unwrap() {
-        if !about_several.contains(&problem["rule"].as_str().unwrap()) {
+    for problem in report["diagnostics"].as_array().unwrap() {
+        if !about_several.contains(&problem["code"].as_str().unwrap()) {
             rejected.entry(problem["name"].as_str().unwrap()).or_default().push(problem);
         }
     }

@@ -231,19 +231,19 @@ fn validate_never_panics_on_random_bytes() {
             manifest::read_text(&index.to_string(), text.clone(), &Limits::default(), &mut take);
         }
         let report = validator.finish(Files::default());
-        assert!(report.problems.len() > texts.len() / 2, "{}", report.problems.len());
-        for problem in &report.problems {
-            let text = &texts[problem.location.file().parse::<usize>().unwrap()];
-            let (line, column) = problem.location.start().expect("a place");
+        assert!(report.diagnostics.len() > texts.len() / 2, "{}", report.diagnostics.len());
+        for diagnostic in &report.diagnostics {
+            let text = &texts[diagnostic.location.file().parse::<usize>().unwrap()];
+            let (line, column) = diagnostic.location.start().expect("a place");
             let line = text.split('\n').nth(line - 1).expect("a line that is there");
             assert!(column <= line.chars().count() + 1, "{column} in {line:?}");
-            assert!(!problem.title().contains('\n'), "{:?}", problem.title());
+            assert!(!diagnostic.title().contains('\n'), "{:?}", diagnostic.title());
         }
         for format in [Format::Text { colour: true }, Format::Json, Format::Github] {
             assert!(!report.render(format).is_empty());
         }
         let counts = [Severity::Unreadable, Severity::Error, Severity::Warning];
         let sum: usize = counts.iter().map(|severity| report.count(*severity)).sum();
-        assert_eq!(sum, report.problems.len() + report.omitted());
+        assert_eq!(sum, report.diagnostics.len() + report.omitted());
     }
 }
