@@ -4,7 +4,8 @@
 //! Document ─▶ schema, cel: what the CRD refuses ───────────────┐
 //!     │       metadata: what every object's name has to be ────┤
 //!     ├─▶ across: what no single rule shows ───────────────────┼─▶ Report ─▶ text, JSON, annotations
-//!     └─▶ requests: what pods want and no rule declares ───────┘
+//!     ├─▶ resource_refs: what pods request, no rule declares ──┤
+//!     └─▶ workload: pods and quotas that cannot work ──────────┘
 //! ```
 //!
 //! The checks of a single rule are those of the CRD itself, evaluated from [`api::crd`].
@@ -20,6 +21,7 @@ mod resource_refs;
 mod schema;
 mod spelling;
 mod violation;
+mod workload;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;

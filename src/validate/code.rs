@@ -78,6 +78,11 @@ codes! {
     GenerateName "generate-name" "`plan`: a rule that the API server is to name, which cannot be applied",
     DuplicateName "duplicate-name" "Two rules have the same name: one replaces the other",
     EqualPriority "equal-priority" "Rules of equal priority declare different quantities for the same nodes (an error), or may (a warning)",
+    UnsatisfiableRequest "unsatisfiable-request" "A pod requests more of a resource than any rule declares (a warning)",
+    PodRequestsLimits "pod-requests-limits" "A container whose request and limit of an extended resource differ",
+    PodLimitMissing "pod-limit-missing" "A container that requests an extended resource without a limit",
+    PodFraction "pod-fraction" "A container that requests a fraction of an extended resource",
+    QuotaKey "quota-key" "A quota names an extended resource without `requests.`: the line is ignored (a warning)",
     UndeclaredResource "undeclared-resource" "A pod template or quota names a resource that no rule declares (a warning)",
 }
 

@@ -11,8 +11,10 @@ use super::diagnostic::{Diagnostic, Severity};
 use super::report::Report;
 use super::resource_refs;
 use super::spelling::closest;
+use super::workload;
 use crate::manifest::{Document, Path, SourceLocation};
 use crate::model::api::NodeExtendedResource;
+use crate::model::quantity::Quantity;
 use crate::planner::overlap::Overlap;
 use crate::planner::rules::Rule;
 use crate::planner::selector::Selection;
@@ -22,6 +24,8 @@ use crate::planner::selector::Selection;
 pub(super) struct CrossChecks {
     rules: Vec<DeclaredRule>,
     requests: Vec<ResourceRef>,
+    /// What single workloads and quotas get wrong.
+    workloads: Vec<Diagnostic>,
 }
 
 /// A rule in a file.
@@ -40,6 +44,8 @@ struct DeclaredRule {
 #[derive(Debug)]
 struct ResourceRef {
     resource: String,
+    /// How much of it one pod requests; 0 in a quota.
+    amount: Quantity,
     kind: String,
     name: String,
     path: Path,
@@ -59,10 +65,13 @@ impl CrossChecks {
     }
 
     pub(super) fn requests(&mut self, document: &Document) {
+        self.workloads.extend(workload::check(document));
+        let amounts = workload::requests(document);
         let mut seen = HashSet::new();
         for (resource, path) in resource_refs::resource_refs(document) {
             if seen.insert(resource.clone()) {
                 self.requests.push(ResourceRef {
+                    amount: amounts.get(&resource),
                     resource,
                     kind: document.kind().to_owned(),
                     name: document.name().to_owned(),
@@ -77,7 +86,8 @@ impl CrossChecks {
         self.rules.into_iter().filter_map(|declared| declared.rule).collect()
     }
 
-    pub(super) fn finish(&self, report: &mut Report) {
+    pub(super) fn finish(&mut self, report: &mut Report) {
+        self.workloads.drain(..).for_each(|diagnostic| report.add(diagnostic));
         self.check_names(report);
         self.check_overlaps(report);
         self.check_requests(report);
@@ -147,6 +157,7 @@ impl CrossChecks {
         }
         for request in &self.requests {
             if declared.contains(request.resource.as_str()) {
+                self.check_amount(request, report);
                 continue;
             }
             let message = format!("no rule of these files declares {}", request.resource);
@@ -156,17 +167,35 @@ impl CrossChecks {
                     "declare it by a rule, unless a device plugin or DRA provides it".to_owned()
                 }
             };
-            let diagnostic = Diagnostic::new(
-                Severity::Warning,
-                Code::UndeclaredResource,
-                message,
-                request.location.clone(),
+            report.add(request.warning(Code::UndeclaredResource, message, hint));
+        }
+    }
+
+    /// A pod that requests more than any node can have stays pending.
+    fn check_amount(&self, request: &ResourceRef, report: &mut Report) {
+        let of_it = || self.rules.iter().filter(|rule| rule.resource == request.resource);
+        // A rule that is not valid may be the one that declares more.
+        let quantities: Option<Vec<_>> =
+            of_it().map(|rule| rule.rule.as_ref().map(|rule| rule.quantity)).collect();
+        let Some(most) = quantities.unwrap_or_default().into_iter().max() else { return };
+        if request.amount > most {
+            let ResourceRef { resource, amount, .. } = request;
+            let message = format!(
+                "a pod requests {amount} of {resource} in all, and no rule of these files declares more than {most}"
             );
-            report.add(Diagnostic {
-                object: Some((request.kind.clone(), request.name.clone())),
-                path: request.path.to_string(),
-                ..diagnostic.hint(hint)
-            });
+            let hint = "no node can run it: request less, or declare more".to_owned();
+            report.add(request.warning(Code::UnsatisfiableRequest, message, hint));
+        }
+    }
+}
+
+impl ResourceRef {
+    fn warning(&self, code: Code, message: String, hint: String) -> Diagnostic {
+        let diagnostic = Diagnostic::new(Severity::Warning, code, message, self.location.clone());
+        Diagnostic {
+            object: Some((self.kind.clone(), self.name.clone())),
+            path: self.path.to_string(),
+            ..diagnostic.hint(hint)
         }
     }
 }
