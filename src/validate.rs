@@ -14,6 +14,7 @@ mod cel;
 mod code;
 mod cross_checks;
 mod diagnostic;
+mod hints;
 mod metadata;
 mod render;
 mod report;
@@ -113,8 +114,11 @@ impl Validator {
     }
 
     fn unreadable(&mut self, ReadError { location, reason }: ReadError) {
-        let code = Code::Unreadable;
-        self.report.add(Diagnostic::new(Severity::Unreadable, code, reason, location));
+        // Each takes a search of the whole file.
+        let few = self.report.count(Severity::Unreadable) < HINTED;
+        let hint = if few { hints::unreadable(&location) } else { None };
+        let diagnostic = Diagnostic::new(Severity::Unreadable, Code::Unreadable, reason, location);
+        self.report.add(Diagnostic { hint, ..diagnostic });
     }
 
     fn document(&mut self, document: &Document) {
@@ -164,8 +168,18 @@ impl Validator {
         violations.extend(metadata::check(&document.value));
         let rule =
             if violations.is_empty() { self.compile(document, &mut violations) } else { None };
+        for violation in &mut violations {
+            let value = document.at(&violation.path);
+            let hint = match violation.code {
+                Code::QuantitySyntax => value.and_then(Value::as_str).and_then(hints::quantity),
+                Code::Type => hints::of_type(value),
+                _ => None,
+            };
+            violation.hint = hint.or(violation.hint.take());
+        }
         let found = violations.into_iter().map(|violation| Diagnostic::found(violation, document));
-        let mut diagnostics: Vec<_> = found.collect();
+        let mut diagnostics: Vec<_> = found.chain(hints::numbers(document)).collect();
+        diagnostics.extend(rule.as_ref().and_then(|rule| hints::selector(rule, document)));
         diagnostics.sort_by_cached_key(|diagnostic| diagnostic.location.start());
         diagnostics.into_iter().for_each(|diagnostic| self.report.add(diagnostic));
         self.cross_checks.rule(document, rule);
@@ -189,6 +203,9 @@ impl Validator {
         rule.map_err(|error| violations.push(refused(error))).ok()
     }
 }
+
+/// How many unreadable places are searched for a reason.
+const HINTED: usize = 20;
 
 /// The server drops them, except where a field may be null.
 fn without_nulls(value: &Value) -> Value {

@@ -31,8 +31,8 @@ pub(super) struct Args {
     /// Count warnings as errors.
     #[arg(long)]
     strict: bool,
-    /// How problems are reported: with the text underlined, as one JSON object, or as annotations of
-    /// GitHub Actions.
+    /// How problems are reported: with the text underlined, as one JSON object, as annotations of
+    /// GitHub Actions, as a code quality report of GitLab, or as JUnit XML.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
 }
@@ -42,6 +42,8 @@ enum Output {
     Text,
     Json,
     Github,
+    Gitlab,
+    Junit,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
@@ -72,6 +74,8 @@ impl Output {
             Self::Text => Format::Text { colour: has_colour(&std::io::stdout()) },
             Self::Json => Format::Json,
             Self::Github => Format::Github,
+            Self::Gitlab => Format::Gitlab,
+            Self::Junit => Format::Junit,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::locations::Locations;
-use super::path::Path;
+use super::path::{Path, Step};
 use super::source::{Source, SourceLocation};
 
 /// How much is read. Kubernetes stores no object above 1.5 MiB, so that whole folders of manifests
@@ -65,6 +65,15 @@ impl Document {
     #[must_use]
     pub fn name(&self) -> &str {
         self.text("/metadata/name")
+    }
+
+    /// The value at `path`.
+    #[must_use]
+    pub fn at(&self, path: &Path) -> Option<&Value> {
+        path.steps().iter().try_fold(&self.value, |value, step| match step {
+            Step::Key(key) => value.get(key),
+            Step::Item(index) => value.get(index),
+        })
     }
 
     fn text(&self, pointer: &str) -> &str {

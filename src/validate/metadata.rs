@@ -59,10 +59,12 @@ fn check_name(object: &Value) -> Vec<Violation> {
         let value = object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str);
         value.filter(|value| !value.is_empty())
     };
-    let named =
-        object.pointer("/metadata/name").is_some_and(|name| !name.is_null() && !name.is_string());
-    if named {
-        // Of another type, which the schema reports.
+    // What is of another type is reported by the schema.
+    let metadata = object.get("metadata").filter(|metadata| !metadata.is_null());
+    let name = metadata.and_then(|metadata| metadata.get("name")).filter(|name| !name.is_null());
+    if metadata.is_some_and(|metadata| !metadata.is_object())
+        || name.is_some_and(|name| !name.is_string())
+    {
         return Vec::new();
     }
     let (key, name, valid) = match (field("name"), field("generateName")) {

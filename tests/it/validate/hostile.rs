@@ -239,7 +239,13 @@ fn validate_never_panics_on_random_bytes() {
             assert!(column <= line.chars().count() + 1, "{column} in {line:?}");
             assert!(!diagnostic.title().contains('\n'), "{:?}", diagnostic.title());
         }
-        for format in [Format::Text { colour: true }, Format::Json, Format::Github] {
+        for format in [
+            Format::Text { colour: true },
+            Format::Json,
+            Format::Github,
+            Format::Gitlab,
+            Format::Junit,
+        ] {
             assert!(!report.render(format).is_empty());
         }
         let counts = [Severity::Unreadable, Severity::Error, Severity::Warning];
