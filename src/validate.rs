@@ -32,7 +32,7 @@ pub use diagnostic::{Diagnostic, Severity};
 pub use render::Format;
 pub use report::Report;
 
-use crate::manifest::{Document, Files, Path, ReadError};
+use crate::manifest::{Document, Files, Path, ReadError, Step};
 use crate::model::api::{self, NodeExtendedResource};
 use crate::planner::rules::Rule;
 use cel::CelEnv;
@@ -166,6 +166,7 @@ impl Validator {
             violation.code == Code::UnknownField || !status.leads_to(&violation.path)
         });
         violations.extend(metadata::check(&document.value));
+        drop_knock_on(&mut violations);
         let rule =
             if violations.is_empty() { self.compile(document, &mut violations) } else { None };
         for violation in &mut violations {
@@ -202,6 +203,19 @@ impl Validator {
         };
         rule.map_err(|error| violations.push(refused(error))).ok()
     }
+}
+
+/// Drops the report of a missing choice of nodes where a field is probably that choice, misspelled.
+fn drop_knock_on(violations: &mut Vec<Violation>) {
+    const CHOICES: [&str; 3] = ["nodeSelector", "nodeNames", "allNodes"];
+    let spec = Path::from_keys(["spec"]);
+    let misspelled = violations.iter().any(|violation| match violation.path.steps() {
+        [_, Step::Key(field)] if violation.code == Code::UnknownField => {
+            spec.leads_to(&violation.path) && spelling::closest(field, CHOICES).is_some()
+        }
+        _ => false,
+    });
+    violations.retain(|violation| !misspelled || violation.code != Code::NodeChoice);
 }
 
 /// How many unreadable places are searched for a reason.

@@ -21,7 +21,36 @@ fn validate(args: &[&str]) -> Command {
 
 #[test]
 fn validate_prints_the_golden_output() {
-    golden::check(&[folder()], 16);
+    golden::check(&[folder(), folder().join("readme")], 30);
+}
+
+/// Whatever the README shows of it is what it prints.
+#[test]
+fn validate_sample_in_the_readme_is_real() {
+    let golden = std::fs::read_to_string(folder().join("readme/sample.console")).unwrap();
+    let (sample, _) = golden.rsplit_once("[exit ").unwrap();
+    let sample = format!("```console\n{sample}```\n");
+    assert!(read("README.md").contains(&sample), "put this into README.md:\n{sample}");
+}
+
+#[test]
+fn validate_uses_colours_as_flag_and_environment_demand() {
+    for (args, environment, coloured) in [
+        (&[][..], &[][..], false),
+        (&["--color", "always"], &[], true),
+        (&["--color", "always"], &[("NO_COLOR", "1")], true),
+        (&["--color", "never"], &[("CLICOLOR_FORCE", "1")], false),
+        (&[], &[("CLICOLOR_FORCE", "1")], true),
+        (&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "")], true),
+        (&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], false),
+        (&["-o", "json", "--color", "always"], &[], false),
+    ] {
+        let mut command = validate(&[&["selectors.yaml"], args].concat());
+        let output = command.envs(environment.iter().copied()).output().unwrap();
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(stdout.contains('\u{1b}'), coloured, "{args:?} {environment:?}");
+        assert_eq!(output.status.code(), Some(1), "{args:?} {environment:?}");
+    }
 }
 
 /// `UPDATE_GOLDEN=1` writes the table anew.
