@@ -225,7 +225,9 @@ impl Reader<'_> {
                 EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
             });
             if hidden {
-            } else if folder && !self.inputs.recursive {
+                continue;
+            }
+            if folder && !self.inputs.recursive {
                 found = true;
                 self.unread_folder(&path);
             } else if folder || manifest && !path.is_dir() {

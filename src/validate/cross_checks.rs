@@ -155,9 +155,13 @@ impl CrossChecks {
         if declared.is_empty() {
             return;
         }
+        let largest = self.largest_quantities();
         for request in &self.requests {
             if declared.contains(request.resource.as_str()) {
-                self.check_amount(request, report);
+                let most = largest.get(request.resource.as_str()).copied().flatten();
+                if let Some(most) = most.filter(|most| request.amount > *most) {
+                    report.add(request.unsatisfiable(most));
+                }
                 continue;
             }
             let message = format!("no rule of these files declares {}", request.resource);
@@ -171,25 +175,32 @@ impl CrossChecks {
         }
     }
 
-    /// A pod that requests more than any node can have stays pending.
-    fn check_amount(&self, request: &ResourceRef, report: &mut Report) {
-        let of_it = || self.rules.iter().filter(|rule| rule.resource == request.resource);
-        // A rule that is not valid may be the one that declares more.
-        let quantities: Option<Vec<_>> =
-            of_it().map(|rule| rule.rule.as_ref().map(|rule| rule.quantity)).collect();
-        let Some(most) = quantities.unwrap_or_default().into_iter().max() else { return };
-        if request.amount > most {
-            let ResourceRef { resource, amount, .. } = request;
-            let message = format!(
-                "a pod requests {amount} of {resource} in all, and no rule of these files declares more than {most}"
-            );
-            let hint = "no node can run it: request less, or declare more".to_owned();
-            report.add(request.warning(Code::UnsatisfiableRequest, message, hint));
+    /// The most that rules declare of each resource; `None` where a rule that is not valid may be the one
+    /// that declares more.
+    fn largest_quantities(&self) -> HashMap<&str, Option<Quantity>> {
+        let mut largest = HashMap::<&str, Option<Quantity>>::new();
+        for declared in &self.rules {
+            let quantity = declared.rule.as_ref().map(|rule| rule.quantity);
+            let both = |known: &mut Option<Quantity>| {
+                *known = known.zip(quantity).map(|(one, other)| one.max(other));
+            };
+            largest.entry(&declared.resource).and_modify(both).or_insert(quantity);
         }
+        largest
     }
 }
 
 impl ResourceRef {
+    /// A pod that requests more than any node can have stays pending.
+    fn unsatisfiable(&self, most: Quantity) -> Diagnostic {
+        let Self { resource, amount, .. } = self;
+        let message = format!(
+            "a pod requests {amount} of {resource} in all, and no rule of these files declares more than {most}"
+        );
+        let hint = "no node can run it: request less, or declare more".to_owned();
+        self.warning(Code::UnsatisfiableRequest, message, hint)
+    }
+
     fn warning(&self, code: Code, message: String, hint: String) -> Diagnostic {
         let diagnostic = Diagnostic::new(Severity::Warning, code, message, self.location.clone());
         Diagnostic {
