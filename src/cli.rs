@@ -24,6 +24,10 @@ pub use error::Error;
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Whether to use colours; auto: on a terminal, unless TERM is dumb, NO_COLOR is set (never) or
+    /// CLICOLOR_FORCE is (always).
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: clap::ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]
@@ -47,6 +51,7 @@ impl Cli {
     /// # Errors
     /// What ended the subcommand.
     pub async fn run(self) -> Result<ExitCode, Error> {
+        output::set_colour(self.color);
         match self.command {
             Command::Run(args) => run::run(args).await?,
             Command::Prune(args) => prune::run(args).await?,

@@ -9,6 +9,7 @@
 //! What is read may be anybody's, so all of it is bounded: see [`Limits`].
 
 mod document;
+mod exclude;
 mod files;
 mod locations;
 mod path;
@@ -18,6 +19,7 @@ mod split;
 mod yaml;
 
 pub use document::{Document, Limits, ReadError};
-pub use files::{read, read_text};
+pub use exclude::{Exclude, Glob};
+pub use files::{Files, Inputs, read, read_text};
 pub use path::{Path, Step};
 pub use source::{Source, SourceLocation, Span};

@@ -4,15 +4,18 @@
 //! Document ─▶ schema, cel: what the CRD refuses ───────────────┐
 //!     │       metadata: what every object's name has to be ────┤
 //!     ├─▶ across: what no single rule shows ───────────────────┼─▶ Report ─▶ text, JSON, annotations
-//!     └─▶ requests: what pods want and no rule declares ───────┘
+//!     ├─▶ resource_refs: what pods request, no rule declares ──┤
+//!     └─▶ workload: pods and quotas that cannot work ──────────┘
 //! ```
 //!
 //! The checks of a single rule are those of the CRD itself, evaluated from [`api::crd`].
 
 mod cel;
+mod code;
 mod cross_checks;
 mod diagnostic;
 mod dropped_nulls;
+mod hints;
 mod metadata;
 mod render;
 mod report;
@@ -20,21 +23,23 @@ mod resource_refs;
 mod schema;
 mod spelling;
 mod violation;
+mod workload;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
+pub use code::Code;
 pub use diagnostic::{Diagnostic, Severity};
 pub use render::Format;
 pub use report::Report;
 
-use crate::manifest::{Document, Path, ReadError};
+use crate::manifest::{Document, Files, Path, ReadError, Step};
 use crate::model::api::{self, NodeExtendedResource};
 use crate::planner::rules::Rule;
 use cel::CelEnv;
 use cross_checks::CrossChecks;
 use schema::Schema;
-use violation::{UNKNOWN, Violation};
+use violation::Violation;
 
 /// Checks one document after the other.
 #[derive(Debug)]
@@ -76,6 +81,13 @@ impl Validator {
         })
     }
 
+    /// Has warnings count as errors.
+    #[must_use]
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.report.strict = strict;
+        self
+    }
+
     /// Takes what could be read, and what could not.
     pub fn take(&mut self, read: Result<Document, ReadError>) {
         match read {
@@ -84,9 +96,9 @@ impl Validator {
         }
     }
 
-    /// What all of it comes to. `files` is how many there were.
+    /// What all of it comes to.
     #[must_use]
-    pub fn finish(mut self, files: usize) -> Report {
+    pub fn finish(mut self, files: Files) -> Report {
         self.cross_checks.finish(&mut self.report);
         self.report.files = files;
         self.report
@@ -95,7 +107,7 @@ impl Validator {
     /// The rules, each with no regard to the others; and what the checks of single ones have found. Where
     /// the report has errors, not all rules are there.
     #[must_use]
-    pub fn into_rules(mut self, files: usize) -> (Vec<Rule>, Report) {
+    pub fn into_rules(mut self, files: Files) -> (Vec<Rule>, Report) {
         self.cross_checks.check_names(&mut self.report);
         self.cross_checks.check_nameless(&mut self.report);
         self.report.files = files;
@@ -103,7 +115,11 @@ impl Validator {
     }
 
     fn unreadable(&mut self, ReadError { location, reason }: ReadError) {
-        self.report.add(Diagnostic::new(Severity::Unreadable, "unreadable", reason, location));
+        // Each takes a search of the whole file.
+        let few = self.report.count(Severity::Unreadable) < HINTED;
+        let hint = if few { hints::unreadable(&location) } else { None };
+        let diagnostic = Diagnostic::new(Severity::Unreadable, Code::Unreadable, reason, location);
+        self.report.add(Diagnostic { hint, ..diagnostic });
     }
 
     fn document(&mut self, document: &Document) {
@@ -112,36 +128,34 @@ impl Validator {
         let names = &self.crd.spec.names;
         if group != self.crd.spec.group {
             if document.kind() == names.kind {
-                self.foreign(document);
+                return self.unknown(document, Code::UnknownGroup, "apiVersion");
             }
-            self.cross_checks.requests(document);
-            return;
+            return self.cross_checks.requests(document);
         }
         if document.kind() != names.kind {
-            let reason = format!("{group} has no kind {:?}: write {}", document.kind(), names.kind);
-            let location = document.location(&Path::from_keys(["kind"]));
-            return self.unreadable(ReadError { location, reason });
+            return self.unknown(document, Code::UnknownKind, "kind");
         }
-        self.report.rules += 1;
         let Some(place) = self.versions.iter().position(|(known, _)| known == version) else {
-            let known: Vec<_> =
-                self.versions.iter().map(|(known, _)| format!("{group}/{known}")).collect();
-            let reason =
-                format!("{group} has no version {version:?}: write {}", known.join(" or "));
-            let location = document.location(&Path::from_keys(["apiVersion"]));
-            return self.unreadable(ReadError { location, reason });
+            return self.unknown(document, Code::UnknownVersion, "apiVersion");
         };
+        self.report.rules += 1;
         self.rule(document, place);
     }
 
-    /// A kind of ours in another group, which is skipped like all that is not ours; but not silently.
-    fn foreign(&mut self, document: &Document) {
-        let names = &self.crd.spec.names;
-        let message = format!("{} of {}: not checked", names.kind, document.api_version());
-        let location = document.location(&Path::from_keys(["apiVersion"]));
-        let hint = format!("write {}/{}", self.crd.spec.group, api::VERSION);
-        let diagnostic = Diagnostic::new(Severity::Warning, "api-version", message, location);
-        self.report.add(diagnostic.of(document, &Path::from_keys(["apiVersion"])).hint(hint));
+    /// What is meant to be a rule, and which no cluster takes.
+    fn unknown(&mut self, document: &Document, code: Code, field: &str) {
+        self.report.rules += 1;
+        let (kind, version) = (document.kind(), document.api_version());
+        let message = format!("no matches for kind {kind:?} in version {version:?}");
+        let path = Path::from_keys([field]);
+        let (group, known) = (&self.crd.spec.group, &self.crd.spec.names.kind);
+        let hint = match code {
+            Code::UnknownKind => format!("write {known}"),
+            _ => format!("write {group}/{}", api::VERSION),
+        };
+        let location = document.location(&path);
+        let diagnostic = Diagnostic::new(Severity::Error, code, message, location);
+        self.report.add(diagnostic.of(document, &path).hint(hint));
     }
 
     fn rule(&mut self, document: &Document, place: usize) {
@@ -149,16 +163,28 @@ impl Validator {
         let mut violations = schema.check(&document.value, &self.cel);
         // The server drops the status of what is created, whatever is in it.
         let status = Path::from_keys(["status"]);
-        violations
-            .retain(|violation| violation.rule == UNKNOWN || !status.leads_to(&violation.path));
+        violations.retain(|violation| {
+            violation.code == Code::UnknownField || !status.leads_to(&violation.path)
+        });
         violations.extend(metadata::check(&document.value));
         dropped_nulls::check(&document.value, &mut violations);
+        drop_knock_on(&mut violations);
         let rule =
             if violations.is_empty() { self.compile(document, &mut violations) } else { None };
+        for violation in &mut violations {
+            let value = document.at(&violation.path);
+            let hint = match violation.code {
+                Code::QuantitySyntax => value.and_then(Value::as_str).and_then(hints::quantity),
+                Code::Type => hints::of_type(value),
+                _ => None,
+            };
+            violation.hint = hint.or(violation.hint.take());
+        }
         let found = violations.into_iter().map(|violation| Diagnostic::found(violation, document));
-        let mut problems: Vec<_> = found.collect();
-        problems.sort_by_cached_key(|diagnostic| diagnostic.location.start());
-        problems.into_iter().for_each(|diagnostic| self.report.add(diagnostic));
+        let mut diagnostics: Vec<_> = found.chain(hints::numbers(document)).collect();
+        diagnostics.extend(rule.as_ref().and_then(|rule| hints::selector(rule, document)));
+        diagnostics.sort_by_cached_key(|diagnostic| diagnostic.location.start());
+        diagnostics.into_iter().for_each(|diagnostic| self.report.add(diagnostic));
         self.cross_checks.rule(document, rule);
     }
 
@@ -175,11 +201,27 @@ impl Validator {
         let refused = |error| {
             let message =
                 format!("the controller refuses it, though the API server does not: {error}");
-            Violation::new(&Path::from_keys(["spec"]), "controller", message)
+            Violation::new(&Path::from_keys(["spec"]), Code::Controller, message)
         };
         rule.map_err(|error| violations.push(refused(error))).ok()
     }
 }
+
+/// Drops the report of a missing choice of nodes where a field is probably that choice, misspelled.
+fn drop_knock_on(violations: &mut Vec<Violation>) {
+    const CHOICES: [&str; 3] = ["nodeSelector", "nodeNames", "allNodes"];
+    let spec = Path::from_keys(["spec"]);
+    let misspelled = violations.iter().any(|violation| match violation.path.steps() {
+        [_, Step::Key(field)] if violation.code == Code::UnknownField => {
+            spec.leads_to(&violation.path) && spelling::closest(field, CHOICES).is_some()
+        }
+        _ => false,
+    });
+    violations.retain(|violation| !misspelled || violation.code != Code::NodeChoice);
+}
+
+/// How many unreadable places are searched for a reason.
+const HINTED: usize = 20;
 
 /// The server drops them, except where a field may be null.
 fn without_nulls(value: &Value) -> Value {

@@ -1,7 +1,9 @@
 //! Standard output: text, colours and progress.
 
-use std::io::{ErrorKind, IsTerminal, Write as _};
+use std::io::{ErrorKind, Write as _};
 
+use anstream::stream::RawStream;
+use anstream::{AutoStream, ColorChoice};
 use indicatif::ProgressStyle;
 
 use super::error::Error;
@@ -14,9 +16,20 @@ pub(super) fn print(text: &str) -> Result<(), Error> {
     }
 }
 
-/// Whether to use colours on a stream.
-pub(super) fn has_colour(stream: &impl IsTerminal) -> bool {
-    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none()
+/// Has all streams use colours as `--color` demands.
+pub(super) fn set_colour(choice: clap::ColorChoice) {
+    let choice = match choice {
+        clap::ColorChoice::Auto => ColorChoice::Auto,
+        clap::ColorChoice::Always => ColorChoice::Always,
+        clap::ColorChoice::Never => ColorChoice::Never,
+    };
+    choice.write_global();
+}
+
+/// Whether to use colours on a stream: as `--color` demands; with `auto`, not if `NO_COLOR` is set
+/// to something, else if `CLICOLOR_FORCE` is, else on a terminal other than `TERM=dumb`.
+pub(super) fn has_colour(stream: &impl RawStream) -> bool {
+    AutoStream::choice(stream) != ColorChoice::Never
 }
 
 /// A style of progress that is known to be valid; where it is not, the default does.

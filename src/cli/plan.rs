@@ -13,7 +13,7 @@ use super::diff::rules::Rules;
 use super::diff::{Detail, Format, Keep, Preview, Report, cluster};
 use super::error::Error;
 use super::output::{has_colour, print, progress_style};
-use crate::manifest::{self, Limits};
+use crate::manifest::{self, Exclude, Inputs, Limits};
 use crate::model::node::{ApiNode, Interner, Node};
 use crate::planner::input::PodUsage;
 use crate::planner::rules::Rule;
@@ -43,6 +43,9 @@ pub(super) struct Args {
     /// skipped. A rule that is not in the cluster yet counts as younger than all that are.
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     rules: Vec<PathBuf>,
+    /// Also read folders within the folders of -f.
+    #[arg(short = 'R', long, requires = "rules")]
+    recursive: bool,
     /// JSON or YAML files with nodes, or - for standard input, in place of the cluster. Use JSON for
     /// many: YAML may have 16 MiB a file.
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "rules")]
@@ -144,7 +147,7 @@ async fn print_plan(args: &Args) -> Result<bool, Error> {
     if inputs.into_iter().flatten().filter(|path| path.as_os_str() == "-").count() > 1 {
         return Err(Error::StdinTwice);
     }
-    let rules = if args.rules.is_empty() { Vec::new() } else { read_rules(&args.rules)? };
+    let rules = if args.rules.is_empty() { Vec::new() } else { read_rules(args)? };
     let progress = ProgressBar::new_spinner().with_message("nodes planned");
     progress.set_style(progress_style("{spinner} {pos} {msg}"));
     let planned = if args.nodes.is_empty() {
@@ -159,11 +162,17 @@ async fn print_plan(args: &Args) -> Result<bool, Error> {
 }
 
 /// Checked as `validate` does it, and what is wrong is reported as it reports it.
-fn read_rules(paths: &[PathBuf]) -> Result<Vec<Rule>, Error> {
+fn read_rules(args: &Args) -> Result<Vec<Rule>, Error> {
     let mut validator = Validator::new().map_err(Error::Validation)?;
-    let files = manifest::read(paths, &Limits::default(), &mut |document| validator.take(document));
+    let paths = args.rules.clone();
+    let inputs = Inputs { paths, recursive: args.recursive, exclude: Exclude::default() };
+    let files =
+        manifest::read(&inputs, &Limits::default(), &mut |document| validator.take(document));
+    for note in files.notes() {
+        eprintln!("note: {note}");
+    }
     let (rules, report) = validator.into_rules(files);
-    if !report.problems.is_empty() {
+    if !report.diagnostics.is_empty() {
         let colour = has_colour(&std::io::stderr());
         eprint!("{}", report.render(ReportFormat::Text { colour }));
     }

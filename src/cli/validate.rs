@@ -5,19 +5,34 @@ use std::process::ExitCode;
 
 use super::error::Error;
 use super::output::{has_colour, print};
-use crate::manifest::{self, Limits};
+use crate::manifest::{self, Exclude, Glob, Inputs, Limits};
 use crate::validate::{Format, Severity, Validator};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exits with 0 where there are no errors, 1 where there are, and 2 where \
-                        something cannot be read.")]
+#[command(after_help = "Exits with 0 if there are no errors, 1 if there are, and 2 if something \
+                        cannot be read or no rule is found.")]
 pub(super) struct Args {
     /// YAML or JSON files, folders with such files, or - for standard input. Other kinds are
-    /// skipped, except that pod templates and quotas are compared with what the rules declare.
-    #[arg(required = true, value_name = "FILE")]
+    /// skipped, except that pod templates and quotas are compared with what the rules declare. In
+    /// folders, files that hold no Kubernetes object are skipped.
+    #[arg(required_unless_present = "filename", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// How problems are told: with the text underlined, as one JSON object, or as annotations of
-    /// GitHub Actions.
+    /// The same as FILE, as kubectl has it.
+    #[arg(short, long, value_name = "FILE", num_args = 1..)]
+    filename: Vec<PathBuf>,
+    /// Also read folders within folders. Without it, as with kubectl apply, only the files directly
+    /// in a folder are read.
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Leave out files and folders: those of this name, or, with a slash in it, of this path. `*`
+    /// and `?` stop at a slash, `**` does not. May be repeated.
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<Glob>,
+    /// Count warnings as errors.
+    #[arg(long)]
+    strict: bool,
+    /// How problems are reported: with the text underlined, as one JSON object, as annotations of
+    /// GitHub Actions, as a code quality report of GitLab, or as JUnit XML.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
 }
@@ -27,19 +42,30 @@ enum Output {
     Text,
     Json,
     Github,
+    Gitlab,
+    Junit,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
-    let mut validator = Validator::new().map_err(Error::Validation)?;
+    let mut validator = Validator::new().map_err(Error::Validation)?.strict(args.strict);
+    let inputs = Inputs {
+        paths: [args.files.as_slice(), &args.filename].concat(),
+        recursive: args.recursive,
+        exclude: Exclude::from(args.exclude.clone()),
+    };
     let files =
-        manifest::read(&args.files, &Limits::default(), &mut |document| validator.take(document));
+        manifest::read(&inputs, &Limits::default(), &mut |document| validator.take(document));
     let report = validator.finish(files);
     print(&report.render(args.output.format()))?;
-    Ok(match (report.count(Severity::Unreadable), report.count(Severity::Error)) {
-        (0, 0) => ExitCode::SUCCESS,
-        (0, _) => ExitCode::from(1),
-        _ => ExitCode::from(2),
-    })
+    if report.count(Severity::Unreadable) > 0 {
+        return Ok(ExitCode::from(2));
+    }
+    // A pipe whose first command failed, or the wrong folder: a gate must not open for it.
+    if report.rules == 0 {
+        eprintln!("error: no NodeExtendedResource found: there is nothing to validate");
+        return Ok(ExitCode::from(2));
+    }
+    Ok(if report.count(Severity::Error) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 impl Output {
@@ -48,6 +74,8 @@ impl Output {
             Self::Text => Format::Text { colour: has_colour(&std::io::stdout()) },
             Self::Json => Format::Json,
             Self::Github => Format::Github,
+            Self::Gitlab => Format::Gitlab,
+            Self::Junit => Format::Junit,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::locations::Locations;
-use super::path::Path;
+use super::path::{Path, Step};
 use super::source::{Source, SourceLocation};
 
 /// How much is read. Kubernetes stores no object above 1.5 MiB, so that whole folders of manifests
@@ -67,6 +67,15 @@ impl Document {
         self.text("/metadata/name")
     }
 
+    /// The value at `path`.
+    #[must_use]
+    pub fn at(&self, path: &Path) -> Option<&Value> {
+        path.steps().iter().try_fold(&self.value, |value, step| match step {
+            Step::Key(key) => value.get(key),
+            Step::Item(index) => value.get(index),
+        })
+    }
+
     fn text(&self, pointer: &str) -> &str {
         self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
@@ -92,10 +101,20 @@ impl Document {
             return vec![whole(value, locations)];
         }
         let (mut value, mut locations) = (value, locations);
-        let items = match value.get_mut("items").map(Value::take) {
+        let mut items = match value.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => items,
             _ => Vec::new(),
         };
+        // As kubectl decodes a list of one kind: items with neither field have those of the list.
+        let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let kind = Value::from(kind.strip_suffix("List").unwrap_or_default());
+        let api_version = value.get("apiVersion").cloned().unwrap_or_default();
+        for item in items.iter_mut().filter_map(Value::as_object_mut) {
+            if !["apiVersion", "kind"].into_iter().any(|key| item.contains_key(key)) {
+                item.insert("apiVersion".to_owned(), api_version.clone());
+                item.insert("kind".to_owned(), kind.clone());
+            }
+        }
         items.into_iter().zip(locations.take_items("items")).map(|(v, l)| whole(v, l)).collect()
     }
 }

@@ -6,26 +6,98 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kube::Resource as _;
+
 use super::document::{Document, Limits, ReadError};
+use super::exclude::Exclude;
 use super::path::Path as ValuePath;
 use super::source::{Source, SourceLocation, Span};
 use super::{split, yaml};
+use crate::model::api::NodeExtendedResource;
 
 /// The extensions that are read in a folder, which are those that kubectl reads.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// Reads files, folders with all that is below them, and standard input (`-`), and hands over each
-/// document, or what is unreadable, in the order in which they stand. What is hidden (`.git`) is
-/// left out, and a file that is named twice is read once. Gives how many files there were.
+/// Files of tools, which no cluster takes; in folders they are skipped by their names.
+const TOOL_FILES: [&str; 5] =
+    ["kustomization.yaml", "kustomization.yml", "chart.yaml", "values.yaml", "values.yml"];
+
+/// Which files to read.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// Files, folders, and `-` for standard input.
+    pub paths: Vec<PathBuf>,
+    /// Whether folders within folders are read too.
+    pub recursive: bool,
+    /// What is left out, also where it is named.
+    pub exclude: Exclude,
+}
+
+/// Which files were read, and what was not.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    /// The files, in the order in which they were read, and folders that cannot be.
+    pub names: Vec<String>,
+    /// What folders hold that is no Kubernetes object: a file, or a document of one.
+    pub skipped: Vec<SourceLocation>,
+    /// Folders within folders that were not read.
+    pub folders: Vec<String>,
+}
+
+impl Files {
+    /// What was not read, and why, in one line each.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let skipped = self.skipped.iter().map(SourceLocation::short).collect::<Vec<_>>();
+        let (_, places) = listed(&skipped);
+        let singular = if skipped.len() == 1 { "s" } else { "" };
+        if !skipped.is_empty() {
+            let count = skipped.len();
+            notes.push(format!(
+                "{count} skipped that hold{singular} no Kubernetes object: {places}"
+            ));
+        }
+        let (plural, places) = listed(&self.folders);
+        if !self.folders.is_empty() {
+            let count = self.folders.len();
+            notes.push(format!("{count} subfolder{plural} not read: {places} (read them with -R)"));
+        }
+        notes
+    }
+}
+
+/// The end of a plural, and the first few of a list.
+fn listed(places: &[String]) -> (&'static str, String) {
+    const SHOWN: usize = 5;
+    let more = if places.len() > SHOWN { ", …" } else { "" };
+    let plural = if places.len() == 1 { "" } else { "s" };
+    (plural, format!("{}{more}", places[..places.len().min(SHOWN)].join(", ")))
+}
+
+/// Reads files, folders and standard input (`-`), and passes on each document, or what is unreadable,
+/// in the order in which they stand. What is hidden (`.git`) is left out, and a file that is named
+/// twice is read once.
+///
+/// In folders, what is no Kubernetes object is skipped: repositories hold much else that is YAML. A file
+/// that is named is meant, so that it must hold objects.
 pub fn read(
-    paths: &[PathBuf],
+    inputs: &Inputs,
     limits: &Limits,
     take: &mut dyn FnMut(Result<Document, ReadError>),
-) -> usize {
-    let mut reader = Reader { limits, take, left: limits.total, seen: HashSet::new(), files: 0 };
-    for path in paths {
+) -> Files {
+    let mut reader = Reader {
+        inputs,
+        limits,
+        take,
+        left: limits.total,
+        named: inputs.paths.iter().filter_map(|path| path.canonicalize().ok()).collect(),
+        seen: HashSet::new(),
+        files: Files::default(),
+    };
+    for path in &inputs.paths {
         if path.as_os_str() == "-" {
-            reader.file("<stdin>", Ok(io::stdin().lock()));
+            reader.file("<stdin>", true, Ok(io::stdin().lock()));
         } else {
             reader.path(path, true, 0);
         }
@@ -40,13 +112,23 @@ pub fn read_text(
     limits: &Limits,
     take: &mut dyn FnMut(Result<Document, ReadError>),
 ) {
+    documents(name, text, limits, &mut |document| take(document.and_then(Document::checked)));
+}
+
+/// The documents of a text, whatever they hold.
+fn documents(
+    name: &str,
+    text: String,
+    limits: &Limits,
+    take: &mut dyn FnMut(Result<Document, ReadError>),
+) {
     let source = Arc::new(Source::new(name, text));
     for raw_document in split::split(source.text()) {
         match raw_document.and_then(|raw_document| yaml::read(&raw_document, limits)) {
             Ok(None) => {}
             Ok(Some((value, locations))) => {
                 for document in Document::flatten(&source, value, locations) {
-                    take(document.checked());
+                    take(Ok(document));
                 }
             }
             Err(parse_error) => take(Err(ReadError {
@@ -69,24 +151,46 @@ impl Document {
         let reason = format!("not a Kubernetes object: it needs {missing}");
         Err(ReadError { location: self.location(&ValuePath::default()), reason })
     }
+
+    /// Whether it is something other than a Kubernetes object. A rule that lacks one of the two fields
+    /// is a rule with a mistake.
+    fn is_something_else(&self) -> bool {
+        let ours = self.kind() == NodeExtendedResource::kind(&())
+            || self.api_version().contains(&*NodeExtendedResource::group(&()));
+        (self.api_version().is_empty() || self.kind().is_empty()) && !ours
+    }
 }
 
 struct Reader<'t> {
+    inputs: &'t Inputs,
     limits: &'t Limits,
     take: &'t mut dyn FnMut(Result<Document, ReadError>),
     /// How many bytes may still be read.
     left: u64,
+    /// The files and folders that are named, wherever links lead.
+    named: HashSet<PathBuf>,
+    /// The files and folders so far, wherever links lead.
     seen: HashSet<PathBuf>,
-    files: usize,
+    files: Files,
 }
 
 impl Reader<'_> {
     fn path(&mut self, path: &Path, named: bool, depth: usize) {
+        if self.inputs.exclude.matches(path) {
+            return;
+        }
         let name = path.display().to_string();
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) => return self.refuse(&name, cannot("read", &error)),
         };
+        let place = path.canonicalize().unwrap_or(path.to_owned());
+        // Also where a folder that holds it comes first.
+        let named = named || self.named.contains(&place);
+        // A pipe that is named twice holds two texts.
+        if (metadata.is_file() || metadata.is_dir()) && !self.seen.insert(place) {
+            return;
+        }
         if metadata.is_dir() {
             return self.folder(path, &name, depth);
         }
@@ -94,10 +198,11 @@ impl Reader<'_> {
         if !named && !metadata.is_file() {
             return;
         }
-        if metadata.is_file() && !self.seen.insert(path.canonicalize().unwrap_or(path.to_owned())) {
+        if !named && is_tool_file(path) {
+            self.files.skipped.push(SourceLocation::file_alone(&name));
             return;
         }
-        self.file(&name, File::open(path));
+        self.file(&name, named, File::open(path));
     }
 
     fn folder(&mut self, path: &Path, name: &str, depth: usize) {
@@ -110,7 +215,7 @@ impl Reader<'_> {
             Err(error) => return self.refuse(name, cannot("list", &error)),
         };
         entries.sort_by_key(fs::DirEntry::file_name);
-        let before = self.files;
+        let mut found = false;
         for entry in entries {
             let path = entry.path();
             let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
@@ -119,17 +224,32 @@ impl Reader<'_> {
             let manifest = path.extension().is_some_and(|extension| {
                 EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
             });
-            if !hidden && (folder || manifest && !path.is_dir()) {
+            if hidden {
+                continue;
+            }
+            if folder && !self.inputs.recursive {
+                found = true;
+                self.unread_folder(&path);
+            } else if folder || manifest && !path.is_dir() {
+                found = true;
                 self.path(&path, false, depth + 1);
             }
         }
-        if depth == 0 && self.files == before {
+        if depth == 0 && !found {
             self.refuse(name, "there is no .yaml, .yml or .json file in this folder".to_owned());
         }
     }
 
-    fn file(&mut self, name: &str, file: io::Result<impl Read>) {
-        self.files += 1;
+    /// Notes a folder that is not read, unless it is named too.
+    fn unread_folder(&mut self, path: &Path) {
+        let named = path.canonicalize().is_ok_and(|place| self.named.contains(&place));
+        if !named && !self.inputs.exclude.matches(path) {
+            self.files.folders.push(path.display().to_string());
+        }
+    }
+
+    fn file(&mut self, name: &str, named: bool, file: io::Result<impl Read>) {
+        self.files.names.push(name.to_owned());
         let most = self.limits.file.min(self.left);
         let mut bytes = Vec::new();
         // One byte more than there may be tells that there are more.
@@ -152,9 +272,19 @@ impl Reader<'_> {
             Err(error) => return self.unreadable(name, cannot("read", &error)),
         }
         match String::from_utf8(bytes) {
-            Ok(text) => read_text(name, text, self.limits, self.take),
+            Ok(text) => self.text(name, text, named),
             Err(error) => self.not_text(name, error),
         }
+    }
+
+    fn text(&mut self, name: &str, text: String, named: bool) {
+        let (take, skipped) = (&mut *self.take, &mut self.files.skipped);
+        documents(name, text, self.limits, &mut |document| match document {
+            Ok(document) if !named && document.is_something_else() => {
+                skipped.push(document.location(&ValuePath::default()));
+            }
+            document => take(document.and_then(Document::checked)),
+        });
     }
 
     /// Tells where a file stops being text: the lines before that are shown as they are.
@@ -162,6 +292,9 @@ impl Reader<'_> {
         let at = error.utf8_error().valid_up_to();
         let bytes = error.into_bytes();
         let reason = match bytes.as_slice() {
+            [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => {
+                "the file is UTF-32: save it as UTF-8".to_owned()
+            }
             [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
                 "the file is UTF-16: save it as UTF-8".to_owned()
             }
@@ -181,13 +314,18 @@ impl Reader<'_> {
 
     /// A path that is no file.
     fn refuse(&mut self, name: &str, reason: String) {
-        self.files += 1;
+        self.files.names.push(name.to_owned());
         self.unreadable(name, reason);
     }
 
     fn unreadable(&mut self, name: &str, reason: String) {
         (self.take)(Err(ReadError { location: SourceLocation::file_alone(name), reason }));
     }
+}
+
+fn is_tool_file(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    TOOL_FILES.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 fn cannot(what: &str, error: &io::Error) -> String {

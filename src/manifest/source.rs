@@ -125,11 +125,33 @@ impl SourceLocation {
         self.place.as_ref().map(|(source, span)| position(source, span.end))
     }
 
+    /// The file, with the line where it is not the first.
+    pub(super) fn short(&self) -> String {
+        match self.start() {
+            Some((line, _)) if line > 1 => format!("{}:{line}", self.file),
+            _ => self.file.to_string(),
+        }
+    }
+
     /// The text there.
     #[must_use]
     pub fn text(&self) -> &str {
         let place = self.place.as_ref();
         place.and_then(|(source, span)| source.text.get(span.range())).unwrap_or_default()
+    }
+
+    /// All of the file; empty where it could not be opened.
+    #[must_use]
+    pub fn file_text(&self) -> &str {
+        self.place.as_ref().map_or("", |(source, _)| source.text())
+    }
+
+    /// The line that it is in.
+    #[must_use]
+    pub fn line(&self) -> Option<&str> {
+        let (source, span) = self.place.as_ref()?;
+        let (_, line) = source.line(span.start as usize);
+        source.text.get(line)
     }
 
     /// The line that it is in, and which bytes of that it is; `None` where that is too long to be

@@ -9,12 +9,16 @@ use std::sync::Arc;
 use cel::{Context, Env, ExecutionError, Program, Value as CelValue};
 use serde_json::Value;
 
+use super::code::Code;
+
 /// A rule, ready to be asked.
 #[derive(Debug)]
 pub(super) struct Rule {
     program: Program,
     /// As the CRD has it.
     pub(super) expression: String,
+    /// What it is about.
+    pub(super) code: Code,
     /// What to tell where it does not hold.
     pub(super) message: String,
 }
@@ -41,10 +45,15 @@ impl CelEnv {
     ///
     /// # Errors
     /// Where it is not CEL.
-    pub(super) fn compile(&self, expression: &str, message: &str) -> Result<Rule, String> {
+    pub(super) fn compile(
+        &self,
+        expression: &str,
+        message: &str,
+        code: Code,
+    ) -> Result<Rule, String> {
         let program =
             self.0.compile(expression).map_err(|error| format!("{expression}: {error}"))?;
-        Ok(Rule { program, expression: expression.to_owned(), message: message.to_owned() })
+        Ok(Rule { program, expression: expression.to_owned(), message: message.to_owned(), code })
     }
 
     /// Whether a rule holds for a value.
@@ -99,7 +108,7 @@ mod tests {
 
     fn evaluate(expression: &str, value: &Value) -> Result<bool, String> {
         let cel = CelEnv::new().unwrap();
-        cel.evaluate(&cel.compile(expression, "").unwrap(), value)
+        cel.evaluate(&cel.compile(expression, "", Code::CrdRule).unwrap(), value)
     }
 
     #[test]
@@ -134,6 +143,6 @@ mod tests {
         ] {
             assert!(evaluate(expression, &value).is_err(), "{expression}");
         }
-        assert!(CelEnv::new().unwrap().compile("self >", "").is_err());
+        assert!(CelEnv::new().unwrap().compile("self >", "", Code::CrdRule).is_err());
     }
 }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use kube::Resource as _;
 use serde_json::Value;
 
+use super::code::Code;
 use super::diagnostic::{Diagnostic, Severity};
 use super::report::Report;
 use super::resource_refs;
 use super::spelling::closest;
+use super::workload;
 use crate::manifest::{Document, Path, SourceLocation};
 use crate::model::api::NodeExtendedResource;
+use crate::model::quantity::Quantity;
 use crate::planner::overlap::Overlap;
 use crate::planner::rules::Rule;
 use crate::planner::selector::Selection;
@@ -21,6 +24,8 @@ use crate::planner::selector::Selection;
 pub(super) struct CrossChecks {
     rules: Vec<DeclaredRule>,
     requests: Vec<ResourceRef>,
+    /// What single workloads and quotas get wrong.
+    workloads: Vec<Diagnostic>,
 }
 
 /// A rule in a file.
@@ -39,6 +44,8 @@ struct DeclaredRule {
 #[derive(Debug)]
 struct ResourceRef {
     resource: String,
+    /// How much of it one pod requests; 0 in a quota.
+    amount: Quantity,
     kind: String,
     name: String,
     path: Path,
@@ -58,10 +65,13 @@ impl CrossChecks {
     }
 
     pub(super) fn requests(&mut self, document: &Document) {
+        self.workloads.extend(workload::check(document));
+        let amounts = workload::requests(document);
         let mut seen = HashSet::new();
         for (resource, path) in resource_refs::resource_refs(document) {
             if seen.insert(resource.clone()) {
                 self.requests.push(ResourceRef {
+                    amount: amounts.get(&resource),
                     resource,
                     kind: document.kind().to_owned(),
                     name: document.name().to_owned(),
@@ -76,7 +86,8 @@ impl CrossChecks {
         self.rules.into_iter().filter_map(|declared| declared.rule).collect()
     }
 
-    pub(super) fn finish(&self, report: &mut Report) {
+    pub(super) fn finish(&mut self, report: &mut Report) {
+        self.workloads.drain(..).for_each(|diagnostic| report.add(diagnostic));
         self.check_names(report);
         self.check_overlaps(report);
         self.check_requests(report);
@@ -94,7 +105,7 @@ impl CrossChecks {
             report.add(
                 Diagnostic::new(
                     Severity::Error,
-                    "duplicate-name",
+                    Code::DuplicateName,
                     message,
                     rule.name_location.clone(),
                 )
@@ -110,8 +121,12 @@ impl CrossChecks {
         for rule in self.rules.iter().filter(|rule| rule.name.is_empty() && rule.rule.is_some()) {
             let message =
                 "Required value: a rule that the server names can only be created, not applied";
-            let diagnostic =
-                Diagnostic::new(Severity::Error, "nameless", message, rule.name_location.clone());
+            let diagnostic = Diagnostic::new(
+                Severity::Error,
+                Code::GenerateName,
+                message,
+                rule.name_location.clone(),
+            );
             report.add(diagnostic.at(rule, "metadata.name").hint("give it a metadata.name"));
         }
     }
@@ -140,8 +155,13 @@ impl CrossChecks {
         if declared.is_empty() {
             return;
         }
+        let largest = self.largest_quantities();
         for request in &self.requests {
             if declared.contains(request.resource.as_str()) {
+                let most = largest.get(request.resource.as_str()).copied().flatten();
+                if let Some(most) = most.filter(|most| request.amount > *most) {
+                    report.add(request.unsatisfiable(most));
+                }
                 continue;
             }
             let message = format!("no rule of these files declares {}", request.resource);
@@ -151,17 +171,42 @@ impl CrossChecks {
                     "declare it by a rule, unless a device plugin or DRA provides it".to_owned()
                 }
             };
-            let diagnostic = Diagnostic::new(
-                Severity::Warning,
-                "undeclared-resource",
-                message,
-                request.location.clone(),
-            );
-            report.add(Diagnostic {
-                object: Some((request.kind.clone(), request.name.clone())),
-                path: request.path.to_string(),
-                ..diagnostic.hint(hint)
-            });
+            report.add(request.warning(Code::UndeclaredResource, message, hint));
+        }
+    }
+
+    /// The most that rules declare of each resource; `None` where a rule that is not valid may be the one
+    /// that declares more.
+    fn largest_quantities(&self) -> HashMap<&str, Option<Quantity>> {
+        let mut largest = HashMap::<&str, Option<Quantity>>::new();
+        for declared in &self.rules {
+            let quantity = declared.rule.as_ref().map(|rule| rule.quantity);
+            let both = |known: &mut Option<Quantity>| {
+                *known = known.zip(quantity).map(|(one, other)| one.max(other));
+            };
+            largest.entry(&declared.resource).and_modify(both).or_insert(quantity);
+        }
+        largest
+    }
+}
+
+impl ResourceRef {
+    /// A pod that requests more than any node can have stays pending.
+    fn unsatisfiable(&self, most: Quantity) -> Diagnostic {
+        let Self { resource, amount, .. } = self;
+        let message = format!(
+            "a pod requests {amount} of {resource} in all, and no rule of these files declares more than {most}"
+        );
+        let hint = "no node can run it: request less, or declare more".to_owned();
+        self.warning(Code::UnsatisfiableRequest, message, hint)
+    }
+
+    fn warning(&self, code: Code, message: String, hint: String) -> Diagnostic {
+        let diagnostic = Diagnostic::new(Severity::Warning, code, message, self.location.clone());
+        Diagnostic {
+            object: Some((self.kind.clone(), self.name.clone())),
+            path: self.path.to_string(),
+            ..diagnostic.hint(hint)
         }
     }
 }
@@ -249,7 +294,7 @@ fn overlapping(
     let quantity = |rule: &DeclaredRule| {
         rule.rule.as_ref().map(|rule| rule.quantity.to_string()).unwrap_or_default()
     };
-    Diagnostic::new(severity, "equal-priority", message, this.quantity_location.clone())
+    Diagnostic::new(severity, Code::EqualPriority, message, this.quantity_location.clone())
         .at(this, "spec.priority")
         .label(format!("{} by {:?}", quantity(this), this.name))
         .related(

@@ -1,7 +1,6 @@
 //! One thing to tell, with the place that it stands at.
 
-use std::borrow::Cow;
-
+use super::code::Code;
 use super::violation::Violation;
 use crate::manifest::{Document, Path, SourceLocation};
 
@@ -33,8 +32,8 @@ impl Severity {
 pub struct Diagnostic {
     /// How much it matters.
     pub severity: Severity,
-    /// The rule that is broken: a keyword of the CRD's schema, or another word of that kind.
-    pub rule: Cow<'static, str>,
+    /// What it is about.
+    pub code: Code,
     /// What is wrong, in one line.
     pub message: String,
     /// What to do.
@@ -56,13 +55,13 @@ pub struct Diagnostic {
 impl Diagnostic {
     pub(super) fn new(
         severity: Severity,
-        rule: &'static str,
+        code: Code,
         message: impl Into<String>,
         location: SourceLocation,
     ) -> Self {
         Self {
             severity,
-            rule: rule.into(),
+            code,
             message: message.into(),
             hint: None,
             expression: None,
@@ -76,9 +75,9 @@ impl Diagnostic {
 
     /// What a check of one object has found.
     pub(super) fn found(violation: Violation, document: &Document) -> Self {
-        let Violation { path, at_key, rule, message, hint, expression } = violation;
+        let Violation { path, at_key, code, message, hint, expression } = violation;
         let location = if at_key { document.key_location(&path) } else { document.location(&path) };
-        let diagnostic = Self::new(Severity::Error, rule, message, location).of(document, &path);
+        let diagnostic = Self::new(Severity::Error, code, message, location).of(document, &path);
         Self { hint, expression, ..diagnostic }
     }
 

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::code::Code;
 use super::violation::Violation;
 use crate::manifest::Path;
 
@@ -17,7 +18,7 @@ pub(super) fn check(object: &Value, violations: &mut Vec<Violation>) {
         violations.retain(|other| !(path.leads_to(&other.path) && other.path.leads_to(&null)));
         let message = "null: the API server drops it, so that the rule selects more nodes";
         let hint = "write a value (\"\" for an empty label), or remove the line".to_owned();
-        violations.push(Violation::new(&null, "null-in-selector", message).hint(Some(hint)));
+        violations.push(Violation::new(&null, Code::NullInSelector, message).hint(Some(hint)));
     }
 }
 

@@ -7,6 +7,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
 use super::cel::CelEnv;
+use super::code::Code;
 use super::schema::Schema;
 use super::violation::Violation;
 use crate::manifest::Path;
@@ -34,11 +35,11 @@ pub(super) fn check(object: &Value) -> Vec<Violation> {
     let mut violations = check_name(object);
     for (path, key, value) in entries(object, "labels") {
         if !is_qualified_name(key) {
-            violations.push(not_a_key(&path, "label", key));
+            violations.push(not_a_key(&path, Code::MetadataLabel, key));
         }
         if value.as_str().is_some_and(|value| !is_label_value(value)) {
             let message = format!("Invalid value: {}: not a label value", shown(value));
-            violations.push(Violation::new(&path, RULE, message).hint(Some(
+            violations.push(Violation::new(&path, Code::MetadataLabel, message).hint(Some(
                 "write at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends".to_owned(),
             )));
         }
@@ -46,13 +47,11 @@ pub(super) fn check(object: &Value) -> Vec<Violation> {
     for (path, key, _) in entries(object, "annotations") {
         // Unlike labels, annotations may have upper case in the domain.
         if !is_qualified_name(&key.to_lowercase()) {
-            violations.push(not_a_key(&path, "annotation", key));
+            violations.push(not_a_key(&path, Code::MetadataAnnotation, key));
         }
     }
     violations
 }
-
-const RULE: &str = "metadata";
 
 fn check_name(object: &Value) -> Vec<Violation> {
     let path = Path::from_keys(["metadata"]);
@@ -60,6 +59,14 @@ fn check_name(object: &Value) -> Vec<Violation> {
         let value = object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str);
         value.filter(|value| !value.is_empty())
     };
+    // What is of another type is reported by the schema.
+    let metadata = object.get("metadata").filter(|metadata| !metadata.is_null());
+    let name = metadata.and_then(|metadata| metadata.get("name")).filter(|name| !name.is_null());
+    if metadata.is_some_and(|metadata| !metadata.is_object())
+        || name.is_some_and(|name| !name.is_string())
+    {
+        return Vec::new();
+    }
     let (key, name, valid) = match (field("name"), field("generateName")) {
         (Some(name), _) => ("name", name, is_dns_subdomain(name)),
         // What the server puts behind it is letters and digits.
@@ -67,7 +74,9 @@ fn check_name(object: &Value) -> Vec<Violation> {
         (None, None) => {
             let message = "Required value: name or generateName is required";
             let hint = "every object needs a name: metadata: {name: dongle}".to_owned();
-            return vec![Violation::new(&path.key("name"), RULE, message).hint(Some(hint))];
+            return vec![
+                Violation::new(&path.key("name"), Code::MetadataName, message).hint(Some(hint)),
+            ];
         }
     };
     if valid {
@@ -75,7 +84,7 @@ fn check_name(object: &Value) -> Vec<Violation> {
     }
     let message = format!("Invalid value: \"{}\": not the name of an object", excerpt(name));
     let hint = "write lower case letters, digits, '-' and '.', with a letter or digit at both ends";
-    vec![Violation::new(&path.key(key), RULE, message).hint(Some(hint.to_owned()))]
+    vec![Violation::new(&path.key(key), Code::MetadataName, message).hint(Some(hint.to_owned()))]
 }
 
 fn entries<'t>(object: &'t Value, map: &str) -> Vec<(Path, &'t String, &'t Value)> {
@@ -84,12 +93,12 @@ fn entries<'t>(object: &'t Value, map: &str) -> Vec<(Path, &'t String, &'t Value
     fields.into_iter().flatten().map(|(key, value)| (path.key(key), key, value)).collect()
 }
 
-fn not_a_key(path: &Path, what: &str, key: &str) -> Violation {
-    let message = format!("Invalid value: \"{}\": not the key of a {what}", excerpt(key));
-    let message = message.replace("a annotation", "an annotation");
+fn not_a_key(path: &Path, code: Code, key: &str) -> Violation {
+    let what = if code == Code::MetadataLabel { "a label" } else { "an annotation" };
+    let message = format!("Invalid value: \"{}\": not the key of {what}", excerpt(key));
     let hint =
         "write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
-    Violation::new(path, RULE, message).hint(Some(hint.to_owned())).at_key()
+    Violation::new(path, code, message).hint(Some(hint.to_owned())).at_key()
 }
 
 fn shown(value: &Value) -> String {
@@ -149,7 +158,7 @@ mod tests {
             "uid": "x", "generation": 3, "managedFields": [{"fieldsV1": {"f:spec": {}}}],
             "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "x"}]});
         assert_eq!(violations(fine), []);
-        assert_eq!(violations(json!({"labels": {"a": true}}))[0].rule, "type");
+        assert_eq!(violations(json!({"labels": {"a": true}}))[0].code, Code::Type);
         let found = violations(json!({"lables": {}}));
         assert_eq!(found[0].hint.as_deref(), Some("did you mean labels?"));
     }

@@ -1,7 +1,9 @@
 //! The output formats of a report.
 
 mod annotations;
+mod gitlab;
 mod json;
+mod junit;
 mod text;
 
 use super::report::Report;
@@ -18,6 +20,10 @@ pub enum Format {
     Json,
     /// Annotations of GitHub Actions.
     Github,
+    /// A code quality report of GitLab.
+    Gitlab,
+    /// JUnit XML.
+    Junit,
 }
 
 impl Report {
@@ -28,6 +34,8 @@ impl Report {
             Format::Text { colour } => text::render(self, colour),
             Format::Json => json::render(self),
             Format::Github => annotations::render(self),
+            Format::Gitlab => gitlab::render(self),
+            Format::Junit => junit::render(self),
         }
     }
 }

@@ -1,27 +1,33 @@
 //! What all checks find.
 
 use super::diagnostic::{Diagnostic, Severity};
+use crate::manifest::Files;
 
 /// What all files together come to.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// How many files there were.
-    pub files: usize,
+    /// The files, and what of them was skipped.
+    pub files: Files,
     /// How many rules are in them.
     pub rules: usize,
     /// What has been found, as far as it is kept: see [`Report::omitted`].
-    pub problems: Vec<Diagnostic>,
+    pub diagnostics: Vec<Diagnostic>,
     counts: [usize; 3],
+    /// Whether warnings count as errors.
+    pub(super) strict: bool,
 }
 
 /// The most problems that are kept. Whoever has more has one problem, many times.
 const MOST: usize = 10_000;
 
 impl Report {
-    pub(super) fn add(&mut self, diagnostic: Diagnostic) {
+    pub(super) fn add(&mut self, mut diagnostic: Diagnostic) {
+        if self.strict && diagnostic.severity == Severity::Warning {
+            diagnostic.severity = Severity::Error;
+        }
         self.counts[diagnostic.severity as usize] += 1;
-        if self.problems.len() < MOST {
-            self.problems.push(diagnostic);
+        if self.diagnostics.len() < MOST {
+            self.diagnostics.push(diagnostic);
         }
     }
 
@@ -34,7 +40,7 @@ impl Report {
     /// How many problems are only counted: beyond 10,000 none is kept.
     #[must_use]
     pub fn omitted(&self) -> usize {
-        self.counts.iter().sum::<usize>() - self.problems.len()
+        self.counts.iter().sum::<usize>() - self.diagnostics.len()
     }
 
     /// What comes to what, in one line: `3 files, 5 rules: 2 errors, 1 warning`.
@@ -51,7 +57,7 @@ impl Report {
             .map(|(count, one, many)| plural(count, one, many))
             .collect();
         let found = if found.is_empty() { "no problems".to_owned() } else { found.join(", ") };
-        let files = plural(self.files, "file", "files");
+        let files = plural(self.files.names.len(), "file", "files");
         let rules = plural(self.rules, "rule", "rules");
         let omitted = match self.omitted() {
             0 => String::new(),

@@ -19,9 +19,7 @@ pub(super) fn resource_refs(document: &Document) -> Vec<(String, Path)> {
         });
         return extended.filter(|(name, _)| is_extended(name)).collect();
     }
-    let Some(keys) = pod_spec(document.kind()) else { return Vec::new() };
-    let path = Path::from_keys(keys.iter().copied());
-    let Some(spec) = object.pointer(&format!("/{}", keys.join("/"))) else { return Vec::new() };
+    let Some(PodTemplate { spec, path }) = pod_template(document) else { return Vec::new() };
     let mut found = resources(spec, &path);
     for list in ["initContainers", "containers"] {
         let containers = spec.get(list).and_then(Value::as_array).into_iter().flatten();
@@ -31,6 +29,19 @@ pub(super) fn resource_refs(document: &Document) -> Vec<(String, Path)> {
     }
     found.retain(|(name, _)| is_extended(name));
     found
+}
+
+/// The spec of an object's pods.
+pub(super) struct PodTemplate<'t> {
+    pub(super) spec: &'t Value,
+    pub(super) path: Path,
+}
+
+/// The spec of a document's pods, where its kind has pods.
+pub(super) fn pod_template(document: &Document) -> Option<PodTemplate<'_>> {
+    let keys = pod_spec(document.kind())?;
+    let spec = document.value.pointer(&format!("/{}", keys.join("/")))?;
+    Some(PodTemplate { spec, path: Path::from_keys(keys.iter().copied()) })
 }
 
 /// Where a kind has the spec of its pods.

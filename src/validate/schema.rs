@@ -14,8 +14,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use serde_json::Value;
 
 use super::cel::{CelEnv, Rule};
+use super::code::Code;
 use super::spelling::closest;
-use super::violation::{UNKNOWN, Violation};
+use super::violation::Violation;
 use crate::manifest::Path;
 
 /// A schema, ready to be asked.
@@ -37,16 +38,20 @@ pub(super) struct Schema {
     rules: Vec<Rule>,
 }
 
-/// The keyword of CEL rules.
-const VALIDATIONS: &str = "x-kubernetes-validations";
-
 impl Schema {
     /// Compiles a schema.
     ///
     /// # Errors
     /// Where a rule is not CEL, or a pattern no regular expression.
     pub(super) fn new(props: &JSONSchemaProps, cel: &CelEnv) -> Result<Self, String> {
-        let nested = |props: &JSONSchemaProps| Self::new(props, cel).map(Box::new);
+        Self::at("", props, cel)
+    }
+
+    /// Compiles the schema of a path, written `spec.nodeNames[]`.
+    fn at(path: &str, props: &JSONSchemaProps, cel: &CelEnv) -> Result<Self, String> {
+        let nested = |suffix: &str, props: &JSONSchemaProps| {
+            Self::at(format!("{path}{suffix}").trim_start_matches('.'), props, cel)
+        };
         let properties = props.properties.iter().flatten();
         let rules = props.x_kubernetes_validations.iter().flatten();
         Ok(Self {
@@ -56,22 +61,25 @@ impl Schema {
             default: props.default.as_ref().map(|default| default.0.clone()),
             description: props.description.clone().unwrap_or_default(),
             properties: properties
-                .map(|(name, props)| Ok((name.clone(), Self::new(props, cel)?)))
+                .map(|(name, props)| Ok((name.clone(), nested(&format!(".{name}"), props)?)))
                 .collect::<Result<_, String>>()?,
             additional: match &props.additional_properties {
-                Some(JSONSchemaPropsOrBool::Schema(props)) => Some(nested(props)?),
+                Some(JSONSchemaPropsOrBool::Schema(props)) => Some(nested(".*", props)?.into()),
                 _ => None,
             },
             preserve_unknown_fields: props.x_kubernetes_preserve_unknown_fields.unwrap_or_default()
                 || matches!(props.additional_properties, Some(JSONSchemaPropsOrBool::Bool(true))),
             required: props.required.clone().unwrap_or_default(),
             items: match &props.items {
-                Some(JSONSchemaPropsOrArray::Schema(props)) => Some(nested(props)?),
+                Some(JSONSchemaPropsOrArray::Schema(props)) => Some(nested("[]", props)?.into()),
                 _ => None,
             },
             bounds: bounds::Bounds::new(props)?,
             rules: rules
-                .map(|rule| cel.compile(&rule.rule, rule.message.as_deref().unwrap_or("failed")))
+                .map(|rule| {
+                    let message = rule.message.as_deref().unwrap_or("failed");
+                    cel.compile(&rule.rule, message, Code::of_crd_rule(path, message))
+                })
                 .collect::<Result<_, String>>()?,
         })
     }
@@ -123,8 +131,11 @@ impl Schema {
                         None if self.preserve_unknown_fields => {}
                         None => {
                             let known = self.properties.keys().map(String::as_str);
-                            let violation =
-                                Violation::new(&path, UNKNOWN, format!("unknown field \"{path}\""));
+                            let violation = Violation::new(
+                                &path,
+                                Code::UnknownField,
+                                format!("unknown field \"{path}\""),
+                            );
                             let hint = closest(key, known.clone()).map_or_else(
                                 || listing("the fields here are", known),
                                 |close| Some(format!("did you mean {close}?")),
@@ -220,7 +231,7 @@ impl Schema {
                     let hint = self.properties.get(name).and_then(|schema| schema.summary(name));
                     let violation = Violation::new(
                         &path.key(name),
-                        "required",
+                        Code::Required,
                         "Required value: missing, or null",
                     );
                     violations.push(violation.hint(hint));
@@ -261,8 +272,7 @@ impl Schema {
                 Err(_) if violations.len() > before => continue,
                 Err(error) => error,
             };
-            violations
-                .push(Violation::new(path, VALIDATIONS, message).expression(&rule.expression));
+            violations.push(Violation::new(path, rule.code, message).expression(&rule.expression));
         }
     }
 
@@ -298,7 +308,7 @@ impl Schema {
             _ => None,
         };
         let message = format!("must be of type {wanted}, and is of type {found}");
-        Some(Violation::new(path, "type", message).hint(hint))
+        Some(Violation::new(path, Code::Type, message).hint(hint))
     }
 
     /// What a missing field is for, by the first sentence of its description.

@@ -1,5 +1,6 @@
 //! What a check of one object finds.
 
+use super::code::Code;
 use crate::manifest::Path;
 
 /// Something that an object breaks.
@@ -9,8 +10,8 @@ pub(super) struct Violation {
     pub(super) path: Path,
     /// Whether it is the key that is wrong, and not the value.
     pub(super) at_key: bool,
-    /// The schema's keyword that is broken, or another word of that kind.
-    pub(super) rule: &'static str,
+    /// What it is about.
+    pub(super) code: Code,
     /// What is wrong. Where the API server has words for it, these are its own.
     pub(super) message: String,
     /// What to do.
@@ -20,9 +21,9 @@ pub(super) struct Violation {
 }
 
 impl Violation {
-    pub(super) fn new(path: &Path, rule: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn new(path: &Path, code: Code, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { path: path.clone(), at_key: false, rule, message, hint: None, expression: None }
+        Self { path: path.clone(), at_key: false, code, message, hint: None, expression: None }
     }
 
     pub(super) fn hint(self, hint: Option<String>) -> Self {
@@ -37,6 +38,3 @@ impl Violation {
         Self { expression: Some(expression.to_owned()), ..self }
     }
 }
-
-/// Of a field that the schema does not have.
-pub(super) const UNKNOWN: &str = "unknown-field";

@@ -18,7 +18,7 @@ fn validate(text: &str) -> Value {
     let args = ["validate", "-o", "json", "-"];
     let output = program::run(Path::new("/nowhere"), &args, Some(text));
     let report: Value = serde_json::from_str(&output.stdout).unwrap();
-    let problems = report["problems"].as_array().unwrap();
+    let problems = report["diagnostics"].as_array().unwrap();
     let worst = problems.iter().map(|problem| match problem["severity"].as_str() {
         Some("warning") => 0,
         Some("error") => 1,
@@ -36,7 +36,7 @@ fn validate_rejects_bad_objects_like_the_apiserver() {
     for (what, message, object) in rejected_objects::all() {
         count += 1;
         let report = validate(object);
-        let problems = report["problems"].as_array().unwrap();
+        let problems = report["diagnostics"].as_array().unwrap();
         let reported = problems.iter().any(|problem| {
             let text = format!("{} {}", problem["path"], problem["message"].as_str().unwrap());
             text.contains(message)
@@ -210,12 +210,16 @@ fn validate_verdicts_match_the_apiserver() {
     let about_several = ["equal-priority", "duplicate-name"];
     // Of a null that it drops the server reports nothing.
     let dropped = |problem: &Value| {
-        problem["rule"] == "null-in-selector"
+        problem["code"] == "null-in-selector"
             && accepted.contains(problem["name"].as_str().unwrap())
     };
     let mut rejected = BTreeMap::<&str, Vec<&Value>>::new();
-    for problem in report["problems"].as_array().unwrap() {
-        if !about_several.contains(&problem["rule"].as_str().unwrap()) && !dropped(problem) {
+    for problem in report["diagnostics"].as_array().unwrap() {
+        // Nor does it reject what there is only a warning about.
+        if problem["severity"] != "warning"
+            && !about_several.contains(&problem["code"].as_str().unwrap())
+            && !dropped(problem)
+        {
             rejected.entry(problem["name"].as_str().unwrap()).or_default().push(problem);
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use harness::{oracle, quantities};
-use node_resource_advertiser::manifest::{Limits, read_text};
+use node_resource_advertiser::manifest::{Files, Limits, read_text};
 use node_resource_advertiser::model::api::NodeExtendedResource;
 use node_resource_advertiser::planner::rules::Rule;
 use node_resource_advertiser::validate::Validator;
@@ -30,7 +30,7 @@ fn validated(texts: &[String]) -> BTreeSet<usize> {
         let text = objects.collect::<Vec<_>>().join("\n---\n");
         let mut validator = Validator::new().unwrap();
         read_text("quantities", text, &Limits::default(), &mut |read| validator.take(read));
-        for problem in validator.finish(1).problems {
+        for problem in validator.finish(Files::default()).diagnostics {
             assert_eq!(problem.path, "spec.quantity", "{problem:?}");
             let (_, name) = problem.object.unwrap();
             accepted.remove(&name.strip_prefix("rule-").unwrap().parse().unwrap());

@@ -4,7 +4,10 @@ use crate::validate::diagnostic::{Diagnostic, Severity};
 use crate::validate::report::Report;
 
 pub(super) fn render(report: &Report) -> String {
-    let mut text: String = report.problems.iter().map(annotation).collect();
+    let mut text: String = report.diagnostics.iter().map(annotation).collect();
+    for note in report.files.notes() {
+        text.push_str(&format!("::notice::{}\n", data(&note)));
+    }
     text.push_str(&report.summary());
     text.push('\n');
     text
@@ -23,7 +26,7 @@ fn annotation(diagnostic: &Diagnostic) -> String {
             ",line={line},col={column},endLine={end_line},endColumn={end_column}"
         ));
     }
-    let title = property(&diagnostic.rule);
+    let title = property(diagnostic.code.as_str());
     let hint = diagnostic.hint.as_ref().map(|hint| format!("\n{hint}")).unwrap_or_default();
     let message = data(&format!("{}{hint}", diagnostic.title()));
     format!("::{command} {properties},title={title}::{message}\n")
@@ -42,15 +45,16 @@ fn property(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::manifest::SourceLocation;
+    use crate::validate::code::Code;
 
     #[test]
     fn github_annotation_escapes_newlines_and_commands() {
         let location = SourceLocation::file_alone("a,b:c\n%.yaml");
         let diagnostic =
-            Diagnostic::new(Severity::Warning, "x", "one\r\n::error::two, 3%", location);
+            Diagnostic::new(Severity::Warning, Code::Type, "one\r\n::error::two, 3%", location);
         assert_eq!(
             annotation(&diagnostic.hint("four")),
-            "::warning file=a%2Cb%3Ac%0A%25.yaml,title=x::one%0D%0A::error::two, 3%25%0Afour\n"
+            "::warning file=a%2Cb%3Ac%0A%25.yaml,title=type::one%0D%0A::error::two, 3%25%0Afour\n"
         );
     }
 }

@@ -8,13 +8,15 @@ use crate::validate::report::Report;
 
 pub(super) fn render(report: &Report) -> String {
     let value = json!({
-        "files": report.files,
+        "files": report.files.names.len(),
+        "skipped": report.files.skipped.iter().map(place).collect::<Vec<_>>(),
+        "subfoldersNotRead": report.files.folders,
         "rules": report.rules,
         "unreadable": report.count(Severity::Unreadable),
         "errors": report.count(Severity::Error),
         "warnings": report.count(Severity::Warning),
         "omitted": report.omitted(),
-        "problems": report.problems.iter().map(diagnostic).collect::<Vec<_>>(),
+        "diagnostics": report.diagnostics.iter().map(diagnostic).collect::<Vec<_>>(),
     });
     format!("{value:#}\n")
 }
@@ -23,7 +25,7 @@ pub(super) fn render(report: &Report) -> String {
 fn diagnostic(diagnostic: &Diagnostic) -> Value {
     let mut value = place(&diagnostic.location);
     value["severity"] = diagnostic.severity.word().into();
-    value["rule"] = diagnostic.rule.as_ref().into();
+    value["code"] = diagnostic.code.as_str().into();
     value["message"] = diagnostic.message.as_str().into();
     let text = [("hint", &diagnostic.hint), ("expression", &diagnostic.expression)];
     for (key, text) in text {

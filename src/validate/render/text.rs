@@ -12,9 +12,12 @@ const LONGEST_EXPRESSION: usize = 100;
 pub(super) fn render(report: &Report, colour: bool) -> String {
     let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
     let mut text = String::new();
-    for diagnostic in &report.problems {
+    for diagnostic in &report.diagnostics {
         text.push_str(&renderer.render(&[group(diagnostic)]));
         text.push_str("\n\n");
+    }
+    for note in report.files.notes() {
+        text.push_str(&format!("note: {note}\n"));
     }
     text.push_str(&report.summary());
     text.push('\n');
@@ -26,7 +29,7 @@ fn group(diagnostic: &Diagnostic) -> Group<'_> {
         Severity::Unreadable | Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let title = level.primary_title(diagnostic.title()).id(&*diagnostic.rule);
+    let title = level.primary_title(diagnostic.title()).id(diagnostic.code.as_str());
     let mut group = Group::with_title(title);
     group =
         shown(group, &diagnostic.location, AnnotationKind::Primary, diagnostic.label.as_deref());

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::manifest::Path;
 use crate::model::label::excerpt;
+use crate::validate::code::Code;
 use crate::validate::spelling::closest;
 use crate::validate::violation::Violation;
 
@@ -46,28 +47,28 @@ impl Bounds {
 
     pub(super) fn check(&self, value: &Value, path: &Path, violations: &mut Vec<Violation>) {
         let mut found =
-            |rule, message: String| violations.push(Violation::new(path, rule, message));
+            |code, message: String| violations.push(Violation::new(path, code, message));
         match value {
             Value::Number(number) => {
                 let number = number.as_f64().unwrap_or(f64::NAN);
                 if self.format == "int32" && !(-2f64.powi(31)..2f64.powi(31)).contains(&number) {
                     found(
-                        "format",
+                        Code::Format,
                         "must be of type int32: from -2147483648 to 2147483647".to_owned(),
                     );
                 }
                 if let Some(least) = self.minimum.filter(|least| number < *least) {
-                    found("minimum", format!("should be greater than or equal to {least}"));
+                    found(Code::Minimum, format!("should be greater than or equal to {least}"));
                 }
                 if let Some(most) = self.maximum.filter(|most| number > *most) {
-                    found("maximum", format!("should be less than or equal to {most}"));
+                    found(Code::Maximum, format!("should be less than or equal to {most}"));
                 }
             }
             Value::String(text) => {
                 let length = text.chars().count();
                 if length < self.min_length {
                     found(
-                        "minLength",
+                        Code::MinLength,
                         format!(
                             "should be at least {} characters long, and has {length}",
                             self.min_length
@@ -76,27 +77,27 @@ impl Bounds {
                 }
                 if let Some(most) = self.max_length.filter(|most| length > *most) {
                     found(
-                        "maxLength",
+                        Code::MaxLength,
                         format!(
                             "Too long: may not be more than {most} characters, and has {length}"
                         ),
                     );
                 }
                 if let Some(pattern) = self.pattern.as_ref().filter(|known| !known.is_match(text)) {
-                    found("pattern", format!("should match '{pattern}'"));
+                    found(Code::Pattern, format!("should match '{pattern}'"));
                 }
             }
             Value::Array(items) => {
                 let length = items.len();
                 if length < self.min_items {
                     found(
-                        "minItems",
+                        Code::MinItems,
                         format!("should have at least {} items, and has {length}", self.min_items),
                     );
                 }
                 if let Some(most) = self.max_items.filter(|most| length > *most) {
                     found(
-                        "maxItems",
+                        Code::MaxItems,
                         format!("Too many: must have at most {most} items, and has {length}"),
                     );
                 }
@@ -106,7 +107,7 @@ impl Bounds {
                 let length = fields.len();
                 if let Some(most) = self.max_properties.filter(|most| length > *most) {
                     found(
-                        "maxProperties",
+                        Code::MaxProperties,
                         format!("Too many: must have at most {most} items, and has {length}"),
                     );
                 }
@@ -130,7 +131,7 @@ impl Bounds {
         let words = self.choices.iter().filter_map(Value::as_str);
         let close = value.as_str().and_then(|text| closest(text, words));
         let hint = close.map(|close| format!("did you mean {close}?"));
-        violations.push(Violation::new(path, "enum", message).hint(hint));
+        violations.push(Violation::new(path, Code::Enum, message).hint(hint));
     }
 
     fn check_distinct(&self, items: &[Value], path: &Path, violations: &mut Vec<Violation>) {
@@ -149,7 +150,7 @@ impl Bounds {
                 let message = format!("Duplicate value: {}", excerpt_json(&identity));
                 let hint = "each may be given once: remove one".to_owned();
                 violations.push(
-                    Violation::new(&path.item(index), "x-kubernetes-list-type", message)
+                    Violation::new(&path.item(index), Code::DuplicateItem, message)
                         .hint(Some(hint)),
                 );
             }

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use node_resource_advertiser::manifest::{self, Limits};
+use node_resource_advertiser::manifest::{self, Files, Limits};
 use node_resource_advertiser::validate::{Format, Severity, Validator};
 
 use super::{folder, validate};
@@ -62,6 +62,7 @@ fn validate_reports_unreadable_files_and_checks_the_rest() {
     let long = format!("a: &a {}\nb: [{}*a]\n", "x".repeat(1 << 20), "*a, ".repeat(10_000));
     for (test, bytes, says, place) in [
         ("latin-1", b"a: 1\nb: \xe4\n".to_vec(), "the byte 0xe4 here is not UTF-8", ":2:4"),
+        ("utf-32", b"\xff\xfe\0\0a\0\0\0".to_vec(), "the file is UTF-32: save it as UTF-8", ":1:1"),
         ("utf-16", b"\xff\xfea\0:\0".to_vec(), "the file is UTF-16: save it as UTF-8", ":1:1"),
         ("binary", vec![0; 1000], "not YAML", ":1:1"),
         ("huge", vec![b' '; 50 << 20], "larger than 16 MiB, the most that is read", ""),
@@ -133,7 +134,8 @@ fn validate_folder_skips_hidden_and_other_files() {
     std::os::unix::fs::symlink("c/rule.yml", scratch.join("b/again.yaml")).unwrap();
     let made = Command::new("mkfifo").arg(scratch.join("b/pipe.yaml")).status().unwrap();
     assert!(made.success());
-    let output = validate(&["b", "b/c/../c/rule.yml"]).current_dir(&scratch).output().unwrap();
+    let output =
+        validate(&["-R", "b", "b/c/../c/rule.yml"]).current_dir(&scratch).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert!(stdout.contains("--> b/again.yaml:6:13"), "{stdout}");
     assert_eq!(stdout.lines().last(), Some("2 files, 1 rule: 1 error"), "{stdout}");
@@ -177,6 +179,20 @@ fn validate_into_a_closed_pipe_is_no_error() {
     assert!(!stderr.contains("error"), "{stderr}");
 }
 
+#[test]
+fn validate_of_closed_or_empty_input_fails() {
+    for script in
+        [r#""$0" validate - <&-"#, r#"false | "$0" validate -"#, r#""$0" validate -f - </dev/null"#]
+    {
+        let mut command = Command::new("/bin/sh");
+        let output = command.args(["-c", script]).arg(validate(&[]).get_program()).output();
+        let output = output.unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{script}: {output:?}");
+        assert!(stderr.contains("no NodeExtendedResource found"), "{script}: {stderr}");
+    }
+}
+
 /// A manifest with parts changed, lost, repeated and put in.
 fn garbage(random: &mut fastrand::Rng, seeds: &[String]) -> String {
     let scraps = [
@@ -217,20 +233,26 @@ fn validate_never_panics_on_random_bytes() {
             let mut take = |read| validator.take(read);
             manifest::read_text(&index.to_string(), text.clone(), &Limits::default(), &mut take);
         }
-        let report = validator.finish(texts.len());
-        assert!(report.problems.len() > texts.len() / 2, "{}", report.problems.len());
-        for problem in &report.problems {
-            let text = &texts[problem.location.file().parse::<usize>().unwrap()];
-            let (line, column) = problem.location.start().expect("a place");
+        let report = validator.finish(Files::default());
+        assert!(report.diagnostics.len() > texts.len() / 2, "{}", report.diagnostics.len());
+        for diagnostic in &report.diagnostics {
+            let text = &texts[diagnostic.location.file().parse::<usize>().unwrap()];
+            let (line, column) = diagnostic.location.start().expect("a place");
             let line = text.split('\n').nth(line - 1).expect("a line that is there");
             assert!(column <= line.chars().count() + 1, "{column} in {line:?}");
-            assert!(!problem.title().contains('\n'), "{:?}", problem.title());
+            assert!(!diagnostic.title().contains('\n'), "{:?}", diagnostic.title());
         }
-        for format in [Format::Text { colour: true }, Format::Json, Format::Github] {
+        for format in [
+            Format::Text { colour: true },
+            Format::Json,
+            Format::Github,
+            Format::Gitlab,
+            Format::Junit,
+        ] {
             assert!(!report.render(format).is_empty());
         }
         let counts = [Severity::Unreadable, Severity::Error, Severity::Warning];
         let sum: usize = counts.iter().map(|severity| report.count(*severity)).sum();
-        assert_eq!(sum, report.problems.len() + report.omitted());
+        assert_eq!(sum, report.diagnostics.len() + report.omitted());
     }
 }

@@ -1,0 +1,188 @@
+//! The identifiers of all checks. They are an API: scripts filter by them, so that none changes.
+
+use std::fmt;
+
+use Code::{
+    AllNodesTrue, LabelKey, LabelValue, LabelWithoutValue, NodeChoice, NodeName, QuantityPositive,
+    QuantityRange, QuantitySyntax, QuantityWhole, ResourceNameDomain, ResourceNamePart,
+    ResourceNamePrefix, ResourceNameRequests, ResourceNameReserved, ResourceNameSlashes,
+    SelectorEmpty, SelectorValuesGiven, SelectorValuesMissing,
+};
+
+macro_rules! codes {
+    ($($name:ident $text:literal $meaning:literal,)*) => {
+        /// What a diagnostic is about.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Code {
+            $(#[doc = $meaning] $name,)*
+        }
+
+        impl Code {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The identifier, such as `quantity-whole`.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// What the check finds, in one line of Markdown.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => $meaning,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    Unreadable "unreadable" "A file cannot be read, is not YAML or JSON, or holds no Kubernetes object",
+    UnknownGroup "unknown-group" "A `NodeExtendedResource` in a group that no cluster has",
+    UnknownVersion "unknown-version" "A version that the group does not have",
+    UnknownKind "unknown-kind" "A kind that the group does not have",
+    UnknownField "unknown-field" "A field that the CRD does not have: kubectl rejects it",
+    Required "required" "A field is missing, or null",
+    Type "type" "A value of another type, such as a number in place of text",
+    Enum "enum" "A value other than the few that are supported",
+    Format "format" "A number that does not fit its integer type",
+    Minimum "minimum" "A number that is too small",
+    Maximum "maximum" "A number that is too large",
+    MinLength "min-length" "A text that is too short",
+    MaxLength "max-length" "A text that is too long",
+    Pattern "pattern" "A text of the wrong form",
+    MinItems "min-items" "A list that is too short",
+    MaxItems "max-items" "A list that is too long",
+    MaxProperties "max-properties" "A map with too many keys",
+    DuplicateItem "duplicate-item" "An item that is in a list twice",
+    MetadataName "metadata-name" "No name, or one that no object can have",
+    MetadataLabel "metadata-label" "A label of the object that is not valid",
+    MetadataAnnotation "metadata-annotation" "An annotation of the object whose key is not valid",
+    NodeChoice "node-choice" "The nodes are not selected in exactly one way",
+    ResourceNamePrefix "resource-name-prefix" "A resource name without a domain",
+    ResourceNameSlashes "resource-name-slashes" "A resource name with more than one slash",
+    ResourceNameReserved "resource-name-reserved" "A resource name in a domain of Kubernetes",
+    ResourceNameRequests "resource-name-requests" "A resource name with the prefix of quotas, `requests.`",
+    ResourceNameDomain "resource-name-domain" "The part before the slash is not a DNS name",
+    ResourceNamePart "resource-name-part" "The part after the slash is not valid",
+    QuantitySyntax "quantity-syntax" "A text that is not a quantity",
+    QuantityWhole "quantity-whole" "A quantity with a fraction",
+    QuantityPositive "quantity-positive" "A quantity below 1",
+    QuantityRange "quantity-range" "A quantity above 9223372036854775",
+    LabelKey "label-key" "A key in a selector that no label can have",
+    LabelValue "label-value" "A value in a selector that no label can have",
+    AllNodesTrue "all-nodes-true" "`allNodes` with another value than `true`",
+    SelectorEmpty "selector-empty" "A selector without a requirement, which would select every node",
+    LabelWithoutValue "label-without-value" "A label in a selector without its value",
+    NullInSelector "null-in-selector" "A null in a selector: the API server drops it, and the rule selects more nodes",
+    SelectorValuesMissing "selector-values-missing" "`In` or `NotIn` without values",
+    SelectorValuesGiven "selector-values-given" "`Exists` or `DoesNotExist` with values",
+    NodeName "node-name" "A name that no node can have",
+    CrdRule "crd-rule" "Any other rule of the CRD",
+    NumberNotation "number-notation" "A number that is not decimal, such as `010`, which is 8 (a warning)",
+    NumberPrecision "number-precision" "A number that loses digits where programs read it as a float (a warning)",
+    NoNodeSelectable "no-node-selectable" "A selector whose requirements contradict each other (a warning)",
+    Controller "controller" "The controller rejects a rule that the API server accepts",
+    GenerateName "generate-name" "`plan`: a rule that the API server is to name, which cannot be applied",
+    DuplicateName "duplicate-name" "Two rules have the same name: one replaces the other",
+    EqualPriority "equal-priority" "Rules of equal priority declare different quantities for the same nodes (an error), or may (a warning)",
+    UnsatisfiableRequest "unsatisfiable-request" "A pod requests more of a resource than any rule declares (a warning)",
+    PodRequestsLimits "pod-requests-limits" "A container whose request and limit of an extended resource differ",
+    PodLimitMissing "pod-limit-missing" "A container that requests an extended resource without a limit",
+    PodFraction "pod-fraction" "A container that requests a fraction of an extended resource",
+    QuotaKey "quota-key" "A quota names an extended resource without `requests.`: the line is ignored (a warning)",
+    UndeclaredResource "undeclared-resource" "A pod template or quota names a resource that no rule declares (a warning)",
+}
+
+/// Which code each CEL rule of the CRD has: by the path of its schema, and by words of its message,
+/// since a CEL rule has no place for an identifier. A test fails for a rule that is not here.
+const CRD_RULES: [(&str, &str, Code); 21] = [
+    ("spec", "exactly one of", NodeChoice),
+    ("spec.resourceName", "no prefix", ResourceNamePrefix),
+    ("spec.resourceName", "more than one slash", ResourceNameSlashes),
+    ("spec.resourceName", "kubernetes.io is reserved", ResourceNameReserved),
+    ("spec.resourceName", "requests. is reserved", ResourceNameRequests),
+    ("spec.resourceName", "before the slash", ResourceNameDomain),
+    ("spec.resourceName", "after the slash", ResourceNamePart),
+    ("spec.quantity", "not a quantity", QuantitySyntax),
+    ("spec.quantity", "a whole number is needed", QuantityWhole),
+    ("spec.quantity", "at least 1", QuantityPositive),
+    ("spec.quantity", "out of range", QuantityRange),
+    ("spec.nodeSelector.matchLabels", "not a label key", LabelKey),
+    ("spec.nodeSelector.matchLabels.*", "not a label value", LabelValue),
+    ("spec.nodeSelector.matchExpressions[]", "need values", SelectorValuesMissing),
+    ("spec.nodeSelector.matchExpressions[]", "take no values", SelectorValuesGiven),
+    ("spec.nodeSelector.matchExpressions[].key", "not a label key", LabelKey),
+    ("spec.nodeSelector.matchExpressions[].values[]", "not a label value", LabelValue),
+    ("spec.nodeSelector", "no requirement is left", SelectorEmpty),
+    ("spec.nodeSelector.matchLabels", "a label without a value", LabelWithoutValue),
+    ("spec.allNodes", "can only be true", AllNodesTrue),
+    ("spec.nodeNames[]", "not a node name", NodeName),
+];
+
+impl Code {
+    /// The code of a CEL rule of the CRD.
+    pub(super) fn of_crd_rule(path: &str, message: &str) -> Self {
+        let rule = CRD_RULES.iter().find(|(at, words, _)| *at == path && message.contains(words));
+        rule.map_or(Self::CrdRule, |(.., code)| *code)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    /// The CEL rules of a schema: path and message.
+    fn crd_rules(schema: &Value, path: &str, found: &mut Vec<(String, String)>) {
+        for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+            found.push((path.to_owned(), rule["message"].as_str().unwrap().to_owned()));
+        }
+        for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+            crd_rules(schema, format!("{path}.{name}").trim_start_matches('.'), found);
+        }
+        for (key, suffix) in [("items", "[]"), ("additionalProperties", ".*")] {
+            if schema[key].is_object() {
+                crd_rules(&schema[key], &format!("{path}{suffix}"), found);
+            }
+        }
+    }
+
+    #[test]
+    fn crd_rules_have_a_code_each() {
+        let crd = serde_json::to_value(crate::model::api::crd()).unwrap();
+        let mut rules = Vec::new();
+        for version in crd["spec"]["versions"].as_array().unwrap() {
+            crd_rules(&version["schema"]["openAPIV3Schema"], "", &mut rules);
+        }
+        assert!(rules.len() > 15, "{rules:?}");
+        for (path, message) in &rules {
+            let matching =
+                CRD_RULES.iter().filter(|(at, words, _)| at == path && message.contains(words));
+            assert_eq!(matching.count(), 1, "add it to CRD_RULES: {path}: {message}");
+        }
+        for (path, words, code) in CRD_RULES {
+            let has = rules.iter().any(|(at, message)| at == path && message.contains(words));
+            assert!(has, "{code}: the CRD has no such rule");
+        }
+    }
+
+    #[test]
+    fn codes_are_distinct_lower_case_words() {
+        let texts: BTreeSet<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(texts.len(), Code::ALL.len());
+        for text in texts {
+            let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+            assert!(text.bytes().all(plain), "{text}");
+        }
+    }
+}
