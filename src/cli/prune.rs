@@ -75,10 +75,10 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
 
     let lease_guard =
         LeaseGuard::new(&client, &choice, if_active, |progress| eprintln!("{progress}")).await?;
-    let looking = ProgressBar::new_spinner().with_message("nodes looked at");
-    looking.set_style(progress_style("{spinner} {pos} {msg}"));
-    let found = plan_prune(&client, &scope, |nodes| looking.set_position(nodes as u64)).await;
-    looking.finish_and_clear();
+    let reading = ProgressBar::new_spinner().with_message("nodes looked at");
+    reading.set_style(progress_style("{spinner} {pos} {msg}"));
+    let found = plan_prune(&client, &scope, |nodes| reading.set_position(nodes as u64)).await;
+    reading.finish_and_clear();
     let PrunePlan { nodes, planned, unreadable, zeros, unlisted_rules } = match found {
         Ok(found) => found,
         Err(error) => {

@@ -329,8 +329,8 @@ impl Nodes {
     /// When the first pause or contest ends.
     pub(super) fn next_wake(&self) -> Option<Instant> {
         let retry_at = self.retries.first().map(|(until, _)| *until);
-        let alarm = self.requeue_at.first().map(|(at, _)| *at);
-        retry_at.into_iter().chain(alarm).min()
+        let wake_at = self.requeue_at.first().map(|(at, _)| *at);
+        retry_at.into_iter().chain(wake_at).min()
     }
 
     /// Queues the nodes whose time it is.

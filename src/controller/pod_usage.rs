@@ -51,19 +51,19 @@ enum State {
 impl PodLists {
     /// Whether the node is to be looked at now.
     pub(super) fn start(&mut self, node: &Arc<str>) -> bool {
-        let look = self
+        let pod_list = self
             .by_node
             .entry(Arc::clone(node))
             .or_insert(PodListState { state: State::Due, unreadable: None });
-        if !matches!(look.state, State::Due) {
+        if !matches!(pod_list.state, State::Due) {
             return false;
         }
         if self.in_flight >= MAX_CONCURRENT_POD_LISTS {
-            look.state = State::Waiting;
+            pod_list.state = State::Waiting;
             self.waiting.push_back(Arc::clone(node));
             return false;
         }
-        look.state = State::UnderWay;
+        pod_list.state = State::UnderWay;
         self.in_flight += 1;
         true
     }
@@ -80,16 +80,16 @@ impl PodLists {
         let least = if unreadable.is_some() { RETRY_INTERVAL } else { POLL_INTERVAL };
         let others = u32::try_from(self.by_node.len()).unwrap_or(u32::MAX);
         let until = now + least.max(POLL_INTERVAL_PER_NODE.saturating_mul(others));
-        if let Some(look) = self.by_node.get_mut(node) {
-            *look = PodListState { state: State::Pausing(until), unreadable };
+        if let Some(pod_list) = self.by_node.get_mut(node) {
+            *pod_list = PodListState { state: State::Pausing(until), unreadable };
             self.pausing.insert((until, Arc::clone(node)));
         }
         while let Some(next) = self.waiting.pop_front() {
             // It may have been forgotten since.
-            if let Some(look) = self.by_node.get_mut(&next)
-                && matches!(look.state, State::Waiting)
+            if let Some(pod_list) = self.by_node.get_mut(&next)
+                && matches!(pod_list.state, State::Waiting)
             {
-                look.state = State::Due;
+                pod_list.state = State::Due;
                 return Some(next);
             }
         }
@@ -104,7 +104,7 @@ impl PodLists {
     }
 
     pub(super) fn unreadable(&self, node: &str) -> Option<&String> {
-        self.by_node.get(node).and_then(|look| look.unreadable.as_ref())
+        self.by_node.get(node).and_then(|pod_list| pod_list.unreadable.as_ref())
     }
 
     /// When the first pause ends.
@@ -117,8 +117,8 @@ impl PodLists {
         let mut woken = Vec::new();
         while self.pausing.first().is_some_and(|(until, _)| *until <= now) {
             let Some((_, node)) = self.pausing.pop_first() else { break };
-            if let Some(look) = self.by_node.get_mut(&node) {
-                look.state = State::Due;
+            if let Some(pod_list) = self.by_node.get_mut(&node) {
+                pod_list.state = State::Due;
             }
             woken.push(node);
         }

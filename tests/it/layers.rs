@@ -4,7 +4,7 @@
 //! a module below. Unit tests may import from anywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// From the bottom up, as the table in `src/lib.rs` lists them.
 const LAYERS: [&str; 7] =
@@ -37,6 +37,24 @@ fn layer_table_lists_every_layer_in_order() {
     let rows = text.lines().filter_map(|line| line.strip_prefix("//! | [`"));
     let rows: Vec<_> = rows.filter_map(|row| row.split('`').next()).collect();
     assert_eq!(rows, LAYERS.iter().rev().copied().collect::<Vec<_>>());
+}
+
+#[test]
+fn source_files_have_at_most_400_lines() {
+    let mut long = Vec::new();
+    let mut open: Vec<_> = ["src", "benches", "tests", "xtask"].map(PathBuf::from).into();
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+                long.extend((lines > 400).then(|| format!("{} has {lines}", path.display())));
+            }
+        }
+    }
+    assert_eq!(long, [""; 0], "nobody reads them in one sitting");
 }
 
 #[test]

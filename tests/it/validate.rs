@@ -24,15 +24,6 @@ fn validate_prints_the_golden_output() {
     golden::check(&[folder(), folder().join("readme")], 30);
 }
 
-/// Whatever the README shows of it is what it prints.
-#[test]
-fn validate_sample_in_the_readme_is_real() {
-    let golden = std::fs::read_to_string(folder().join("readme/sample.console")).unwrap();
-    let (sample, _) = golden.rsplit_once("[exit ").unwrap();
-    let sample = format!("```console\n{sample}```\n");
-    assert!(read("README.md").contains(&sample), "put this into README.md:\n{sample}");
-}
-
 #[test]
 fn validate_uses_colours_as_flag_and_environment_demand() {
     for (args, environment, coloured) in [

@@ -46,8 +46,8 @@ async fn second_failure_replaces_the_first_and_its_timer() {
         nodes.fail(&name, Some(message.to_owned()), None, now, 1);
         let state = nodes.get_mut(&name).unwrap();
         state.record(vec![(rule(), Outcome::Pending)], &mut tally);
-        let told = state.outcomes[0].1.clone();
-        assert_eq!(told, Outcome::Failed { message: message.to_owned() });
+        let reported = state.outcomes[0].1.clone();
+        assert_eq!(reported, Outcome::Failed { message: message.to_owned() });
     }
     assert_eq!(nodes.retries.len(), 1, "one pause a node");
     nodes.wake(now + Duration::from_secs(3600));

@@ -21,8 +21,8 @@ fn everywhere() -> RuleState {
 }
 
 /// Each condition as `type=status reason`.
-fn told(status: &NodeExtendedResourceStatus) -> Vec<String> {
-    let tell = |condition: &Condition| {
+fn reported(status: &NodeExtendedResourceStatus) -> Vec<String> {
+    let report_text = |condition: &Condition| {
         let Condition { type_, status, reason, .. } = condition;
         format!("{type_}={status} {reason}")
     };
@@ -30,7 +30,7 @@ fn told(status: &NodeExtendedResourceStatus) -> Vec<String> {
         .conditions
         .iter()
         .filter(|said| matches!(said.type_.as_str(), "Ready" | "Reconciling" | "Stalled"));
-    conditions.map(tell).collect()
+    conditions.map(report_text).collect()
 }
 
 fn ready_message(status: &NodeExtendedResourceStatus) -> &str {
@@ -119,7 +119,7 @@ fn ready_condition_follows_the_node_counts() {
         ),
     ] {
         let status = status(&everywhere(), Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
-        assert_eq!(told(&status), says);
+        assert_eq!(reported(&status), says);
         assert_eq!(ready_message(&status), message);
         assert_eq!(status.observed_generation, Some(3));
         assert!(status.conditions.iter().all(|said| said.observed_generation == Some(3)));
@@ -133,7 +133,7 @@ fn invalid_rule_is_stalled() {
     let status = status(&state, None, &Mapping::None, Timestamp::UNIX_EPOCH);
     let says =
         ["Ready=False InvalidSpec", "Reconciling=False InvalidSpec", "Stalled=True InvalidSpec"];
-    assert_eq!(told(&status), says);
+    assert_eq!(reported(&status), says);
     assert!(ready_message(&status).contains("a quantity of dongles"));
 }
 
@@ -243,6 +243,10 @@ fn device_class_condition_names_the_device_class() {
         let (holds, reason, message) = says;
         assert_eq!((said.status.as_str(), said.reason.as_str()), (holds, reason));
         assert!(said.message.starts_with(message), "{}", said.message);
-        assert_eq!(told(&status)[0], "Ready=True NoNodesSelected", "it is a warning, and no more");
+        assert_eq!(
+            reported(&status)[0],
+            "Ready=True NoNodesSelected",
+            "it is a warning, and no more"
+        );
     }
 }

@@ -20,29 +20,29 @@ const BOTH: [&str; 2] = ["capacity", "allocatable"];
 #[test]
 fn own_equal_value_is_adopted() {
     let own = [entry("kubelet", &[]), entry(FIELD_MANAGER, &BOTH)];
-    let does =
+    let expected_changes =
         ["adopted example.com/dongle=4 (rule r; written by node-resource-advertiser before)"];
     for (capacity, allocatable) in [("4", "4"), ("4000m", "4"), ("0.004k", "4.0")] {
         for policy in ["Keep", "Overwrite"] {
             let rules = json!({"r": {"conflictPolicy": policy}});
             let after = owned(dongles(capacity, allocatable), "4", "r");
             let before = written(dongles(capacity, allocatable), &own);
-            check(before, rules, &[("r", "pending")], &does, after);
+            check(before, rules, &[("r", "pending")], &expected_changes, after);
         }
     }
     // By the rule that decides, and with its policy.
     let rules = json!({"r": {"deletionPolicy": "Retain", "priority": 1}, "s": {"quantity": 9}});
     let mut after = owned(dongles("4", "4"), "4", "r");
     after["ledger"]["example.com/dongle"]["deletionPolicy"] = json!("Retain");
-    let tells = [("r", "pending"), ("s", "overridden by r")];
-    check(written(dongles("4", "4"), &own), rules, &tells, &does, after);
+    let expected = [("r", "pending"), ("s", "overridden by r")];
+    check(written(dongles("4", "4"), &own), rules, &expected, &expected_changes, after);
 }
 
 #[test]
 fn adoption_tests_both_values_and_writes_the_ledger_alone() {
     let own = [entry(FIELD_MANAGER, &BOTH)];
     let before = node_object(&written(dongles("4000m", "4"), &own));
-    let patch = plan(&seen(&before), &rule_set(&json!({"r": {}})), &free()).patch.unwrap();
+    let patch = plan(&decoded(&before), &rule_set(&json!({"r": {}})), &free()).patch.unwrap();
     let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"r"}}"#;
     let expected = json!([
         {"op": "test", "path": "/metadata/uid", "value": "uid-1"},
@@ -60,7 +60,7 @@ fn own_value_that_differs_is_a_conflict_with_the_own_name() {
     let own = [entry(FIELD_MANAGER, &BOTH)];
     for (capacity, allocatable) in [("8", "8"), ("4", "8"), ("4", "0"), ("garbage", "4")] {
         let before = node_object(&written(dongles(capacity, allocatable), &own));
-        let planned = plan(&seen(&before), &rule_set(&json!({"r": {}})), &free());
+        let planned = plan(&decoded(&before), &rule_set(&json!({"r": {}})), &free());
         assert_eq!(planned.patch, None, "{capacity} {allocatable}");
         let (_, outcome) = &planned.outcomes[0];
         let is_named = matches!(outcome, Outcome::Conflicted { manager: Some(name), .. }
@@ -83,7 +83,7 @@ fn equal_value_with_another_manager_in_either_map_is_a_conflict() {
         (vec![entry(FIELD_MANAGER, &BOTH[..1])], Some(FIELD_MANAGER)),
     ] {
         let before = node_object(&written(dongles("4", "4"), &managers));
-        let planned = plan(&seen(&before), &rule_set(&json!({"r": {}})), &free());
+        let planned = plan(&decoded(&before), &rule_set(&json!({"r": {}})), &free());
         assert_eq!(planned.patch, None, "{managers:?}");
         let expected =
             Outcome::Conflicted { present: "4".to_owned(), manager: name.map(Arc::from) };
@@ -98,8 +98,8 @@ fn contested_adoption_waits_for_its_pause() {
         let contest = Contest { may_repair, manager: None };
         let contested = [("example.com/dongle".into(), contest)].into();
         let input = PlanningInput { contested, ..free() };
-        let planned = plan(&seen(&before), &rule_set(&json!({"r": {}})), &input);
-        assert_eq!(told(&planned.outcomes)["r"], "contested");
+        let planned = plan(&decoded(&before), &rule_set(&json!({"r": {}})), &input);
+        assert_eq!(outcome_texts(&planned.outcomes)["r"], "contested");
         assert_eq!(planned.patch.is_some(), patches);
     }
 }
@@ -108,15 +108,17 @@ fn contested_adoption_waits_for_its_pause() {
 fn repair_names_the_manager_of_the_map_that_differs() {
     let managers = [entry(FIELD_MANAGER, &BOTH[1..]), entry("kubectl-patch", &BOTH[..1])];
     let before = written(owned(dongles("9", "4"), "4", "r"), &managers);
-    let does = ["repaired example.com/dongle=4 (rule r; was 9 in capacity, 4 in allocatable, \
+    let expected_changes =
+        ["repaired example.com/dongle=4 (rule r; was 9 in capacity, 4 in allocatable, \
                  written by kubectl-patch)"];
     let after = owned(dongles("4", "4"), "4", "r");
-    check(before, json!({"r": {}}), &[("r", "pending")], &does, after);
+    check(before, json!({"r": {}}), &[("r", "pending")], &expected_changes, after);
     // A value that was removed has no manager: the other map's is not to blame.
     let mut before = owned(dongles("4", "4"), "4", "r");
     before["capacity"].as_object_mut().unwrap().remove("example.com/dongle");
     let before = written(before, &[entry(FIELD_MANAGER, &BOTH[1..])]);
-    let does = ["repaired example.com/dongle=4 (rule r; was absent in capacity, 4 in allocatable)"];
+    let expected_changes =
+        ["repaired example.com/dongle=4 (rule r; was absent in capacity, 4 in allocatable)"];
     let after = owned(dongles("4", "4"), "4", "r");
-    check(before, json!({"r": {}}), &[("r", "pending")], &does, after);
+    check(before, json!({"r": {}}), &[("r", "pending")], &expected_changes, after);
 }

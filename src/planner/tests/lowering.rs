@@ -7,15 +7,15 @@ use super::*;
 fn check_lowering(
     (before, spec): (Value, Value),
     input: &PlanningInput,
-    tells: &str,
-    does: &[&str],
+    expected: &str,
+    expected_changes: &[&str],
     needs_pods: bool,
 ) {
     let rules = rule_set(&json!({ "r": spec }));
-    let planned = plan(&seen(&node_object(&before)), &rules, input);
-    assert_eq!(told(&planned.outcomes)["r"], tells, "{before} {spec}");
+    let planned = plan(&decoded(&node_object(&before)), &rules, input);
+    assert_eq!(outcome_texts(&planned.outcomes)["r"], expected, "{before} {spec}");
     let changes: Vec<_> = planned.changes.iter().map(ToString::to_string).collect();
-    assert_eq!(changes, does, "{before} {spec}");
+    assert_eq!(changes, expected_changes, "{before} {spec}");
     assert_eq!(planned.needs_pods, needs_pods, "{before} {spec}");
 }
 
@@ -41,9 +41,9 @@ fn lowered_value_is_held_at_pod_requests() {
     check_lowering(at_once, &unknown, "pending", &lowered, false);
     // Raising asks for nothing, nor does withdrawing.
     let raised = (owned(dongles("4", "4"), "4", "r"), json!({"quantity": 5}));
-    let does = ["advertised example.com/dongle=5 (rule r)"];
-    check_lowering(raised, &unknown, "pending", &does, false);
-    let gone = plan(&seen(&node_object(&two().0)), &rule_set(&json!({})), &unknown);
+    let expected_changes = ["advertised example.com/dongle=5 (rule r)"];
+    check_lowering(raised, &unknown, "pending", &expected_changes, false);
+    let gone = plan(&decoded(&node_object(&two().0)), &rule_set(&json!({})), &unknown);
     assert_eq!((gone.changes.len(), gone.needs_pods), (1, false));
 }
 
@@ -92,7 +92,7 @@ fn random_plans_never_lower_below_pod_requests() {
         let known = random.bool();
         let input = if known { used(pod_usage) } else { PlanningInput::default() };
         let mut after = node_object(&before);
-        let planned = plan(&seen(&after), &rules, &input);
+        let planned = plan(&decoded(&after), &rules, &input);
         if let Some(patch) = planned.patch {
             apply(&mut after, &patch);
         }
