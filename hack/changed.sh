@@ -8,9 +8,9 @@ cd "$(dirname "$0")/.."
 
 # For each step that proves a tool rather than this project, the files that its verdict depends on.
 declare -A covers=(
-	[test-harness]='tests/harness tests/controlplane tests/go.work hack/kubernetes.mk'
-	[test-alerts]='charts/node-resource-advertiser/files tests/tools/alerts'
-	[test-gitops]='examples crds charts/node-resource-advertiser/files tests/gitops tests/e2e/gitops tests/e2e/gitops.rs hack/tools.mk src/controller'
+	[test-harness]='tests/harness tests/controlplane tests/go.work tests/go.work.sum Cargo.lock hack'
+	[test-alerts]='charts/node-resource-advertiser/files docs/runbook.md tests/tools/alerts hack'
+	[test-gitops]='examples crds charts/node-resource-advertiser/files tests/gitops tests/e2e/gitops tests/e2e/gitops.rs tests/e2e/main.rs tests/e2e/support tests/harness src Cargo.toml Cargo.lock hack'
 )
 
 note() {

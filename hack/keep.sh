@@ -21,4 +21,4 @@ mv --no-target-directory "$stage" "$cached" 2> /dev/null || [[ -d $cached ]]
 
 find "$parent" -maxdepth 1 -name '.stage.*' -mmin +600 -exec rm -rf {} +
 find "$parent" -maxdepth 1 -name "$kind-*" -mmin +600 -printf '%T@ %p\n' | sort --numeric-sort --reverse |
-	tail --lines +4 | cut --delimiter ' ' --fields 2- | xargs --no-run-if-empty rm -rf
+	tail --lines +4 | cut --delimiter ' ' --fields 2- | xargs --no-run-if-empty --delimiter '\n' rm -rf --

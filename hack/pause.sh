@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 
 folder=$(dirname "$1")
 mkdir -p "$folder"
-source=$(cd tests/controlplane && go list -m -f '{{.Dir}}' k8s.io/kubernetes)
+# Not `go list`, which knows no folder of a module that is not downloaded yet.
+json=$(cd tests/controlplane && go mod download -json k8s.io/kubernetes)
+source=$(sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' <<< "$json")
 "${CC:-cc}" -Os -static -s -DVERSION=3.10 -o "$folder/pause" "$source/build/pause/linux/pause.c"
 target/debug/xtask image --created 0 --program "$folder/pause" --reference registry.k8s.io/pause:3.10 --output "$1"

@@ -6,6 +6,8 @@
 # A step alone prints as it goes. Under hack/steps.sh, where steps overlap, STEPS names the folder
 # of their logs: the output goes there, and to the terminal too if the step fails.
 set -euo pipefail
+# Numbers with a point, whatever the language.
+export LC_ALL=C.UTF-8
 
 name=$1
 shift

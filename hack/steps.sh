@@ -3,6 +3,7 @@
 #
 #   hack/steps.sh MAKE TARGET…
 set -euo pipefail
+export LC_ALL=C.UTF-8
 
 make=$1
 shift

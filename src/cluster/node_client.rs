@@ -95,6 +95,9 @@ impl NodeClient {
                 let message = format!("{code}: {}", status.message);
                 match self.get(&node).await {
                     Ok(node) => Reply::Stale { node, message },
+                    Err(Reply::Failed { message, retry_after, .. }) => {
+                        Reply::Failed { message, retry_after, maybe_applied: false }
+                    }
                     Err(reply) => reply,
                 }
             }
@@ -184,6 +187,12 @@ fn is_stale(code: StatusCode, status: &Status) -> bool {
     }
 }
 
+/// Whether it is the node that is missing: a proxy or an admission webhook may answer 404 too.
+fn is_missing_node(code: StatusCode, status: &Status) -> bool {
+    let kind = status.details.as_ref().map(|details| details.kind.as_str());
+    code == StatusCode::NOT_FOUND && status.reason == "NotFound" && kind == Some("nodes")
+}
+
 /// Whether it is the right that is missing. Admission answers 403 too, about the one object.
 fn is_missing_right(code: StatusCode, status: &Status) -> bool {
     code == StatusCode::FORBIDDEN && status.message.contains("cannot patch resource")
@@ -192,7 +201,7 @@ fn is_missing_right(code: StatusCode, status: &Status) -> bool {
 impl RequestError {
     fn into_reply(self) -> Reply {
         match self {
-            Self::Api(StatusCode::NOT_FOUND, ..) => Reply::NotFound,
+            Self::Api(code, status, _) if is_missing_node(code, &status) => Reply::NotFound,
             Self::Api(code, status, _) if is_missing_right(code, &status) => {
                 Reply::Forbidden(status.message)
             }
@@ -215,6 +224,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// The API server's answer about a node that does not exist.
+    const GONE: &str = r#"{"kind":"Status","reason":"NotFound","code":404,"message":"nodes \"n\" not found",
+        "details":{"name":"n","kind":"nodes"}}"#;
 
     /// A client whose requests are answered in turn by these; `None` is no answer at all. What it
     /// asks is kept. The answers are those of a real API server: `tests/e2e/answers.rs` holds them
@@ -283,8 +296,12 @@ mod tests {
             let Reply::Stale { message, .. } = &reply else { panic!("{reply:?}") };
             assert!(message.starts_with(&code.to_string()), "{message}");
             assert_eq!(asked, [PATCH, GET]);
-            let (reply, _) = self::reply(vec![Some((code, "", &body)), Some((404, "", ""))]).await;
+            let (reply, _) =
+                self::reply(vec![Some((code, "", &body)), Some((404, "", GONE))]).await;
             assert!(matches!(reply, Reply::NotFound), "{reply:?}");
+            // A 404 of something in between says nothing about the node, and the patch was rejected.
+            let (reply, _) = self::reply(vec![Some((code, "", &body)), Some((404, "", ""))]).await;
+            assert!(matches!(reply, Reply::Failed { maybe_applied: false, .. }), "{reply:?}");
         }
     }
 

@@ -14,6 +14,7 @@ use super::path::Path as ValuePath;
 use super::source::{Source, SourceLocation, Span};
 use super::{split, yaml};
 use crate::model::api::NodeExtendedResource;
+use crate::model::label::printable;
 
 /// The extensions that are read in a folder, which are those that kubectl reads.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
@@ -179,7 +180,7 @@ impl Reader<'_> {
         if self.inputs.exclude.matches(path) {
             return;
         }
-        let name = path.display().to_string();
+        let name = printable(&path.display().to_string()).into_owned();
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) => return self.refuse(&name, cannot("read", &error)),
@@ -244,7 +245,8 @@ impl Reader<'_> {
     fn unread_folder(&mut self, path: &Path) {
         let named = path.canonicalize().is_ok_and(|place| self.named.contains(&place));
         if !named && !self.inputs.exclude.matches(path) {
-            self.files.folders.push(path.display().to_string());
+            let name = printable(&path.display().to_string()).into_owned();
+            self.files.folders.push(name);
         }
     }
 

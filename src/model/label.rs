@@ -1,5 +1,7 @@
 //! The syntax of Kubernetes names and labels, from `k8s.io/apimachinery/pkg/api/validate/content`.
 
+use std::borrow::Cow;
+
 /// Whether this is a lowercase RFC 1123 subdomain of at most 253 bytes, as the name of a Node is.
 ///
 /// As in Kubernetes, and unlike in DNS, one part between dots may be longer than 63 bytes.
@@ -43,6 +45,22 @@ pub(crate) fn excerpt(text: &str) -> String {
         shown.push('…');
     }
     shown
+}
+
+/// A text that others wrote, as one line that may be printed: characters that control a terminal, end the
+/// line or turn its direction are escaped.
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_unsafe =
+        |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = text.chars().map(|c| match is_unsafe(c) {
+        true => c.escape_unicode().to_string(),
+        false => c.to_string(),
+    });
+    Cow::Owned(escaped.collect())
 }
 
 #[cfg(test)]
@@ -106,5 +124,12 @@ mod tests {
         assert_eq!(excerpt("4\n\"x\""), r#"4\n\"x\""#);
         assert_eq!(excerpt(&"a".repeat(80)), "a".repeat(80));
         assert_eq!(excerpt(&"a".repeat(1000)), format!("{}…", "a".repeat(80)));
+    }
+
+    #[test]
+    fn printable_text_has_no_control_characters() {
+        assert_eq!(printable("ä rule/…"), "ä rule/…");
+        assert_eq!(printable("\u{1b}[2J\n::error::x\u{7}"), "\\u{1b}[2J\\u{a}::error::x\\u{7}");
+        assert_eq!(printable("a\u{202e}b"), "a\\u{202e}b");
     }
 }

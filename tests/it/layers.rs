@@ -22,6 +22,13 @@ fn src_layers_import_downwards_only() {
     assert!(imports.values().map(BTreeSet::len).sum::<usize>() > 200, "the imports were not found");
     assert_eq!(upward(&imports), [""; 0]);
     assert_eq!(circles(&imports), [""; 0]);
+    let outside = imports.keys().filter(|module| match module.as_slice() {
+        [] => false,
+        [first, ..] => first != "main" && !LAYERS.contains(&first.as_str()),
+    });
+    assert_eq!(outside.count(), 0, "a module is in no layer");
+    let root = imports.values().filter(|to| to.contains(&Module::new()));
+    assert_eq!(root.count(), 0, "an import by way of the root, which re-exports nothing");
 }
 
 #[test]

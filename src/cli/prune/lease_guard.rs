@@ -5,6 +5,7 @@ mod keep;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
@@ -16,6 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::cluster::error::describe;
 use crate::cluster::lease::holder::{self, Kind};
 use crate::cluster::lease::{self, Acquire, Candidate, Leadership, LeaseName};
+use crate::cluster::node_client;
 use keep::leave_behind;
 
 /// For how long the Lease is kept after taking it over: within that the controllers are to be gone.
@@ -25,13 +27,17 @@ const KEEP: Duration = Duration::from_secs(600);
 const LEASE_DURATION: Duration = Duration::from_secs(60);
 /// How long it may take to get a Lease that nobody renews, beyond its own duration.
 const ACQUIRE_MARGIN: Duration = Duration::from_secs(10);
+/// How long it may take to get a Lease that is taken at once.
+const ACQUIRE_LIMIT: Duration = Duration::from_secs(30);
+/// The name that the Lease has where none is chosen. A controller of an older version has set no label.
+const DEFAULT_NAME: &str = "node-resource-advertiser";
 
 /// Which Lease the controllers have.
 #[derive(Clone, Debug)]
 pub struct LeaseSelector {
     /// Its namespace; where none is given, all are searched.
     pub namespace: Option<String>,
-    /// Its name; where none is given, every Lease with the controllers' label counts.
+    /// Its name; where none is given, every Lease with the controllers' label or the default name counts.
     pub name: Option<String>,
 }
 
@@ -149,8 +155,19 @@ impl LeaseGuard {
         if if_active == IfControllerActive::Ignore {
             return Ok(Self::none());
         }
-        let leases = list(client, choice).await?;
+        let mut leases = list(client, choice).await?;
         let is_take_over = if_active == IfControllerActive::TakeOver;
+        match (&choice.namespace, &choice.name) {
+            // A controller that starts later must find it.
+            (Some(namespace), Some(name)) if leases.is_empty() && is_take_over => {
+                leases.push(unwritten(namespace, name));
+            }
+            _ if leases.is_empty() => progress(
+                "there is no Lease of a controller: one that starts now is not kept from writing"
+                    .to_owned(),
+            ),
+            _ => {}
+        }
         if !is_take_over {
             let now = Timestamp::now();
             leases.iter().try_for_each(|lease| refuse_live(lease, now))?;
@@ -166,7 +183,7 @@ impl LeaseGuard {
                 }
             }
             if is_take_over {
-                wait = wait.max(writes_on_for(lease, Timestamp::now()));
+                wait = wait.max(writes_on_for(lease));
             }
         }
         if !wait.is_zero() {
@@ -236,15 +253,34 @@ async fn list(client: &Client, choice: &LeaseSelector) -> Result<Vec<Lease>, Lea
         Some(namespace) => Api::<Lease>::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     };
-    let params = match &choice.name {
-        Some(name) => ListParams::default().fields(&format!("metadata.name={name}")),
+    let by_name = |name: &str| ListParams::default().fields(&format!("metadata.name={name}"));
+    let (label, value) = holder::LABEL;
+    let all_params = match &choice.name {
+        Some(name) => vec![by_name(name)],
         None => {
-            let (label, value) = holder::LABEL;
-            ListParams::default().labels(&format!("{label}={value}"))
+            vec![ListParams::default().labels(&format!("{label}={value}")), by_name(DEFAULT_NAME)]
         }
     };
-    let leases = api.list(&params).await;
-    leases.map(|list| list.items).map_err(|error| LeaseGuardError::List(Box::new(error)))
+    let mut leases = Vec::<Lease>::new();
+    for params in all_params {
+        let list = api.list(&params).await;
+        for lease in list.map_err(|error| LeaseGuardError::List(Box::new(error)))? {
+            if leases.iter().all(|other| other.metadata.uid != lease.metadata.uid) {
+                leases.push(lease);
+            }
+        }
+    }
+    Ok(leases)
+}
+
+/// A Lease that does not exist yet.
+fn unwritten(namespace: &str, name: &str) -> Lease {
+    let metadata = ObjectMeta {
+        namespace: Some(namespace.to_owned()),
+        name: Some(name.to_owned()),
+        ..ObjectMeta::default()
+    };
+    Lease { metadata, ..Lease::default() }
 }
 
 /// Fails where somebody who may write holds the Lease. Clocks are compared here only to refuse at once:
@@ -263,21 +299,13 @@ fn refuse_live(lease: &Lease, now: Timestamp) -> Result<(), LeaseGuardError> {
 }
 
 /// For how long the one who held this Lease, or those from whom it was taken before, may write without
-/// having noticed that it was taken.
-fn writes_on_for(lease: &Lease, now: Timestamp) -> Duration {
-    let Some(holder) = holder::holder(lease) else { return Duration::ZERO };
-    let duration = duration(lease);
-    match Kind::of(holder) {
-        // Also where it seems to have expired: its clock may be slow.
-        Kind::Controller => duration,
-        Kind::EndedPrune => Duration::ZERO,
-        // Since then the controllers have been able to notice it.
-        Kind::Prune => {
-            let acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.as_ref());
-            let since = acquired.map(|acquired| now.duration_since(acquired.0));
-            let since = since.and_then(|since| Duration::try_from(since).ok()).unwrap_or_default();
-            Duration::from_secs(duration.saturating_sub(since).as_secs())
-        }
+/// having noticed that it was taken: a request that is sent at the last moment included. No clock on the
+/// wall is asked, since another machine's may differ.
+fn writes_on_for(lease: &Lease) -> Duration {
+    match holder::holder(lease).map(Kind::of) {
+        None | Some(Kind::EndedPrune) => Duration::ZERO,
+        // Also where it seems to have expired.
+        Some(Kind::Controller | Kind::Prune) => duration(lease) + node_client::TIMEOUT,
     }
 }
 
@@ -307,7 +335,7 @@ async fn take(
         acquire,
         reacquires: false,
     };
-    let limit = duration(lease) + ACQUIRE_MARGIN;
+    let limit = if is_take_over || kept { ACQUIRE_LIMIT } else { duration(lease) + ACQUIRE_MARGIN };
     if let (Some(holder), false, false) = (holder, is_take_over, kept) {
         progress(format!(
             "waiting up to {limit:?} for the lease {} of {holder}, which has expired",
@@ -331,7 +359,9 @@ async fn take(
         Ok(Ok(Leadership::Standby(_)) | Err(_)) => "the election has ended".to_owned(),
         Err(_) => format!("another process renews it, or the API server is silent, for {limit:?}"),
     };
-    election.abort();
+    // A write under way may have taken it: it is released then, so that controllers go on.
+    drop(release);
+    let _ = election.await;
     Err(why)
 }
 
@@ -344,57 +374,4 @@ fn duration(lease: &Lease) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::api::coordination::v1::LeaseSpec;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-    use k8s_openapi::jiff::SignedDuration;
-
-    use super::*;
-
-    /// A Lease of 60 seconds that was acquired and renewed so many seconds ago.
-    fn lease(holder: &str, acquired: i64, renewed: i64) -> Lease {
-        let ago = |seconds| MicroTime(now() - SignedDuration::from_secs(seconds));
-        let spec = LeaseSpec {
-            holder_identity: Some(holder.to_owned()),
-            lease_duration_seconds: Some(60),
-            acquire_time: Some(ago(acquired)),
-            renew_time: Some(ago(renewed)),
-            ..LeaseSpec::default()
-        };
-        Lease { spec: Some(spec), ..Lease::default() }
-    }
-
-    fn now() -> Timestamp {
-        "2030-01-01T00:00:00Z".parse().unwrap()
-    }
-
-    const PRUNE: &str = "prune_1795279958295983672";
-    const ENDED: &str = "prune_1795279958295983672_ended";
-
-    #[test]
-    fn take_over_waits_for_those_that_may_still_write() {
-        for (holder, acquired, seconds) in [
-            ("controller_1a2b3c4d", 9000, 60),
-            (PRUNE, 0, 60),
-            (PRUNE, 45, 15),
-            (PRUNE, 9000, 0),
-            (PRUNE, -9000, 60),
-            (ENDED, 0, 0),
-            ("", 0, 0),
-        ] {
-            let wait = writes_on_for(&lease(holder, acquired, 0), now());
-            assert_eq!(wait.as_secs(), seconds, "{holder} since {acquired} s");
-        }
-        assert_eq!(writes_on_for(&Lease::default(), now()), Duration::ZERO);
-    }
-
-    #[test]
-    fn live_holder_is_refused_unless_it_has_ended() {
-        let refused = |holder, renewed| refuse_live(&lease(holder, 9000, renewed), now()).err();
-        let controller = refused("controller_1a2b3c4d", 20).unwrap().to_string();
-        assert!(controller.contains("counts for 40s more"), "{controller}");
-        let prune = refused(PRUNE, 50).unwrap().to_string();
-        assert!(prune.starts_with("another prune is at work"), "{prune}");
-        assert!(refused(ENDED, 0).is_none() && refused("controller_1a2b3c4d", 60).is_none());
-    }
-}
+mod tests;

@@ -136,7 +136,10 @@ impl Election {
                     self.delete();
                 }
             }
-            Event::Apply(lease) | Event::InitApply(lease) => {
+            Event::Apply(_) | Event::InitApply(_) => {
+                // What is written under this process's eyes needs no clock but its own.
+                let just_written = self.listed && matches!(event, Event::Apply(_));
+                let (Event::Apply(lease) | Event::InitApply(lease)) = event else { return };
                 self.listing = true;
                 let is_other = holder(&lease) != Some(&self.candidate.identity);
                 let is_later = |held: &Held| version(&lease) > version(&held.lease);
@@ -144,7 +147,11 @@ impl Election {
                     self.held = None;
                 }
                 if self.seen.as_ref().is_none_or(|seen| seen.deleted || seen.lease != lease) {
-                    let remaining = remaining(&lease, wall);
+                    let remaining = if just_written {
+                        duration(&lease).unwrap_or_default()
+                    } else {
+                        remaining(&lease, wall)
+                    };
                     self.seen = Some(Seen { lease, since: now, remaining, deleted: false });
                 }
             }

@@ -8,6 +8,7 @@ use crate::cli::diff::node_diff::Amounts;
 use crate::cli::diff::report::{Report, Summary};
 use crate::cli::diff::rows::{LineNodes, MAX_LISTED_NODES, Sign};
 use crate::cli::diff::totals::Total;
+use crate::model::label::printable;
 
 const HEADINGS: [&str; 4] = ["NODE", "RESOURCE", "BEFORE", "AFTER"];
 const GAP: &str = "   ";
@@ -45,7 +46,7 @@ pub(super) fn render(report: &Report, colour: bool, max_lines: usize) -> String 
         text += &format!("{resource}: {before} -> {after} on {} nodes\n", digits(*nodes));
     }
     for note in &report.notes {
-        text += &format!("Note: {}.\n", note.message);
+        text += &format!("Note: {}.\n", printable(&note.message));
     }
     text + &report.summary.line() + "\n"
 }
@@ -60,9 +61,9 @@ fn write(
     *text += sign;
     *text += " ";
     for (column, width) in columns.iter().zip(widths) {
-        *text += &format!("{column:width$}{GAP}");
+        *text += &format!("{:width$}{GAP}", printable(column));
     }
-    *text += reason;
+    *text += &printable(reason);
     text.truncate(text.trim_end().len());
     text.push('\n');
 }

@@ -82,7 +82,7 @@ impl Server {
     fn answer(&mut self, method: &Method, body: &[u8]) -> Option<(u16, Value)> {
         if *method == Method::GET {
             self.log.push("GET".to_owned());
-            let missing = json!({"code": 404, "message": "not found"});
+            let missing = json!({"code": 404, "reason": "NotFound", "message": "not found", "details": {"kind": "nodes"}});
             return Some(if self.node.is_null() {
                 (404, missing)
             } else {

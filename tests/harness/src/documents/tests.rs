@@ -102,6 +102,9 @@ fn command_that_fails_or_prints_something_else_is_an_error() {
         Ok(3)
     );
     assert_eq!(run("echo a | grep b\n", false), Ok(1));
+    assert!(run("no-such-command | grep b\n", false).is_err(), "grep hides no failure");
+    assert_eq!(run("cat <<'EOF' | grep b\nb\nEOF\ntrue\n", false), Ok(2));
+    assert!(run("true \\\n", false).is_ok() && run("cat <<EOF\n", false).is_ok());
     assert!(run("true\nfalse\n", false).unwrap_err().contains("page:1: false: ended with 1"));
     assert!(run("$ echo a  b 3m2s\na b 5d\n$ false\n", true).unwrap_err().contains("false"));
     assert_eq!(run("$ echo one two three\none … three\n", true), Ok(1));
