@@ -3,6 +3,7 @@
 pub(crate) mod backoff;
 pub mod client;
 pub mod config;
+mod credentials;
 pub mod error;
 pub mod lease;
 pub(crate) mod node_client;

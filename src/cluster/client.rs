@@ -20,6 +20,7 @@ use tower::{BoxError, ServiceBuilder};
 use tracing::info;
 
 use super::config::{self, ClusterOptions, ConfigError, Server};
+use super::credentials::{auth_reason, plugin, without_userinfo};
 use super::error::chain;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,12 +61,12 @@ pub enum ConnectError {
         source: std::io::Error,
     },
     /// The HTTP client could not be set up, for instance for a bad certificate.
-    #[error("cannot set up the connection to {server}: {}", chain(&**.source))]
+    #[error("cannot set up the connection to {server}: {reason}")]
     Client {
         /// Which API server.
         server: Server,
-        /// Why.
-        source: Box<kube::Error>,
+        /// Why; kube's own error would quote credentials.
+        reason: String,
     },
 }
 
@@ -76,6 +77,11 @@ struct NoResponse {
     server: Server,
     source: BoxError,
 }
+
+/// Why a request has no credentials, in place of kube's own error, which would quote them.
+#[derive(Debug, Error)]
+#[error("{0}")]
+struct NoCredentials(String);
 
 /// The response of a server that was asked without TLS and wants it.
 #[derive(Debug, Error)]
@@ -89,16 +95,18 @@ struct ExpectsHttps;
 pub async fn connect(options: &ClusterOptions) -> Result<Connection, ConnectError> {
     let (config, server) = config::load(options).await?;
     info!(%server, "using the API server");
-    let plugin = config.auth_info.exec.clone();
+    let exec = config.auth_info.exec.clone();
+    let command = plugin(&config).map(str::to_owned);
     match with_server(config, server.clone()) {
         Ok(client) => Ok(Connection { client, server }),
         Err(kube::Error::Auth(AuthError::AuthExecStart(source))) => {
-            let plugin = plugin.as_ref();
-            let command = plugin.and_then(|plugin| plugin.command.clone()).unwrap_or_default();
-            let hint = plugin.and_then(|plugin| plugin.install_hint.clone());
-            Err(ConnectError::Plugin { command, server, hint, source })
+            let hint = exec.and_then(|exec| exec.install_hint);
+            Err(ConnectError::Plugin { command: command.unwrap_or_default(), server, hint, source })
         }
-        Err(source) => Err(ConnectError::Client { server, source: Box::new(source) }),
+        Err(kube::Error::Auth(error)) => {
+            Err(ConnectError::Client { server, reason: auth_reason(&error, command.as_deref()) })
+        }
+        Err(error) => Err(ConnectError::Client { server, reason: chain(&error) }),
     }
 }
 
@@ -107,7 +115,7 @@ pub async fn connect(options: &ClusterOptions) -> Result<Connection, ConnectErro
 /// # Errors
 /// Where its certificates or credentials cannot be used.
 pub fn with_config(config: Config) -> Result<Client, kube::Error> {
-    let server = Server { url: config.cluster_url.to_string(), context: None };
+    let server = Server::new(&config, None);
     with_server(config, server)
 }
 
@@ -116,12 +124,16 @@ fn with_server(mut config: Config, server: Server) -> Result<Client, kube::Error
     let user_agent = concat!("node-resource-advertiser/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(user_agent)));
     let is_plain = config.cluster_url.scheme() == Some(&Scheme::HTTP);
+    // kube sends the URL's user and password nowhere, but would log them with every request.
+    config.cluster_url = without_userinfo(&config.cluster_url);
+    let command = plugin(&config).map(str::to_owned);
 
     // Through a proxy it is kube's own stack.
     if config.proxy_url.is_some() {
         config.default_retry = false;
         let builder = ClientBuilder::try_from(config)?;
-        let name = MapResultLayer::new(move |result| named(result, is_plain, &server));
+        let name =
+            MapResultLayer::new(move |result| named(result, is_plain, &server, command.as_deref()));
         return Ok(builder.with_layer(&name).build());
     }
 
@@ -137,7 +149,7 @@ fn with_server(mut config: Config, server: Server) -> Result<Client, kube::Error
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
     let service = ServiceBuilder::new()
-        .map_result(move |result| named(result, is_plain, &server))
+        .map_result(move |result| named(result, is_plain, &server, command.as_deref()))
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
@@ -146,11 +158,13 @@ fn with_server(mut config: Config, server: Server) -> Result<Client, kube::Error
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 
-/// The result of a request, with the API server's name where there is no response.
+/// The result of a request, with the API server's name where there is no response. No error from
+/// here on quotes credentials.
 fn named<B>(
     result: Result<Response<B>, BoxError>,
     is_plain: bool,
     server: &Server,
+    plugin: Option<&str>,
 ) -> Result<Response<B>, BoxError> {
     let source = match result {
         // This is how Go's HTTP server responds to a request without TLS.
@@ -162,7 +176,71 @@ fn named<B>(
             ExpectsHttps.into()
         }
         Ok(response) => return Ok(response),
-        Err(source) => source,
+        Err(source) => match source.downcast::<AuthError>() {
+            Ok(error) => NoCredentials(auth_reason(&error, plugin)).into(),
+            Err(source) => source,
+        },
     };
     Err(NoResponse { server: server.clone(), source }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::config::{ExecConfig, ExecInteractiveMode};
+
+    use super::super::error::describe;
+    use super::*;
+
+    /// A plugin that prints an expired credential, and the shell script that it runs.
+    fn config(name: &str) -> (Config, std::path::PathBuf) {
+        let path = std::env::temp_dir().join(format!("nra-{name}-{}", std::process::id()));
+        let exec = ExecConfig {
+            command: Some("/bin/sh".to_owned()),
+            args: Some([path.to_str().unwrap(), "S3CRET"].map(str::to_owned).into()),
+            interactive_mode: Some(ExecInteractiveMode::Never),
+            ..ExecConfig::default()
+        };
+        let mut config = Config::new("http://user:S3CRET@127.0.0.1:1".parse().unwrap());
+        config.auth_info.exec = Some(exec);
+        let expired = "{status: {token: S3CRET, expirationTimestamp: 2020-01-01T00:00:00Z}}";
+        std::fs::write(&path, format!("echo '{expired}'")).unwrap();
+        (config, path)
+    }
+
+    #[tokio::test]
+    async fn failed_refresh_of_a_token_is_reported_without_secrets() {
+        let failing = "echo S3CRET; echo log in again >&2; exit 3";
+        let cases = [
+            (failing, "the credential plugin \"/bin/sh\" failed (exit status: 3): log in again"),
+            (
+                "printf 'status:\\n token: S3CRET\\n  bad: S3CRET'",
+                "the output of the credential plugin \"/bin/sh\" is no ExecCredential (line ",
+            ),
+        ];
+        for (number, (script, says)) in cases.iter().enumerate() {
+            for proxy in [None, Some("http://user:S3CRET@127.0.0.1:1")] {
+                let (mut config, path) = config(&format!("{number}-{}", proxy.is_some()));
+                config.proxy_url = proxy.map(|url| url.parse().unwrap());
+                let client = with_config(config).unwrap();
+                std::fs::write(&path, script).unwrap();
+                let error = client.apiserver_version().await.unwrap_err();
+                std::fs::remove_file(path).unwrap();
+                let reason = describe(&error);
+                assert!(reason.contains(says), "{reason}");
+                let server = "the API server cannot be reached: http://127.0.0.1:1/: ";
+                assert!(reason.starts_with(server), "{reason}");
+                assert!(!format!("{reason} {error} {error:?}").contains("S3CRET"), "{error:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn error_of_kube_is_described_without_secrets() {
+        let (config, path) = config("direct");
+        std::fs::write(&path, "echo S3CRET; exit 3").unwrap();
+        let error = with_config(config).err().unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert!(matches!(&error, kube::Error::Auth(_)), "{error}");
+        assert_eq!(describe(&error), "the credential plugin failed (exit status: 3)");
+    }
 }

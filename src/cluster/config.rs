@@ -8,6 +8,7 @@ use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use thiserror::Error;
 
+use super::credentials::without_userinfo;
 use super::error::chain;
 
 /// How to reach a cluster, as kubectl's flags say.
@@ -26,10 +27,16 @@ pub struct ClusterOptions {
 /// An API server, as messages name it.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Its address.
+    /// Its address, without a user or a password.
     pub url: String,
     /// The context of the kubeconfig that names it.
     pub context: Option<String>,
+}
+
+impl Server {
+    pub(super) fn new(config: &Config, context: Option<String>) -> Self {
+        Self { url: without_userinfo(&config.cluster_url).to_string(), context }
+    }
 }
 
 impl fmt::Display for Server {
@@ -46,12 +53,12 @@ impl fmt::Display for Server {
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// The kubeconfig cannot be used.
-    #[error("{place} cannot be used: {}", reason(.source))]
+    #[error("{place} cannot be used: {reason}")]
     Kubeconfig {
         /// Which kubeconfig.
         place: String,
-        /// Why.
-        source: Box<KubeconfigError>,
+        /// Why; kube's own error would quote credentials.
+        reason: String,
     },
     /// The kubeconfig has no such context.
     #[error("{place} has no context {name:?}; give one of these by --context: {known}")]
@@ -87,7 +94,7 @@ pub(super) async fn load(options: &ClusterOptions) -> Result<(Config, Server), C
     let from_kubeconfig = match kubeconfig {
         Ok(kubeconfig) => use_context(&place, kubeconfig, options).await,
         Err(source) if is_absent(&source) && !is_asked_for => Err(ConfigError::Nothing { place }),
-        Err(source) => Err(ConfigError::Kubeconfig { place, source: Box::new(source) }),
+        Err(source) => Err(ConfigError::Kubeconfig { place, reason: reason(&source) }),
     };
     let (mut config, context) = match from_kubeconfig {
         Ok((config, context)) => (config, Some(context)),
@@ -103,7 +110,7 @@ pub(super) async fn load(options: &ClusterOptions) -> Result<(Config, Server), C
     if !options.groups.is_empty() {
         config.auth_info.impersonate_groups = Some(options.groups.clone());
     }
-    let server = Server { url: config.cluster_url.to_string(), context };
+    let server = Server::new(&config, context);
     Ok((config, server))
 }
 
@@ -115,9 +122,8 @@ fn read(options: &ClusterOptions) -> (String, Result<Kubeconfig, KubeconfigError
     }
     match Kubeconfig::from_env() {
         Ok(None) => {
-            let home = std::env::home_dir().unwrap_or_default().join(".kube/config");
-            let place = format!("the kubeconfig {}", home.display());
-            (place, Kubeconfig::read_from(home), options.context.is_some())
+            let (place, kubeconfig) = read_home(std::env::home_dir());
+            (place, kubeconfig, options.context.is_some())
         }
         from_env => {
             let files = std::env::var("KUBECONFIG").unwrap_or_default();
@@ -125,6 +131,17 @@ fn read(options: &ClusterOptions) -> (String, Result<Kubeconfig, KubeconfigError
             (format!("the kubeconfig {files} (KUBECONFIG)"), kubeconfig, true)
         }
     }
+}
+
+/// Reads the kubeconfig in the home directory. Without one it would be that of the current folder,
+/// which may be somebody else's, and name programs to run.
+fn read_home(home: Option<PathBuf>) -> (String, Result<Kubeconfig, KubeconfigError>) {
+    let Some(home) = home.filter(|home| home.is_absolute()) else {
+        let place = "the kubeconfig ~/.kube/config (HOME is unknown or relative)".to_owned();
+        return (place, Err(KubeconfigError::FindPath));
+    };
+    let path = home.join(".kube/config");
+    (format!("the kubeconfig {}", path.display()), Kubeconfig::read_from(path))
 }
 
 fn is_absent(error: &KubeconfigError) -> bool {
@@ -151,6 +168,19 @@ async fn use_context(
     let options = KubeConfigOptions { context: Some(name.clone()), ..KubeConfigOptions::default() };
     match Config::from_custom_kubeconfig(kubeconfig, &options).await {
         Ok(config) => Ok((config, name)),
-        Err(source) => Err(ConfigError::Kubeconfig { place, source: Box::new(source) }),
+        Err(source) => Err(ConfigError::Kubeconfig { place, reason: reason(&source) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_kubeconfig_is_read_without_a_home() {
+        for home in [None, Some(""), Some(".")] {
+            let (_, kubeconfig) = read_home(home.map(PathBuf::from));
+            assert!(matches!(kubeconfig, Err(KubeconfigError::FindPath)));
+        }
     }
 }

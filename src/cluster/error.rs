@@ -3,21 +3,50 @@
 use std::error::Error as StdError;
 use std::fmt::Write as _;
 
+use kube::client::AuthError;
+use kube::config::KubeconfigError;
 use kube::runtime::watcher;
 
-/// An error with its causes, each said once: "client error (Connect): Connection refused".
+use super::credentials::{auth_reason, without_userinfo, yaml_reason};
+
+/// An error with its causes, each said once: "client error (Connect): Connection refused". None of
+/// them quotes credentials.
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.contains(&next) {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let guarded = without_credentials(error);
+        next = if guarded.is_some() { None } else { error.source() };
+        let reason = guarded.unwrap_or_else(|| error.to_string());
+        if text.is_empty() {
+            text = reason;
+        } else if !text.contains(&reason) {
             // Writing to a String cannot fail.
-            let _ = write!(text, ": {next}");
+            let _ = write!(text, ": {reason}");
         }
-        cause = error.source();
     }
     text
+}
+
+/// The reason and its causes, for an error that itself may quote credentials.
+fn without_credentials(error: &(dyn StdError + 'static)) -> Option<String> {
+    if let Some(error) = error.downcast_ref::<AuthError>() {
+        return Some(auth_reason(error, None));
+    }
+    if let Some(KubeconfigError::Parse(error)) = error.downcast_ref() {
+        return Some(yaml_reason(error));
+    }
+    // These repeat their cause.
+    match error.downcast_ref()? {
+        kube::Error::Auth(error) => Some(auth_reason(error, None)),
+        kube::Error::InferKubeconfig(error) => Some(chain(error)),
+        kube::Error::Service(error) => Some(chain(&**error)),
+        kube::Error::ProxyProtocolUnsupported { proxy_url } => {
+            let url = without_userinfo(proxy_url);
+            Some(format!("the proxy {url} cannot be used; give one by http, https or socks5"))
+        }
+        _ => None,
+    }
 }
 
 /// What went wrong with a request, in the API server's own words where it answered.

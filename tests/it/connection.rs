@@ -30,6 +30,16 @@ fn fail(command: &str, kubeconfig: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
+/// A user whose credentials come from this shell script, with secrets in its arguments and
+/// environment.
+fn script_user(script: &str, interactive_mode: &str) -> String {
+    format!(
+        "{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, \
+         args: [-c, {script:?}, S3CRET-arg], env: [{{name: PASSWORD, value: S3CRET-env}}], \
+         interactiveMode: {interactive_mode}}}}}"
+    )
+}
+
 #[test]
 fn unreachable_server_is_named_with_its_context() {
     let refusing = kubeconfig("refusing", "https://127.0.0.1:1", "{}");
@@ -104,4 +114,111 @@ fn group_to_impersonate_needs_a_user() {
     let output = crate::program(&["prune", "--as-group", "admins"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("--as <USER>"));
+}
+
+#[test]
+fn kubeconfig_with_a_mistake_is_reported_without_its_secrets() {
+    let head = "apiVersion: v1\nkind: Config\ncurrent-context: prod\nusers:\n- name: u\n  user:\n";
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    for (name, user, says) in [
+        ("indent", "    token: S3CRET\n   password: S3CRET\n", "line 8"),
+        ("colon", "    token: S3CRET\n    password: S3CRET: S3CRET\n", "line 8"),
+        ("quote", "    token: \"S3CRET\n    password: S3CRET\n", "line "),
+        ("string", "    S3CRET\n", "line 7 column 5: expected "),
+        ("list", "    exec: S3CRET\n    password: S3CRET\n", "expected "),
+        ("word", "    exec: {interactiveMode: S3CRET, args: [S3CRET]}\n", "expected one of Never"),
+        (
+            "twice",
+            "    token: S3CRET\n    token: S3CRET\n",
+            "line 8 column 5: a key is given twice",
+        ),
+        ("float", "    token: S3CRET\n    other: .nan\n", "line "),
+    ] {
+        let path = folder.join(format!("mistake-{name}.kubeconfig"));
+        std::fs::write(&path, format!("{head}{user}")).unwrap();
+        let stderr = fail("plan", &path, &[]);
+        assert!(!stderr.contains("S3CRET"), "{name}: {stderr}");
+        let place = format!("mistake-{name}.kubeconfig (KUBECONFIG) cannot be used: ");
+        assert!(stderr.contains(&place) && stderr.contains(says), "{name}: {stderr}");
+    }
+}
+
+#[test]
+fn failing_credential_plugin_is_reported_without_its_secrets() {
+    let script = "echo S3CRET-token; echo log in again >&2; exit 3";
+    for (mode, says) in [
+        ("Never", "\"/bin/sh\" failed (exit status: 3): log in again\n"),
+        ("IfAvailable", "\"/bin/sh\" failed (exit status: 3)\n"),
+    ] {
+        let user = script_user(script, mode);
+        let kubeconfig = kubeconfig(&format!("failing-{mode}"), "https://127.0.0.1:1", &user);
+        let stderr = fail("prune", &kubeconfig, &[]);
+        assert!(stderr.contains(says) && stderr.contains("log in again"), "{stderr}");
+        assert!(!stderr.contains("S3CRET"), "{stderr}");
+    }
+}
+
+#[test]
+fn unreadable_output_of_a_credential_plugin_is_not_printed() {
+    for (name, output) in [
+        ("syntax", "status:\\n  token: S3CRET\\n bad: S3CRET"),
+        ("plain", "S3CRET"),
+        ("type", "{kind: ExecCredential, status: {token: [S3CRET]}}"),
+    ] {
+        let user = script_user(&format!("printf '{output}'"), "Never");
+        let kubeconfig = kubeconfig(&format!("output-{name}"), "https://127.0.0.1:1", &user);
+        let stderr = fail("prune", &kubeconfig, &[]);
+        assert!(!stderr.contains("S3CRET"), "{name}: {stderr}");
+        let says = "the output of the credential plugin \"/bin/sh\" is no ExecCredential (line ";
+        assert!(stderr.contains(says), "{name}: {stderr}");
+    }
+}
+
+#[test]
+fn credentials_in_a_url_are_not_printed() {
+    let server = kubeconfig("userinfo", "https://user:S3CRET@127.0.0.1:1/path", "{}");
+    for command in ["plan", "prune"] {
+        let stderr = fail(command, &server, &[]);
+        assert!(!stderr.contains("S3CRET") && !stderr.contains("user:"), "{stderr}");
+        assert!(
+            stderr.starts_with("cluster: context prod, https://127.0.0.1:1/path\n"),
+            "{stderr}"
+        );
+        let error = "the API server cannot be reached: https://127.0.0.1:1/path (context prod): ";
+        assert!(stderr.contains(error), "{stderr}");
+    }
+    let proxy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("proxy.kubeconfig");
+    let text = std::fs::read_to_string(&server).unwrap();
+    let text = text.replace("{server:", "{proxy-url: 'ftp://user:S3CRET@127.0.0.1:1', server:");
+    std::fs::write(&proxy, text).unwrap();
+    let stderr = fail("prune", &proxy, &[]);
+    assert!(!stderr.contains("S3CRET"), "{stderr}");
+    assert!(stderr.contains("the proxy ftp://127.0.0.1:1/"), "{stderr}");
+}
+
+#[test]
+fn kubeconfig_of_the_current_folder_is_not_used_without_a_home() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("homeless");
+    std::fs::create_dir_all(folder.join(".kube")).unwrap();
+    let trap = script_user("touch started", "Never");
+    let trap = kubeconfig("trap", "https://127.0.0.1:1", &trap);
+    std::fs::copy(trap, folder.join(".kube/config")).unwrap();
+    for (args, says) in [
+        (
+            &["prune"][..],
+            "no way to reach a cluster: the kubeconfig ~/.kube/config (HOME is unknown or relative)",
+        ),
+        (
+            &["prune", "--context", "prod"],
+            "the kubeconfig ~/.kube/config (HOME is unknown or relative) cannot be used",
+        ),
+    ] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_node-resource-advertiser"));
+        let output = program.args(args).current_dir(&folder).env_clear().env("HOME", ".").output();
+        let output = output.unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr.starts_with(&format!("error: {says}")), "{stderr}");
+        assert!(!folder.join("started").exists());
+    }
 }
