@@ -17,6 +17,15 @@ fn managers(cluster: &Cluster, node: &str) -> Vec<(Value, Value)> {
     entries.map(|entry| (entry["manager"].clone(), entry["fieldsV1"].clone())).collect()
 }
 
+/// Has node-1 advertise a value that stays when its rule is deleted, and that no ledger lists then.
+fn release_retained_value(cluster: &Cluster) {
+    cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
+    cluster.wait_ready("dongle", "1/1");
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    cluster
+        .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
+}
+
 #[test]
 fn recreated_retain_rule_adopts_its_value() {
     let cluster = Cluster::shared();
@@ -151,11 +160,7 @@ fn value_that_another_manager_owns_too_is_adopted_once_it_is_left() {
     let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
-    cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
-    cluster.wait_ready("dongle", "1/1");
-    cluster.kubectl(&["delete", "ner", "dongle"]);
-    cluster
-        .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
+    release_retained_value(&cluster);
     let apply_as_helm = |status: Value| {
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": status,
@@ -184,11 +189,7 @@ fn value_without_managed_fields_is_not_adopted() {
     let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
-    cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
-    cluster.wait_ready("dongle", "1/1");
-    cluster.kubectl(&["delete", "ner", "dongle"]);
-    cluster
-        .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
+    release_retained_value(&cluster);
     let none = json!([{"op": "replace", "path": "/metadata/managedFields", "value": [{}]}]);
     cluster.kubectl(&["patch", "node", "node-1", "--type=json", "-p", &none.to_string()]);
     cluster.apply_rule("dongle", &json!({}));

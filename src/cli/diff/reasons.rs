@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::result_kind::{Action, ResultKind};
 use super::rules::Rules;
 use crate::model::ledger::Entry;
+use crate::model::node::UNKNOWN_MANAGER;
 use crate::planner::rules::Rule;
 use crate::planner::{self, Outcome};
 
@@ -42,7 +43,7 @@ pub(super) fn change(
             None => format!("{}; repairs what was changed or removed", winner(rule)),
         },
         planner::Action::TakeOver { rule, manager, .. } => {
-            let manager = manager.as_deref().unwrap_or("an unknown field manager");
+            let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
             format!("{}; takes over what {manager} wrote (conflictPolicy: Overwrite)", winner(rule))
         }
         planner::Action::Adopt { rule, .. } => {
@@ -64,7 +65,6 @@ pub(super) fn outcome(
     rules: &Rules,
 ) -> Option<String> {
     let declares = format!("rule {} declares {}", rule.name, rule.quantity);
-    let unknown = "an unknown field manager";
     Some(match outcome {
         // It is reported for the node.
         Outcome::InvalidLedger { .. } => return None,
@@ -77,11 +77,11 @@ pub(super) fn outcome(
         }
         Outcome::Held { at, .. } => format!("held: {declares}; pods request at least {at}"),
         Outcome::Conflicted { manager, .. } => {
-            let manager = manager.as_deref().unwrap_or(unknown);
+            let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
             format!("conflict: written by {manager}; {declares} (conflictPolicy: Keep)")
         }
         Outcome::Contested { manager } => {
-            let manager = manager.as_deref().unwrap_or(unknown);
+            let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
             format!("contested: {manager} keeps changing it back; {declares}")
         }
         Outcome::Overridden { by, .. } => match rules.get(by) {
