@@ -57,7 +57,7 @@ image-for-tests: build-tests
 
 .PHONY: test-image
 test-image: image-for-tests tools ## Check that an image is well formed, and the same when made twice (RELEASE=1: that of make image)
-	@$(STEP) bash -ec 'IMAGE=$(abspath $(TEST_IMAGE)) $(CARGO_TEST) --test image; $(TOOLS)/crane validate --tarball $(TEST_IMAGE)'
+	@$(STEP) bash -ec 'IMAGE=$$PWD/$(TEST_IMAGE) $(CARGO_TEST) --test image; $(TOOLS)/crane validate --tarball $(TEST_IMAGE)'
 
 .PHONY: test-e2e
 test-e2e: build-tests controlplane controlplane-extras tools monitoring-crds ## Run the tests against a real control plane
