@@ -5,16 +5,18 @@ TEST_IMAGE = $(if $(RELEASE),$(shell hack/image.sh path),target/image/test.tar)
 TEST := fmt clippy doc test-unit deny test-chart test-oracle test-image test-e2e test-demo test-cluster test-kubelet
 # What proves a tool rather than this project: hack/changed.sh has the files that each depends on.
 TEST_TOOLS := test-harness test-alerts test-gitops
+# Under another name: a recipe with that of make runs also where make is only to print it (`make -n`).
+SELF := $(MAKE)
 
 ##@ Test
 
 .PHONY: test
 test: ## Run every test of this project, and print what each step took
-	@hack/steps.sh $(MAKE) $(TEST)
+	@hack/steps.sh $(SELF) $(TEST)
 
 .PHONY: test-all
 test-all: ## Run every test: also what proves a tool rather than this project
-	@hack/steps.sh $(MAKE) $(TEST) $(TEST_TOOLS)
+	@hack/steps.sh $(SELF) $(TEST) $(TEST_TOOLS)
 
 .PHONY: lint
 lint: fmt clippy doc ## Check format, clippy and the documentation
