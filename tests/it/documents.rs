@@ -1,6 +1,7 @@
 //! The commands in the documentation: each is run by a test, is a golden run, or says why it is not.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 
 use harness::documents::{self, Block, Marker};
@@ -60,17 +61,40 @@ fn golden_marker_names_a_run_that_a_test_compares() {
     }
 }
 
+#[test]
+fn reason_names_a_test_that_exists() {
+    let file = "tests/it/documents.rs";
+    assert_eq!(check_reason(&format!("reason_names_a_test_that_exists in {file} does it")), Ok(()));
+    assert_eq!(check_reason("nothing in here can run it"), Ok(()));
+    for (name, file) in [("gone", file), ("check_reason", file), ("gone", "tests/it/gone.rs")] {
+        assert!(check_reason(&format!("as {name} in {file} does")).is_err(), "{name} in {file}");
+    }
+}
+
 fn check(block: &Block) -> Result<(), String> {
     match &block.marker {
         Marker::Missing => Err("no comment above it names the test that runs it".to_owned()),
         Marker::NotRun(reason) if reason.len() < 10 => {
             Err(format!("the reason {reason:?} is too short"))
         }
-        Marker::NotRun(_) => Ok(()),
+        Marker::NotRun(reason) => check_reason(reason),
         Marker::Runs(name) if RUNNERS.iter().any(|(runner, _)| runner == name) => Ok(()),
         Marker::Runs(name) => Err(format!("there is no test {name}")),
         Marker::Golden(file) => check_golden(block, file),
     }
+}
+
+/// A reason may name a test that does the same: `NAME in FILE.rs`.
+fn check_reason(reason: &str) -> Result<(), String> {
+    let words: Vec<_> = reason.split(' ').collect();
+    for named in words.windows(3).filter(|named| named[1] == "in" && named[2].ends_with(".rs")) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(named[2]);
+        let tests = fs::read_to_string(path).unwrap_or_default();
+        if !tests.contains(&format!("#[test]\nfn {}(", named[0])) {
+            return Err(format!("there is no test {} in {}", named[0], named[2]));
+        }
+    }
+    Ok(())
 }
 
 fn check_golden(block: &Block, file: &str) -> Result<(), String> {
