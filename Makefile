@@ -57,7 +57,7 @@ crds: ## Generate crds/, and the chart's copy, from the Rust types
 
 .PHONY: chart-docs
 chart-docs: ## Generate the table of values in the chart's README
-	@cd tests/tools && go run ./valuestable $(abspath $(CHART))
+	@cd tests/tools && go run ./valuestable "$$OLDPWD/$(CHART)"
 
 .PHONY: manifests
 manifests: tools ## Render the chart into deploy/install.yaml

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Keeps compiled dependencies in the build cache, for other checkouts: nothing without BUILD_CACHE.
+# Keeps compiled dependencies in the build cache, for other checkouts: nothing without BUILD_CACHE. Where that
+# fails, such as for a full disk, it warns, and a build goes on.
 #
 #   hack/cargo-cache.sh restore|save
 #
@@ -17,23 +18,28 @@ key=$({
 	env | grep -E '^(CARGO_(BUILD|ENCODED|INCREMENTAL|PROFILE|TARGET)|RUSTFLAGS)' | sort || true
 	git ls-files -z -- hack/cargo-cache.sh Cargo.lock Cargo.toml '*/Cargo.toml' | xargs -0 sha256sum
 } | sha256sum | cut -c 1-32)
-cached=$BUILD_CACHE/cargo/debug-$key
+cached=cargo/debug-$key
 
+clean_up() {
+	local status=$?
+	rm -rf "$stage" "$stage.exclude"
+	if ((status)); then
+		echo "warning: the build cache: compiled dependencies: $1 failed with $status" >&2
+	fi
+	exit 0
+}
+stage=
+trap 'clean_up "$1"' EXIT
+mkdir -p target
+stage=$(mktemp -d target/.debug.XXXXXX)
 case $1 in
 restore)
-	if [[ -d $cached && ! -e target/debug ]]; then
-		touch "$cached"
-		mkdir -p target
-		stage=$(mktemp -d target/.debug.XXXXXX)
-		trap 'rm -rf "$stage"' EXIT
-		cp --archive "$cached"/. "$stage"
+	if [[ ! -e target/debug ]] && hack/cache.sh restore "$cached" "$stage"; then
 		mv --no-target-directory "$stage" target/debug
 	fi
 	;;
 save)
-	if [[ ! -d $cached ]]; then
-		stage=$(mktemp -d target/.debug.XXXXXX)
-		trap 'rm -rf "$stage"' EXIT
+	if [[ ! -d $BUILD_CACHE/$cached ]]; then
 		own=$(cargo metadata --locked --no-deps --format-version 1 | grep -o '"name":"[^"]*","version"' | cut -d '"' -f 4)
 		# By the hash that cargo gives each unit, which its files have in their names.
 		for name in $own; do
@@ -43,8 +49,7 @@ save)
 		flock target/debug/.cargo-lock \
 			tar --create --directory target/debug --exclude-from "$stage.exclude" .fingerprint build deps |
 			tar --extract --directory "$stage"
-		rm "$stage.exclude"
-		hack/keep.sh "$stage" "$cached"
+		hack/cache.sh save "$stage" "$cached"
 	fi
 	;;
 esac

@@ -11,20 +11,16 @@ if [[ $("$folder/cargo-deny" --version 2> /dev/null) == "cargo-deny $version" ]]
 	exit 0
 fi
 key=$({ rustc --version --verbose; sha256sum hack/cargo-deny.sh; } | sha256sum | cut -c 1-32)
-cached=${BUILD_CACHE:+$BUILD_CACHE/tools/cargo-deny-$version-$key}
+cached=tools/cargo-deny-$version-$key
 root=target/tools/cargo-deny
-if [[ -n $cached && -d $cached ]]; then
-	touch "$cached"
-	mkdir -p "$root"
-	cp --archive "$cached"/. "$root"
-else
+rm -rf "$root"
+mkdir -p "$root"
+if ! hack/cache.sh restore "$cached" "$root"; then
 	# It runs for two seconds: nobody waits for an optimized one.
 	CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 cargo install --quiet --locked --debug --force --root "$root" \
 		--target-dir target/tools/build --version "$version" cargo-deny
 	rm -rf target/tools/build
-	if [[ -n $cached ]]; then
-		hack/keep.sh "$root" "$cached"
-	fi
+	hack/cache.sh save "$root" "$cached"
 fi
 mkdir -p "$folder"
 cp "$root/bin/cargo-deny" "$folder/cargo-deny"

@@ -50,18 +50,14 @@ fi
 mkdir -p "$folder"
 stage=$(mktemp -d "$folder/.stage.XXXXXX")
 trap 'rm -rf "$stage"' EXIT
-cached=${BUILD_CACHE:+$BUILD_CACHE/go/$module-$label-$key}
-if [[ -n $cached && -d $cached ]]; then
-	touch "$cached"
-	cp --archive "$cached"/. "$stage"
-	echo "copied from $cached"
+cached=go/$module-$label-$key
+if hack/cache.sh restore "$cached" "$stage"; then
+	echo "copied from $cached of the build cache"
 else
 	echo "building ${packages[*]}"
 	# Nicer than cargo: beside this run the fast tests.
 	(cd "tests/$module" && nice go build -ldflags '-s -w' "${flags[@]}" -o "$stage/" "${packages[@]}")
-	if [[ -n $cached ]]; then
-		hack/keep.sh "$stage" "$cached"
-	fi
+	hack/cache.sh save "$stage" "$cached"
 fi
 rm -f "$keep"
 mv "$stage"/* "$folder"

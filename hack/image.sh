@@ -25,19 +25,21 @@ archive=(
 	--label "$label.revision=$(git describe --always --dirty --abbrev=40 --exclude '*')"
 	--label "$label.description=$description"
 )
-mkdir -p target/image
 
 case $1 in
 path)
 	echo "$image"
 	;;
 release)
+	mkdir -p target/image
 	cargo fetch --locked
-	flags="$static --remap-path-prefix=$PWD=/source"
+	# Not in RUSTFLAGS, where a space in a path would end it.
+	separator=$'\x1f'
+	flags="${static// /$separator}$separator--remap-path-prefix=$PWD=/source"
 	for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
-		flags+=" --remap-path-prefix=$registry=/registry"
+		flags+="$separator--remap-path-prefix=$registry=/registry"
 	done
-	RUSTFLAGS=$flags cargo build --release --locked --target "$triple" --bin "$program"
+	CARGO_ENCODED_RUSTFLAGS=$flags cargo build --release --locked --target "$triple" --bin "$program"
 	xtask=(cargo run --quiet --locked --package xtask --)
 	"${xtask[@]}" "${archive[@]}" --program "target/$triple/release/$program" --output "$image"
 	glibc=$(getconf GNU_LIBC_VERSION)
@@ -53,6 +55,7 @@ test)
 	CARGO_BUILD_BUILD_DIR=target cargo rustc --locked --target-dir target/static --bin "$program" \
 		--features serde_json/unbounded_depth,tokio/process,tokio/rt-multi-thread,tokio/test-util \
 		-- $static -C strip=symbols
+	mkdir -p "$(dirname "$2")"
 	target/debug/xtask "${archive[@]}" --program "target/static/debug/$program" --output "$2"
 	;;
 esac

@@ -7,18 +7,20 @@ set -euo pipefail
 case $1 in
 kubelet)
 	unshare=(unshare --mount --propagation private)
-	probe='mount --bind /tmp /var/lib && test -e "$0/Makefile"'
+	probe='mount --bind /tmp /var/lib'
 	needs='root on Linux, mount namespaces, and a checkout that is not in /var/lib'
 	;;
 cluster)
 	unshare=(unshare --mount --net --pid --fork --mount-proc --propagation private)
 	probe='mount --bind /tmp /var/lib && mount -t tmpfs tmpfs /run &&
-		ip link add name node0 type veth peer name outside0 && test -e "$0/Makefile"'
+		ip link add name node0 type veth peer name outside0'
 	needs='root on Linux, iproute2, mount, network and process namespaces, and a checkout that is not in /var/lib or /run'
 	;;
 esac
-if ! "${unshare[@]}" sh -c "$probe" "$PWD" 2> /dev/null; then
-	echo "skipped: the tests on a real $1 need $needs"
+probe+=' && { test -e "$0/Makefile" || { echo "$0 is hidden by the mounts" >&2; exit 1; }; }'
+if ! problem=$("${unshare[@]}" sh -c "$probe" "$PWD" 2>&1); then
+	# One line, which hack/step.sh repeats.
+	echo "skipped: no isolation here: ${problem//$'\n'/; } (the tests on a real $1 need $needs)"
 	exit 0
 fi
 shift

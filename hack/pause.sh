@@ -7,8 +7,6 @@ cd "$(dirname "$0")/.."
 
 folder=$(dirname "$1")
 mkdir -p "$folder"
-# Not `go list`, which knows no folder of a module that is not downloaded yet.
-json=$(cd tests/controlplane && go mod download -json k8s.io/kubernetes)
-source=$(sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' <<< "$json")
+source=$(hack/go-module.sh tests/controlplane k8s.io/kubernetes)
 "${CC:-cc}" -Os -static -s -DVERSION=3.10 -o "$folder/pause" "$source/build/pause/linux/pause.c"
 target/debug/xtask image --created 0 --program "$folder/pause" --reference registry.k8s.io/pause:3.10 --output "$1"

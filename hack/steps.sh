@@ -19,13 +19,18 @@ report() {
 		{ printf row, $1, $2 ? "FAILED" : "passed", sprintf("%.1f", $3), sprintf("%.1f", $4); cpu += $4 }
 		END { printf row, "all, overlapping", "", sprintf("%.1f", wall), sprintf("%.1f", cpu) }
 	' "$STEPS.tsv"
-	if ((status)); then
+	if ((status > 128)); then
+		echo "==> ended by a signal; the logs are in $STEPS/" >&2
+	elif ((status)); then
 		echo "==> FAILED: $(awk -F '\t' '$2 { print $1 }' "$STEPS.tsv" | paste -s -d ' '); the logs are in $STEPS/" >&2
 	else
 		echo "==> all passed: $*"
 	fi
 }
 trap 'report "$@"' EXIT
+# Otherwise the report would take this for a success.
+trap 'exit 143' TERM
+trap 'exit 130' INT
 
 # The order of the steps, in hack/test.mk, keeps fewer than these busy.
 "$make" --jobs="${JOBS:-4}" "$@"

@@ -5,16 +5,18 @@ TEST_IMAGE = $(if $(RELEASE),$(shell hack/image.sh path),target/image/test.tar)
 TEST := fmt clippy doc test-unit deny test-chart test-oracle test-image test-e2e test-demo test-cluster test-kubelet
 # What proves a tool rather than this project: hack/changed.sh has the files that each depends on.
 TEST_TOOLS := test-harness test-alerts test-gitops
+# Under another name: a recipe with that of make runs also where make is only to print it (`make -n`).
+SELF := $(MAKE)
 
 ##@ Test
 
 .PHONY: test
 test: ## Run every test of this project, and print what each step took
-	@hack/steps.sh $(MAKE) $(TEST)
+	@hack/steps.sh $(SELF) $(TEST)
 
 .PHONY: test-all
 test-all: ## Run every test: also what proves a tool rather than this project
-	@hack/steps.sh $(MAKE) $(TEST) $(TEST_TOOLS)
+	@hack/steps.sh $(SELF) $(TEST) $(TEST_TOOLS)
 
 .PHONY: lint
 lint: fmt clippy doc ## Check format, clippy and the documentation
@@ -57,7 +59,7 @@ image-for-tests: build-tests
 
 .PHONY: test-image
 test-image: image-for-tests tools ## Check that an image is well formed, and the same when made twice (RELEASE=1: that of make image)
-	@$(STEP) bash -ec 'IMAGE=$(abspath $(TEST_IMAGE)) $(CARGO_TEST) --test image; $(TOOLS)/crane validate --tarball $(TEST_IMAGE)'
+	@$(STEP) bash -ec 'IMAGE=$$PWD/$(TEST_IMAGE) $(CARGO_TEST) --test image; $(TOOLS)/crane validate --tarball $(TEST_IMAGE)'
 
 .PHONY: test-e2e
 test-e2e: build-tests controlplane controlplane-extras tools monitoring-crds ## Run the tests against a real control plane

@@ -107,14 +107,14 @@ impl Bench {
         let mut sample = Sample::default();
 
         let (controller, _) = Controller::start(cluster)?;
-        let span = Span::open(ADVERTISE, cluster, &[controller.cpu()]).await?;
+        let span = Span::open(ADVERTISE, cluster, &[controller.cpu()]).await?.until_rule_ready();
         let created = cluster.rules().create(&PostParams::default(), &cluster::rule()?).await;
         let start = Instant::now();
         created.context("the rule cannot be applied")?;
         cluster.count_own_request("POST nodeextendedresources");
         let last = observer.wait_advertised(deadline).await?;
         sample.record_seconds(ADVERTISE, TIME, last.duration_since(start));
-        span.close_rollout(cluster, &[controller.cpu()], &mut sample).await?;
+        span.close(cluster, &[controller.cpu()], &mut sample).await?;
         sample.record(MEMORY, "peak", MIB, controller.peak_memory_mib()?);
         controller.stop()?;
 

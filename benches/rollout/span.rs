@@ -29,6 +29,7 @@ pub struct Span {
     own_requests: BTreeMap<String, u64>,
     load_average: f64,
     cpu_s: CpuSeconds,
+    until_rule_ready: bool,
 }
 
 struct CpuSeconds {
@@ -57,7 +58,13 @@ impl Span {
         let requests = count_requests(cluster).await?;
         tokio::time::sleep(REST).await;
         let cpu_s = CpuSeconds::read(cluster, clients)?;
-        Ok(Self { row, requests, own_requests, load_average, cpu_s })
+        Ok(Self { row, requests, own_requests, load_average, cpu_s, until_rule_ready: false })
+    }
+
+    /// The same for a rollout, which ends for the clock before the rule's status is written: that is
+    /// waited for too before requests are counted.
+    pub fn until_rule_ready(self) -> Self {
+        Self { until_rule_ready: true, ..self }
     }
 
     /// Ends the row, and records what it cost.
@@ -68,29 +75,10 @@ impl Span {
         sample: &mut Sample,
     ) -> Result<()> {
         let cpu_s = CpuSeconds::read(cluster, clients)?;
-        self.close_with(cpu_s, cluster, sample).await
-    }
-
-    /// The same for a rollout, which ends for the clock before the rule's status is written: waits
-    /// for that too before it counts requests.
-    pub async fn close_rollout(
-        self,
-        cluster: &Cluster,
-        clients: &[Cpu],
-        sample: &mut Sample,
-    ) -> Result<()> {
-        let cpu_s = CpuSeconds::read(cluster, clients)?;
-        cluster.wait_rule_ready().await?;
-        self.close_with(cpu_s, cluster, sample).await
-    }
-
-    async fn close_with(
-        self,
-        cpu_s: CpuSeconds,
-        cluster: &Cluster,
-        sample: &mut Sample,
-    ) -> Result<()> {
         let Self { row, cpu_s: before, .. } = self;
+        if self.until_rule_ready {
+            cluster.wait_rule_ready().await?;
+        }
         sample.record(row, "apiserver CPU", "s", cpu_s.apiserver - before.apiserver);
         sample.record(row, "etcd CPU", "s", cpu_s.etcd - before.etcd);
         sample.record(row, "client CPU", "s", cpu_s.client - before.client);

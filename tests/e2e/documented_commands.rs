@@ -4,8 +4,11 @@
 //! a shell with kubectl, helm and the program. `tests/cluster` runs those that need a release of the chart.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use harness::documents::{self, Block, Marker, Shell};
+use harness::objects::{advertises, rule};
 use harness::{Cluster, ControlPlane, Controller, project_file};
 use serde_json::json;
 
@@ -50,4 +53,66 @@ fn commands_for_a_running_cluster_print_what_the_pages_show() {
     let count = shell(&cluster).run(&blocks("cluster")).unwrap();
     println!("{count} commands print what the pages show");
     controller.stop();
+}
+
+#[test]
+fn validate_reads_files_and_pipes_as_its_page_shows() {
+    let cluster = Cluster::shared();
+    let folder = cluster.control_plane.dir().join("validate-page");
+    let base = example("gitops/kustomize/base");
+    copy(&base, &folder.join("rules"));
+    // Without `--exclude`, the command with `-R` fails.
+    fs::create_dir_all(folder.join("rules/overlays")).unwrap();
+    fs::write(folder.join("rules/overlays/patch.yaml"), "[").unwrap();
+    copy(&base, &folder.join("base"));
+    copy(&example("gitops/kustomize/overlays"), &folder.join("overlays"));
+    chart(&folder.join("chart"));
+    let shell = Shell::new(&cluster, &folder, BTreeMap::new()).unwrap();
+    println!("{} commands read what the page names", shell.run(&blocks("validate")).unwrap());
+}
+
+#[test]
+fn tools_wait_for_rules_as_the_gitops_page_shows() {
+    let cluster = Cluster::start();
+    cluster.create_nodes(["node-1"], &json!({"example.com/has-dongle": "true"}));
+    let controller = Controller::start(&cluster);
+    let folder = cluster.control_plane.dir().join("gitops-page");
+    copy(&example("gitops"), &folder);
+    fs::copy(example("dongle.yaml"), folder.join("dongle.yaml")).unwrap();
+    chart(&folder.join("chart-with-rules"));
+    let shell = Shell::new(&cluster, &folder, BTreeMap::new()).unwrap();
+    println!("{} commands do what the page shows", shell.run(&blocks("gitops")).unwrap());
+    // Both waits returned: the values are there, without another wait.
+    let node = cluster.node("node-1");
+    for resource in ["example.com/dongle", "example.com/key"] {
+        assert!(advertises(&node, resource, "4"), "{node:#}");
+    }
+    controller.stop();
+}
+
+fn example(path: &str) -> PathBuf {
+    project_file("examples").join(path)
+}
+
+/// Copies a folder with all that is in it.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// Writes a chart of one rule.
+fn chart(folder: &Path) {
+    fs::create_dir_all(folder.join("templates")).unwrap();
+    let about = json!({"apiVersion": "v2", "name": "rules", "version": "1.0.0"});
+    fs::write(folder.join("Chart.yaml"), about.to_string()).unwrap();
+    let key = rule("key", &json!({"resourceName": "example.com/key", "quantity": 4}));
+    fs::write(folder.join("templates/key.yaml"), key.to_string()).unwrap();
 }

@@ -1,11 +1,21 @@
-//! The commands in the documentation: each is run by a test, is a golden output, or says why it is not.
+//! The commands in the documentation: each is run by a test, is a golden run, or says why it is not.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
-use harness::documents::{self, Marker};
+use harness::documents::{self, Block, Marker};
 
-/// The names of tests that run blocks: in `tests/e2e` and `tests/cluster`.
-const RUNNERS: [&str; 3] = ["quick-start", "cluster", "release"];
+use crate::{plan, read, validate};
+
+/// The names of tests that run blocks, and their files.
+const RUNNERS: [(&str, &str); 5] = [
+    ("quick-start", "tests/e2e/documented_commands.rs"),
+    ("cluster", "tests/e2e/documented_commands.rs"),
+    ("validate", "tests/e2e/documented_commands.rs"),
+    ("gitops", "tests/e2e/documented_commands.rs"),
+    ("release", "tests/cluster/release.rs"),
+];
 
 #[test]
 fn every_documented_command_is_run_or_has_a_reason() {
@@ -13,26 +23,94 @@ fn every_documented_command_is_run_or_has_a_reason() {
     let mut wrong = Vec::new();
     let mut used = BTreeSet::new();
     for block in &blocks {
-        let place = format!("{}:{}", block.page, block.line);
-        match &block.marker {
-            Marker::Missing => wrong.push(format!("{place}: no comment says which test runs it")),
-            Marker::NotRun(reason) if reason.len() < 10 => {
-                wrong.push(format!("{place}: the reason {reason:?} is too short"));
-            }
-            Marker::NotRun(_) => {}
-            Marker::Runs(name) => match RUNNERS.iter().find(|runner| *runner == name) {
-                Some(runner) => drop(used.insert(*runner)),
-                None => wrong.push(format!("{place}: there is no test {name}")),
-            },
-            Marker::Golden(file) => {
-                let golden = crate::read(file);
-                let golden = golden.rsplit_once("[exit ").map_or(&*golden, |(text, _)| text);
-                if golden.trim_end() != block.text.trim_end() {
-                    wrong.push(format!("{place}: it is not the text of {file}"));
-                }
-            }
+        if let Marker::Runs(name) = &block.marker {
+            used.insert(name.as_str());
+        }
+        if let Err(problem) = check(block) {
+            wrong.push(format!("{}:{}: {problem}", block.page, block.line));
         }
     }
     assert_eq!(wrong, [""; 0]);
-    assert_eq!(used, RUNNERS.into_iter().collect(), "every runner has commands to run");
+    let runners: BTreeSet<_> = RUNNERS.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(used, runners, "every runner has commands to run");
+    for (name, file) in RUNNERS {
+        assert!(read(file).contains(&format!("{name:?}")), "{file} runs no block with {name:?}");
+    }
+}
+
+#[test]
+fn golden_marker_names_a_run_that_a_test_compares() {
+    let check = |file: &str, text: &str| {
+        let marker = format!("<!-- golden: {file} -->\n");
+        let blocks = documents::blocks_of("page", &format!("{marker}```console\n{text}```\n"));
+        check(&blocks[0])
+    };
+    let sample = "tests/it/validate/readme/sample.console";
+    let golden = read(sample);
+    let (shown, _) = golden.rsplit_once("[exit ").unwrap();
+    let command = "$ node-resource-advertiser validate rules/";
+    let with_code = |code: &str| shown.replacen(command, &format!("{command}  # exit {code}"), 1);
+    assert_eq!(check(sample, &with_code("1")), Ok(()));
+    assert!(check(sample, shown).unwrap_err().contains("exit code"), "it ends with 1");
+    assert!(check(sample, &with_code("2")).unwrap_err().contains("exit code"));
+    assert!(check(sample, &with_code("1").replace("errors", "error")).is_err());
+    assert!(check(sample, &format!("{}$ true\n", with_code("1"))).is_err(), "two commands");
+    // What no test compares, though it has the text.
+    for other in ["Makefile", "tests/it/validate/readme/none.console", "../sample.console"] {
+        assert!(check(other, &with_code("1")).unwrap_err().contains("no golden run"), "{other}");
+    }
+}
+
+#[test]
+fn reason_names_a_test_that_exists() {
+    let file = "tests/it/documents.rs";
+    assert_eq!(check_reason(&format!("reason_names_a_test_that_exists in {file} does it")), Ok(()));
+    assert_eq!(check_reason("nothing in here can run it"), Ok(()));
+    for (name, file) in [("gone", file), ("check_reason", file), ("gone", "tests/it/gone.rs")] {
+        assert!(check_reason(&format!("as {name} in {file} does")).is_err(), "{name} in {file}");
+    }
+}
+
+fn check(block: &Block) -> Result<(), String> {
+    match &block.marker {
+        Marker::Missing => Err("no comment above it names the test that runs it".to_owned()),
+        Marker::NotRun(reason) if reason.len() < 10 => {
+            Err(format!("the reason {reason:?} is too short"))
+        }
+        Marker::NotRun(reason) => check_reason(reason),
+        Marker::Runs(name) if RUNNERS.iter().any(|(runner, _)| runner == name) => Ok(()),
+        Marker::Runs(name) => Err(format!("there is no test {name}")),
+        Marker::Golden(file) => check_golden(block, file),
+    }
+}
+
+/// A reason may name a test that does the same: `NAME in FILE.rs`.
+fn check_reason(reason: &str) -> Result<(), String> {
+    let words: Vec<_> = reason.split(' ').collect();
+    for named in words.windows(3).filter(|named| named[1] == "in" && named[2].ends_with(".rs")) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(named[2]);
+        let tests = fs::read_to_string(path).unwrap_or_default();
+        if !tests.contains(&format!("#[test]\nfn {}(", named[0])) {
+            return Err(format!("there is no test {} in {}", named[0], named[2]));
+        }
+    }
+    Ok(())
+}
+
+fn check_golden(block: &Block, file: &str) -> Result<(), String> {
+    let runs = [validate::golden_runs(), plan::golden_runs()].concat();
+    if !runs.contains(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file)) {
+        return Err(format!("{file} is no golden run that a test compares"));
+    }
+    let golden = read(file);
+    let (text, code) = golden.rsplit_once("[exit ").ok_or("no exit code in the golden run")?;
+    let [step] = &block.steps()[..] else { return Err("not one command".to_owned()) };
+    let shown = format!("$ {}\n{}", step.bare_command(), step.output.as_deref().unwrap_or(""));
+    if shown != text {
+        return Err(format!("it is not the text of {file}"));
+    }
+    if format!("{}]", step.code) != code.trim() {
+        return Err(format!("it shows the exit code {}, and {file} has [exit {code}", step.code));
+    }
+    Ok(())
 }

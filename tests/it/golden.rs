@@ -1,5 +1,7 @@
 //! Golden runs: each `.console` file is a command and what it prints, and can be read as
 //! documentation. `UPDATE_GOLDEN=1` writes them anew.
+//!
+//! Whatever is shown elsewhere as a golden run must be one of [`runs`], which is all that tests compare.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,28 +19,27 @@ pub fn program(folder: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// Runs every golden run of these folders, of which there are at least so many.
-pub fn check(folders: &[PathBuf], least: usize) {
+/// Returns the golden runs in these folders.
+pub fn runs(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    let paths = files.map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|end| end == "console")).collect()
+}
+
+/// Runs these golden runs, of which there are at least so many.
+pub fn check(runs: &[PathBuf], least: usize) {
     let mut wrong = Vec::new();
-    let mut count = 0;
-    for folder in folders {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.extension().is_none_or(|extension| extension != "console") {
-                continue;
-            }
-            count += 1;
-            let golden = fs::read_to_string(&path).unwrap();
-            let command = golden.lines().next().unwrap_or_default();
-            let printed = format!("{command}\n{}", run(folder, command));
-            if std::env::var_os("UPDATE_GOLDEN").is_some() {
-                fs::write(&path, &printed).unwrap();
-            } else if printed != golden {
-                wrong.push(format!("{}:\n{printed}", path.display()));
-            }
+    for path in runs {
+        let golden = fs::read_to_string(path).unwrap();
+        let command = golden.lines().next().unwrap_or_default();
+        let printed = format!("{command}\n{}", run(path.parent().unwrap(), command));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(path, &printed).unwrap();
+        } else if printed != golden {
+            wrong.push(format!("{}:\n{printed}", path.display()));
         }
     }
-    assert!(count >= least, "{count}");
+    assert!(runs.len() >= least, "{}", runs.len());
     let wrong = wrong.join("\n");
     assert!(wrong.is_empty(), "UPDATE_GOLDEN=1 takes it as it is:\n{wrong}");
 }

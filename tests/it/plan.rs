@@ -1,7 +1,7 @@
 //! Golden runs of `plan`, in a folder below `tests/it/plan/` each, and plans of thousands of nodes.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -12,9 +12,13 @@ const STEP_SUMMARY: usize = 1 << 20;
 
 #[test]
 fn plan_prints_the_golden_output() {
+    golden::check(&golden_runs(), 20);
+}
+
+/// The golden runs, all of which a test compares.
+pub fn golden_runs() -> Vec<PathBuf> {
     let folders = fs::read_dir(golden::folder("plan")).unwrap();
-    let folders: Vec<_> = folders.map(|entry| entry.unwrap().path()).collect();
-    golden::check(&folders, 20);
+    golden::runs(&folders.map(|entry| entry.unwrap().path()).collect::<Vec<_>>())
 }
 
 /// Plans 5,000 nodes with two overlapping rules, and returns the output and exit code. `status` is that

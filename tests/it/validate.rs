@@ -21,7 +21,12 @@ fn validate(args: &[&str]) -> Command {
 
 #[test]
 fn validate_prints_the_golden_output() {
-    golden::check(&[folder(), folder().join("readme")], 30);
+    golden::check(&golden_runs(), 30);
+}
+
+/// The golden runs, all of which a test compares.
+pub fn golden_runs() -> Vec<PathBuf> {
+    golden::runs(&[folder(), folder().join("readme")])
 }
 
 #[test]

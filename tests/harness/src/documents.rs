@@ -8,20 +8,29 @@
 //! <!-- not run: REASON -->      nothing here can run it
 //! ```
 //!
-//! In a block of `console`, what follows a line with `$ ` is its output. It is compared word by word;
-//! ages are equal, and `…` stands for any text. Such a command may fail, if its output is shown. A
-//! command of a block of `sh` must succeed. A pipe that ends in grep may find nothing.
+//! A block of commands is one of `sh` or `console`, and one without a language, fenced or indented:
+//! what is no command has a language, such as `text`.
+//!
+//! A command must end with 0, or with the code of a comment after it: `# exit 1`. In a block of
+//! `console`, what follows a line with `$ ` is its output. It is compared word by word; ages in the
+//! columns AGE and LAST SEEN are equal, and `…` stands for any text. A pipe that ends in grep may
+//! find nothing.
 
-use std::collections::BTreeMap;
-use std::env;
-use std::ffi::OsString;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-use crate::{Cluster, Output, control_plane_program, program, project_file, tool};
+pub use shell::Shell;
+
+use crate::project_file;
+
+/// What a command prints, and its exit code, against the page.
+mod comparison;
+/// Where the commands run.
+mod shell;
 
 /// A page's block of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +41,7 @@ pub struct Block {
     pub line: usize,
     /// What the tests do with it.
     pub marker: Marker,
-    /// The text between the fences.
+    /// The text, without fences and indentation.
     pub text: String,
     is_console: bool,
 }
@@ -57,22 +66,11 @@ pub struct Step {
     pub command: String,
     /// What it prints.
     pub output: Option<String>,
+    /// The code that it ends with.
+    pub code: i32,
 }
 
-/// Where commands run.
-#[derive(Clone, Debug)]
-pub struct Shell {
-    /// The working directory.
-    pub folder: PathBuf,
-    /// Environment variables.
-    pub environment: Vec<(String, String)>,
-    /// Words of the pages that stand for a name, and the name: `NODE`, `node-1`.
-    pub words: Vec<(&'static str, String)>,
-    /// Shell variables that a page sets, and the value that they have here.
-    pub variables: BTreeMap<&'static str, String>,
-}
-
-/// Returns the blocks of `sh` and `console` of pages.
+/// Returns the blocks of commands of pages.
 ///
 /// # Errors
 /// Where a page cannot be read.
@@ -88,31 +86,30 @@ pub fn blocks(pages: &[PathBuf]) -> Result<Vec<Block>> {
     Ok(blocks)
 }
 
-/// Returns the pages with commands for users: the README, the pages in `docs/`, and every README
-/// of the chart and the examples.
+/// Returns the project's pages: every file in Markdown, but for what is built.
 ///
 /// # Errors
 /// Where a folder cannot be read.
 pub fn pages() -> Result<Vec<PathBuf>> {
-    fn visit(folder: &Path, all: bool, pages: &mut Vec<PathBuf>) -> Result<()> {
+    fn visit(folder: &Path, pages: &mut Vec<PathBuf>) -> Result<()> {
         let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
         for entry in entries {
-            let path = entry?.path();
-            let is_page = path.extension().is_some_and(|end| end == "md");
-            let is_readme = path.file_name().is_some_and(|name| name == "README.md");
-            if path.is_dir() {
-                visit(&path, all, pages)?;
-            } else if is_readme || (all && is_page) {
+            let entry = entry?;
+            let path = entry.path();
+            let name = entry.file_name();
+            // A link may lead anywhere, such as up.
+            if entry.file_type()?.is_dir() {
+                if name != "target" && !name.to_string_lossy().starts_with('.') {
+                    visit(&path, pages)?;
+                }
+            } else if path.extension().is_some_and(|end| end == "md") {
                 pages.push(path);
             }
         }
         Ok(())
     }
-    let mut pages = vec![project_file("README.md")];
-    visit(&project_file("docs"), true, &mut pages)?;
-    for folder in ["charts", "examples"] {
-        visit(&project_file(folder), false, &mut pages)?;
-    }
+    let mut pages = Vec::new();
+    visit(&project_file(""), &mut pages)?;
     pages.sort();
     Ok(pages)
 }
@@ -138,37 +135,59 @@ pub fn notes_blocks(notes: &str) -> Vec<Block> {
     paragraphs.enumerate().map(block).collect()
 }
 
-fn blocks_of(page: &str, text: &str) -> Vec<Block> {
+/// Returns the blocks of commands of a page's text.
+#[must_use]
+pub fn blocks_of(page: &str, text: &str) -> Vec<Block> {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS;
     let mut blocks = Vec::new();
+    // A comment is the marker of the block that is next to it.
     let mut marker = Marker::Missing;
-    let mut lines = text.lines().enumerate();
-    while let Some((number, line)) = lines.next() {
-        if let Some(comment) = line.trim().strip_prefix("<!-- ") {
-            marker = marker_of(comment.trim_end_matches("-->").trim());
-        } else if let Some(language) = line.trim_start().strip_prefix("```") {
-            let inside: Vec<_> = lines
-                .by_ref()
-                .map(|(_, line)| line)
-                .take_while(|line| line.trim() != "```")
-                .collect();
-            if matches!(language, "sh" | "console") {
-                blocks.push(Block {
+    let mut comment = String::new();
+    // That of the block of commands that is open.
+    let mut open: Option<Block> = None;
+    for (event, Range { start, .. }) in Parser::new_ext(text, options).into_offset_iter() {
+        match event {
+            Event::Start(Tag::HtmlBlock) => comment.clear(),
+            Event::Html(html) => comment += &html,
+            Event::End(TagEnd::HtmlBlock) => marker = marker_of(&comment),
+            Event::Start(Tag::CodeBlock(kind)) => {
+                let marker = std::mem::replace(&mut marker, Marker::Missing);
+                open = has_commands(&kind).then(|| Block {
                     page: page.to_owned(),
-                    line: number + 1,
-                    marker: std::mem::replace(&mut marker, Marker::Missing),
-                    text: inside.iter().flat_map(|line| [*line, "\n"]).collect(),
-                    is_console: language == "console",
+                    line: text[..start].matches('\n').count() + 1,
+                    marker,
+                    text: String::new(),
+                    is_console: false,
                 });
             }
-        } else if !line.trim().is_empty() {
-            marker = Marker::Missing;
+            Event::Text(code) if open.is_some() => {
+                if let Some(block) = &mut open {
+                    block.text += &code;
+                }
+            }
+            Event::End(TagEnd::CodeBlock) => {
+                if let Some(block) = open.take() {
+                    // A prompt is no shell's syntax.
+                    let is_console = block.text.starts_with("$ ");
+                    blocks.push(Block { is_console, ..block });
+                }
+            }
+            _ => marker = Marker::Missing,
         }
     }
     blocks
 }
 
-fn marker_of(comment: &str) -> Marker {
-    match comment.split_once(": ") {
+/// Whether a block of code is one of commands.
+fn has_commands(kind: &CodeBlockKind<'_>) -> bool {
+    let CodeBlockKind::Fenced(info) = kind else { return true };
+    let language = info.split([' ', ',']).next().unwrap_or_default();
+    matches!(language, "" | "sh" | "bash" | "shell" | "zsh" | "console" | "shell-session")
+}
+
+fn marker_of(html: &str) -> Marker {
+    let comment = html.trim().strip_prefix("<!--").and_then(|html| html.strip_suffix("-->"));
+    match comment.and_then(|comment| comment.trim().split_once(": ")) {
         Some(("runs", name)) => Marker::Runs(name.to_owned()),
         Some(("golden", file)) => Marker::Golden(file.to_owned()),
         Some(("not run", reason)) => Marker::NotRun(reason.to_owned()),
@@ -183,7 +202,7 @@ impl Block {
         if self.is_console {
             return console_steps(&self.text);
         }
-        // One script would stop at the first failure without telling which command it was.
+        // One script would stop at the first failure and not report which command it was.
         let mut steps: Vec<Step> = Vec::new();
         let mut open = String::new();
         let mut end_of_input: Option<String> = None;
@@ -199,12 +218,12 @@ impl Block {
             };
             if !is_open && !open.trim().is_empty() {
                 end_of_input = None;
-                steps.push(Step { command: std::mem::take(&mut open), output: None });
+                steps.push(Step::new(std::mem::take(&mut open)));
             }
         }
         if !open.trim().is_empty() {
-            // It does not end: bash says so.
-            steps.push(Step { command: open, output: None });
+            // It does not end, which bash reports.
+            steps.push(Step::new(open));
         }
         steps
     }
@@ -221,10 +240,9 @@ fn console_steps(text: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for line in text.lines() {
         match (line.strip_prefix("$ "), line.strip_prefix("> "), steps.last_mut()) {
-            (Some(command), ..) => steps.push(Step { command: command.to_owned(), output: None }),
-            (None, Some(more), Some(Step { command, output: None })) => {
-                *command += "\n";
-                *command += more;
+            (Some(command), ..) => steps.push(Step::new(command.to_owned())),
+            (None, Some(more), Some(step)) if step.output.is_none() => {
+                *step = Step::new(format!("{}\n{more}", step.command));
             }
             (None, _, Some(Step { output, .. })) => {
                 let output = output.get_or_insert_default();
@@ -237,148 +255,23 @@ fn console_steps(text: &str) -> Vec<Step> {
     steps
 }
 
-impl Shell {
-    /// Returns a shell for the administrator of a cluster, who has kubectl, helm and the program at hand.
-    ///
-    /// # Errors
-    /// Where one of them has not been built.
-    pub fn new(
-        cluster: &Cluster,
-        folder: &Path,
-        variables: BTreeMap<&'static str, String>,
-    ) -> Result<Self> {
-        let programs = [control_plane_program("kubectl")?, tool("helm")?, program()?];
-        let mut path: Vec<_> = programs.iter().filter_map(|program| program.parent()).collect();
-        let system = env::var_os("PATH").unwrap_or_default();
-        let system: Vec<_> = env::split_paths(&system).collect();
-        path.extend(system.iter().map(PathBuf::as_path));
-        let control_plane = &cluster.control_plane;
-        let text = |path: OsString| path.to_string_lossy().into_owned();
-        let environment = vec![
-            ("PATH".to_owned(), text(env::join_paths(path)?)),
-            ("KUBECONFIG".to_owned(), text(control_plane.kubeconfig().into_os_string())),
-            ("KUBECACHEDIR".to_owned(), text(control_plane.dir().join("kubectl-cache").into())),
-        ];
-        let words = [("NODE", "node-1"), ("NAME", "dongle")];
-        let words = words.map(|(word, name)| (word, name.to_owned())).to_vec();
-        Ok(Self { folder: folder.to_owned(), environment, words, variables })
+impl Step {
+    fn new(command: String) -> Self {
+        let code = command.lines().find_map(|line| exit_comment(line)?.1.parse().ok());
+        Self { command, output: None, code: code.unwrap_or(0) }
     }
 
-    /// Runs blocks in order, as one user would: variables that a block sets are there in the next.
-    ///
-    /// # Errors
-    /// At the first command that fails, or prints something else than the page shows.
-    pub fn run(&self, blocks: &[Block]) -> Result<usize> {
-        let mut settings = String::new();
-        let mut count = 0;
-        for block in blocks {
-            for step in block.steps() {
-                let place = || format!("{}:{}: {}", block.page, block.line, step.command.trim());
-                if let Some(name) = assigned(&step.command) {
-                    settings += &step.command;
-                    settings.push('\n');
-                    if let Some(value) = self.variables.get(name) {
-                        settings += &format!("{name}={value}\n");
-                    }
-                    continue;
-                }
-                let output = self.run_command(&settings, &step.command).with_context(place)?;
-                check(&step, &output).with_context(place)?;
-                count += 1;
-            }
-        }
-        Ok(count)
-    }
-
-    fn run_command(&self, settings: &str, command: &str) -> Result<Output> {
-        let mut command = command.to_owned();
-        if command.contains("| grep ") {
-            // grep may find nothing; what is before it must succeed.
-            command = format!("set +e\n{command}\nstatus=${{PIPESTATUS[0]}}\nexit $status");
-        }
-        for (word, name) in &self.words {
-            command = replace_word(&command, word, name);
-        }
-        let mut bash = Command::new("bash");
-        // On a terminal both streams are one, in the order of their lines.
-        bash.args(["-euo", "pipefail", "-c", &format!("exec 2>&1\n{settings}{command}")])
-            .current_dir(&self.folder)
-            .envs(self.environment.iter().map(|(name, value)| (name, value)));
-        Output::run(&mut bash, None)
+    /// Returns the command without the comment that has its exit code.
+    #[must_use]
+    pub fn bare_command(&self) -> &str {
+        exit_comment(&self.command).map_or(&*self.command, |(command, _)| command).trim()
     }
 }
 
-/// Returns the variable that a line sets, if that is all that it does.
-fn assigned(command: &str) -> Option<&str> {
-    let (name, value) = command.trim().split_once('=')?;
-    let is_name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
-    (is_name && !value.contains(' ')).then_some(name)
-}
-
-fn replace_word(text: &str, word: &str, name: &str) -> String {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
-    let mut result = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find(word) {
-        let (before, after) = (&rest[..at], &rest[at + word.len()..]);
-        result += before;
-        let whole = !before.ends_with(is_part) && !after.starts_with(is_part);
-        result += if whole { name } else { word };
-        rest = after;
-    }
-    result + rest
-}
-
-fn check(step: &Step, output: &Output) -> Result<()> {
-    let Output { stdout, stderr, code } = output;
-    let Some(expected) = &step.output else {
-        if *code != 0 {
-            bail!("ended with {code}\n{stdout}{stderr}");
-        }
-        return Ok(());
-    };
-    let printed = format!("{stdout}{stderr}");
-    let lines = |text: &str| text.lines().map(words).filter(|l| !l.is_empty()).collect::<Vec<_>>();
-    let (expected, printed) = (lines(expected), lines(&printed));
-    let alike = expected.len() == printed.len()
-        && expected.iter().zip(&printed).all(|(expected, line)| matches(expected, line));
-    if !alike {
-        bail!(
-            "prints something else than the page shows (code {code})\n--- the page\n{}\n--- the command\n{}",
-            expected.join("\n"),
-            printed.join("\n")
-        );
-    }
-    Ok(())
-}
-
-/// A line with single spaces, in which every age is the same.
-fn words(line: &str) -> String {
-    let is_age = |word: &str| {
-        word.len() > 1
-            && word.starts_with(|c: char| c.is_ascii_digit())
-            && word.chars().all(|c| c.is_ascii_digit() || matches!(c, 's' | 'm' | 'h' | 'd'))
-            && word.ends_with(['s', 'm', 'h', 'd'])
-    };
-    let words = line.split_whitespace().map(|word| if is_age(word) { "<age>" } else { word });
-    words.collect::<Vec<_>>().join(" ")
-}
-
-/// Whether a line has the parts between `…` in this order, and begins and ends with the outer ones.
-fn matches(expected: &str, line: &str) -> bool {
-    let mut parts = expected.split('…');
-    let Some(mut rest) = parts.next().and_then(|first| line.strip_prefix(first)) else {
-        return false;
-    };
-    let mut ends_open = false;
-    for part in parts {
-        let Some(at) = (if part.is_empty() { Some(0) } else { rest.rfind(part) }) else {
-            return false;
-        };
-        rest = &rest[at + part.len()..];
-        ends_open = part.is_empty();
-    }
-    ends_open || rest.is_empty()
+/// Splits a line at its comment `# exit CODE`.
+fn exit_comment(line: &str) -> Option<(&str, &str)> {
+    let (command, code) = line.trim_end().rsplit_once("# exit ")?;
+    (command.is_empty() || command.ends_with(' ')).then_some((command, code))
 }
 
 #[cfg(test)]

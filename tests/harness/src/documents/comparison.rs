@@ -1,0 +1,114 @@
+//! Compares what a command does with what its page shows.
+
+use anyhow::{Result, bail};
+
+use super::Step;
+use crate::Output;
+
+/// The columns whose cells are ages.
+const AGE_COLUMNS: [&str; 2] = ["AGE", "LAST SEEN"];
+
+/// Compares what a command prints, where the page shows it, and its exit code.
+pub fn check(step: &Step, output: &Output) -> Result<()> {
+    let Output { stdout, stderr, code } = output;
+    let printed = format!("{stdout}{stderr}");
+    if let Some(expected) = &step.output {
+        let (expected, printed) = (lines(expected), lines(&printed));
+        let alike = expected.len() == printed.len()
+            && expected.iter().zip(&printed).all(|(expected, line)| matches(expected, line));
+        if !alike {
+            bail!(
+                "prints something else than the page shows (code {code})\n--- the page\n{}\n--- the command\n{}",
+                expected.join("\n"),
+                printed.join("\n")
+            );
+        }
+    }
+    if *code != step.code {
+        bail!(
+            "ended with {code}, and the page shows {}; where that is right, add `# exit {code}` to the command\n{printed}",
+            step.code
+        );
+    }
+    Ok(())
+}
+
+/// Returns the lines that are not empty, with single spaces, in which every age is the same.
+fn lines(text: &str) -> Vec<String> {
+    let mut columns = Vec::new();
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let mut line: Vec<char> = line.trim_end().chars().collect();
+        if line.is_empty() {
+            // The table ends.
+            columns.clear();
+            continue;
+        }
+        let found = age_columns(&line);
+        if found.is_empty() {
+            for column in &columns {
+                replace_age(&mut line, *column);
+            }
+        } else {
+            columns = found;
+        }
+        let line: String = line.into_iter().collect();
+        lines.push(line.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    lines
+}
+
+/// Returns where a table's headings have a column of ages, the last one first; nothing of another line.
+fn age_columns(line: &[char]) -> Vec<usize> {
+    if line.iter().any(|c| c.is_lowercase()) {
+        return Vec::new();
+    }
+    let is_heading = |start: usize| {
+        let rest = &line[start..];
+        AGE_COLUMNS.iter().any(|title| {
+            let after = title.len();
+            rest.iter().copied().take(after).eq(title.chars())
+                && rest[after..].iter().take(2).all(|c| *c == ' ')
+        })
+    };
+    let begins = |start: usize| start == 0 || line[start - 1] == ' ';
+    (0..line.len()).rev().filter(|start| begins(*start) && is_heading(*start)).collect()
+}
+
+fn replace_age(line: &mut Vec<char>, column: usize) {
+    let begins = column == 0 || line.get(column - 1) == Some(&' ');
+    let Some(rest) = line.get(column..).filter(|_| begins) else { return };
+    let word: String = rest.iter().take_while(|c| **c != ' ').collect();
+    if is_age(&word) {
+        line.splice(column..column + word.chars().count(), "<age>".chars());
+    }
+}
+
+/// Whether this is an age as kubectl prints it: `3m2s`, `5d`, `2y10d`.
+fn is_age(word: &str) -> bool {
+    let mut units = "ydhms".chars();
+    let mut parts = word.split_inclusive(|c: char| !c.is_ascii_digit()).peekable();
+    parts.peek().is_some()
+        && parts.all(|part| {
+            let digits = part.trim_end_matches(|c: char| !c.is_ascii_digit());
+            let unit = part[digits.len()..].chars().next();
+            !digits.is_empty() && unit.is_some_and(|unit| units.any(|next| next == unit))
+        })
+}
+
+/// Whether a line has the parts between `…` in this order, and begins and ends with the outer ones.
+fn matches(expected: &str, line: &str) -> bool {
+    let mut parts = expected.split('…');
+    let Some(mut rest) = parts.next().and_then(|first| line.strip_prefix(first)) else {
+        return false;
+    };
+    let mut ends_open = false;
+    for part in parts {
+        let Some(at) = (if part.is_empty() { Some(0) } else { rest.rfind(part) }) else {
+            return false;
+        };
+        rest = &rest[at + part.len()..];
+        ends_open = part.is_empty();
+    }
+    ends_open || rest.is_empty()
+}
