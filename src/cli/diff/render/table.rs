@@ -7,13 +7,24 @@ use anstyle::{AnsiColor, Style};
 use crate::cli::diff::node_diff::Amounts;
 use crate::cli::diff::report::{Report, Summary};
 use crate::cli::diff::rows::{LineNodes, MAX_LISTED_NODES, Sign};
+use crate::cli::diff::rules::Note;
 use crate::cli::diff::totals::Total;
 use crate::model::label::printable;
 
 const HEADINGS: [&str; 4] = ["NODE", "RESOURCE", "BEFORE", "AFTER"];
 const GAP: &str = "   ";
 
-pub(super) fn render(report: &Report, colour: bool, max_lines: usize) -> String {
+/// How long a table for people gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableLimits {
+    /// The most lines of resources.
+    pub lines: usize,
+    /// The most notes of each kind.
+    pub notes: usize,
+}
+
+pub(super) fn render(report: &Report, colour: bool, limits: TableLimits) -> String {
+    let TableLimits { lines: max_lines, notes: max_notes } = limits;
     let lines = report.rows.lines();
     let shown = lines.iter().take(max_lines).map(|line| {
         let row = line.row;
@@ -45,10 +56,24 @@ pub(super) fn render(report: &Report, colour: bool, max_lines: usize) -> String 
         let [before, after] = [before, after].map(grouped);
         text += &format!("{resource}: {before} -> {after} on {} nodes\n", digits(*nodes));
     }
-    for note in &report.notes {
-        text += &format!("Note: {}.\n", printable(&note.message));
-    }
+    text += &notes(&report.notes, max_notes);
     text + &report.summary.line() + "\n"
+}
+
+/// Up to so many notes of each kind, and how many more there are.
+fn notes(notes: &[Note], most: usize) -> String {
+    let mut text = String::new();
+    // All of a kind stand together.
+    for alike in notes.chunk_by(|one, other| one.kind == other.kind) {
+        for note in alike.iter().take(most) {
+            text += &format!("Note: {}.\n", printable(&note.message));
+        }
+        if alike.len() > most {
+            let more = digits(alike.len() - most);
+            text += &format!("Note: … and {more} more like these: -o json lists all.\n");
+        }
+    }
+    text
 }
 
 fn write(
