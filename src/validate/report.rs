@@ -2,6 +2,7 @@
 
 use super::diagnostic::{Diagnostic, Severity};
 use crate::manifest::Files;
+use crate::model::count::{digits, plural};
 
 /// What all files together come to.
 #[derive(Debug, Default)]
@@ -61,12 +62,8 @@ impl Report {
         let rules = plural(self.rules, "rule", "rules");
         let omitted = match self.omitted() {
             0 => String::new(),
-            omitted => format!(" ({omitted} not shown)"),
+            omitted => format!(" ({} not shown)", digits(omitted)),
         };
         format!("{files}, {rules}: {found}{omitted}")
     }
-}
-
-fn plural(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }

@@ -9,6 +9,7 @@ use crate::cli::diff::report::{Report, Summary};
 use crate::cli::diff::rows::{LineNodes, MAX_LISTED_NODES, Sign};
 use crate::cli::diff::rules::Note;
 use crate::cli::diff::totals::Total;
+use crate::model::count::{digits, plural, with_commas};
 use crate::model::label::printable;
 
 const HEADINGS: [&str; 4] = ["NODE", "RESOURCE", "BEFORE", "AFTER"];
@@ -142,15 +143,6 @@ impl Summary {
     }
 }
 
-fn plural(count: usize, one: &str, many: &str) -> String {
-    format!("{} {}", digits(count), if count == 1 { one } else { many })
-}
-
-/// A number with a comma at each thousand.
-fn digits(number: usize) -> String {
-    with_commas(&number.to_string())
-}
-
 /// A sum with a comma at each thousand of its number.
 fn grouped(sum: &Amounts) -> String {
     let maps = [&sum.capacity, &sum.allocatable].map(|text| text.as_deref().map(with_commas));
@@ -158,39 +150,9 @@ fn grouped(sum: &Amounts) -> String {
     if sum.agrees() { capacity } else { format!("{capacity}/{allocatable}") }
 }
 
-/// The leading digits with commas, and the rest as it is.
-fn with_commas(text: &str) -> String {
-    let end = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
-    let (number, rest) = text.split_at(end);
-    let mut grouped = String::new();
-    for (at, digit) in number.chars().enumerate() {
-        if at > 0 && (number.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped + rest
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn number_has_a_comma_at_each_thousand() {
-        for (text, shown) in [
-            ("0", "0"),
-            ("999", "999"),
-            ("1000", "1,000"),
-            ("27000", "27,000"),
-            ("1234567", "1,234,567"),
-            ("5000Ti", "5,000Ti"),
-            ("1500m", "1,500m"),
-            ("", ""),
-        ] {
-            assert_eq!(with_commas(text), shown);
-        }
-    }
 
     /// The exit code is 0 if and only if the plan has no changes.
     #[test]
