@@ -96,9 +96,12 @@ pub fn read(
         seen: HashSet::new(),
         files: Files::default(),
     };
+    let mut stdin = Some(io::stdin().lock());
     for path in &inputs.paths {
         if path.as_os_str() == "-" {
-            reader.file("<stdin>", true, Ok(io::stdin().lock()));
+            if let Some(stdin) = stdin.take() {
+                reader.file("<stdin>", true, Ok(stdin));
+            }
         } else {
             reader.path(path, true, 0);
         }
