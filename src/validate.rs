@@ -31,7 +31,7 @@ use serde_json::Value;
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Severity};
 pub use render::Format;
-pub use report::Report;
+pub use report::{NO_RULES, Report};
 
 use crate::manifest::{Document, Files, Path, ReadError, Step};
 use crate::model::api::{self, NodeExtendedResource};
@@ -100,6 +100,7 @@ impl Validator {
     #[must_use]
     pub fn finish(mut self, files: Files) -> Report {
         self.cross_checks.finish(&mut self.report);
+        self.report.omit();
         self.report.files = files;
         self.report
     }
@@ -110,6 +111,7 @@ impl Validator {
     pub fn into_rules(mut self, files: Files) -> (Vec<Rule>, Report) {
         self.cross_checks.check_names(&mut self.report);
         self.cross_checks.check_nameless(&mut self.report);
+        self.report.omit();
         self.report.files = files;
         (self.cross_checks.into_rules(), self.report)
     }

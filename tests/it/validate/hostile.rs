@@ -193,6 +193,32 @@ fn validate_of_closed_or_empty_input_fails() {
     }
 }
 
+/// More warnings than are kept do not hide the errors among them and after them, and what is kept stays in
+/// the order of the files.
+#[test]
+fn validate_with_too_many_warnings_keeps_the_errors() {
+    let rule = |number: usize| {
+        let quantity = if number % 9_000 == 8_999 { "0" } else { "017" };
+        RULE.replace("dongle", &format!("d{number}")).replace(": 0\n", &format!(": {quantity}\n"))
+    };
+    let mut validator = Validator::new().unwrap();
+    for number in 0..27_000 {
+        let (name, mut take) = (format!("{number:05}"), |read| validator.take(read));
+        manifest::read_text(&name, rule(number), &Limits::default(), &mut take);
+    }
+    let report = validator.finish(Files::default());
+    let counts = [Severity::Error, Severity::Warning].map(|severity| report.count(severity));
+    assert_eq!((counts, report.diagnostics.len(), report.omitted()), ([3, 26_997], 10_000, 17_000));
+    let files: Vec<_> = report.diagnostics.iter().map(|it| it.location.file()).collect();
+    assert!(files.is_sorted());
+    assert_eq!(files[9_997..], ["09997", "17999", "26999"]);
+    assert!(report.summary().ends_with(": 3 errors, 26,997 warnings (17,000 not shown)"));
+    let omitted = "17,000 more problems are not listed";
+    for format in [Format::Github, Format::Gitlab, Format::Junit] {
+        assert!(report.render(format).contains(omitted), "{format:?}");
+    }
+}
+
 /// A manifest with parts changed, lost, repeated and put in.
 fn garbage(random: &mut fastrand::Rng, seeds: &[String]) -> String {
     let scraps = [
