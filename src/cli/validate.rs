@@ -14,7 +14,7 @@ use crate::validate::{Format, NO_RULES, Severity, Validator};
 pub(super) struct Args {
     /// YAML or JSON files, folders with such files, or - for standard input. Other kinds are
     /// skipped, except that pod templates and quotas are compared with what the rules declare. In
-    /// folders, files that hold no Kubernetes object are skipped.
+    /// folders, files that hold no Kubernetes object and patches of kustomizations are skipped.
     #[arg(required_unless_present = "filename", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The same as FILE, as kubectl has it.
