@@ -3,7 +3,7 @@
 //! ```text
 //! Document ─▶ schema, cel: what the CRD refuses ───────────────┐
 //!     │       metadata: what every object's name has to be ────┤
-//!     ├─▶ across: what no single rule shows ───────────────────┼─▶ Report ─▶ text, JSON, annotations
+//!     ├─▶ cross_checks, overlaps: what no single rule shows ───┼─▶ Report ─▶ text, JSON, annotations
 //!     ├─▶ resource_refs: what pods request, no rule declares ──┤
 //!     └─▶ workload: pods and quotas that cannot work ──────────┘
 //! ```
@@ -17,6 +17,7 @@ mod diagnostic;
 mod dropped_nulls;
 mod hints;
 mod metadata;
+mod overlaps;
 mod render;
 mod report;
 mod resource_refs;
