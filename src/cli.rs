@@ -24,8 +24,8 @@ pub use error::Error;
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Whether to use colours; auto: on a terminal, unless TERM is dumb, NO_COLOR is set (never) or
-    /// CLICOLOR_FORCE is (always).
+    /// Whether to use colours; auto: never if TERM is dumb or NO_COLOR is set, else always if
+    /// CLICOLOR_FORCE is set, else on a terminal.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: clap::ColorChoice,
 }
@@ -46,6 +46,14 @@ enum Command {
 }
 
 impl Cli {
+    /// Reads the arguments of the process; prints help, or what is wrong with them, and exits.
+    #[must_use]
+    pub fn from_process() -> Self {
+        // What is printed of arguments has colours too, before it is known what these demand.
+        output::set_colour(clap::ColorChoice::Auto);
+        Self::parse()
+    }
+
     /// Does what the arguments say, and gives what to exit with.
     ///
     /// # Errors

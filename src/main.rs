@@ -2,12 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use node_resource_advertiser::cli::Cli;
 use node_resource_advertiser::cli::Error;
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    match run(Cli::from_process()) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error}");

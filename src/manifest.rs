@@ -11,6 +11,8 @@
 mod document;
 mod exclude;
 mod files;
+mod inputs;
+mod kustomize;
 mod locations;
 mod path;
 mod scalar;
@@ -20,6 +22,7 @@ mod yaml;
 
 pub use document::{Document, Limits, ReadError};
 pub use exclude::{Exclude, Glob};
-pub use files::{Files, Inputs, read, read_text};
+pub use files::{read, read_text};
+pub use inputs::{Files, Inputs};
 pub use path::{Path, Step};
 pub use source::{Source, SourceLocation, Span};

@@ -1,8 +1,10 @@
-//! The words of the domain: the custom resource, quantities, names, labels, the ledger, nodes and pods.
+//! The words of the domain: the custom resource, quantities, names, labels, the ledger, nodes, pods,
+//! and how counts are written.
 //!
 //! No I/O and no clock.
 
 pub mod api;
+pub mod count;
 pub mod label;
 pub mod ledger;
 pub mod node;

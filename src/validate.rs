@@ -3,7 +3,7 @@
 //! ```text
 //! Document ─▶ schema, cel: what the CRD refuses ───────────────┐
 //!     │       metadata: what every object's name has to be ────┤
-//!     ├─▶ across: what no single rule shows ───────────────────┼─▶ Report ─▶ text, JSON, annotations
+//!     ├─▶ cross_checks, overlaps: what no single rule shows ───┼─▶ Report ─▶ text, JSON, annotations
 //!     ├─▶ resource_refs: what pods request, no rule declares ──┤
 //!     └─▶ workload: pods and quotas that cannot work ──────────┘
 //! ```
@@ -17,6 +17,7 @@ mod diagnostic;
 mod dropped_nulls;
 mod hints;
 mod metadata;
+mod overlaps;
 mod render;
 mod report;
 mod resource_refs;
@@ -31,7 +32,7 @@ use serde_json::Value;
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Severity};
 pub use render::Format;
-pub use report::Report;
+pub use report::{NO_RULES, Report};
 
 use crate::manifest::{Document, Files, Path, ReadError, Step};
 use crate::model::api::{self, NodeExtendedResource};
@@ -100,6 +101,7 @@ impl Validator {
     #[must_use]
     pub fn finish(mut self, files: Files) -> Report {
         self.cross_checks.finish(&mut self.report);
+        self.report.omit();
         self.report.files = files;
         self.report
     }
@@ -110,6 +112,7 @@ impl Validator {
     pub fn into_rules(mut self, files: Files) -> (Vec<Rule>, Report) {
         self.cross_checks.check_names(&mut self.report);
         self.cross_checks.check_nameless(&mut self.report);
+        self.report.omit();
         self.report.files = files;
         (self.cross_checks.into_rules(), self.report)
     }

@@ -39,10 +39,10 @@ use crate::planner::{Plan, plan};
 use filter::{Filter, UnknownName};
 use node_diff::NodeDiff;
 use order::NodeName;
-pub use render::Format;
+pub use render::{Format, TableLimits};
 pub use report::{Detail, Keep, Report, Summary};
 use rows::{Rows, rows};
-use rules::{Note, Rules};
+use rules::{Note, NoteKind, Rules};
 use totals::Totals;
 
 /// Plans node after node.
@@ -175,7 +175,7 @@ impl Preview {
             // Of the nodes that are left out it is not known what rules select.
             if self.seen.is_empty() {
                 let message = "-l selects no node".to_owned();
-                notes.push(Note { rule: None, message });
+                notes.push(Note { rule: None, message, kind: NoteKind::EmptyFilter });
             }
         } else {
             self.add_missing(&mut notes);
@@ -197,7 +197,8 @@ impl Preview {
             }
             if rule.selection.names().next().is_none() && !self.selecting.contains(&rule.name) {
                 let message = format!("rule {} selects no node", rule.name);
-                notes.push(Note { rule: Some(Arc::clone(&rule.name)), message });
+                let rule = Some(Arc::clone(&rule.name));
+                notes.push(Note { rule, message, kind: NoteKind::NoNodeSelected });
             }
         }
         missing.into_values().for_each(|node_diff| self.keep(node_diff));

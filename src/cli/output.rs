@@ -16,9 +16,12 @@ pub(super) fn print(text: &str) -> Result<(), Error> {
     }
 }
 
-/// Has all streams use colours as `--color` demands.
+/// Has all streams use colours as `--color` demands. Whatever else the environment has, a dumb terminal
+/// shows none by itself: it would print the codes.
 pub(super) fn set_colour(choice: clap::ColorChoice) {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let choice = match choice {
+        clap::ColorChoice::Auto if is_dumb => ColorChoice::Never,
         clap::ColorChoice::Auto => ColorChoice::Auto,
         clap::ColorChoice::Always => ColorChoice::Always,
         clap::ColorChoice::Never => ColorChoice::Never,
@@ -26,8 +29,8 @@ pub(super) fn set_colour(choice: clap::ColorChoice) {
     choice.write_global();
 }
 
-/// Whether to use colours on a stream: as `--color` demands; with `auto`, not if `NO_COLOR` is set
-/// to something, else if `CLICOLOR_FORCE` is, else on a terminal other than `TERM=dumb`.
+/// Whether to use colours on a stream: as `--color` demands; with `auto`, not if `TERM` is `dumb` or
+/// `NO_COLOR` is set to something, else if `CLICOLOR_FORCE` is, else on a terminal.
 pub(super) fn has_colour(stream: &impl RawStream) -> bool {
     AutoStream::choice(stream) != ColorChoice::Never
 }

@@ -10,7 +10,7 @@ use super::diff::files::{self, PodFiles};
 use super::diff::filter::Filter;
 use super::diff::label_filter::LabelFilter;
 use super::diff::rules::Rules;
-use super::diff::{Detail, Format, Keep, Preview, Report, cluster};
+use super::diff::{Detail, Format, Keep, Preview, Report, TableLimits, cluster};
 use super::error::Error;
 use super::output::{has_colour, print, progress_style};
 use crate::manifest::{self, Exclude, Inputs, Limits};
@@ -106,8 +106,11 @@ Examples:
   patch=$(node-resource-advertiser plan -f rules/ --node node-1 -o patch | jq -c .patch)
   kubectl patch node node-1 --subresource=status --type=json -p \"$patch\"";
 
-/// A table for people has no more lines: a job's summary on GitHub may have 1 MiB.
-const MAX_LINES: usize = 250;
+/// A table for people gets no longer: a job's summary on GitHub may have 1 MiB.
+const TABLE: TableLimits = TableLimits { lines: 250, notes: 10 };
+
+/// One with a line for every node. What is noted is the same for each.
+const WIDE: TableLimits = TableLimits { lines: usize::MAX, ..TABLE };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Output {
@@ -245,10 +248,10 @@ impl Args {
 
 impl Output {
     fn format(self) -> Format {
-        let table = |max_lines| Format::Table { colour: has_colour(&std::io::stdout()), max_lines };
+        let table = |limits| Format::Table { colour: has_colour(&std::io::stdout()), limits };
         match self {
-            Self::Table => table(MAX_LINES),
-            Self::Wide => table(usize::MAX),
+            Self::Table => table(TABLE),
+            Self::Wide => table(WIDE),
             Self::Json => Format::Json,
             Self::Yaml => Format::Yaml,
             Self::Patch => Format::Patch,

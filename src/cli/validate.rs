@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::error::Error;
 use super::output::{has_colour, print};
 use crate::manifest::{self, Exclude, Glob, Inputs, Limits};
-use crate::validate::{Format, Severity, Validator};
+use crate::validate::{Format, NO_RULES, Severity, Validator};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exits with 0 if there are no errors, 1 if there are, and 2 if something \
@@ -14,7 +14,7 @@ use crate::validate::{Format, Severity, Validator};
 pub(super) struct Args {
     /// YAML or JSON files, folders with such files, or - for standard input. Other kinds are
     /// skipped, except that pod templates and quotas are compared with what the rules declare. In
-    /// folders, files that hold no Kubernetes object are skipped.
+    /// folders, files that hold no Kubernetes object and patches of kustomizations are skipped.
     #[arg(required_unless_present = "filename", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The same as FILE, as kubectl has it.
@@ -60,9 +60,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     if report.count(Severity::Unreadable) > 0 {
         return Ok(ExitCode::from(2));
     }
-    // A pipe whose first command failed, or the wrong folder: a gate must not open for it.
-    if report.rules == 0 {
-        eprintln!("error: no NodeExtendedResource found: there is nothing to validate");
+    if report.has_no_rules() {
+        eprintln!("error: {NO_RULES}");
         return Ok(ExitCode::from(2));
     }
     Ok(if report.count(Severity::Error) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use kube::Resource as _;
 
 use super::document::{Document, Limits, ReadError};
-use super::exclude::Exclude;
+use super::inputs::{Files, Inputs};
+use super::kustomize;
 use super::path::Path as ValuePath;
 use super::source::{Source, SourceLocation, Span};
 use super::{split, yaml};
@@ -22,59 +23,6 @@ const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 /// Files of tools, which no cluster takes; in folders they are skipped by their names.
 const TOOL_FILES: [&str; 5] =
     ["kustomization.yaml", "kustomization.yml", "chart.yaml", "values.yaml", "values.yml"];
-
-/// Which files to read.
-#[derive(Clone, Debug, Default)]
-pub struct Inputs {
-    /// Files, folders, and `-` for standard input.
-    pub paths: Vec<PathBuf>,
-    /// Whether folders within folders are read too.
-    pub recursive: bool,
-    /// What is left out, also where it is named.
-    pub exclude: Exclude,
-}
-
-/// Which files were read, and what was not.
-#[derive(Clone, Debug, Default)]
-pub struct Files {
-    /// The files, in the order in which they were read, and folders that cannot be.
-    pub names: Vec<String>,
-    /// What folders hold that is no Kubernetes object: a file, or a document of one.
-    pub skipped: Vec<SourceLocation>,
-    /// Folders within folders that were not read.
-    pub folders: Vec<String>,
-}
-
-impl Files {
-    /// What was not read, and why, in one line each.
-    #[must_use]
-    pub fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        let skipped = self.skipped.iter().map(SourceLocation::short).collect::<Vec<_>>();
-        let (_, places) = listed(&skipped);
-        let singular = if skipped.len() == 1 { "s" } else { "" };
-        if !skipped.is_empty() {
-            let count = skipped.len();
-            notes.push(format!(
-                "{count} skipped that hold{singular} no Kubernetes object: {places}"
-            ));
-        }
-        let (plural, places) = listed(&self.folders);
-        if !self.folders.is_empty() {
-            let count = self.folders.len();
-            notes.push(format!("{count} subfolder{plural} not read: {places} (read them with -R)"));
-        }
-        notes
-    }
-}
-
-/// The end of a plural, and the first few of a list.
-fn listed(places: &[String]) -> (&'static str, String) {
-    const SHOWN: usize = 5;
-    let more = if places.len() > SHOWN { ", …" } else { "" };
-    let plural = if places.len() == 1 { "" } else { "s" };
-    (plural, format!("{}{more}", places[..places.len().min(SHOWN)].join(", ")))
-}
 
 /// Reads files, folders and standard input (`-`), and passes on each document, or what is unreadable,
 /// in the order in which they stand. What is hidden (`.git`) is left out, and a file that is named
@@ -93,12 +41,16 @@ pub fn read(
         take,
         left: limits.total,
         named: inputs.paths.iter().filter_map(|path| path.canonicalize().ok()).collect(),
+        patches: kustomize::patches(inputs, limits),
         seen: HashSet::new(),
         files: Files::default(),
     };
+    let mut stdin = Some(io::stdin().lock());
     for path in &inputs.paths {
         if path.as_os_str() == "-" {
-            reader.file("<stdin>", true, Ok(io::stdin().lock()));
+            if let Some(stdin) = stdin.take() {
+                reader.file("<stdin>", true, Ok(stdin));
+            }
         } else {
             reader.path(path, true, 0);
         }
@@ -170,6 +122,8 @@ struct Reader<'t> {
     left: u64,
     /// The files and folders that are named, wherever links lead.
     named: HashSet<PathBuf>,
+    /// The files that kustomizations list as patches, wherever links lead.
+    patches: HashSet<PathBuf>,
     /// The files and folders so far, wherever links lead.
     seen: HashSet<PathBuf>,
     files: Files,
@@ -188,6 +142,7 @@ impl Reader<'_> {
         let place = path.canonicalize().unwrap_or(path.to_owned());
         // Also where a folder that holds it comes first.
         let named = named || self.named.contains(&place);
+        let is_patch = !named && self.patches.contains(&place);
         // A pipe that is named twice holds two texts.
         if (metadata.is_file() || metadata.is_dir()) && !self.seen.insert(place) {
             return;
@@ -200,8 +155,10 @@ impl Reader<'_> {
             return;
         }
         if !named && is_tool_file(path) {
-            self.files.skipped.push(SourceLocation::file_alone(&name));
-            return;
+            return self.skip(&name);
+        }
+        if is_patch {
+            return self.files.patches.push(name);
         }
         self.file(&name, named, File::open(path));
     }
@@ -264,6 +221,7 @@ impl Reader<'_> {
                     format!("the files have more than {total} MiB together: read them in parts"),
                 );
             }
+            Ok(_) if !named && !may_hold_objects(&bytes) => return self.skip(name),
             Ok(_) => {
                 let most = self.limits.file >> 20;
                 return self.unreadable(
@@ -275,16 +233,29 @@ impl Reader<'_> {
         }
         match String::from_utf8(bytes) {
             Ok(text) => self.text(name, text, named),
+            Err(error) if !named && !may_hold_objects(error.as_bytes()) => self.skip(name),
             Err(error) => self.not_text(name, error),
         }
     }
 
     fn text(&mut self, name: &str, text: String, named: bool) {
         let (take, skipped) = (&mut *self.take, &mut self.files.skipped);
+        // Found once a file: it takes a search of all its text, and there may be as many errors as lines.
+        let mut meant = named.then_some(true);
         documents(name, text, self.limits, &mut |document| match document {
             Ok(document) if !named && document.is_something_else() => {
                 skipped.push(document.location(&ValuePath::default()));
             }
+            Err(error) if meant.is_none() => {
+                let text = error.location.file_text();
+                if *meant.insert(may_hold_objects(text.as_bytes())) {
+                    take(Err(error));
+                } else {
+                    // Without its text, which need not be kept for this.
+                    skipped.push(SourceLocation::file_alone(name));
+                }
+            }
+            Err(_) if meant == Some(false) => {}
             document => take(document.and_then(Document::checked)),
         });
     }
@@ -314,6 +285,11 @@ impl Reader<'_> {
         (self.take)(Err(ReadError { location, reason }));
     }
 
+    /// Leaves out a file of a folder that holds no Kubernetes object.
+    fn skip(&mut self, name: &str) {
+        self.files.skipped.push(SourceLocation::file_alone(name));
+    }
+
     /// A path that is no file.
     fn refuse(&mut self, name: &str, reason: String) {
         self.files.names.push(name.to_owned());
@@ -323,6 +299,17 @@ impl Reader<'_> {
     fn unreadable(&mut self, name: &str, reason: String) {
         (self.take)(Err(ReadError { location: SourceLocation::file_alone(name), reason }));
     }
+}
+
+/// Whether what cannot be read may have been meant as Kubernetes objects: it has a word of any object, or
+/// one of the rules' own, by which a rule with a mistake is known.
+fn may_hold_objects(bytes: &[u8]) -> bool {
+    let group = NodeExtendedResource::group(&());
+    let kind = NodeExtendedResource::kind(&());
+    // In UTF-16 and UTF-32, the letters of these words have zeros between them.
+    let bytes: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
+    let text = String::from_utf8_lossy(&bytes);
+    ["apiVersion", &group, &kind].iter().any(|word| text.contains(word))
 }
 
 fn is_tool_file(path: &Path) -> bool {

@@ -38,6 +38,8 @@ macro_rules! codes {
 
 codes! {
     Unreadable "unreadable" "A file cannot be read, is not YAML or JSON, or holds no Kubernetes object",
+    NoRules "no-rules" "No rule is found at all",
+    Omitted "omitted" "Problems that are counted and not listed: 10,000 are listed, errors first",
     UnknownGroup "unknown-group" "A `NodeExtendedResource` in a group that no cluster has",
     UnknownVersion "unknown-version" "A version that the group does not have",
     UnknownKind "unknown-kind" "A kind that the group does not have",

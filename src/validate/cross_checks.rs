@@ -1,13 +1,13 @@
 //! What no single object shows.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
 
 use kube::Resource as _;
 use serde_json::Value;
 
 use super::code::Code;
 use super::diagnostic::{Diagnostic, Severity};
+use super::overlaps::{Candidate, LabelTests, PrecedenceGroup};
 use super::report::Report;
 use super::resource_refs;
 use super::spelling::closest;
@@ -17,7 +17,6 @@ use crate::model::api::NodeExtendedResource;
 use crate::model::quantity::Quantity;
 use crate::planner::overlap::Overlap;
 use crate::planner::rules::Rule;
-use crate::planner::selector::Selection;
 
 /// What is kept of each object until all have been seen.
 #[derive(Debug, Default)]
@@ -36,6 +35,7 @@ struct DeclaredRule {
     resource: String,
     /// `None` where it is not valid.
     rule: Option<Rule>,
+    tests: LabelTests,
     name_location: SourceLocation,
     quantity_location: SourceLocation,
 }
@@ -59,6 +59,7 @@ impl CrossChecks {
             name: document.name().to_owned(),
             resource: resource.unwrap_or_default().to_owned(),
             rule,
+            tests: LabelTests::of(&document.value),
             name_location: document.location(&Path::from_keys(["metadata", "name"])),
             quantity_location: document.location(&Path::from_keys(["spec", "quantity"])),
         });
@@ -134,13 +135,16 @@ impl CrossChecks {
     /// One problem a rule, with the first other rule that it is in conflict with.
     fn check_overlaps(&self, report: &mut Report) {
         let mut groups = BTreeMap::<(&str, i32), PrecedenceGroup>::new();
-        for declared in &self.rules {
+        for (place, declared) in self.rules.iter().enumerate() {
             let Some(rule) = &declared.rule else { continue };
+            let candidate = Candidate { name: &declared.name, rule, tests: &declared.tests };
             let peers = groups.entry((rule.resource.as_str(), rule.priority)).or_default();
-            if let Some((other, overlap)) = peers.conflict(declared, rule) {
+            if let Some((other, overlap)) = peers.conflict(candidate)
+                && let Some(other) = self.rules.get(other)
+            {
                 report.add(overlapping(declared, other, rule, overlap));
             }
-            peers.add(declared, rule);
+            peers.add(candidate, place);
         }
     }
 
@@ -216,65 +220,6 @@ impl Diagnostic {
         let object = Some((NodeExtendedResource::kind(&()).into_owned(), rule.name.clone()));
         Self { object, path: path.to_owned(), ..self }
     }
-}
-
-/// Rules of the same resource and priority.
-#[derive(Default)]
-struct PrecedenceGroup<'t> {
-    by_node: HashMap<Arc<str>, Vec<&'t DeclaredRule>>,
-    unnamed: Vec<&'t DeclaredRule>,
-    all: Vec<&'t DeclaredRule>,
-}
-
-impl<'t> PrecedenceGroup<'t> {
-    fn add(&mut self, declared: &'t DeclaredRule, rule: &Rule) {
-        self.all.push(declared);
-        match &rule.selection {
-            Selection::Names(names) => {
-                for name in names {
-                    self.by_node.entry(Arc::clone(name)).or_default().push(declared);
-                }
-            }
-            Selection::Labels(_) | Selection::All => self.unnamed.push(declared),
-        }
-    }
-
-    /// The first rule that declares another quantity for what may be the same node; one that surely
-    /// does before one that may.
-    fn conflict(
-        &self,
-        declared: &DeclaredRule,
-        rule: &Rule,
-    ) -> Option<(&'t DeclaredRule, Overlap)> {
-        let overlap = |other: &&'t DeclaredRule| {
-            let peer = other.rule.as_ref()?;
-            if peer.quantity == rule.quantity || other.name == declared.name {
-                return None;
-            }
-            let overlap = rule.selection.overlap(&peer.selection);
-            (overlap != Overlap::Never).then_some((*other, overlap))
-        };
-        match &rule.selection {
-            // Of many rules that name nodes, few name the same.
-            Selection::Names(names) => {
-                let same = names.iter().filter_map(|name| self.by_node.get(name)).flatten();
-                first(same.chain(&self.unnamed).filter_map(overlap))
-            }
-            Selection::Labels(_) | Selection::All => first(self.all.iter().filter_map(overlap)),
-        }
-    }
-}
-
-/// The first that is certain; without one, the first.
-fn first<T>(overlaps: impl Iterator<Item = (T, Overlap)>) -> Option<(T, Overlap)> {
-    let mut possible = None;
-    for found in overlaps {
-        if found.1 == Overlap::Certain {
-            return Some(found);
-        }
-        possible = possible.or(Some(found));
-    }
-    possible
 }
 
 fn overlapping(

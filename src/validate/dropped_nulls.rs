@@ -1,4 +1,4 @@
-//! Nulls in a node selector. Nowhere else does the API server's dropping them do harm: here each is a
+//! Nulls in a node selector. Nowhere else does the API server's dropping them do harm: here one can be a
 //! requirement less, and the rule selects more nodes.
 
 use serde_json::Value;
@@ -7,14 +7,11 @@ use super::code::Code;
 use super::violation::Violation;
 use crate::manifest::Path;
 
-/// Adds a violation for each null, in place of those that follow from it.
+/// Adds a violation for each null that changes what is selected, in place of those that follow from it.
 pub(super) fn check(object: &Value, violations: &mut Vec<Violation>) {
     let path = Path::from_keys(["spec", "nodeSelector"]);
-    let mut nulls = Vec::new();
-    if let Some(selector) = object.pointer("/spec/nodeSelector") {
-        find(selector, &path, &mut nulls);
-    }
-    for null in nulls {
+    let nulls = object.pointer("/spec/nodeSelector").map(|selector| nulls(selector, &path));
+    for null in nulls.into_iter().flatten() {
         violations.retain(|other| !(path.leads_to(&other.path) && other.path.leads_to(&null)));
         let message = "null: the API server drops it, so that the rule selects more nodes";
         let hint = "write a value (\"\" for an empty label), or remove the line".to_owned();
@@ -22,24 +19,20 @@ pub(super) fn check(object: &Value, violations: &mut Vec<Violation>) {
     }
 }
 
-/// The fields that are null. A null in a list is not dropped: it is of the wrong type.
-fn find(value: &Value, path: &Path, nulls: &mut Vec<Path>) {
-    match value {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                let path = path.key(key);
-                if value.is_null() {
-                    nulls.push(path);
-                } else {
-                    find(value, &path, nulls);
-                }
-            }
-        }
-        Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                find(item, &path.item(index), nulls);
-            }
-        }
-        _ => {}
-    }
+/// The labels without a value, and the blocks without which no requirement is left. Of an expression, a null
+/// is nothing (the values of `Exists`), or the schema reports that something is missing.
+fn nulls(selector: &Value, path: &Path) -> Vec<Path> {
+    let labels = path.key("matchLabels");
+    let fields = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
+    let values = fields.filter(|(_, value)| value.is_null()).map(|(key, _)| labels.key(key));
+    let blocks = ["matchLabels", "matchExpressions"].map(|block| (block, selector.get(block)));
+    let is_empty = |block: &Value| match block {
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        other => other.is_null(),
+    };
+    let nothing_left = blocks.iter().all(|(_, block)| block.is_none_or(is_empty));
+    let blocks = blocks.into_iter().filter(|(_, block)| block.is_some_and(Value::is_null));
+    let blocks = blocks.filter(|_| nothing_left).map(|(block, _)| path.key(block));
+    values.chain(blocks).collect()
 }

@@ -1,6 +1,6 @@
 //! The extended resources that pod templates and quotas ask for.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::manifest::{Document, Path};
 use crate::model::resource_name::is_extended;
@@ -10,10 +10,8 @@ const IN_QUOTAS: &str = "requests.";
 
 /// The extended resources that a document asks for, each with the path of the key that names it.
 pub(super) fn resource_refs(document: &Document) -> Vec<(String, Path)> {
-    let object = &document.value;
-    if document.kind() == "ResourceQuota" {
-        let hard = Path::from_keys(["spec", "hard"]);
-        let names = names(object.pointer("/spec/hard"), &hard);
+    if let Some(quota) = quota(document) {
+        let names = names(quota, &Path::from_keys(["spec", "hard"]));
         let extended = names.into_iter().filter_map(|(name, path)| {
             name.strip_prefix(IN_QUOTAS).map(|name| (name.to_owned(), path))
         });
@@ -39,23 +37,31 @@ pub(super) struct PodTemplate<'t> {
 
 /// The spec of a document's pods, where its kind has pods.
 pub(super) fn pod_template(document: &Document) -> Option<PodTemplate<'_>> {
-    let keys = pod_spec(document.kind())?;
+    let keys = pod_spec(group(document), document.kind())?;
     let spec = document.value.pointer(&format!("/{}", keys.join("/")))?;
     Some(PodTemplate { spec, path: Path::from_keys(keys.iter().copied()) })
 }
 
-/// Where a kind has the spec of its pods.
-fn pod_spec(kind: &str) -> Option<&'static [&'static str]> {
-    match kind {
-        "Pod" => Some(&["spec"]),
-        "PodTemplate" => Some(&["template", "spec"]),
-        "Deployment"
-        | "StatefulSet"
-        | "DaemonSet"
-        | "ReplicaSet"
-        | "ReplicationController"
-        | "Job" => Some(&["spec", "template", "spec"]),
-        "CronJob" => Some(&["spec", "jobTemplate", "spec", "template", "spec"]),
+/// The keys of a quota, and what they limit.
+pub(super) fn quota(document: &Document) -> Option<&Map<String, Value>> {
+    let is_quota = group(document).is_empty() && document.kind() == "ResourceQuota";
+    document.value.pointer("/spec/hard").and_then(Value::as_object).filter(|_| is_quota)
+}
+
+/// The API group of a document; the core group is empty.
+fn group(document: &Document) -> &str {
+    document.api_version().rsplit_once('/').map_or("", |(group, _)| group)
+}
+
+/// Where a kind has the spec of its pods. A kind of this name in another group is something else.
+fn pod_spec(group: &str, kind: &str) -> Option<&'static [&'static str]> {
+    match (group, kind) {
+        ("", "Pod") => Some(&["spec"]),
+        ("", "PodTemplate") => Some(&["template", "spec"]),
+        ("apps", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet")
+        | ("", "ReplicationController")
+        | ("batch", "Job") => Some(&["spec", "template", "spec"]),
+        ("batch", "CronJob") => Some(&["spec", "jobTemplate", "spec", "template", "spec"]),
         _ => None,
     }
 }
@@ -66,14 +72,14 @@ fn resources(owner: &Value, path: &Path) -> Vec<(String, Path)> {
     let maps = ["limits", "requests"].into_iter();
     maps.flat_map(|map| {
         let fields = owner.get("resources").and_then(|resources| resources.get(map));
-        names(fields, &resources.key(map))
+        let fields = fields.and_then(Value::as_object);
+        fields.map(|fields| names(fields, &resources.key(map))).unwrap_or_default()
     })
     .collect()
 }
 
-fn names(fields: Option<&Value>, path: &Path) -> Vec<(String, Path)> {
-    let fields = fields.and_then(Value::as_object).into_iter().flatten();
-    fields.map(|(name, _)| (name.clone(), path.key(name))).collect()
+fn names(fields: &Map<String, Value>, path: &Path) -> Vec<(String, Path)> {
+    fields.iter().map(|(name, _)| (name.clone(), path.key(name))).collect()
 }
 
 #[cfg(test)]
@@ -94,20 +100,24 @@ mod tests {
     fn manifest_requests_are_found_in_every_pod_template() {
         let spec = "{resources: {requests: {example.com/p: 1}}, initContainers: [{resources: {limits: {example.com/i: 1, cpu: 1}}}], containers: [{}, {resources: {limits: {example.com/c: 1}, requests: {example.com/c: 1}}}]}";
         for (kind, shape, prefix) in [
-            ("Pod", "spec: POD", "spec"),
-            ("PodTemplate", "template: {spec: POD}", "template.spec"),
-            ("Deployment", "spec: {template: {spec: POD}}", "spec.template.spec"),
-            ("StatefulSet", "spec: {template: {spec: POD}}", "spec.template.spec"),
-            ("DaemonSet", "spec: {template: {spec: POD}}", "spec.template.spec"),
-            ("ReplicaSet", "spec: {template: {spec: POD}}", "spec.template.spec"),
-            ("Job", "spec: {template: {spec: POD}}", "spec.template.spec"),
+            ("v1 Pod", "spec: POD", "spec"),
+            ("v1 PodTemplate", "template: {spec: POD}", "template.spec"),
+            ("apps/v1 Deployment", "spec: {template: {spec: POD}}", "spec.template.spec"),
+            ("apps/v1 StatefulSet", "spec: {template: {spec: POD}}", "spec.template.spec"),
+            ("apps/v1beta1 DaemonSet", "spec: {template: {spec: POD}}", "spec.template.spec"),
+            ("apps/v1 ReplicaSet", "spec: {template: {spec: POD}}", "spec.template.spec"),
+            ("batch/v1 Job", "spec: {template: {spec: POD}}", "spec.template.spec"),
             (
-                "CronJob",
+                "batch/v1 CronJob",
                 "spec: {jobTemplate: {spec: {template: {spec: POD}}}}",
                 "spec.jobTemplate.spec.template.spec",
             ),
         ] {
-            let yaml = format!("apiVersion: v1\nkind: {kind}\n{}", shape.replace("POD", spec));
+            let (version, kind) = kind.split_once(' ').unwrap();
+            let shape = shape.replace("POD", spec);
+            let other = format!("apiVersion: example.com/v1\nkind: {kind}\n{shape}");
+            assert_eq!(found(&other), [""; 0], "{kind}");
+            let yaml = format!("apiVersion: {version}\nkind: {kind}\n{shape}");
             assert_eq!(
                 found(&yaml),
                 [

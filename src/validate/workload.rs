@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::code::Code;
 use super::diagnostic::{Diagnostic, Severity};
-use super::resource_refs::{PodTemplate, pod_template};
+use super::resource_refs::{PodTemplate, pod_template, quota};
 use super::spelling::closest;
 use super::violation::Violation;
 use crate::manifest::{Document, Path};
@@ -20,7 +20,7 @@ use crate::model::resource_name::is_extended;
 pub(super) fn check(document: &Document) -> Vec<Diagnostic> {
     let mut violations = Vec::new();
     if let Some(template) = pod_template(document) {
-        for (container, path) in template.containers() {
+        for (container, path) in template.containers().into_iter().filter(is_whole) {
             check_container(container, &path.key("resources"), &mut violations);
         }
     }
@@ -67,6 +67,12 @@ fn text(value: &Value) -> Option<String> {
         Value::Number(number) => Some(number.to_string()),
         _ => None,
     }
+}
+
+/// Whether a container can be one of an object: without an image it is part of a patch, and what it lacks
+/// may be in what is patched.
+fn is_whole((container, _): &(&Value, Path)) -> bool {
+    container.get("image").and_then(Value::as_str).is_some_and(|image| !image.is_empty())
 }
 
 fn check_container(container: &Value, path: &Path, violations: &mut Vec<Violation>) {
@@ -130,12 +136,8 @@ fn check_fields(resources: &Map<String, Value>, path: &Path, violations: &mut Ve
 
 /// A quota counts an extended resource by `requests.` and its name, and ignores any other key for it.
 fn quota_keys(document: &Document) -> Vec<Violation> {
-    if document.kind() != "ResourceQuota" {
-        return Vec::new();
-    }
-    let hard = document.value.pointer("/spec/hard").and_then(Value::as_object);
     let mut violations = Vec::new();
-    for key in hard.into_iter().flatten().map(|(key, _)| key) {
+    for (key, _) in quota(document).into_iter().flatten() {
         let name = key.strip_prefix("limits.").unwrap_or(key);
         let domain = name.split('/').next().unwrap_or_default();
         // Numbers of objects, storage classes and device classes have slashes too.

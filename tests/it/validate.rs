@@ -39,6 +39,9 @@ fn validate_uses_colours_as_flag_and_environment_demand() {
         (&[], &[("CLICOLOR_FORCE", "1")], true),
         (&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "")], true),
         (&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], false),
+        (&[], &[("CLICOLOR_FORCE", "1"), ("TERM", "xterm")], true),
+        (&[], &[("CLICOLOR_FORCE", "1"), ("TERM", "dumb")], false),
+        (&["--color", "always"], &[("TERM", "dumb")], true),
         (&["-o", "json", "--color", "always"], &[], false),
     ] {
         let mut command = validate(&[&["selectors.yaml"], args].concat());

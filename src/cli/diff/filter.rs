@@ -64,15 +64,21 @@ impl Filter {
         self.rules.is_empty() || self.rules.contains_key(rule)
     }
 
-    /// Drops what is about other rules, also about the node as a whole where none of these selects it.
+    /// Drops what is about other rules, also about the node as a whole where none of these selects it. A
+    /// resource is about the rule that decides and about the one that it is listed under, which loses it.
     pub(super) fn apply(&mut self, node_diff: &mut NodeDiff) {
         if self.rules.is_empty() {
             return;
         }
         let rules = &mut self.rules;
         let mut shows = |rule: &str| rules.get_mut(rule).map(|found| *found = true).is_some();
-        node_diff.changes.retain(|change| shows(&change.rule));
-        node_diff.outcomes.retain(|outcome| shows(&outcome.rule));
+        // Both are asked, so that both count as found.
+        let mut shows_one = |rule: &str, listed: Option<&String>| {
+            let shown = shows(rule);
+            listed.is_some_and(|listed| shows(listed)) || shown
+        };
+        node_diff.changes.retain(|change| shows_one(&change.rule, change.previous_rule.as_ref()));
+        node_diff.outcomes.retain(|outcome| shows_one(&outcome.rule, outcome.listed_rule.as_ref()));
         if node_diff.outcomes.is_empty() {
             node_diff.invalid_ledger = None;
         }

@@ -48,6 +48,9 @@ pub struct Change {
     pub after: Amounts,
     /// The rule that it is done for, or that it was listed under.
     pub rule: String,
+    /// The rule that it was listed under, where that is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous_rule: Option<String>,
     /// That rule's priority; absent where there is no such valid rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
@@ -72,6 +75,9 @@ pub struct RuleResult {
     /// What it will have, whichever rule decides. For programs it is in the change.
     #[serde(skip)]
     pub(super) after: Amounts,
+    /// The rule that the resource is listed under; only where this one decides.
+    #[serde(skip)]
+    pub(super) listed_rule: Option<String>,
     /// The rule that decides instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
@@ -120,10 +126,12 @@ impl NodeDiff {
                     (ResultKind::InvalidLedger, None)
                 }
             };
+            let listed = ledger.get(rule.resource.as_str()).filter(|_| by.is_none());
             Some(RuleResult {
                 resource: rule.resource.as_str().to_owned(),
                 priority: rule.priority,
                 outcome: result_kind,
+                listed_rule: listed.map(|entry| entry.rule.clone()),
                 reason: reasons::outcome(result_kind, &outcome, rule, rules),
                 rule: name,
                 before,
@@ -162,6 +170,7 @@ impl NodeDiff {
             outcome: ResultKind::Missing,
             before: Amounts::default(),
             after: Amounts::default(),
+            listed_rule: None,
             by: None,
             reason: Some(format!("rule {} names it, and there is no such node", rule.name)),
         });
@@ -217,7 +226,9 @@ impl Change {
         };
         let reason = reasons::change(kind, &resource, &action, listed, outcomes, rules);
         let priority = rules.get(&rule).map(|rule| rule.priority);
-        Self { resource, action: kind, before, after, rule, priority, reason }
+        let previous_rule = listed.map(|entry| &entry.rule).filter(|listed| **listed != rule);
+        let previous_rule = previous_rule.cloned();
+        Self { resource, action: kind, before, after, rule, previous_rule, priority, reason }
     }
 }
 

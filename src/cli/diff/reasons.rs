@@ -84,13 +84,23 @@ pub(super) fn outcome(
             let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
             format!("contested: {manager} keeps changing it back; {declares}")
         }
-        Outcome::Overridden { by, .. } => match rules.get(by) {
-            Some(winner) if winner.priority != rule.priority => {
-                format!("rule {by} decides, of priority {}", winner.priority)
+        // It names the rule, so that two of them on a node are two rows.
+        Outcome::Overridden { by, .. } => {
+            let name = &rule.name;
+            match rules.get(by) {
+                Some(winner) => {
+                    let priority = match winner.priority == rule.priority {
+                        true => String::new(),
+                        false => format!(" (priority {})", winner.priority),
+                    };
+                    let standing = standing(winner, rule);
+                    format!("rule {name} ({standing}) is overridden by rule {by}{priority}")
+                }
+                None => format!(
+                    "rule {name} is overridden by rule {by}, which is invalid and keeps what it has"
+                ),
             }
-            Some(winner) => format!("rule {by} decides: this one is {}", standing(winner, rule)),
-            None => format!("rule {by} decides, which is invalid and keeps what it has"),
-        },
+        }
         Outcome::Failed { message } => message.clone(),
     })
 }

@@ -8,6 +8,7 @@ use super::node_diff::NodeDiff;
 use super::report::{Report, Summary};
 use super::rules::Note;
 use super::totals::Total;
+pub use table::TableLimits;
 
 /// The version of what programs read. It is not a kind of the API server's, as kubeadm's
 /// `output.kubeadm.k8s.io` is not.
@@ -20,8 +21,8 @@ pub enum Format {
     Table {
         /// Whether to use colours.
         colour: bool,
-        /// How many lines there are at most.
-        max_lines: usize,
+        /// How long it gets.
+        limits: TableLimits,
     },
     /// An object of the kind `Plan`.
     Json,
@@ -60,7 +61,7 @@ impl Report {
             nodes: &self.nodes,
         };
         match format {
-            Format::Table { colour, max_lines } => Ok(table::render(self, colour, max_lines)),
+            Format::Table { colour, limits } => Ok(table::render(self, colour, limits)),
             Format::Json => serde_json::to_string_pretty(&document)
                 .map(|text| text + "\n")
                 .map_err(|error| error.to_string()),

@@ -32,6 +32,17 @@ pub struct Note {
     pub rule: Option<Arc<str>>,
     /// A sentence, without a full stop.
     pub message: String,
+    /// What it is about, so that many alike can be counted.
+    #[serde(skip)]
+    pub(super) kind: NoteKind,
+}
+
+/// What a note is about. The order is that of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum NoteKind {
+    InvalidRule,
+    NoNodeSelected,
+    EmptyFilter,
 }
 
 /// All rules that there would be, and what is known beside them.
@@ -88,6 +99,7 @@ impl Rules {
             message: format!(
                 "rule {name} of the cluster is invalid, and what it advertised is kept: {invalid}"
             ),
+            kind: NoteKind::InvalidRule,
         };
         Self {
             notes: frozen.iter().map(frozen_note).collect(),

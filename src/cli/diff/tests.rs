@@ -11,6 +11,8 @@ use crate::planner::tests::apply;
 
 const DONGLE: &str = "example.com/dongle";
 
+const LIMITS: TableLimits = TableLimits { lines: 250, notes: 10 };
+
 fn rule(name: &str, spec: Value) -> Rule {
     let mut object = json!({
         "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
@@ -240,7 +242,7 @@ fn diff_colours_are_for_terminals_only() {
     let plan = preview.plan(&node, PodUsage::NotFetched);
     preview.add(&node, plan).unwrap();
     let report = preview.finish().unwrap();
-    let table = |colour| report.render(Format::Table { colour, max_lines: 250 }).unwrap();
+    let table = |colour| report.render(Format::Table { colour, limits: LIMITS }).unwrap();
     assert!(table(true).contains("\n\u{1b}[32m+\u{1b}[0m node-1   "), "{:?}", table(true));
     assert!(!table(false).contains('\u{1b}'), "{:?}", table(false));
 }
@@ -259,7 +261,7 @@ fn table_keeps_one_row_for_many_nodes() {
     }
     let report = preview.finish().unwrap();
     assert_eq!((report.nodes.len(), report.rows.lines().len()), (0, 1));
-    let table = report.render(Format::Table { colour: false, max_lines: 250 }).unwrap();
+    let table = report.render(Format::Table { colour: false, limits: LIMITS }).unwrap();
     let expected =
         "  NODE                               RESOURCE             BEFORE   AFTER   REASON
 + 3,000 nodes (node-1 \u{2026} node-3000)   example.com/dongle   -        4       rule dongle

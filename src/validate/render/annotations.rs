@@ -4,7 +4,8 @@ use crate::validate::diagnostic::{Diagnostic, Severity};
 use crate::validate::report::Report;
 
 pub(super) fn render(report: &Report) -> String {
-    let mut text: String = report.diagnostics.iter().map(annotation).collect();
+    let overall = report.overall();
+    let mut text: String = report.diagnostics.iter().chain(&overall).map(annotation).collect();
     for note in report.files.notes() {
         text.push_str(&format!("::notice::{}\n", data(&note)));
     }

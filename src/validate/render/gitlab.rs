@@ -9,8 +9,9 @@ use crate::validate::diagnostic::{Diagnostic, Severity};
 use crate::validate::report::Report;
 
 pub(super) fn render(report: &Report) -> String {
-    let mut alike = HashMap::new();
-    let issues = report.diagnostics.iter().map(|diagnostic| issue(diagnostic, &mut alike));
+    let (mut alike, overall) = (HashMap::new(), report.overall());
+    let all = report.diagnostics.iter().chain(&overall);
+    let issues = all.map(|diagnostic| issue(diagnostic, &mut alike));
     format!("{:#}\n", issues.collect::<Value>())
 }
 

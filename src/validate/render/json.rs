@@ -10,6 +10,7 @@ pub(super) fn render(report: &Report) -> String {
     let value = json!({
         "files": report.files.names.len(),
         "skipped": report.files.skipped.iter().map(place).collect::<Vec<_>>(),
+        "patchesNotRead": report.files.patches,
         "subfoldersNotRead": report.files.folders,
         "rules": report.rules,
         "unreadable": report.count(Severity::Unreadable),

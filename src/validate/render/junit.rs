@@ -7,11 +7,12 @@ use crate::validate::diagnostic::{Diagnostic, Severity};
 use crate::validate::report::Report;
 
 pub(super) fn render(report: &Report) -> String {
+    let overall = report.overall();
     let mut suites = BTreeMap::<&str, Vec<&Diagnostic>>::new();
     for name in &report.files.names {
         suites.entry(name).or_default();
     }
-    for diagnostic in &report.diagnostics {
+    for diagnostic in report.diagnostics.iter().chain(&overall) {
         suites.entry(diagnostic.location.file()).or_default().push(diagnostic);
     }
     let all = || suites.values().flatten().copied();

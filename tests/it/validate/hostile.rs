@@ -141,6 +141,38 @@ fn validate_folder_skips_hidden_and_other_files() {
     assert_eq!(stdout.lines().last(), Some("2 files, 1 rule: 1 error"), "{stdout}");
 }
 
+/// Of a file in a folder that cannot be read, its words tell whether it is one of Kubernetes objects. Any
+/// file that is named is meant.
+#[test]
+fn validate_folder_skips_unreadable_files_without_objects() {
+    let utf_16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
+    let huge = |text: &str| [text.as_bytes(), &vec![b' '; 17 << 20]].concat();
+    for (test, bytes, skipped) in [
+        ("huge-other", huge("{\"kind\": \"x\"}"), true),
+        ("huge-object", huge("{\"apiVersion\": \"v1\"}"), false),
+        ("utf-16-other", utf_16("\u{feff}kind: x\n"), true),
+        ("utf-16-rule", utf_16(&format!("\u{feff}{RULE}")), false),
+        ("comments", b"{\"a\": 1, // b\n\"kind\": 1, // c\n\"d\": 1}\n".to_vec(), true),
+        ("rule-with-a-tab", b"kind: NodeExtendedResource\n\tspec: {}\n".to_vec(), false),
+        ("lines", b"--- a\n".repeat(1_000), true),
+    ] {
+        let scratch = scratch(test);
+        fs::create_dir(scratch.join("folder")).unwrap();
+        fs::write(scratch.join("folder/file.json"), bytes).unwrap();
+        fs::write(scratch.join("folder/rule.yaml"), RULE.replace(": 0\n", ": 4\n")).unwrap();
+        for (args, skipped) in
+            [(&["folder"][..], skipped), (&["folder", "folder/file.json"], false)]
+        {
+            let output = validate(args).current_dir(&scratch).output().unwrap();
+            let stdout = String::from_utf8(output.stdout).unwrap();
+            let code = if skipped { 0 } else { 2 };
+            assert_eq!(output.status.code(), Some(code), "{test} {args:?}: {stdout}");
+            let note = "note: 1 skipped that holds no Kubernetes object: folder/file.json\n";
+            assert_eq!(stdout.contains(note), skipped, "{test} {args:?}: {stdout}");
+        }
+    }
+}
+
 /// Root may read anything, so that it steps down to nobody.
 #[test]
 fn validate_reports_forbidden_folder_and_checks_the_rest() {
@@ -190,6 +222,32 @@ fn validate_of_closed_or_empty_input_fails() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{script}: {output:?}");
         assert!(stderr.contains("no NodeExtendedResource found"), "{script}: {stderr}");
+    }
+}
+
+/// More warnings than are kept do not hide the errors among them and after them, and what is kept stays in
+/// the order of the files.
+#[test]
+fn validate_with_too_many_warnings_keeps_the_errors() {
+    let rule = |number: usize| {
+        let quantity = if number % 9_000 == 8_999 { "0" } else { "017" };
+        RULE.replace("dongle", &format!("d{number}")).replace(": 0\n", &format!(": {quantity}\n"))
+    };
+    let mut validator = Validator::new().unwrap();
+    for number in 0..27_000 {
+        let (name, mut take) = (format!("{number:05}"), |read| validator.take(read));
+        manifest::read_text(&name, rule(number), &Limits::default(), &mut take);
+    }
+    let report = validator.finish(Files::default());
+    let counts = [Severity::Error, Severity::Warning].map(|severity| report.count(severity));
+    assert_eq!((counts, report.diagnostics.len(), report.omitted()), ([3, 26_997], 10_000, 17_000));
+    let files: Vec<_> = report.diagnostics.iter().map(|it| it.location.file()).collect();
+    assert!(files.is_sorted());
+    assert_eq!(files[9_997..], ["09997", "17999", "26999"]);
+    assert!(report.summary().ends_with(": 3 errors, 26,997 warnings (17,000 not shown)"));
+    let omitted = "17,000 more problems are not listed";
+    for format in [Format::Github, Format::Gitlab, Format::Junit] {
+        assert!(report.render(format).contains(omitted), "{format:?}");
     }
 }
 

@@ -7,13 +7,25 @@ use anstyle::{AnsiColor, Style};
 use crate::cli::diff::node_diff::Amounts;
 use crate::cli::diff::report::{Report, Summary};
 use crate::cli::diff::rows::{LineNodes, MAX_LISTED_NODES, Sign};
+use crate::cli::diff::rules::Note;
 use crate::cli::diff::totals::Total;
+use crate::model::count::{digits, plural, with_commas};
 use crate::model::label::printable;
 
 const HEADINGS: [&str; 4] = ["NODE", "RESOURCE", "BEFORE", "AFTER"];
 const GAP: &str = "   ";
 
-pub(super) fn render(report: &Report, colour: bool, max_lines: usize) -> String {
+/// How long a table for people gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableLimits {
+    /// The most lines of resources.
+    pub lines: usize,
+    /// The most notes of each kind.
+    pub notes: usize,
+}
+
+pub(super) fn render(report: &Report, colour: bool, limits: TableLimits) -> String {
+    let TableLimits { lines: max_lines, notes: max_notes } = limits;
     let lines = report.rows.lines();
     let shown = lines.iter().take(max_lines).map(|line| {
         let row = line.row;
@@ -45,10 +57,24 @@ pub(super) fn render(report: &Report, colour: bool, max_lines: usize) -> String 
         let [before, after] = [before, after].map(grouped);
         text += &format!("{resource}: {before} -> {after} on {} nodes\n", digits(*nodes));
     }
-    for note in &report.notes {
-        text += &format!("Note: {}.\n", printable(&note.message));
-    }
+    text += &notes(&report.notes, max_notes);
     text + &report.summary.line() + "\n"
+}
+
+/// Up to so many notes of each kind, and how many more there are.
+fn notes(notes: &[Note], most: usize) -> String {
+    let mut text = String::new();
+    // All of a kind stand together.
+    for alike in notes.chunk_by(|one, other| one.kind == other.kind) {
+        for note in alike.iter().take(most) {
+            text += &format!("Note: {}.\n", printable(&note.message));
+        }
+        if alike.len() > most {
+            let more = digits(alike.len() - most);
+            text += &format!("Note: … and {more} more like these: -o json lists all.\n");
+        }
+    }
+    text
 }
 
 fn write(
@@ -117,15 +143,6 @@ impl Summary {
     }
 }
 
-fn plural(count: usize, one: &str, many: &str) -> String {
-    format!("{} {}", digits(count), if count == 1 { one } else { many })
-}
-
-/// A number with a comma at each thousand.
-fn digits(number: usize) -> String {
-    with_commas(&number.to_string())
-}
-
 /// A sum with a comma at each thousand of its number.
 fn grouped(sum: &Amounts) -> String {
     let maps = [&sum.capacity, &sum.allocatable].map(|text| text.as_deref().map(with_commas));
@@ -133,39 +150,9 @@ fn grouped(sum: &Amounts) -> String {
     if sum.agrees() { capacity } else { format!("{capacity}/{allocatable}") }
 }
 
-/// The leading digits with commas, and the rest as it is.
-fn with_commas(text: &str) -> String {
-    let end = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
-    let (number, rest) = text.split_at(end);
-    let mut grouped = String::new();
-    for (at, digit) in number.chars().enumerate() {
-        if at > 0 && (number.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped + rest
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn number_has_a_comma_at_each_thousand() {
-        for (text, shown) in [
-            ("0", "0"),
-            ("999", "999"),
-            ("1000", "1,000"),
-            ("27000", "27,000"),
-            ("1234567", "1,234,567"),
-            ("5000Ti", "5,000Ti"),
-            ("1500m", "1,500m"),
-            ("", ""),
-        ] {
-            assert_eq!(with_commas(text), shown);
-        }
-    }
 
     /// The exit code is 0 if and only if the plan has no changes.
     #[test]

@@ -1,0 +1,83 @@
+//! The files that a kustomization lists as patches: parts of objects, which nothing applies as they are.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::document::Limits;
+use super::inputs::Inputs;
+use super::{split, yaml};
+
+/// What Kustomize calls its own file.
+const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+
+/// Where a kustomization lists patches: as paths, as texts, or as objects with a path.
+const PATCHES: [&str; 3] = ["patches", "patchesStrategicMerge", "patchesJson6902"];
+
+/// Returns the patches that kustomizations list in the folders that are read, wherever links lead. What
+/// cannot be read is left out here: it is reported where the file itself is read.
+pub(super) fn patches(inputs: &Inputs, limits: &Limits) -> HashSet<PathBuf> {
+    let mut listed = Listed::default();
+    for folder in inputs.paths.iter().filter(|path| path.is_dir()) {
+        visit(folder, inputs, limits, 0, &mut listed);
+    }
+    // What one kustomization patches with, another one may apply.
+    listed.patches.difference(&listed.resources).cloned().collect()
+}
+
+/// The files that kustomizations list.
+#[derive(Default)]
+struct Listed {
+    patches: HashSet<PathBuf>,
+    resources: HashSet<PathBuf>,
+}
+
+fn visit(folder: &Path, inputs: &Inputs, limits: &Limits, depth: usize, listed: &mut Listed) {
+    if depth > limits.depth || inputs.exclude.matches(folder) {
+        return;
+    }
+    for path in NAMES.map(|name| folder.join(name)) {
+        if !path.is_file() || inputs.exclude.matches(&path) {
+            continue;
+        }
+        for kustomization in read(&path, limits) {
+            let files = |list| {
+                let paths = paths(&kustomization, list);
+                paths.into_iter().filter_map(|path| folder.join(path).canonicalize().ok())
+            };
+            listed.patches.extend(PATCHES.into_iter().flat_map(files));
+            listed.resources.extend(files("resources"));
+        }
+    }
+    if !inputs.recursive {
+        return;
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        // As where files are read, a link to a folder is not followed.
+        if !hidden && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            visit(&entry.path(), inputs, limits, depth + 1, listed);
+        }
+    }
+}
+
+/// The documents of one kustomization, which is one document as a rule.
+fn read(path: &Path, limits: &Limits) -> Vec<Value> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(limits.file).read_to_string(&mut text));
+    if read.is_err() {
+        return Vec::new();
+    }
+    let documents = split::split(&text).into_iter().flatten();
+    let documents = documents.filter_map(|document| yaml::read(&document, limits).ok().flatten());
+    documents.map(|(value, _)| value).collect()
+}
+
+/// The paths that a kustomization lists, relative to its folder.
+fn paths<'t>(kustomization: &'t Value, list: &str) -> Vec<&'t str> {
+    let items = kustomization.get(list).and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(|item| item.as_str().or_else(|| item.get("path")?.as_str())).collect()
+}

@@ -1,0 +1,49 @@
+//! Counts, for people to read.
+
+/// A number of things: `1 rule`, `12,000 rules`.
+#[must_use]
+pub fn plural(count: usize, one: &str, many: &str) -> String {
+    format!("{} {}", digits(count), if count == 1 { one } else { many })
+}
+
+/// A number with a comma at each thousand.
+#[must_use]
+pub fn digits(number: usize) -> String {
+    with_commas(&number.to_string())
+}
+
+/// The leading digits of a text with a comma at each thousand, and the rest as it is.
+#[must_use]
+pub fn with_commas(text: &str) -> String {
+    let end = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
+    let (number, rest) = text.split_at(end);
+    let mut grouped = String::new();
+    for (at, digit) in number.chars().enumerate() {
+        if at > 0 && (number.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_has_a_comma_at_each_thousand() {
+        for (text, shown) in [
+            ("0", "0"),
+            ("999", "999"),
+            ("1000", "1,000"),
+            ("27000", "27,000"),
+            ("1234567", "1,234,567"),
+            ("5000Ti", "5,000Ti"),
+            ("1500m", "1,500m"),
+            ("", ""),
+        ] {
+            assert_eq!(with_commas(text), shown);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Which rules of one resource and priority declare different quantities for the same nodes.
+//!
+//! Each rule is compared with those that can have nodes in common with it, and not with every other one:
+//!
+//! - of rules that name nodes, with those that name the same;
+//! - of rules that select by labels, with those that require the same keys and, where both require one of
+//!   some values, a value in common;
+//! - of rules that select alike, with the first ones alone, whichever quantity and name they differ in.
+
+mod alike;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::Value;
+
+use crate::planner::overlap::Overlap;
+use crate::planner::rules::Rule;
+use crate::planner::selector::Selection;
+use alike::{Alike, Peer};
+
+/// The requirements of a valid rule on labels, in an order of their own, so that equal ones are found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct LabelTests(BTreeSet<LabelTest>);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct LabelTest {
+    key: String,
+    operator: String,
+    values: BTreeSet<String>,
+}
+
+impl LabelTests {
+    /// Reads the `nodeSelector` of an object.
+    pub(super) fn of(object: &Value) -> Self {
+        let selector = object.pointer("/spec/nodeSelector").cloned().unwrap_or_default();
+        let selector: LabelSelector = serde_json::from_value(selector).unwrap_or_default();
+        let equal =
+            |(key, value)| LabelTest { key, operator: IN.to_owned(), values: [value].into() };
+        let labels = selector.match_labels.into_iter().flatten().map(equal);
+        let expressions = selector.match_expressions.into_iter().flatten();
+        let expressions = expressions.map(|expression| LabelTest {
+            key: expression.key,
+            operator: expression.operator,
+            values: expression.values.into_iter().flatten().collect(),
+        });
+        Self(labels.chain(expressions).collect())
+    }
+
+    fn keys(&self) -> BTreeSet<&str> {
+        self.0.iter().map(|test| test.key.as_str()).collect()
+    }
+
+    /// The values of which the label of each key has one, where there are some.
+    fn values(&self) -> BTreeMap<&str, &BTreeSet<String>> {
+        let tests = self.0.iter().filter(|test| test.operator == IN);
+        tests.map(|test| (test.key.as_str(), &test.values)).collect()
+    }
+}
+
+const IN: &str = "In";
+
+/// A rule, as it is compared with others.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate<'t> {
+    pub(super) name: &'t str,
+    pub(super) rule: &'t Rule,
+    pub(super) tests: &'t LabelTests,
+}
+
+/// Rules of the same resource and priority.
+#[derive(Default)]
+pub(super) struct PrecedenceGroup<'t> {
+    /// How many have been added.
+    count: usize,
+    /// Those that name nodes: by name, and all of them.
+    by_node: HashMap<&'t str, Alike<'t>>,
+    named: Alike<'t>,
+    /// Those that select every node.
+    all: Alike<'t>,
+    /// Those that select by labels which a node can have; all of them, and by the keys of these.
+    labelled: Alike<'t>,
+    key_sets: Vec<KeySet<'t>>,
+    by_keys: HashMap<BTreeSet<&'t str>, usize>,
+    by_key: HashMap<&'t str, Vec<usize>>,
+}
+
+/// Rules whose requirements are about the same keys.
+#[derive(Default)]
+struct KeySet<'t> {
+    all: Alike<'t>,
+    /// Those with the same requirements.
+    selectors: Vec<(&'t Selection, Alike<'t>)>,
+    by_tests: HashMap<&'t LabelTests, usize>,
+    /// Places in `selectors`: by a value that a label may have, and of those that do not require values.
+    by_value: HashMap<(&'t str, &'t str), Vec<usize>>,
+    without_values: HashMap<&'t str, Vec<usize>>,
+}
+
+impl<'t> PrecedenceGroup<'t> {
+    /// Adds a rule, with what its finder is to be given.
+    pub(super) fn add(&mut self, candidate: Candidate<'t>, item: usize) {
+        let Candidate { name, rule, tests } = candidate;
+        let peer = Peer { name, quantity: rule.quantity, place: self.count, item };
+        self.count += 1;
+        match &rule.selection {
+            Selection::Names(names) => {
+                self.named.add(peer);
+                for name in names {
+                    self.by_node.entry(name).or_default().add(peer);
+                }
+            }
+            Selection::All => self.all.add(peer),
+            // It selects nothing.
+            Selection::Labels(_) if Selection::All.overlap(&rule.selection) == Overlap::Never => {}
+            Selection::Labels(_) => {
+                self.labelled.add(peer);
+                let keys = tests.keys();
+                let place = *self.by_keys.entry(keys).or_insert_with_key(|keys| {
+                    for &key in keys {
+                        self.by_key.entry(key).or_default().push(self.key_sets.len());
+                    }
+                    self.key_sets.push(KeySet::default());
+                    self.key_sets.len() - 1
+                });
+                self.key_sets[place].add(candidate, peer);
+            }
+        }
+    }
+
+    /// The first rule that declares another quantity for what may be the same node; one that surely
+    /// does before one that may.
+    pub(super) fn conflict(&self, candidate: Candidate<'t>) -> Option<(usize, Overlap)> {
+        let first = |alike: &Alike<'t>| alike.first_other(&candidate.rule.quantity, candidate.name);
+        let mut found = Found::default();
+        match &candidate.rule.selection {
+            Selection::Names(names) => {
+                // In the order of the names: a rule that names one of them comes before all others.
+                let same = names.iter().filter_map(|name| self.by_node.get(&**name));
+                if let Some(peer) = same.filter_map(first).next() {
+                    return Some((peer.item, Overlap::Certain));
+                }
+                found.add(first(&self.all), Overlap::Certain);
+                found.add(first(&self.labelled), Overlap::Possible);
+            }
+            Selection::All => {
+                for alike in [&self.named, &self.all, &self.labelled] {
+                    found.add(first(alike), Overlap::Certain);
+                }
+            }
+            Selection::Labels(_)
+                if Selection::All.overlap(&candidate.rule.selection) == Overlap::Never => {}
+            Selection::Labels(_) => {
+                found.add(first(&self.all), Overlap::Certain);
+                found.add(first(&self.named), Overlap::Possible);
+                self.conflict_of_labels(candidate, &mut found);
+            }
+        }
+        let certain = found.certain.map(|peer| (peer.item, Overlap::Certain));
+        certain.or(found.possible.map(|peer| (peer.item, Overlap::Possible)))
+    }
+
+    fn conflict_of_labels(&self, candidate: Candidate<'t>, found: &mut Found<'t>) {
+        let keys = candidate.tests.keys();
+        let sharing = keys.iter().filter_map(|key| self.by_key.get(key)).flatten();
+        let sharing: BTreeSet<usize> = sharing.copied().collect();
+        for &place in &sharing {
+            self.key_sets[place].conflict(candidate, found);
+        }
+        if found.certain.is_some() {
+            return;
+        }
+        // Labels of different keys are independent of each other.
+        for (place, key_set) in self.key_sets.iter().enumerate() {
+            let first_place = key_set.all.first().map(|peer| peer.place);
+            if found.possible.is_some_and(|possible| first_place > Some(possible.place)) {
+                break;
+            }
+            if !sharing.contains(&place) {
+                let peer = key_set.all.first_other(&candidate.rule.quantity, candidate.name);
+                found.add(peer, Overlap::Possible);
+            }
+        }
+    }
+}
+
+impl<'t> KeySet<'t> {
+    fn add(&mut self, candidate: Candidate<'t>, peer: Peer<'t>) {
+        let Candidate { rule, tests, .. } = candidate;
+        self.all.add(peer);
+        let place = *self.by_tests.entry(tests).or_insert_with(|| {
+            let place = self.selectors.len();
+            let values = tests.values();
+            for key in tests.keys() {
+                match values.get(key) {
+                    Some(values) => {
+                        for value in *values {
+                            self.by_value.entry((key, value)).or_default().push(place);
+                        }
+                    }
+                    None => self.without_values.entry(key).or_default().push(place),
+                }
+            }
+            self.selectors.push((&rule.selection, Alike::default()));
+            place
+        });
+        self.selectors[place].1.add(peer);
+    }
+
+    /// Compares a rule that has requirements on one of the keys at least.
+    fn conflict(&self, candidate: Candidate<'t>, found: &mut Found<'t>) {
+        let Candidate { name, rule, tests } = candidate;
+        for place in self.compared(tests) {
+            let Some((selection, alike)) = self.selectors.get(place) else { continue };
+            let Some(peer) = alike.first_other(&rule.quantity, name) else { continue };
+            if found.certain.is_none_or(|certain| peer.place < certain.place) {
+                found.add(Some(peer), rule.selection.overlap(selection));
+            }
+        }
+    }
+
+    /// The places in `selectors` of those that a label can meet together with `tests`, by the key that leaves
+    /// the fewest.
+    fn compared(&self, tests: &LabelTests) -> Vec<usize> {
+        let values = tests.values();
+        let values = values.into_iter().filter(|(key, _)| self.has_key(key));
+        let lists = values.map(|(key, values)| {
+            let of_values =
+                values.iter().filter_map(|value| self.by_value.get(&(key, value.as_str())));
+            of_values.chain(self.without_values.get(key)).collect::<Vec<_>>()
+        });
+        let count = |lists: &Vec<&Vec<usize>>| lists.iter().map(|list| list.len()).sum::<usize>();
+        match lists.min_by_key(count) {
+            Some(lists) => lists.into_iter().flatten().copied().collect(),
+            None => (0..self.selectors.len()).collect(),
+        }
+    }
+
+    fn has_key(&self, key: &str) -> bool {
+        self.by_tests.keys().next().is_some_and(|tests| tests.keys().contains(key))
+    }
+}
+
+/// The first rules so far that a rule is in conflict with.
+#[derive(Default)]
+struct Found<'t> {
+    certain: Option<Peer<'t>>,
+    possible: Option<Peer<'t>>,
+}
+
+impl<'t> Found<'t> {
+    fn add(&mut self, peer: Option<Peer<'t>>, overlap: Overlap) {
+        let first = match overlap {
+            Overlap::Never => return,
+            Overlap::Possible => &mut self.possible,
+            Overlap::Certain => &mut self.certain,
+        };
+        if let Some(peer) = peer
+            && first.is_none_or(|first| peer.place < first.place)
+        {
+            *first = Some(peer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
