@@ -33,7 +33,7 @@ use tracing::{debug, info, warn};
 use crate::cluster::error::{describe, describe_watch, is_expired};
 use crate::model::api::FIELD_MANAGER;
 pub use election::{Acquire, Candidate};
-use election::{Election, Step, Written};
+use election::{Election, Step, Written, write_timeout};
 
 /// How long giving the Lease back may take. The process is to end.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(800);
@@ -87,7 +87,7 @@ pub async fn run(
     let leases = Leases::new(client, &candidate);
     let config = watcher::Config::default().fields(&format!("metadata.name={}", candidate.name));
     let mut events = pin!(watcher(leases.api.clone(), config).default_backoff());
-    let request_timeout = candidate.duration / 3;
+    let request_timeout = write_timeout(candidate.duration);
     let mut election = Election::new(candidate);
     let mut last_error = None;
     let mut writes: FuturesUnordered<BoxFuture<'static, _>> = FuturesUnordered::new();

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::holder::{Kind, LABEL, duration, holder, remaining};
 
-/// How long a write that failed, or came too late, waits before the next.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How long after a write that failed the next one is sent at most.
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Who wants which Lease.
 #[derive(Clone, Debug)]
@@ -51,6 +51,8 @@ pub(super) struct Election {
     listing: bool,
     seen: Option<Seen>,
     held: Option<Held>,
+    /// The writes since the last answer.
+    sent: Vec<Sent>,
     /// Whether this process has held the Lease.
     acquired: bool,
     not_before: Option<Instant>,
@@ -68,12 +70,24 @@ struct Seen {
     deleted: bool,
 }
 
-/// The Lease as this process last wrote it.
+/// The Lease while it is this process's.
 #[derive(Debug)]
 struct Held {
-    lease: Lease,
-    /// When that request was sent: nobody can have seen it before.
+    /// The newest version of it that is known, which the next renewal replaces; `None` where it is gone,
+    /// and is made again.
+    base: Option<Lease>,
+    /// When the last renewal that is known to be applied was sent: nobody can have seen it before.
     renewed: Instant,
+}
+
+/// A write that may be applied.
+#[derive(Debug)]
+struct Sent {
+    /// The renewal time that it writes, in microseconds, as the API server stores it. The watch shows by
+    /// it that the write is applied, where its answer is lost.
+    renew_time: Option<i64>,
+    /// When it was sent.
+    started: Instant,
 }
 
 /// What is to be done next.
@@ -106,6 +120,7 @@ impl Election {
             listing: false,
             seen: None,
             held: None,
+            sent: Vec::new(),
             acquired: false,
             not_before: None,
         }
@@ -141,11 +156,7 @@ impl Election {
                 let just_written = self.listed && matches!(event, Event::Apply(_));
                 let (Event::Apply(lease) | Event::InitApply(lease)) = event else { return };
                 self.listing = true;
-                let is_other = holder(&lease) != Some(&self.candidate.identity);
-                let is_later = |held: &Held| version(&lease) > version(&held.lease);
-                if is_other && self.held.as_ref().is_some_and(is_later) {
-                    self.held = None;
-                }
+                self.observe_own(&lease);
                 if self.seen.as_ref().is_none_or(|seen| seen.deleted || seen.lease != lease) {
                     let remaining = if just_written {
                         duration(&lease).unwrap_or_default()
@@ -157,6 +168,27 @@ impl Election {
             }
             // Where it was this process's own, the next renewal finds out.
             Event::Delete(_) => self.delete(),
+        }
+    }
+
+    /// Compares a version of the Lease that the watch shows with what this process holds.
+    fn observe_own(&mut self, lease: &Lease) {
+        let is_older = |held: &Held| version(lease) <= held.base.as_ref().and_then(version);
+        if self.held.as_ref().is_some_and(is_older) {
+            return;
+        }
+        if holder(lease) != Some(&self.candidate.identity) {
+            self.held = None;
+            return;
+        }
+        // Somebody else has touched it, or this process's own write is applied and its answer is not
+        // here. What the Lease says of its time is compared with what was sent, and with no clock.
+        let applied = self.sent.iter().filter(|sent| sent.renew_time == renew_time(lease));
+        let renewed = applied.map(|sent| sent.started).min();
+        let renewed = renewed.max(self.held.as_ref().map(|held| held.renewed));
+        if let Some(renewed) = renewed {
+            self.held = Some(Held { base: Some(lease.clone()), renewed });
+            self.acquired = true;
         }
     }
 
@@ -173,7 +205,7 @@ impl Election {
         let Self { candidate, held, seen, .. } = &*self;
         let until = held.as_ref().map(|held| held.renewed + renew_deadline);
         let (due, base) = match (held, seen) {
-            (Some(held), _) => (held.renewed + candidate.duration / 3, Some(&held.lease)),
+            (Some(held), _) => (held.renewed + candidate.duration / 3, held.base.as_ref()),
             _ if !self.listed => return Step::Wait(None),
             (None, Some(seen)) if self.is_lost_to(seen) => return Step::Wait(None),
             (None, Some(seen)) => {
@@ -184,7 +216,10 @@ impl Election {
         };
         let due = self.not_before.map_or(due, |not_before| due.max(not_before));
         if due <= now {
-            return Step::Write(Box::new(self.lease(base)));
+            let lease = self.lease(base);
+            self.sent.retain(|sent| sent.started + renew_deadline > now);
+            self.sent.push(Sent { renew_time: renew_time(&lease), started: now });
+            return Step::Write(Box::new(lease));
         }
         Step::Wait(Some(until.map_or(due, |until| until.min(due))))
     }
@@ -197,25 +232,33 @@ impl Election {
 
     /// Takes in what came of a write that was sent at `started`.
     pub(super) fn written(&mut self, written: Written, started: Instant, now: Instant) {
-        self.not_before = None;
+        let retry_interval = write_timeout(self.candidate.duration).min(MAX_RETRY_INTERVAL);
+        self.not_before = Some(now.max(started + retry_interval));
         match written {
             Written::Done(lease) => {
-                self.held = Some(Held { lease: *lease, renewed: started });
+                self.not_before = None;
+                self.sent.clear();
                 self.acquired = true;
+                let newer = self.seen.as_ref().map(|seen| &seen.lease);
+                let newer = newer.filter(|seen| version(seen) > version(&lease)).cloned();
+                let base = newer.unwrap_or(*lease);
+                let is_own = holder(&base) == Some(&self.candidate.identity);
+                self.held = is_own.then(|| Held { base: Some(base), renewed: started });
             }
+            // The watch shows why. Until then, and until its deadline, the Lease is held.
             Written::Conflict => {
-                self.held = None;
-                self.not_before = Some(now + RETRY_INTERVAL);
+                let is_gone = self.seen.as_ref().is_none_or(|seen| seen.deleted);
+                if let Some(held) = self.held.as_mut().filter(|_| is_gone) {
+                    held.base = None;
+                }
             }
-            Written::Refused(_) | Written::Failed(_) => {
-                self.not_before = Some(now + RETRY_INTERVAL)
-            }
+            Written::Refused(_) | Written::Failed(_) => {}
         }
     }
 
     /// The Lease without a holder; `None` where this process does not hold it.
     pub(super) fn release(self) -> Option<Lease> {
-        let mut lease = self.held?.lease;
+        let mut lease = self.held?.base?;
         let spec = lease.spec.get_or_insert_default();
         spec.holder_identity = None;
         Some(lease)
@@ -275,6 +318,15 @@ impl Seen {
 /// another may take the Lease.
 fn renew_deadline(duration: Duration) -> Duration {
     duration * 2 / 3
+}
+
+/// How long a write may take: where the answer to a renewal is lost, there is time for two more.
+pub(super) fn write_timeout(duration: Duration) -> Duration {
+    duration / 9
+}
+
+fn renew_time(lease: &Lease) -> Option<i64> {
+    Some(lease.spec.as_ref()?.renew_time.as_ref()?.0.as_microsecond())
 }
 
 /// Resource versions of one resource type may be compared as numbers (Kubernetes 1.35, KEP-5504).
