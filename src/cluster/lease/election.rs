@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
-use super::holder::{Kind, LABEL, duration, holder, remaining};
+use super::holder::{KEPT_UNTIL, Kind, LABEL, duration, holder, kept_until, remaining};
 
 /// How long after a write that failed the next one is sent at most.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -66,6 +66,8 @@ struct Seen {
     since: Instant,
     /// How long it was until its expiry then, by the clock on the wall.
     remaining: Duration,
+    /// How much longer a `prune` has promised to keep it then, by the clock on the wall.
+    kept: Duration,
     /// It is gone. Its holder may not know, and has its time all the same.
     deleted: bool,
 }
@@ -163,7 +165,10 @@ impl Election {
                     } else {
                         remaining(&lease, wall)
                     };
-                    self.seen = Some(Seen { lease, since: now, remaining, deleted: false });
+                    let kept = kept_until(&lease, wall).map(|until| until.duration_since(wall));
+                    let kept = kept.and_then(|kept| Duration::try_from(kept).ok());
+                    let kept = kept.unwrap_or_default();
+                    self.seen = Some(Seen { lease, since: now, remaining, kept, deleted: false });
                 }
             }
             // Where it was this process's own, the next renewal finds out.
@@ -256,12 +261,24 @@ impl Election {
         }
     }
 
-    /// The Lease without a holder; `None` where this process does not hold it.
-    pub(super) fn release(self) -> Option<Lease> {
-        let mut lease = self.held?.base?;
-        let spec = lease.spec.get_or_insert_default();
-        spec.holder_identity = None;
-        Some(lease)
+    /// The identity of this process.
+    pub(super) fn identity(&self) -> &str {
+        &self.candidate.identity
+    }
+
+    /// The Lease where this process holds it.
+    pub(super) fn held(self) -> Option<Lease> {
+        self.held?.base
+    }
+
+    /// Whether this process holds the Lease, or a write of its own may have taken it.
+    pub(super) fn may_hold(&self) -> bool {
+        self.held.is_some() || !self.sent.is_empty()
+    }
+
+    /// Whether this process has held the Lease.
+    pub(super) fn has_led(&self) -> bool {
+        self.acquired
     }
 
     /// The Lease in this process's name, on top of how it is.
@@ -293,6 +310,11 @@ impl Election {
         );
         let (label, value) = LABEL;
         metadata.labels.get_or_insert_default().insert(label.to_owned(), value.to_owned());
+        if let Some(annotations) = &mut metadata.annotations
+            && Kind::of(identity) == Kind::Controller
+        {
+            annotations.remove(KEPT_UNTIL);
+        }
         Lease { metadata, spec: Some(spec) }
     }
 }
@@ -304,12 +326,15 @@ impl Seen {
         else {
             return self.since;
         };
+        let held = duration(&self.lease).unwrap_or_default();
         match (Kind::of(holder), candidate.acquire) {
             (_, Acquire::Force) | (Kind::EndedPrune, Acquire::FromEndedPrune) => self.since,
             // It writes no more: clocks that differ can do no harm, and its deletion gives it back.
             (Kind::EndedPrune, _) if self.deleted => self.since,
             (Kind::EndedPrune, _) => self.since + self.remaining,
-            _ => self.since + duration(&self.lease).unwrap_or_default(),
+            // It may have been killed, and what the one before has promised still holds.
+            (Kind::Prune, Acquire::WhenFree) if !self.deleted => self.since + held.max(self.kept),
+            _ => self.since + held,
         }
     }
 }
