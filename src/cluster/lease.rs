@@ -12,6 +12,8 @@
 //! Lease under which nobody writes any more.
 
 mod election;
+#[cfg(test)]
+pub(crate) mod fake_api;
 pub(crate) mod holder;
 
 use std::fmt;
@@ -24,6 +26,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, PostParams};
+use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use tokio::sync::{oneshot, watch};
@@ -123,8 +126,9 @@ pub async fn run(
         if writes.is_empty() {
             match election.next(now) {
                 Step::Write(lease) => {
-                    let write = leases.clone().write(*lease, request_timeout);
-                    writes.push(write.map(move |written| (now, written)).boxed());
+                    let write = leases.clone().write_or_read(*lease, request_timeout);
+                    let write = write.map(move |(written, found)| (now, written, found));
+                    writes.push(write.boxed());
                 }
                 Step::Wait(until) => wake = until,
             }
@@ -133,7 +137,7 @@ pub async fn run(
         tokio::select! {
             biased;
             at_end = &mut end => break at_end.unwrap_or(AtEnd::Expire),
-            Some((started, written)) = writes.next() => {
+            Some((started, written, found)) = writes.next() => {
                 match &written {
                     Written::Refused(message) => {
                         warn!("{message}");
@@ -143,6 +147,9 @@ pub async fn run(
                     Written::Done(_) | Written::Conflict => last_error = None,
                 }
                 election.written(written, started, Instant::now());
+                if let Some(lease) = found {
+                    election.observe(Event::Apply(lease), Instant::now(), Timestamp::now());
+                }
             }
             Some(event) = events.next() => match event {
                 Ok(event) => {
@@ -169,7 +176,7 @@ pub async fn run(
         return Ended::Expires;
     }
     // What is under way has to be known before it can be undone.
-    if let Ok(Some((started, written))) = timeout(RELEASE_TIMEOUT, writes.next()).await {
+    if let Ok(Some((started, written, _))) = timeout(RELEASE_TIMEOUT, writes.next()).await {
         election.written(written, started, Instant::now());
     }
     let ended = timeout(RELEASE_TIMEOUT, release(leases, election)).await;
@@ -280,6 +287,17 @@ impl Leases {
         Ok(self.api.list(&params).await?.items.into_iter().next())
     }
 
+    /// Writes the Lease, and reads how it is where that makes a conflict: the watch may be silent for as
+    /// long as an answer may be lost.
+    async fn write_or_read(self, lease: Lease, limit: Duration) -> (Written, Option<Lease>) {
+        let written = self.clone().write(lease, limit).await;
+        let found = match &written {
+            Written::Conflict => timeout(limit, self.read()).await.ok(),
+            _ => None,
+        };
+        (written, found.and_then(Result::ok).flatten())
+    }
+
     /// Makes the Lease, or replaces it if it is still at its resource version.
     async fn write(self, lease: Lease, limit: Duration) -> Written {
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: false };
@@ -308,3 +326,6 @@ impl Leases {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

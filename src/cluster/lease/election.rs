@@ -156,7 +156,13 @@ impl Election {
             Event::Apply(_) | Event::InitApply(_) => {
                 // What is written under this process's eyes needs no clock but its own.
                 let just_written = self.listed && matches!(event, Event::Apply(_));
+                let is_listed = matches!(event, Event::InitApply(_));
                 let (Event::Apply(lease) | Event::InitApply(lease)) = event else { return };
+                // After a conflict the Lease is read, and the watch may be behind that. A list is not.
+                let is_newer = |seen: &Seen| version(&seen.lease) > version(&lease);
+                if !is_listed && self.seen.as_ref().is_some_and(is_newer) {
+                    return;
+                }
                 self.listing = true;
                 self.observe_own(&lease);
                 if self.seen.as_ref().is_none_or(|seen| seen.deleted || seen.lease != lease) {

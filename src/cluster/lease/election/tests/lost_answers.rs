@@ -185,3 +185,18 @@ async fn lease_seen_being_left_behind_is_free_after_its_duration_by_the_own_cloc
         assert!(step(&mut standby, &mut server, start + seconds(600)));
     }
 }
+
+/// After a conflict the Lease is read, past a watch that is late.
+#[tokio::test(start_paused = true)]
+async fn watch_behind_the_lease_that_was_read_changes_nothing() {
+    let (mut a, mut server, start) = leader("a");
+    let old = server.lease.clone().unwrap();
+    let mut b = election("b");
+    b.candidate.acquire = Acquire::Force;
+    server.tell(&mut b, start);
+    assert!(step(&mut b, &mut server, start));
+    show(&server, &mut a, start + seconds(5));
+    a.observe(Event::Apply(old), start + seconds(6), wall(start + seconds(6)));
+    assert_eq!((a.leads_until(), a.holder()), (None, Some("b")));
+    assert_eq!(a.next(start + seconds(6)), Step::Wait(Some(start + seconds(20))));
+}
