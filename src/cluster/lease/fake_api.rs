@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use axum::body::Body as StreamBody;
 use futures::channel::mpsc::{UnboundedSender, unbounded};
@@ -48,6 +49,15 @@ impl FakeApi {
     /// No watch shows anything from now on.
     pub(crate) fn silence_watches(&self) {
         self.state().is_watch_silent = true;
+    }
+
+    /// After so long no more writes fail.
+    pub(crate) fn heal_after(&self, pause: Duration) {
+        let api = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            api.state().faults.clear();
+        });
     }
 
     /// Writes a Lease as somebody else does.
