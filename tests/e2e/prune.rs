@@ -3,6 +3,7 @@
 //! Method: leave values on two nodes without a controller, run the command, and compare its lines, the
 //! nodes and the number of patches.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -222,6 +223,24 @@ fn prune_into_a_closed_pipe_is_no_error() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn prune_that_cannot_print_touches_nothing_and_releases_its_lease() {
+    let cluster = cluster_without_controller();
+    cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &format!("{LEDGER}=not json")]);
+    let output = Command::new(harness::program().unwrap())
+        .args(["prune", "--repair-ledger"])
+        .env("KUBECONFIG", cluster.control_plane.kubeconfig())
+        .stdout(File::options().write(true).open("/dev/full").unwrap())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.ends_with("(os error 28)\n"), "{stderr}");
+    assert_eq!(ledger(&cluster.node("node-1")), Some("not json"), "it is not announced");
+    let lease = cluster.get(&["lease", "node-resource-advertiser"]);
+    assert_eq!(lease["spec"]["holderIdentity"], Value::Null, "{lease:#}");
 }
 
 /// As in a pager: the output is read when everything is over.
