@@ -78,7 +78,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         LeaseGuard::new(&client, &choice, if_active, |progress| eprintln!("{progress}")).await?;
     // Nothing in between returns early: a Lease that is held is always ended.
     let (at_end, outcome) = work(&client, &scope, args.dry_run, &lease_guard).await;
-    let alone = lease_guard.check();
+    let alone = lease_guard.wait().await;
     let ended = lease_guard.end(at_end).await;
 
     let mut errors = report_leases(&ended, alone, &kubectl);

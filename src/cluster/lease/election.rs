@@ -254,7 +254,7 @@ impl Election {
                 let newer = newer.filter(|seen| version(seen) > version(&lease)).cloned();
                 let base = newer.unwrap_or(*lease);
                 let is_own = holder(&base) == Some(&self.candidate.identity);
-                self.held = is_own.then(|| Held { base: Some(base), renewed: started });
+                self.held = is_own.then_some(Held { base: Some(base), renewed: started });
             }
             // The watch shows why. Until then, and until its deadline, the Lease is held.
             Written::Conflict => {

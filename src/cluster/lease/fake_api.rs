@@ -27,11 +27,14 @@ pub(crate) enum Fault {
 #[derive(Clone, Default)]
 pub(crate) struct FakeApi(Arc<Mutex<State>>);
 
+/// The body of a watch's response.
+type Events = UnboundedSender<Result<Vec<u8>, std::io::Error>>;
+
 #[derive(Default)]
 struct State {
     leases: Vec<Lease>,
     version: u64,
-    watchers: Vec<(String, UnboundedSender<Result<Vec<u8>, std::io::Error>>)>,
+    watchers: Vec<(String, Events)>,
     faults: VecDeque<(String, Fault)>,
     is_watch_silent: bool,
 }
