@@ -15,6 +15,7 @@ mod validate;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use tokio::runtime::Builder;
 
 pub use error::Error;
 
@@ -52,6 +53,20 @@ impl Cli {
         // What is printed of arguments has colours too, before it is known what these demand.
         output::set_colour(clap::ColorChoice::Auto);
         Self::parse()
+    }
+
+    /// The runtime that the subcommand needs.
+    #[must_use]
+    pub fn runtime(&self) -> Builder {
+        match self.command {
+            // Leases are renewed on a thread of their own: whoever reads the output may take their time.
+            Command::Prune(_) => {
+                let mut runtime = Builder::new_multi_thread();
+                runtime.worker_threads(1);
+                runtime
+            }
+            _ => Builder::new_current_thread(),
+        }
     }
 
     /// Does what the arguments say, and gives what to exit with.

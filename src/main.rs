@@ -16,8 +16,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Error> {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_all().build().map_err(Error::Runtime)?;
+    let runtime = cli.runtime().enable_all().build().map_err(Error::Runtime)?;
     let result = runtime.block_on(cli.run());
     // A name that DNS takes its time over must not hold up the end.
     runtime.shutdown_background();

@@ -48,13 +48,25 @@ impl ClusterArgs {
         Ok(connection)
     }
 
-    /// The flags by which kubectl acts on the same cluster, with a space before each.
+    /// The flags by which kubectl acts on the same cluster as the same user, for a shell, with a space
+    /// before each.
     pub(super) fn kubectl_flags(&self) -> String {
-        let kubeconfig = self.kubeconfig.as_ref().map(|path| path.display().to_string());
-        let flags = [("kubeconfig", &kubeconfig), ("context", &self.context)];
+        let Self { kubeconfig, context, impersonate, as_group } = self;
+        let kubeconfig = kubeconfig.as_ref().map(|path| path.display().to_string());
+        let flags = [("kubeconfig", &kubeconfig), ("context", context), ("as", impersonate)];
         let given = flags.into_iter().filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
-        given.map(|(flag, value)| format!(" --{flag} {value}")).collect()
+        let groups = as_group.iter().map(|group| ("as-group", group));
+        given.chain(groups).map(|(flag, value)| format!(" --{flag}={}", quoted(value))).collect()
     }
+}
+
+/// A word as a POSIX shell reads it: in quotes where it has anything but plain characters.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Where the Lease of the controllers is.
@@ -77,5 +89,30 @@ impl LeaseArgs {
     pub(super) fn namespace(&self, client: &kube::Client) -> String {
         let default = || client.default_namespace().to_owned();
         self.leader_elect_resource_namespace.clone().unwrap_or_else(default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn kubectl_flags_name_the_same_cluster_and_user_to_a_shell() {
+        let args = ClusterArgs {
+            kubeconfig: Some("/home/a b/it's".into()),
+            context: Some("admin@$HOME;`id`".to_owned()),
+            impersonate: Some("system:serviceaccount:a:b".to_owned()),
+            as_group: vec!["-x".to_owned(), String::new()],
+        };
+        let script = format!("printf '%s\\n'{}", args.kubectl_flags());
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let expected = "--kubeconfig=/home/a b/it's\n--context=admin@$HOME;`id`\n\
+                        --as=system:serviceaccount:a:b\n--as-group=-x\n--as-group=\n";
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{script}");
+        let none =
+            ClusterArgs { kubeconfig: None, context: None, impersonate: None, as_group: vec![] };
+        assert_eq!(none.kubectl_flags(), "");
     }
 }

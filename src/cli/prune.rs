@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
+use kube::Client;
 
 use super::args::ClusterArgs;
 use super::error::Error;
 use super::output::{self, progress_style};
-use crate::model::ledger::InvalidLedger;
+use crate::cluster::lease::AtEnd;
 use crate::planner::withdraw::Withdrawal;
 use crate::planner::{Action, Change};
-use lease_guard::{IfControllerActive, KeptLease, LeaseGuard, LeaseSelector};
-use nodes::{NodePrune, NodeResult, PrunePlan, Pruned, Scope, plan_prune, prune};
+use lease_guard::{EndedLease, IfControllerActive, LeaseEnd, LeaseGuard, LeaseSelector};
+use nodes::{NodePrune, NodeResult, PlanPruneError, PrunePlan, Pruned, Scope, plan_prune, prune};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -75,71 +76,108 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
 
     let lease_guard =
         LeaseGuard::new(&client, &choice, if_active, |progress| eprintln!("{progress}")).await?;
+    // Nothing in between returns early: a Lease that is held is always ended.
+    let (at_end, outcome) = work(&client, &scope, args.dry_run, &lease_guard).await;
+    let alone = lease_guard.wait().await;
+    let ended = lease_guard.end(at_end).await;
+
+    let mut errors = report_leases(&ended, alone, &kubectl);
+    match outcome {
+        Ok((report, plan)) => errors.extend(report.finish(&plan)),
+        Err(error) => errors.push(error.into()),
+    }
+    let last = errors.pop();
+    for error in errors {
+        eprintln!("error: {error}");
+    }
+    last.map_or(Ok(()), Err)
+}
+
+/// Plans and prunes. Returns whether the Leases may be released, and what there is to report.
+async fn work(
+    client: &Client,
+    scope: &Scope,
+    dry_run: bool,
+    lease_guard: &LeaseGuard,
+) -> (AtEnd, Result<(Report, PrunePlan), PlanPruneError>) {
     let reading = ProgressBar::new_spinner().with_message("nodes looked at");
     reading.set_style(progress_style("{spinner} {pos} {msg}"));
-    let found = plan_prune(&client, &scope, |nodes| reading.set_position(nodes as u64)).await;
+    let plan = plan_prune(client, scope, |nodes| reading.set_position(nodes as u64)).await;
     reading.finish_and_clear();
-    let PrunePlan { nodes, planned, unreadable, zeros, unlisted_rules } = match found {
-        Ok(found) => found,
-        Err(error) => {
-            // What comes first is why nothing is pruned.
-            let _ = report_kept(&lease_guard.end().await, &kubectl);
-            return Err(error.into());
-        }
+    let mut plan = match plan {
+        Ok(plan) => plan,
+        Err(error) => return (AtEnd::Release, Err(error)),
     };
-
-    for rule in &unlisted_rules {
-        eprintln!("rule {rule}: no node lists it, so that there is nothing to withdraw");
+    for rule in &plan.unlisted_rules {
+        eprintln!("{}", describe_unlisted(rule, &scope.nodes, plan.unreadable.len()));
     }
-    let mut report = Report::new(args.dry_run, nodes);
-    report.announce(&planned)?;
-    if args.dry_run {
+    let planned = std::mem::take(&mut plan.planned);
+    let mut report = Report::new(dry_run, plan.nodes);
+    report.announce(&planned);
+    let mut at_end = AtEnd::Release;
+    if dry_run {
         for planned in planned {
             let changes = planned.changes().to_vec();
             report.add(&NodeResult {
                 node: Arc::from(planned.node()),
                 result: Ok(Pruned::Changed(changes)),
-            })?;
+            });
         }
-    } else {
+    // What cannot be announced is not touched.
+    } else if report.output.is_ok() {
         let working = ProgressBar::new(planned.len() as u64).with_message("nodes");
         working.set_style(progress_style("{bar:30} {pos}/{len} {msg}"));
         working.enable_steady_tick(Duration::from_millis(200));
-        let mut written = Ok(());
-        prune(&client, &scope, planned, &lease_guard, |pruned| {
+        at_end = prune(client, scope, planned, lease_guard, |pruned| {
             working.inc(1);
-            if written.is_ok() {
-                written = working.suspend(|| report.add(&pruned));
-            }
+            working.suspend(|| report.add(&pruned));
         })
         .await;
         working.finish_and_clear();
-        let alone = lease_guard.check().map_err(Error::NotAlone);
-        let kept = report_kept(&lease_guard.end().await, &kubectl);
-        written?;
-        report.finish(&unreadable, &zeros)?;
-        return alone.and(kept);
     }
-    report.finish(&unreadable, &zeros)
+    (at_end, Ok((report, plan)))
 }
 
-/// Reports which Leases stay, and how to give them back.
-fn report_kept(leases: &[KeptLease], kubectl: &str) -> Result<(), Error> {
-    let mut result = Ok(());
-    for KeptLease { lease, until } in leases {
-        match until {
-            Ok(until) => eprintln!(
+/// Reports that no ledger lists a rule, and which have been searched.
+fn describe_unlisted(rule: &str, nodes: &[String], unreadable: usize) -> String {
+    let searched = match nodes {
+        [] => "no node lists it".to_owned(),
+        nodes => format!("of the nodes searched ({}), none lists it", nodes.join(", ")),
+    };
+    let but = match unreadable {
+        0 => "so that there is nothing to withdraw".to_owned(),
+        1 => "apart perhaps from 1 node whose annotation cannot be read".to_owned(),
+        nodes => format!("apart perhaps from {nodes} nodes whose annotations cannot be read"),
+    };
+    format!("rule {rule}: {searched}, {but}")
+}
+
+/// Reports which Leases stay, and how to give them back; returns what was wrong.
+fn report_leases(ended: &[EndedLease], alone: Result<(), String>, kubectl: &str) -> Vec<Error> {
+    let is_alone = alone.is_ok();
+    let mut errors: Vec<_> = alone.err().map(Error::NotAlone).into_iter().collect();
+    for EndedLease { lease, end } in ended {
+        match end {
+            LeaseEnd::Released => {}
+            LeaseEnd::Kept(until) => eprintln!(
                 "the lease {lease} is kept until {until:.0}, so that no controller writes; to let one \
                  write before: {kubectl} --namespace {} delete lease {}",
                 lease.namespace, lease.name
             ),
-            Err(why) => {
-                let lease = lease.clone();
-                result = Err(Error::LeaseNotKept { lease, why: why.clone() });
+            LeaseEnd::NotKept(why) => {
+                errors.push(Error::LeaseNotKept { lease: lease.clone(), why: why.clone() });
             }
+            LeaseEnd::Expires(why) => {
+                eprintln!("the lease {lease} is not released, and expires within a minute: {why}");
+            }
+            LeaseEnd::Lost if is_alone => errors.push(Error::NotAlone(format!(
+                "the lease {lease} was taken or released by somebody else meanwhile, so that a \
+                 controller may have been at work; run it again"
+            ))),
+            LeaseEnd::Lost => {}
         }
     }
-    result
+    errors
 }
 
 /// What is printed: a line for each node, and what it comes to.
@@ -150,16 +188,18 @@ struct Report {
     changed_nodes: usize,
     changes: usize,
     failed: usize,
+    /// The first error of standard output, after which nothing more is printed.
+    output: Result<(), Error>,
 }
 
 impl Report {
     fn new(dry_run: bool, nodes: usize) -> Self {
         let dry_run = if dry_run { " (dry run)" } else { "" };
-        Self { dry_run, nodes, changed_nodes: 0, changes: 0, failed: 0 }
+        Self { dry_run, nodes, changed_nodes: 0, changes: 0, failed: 0, output: Ok(()) }
     }
 
     /// What nobody has declared is listed before it is touched.
-    fn announce(&self, planned: &[NodePrune]) -> Result<(), Error> {
+    fn announce(&mut self, planned: &[NodePrune]) {
         let mut lines = Vec::new();
         for planned in planned {
             let node = planned.node();
@@ -170,14 +210,14 @@ impl Report {
                 planned.changes().iter().filter(|change| change.action == Action::RemoveZero);
             lines.extend(zeros.map(|Change { resource, .. }| format!("{node}: has 0 {resource}")));
         }
-        print(lines)
+        self.print(lines);
     }
 
-    fn add(&mut self, pruned: &NodeResult) -> Result<(), Error> {
+    fn add(&mut self, pruned: &NodeResult) {
         let node = &pruned.node;
         match &pruned.result {
-            Ok(Pruned::NothingLeft) => print([format!("{node}: nothing is left to withdraw")]),
-            Ok(Pruned::Gone) => print([format!("{node}: the node no longer exists")]),
+            Ok(Pruned::NothingLeft) => self.print([format!("{node}: nothing is left to withdraw")]),
+            Ok(Pruned::Gone) => self.print([format!("{node}: the node no longer exists")]),
             Ok(Pruned::Changed(changes)) => {
                 self.changed_nodes += 1;
                 self.changes += changes.len();
@@ -185,37 +225,41 @@ impl Report {
                 if done.is_empty() {
                     done.push("removed the annotation".to_owned());
                 }
-                print([format!("{node}: {}{}", done.join(", "), self.dry_run)])
+                self.print([format!("{node}: {}{}", done.join(", "), self.dry_run)]);
             }
             Err(message) => {
                 self.failed += 1;
                 eprintln!("{node}: failed: {message}");
-                Ok(())
             }
         }
     }
 
-    fn finish(
-        self,
-        unreadable: &[(Arc<str>, InvalidLedger)],
-        zeros: &[(Arc<str>, String)],
-    ) -> Result<(), Error> {
-        let Self { dry_run, nodes, changed_nodes, changes, failed } = self;
-        let lines = zeros.iter().map(|(node, resource)| {
+    /// Prints what it comes to, and returns what was wrong.
+    fn finish(mut self, plan: &PrunePlan) -> Vec<Error> {
+        self.print(plan.zeros.iter().map(|(node, resource)| {
             format!(
                 "{node}: has 0 {resource}, as a device plugin leaves behind; --zeros removes it"
             )
-        });
-        print(lines)?;
-        for (node, why) in unreadable {
+        }));
+        for (node, why) in &plan.unreadable {
             eprintln!("{node}: left alone: {why}; --repair-ledger removes it");
         }
-        let changes = count(changes, "change");
-        print([format!("{changes} on {changed_nodes} of {}{dry_run}", count(nodes, "node"))])?;
-        if failed + unreadable.len() > 0 {
-            return Err(Error::NotPruned { failed, unreadable: unreadable.len() });
+        let (changes, nodes) = (count(self.changes, "change"), count(self.nodes, "node"));
+        self.print([format!("{changes} on {} of {nodes}{}", self.changed_nodes, self.dry_run)]);
+        let (failed, unreadable) = (self.failed, plan.unreadable.len());
+        let mut errors: Vec<_> = self.output.err().into_iter().collect();
+        if failed + unreadable > 0 {
+            errors.push(Error::NotPruned { failed, unreadable });
         }
-        Ok(())
+        errors
+    }
+
+    fn print(&mut self, lines: impl IntoIterator<Item = String>) {
+        for line in lines {
+            if self.output.is_ok() {
+                self.output = output::print(&format!("{line}\n"));
+            }
+        }
     }
 }
 
@@ -225,6 +269,5 @@ fn count(number: usize, of: &str) -> String {
     format!("{number} {of}{plural}")
 }
 
-fn print(lines: impl IntoIterator<Item = String>) -> Result<(), Error> {
-    lines.into_iter().try_for_each(|line| output::print(&format!("{line}\n")))
-}
+#[cfg(test)]
+mod tests;

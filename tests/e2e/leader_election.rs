@@ -92,3 +92,21 @@ fn paused_leader_writes_nothing_after_losing_its_lease() {
     cluster.wait_advertised("node-7", DONGLE, "5");
     first.stop();
 }
+
+#[test]
+fn leader_keeps_leading_when_somebody_annotates_its_lease() {
+    let cluster = Cluster::shared();
+    let controller = Controller::start(&cluster);
+    controller.wait_log("this process leads now");
+    let lease = ["lease", "node-resource-advertiser"];
+    let version = |lease: &Value| lease["metadata"]["resourceVersion"].clone();
+    for number in 0..3 {
+        let annotation = format!("example.com/note={number}");
+        cluster.kubectl(&["annotate", lease[0], lease[1], "--overwrite", &annotation]);
+        let annotated = cluster.get(&lease);
+        cluster.wait_for("the next renewal", &lease, |lease| version(lease) != version(&annotated));
+    }
+    let log = controller.log();
+    assert!(!log.contains("leads no longer"), "{log}");
+    controller.stop();
+}

@@ -3,10 +3,11 @@
 //! Method: leave values on two nodes without a controller, run the command, and compare its lines, the
 //! nodes and the number of patches.
 
+use std::fs::File;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use harness::objects::{DONGLE, LEDGER, advertises, ledger, quantity};
+use harness::objects::{self, DONGLE, LEDGER, advertises, ledger, quantity};
 use harness::{Cluster, Controller, Output, SharedCluster};
 use serde_json::{Value, json};
 
@@ -222,6 +223,69 @@ fn prune_into_a_closed_pipe_is_no_error() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn prune_that_cannot_print_touches_nothing_and_releases_its_lease() {
+    let cluster = cluster_without_controller();
+    cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &format!("{LEDGER}=not json")]);
+    let output = Command::new(harness::program().unwrap())
+        .args(["prune", "--repair-ledger"])
+        .env("KUBECONFIG", cluster.control_plane.kubeconfig())
+        .stdout(File::options().write(true).open("/dev/full").unwrap())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.ends_with("(os error 28)\n"), "{stderr}");
+    assert_eq!(ledger(&cluster.node("node-1")), Some("not json"), "it is not announced");
+    let lease = cluster.get(&["lease", "node-resource-advertiser"]);
+    assert_eq!(lease["spec"]["holderIdentity"], Value::Null, "{lease:#}");
+}
+
+/// As in a pager: the output is read when everything is over.
+#[test]
+fn prune_renews_its_lease_while_its_output_is_not_read() {
+    let cluster = Cluster::shared();
+    // A pipe takes 64 KiB.
+    let entry = |number: usize| {
+        let resource = format!("{}.example.com/{}-{number}", "d".repeat(60), "n".repeat(50));
+        (resource, json!({"quantity": "4", "rule": "r".repeat(60)}))
+    };
+    let ledger = Value::Object((0..10).map(entry).collect()).to_string();
+    let nodes = (0..60).map(|number| {
+        let mut node = objects::node(&format!("node-{number}"), &json!({}));
+        node["metadata"]["annotations"] = json!({LEDGER: ledger});
+        node
+    });
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": nodes.collect::<Vec<_>>()});
+    cluster.apply(&list.to_string());
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "node-resource-advertiser", "namespace": "default"},
+    });
+    cluster.apply(&lease.to_string());
+
+    let program = Command::new(harness::program().unwrap())
+        .arg("prune")
+        .env("KUBECONFIG", cluster.control_plane.kubeconfig())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lease = ["lease", "node-resource-advertiser"];
+    let renewed = |lease: &Value| lease["spec"]["renewTime"].as_str().map(str::to_owned);
+    let first = cluster.wait_for("prune to take the lease", &lease, |lease| {
+        lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| holder.starts_with("prune_"))
+    });
+    cluster.wait_for("prune to renew the lease", &lease, |lease| {
+        renewed(lease) > renewed(&first)
+            && lease["spec"]["holderIdentity"] == first["spec"]["holderIdentity"]
+    });
+    let output = program.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.len() > 1 << 16, "it fits into the pipe: {}", output.stdout.len());
+    assert_eq!(cluster.get(&lease)["spec"]["holderIdentity"], Value::Null, "it is released");
 }
 
 #[test]

@@ -1,45 +1,26 @@
 //! Keeping controllers from writing meanwhile: what is pruned would be back in milliseconds.
 
+mod held;
 mod keep;
+mod search;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt as _};
+use kube::Client;
 use thiserror::Error;
-use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::cluster::error::describe;
 use crate::cluster::lease::holder::{self, Kind};
-use crate::cluster::lease::{self, Acquire, Candidate, Leadership, LeaseName};
+use crate::cluster::lease::{AtEnd, LeaseName};
 use crate::cluster::node_client;
-use keep::leave_behind;
-
-/// For how long the Lease is kept after taking it over: within that the controllers are to be gone.
-const KEEP: Duration = Duration::from_secs(600);
-/// How long the Lease is held at work, after each renewal: what is left of a `prune` that was killed
-/// delays nobody for longer. A third of it is longer than a request takes.
-const LEASE_DURATION: Duration = Duration::from_secs(60);
-/// How long it may take to get a Lease that nobody renews, beyond its own duration.
-const ACQUIRE_MARGIN: Duration = Duration::from_secs(10);
-/// How long it may take to get a Lease that is taken at once.
-const ACQUIRE_LIMIT: Duration = Duration::from_secs(30);
-/// The name that the Lease has where none is chosen. A controller of an older version has set no label.
-const DEFAULT_NAME: &str = "node-resource-advertiser";
-
-/// Which Lease the controllers have.
-#[derive(Clone, Debug)]
-pub struct LeaseSelector {
-    /// Its namespace; where none is given, all are searched.
-    pub namespace: Option<String>,
-    /// Its name; where none is given, every Lease with the controllers' label or the default name counts.
-    pub name: Option<String>,
-}
+pub use held::LeaseEnd;
+use held::{Held, LEASE_DURATION, duration, name, take};
+pub use search::LeaseSelector;
+use search::{list, unwritten};
 
 /// What to do where a controller is at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,46 +80,36 @@ pub enum LeaseGuardError {
     },
 }
 
-/// A Lease that stays after the end, so that no controller writes.
+/// A Lease at the end.
 #[derive(Debug)]
-pub struct KeptLease {
+pub struct EndedLease {
     /// Which Lease.
     pub lease: LeaseName,
-    /// Until then, or the reason why it is not kept, in words.
-    pub until: Result<Timestamp, String>,
+    /// What has become of it.
+    pub end: LeaseEnd,
 }
 
 /// The Leases that keep controllers from writing, as long as this is there.
 pub struct LeaseGuard {
-    client: Option<Client>,
     held: Vec<Held>,
-}
-
-struct Held {
-    lease: LeaseName,
-    identity: String,
-    keep: Keep,
-    leadership: watch::Receiver<Leadership>,
-    release: oneshot::Sender<()>,
-    election: JoinHandle<()>,
-}
-
-/// What becomes of a Lease at the end.
-#[derive(Clone, Copy, Debug)]
-enum Keep {
-    /// It is released.
-    Release,
-    /// It stays, for ten minutes from then.
-    FromTheEnd,
-    /// It stays for as long as the `prune` before has kept it.
-    Until(Timestamp),
+    /// Whether a Lease was waited for in vain: the wait is not to be repeated for every node.
+    is_given_up: AtomicBool,
 }
 
 impl LeaseGuard {
     /// Holds no Lease.
     #[must_use]
     pub fn none() -> Self {
-        Self { client: None, held: Vec::new() }
+        Self { held: Vec::new(), is_given_up: AtomicBool::new(false) }
+    }
+
+    /// Holds one Lease as `leadership` says, without an election.
+    #[cfg(test)]
+    pub(super) fn with_leadership(
+        client: Client,
+        leadership: tokio::sync::watch::Receiver<crate::cluster::lease::Leadership>,
+    ) -> Self {
+        Self { held: vec![Held::with_leadership(client, leadership)], ..Self::none() }
     }
 
     /// Takes the Leases of the controllers, if there are any. What it waits for is reported to
@@ -155,7 +126,8 @@ impl LeaseGuard {
         if if_active == IfControllerActive::Ignore {
             return Ok(Self::none());
         }
-        let mut leases = list(client, choice).await?;
+        let leases = list(client, choice).await;
+        let mut leases = leases.map_err(|error| LeaseGuardError::List(Box::new(error)))?;
         let is_take_over = if_active == IfControllerActive::TakeOver;
         match (&choice.namespace, &choice.name) {
             // A controller that starts later must find it.
@@ -172,13 +144,13 @@ impl LeaseGuard {
             let now = Timestamp::now();
             leases.iter().try_for_each(|lease| refuse_live(lease, now))?;
         }
-        let mut guard = Self { client: Some(client.clone()), held: Vec::new() };
+        let mut guard = Self::none();
         let mut wait = Duration::ZERO;
         for lease in &leases {
             match take(client, lease, is_take_over, &progress).await {
                 Ok(held) => guard.held.push(held),
                 Err(why) => {
-                    guard.release().await;
+                    guard.undo(&progress).await;
                     return Err(LeaseGuardError::NotTaken { lease: name(lease), why });
                 }
             }
@@ -209,78 +181,38 @@ impl LeaseGuard {
         }
     }
 
+    /// Waits for a Lease that is not renewed at present, for as long as it may take to expire; fails where
+    /// it is lost.
+    ///
+    /// # Errors
+    /// In words.
+    pub(super) async fn wait(&self) -> Result<(), String> {
+        if self.check().is_err() && !self.is_given_up.load(Ordering::Relaxed) {
+            let all = futures::future::join_all(self.held.iter().map(Held::wait));
+            let waited = timeout(LEASE_DURATION, all).await;
+            self.is_given_up.fetch_or(waited.is_err(), Ordering::Relaxed);
+        }
+        self.check()
+    }
+
     /// Releases the Leases, or leaves them behind for as long as they are to keep controllers from
     /// writing.
-    pub async fn end(self) -> Vec<KeptLease> {
-        let mut kept = Vec::new();
+    pub async fn end(self, at_end: AtEnd) -> Vec<EndedLease> {
+        let mut ended = Vec::new();
         for held in self.held {
-            let until = match held.keep {
-                Keep::Release => {
-                    held.release().await;
-                    continue;
-                }
-                Keep::FromTheEnd => Timestamp::now() + KEEP,
-                Keep::Until(until) => until,
-            };
-            // A renewal under way that lands later is found by the conflict that it makes.
-            held.election.abort();
-            let until = match &self.client {
-                Some(client) => leave_behind(client, &held.lease, &held.identity, until).await,
-                None => continue,
-            };
-            kept.push(KeptLease { lease: held.lease, until });
+            let lease = held.lease.clone();
+            let end = held.end(at_end).await;
+            ended.push(EndedLease { lease, end });
         }
-        kept
+        ended
     }
 
-    async fn release(self) {
+    /// Leaves the Leases as they were.
+    async fn undo(self, progress: &impl Fn(String)) {
         for held in self.held {
-            held.release().await;
+            held.undo(progress).await;
         }
     }
-}
-
-impl Held {
-    async fn release(self) {
-        drop(self.release);
-        // It is about to end in any case, and reports its own failures.
-        let _ = self.election.await;
-    }
-}
-
-async fn list(client: &Client, choice: &LeaseSelector) -> Result<Vec<Lease>, LeaseGuardError> {
-    let api = match &choice.namespace {
-        Some(namespace) => Api::<Lease>::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    let by_name = |name: &str| ListParams::default().fields(&format!("metadata.name={name}"));
-    let (label, value) = holder::LABEL;
-    let all_params = match &choice.name {
-        Some(name) => vec![by_name(name)],
-        None => {
-            vec![ListParams::default().labels(&format!("{label}={value}")), by_name(DEFAULT_NAME)]
-        }
-    };
-    let mut leases = Vec::<Lease>::new();
-    for params in all_params {
-        let list = api.list(&params).await;
-        for lease in list.map_err(|error| LeaseGuardError::List(Box::new(error)))? {
-            if leases.iter().all(|other| other.metadata.uid != lease.metadata.uid) {
-                leases.push(lease);
-            }
-        }
-    }
-    Ok(leases)
-}
-
-/// A Lease that does not exist yet.
-fn unwritten(namespace: &str, name: &str) -> Lease {
-    let metadata = ObjectMeta {
-        namespace: Some(namespace.to_owned()),
-        name: Some(name.to_owned()),
-        ..ObjectMeta::default()
-    };
-    Lease { metadata, ..Lease::default() }
 }
 
 /// Fails where somebody who may write holds the Lease. Clocks are compared here only to refuse at once:
@@ -307,70 +239,6 @@ fn writes_on_for(lease: &Lease) -> Duration {
         // Also where it seems to have expired.
         Some(Kind::Controller | Kind::Prune) => duration(lease) + node_client::TIMEOUT,
     }
-}
-
-async fn take(
-    client: &Client,
-    lease: &Lease,
-    is_take_over: bool,
-    progress: &impl Fn(String),
-) -> Result<Held, String> {
-    let now = Timestamp::now();
-    let holder = holder::holder(lease);
-    let kept = holder.is_some_and(|holder| Kind::of(holder) == Kind::EndedPrune)
-        && !holder::remaining(lease, now).is_zero();
-    let keep = match holder::expiry(lease) {
-        _ if is_take_over => Keep::FromTheEnd,
-        Some(until) if kept => Keep::Until(until.min(now + KEEP)),
-        _ => Keep::Release,
-    };
-    let acquire = if is_take_over { Acquire::Force } else { Acquire::FromEndedPrune };
-    let LeaseName { namespace, name } = name(lease);
-    let identity = holder::prune_identity();
-    let candidate = Candidate {
-        namespace,
-        name,
-        identity: identity.clone(),
-        duration: LEASE_DURATION,
-        acquire,
-        reacquires: false,
-    };
-    let limit = if is_take_over || kept { ACQUIRE_LIMIT } else { duration(lease) + ACQUIRE_MARGIN };
-    if let (Some(holder), false, false) = (holder, is_take_over, kept) {
-        progress(format!(
-            "waiting up to {limit:?} for the lease {} of {holder}, which has expired",
-            self::name(lease)
-        ));
-    }
-    let (lead, mut leadership) = watch::channel(Leadership::Standby(None));
-    let (release, released) = oneshot::channel();
-    let election = tokio::spawn(lease::run(client.clone(), candidate, lead, released));
-    let taken = leadership.wait_for(|leadership| match leadership {
-        Leadership::Leader { .. } | Leadership::Unavailable(_) => true,
-        Leadership::Standby(_) => false,
-    });
-    let taken = timeout(limit, taken).await.map(|taken| taken.map(|taken| taken.clone()));
-    let why = match taken {
-        Ok(Ok(Leadership::Leader { .. })) => {
-            let lease = self::name(lease);
-            return Ok(Held { lease, identity, keep, leadership, release, election });
-        }
-        Ok(Ok(Leadership::Unavailable(why))) => why,
-        Ok(Ok(Leadership::Standby(_)) | Err(_)) => "the election has ended".to_owned(),
-        Err(_) => format!("another process renews it, or the API server is silent, for {limit:?}"),
-    };
-    // A write under way may have taken it: it is released then, so that controllers go on.
-    drop(release);
-    let _ = election.await;
-    Err(why)
-}
-
-fn name(lease: &Lease) -> LeaseName {
-    LeaseName { namespace: lease.namespace().unwrap_or_default(), name: lease.name_any() }
-}
-
-fn duration(lease: &Lease) -> Duration {
-    holder::duration(lease).unwrap_or(LEASE_DURATION)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use thiserror::Error;
 use super::lease_guard::LeaseGuard;
 use crate::cluster::backoff::Backoff;
 use crate::cluster::error::describe;
+use crate::cluster::lease::AtEnd;
 use crate::cluster::node_client::{self, NodeClient, Reply};
 use crate::cluster::paging::{self, Page};
 use crate::model::label::excerpt;
@@ -189,64 +190,63 @@ pub enum Pruned {
     Gone,
 }
 
-/// Does what has been planned, and reports each node to `done` as soon as it is through.
+/// Does what has been planned, and reports each node to `done` as soon as it is through. Returns
+/// whether the Leases may be released: not while a patch without a response may still be applied.
 pub async fn prune(
     client: &Client,
     scope: &Scope,
     planned: Vec<NodePrune>,
     lease_guard: &LeaseGuard,
     mut done: impl FnMut(NodeResult),
-) {
+) -> AtEnd {
     let requests = NodeClient::new(client.clone(), node_client::TIMEOUT);
     let mut pruned = futures::stream::iter(planned.into_iter().enumerate())
         .map(|(number, planned)| {
             let node = Arc::clone(&planned.node.name);
             let work = prune_node(&requests, scope, planned, lease_guard, number as u64);
-            async move { NodeResult { node, result: work.await } }
+            async move { (node, work.await) }
         })
         .buffer_unordered(CONCURRENCY);
-    while let Some(pruned) = pruned.next().await {
-        done(pruned);
+    let mut at_end = AtEnd::Release;
+    while let Some((node, (result, is_answered))) = pruned.next().await {
+        if !is_answered {
+            at_end = AtEnd::Expire;
+        }
+        done(NodeResult { node, result });
     }
+    at_end
 }
 
-/// Sends the patch of one node until it is applied. After a failure the node is read and planned again:
-/// a patch without a response may have been applied, and may still be.
+/// Sends the patch of one node until it is applied, and returns also whether no patch without a
+/// response is left. After a failure the node is read and planned again: a patch without a response may
+/// have been applied, and may still be.
 async fn prune_node(
     requests: &NodeClient,
     scope: &Scope,
     planned: NodePrune,
     lease_guard: &LeaseGuard,
     seed: u64,
-) -> Result<Pruned, String> {
-    let name = Arc::clone(&planned.node.name);
-    let mut work = Work { requests, scope, name, planned: Some(planned), maybe_done: None };
-    let mut backoff = Backoff::new(seed);
-    let mut last = String::new();
-    for attempt in 1..=TRIES {
-        lease_guard.check()?;
-        match work.attempt().await? {
-            Attempt::Done(pruned) => return Ok(pruned),
-            Attempt::Stale(message) => last = message,
-            Attempt::Failed { message, retry_after } => {
-                last = message;
-                if attempt < TRIES {
-                    tokio::time::sleep(backoff.next(retry_after)).await;
-                }
-            }
-        }
-    }
-    Err(format!("given up after {TRIES} tries: {last}"))
+) -> (Result<Pruned, String>, bool) {
+    let (name, uid) = (Arc::clone(&planned.node.name), planned.node.uid.clone());
+    let planned = Some(planned);
+    let mut work = Work { requests, scope, lease_guard, name, uid, planned, maybe_done: None };
+    let result = work.run(seed).await;
+    // Where the node is done, a patch that is applied later fails at its tests.
+    let is_answered = result.is_ok() || work.maybe_done.is_none();
+    (result, is_answered)
 }
 
 /// One node, as far as it is done.
 struct Work<'a> {
     requests: &'a NodeClient,
     scope: &'a Scope,
+    lease_guard: &'a LeaseGuard,
     name: Arc<str>,
+    /// Of the node that was last read: one that is created again has another.
+    uid: Box<str>,
     /// `None` where the node has to be read first.
     planned: Option<NodePrune>,
-    /// The changes of a patch of which it is not known whether it was applied.
+    /// The changes of patches of which it is not known whether they were applied.
     maybe_done: Option<Vec<Change>>,
 }
 
@@ -262,6 +262,24 @@ enum Attempt {
 }
 
 impl Work<'_> {
+    async fn run(&mut self, seed: u64) -> Result<Pruned, String> {
+        let mut backoff = Backoff::new(seed);
+        let mut last = String::new();
+        for attempt in 1..=TRIES {
+            match self.attempt().await? {
+                Attempt::Done(pruned) => return Ok(pruned),
+                Attempt::Stale(message) => last = message,
+                Attempt::Failed { message, retry_after } => {
+                    last = message;
+                    if attempt < TRIES {
+                        tokio::time::sleep(backoff.next(retry_after)).await;
+                    }
+                }
+            }
+        }
+        Err(format!("given up after {TRIES} tries: {last}"))
+    }
+
     async fn attempt(&mut self) -> Result<Attempt, String> {
         let planned = match self.planned.take() {
             Some(planned) => planned,
@@ -278,10 +296,16 @@ impl Work<'_> {
             let done = self.maybe_done.take().map_or(Pruned::NothingLeft, Pruned::Changed);
             return Ok(Attempt::Done(done));
         };
+        // Reading the node took its time.
+        self.lease_guard.wait().await?;
         let reply = self.requests.clone().patch(Arc::clone(&self.name), patch).await;
         match &reply {
-            Reply::Patched(_) => return Ok(Attempt::Done(Pruned::Changed(changes))),
-            Reply::Failed { maybe_applied: true, .. } => self.maybe_done = Some(changes),
+            Reply::Patched(_) => {
+                return Ok(Attempt::Done(Pruned::Changed(self.with_maybe_done(changes))));
+            }
+            Reply::Failed { maybe_applied: true, .. } => {
+                self.maybe_done = Some(self.with_maybe_done(changes));
+            }
             _ => {}
         }
         self.take_in(reply)
@@ -306,8 +330,22 @@ impl Work<'_> {
         }
     }
 
-    fn plan(&self, node: ApiNode) -> NodePrune {
-        NodePrune::new(node, self.scope, &mut Interner::default())
+    /// These changes, and those of earlier patches to other resources: where a patch was not applied, its
+    /// resources are in the next one too.
+    fn with_maybe_done(&mut self, changes: Vec<Change>) -> Vec<Change> {
+        let mut all = self.maybe_done.take().unwrap_or_default();
+        all.retain(|before| changes.iter().all(|change| change.resource != before.resource));
+        all.extend(changes);
+        all
+    }
+
+    fn plan(&mut self, node: ApiNode) -> NodePrune {
+        let planned = NodePrune::new(node, self.scope, &mut Interner::default());
+        if planned.node.uid != self.uid {
+            self.uid.clone_from(&planned.node.uid);
+            self.maybe_done = None;
+        }
+        planned
     }
 }
 

@@ -8,10 +8,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
-use super::holder::{Kind, LABEL, duration, holder, remaining};
+use super::holder::{KEPT_UNTIL, Kind, LABEL, duration, holder, kept_until, remaining};
 
-/// How long a write that failed, or came too late, waits before the next.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How long after a write that failed the next one is sent at most.
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Who wants which Lease.
 #[derive(Clone, Debug)]
@@ -51,6 +51,8 @@ pub(super) struct Election {
     listing: bool,
     seen: Option<Seen>,
     held: Option<Held>,
+    /// The writes since the last answer.
+    sent: Vec<Sent>,
     /// Whether this process has held the Lease.
     acquired: bool,
     not_before: Option<Instant>,
@@ -64,16 +66,30 @@ struct Seen {
     since: Instant,
     /// How long it was until its expiry then, by the clock on the wall.
     remaining: Duration,
+    /// How much longer a `prune` has promised to keep it then, by the clock on the wall.
+    kept: Duration,
     /// It is gone. Its holder may not know, and has its time all the same.
     deleted: bool,
 }
 
-/// The Lease as this process last wrote it.
+/// The Lease while it is this process's.
 #[derive(Debug)]
 struct Held {
-    lease: Lease,
-    /// When that request was sent: nobody can have seen it before.
+    /// The newest version of it that is known, which the next renewal replaces; `None` where it is gone,
+    /// and is made again.
+    base: Option<Lease>,
+    /// When the last renewal that is known to be applied was sent: nobody can have seen it before.
     renewed: Instant,
+}
+
+/// A write that may be applied.
+#[derive(Debug)]
+struct Sent {
+    /// The renewal time that it writes, in microseconds, as the API server stores it. The watch shows by
+    /// it that the write is applied, where its answer is lost.
+    renew_time: Option<i64>,
+    /// When it was sent.
+    started: Instant,
 }
 
 /// What is to be done next.
@@ -106,6 +122,7 @@ impl Election {
             listing: false,
             seen: None,
             held: None,
+            sent: Vec::new(),
             acquired: false,
             not_before: None,
         }
@@ -139,24 +156,50 @@ impl Election {
             Event::Apply(_) | Event::InitApply(_) => {
                 // What is written under this process's eyes needs no clock but its own.
                 let just_written = self.listed && matches!(event, Event::Apply(_));
+                let is_listed = matches!(event, Event::InitApply(_));
                 let (Event::Apply(lease) | Event::InitApply(lease)) = event else { return };
-                self.listing = true;
-                let is_other = holder(&lease) != Some(&self.candidate.identity);
-                let is_later = |held: &Held| version(&lease) > version(&held.lease);
-                if is_other && self.held.as_ref().is_some_and(is_later) {
-                    self.held = None;
+                // After a conflict the Lease is read, and the watch may be behind that. A list is not.
+                let is_newer = |seen: &Seen| version(&seen.lease) > version(&lease);
+                if !is_listed && self.seen.as_ref().is_some_and(is_newer) {
+                    return;
                 }
+                self.listing = true;
+                self.observe_own(&lease);
                 if self.seen.as_ref().is_none_or(|seen| seen.deleted || seen.lease != lease) {
                     let remaining = if just_written {
                         duration(&lease).unwrap_or_default()
                     } else {
                         remaining(&lease, wall)
                     };
-                    self.seen = Some(Seen { lease, since: now, remaining, deleted: false });
+                    let kept = kept_until(&lease, wall).map(|until| until.duration_since(wall));
+                    let kept = kept.and_then(|kept| Duration::try_from(kept).ok());
+                    let kept = kept.unwrap_or_default();
+                    self.seen = Some(Seen { lease, since: now, remaining, kept, deleted: false });
                 }
             }
             // Where it was this process's own, the next renewal finds out.
             Event::Delete(_) => self.delete(),
+        }
+    }
+
+    /// Compares a version of the Lease that the watch shows with what this process holds.
+    fn observe_own(&mut self, lease: &Lease) {
+        let is_older = |held: &Held| version(lease) <= held.base.as_ref().and_then(version);
+        if self.held.as_ref().is_some_and(is_older) {
+            return;
+        }
+        if holder(lease) != Some(&self.candidate.identity) {
+            self.held = None;
+            return;
+        }
+        // Somebody else has touched it, or this process's own write is applied and its answer is not
+        // here. What the Lease says of its time is compared with what was sent, and with no clock.
+        let applied = self.sent.iter().filter(|sent| sent.renew_time == renew_time(lease));
+        let renewed = applied.map(|sent| sent.started).min();
+        let renewed = renewed.max(self.held.as_ref().map(|held| held.renewed));
+        if let Some(renewed) = renewed {
+            self.held = Some(Held { base: Some(lease.clone()), renewed });
+            self.acquired = true;
         }
     }
 
@@ -173,7 +216,7 @@ impl Election {
         let Self { candidate, held, seen, .. } = &*self;
         let until = held.as_ref().map(|held| held.renewed + renew_deadline);
         let (due, base) = match (held, seen) {
-            (Some(held), _) => (held.renewed + candidate.duration / 3, Some(&held.lease)),
+            (Some(held), _) => (held.renewed + candidate.duration / 3, held.base.as_ref()),
             _ if !self.listed => return Step::Wait(None),
             (None, Some(seen)) if self.is_lost_to(seen) => return Step::Wait(None),
             (None, Some(seen)) => {
@@ -184,7 +227,10 @@ impl Election {
         };
         let due = self.not_before.map_or(due, |not_before| due.max(not_before));
         if due <= now {
-            return Step::Write(Box::new(self.lease(base)));
+            let lease = self.lease(base);
+            self.sent.retain(|sent| sent.started + renew_deadline > now);
+            self.sent.push(Sent { renew_time: renew_time(&lease), started: now });
+            return Step::Write(Box::new(lease));
         }
         Step::Wait(Some(until.map_or(due, |until| until.min(due))))
     }
@@ -197,28 +243,48 @@ impl Election {
 
     /// Takes in what came of a write that was sent at `started`.
     pub(super) fn written(&mut self, written: Written, started: Instant, now: Instant) {
-        self.not_before = None;
+        let retry_interval = write_timeout(self.candidate.duration).min(MAX_RETRY_INTERVAL);
+        self.not_before = Some(now.max(started + retry_interval));
         match written {
             Written::Done(lease) => {
-                self.held = Some(Held { lease: *lease, renewed: started });
+                self.not_before = None;
+                self.sent.clear();
                 self.acquired = true;
+                let newer = self.seen.as_ref().map(|seen| &seen.lease);
+                let newer = newer.filter(|seen| version(seen) > version(&lease)).cloned();
+                let base = newer.unwrap_or(*lease);
+                let is_own = holder(&base) == Some(&self.candidate.identity);
+                self.held = is_own.then_some(Held { base: Some(base), renewed: started });
             }
+            // The watch shows why. Until then, and until its deadline, the Lease is held.
             Written::Conflict => {
-                self.held = None;
-                self.not_before = Some(now + RETRY_INTERVAL);
+                let is_gone = self.seen.as_ref().is_none_or(|seen| seen.deleted);
+                if let Some(held) = self.held.as_mut().filter(|_| is_gone) {
+                    held.base = None;
+                }
             }
-            Written::Refused(_) | Written::Failed(_) => {
-                self.not_before = Some(now + RETRY_INTERVAL)
-            }
+            Written::Refused(_) | Written::Failed(_) => {}
         }
     }
 
-    /// The Lease without a holder; `None` where this process does not hold it.
-    pub(super) fn release(self) -> Option<Lease> {
-        let mut lease = self.held?.lease;
-        let spec = lease.spec.get_or_insert_default();
-        spec.holder_identity = None;
-        Some(lease)
+    /// The identity of this process.
+    pub(super) fn identity(&self) -> &str {
+        &self.candidate.identity
+    }
+
+    /// The Lease where this process holds it.
+    pub(super) fn held(self) -> Option<Lease> {
+        self.held?.base
+    }
+
+    /// Whether this process holds the Lease, or a write of its own may have taken it.
+    pub(super) fn may_hold(&self) -> bool {
+        self.held.is_some() || !self.sent.is_empty()
+    }
+
+    /// Whether this process has held the Lease.
+    pub(super) fn has_led(&self) -> bool {
+        self.acquired
     }
 
     /// The Lease in this process's name, on top of how it is.
@@ -250,6 +316,11 @@ impl Election {
         );
         let (label, value) = LABEL;
         metadata.labels.get_or_insert_default().insert(label.to_owned(), value.to_owned());
+        if let Some(annotations) = &mut metadata.annotations
+            && Kind::of(identity) == Kind::Controller
+        {
+            annotations.remove(KEPT_UNTIL);
+        }
         Lease { metadata, spec: Some(spec) }
     }
 }
@@ -261,12 +332,15 @@ impl Seen {
         else {
             return self.since;
         };
+        let held = duration(&self.lease).unwrap_or_default();
         match (Kind::of(holder), candidate.acquire) {
             (_, Acquire::Force) | (Kind::EndedPrune, Acquire::FromEndedPrune) => self.since,
             // It writes no more: clocks that differ can do no harm, and its deletion gives it back.
             (Kind::EndedPrune, _) if self.deleted => self.since,
             (Kind::EndedPrune, _) => self.since + self.remaining,
-            _ => self.since + duration(&self.lease).unwrap_or_default(),
+            // It may have been killed, and what the one before has promised still holds.
+            (Kind::Prune, Acquire::WhenFree) if !self.deleted => self.since + held.max(self.kept),
+            _ => self.since + held,
         }
     }
 }
@@ -275,6 +349,15 @@ impl Seen {
 /// another may take the Lease.
 fn renew_deadline(duration: Duration) -> Duration {
     duration * 2 / 3
+}
+
+/// How long a write may take: where the answer to a renewal is lost, there is time for two more.
+pub(super) fn write_timeout(duration: Duration) -> Duration {
+    duration / 9
+}
+
+fn renew_time(lease: &Lease) -> Option<i64> {
+    Some(lease.spec.as_ref()?.renew_time.as_ref()?.0.as_microsecond())
 }
 
 /// Resource versions of one resource type may be compared as numbers (Kubernetes 1.35, KEP-5504).

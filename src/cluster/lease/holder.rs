@@ -13,6 +13,13 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 /// whatever their names are.
 pub(crate) const LABEL: (&str, &str) = ("noderesource.dev/leader-election", "true");
 
+/// The annotation of a Lease that a `prune` keeps, with the time until when. It stays while another
+/// `prune` works under the Lease, so that the time holds also where that one is killed.
+pub(crate) const KEPT_UNTIL: &str = "noderesource.dev/kept-until";
+/// For how long a `prune` keeps the Lease after taking it over: within that the controllers are to be
+/// gone.
+pub(crate) const KEEP: Duration = Duration::from_secs(600);
+
 const PRUNE: &str = "prune_";
 const ENDED: &str = "_ended";
 
@@ -73,6 +80,20 @@ pub(crate) fn remaining(lease: &Lease, now: Timestamp) -> Duration {
     let remaining = expiry(lease).map(|expiry| expiry.duration_since(now));
     let remaining = remaining.and_then(|remaining| Duration::try_from(remaining).ok());
     remaining.unwrap_or_default().min(duration(lease).unwrap_or_default())
+}
+
+/// Until when a `prune` keeps the Lease, if that is in the future: at most ten minutes ahead, whatever is
+/// written there.
+pub(crate) fn kept_until(lease: &Lease, now: Timestamp) -> Option<Timestamp> {
+    let kind = Kind::of(holder(lease)?);
+    let annotations = lease.metadata.annotations.as_ref();
+    let annotated = annotations.and_then(|annotations| annotations.get(KEPT_UNTIL)?.parse().ok());
+    let until = match kind {
+        Kind::Controller => None,
+        Kind::Prune => annotated,
+        Kind::EndedPrune => annotated.max(expiry(lease)),
+    };
+    until.map(|until| until.min(now + KEEP)).filter(|until| *until > now)
 }
 
 #[cfg(test)]

@@ -17,20 +17,21 @@ use crate::model::api::FIELD_MANAGER;
 const TRIES: usize = 5;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Writes a Lease for the last time, so that it stays until then.
+/// Writes the Lease of `identity` for the last time, in the name of `ended`, so that it stays until then.
 pub(super) async fn leave_behind(
     client: &Client,
     lease: &LeaseName,
     identity: &str,
+    ended: &str,
     until: Timestamp,
-) -> Result<Timestamp, String> {
+) -> Result<(), String> {
     let mut why = String::new();
     for attempt in 0..TRIES {
         if attempt > 0 {
             sleep(Duration::from_secs(1)).await;
         }
-        match timeout(TIMEOUT, write_last(client, lease, identity, until)).await {
-            Ok(Ok(())) => return Ok(until),
+        match timeout(TIMEOUT, write_last(client, lease, identity, ended, until)).await {
+            Ok(Ok(())) => return Ok(()),
             Ok(Err(LastWriteError::Lost(holder))) => {
                 return Err(format!("it is held by {holder} by now"));
             }
@@ -50,6 +51,7 @@ async fn write_last(
     client: &Client,
     lease: &LeaseName,
     identity: &str,
+    ended: &str,
     until: Timestamp,
 ) -> Result<(), LastWriteError> {
     let LeaseName { namespace, name } = lease;
@@ -57,7 +59,6 @@ async fn write_last(
     // The controllers' Role grants no get.
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let leases = api.list(&params).await.map_err(LastWriteError::Failed)?;
-    let ended = holder::ended_identity(identity);
     let Some(mut lease) = leases.items.into_iter().next() else {
         return Err(LastWriteError::Lost("nobody, since it was deleted,".to_owned()));
     };
@@ -67,12 +68,15 @@ async fn write_last(
         Some(holder) if holder == ended => return Ok(()),
         holder => return Err(LastWriteError::Lost(holder.unwrap_or("nobody").to_owned())),
     }
-    let now = Timestamp::now();
-    let seconds = until.duration_since(now).max(SignedDuration::from_secs(1)).as_secs();
+    // Rounded up: the renewal time makes up for it, so that the expiry is exact.
+    let left = until.duration_since(Timestamp::now()).as_secs().saturating_add(1).max(1);
+    let renewed = until.checked_sub(SignedDuration::from_secs(left)).unwrap_or(until);
+    let annotations = lease.metadata.annotations.get_or_insert_default();
+    annotations.insert(holder::KEPT_UNTIL.to_owned(), until.to_string());
     let spec = lease.spec.get_or_insert_default();
-    spec.holder_identity = Some(ended);
-    spec.renew_time = Some(MicroTime(now));
-    spec.lease_duration_seconds = i32::try_from(seconds).ok();
+    spec.holder_identity = Some(ended.to_owned());
+    spec.renew_time = Some(MicroTime(renewed));
+    spec.lease_duration_seconds = i32::try_from(left).ok();
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: false };
     api.replace(name, &params, &lease).await.map(drop).map_err(LastWriteError::Failed)
 }

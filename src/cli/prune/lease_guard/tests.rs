@@ -48,3 +48,5 @@ fn live_holder_is_refused_unless_it_has_ended() {
     assert!(prune.starts_with("another prune is at work"), "{prune}");
     assert!(refused(ENDED, 0).is_none() && refused("controller_1a2b3c4d", 60).is_none());
 }
+
+mod requests;

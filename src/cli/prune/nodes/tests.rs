@@ -34,6 +34,8 @@ struct Server {
     node: Value,
     answers: VecDeque<Answer>,
     log: Vec<String>,
+    /// What else happens when the node is read.
+    on_get: Option<Box<dyn Fn() + Send>>,
 }
 
 fn node(amount: &str, annotation: &str) -> Value {
@@ -82,6 +84,9 @@ impl Server {
     fn answer(&mut self, method: &Method, body: &[u8]) -> Option<(u16, Value)> {
         if *method == Method::GET {
             self.log.push("GET".to_owned());
+            if let Some(on_get) = &self.on_get {
+                on_get();
+            }
             let missing = json!({"code": 404, "reason": "NotFound", "message": "not found", "details": {"kind": "nodes"}});
             return Some(if self.node.is_null() {
                 (404, missing)
@@ -126,7 +131,7 @@ async fn prune_with(
     answers: impl IntoIterator<Item = Answer>,
 ) -> (Result<Vec<String>, String>, Vec<String>) {
     let answers = answers.into_iter().collect();
-    let server = Arc::new(Mutex::new(Server { node, answers, log: Vec::new() }));
+    let server = Arc::new(Mutex::new(Server { node, answers, log: Vec::new(), on_get: None }));
     let client = service(Arc::clone(&server));
     let scope = Scope { nodes: vec!["node-1".to_owned()], repair_ledgers, ..Scope::default() };
     let plan = plan_prune(&client, &scope, |_| {}).await.unwrap();
@@ -198,6 +203,25 @@ async fn unanswered_patch_is_followed_by_a_fresh_plan() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn changes_of_an_unanswered_patch_are_reported_with_those_of_the_next() {
+    let mut other = node("2", r#"{"example.com/key":{"quantity":"2","rule":"key"}}"#);
+    for map in ["capacity", "allocatable"] {
+        other["status"][map] = json!({"example.com/key": "2"});
+    }
+    let answers = [Answer::LostAfter(other), Answer::Applied];
+    let (result, _) = prune_with(advertising(), false, answers).await;
+    assert_eq!(result.unwrap(), [WITHDREW, "withdrew example.com/key (rule key)"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unanswered_patch_of_a_node_created_again_is_not_reported() {
+    let mut again = pruned();
+    again["metadata"]["uid"] = json!("v");
+    let (result, _) = prune_with(advertising(), false, [Answer::LostAfter(again)]).await;
+    assert_eq!(result.unwrap(), ["NothingLeft"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn node_that_is_gone_or_has_nothing_left_is_unchanged() {
     for (now, says) in [(pruned(), "NothingLeft"), (Value::Null, "Gone")] {
         let (result, _) = prune_with(advertising(), false, [Answer::Stale(now)]).await;
@@ -240,7 +264,8 @@ async fn ledger_repair_goes_by_the_present_managed_fields() {
 
 #[tokio::test(start_paused = true)]
 async fn rules_that_no_node_lists_are_reported() {
-    let server = Server { node: advertising(), answers: VecDeque::new(), log: Vec::new() };
+    let server =
+        Server { node: advertising(), answers: VecDeque::new(), log: Vec::new(), on_get: None };
     let rules = ["dongle", "nosuch"].map(str::to_owned).into();
     let withdrawal = Withdrawal { rules, zeros: false };
     let scope = Scope { nodes: vec!["node-1".to_owned()], withdrawal, ..Scope::default() };
@@ -248,3 +273,5 @@ async fn rules_that_no_node_lists_are_reported() {
     let plan = plan_prune(&client, &scope, |_| {}).await.unwrap();
     assert_eq!(plan.unlisted_rules.into_iter().collect::<Vec<_>>(), ["nosuch"]);
 }
+
+mod leadership;

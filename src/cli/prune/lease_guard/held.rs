@@ -1,0 +1,211 @@
+//! One Lease that is held: from taking it to what becomes of it.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Client, ResourceExt as _};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use super::keep::leave_behind;
+use crate::cluster::lease::holder::{self, KEEP, Kind};
+use crate::cluster::lease::{self, Acquire, AtEnd, Candidate, Ended, Leadership, LeaseName};
+
+/// How long the Lease is held at work, after each renewal: what is left of a `prune` that was killed
+/// delays nobody for longer. A third of it is longer than a request takes.
+pub(super) const LEASE_DURATION: Duration = Duration::from_secs(60);
+/// How long it may take to get a Lease that nobody renews, beyond its own duration.
+const ACQUIRE_MARGIN: Duration = Duration::from_secs(10);
+/// How long it may take to get a Lease that is taken at once.
+pub(super) const ACQUIRE_LIMIT: Duration = Duration::from_secs(30);
+
+/// What has become of a Lease at the end.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LeaseEnd {
+    /// It is released.
+    Released,
+    /// It stays until then, so that no controller writes.
+    Kept(Timestamp),
+    /// It was to stay, and does not, for this reason.
+    NotKept(String),
+    /// It is not released, for this reason, and expires by itself.
+    Expires(String),
+    /// Another process has taken it meanwhile, so that a controller may have been at work.
+    Lost,
+}
+
+/// A Lease that is held.
+pub(super) struct Held {
+    client: Client,
+    pub(super) lease: LeaseName,
+    identity: String,
+    keep: Keep,
+    /// How a `prune` before keeps it: the identity, and until when.
+    before: Option<(String, Timestamp)>,
+    pub(super) leadership: watch::Receiver<Leadership>,
+    at_end: oneshot::Sender<AtEnd>,
+    election: JoinHandle<Ended>,
+}
+
+/// What becomes of a Lease at the end.
+#[derive(Clone, Copy, Debug)]
+enum Keep {
+    /// It is released.
+    Release,
+    /// It stays, for ten minutes from then.
+    FromTheEnd,
+    /// It stays for as long as the `prune` before has kept it.
+    Until(Timestamp),
+}
+
+impl Held {
+    /// A Lease that is held as `leadership` says, without an election.
+    #[cfg(test)]
+    pub(super) fn with_leadership(client: Client, leadership: watch::Receiver<Leadership>) -> Self {
+        Self {
+            client,
+            lease: LeaseName { namespace: "system".to_owned(), name: "lease".to_owned() },
+            identity: "prune".to_owned(),
+            keep: Keep::Release,
+            before: None,
+            leadership,
+            at_end: oneshot::channel().0,
+            election: tokio::spawn(std::future::pending()),
+        }
+    }
+
+    /// Releases the Lease, or leaves it behind for as long as it is to keep controllers from writing.
+    pub(super) async fn end(self, at_end: AtEnd) -> LeaseEnd {
+        match self.keep {
+            Keep::Release => self.release(at_end).await,
+            Keep::FromTheEnd => self.keep(None, Timestamp::now() + KEEP).await,
+            Keep::Until(until) => self.keep(None, until).await,
+        }
+    }
+
+    /// Waits until the Lease is renewed, or is another's.
+    pub(super) async fn wait(&self) {
+        let is_decided = |leadership: &Leadership| match leadership {
+            Leadership::Standby(Some(holder)) => *holder != self.identity,
+            leadership => leadership.leads(Instant::now()),
+        };
+        // An error means that the election has ended, which is decided too.
+        let _ = self.leadership.clone().wait_for(is_decided).await;
+    }
+
+    async fn release(self, at_end: AtEnd) -> LeaseEnd {
+        // The receiver is gone only where the election has ended.
+        let _ = self.at_end.send(at_end);
+        match self.election.await {
+            Ok(Ended::Released) => LeaseEnd::Released,
+            Ok(Ended::Lost | Ended::NotHeld) => LeaseEnd::Lost,
+            Ok(Ended::Expires) => {
+                LeaseEnd::Expires("a patch without a response may still be applied".to_owned())
+            }
+            Ok(Ended::NotReleased(why)) => LeaseEnd::Expires(why),
+            Err(error) => LeaseEnd::Expires(error.to_string()),
+        }
+    }
+
+    /// Leaves the Lease behind, under the identity of a `prune` that has ended.
+    async fn keep(self, identity: Option<String>, until: Timestamp) -> LeaseEnd {
+        // A renewal under way that is applied later is found by the conflict that it makes.
+        let _ = self.at_end.send(AtEnd::Expire);
+        let _ = self.election.await;
+        let ended = identity.unwrap_or_else(|| holder::ended_identity(&self.identity));
+        match leave_behind(&self.client, &self.lease, &self.identity, &ended, until).await {
+            Ok(()) => LeaseEnd::Kept(until),
+            Err(why) => LeaseEnd::NotKept(why),
+        }
+    }
+
+    /// Leaves the Lease as it was: kept by the `prune` before, or released.
+    pub(super) async fn undo(mut self, progress: &impl Fn(String)) {
+        let lease = self.lease.clone();
+        let end = match self.before.take() {
+            Some((identity, until)) => self.keep(Some(identity), until).await,
+            None => self.release(AtEnd::Release).await,
+        };
+        match end {
+            LeaseEnd::NotKept(why) => {
+                progress(format!("the lease {lease} is no longer kept: {why}"))
+            }
+            LeaseEnd::Expires(why) => progress(format!(
+                "the lease {lease} is not released, and expires within {LEASE_DURATION:?}: {why}"
+            )),
+            LeaseEnd::Released | LeaseEnd::Kept(_) | LeaseEnd::Lost => {}
+        }
+    }
+}
+
+/// Takes a Lease. Where that fails, it is as it was.
+pub(super) async fn take(
+    client: &Client,
+    lease: &Lease,
+    is_take_over: bool,
+    progress: &impl Fn(String),
+) -> Result<Held, String> {
+    let now = Timestamp::now();
+    let holder = holder::holder(lease);
+    let kept_until = holder::kept_until(lease, now);
+    let has_ended = holder.is_some_and(|holder| Kind::of(holder) == Kind::EndedPrune);
+    let kept = has_ended && kept_until.is_some();
+    let keep = match kept_until {
+        _ if is_take_over => Keep::FromTheEnd,
+        Some(until) => Keep::Until(until),
+        None => Keep::Release,
+    };
+    let before = holder.zip(kept_until).map(|(holder, until)| {
+        let ended = if has_ended { holder.to_owned() } else { holder::ended_identity(holder) };
+        (ended, until)
+    });
+    let acquire = if is_take_over { Acquire::Force } else { Acquire::FromEndedPrune };
+    let LeaseName { namespace, name } = name(lease);
+    let identity = holder::prune_identity();
+    let candidate = Candidate {
+        namespace,
+        name,
+        identity: identity.clone(),
+        duration: LEASE_DURATION,
+        acquire,
+        reacquires: false,
+    };
+    let limit = if is_take_over || kept { ACQUIRE_LIMIT } else { duration(lease) + ACQUIRE_MARGIN };
+    if let (Some(holder), false, false) = (holder, is_take_over, kept) {
+        progress(format!(
+            "waiting up to {limit:?} for the lease {} of {holder}, which has expired",
+            self::name(lease)
+        ));
+    }
+    let (lead, mut leadership) = watch::channel(Leadership::Standby(None));
+    let (at_end, end) = oneshot::channel();
+    let election = tokio::spawn(lease::run(client.clone(), candidate, lead, end));
+    let taken = leadership.wait_for(|leadership| match leadership {
+        Leadership::Leader { .. } | Leadership::Unavailable(_) => true,
+        Leadership::Standby(_) => false,
+    });
+    let taken = timeout(limit, taken).await.map(|taken| taken.map(|taken| taken.clone()));
+    let (client, lease) = (client.clone(), self::name(lease));
+    let held = Held { client, lease, identity, keep, before, leadership, at_end, election };
+    let why = match taken {
+        Ok(Ok(Leadership::Leader { .. })) => return Ok(held),
+        Ok(Ok(Leadership::Unavailable(why))) => why,
+        Ok(Ok(Leadership::Standby(_)) | Err(_)) => "the election has ended".to_owned(),
+        Err(_) => format!("another process renews it, or the API server is silent, for {limit:?}"),
+    };
+    // A write under way may have taken it: controllers go on then, or it is kept as before.
+    held.undo(progress).await;
+    Err(why)
+}
+
+/// The name of a Lease.
+pub(super) fn name(lease: &Lease) -> LeaseName {
+    LeaseName { namespace: lease.namespace().unwrap_or_default(), name: lease.name_any() }
+}
+
+/// How long its holder has the Lease after each renewal.
+pub(super) fn duration(lease: &Lease) -> Duration {
+    holder::duration(lease).unwrap_or(LEASE_DURATION)
+}
