@@ -35,7 +35,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::cluster::error::{describe_watch, is_expired};
-use crate::cluster::lease::Leadership;
+use crate::cluster::lease::{AtEnd, Leadership};
 use crate::cluster::paging::PAGE_SIZE;
 use crate::model::node::ApiNode;
 use device_classes::DeviceClass;
@@ -51,7 +51,7 @@ const PLAN_BATCH_SIZE: usize = 256;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Runs the controller until `shutdown` is ready; then lets the patches under way end. It writes while
-/// it leads, and otherwise keeps itself up to date.
+/// it leads, and otherwise keeps itself up to date. Returns what to do about the Lease then.
 ///
 /// Nothing the API server does ends it: what fails is logged, told in `readiness` and tried again.
 pub async fn run(
@@ -60,7 +60,7 @@ pub async fn run(
     diagnostics: Diagnostics,
     mut leadership: watch::Receiver<Leadership>,
     shutdown: impl Future<Output = ()>,
-) {
+) -> AtEnd {
     let rules = Api::<RuleObject>::all(client.clone());
     let nodes = Api::<ApiNode>::all(client.clone());
     let by_pages = watcher::Config::default().page_size(PAGE_SIZE);
@@ -97,7 +97,7 @@ pub async fn run(
             () = tokio::task::yield_now(), if controller.has_more_to_reconcile() => {}
         }
     }
-    controller.drain().await;
+    controller.drain().await
 }
 
 impl Controller {
@@ -271,8 +271,9 @@ impl Controller {
         wakes.into_iter().flatten().min()
     }
 
-    /// Lets what is under way end.
-    async fn drain(mut self) {
+    /// Lets what is under way end. While a patch of a node without a response may still be applied, no
+    /// other process is to lead.
+    async fn drain(mut self) -> AtEnd {
         let in_flight = self.patches.len();
         info!(in_flight, "stopping");
         let ended = tokio::time::timeout(DRAIN_TIMEOUT, async {
@@ -284,7 +285,12 @@ impl Controller {
         });
         if ended.await.is_err() {
             warn!(in_flight = self.patches.len(), "stopped with patches unanswered");
+        } else if self.nodes.any_unanswered() {
+            warn!("a patch that failed without an answer may still be applied");
+        } else {
+            return AtEnd::Release;
         }
+        AtEnd::Expire
     }
 }
 

@@ -13,7 +13,7 @@ use super::error::Error;
 use super::output::has_colour;
 pub(super) use super::settings::Args;
 use super::settings::{LogFormat, Settings};
-use crate::cluster::lease::{self, Acquire, AtEnd, Candidate, Ended, Leadership};
+use crate::cluster::lease::{self, Acquire, Candidate, Ended, Leadership};
 use crate::controller::metrics::Metrics;
 use crate::controller::readiness::Readiness;
 use crate::controller::server::{self, HealthState};
@@ -49,7 +49,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         reacquires: true,
     };
     let (lead, leadership) = watch::channel(Leadership::Standby(None));
-    let (at_end, end) = oneshot::channel();
+    let (end_election, end) = oneshot::channel();
     let mut election = tokio::spawn(lease::run(client.clone(), candidate, lead, end));
     let options = Options {
         concurrency: settings.concurrency,
@@ -57,9 +57,9 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         seed: seed(),
     };
     let controller = controller::run(client, options, diagnostics, leadership, wait_for(stop));
-    run_with_election(controller, &mut election).await?;
+    let at_end = run_with_election(controller, &mut election).await?;
     // Only now: while patches were under way, nobody else was to write.
-    let _ = at_end.send(AtEnd::Release);
+    let _ = end_election.send(at_end);
     if let Err(error) = election.await {
         error!("the lease is not released: {error}");
     }

@@ -178,6 +178,8 @@ impl Nodes {
         if let Some(state) = self.by_name.get_mut(name) {
             state.failure = None;
             state.pending_since = None;
+            // Applied now, it fails at its tests.
+            state.unanswered = false;
         }
     }
 
@@ -279,6 +281,18 @@ impl Nodes {
         let retry_at = failure.fail(message, retry_after);
         self.forbidden.remove(name);
         self.retry_at(name, now + retry_at);
+    }
+
+    /// The patch may have been applied, and may still be.
+    pub(super) fn mark_unanswered(&mut self, name: &str) {
+        if let Some(state) = self.by_name.get_mut(name) {
+            state.unanswered = true;
+        }
+    }
+
+    /// Whether a patch of any node may still be applied.
+    pub(super) fn any_unanswered(&self) -> bool {
+        self.by_name.values().any(|state| state.unanswered)
     }
 
     /// Where the node's patches do not go through: why, and which of the changes that the last one was

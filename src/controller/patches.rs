@@ -127,7 +127,10 @@ impl Controller {
                     message
                 });
             }
-            Reply::Failed { message, retry_after, .. } => {
+            Reply::Failed { message, retry_after, maybe_applied } => {
+                if maybe_applied {
+                    self.nodes.mark_unanswered(node);
+                }
                 warn!(%node, "the patch failed and will be tried again: {message}");
                 self.nodes.fail(node, Some(message), retry_after, now, seed);
             }

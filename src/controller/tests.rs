@@ -73,7 +73,7 @@ fn rule() -> Value {
 }
 
 /// Starts the controller; it is told to stop by the sender.
-fn start(client: Client) -> (tokio::task::JoinHandle<()>, oneshot::Sender<()>) {
+fn start(client: Client) -> (tokio::task::JoinHandle<AtEnd>, oneshot::Sender<()>) {
     let options = Options { concurrency: 4, request_timeout: Duration::from_secs(15), seed: 1 };
     let (readiness, _) = watch::channel(Readiness::default());
     let (heartbeat, _) = watch::channel(Instant::now());
@@ -94,7 +94,8 @@ async fn shutdown_waits_for_the_patch_in_flight() {
     let early = tokio::time::timeout(Duration::from_secs(2), &mut controller).await;
     assert!(early.is_err(), "it ended with a patch under way");
     patch.send((200, patched_node())).unwrap();
-    tokio::time::timeout(Duration::from_secs(1), controller).await.unwrap().unwrap();
+    let at_end = tokio::time::timeout(Duration::from_secs(1), controller).await.unwrap();
+    assert_eq!(at_end.unwrap(), AtEnd::Release);
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,7 +104,40 @@ async fn shutdown_ends_without_a_response_at_its_deadline() {
     let (controller, stop) = start(client);
     let _unanswered = asked.recv().await.unwrap();
     stop.send(()).unwrap();
-    tokio::time::timeout(Duration::from_secs(5), controller).await.unwrap().unwrap();
+    let at_end = tokio::time::timeout(Duration::from_secs(5), controller).await.unwrap();
+    assert_eq!(at_end.unwrap(), AtEnd::Expire, "the patch may still be applied");
+}
+
+/// What the controller does about its Lease where its patches are answered like this, one after the
+/// other, and it stops in the pause after them; `None` is no response.
+async fn end_after(responses: impl IntoIterator<Item = Option<(u16, Value)>>) -> AtEnd {
+    let (client, mut asked) = cluster();
+    let (controller, stop) = start(client);
+    for response in responses {
+        let patch = asked.recv().await.unwrap();
+        match response {
+            Some(response) => patch.send(response).unwrap(),
+            None => drop(patch),
+        }
+    }
+    // Time passes only where nothing else is to be done.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    stop.send(()).unwrap();
+    controller.await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_expires_while_a_patch_that_failed_may_still_be_applied() {
+    let rejected = || Some((400, json!({"code": 400, "message": "no"})));
+    let failed = || Some((500, json!({"code": 500, "message": "etcd is away"})));
+    let patched = || Some((200, patched_node()));
+    assert_eq!(end_after([rejected()]).await, AtEnd::Release);
+    for unanswered in [failed(), None] {
+        assert_eq!(end_after([unanswered.clone()]).await, AtEnd::Expire);
+        assert_eq!(end_after([unanswered.clone(), rejected()]).await, AtEnd::Expire);
+        // Applied after the next one, it fails at its tests.
+        assert_eq!(end_after([unanswered, patched()]).await, AtEnd::Release);
+    }
 }
 
 /// How many patches are sent within ten minutes where each is answered alike.

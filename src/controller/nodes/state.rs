@@ -36,6 +36,8 @@ pub(in crate::controller) struct NodeState {
     pub(super) in_flight: Option<RequestId>,
     pub(super) retry_at: Option<Instant>,
     pub(super) failure: Option<Box<Failure>>,
+    /// Whether a patch without an answer may still be applied.
+    pub(super) unanswered: bool,
     pub(super) repairs: Repairs,
     /// Whether it has been told that the ledger cannot be read.
     ledger_error_reported: bool,
@@ -52,6 +54,7 @@ impl NodeState {
             in_flight: None,
             retry_at: None,
             failure: None,
+            unanswered: false,
             repairs: Repairs::default(),
             ledger_error_reported: false,
         }
