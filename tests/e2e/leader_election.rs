@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use harness::objects::DONGLE;
-use harness::{Cluster, Controller, SharedCluster, Signal};
+use harness::{Cluster, Controller, SharedCluster, Signal, wait_until};
 use serde_json::{Value, json};
 
 use crate::support::interrupted_rollout::{
@@ -109,4 +109,50 @@ fn leader_keeps_leading_when_somebody_annotates_its_lease() {
     let log = controller.log();
     assert!(!log.contains("leads no longer"), "{log}");
     controller.stop();
+}
+
+/// Makes the API server answer 500 to patches of nodes' statuses, as after a webhook that cannot be reached.
+fn fail_patches(cluster: &Cluster, node: &str) {
+    let rule = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes/status"],
+    });
+    let webhook = json!({
+        "name": "absent.example.com", "rules": [rule], "failurePolicy": "Fail", "sideEffects": "None",
+        "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/"},
+    });
+    let configuration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "absent"}, "webhooks": [webhook],
+    });
+    cluster.apply(&configuration.to_string());
+    let patch = r#"{"status":{"phase":"Running"}}"#;
+    let patch = ["patch", "node", node, "--subresource=status", "-p", patch];
+    wait_until("the webhook to take effect", || {
+        let output = cluster.control_plane.kubectl_output(&patch, None)?;
+        Ok(output.stderr.contains("failed calling webhook").then_some(()))
+    })
+    .unwrap();
+}
+
+#[test]
+fn stopped_leader_leaves_its_lease_to_expire_while_a_patch_may_be_applied() {
+    let cluster = Cluster::start();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let first = Controller::start_with(&cluster, &["--identity", "first"]);
+    first.wait_log("this process leads now");
+    fail_patches(&cluster, "node-1");
+    cluster.apply_rule("dongle", &json!({}));
+    first.wait_log("the patch failed and will be tried again");
+    first.stop();
+    let lease = cluster.get(&["lease", "node-resource-advertiser"]);
+    let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+    assert!(holder.starts_with("first_"), "{lease:#}");
+
+    cluster.kubectl(&["delete", "validatingwebhookconfiguration", "absent"]);
+    let second = Controller::start_with(&cluster, &["--identity", "second"]);
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    // With nothing unanswered any more, the next process leads at once.
+    second.stop();
+    let lease = cluster.get(&["lease", "node-resource-advertiser"]);
+    assert!(lease["spec"]["holderIdentity"].as_str().is_none_or(str::is_empty), "{lease:#}");
 }
