@@ -8,3 +8,4 @@ pub mod error;
 pub mod lease;
 pub(crate) mod node_client;
 pub(crate) mod paging;
+pub(crate) mod watch;
