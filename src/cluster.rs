@@ -3,9 +3,11 @@
 pub(crate) mod backoff;
 pub mod client;
 pub mod config;
+mod connector;
 mod credentials;
 pub mod error;
 pub mod lease;
 pub(crate) mod node_client;
 pub(crate) mod paging;
+mod transport;
 pub(crate) mod watch;

@@ -1,8 +1,7 @@
 //! The connection to the API server.
 //!
-//! Put together from kube's parts, as its own stack is, but for three things: Nagle's algorithm is
-//! off, since it holds a PATCH back by some 40 ms now and then; a peer that is silently gone is
-//! noticed, also under a watch or a list; and nothing is retried underneath the controller, which
+//! Put together from kube's parts, as its own stack is, but for the connections (`connector`), for
+//! the time that responses may take, and for retries: there are none underneath the controller, which
 //! has a backoff of its own for every node.
 
 use std::time::Duration;
@@ -10,26 +9,19 @@ use std::time::Duration;
 use http::header::USER_AGENT;
 use http::uri::Scheme;
 use http::{HeaderValue, Response, StatusCode, Version};
-use hyper_util::client::legacy::{Client as HttpClient, connect::HttpConnector};
-use hyper_util::rt::TokioExecutor;
-use kube::client::{AuthError, Body, ClientBuilder, ConfigExt};
+use kube::client::{AuthError, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use thiserror::Error;
-use tower::util::MapResultLayer;
 use tower::{BoxError, ServiceBuilder};
 use tracing::info;
 
 use super::config::{self, ClusterOptions, ConfigError, Server};
 use super::credentials::{auth_reason, plugin, without_userinfo};
 use super::error::chain;
+use super::{connector, transport};
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long until the head of an answer: with the TLS handshake, without a watch's events.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// A connection on which nothing has come for so long is probed, so often, so many times.
-const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(20), Duration::from_secs(5), 4);
-/// How long what was sent may go unacknowledged.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 /// A client, and the API server that it talks to.
 pub struct Connection {
@@ -128,33 +120,17 @@ fn with_server(mut config: Config, server: Server) -> Result<Client, kube::Error
     config.cluster_url = without_userinfo(&config.cluster_url);
     let command = plugin(&config).map(str::to_owned);
 
-    // Through a proxy it is kube's own stack.
-    if config.proxy_url.is_some() {
-        config.default_retry = false;
-        let builder = ClientBuilder::try_from(config)?;
-        let name =
-            MapResultLayer::new(move |result| named(result, is_plain, &server, command.as_deref()));
-        return Ok(builder.with_layer(&name).build());
-    }
-
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    let (idle, interval, probes) = KEEPALIVE;
-    connector.set_keepalive(Some(idle));
-    connector.set_keepalive_interval(Some(interval));
-    connector.set_keepalive_retries(Some(probes));
-    connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
-    let connector = config.rustls_https_connector_with_connector(connector)?;
-    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
+    let http = connector::http(&config)?;
+    let named_server = server.clone();
+    let transport =
+        tower::service_fn(move |request| transport::send(http.clone(), request, server.clone()));
     let service = ServiceBuilder::new()
-        .map_result(move |result| named(result, is_plain, &server, command.as_deref()))
+        .map_result(move |result| named(result, is_plain, &named_server, command.as_deref()))
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .timeout(ANSWER_TIMEOUT)
-        .service(http);
+        .service(transport);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 

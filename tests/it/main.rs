@@ -22,6 +22,8 @@ mod layers;
 mod plan;
 /// The list of reasons in `docs/`.
 mod reasons;
+/// The connection to the API server, with servers on loopback that fail.
+mod transport;
 /// `validate`, by files and what it prints of them.
 mod validate;
 
