@@ -1,6 +1,7 @@
 //! Everything that talks to the API server, and what its answers mean.
 
 pub(crate) mod backoff;
+mod certificates;
 pub mod client;
 pub mod config;
 mod connector;

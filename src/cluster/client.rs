@@ -1,9 +1,11 @@
 //! The connection to the API server.
 //!
-//! Put together from kube's parts, as its own stack is, but for the connections (`connector`), for
+//! Put together from kube's parts, as its own stack is, but for the connections (`connector`) and
+//! their certificates (`certificates`), for
 //! the time that responses may take, and for retries: there are none underneath the controller, which
 //! has a backoff of its own for every node.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::header::USER_AGENT;
@@ -15,10 +17,11 @@ use thiserror::Error;
 use tower::{BoxError, ServiceBuilder};
 use tracing::info;
 
-use super::config::{self, ClusterOptions, ConfigError, Server};
+use super::certificates::Connections;
+use super::config::{self, ClusterOptions, ConfigError, Server, Source};
 use super::credentials::{auth_reason, plugin, without_userinfo};
 use super::error::chain;
-use super::{connector, transport};
+use super::transport;
 
 /// How long until the head of an answer: with the TLS handshake, without a watch's events.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -85,11 +88,11 @@ struct ExpectsHttps;
 /// # Errors
 /// Where there is no such configuration, or it cannot be used.
 pub async fn connect(options: &ClusterOptions) -> Result<Connection, ConnectError> {
-    let (config, server) = config::load(options).await?;
+    let (config, server, source) = config::load(options)?;
     info!(%server, "using the API server");
     let exec = config.auth_info.exec.clone();
     let command = plugin(&config).map(str::to_owned);
-    match with_server(config, server.clone()) {
+    match with_server(config, server.clone(), source) {
         Ok(client) => Ok(Connection { client, server }),
         Err(kube::Error::Auth(AuthError::AuthExecStart(source))) => {
             let hint = exec.and_then(|exec| exec.install_hint);
@@ -108,10 +111,11 @@ pub async fn connect(options: &ClusterOptions) -> Result<Connection, ConnectErro
 /// Where its certificates or credentials cannot be used.
 pub fn with_config(config: Config) -> Result<Client, kube::Error> {
     let server = Server::new(&config, None);
-    with_server(config, server)
+    let source = Source::Given(Box::new(config.clone()));
+    with_server(config, server, source)
 }
 
-fn with_server(mut config: Config, server: Server) -> Result<Client, kube::Error> {
+fn with_server(mut config: Config, server: Server, source: Source) -> Result<Client, kube::Error> {
     // It shows in the API server's audit log, for whoever asks what changed a node.
     let user_agent = concat!("node-resource-advertiser/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(user_agent)));
@@ -120,10 +124,13 @@ fn with_server(mut config: Config, server: Server) -> Result<Client, kube::Error
     config.cluster_url = without_userinfo(&config.cluster_url);
     let command = plugin(&config).map(str::to_owned);
 
-    let http = connector::http(&config)?;
+    let connections = Arc::new(Mutex::new(Connections::new(&config, source)?));
     let named_server = server.clone();
-    let transport =
-        tower::service_fn(move |request| transport::send(http.clone(), request, server.clone()));
+    let transport = tower::service_fn(move |request| {
+        let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let (http, failed) = connections.next();
+        transport::send(http, request, server.clone(), failed)
+    });
     let service = ServiceBuilder::new()
         .map_result(move |result| named(result, is_plain, &named_server, command.as_deref()))
         .layer(config.base_uri_layer())

@@ -1,8 +1,10 @@
 //! Sends requests to the API server, and ends responses that stall.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::{Request, Response, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Either};
 use hyper::body::{Body as HttpBody, Incoming};
 use kube::client::Body;
@@ -28,14 +30,21 @@ struct Stalled {
 }
 
 /// Sends a request. The body of its response fails where it stalls, unless it is that of a watch.
+/// `failed` is set where the cause may be a certificate: the server rejects one that has expired by
+/// a 401, also on a connection that it accepted.
 pub(super) async fn send(
     http: Http,
     request: Request<Body>,
     server: Server,
+    failed: Arc<AtomicBool>,
 ) -> Result<Response<impl HttpBody<Data = <Incoming as HttpBody>::Data, Error = BoxError>>, BoxError>
 {
     let is_watch = is_watch(request.uri());
-    let response = http.oneshot(request).await?;
+    let result = http.oneshot(request).await;
+    if !result.as_ref().is_ok_and(|response| response.status() != StatusCode::UNAUTHORIZED) {
+        failed.store(true, Ordering::Relaxed);
+    }
+    let response = result?;
     let may_last = is_watch && response.status().is_success();
     Ok(response.map(|body| {
         if may_last {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 
+/// CA bundles and client certificates that rotate, with a server on loopback.
+mod certificates;
 /// The chart, as far as no helm is needed.
 mod chart;
 /// What the program says to wrong arguments and missing clusters.
