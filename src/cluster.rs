@@ -1,10 +1,14 @@
 //! Everything that talks to the API server, and what its answers mean.
 
 pub(crate) mod backoff;
+mod certificates;
 pub mod client;
 pub mod config;
+mod connector;
 mod credentials;
 pub mod error;
 pub mod lease;
 pub(crate) mod node_client;
 pub(crate) mod paging;
+mod transport;
+pub(crate) mod watch;

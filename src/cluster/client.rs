@@ -1,35 +1,30 @@
 //! The connection to the API server.
 //!
-//! Put together from kube's parts, as its own stack is, but for three things: Nagle's algorithm is
-//! off, since it holds a PATCH back by some 40 ms now and then; a peer that is silently gone is
-//! noticed, also under a watch or a list; and nothing is retried underneath the controller, which
+//! Put together from kube's parts, as its own stack is, but for the connections (`connector`) and
+//! their certificates (`certificates`), for
+//! the time that responses may take, and for retries: there are none underneath the controller, which
 //! has a backoff of its own for every node.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::header::USER_AGENT;
 use http::uri::Scheme;
 use http::{HeaderValue, Response, StatusCode, Version};
-use hyper_util::client::legacy::{Client as HttpClient, connect::HttpConnector};
-use hyper_util::rt::TokioExecutor;
-use kube::client::{AuthError, Body, ClientBuilder, ConfigExt};
+use kube::client::{AuthError, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use thiserror::Error;
-use tower::util::MapResultLayer;
 use tower::{BoxError, ServiceBuilder};
 use tracing::info;
 
-use super::config::{self, ClusterOptions, ConfigError, Server};
+use super::certificates::Connections;
+use super::config::{self, ClusterOptions, ConfigError, Server, Source};
 use super::credentials::{auth_reason, plugin, without_userinfo};
 use super::error::chain;
+use super::transport;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long until the head of an answer: with the TLS handshake, without a watch's events.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// A connection on which nothing has come for so long is probed, so often, so many times.
-const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(20), Duration::from_secs(5), 4);
-/// How long what was sent may go unacknowledged.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 /// A client, and the API server that it talks to.
 pub struct Connection {
@@ -93,11 +88,11 @@ struct ExpectsHttps;
 /// # Errors
 /// Where there is no such configuration, or it cannot be used.
 pub async fn connect(options: &ClusterOptions) -> Result<Connection, ConnectError> {
-    let (config, server) = config::load(options).await?;
+    let (config, server, source) = config::load(options)?;
     info!(%server, "using the API server");
     let exec = config.auth_info.exec.clone();
     let command = plugin(&config).map(str::to_owned);
-    match with_server(config, server.clone()) {
+    match with_server(config, server.clone(), source) {
         Ok(client) => Ok(Connection { client, server }),
         Err(kube::Error::Auth(AuthError::AuthExecStart(source))) => {
             let hint = exec.and_then(|exec| exec.install_hint);
@@ -116,10 +111,11 @@ pub async fn connect(options: &ClusterOptions) -> Result<Connection, ConnectErro
 /// Where its certificates or credentials cannot be used.
 pub fn with_config(config: Config) -> Result<Client, kube::Error> {
     let server = Server::new(&config, None);
-    with_server(config, server)
+    let source = Source::Given(Box::new(config.clone()));
+    with_server(config, server, source)
 }
 
-fn with_server(mut config: Config, server: Server) -> Result<Client, kube::Error> {
+fn with_server(mut config: Config, server: Server, source: Source) -> Result<Client, kube::Error> {
     // It shows in the API server's audit log, for whoever asks what changed a node.
     let user_agent = concat!("node-resource-advertiser/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(user_agent)));
@@ -128,33 +124,20 @@ fn with_server(mut config: Config, server: Server) -> Result<Client, kube::Error
     config.cluster_url = without_userinfo(&config.cluster_url);
     let command = plugin(&config).map(str::to_owned);
 
-    // Through a proxy it is kube's own stack.
-    if config.proxy_url.is_some() {
-        config.default_retry = false;
-        let builder = ClientBuilder::try_from(config)?;
-        let name =
-            MapResultLayer::new(move |result| named(result, is_plain, &server, command.as_deref()));
-        return Ok(builder.with_layer(&name).build());
-    }
-
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    let (idle, interval, probes) = KEEPALIVE;
-    connector.set_keepalive(Some(idle));
-    connector.set_keepalive_interval(Some(interval));
-    connector.set_keepalive_retries(Some(probes));
-    connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
-    let connector = config.rustls_https_connector_with_connector(connector)?;
-    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
+    let connections = Arc::new(Mutex::new(Connections::new(&config, source)?));
+    let named_server = server.clone();
+    let transport = tower::service_fn(move |request| {
+        let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let (http, failed) = connections.next();
+        transport::send(http, request, server.clone(), failed)
+    });
     let service = ServiceBuilder::new()
-        .map_result(move |result| named(result, is_plain, &server, command.as_deref()))
+        .map_result(move |result| named(result, is_plain, &named_server, command.as_deref()))
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .timeout(ANSWER_TIMEOUT)
-        .service(http);
+        .service(transport);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 

@@ -4,8 +4,9 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use http::Uri;
 use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{Kubeconfig, KubeconfigError};
 use thiserror::Error;
 
 use super::credentials::without_userinfo;
@@ -49,6 +50,47 @@ impl fmt::Display for Server {
     }
 }
 
+/// Where a configuration comes from, to read its certificates again.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// It cannot be read again, but the files that it names can.
+    Given(Box<Config>),
+    /// The pod's service account.
+    Pod,
+    /// This context of a kubeconfig, which named this server.
+    Kubeconfig { place: String, options: ClusterOptions, url: Uri },
+}
+
+impl Source {
+    /// Reads the configuration again.
+    pub(super) fn read(&self) -> Result<Config, String> {
+        let (place, options, url) = match self {
+            Self::Given(config) => return Ok(Config::clone(config)),
+            Self::Pod => return Config::incluster().map_err(|error| chain(&error)),
+            Self::Kubeconfig { place, options, url } => (place, options, url),
+        };
+        let kubeconfig = read(options).kubeconfig.map_err(|source| reason(&source))?;
+        let (config, context) =
+            use_context(place, kubeconfig, options).map_err(|error| error.to_string())?;
+        if config.cluster_url != *url {
+            return Err(format!(
+                "the context {context} names another server by now; restart to use it"
+            ));
+        }
+        Ok(config)
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Given(_) => "the configuration",
+            Self::Pod => "the service account",
+            Self::Kubeconfig { place, .. } => place,
+        })
+    }
+}
+
 /// Why there is no configuration to reach a cluster by.
 #[derive(Debug, Error)]
 pub enum ConfigError {
@@ -89,12 +131,16 @@ fn reason(error: &KubeconfigError) -> String {
 }
 
 /// Finds the configuration: the kubeconfig, else the pod's service account.
-pub(super) async fn load(options: &ClusterOptions) -> Result<(Config, Server), ConfigError> {
-    let (place, kubeconfig, is_asked_for) = read(options);
+pub(super) fn load(options: &ClusterOptions) -> Result<(Config, Server, Source), ConfigError> {
+    let Found { place, paths, kubeconfig, is_asked_for } = read(options);
     let from_kubeconfig = match kubeconfig {
-        Ok(kubeconfig) => use_context(&place, kubeconfig, options).await,
-        Err(source) if is_absent(&source) && !is_asked_for => Err(ConfigError::Nothing { place }),
-        Err(source) => Err(ConfigError::Kubeconfig { place, reason: reason(&source) }),
+        Ok(kubeconfig) => use_context(&place, kubeconfig, options),
+        Err(source) if is_absent(&source) && !is_asked_for => {
+            Err(ConfigError::Nothing { place: place.clone() })
+        }
+        Err(source) => {
+            Err(ConfigError::Kubeconfig { place: place.clone(), reason: reason(&source) })
+        }
     };
     let (mut config, context) = match from_kubeconfig {
         Ok((config, context)) => (config, Some(context)),
@@ -102,6 +148,21 @@ pub(super) async fn load(options: &ClusterOptions) -> Result<(Config, Server), C
         Err(error) if is_asked_for => return Err(error),
         // In a pod, its own cluster. Why that one cannot be used is of no interest elsewhere.
         Err(error) => (Config::incluster().map_err(|_| error)?, None),
+    };
+    // kube would read the CA bundle again by itself, but nothing else.
+    config.root_cert_file = None;
+    let source = match &context {
+        None => Source::Pod,
+        // A pipe holds nothing any more, and might block.
+        Some(_) if paths.iter().any(|path| path.metadata().is_ok_and(|file| !file.is_file())) => {
+            Source::Given(Box::new(config.clone()))
+        }
+        // Somebody may choose another context in the meantime.
+        Some(_) => Source::Kubeconfig {
+            place,
+            options: ClusterOptions { context: context.clone(), ..options.clone() },
+            url: config.cluster_url.clone(),
+        },
     };
     config.apply_debug_overrides();
     if options.user.is_some() {
@@ -111,24 +172,37 @@ pub(super) async fn load(options: &ClusterOptions) -> Result<(Config, Server), C
         config.auth_info.impersonate_groups = Some(options.groups.clone());
     }
     let server = Server::new(&config, context);
-    Ok((config, server))
+    Ok((config, server, source))
 }
 
-/// Reads the kubeconfig: where it is, its content, and whether somebody asked for it.
-fn read(options: &ClusterOptions) -> (String, Result<Kubeconfig, KubeconfigError>, bool) {
+/// A kubeconfig that was looked for.
+struct Found {
+    /// Where, in words.
+    place: String,
+    paths: Vec<PathBuf>,
+    kubeconfig: Result<Kubeconfig, KubeconfigError>,
+    /// Whether somebody asked for it.
+    is_asked_for: bool,
+}
+
+fn read(options: &ClusterOptions) -> Found {
     if let Some(path) = &options.kubeconfig {
         let place = format!("the kubeconfig {}", path.display());
-        return (place, Kubeconfig::read_from(path), true);
+        let kubeconfig = Kubeconfig::read_from(path);
+        return Found { place, paths: vec![path.clone()], kubeconfig, is_asked_for: true };
     }
     match Kubeconfig::from_env() {
         Ok(None) => {
             let (place, kubeconfig) = read_home(std::env::home_dir());
-            (place, kubeconfig, options.context.is_some())
+            let is_asked_for = options.context.is_some();
+            Found { place, paths: Vec::new(), kubeconfig, is_asked_for }
         }
         from_env => {
-            let files = std::env::var("KUBECONFIG").unwrap_or_default();
+            let files = std::env::var_os("KUBECONFIG").unwrap_or_default();
+            let place = format!("the kubeconfig {} (KUBECONFIG)", files.display());
+            let paths = std::env::split_paths(&files).collect();
             let kubeconfig = from_env.map(Option::unwrap_or_default);
-            (format!("the kubeconfig {files} (KUBECONFIG)"), kubeconfig, true)
+            Found { place, paths, kubeconfig, is_asked_for: true }
         }
     }
 }
@@ -152,9 +226,9 @@ fn is_absent(error: &KubeconfigError) -> bool {
     }
 }
 
-async fn use_context(
+fn use_context(
     place: &str,
-    kubeconfig: Kubeconfig,
+    mut kubeconfig: Kubeconfig,
     options: &ClusterOptions,
 ) -> Result<(Config, String), ConfigError> {
     let name = options.context.clone().or_else(|| kubeconfig.current_context.clone());
@@ -165,8 +239,8 @@ async fn use_context(
         let known = if known.is_empty() { "it has none".to_owned() } else { known.join(", ") };
         return Err(ConfigError::NoContext { place, name, known });
     }
-    let options = KubeConfigOptions { context: Some(name.clone()), ..KubeConfigOptions::default() };
-    match Config::from_custom_kubeconfig(kubeconfig, &options).await {
+    kubeconfig.current_context = Some(name.clone());
+    match Config::try_from(kubeconfig) {
         Ok(config) => Ok((config, name)),
         Err(source) => Err(ConfigError::Kubeconfig { place, reason: reason(&source) }),
     }

@@ -4,6 +4,8 @@
 
 /// The scripts in `hack/`.
 mod build_scripts;
+/// CA bundles and client certificates that rotate, with a server on loopback.
+mod certificates;
 /// The chart, as far as no helm is needed.
 mod chart;
 /// What the program says to wrong arguments and missing clusters.
@@ -24,6 +26,8 @@ mod layers;
 mod plan;
 /// The list of reasons in `docs/`.
 mod reasons;
+/// The connection to the API server, with servers on loopback that fail.
+mod transport;
 /// `validate`, by files and what it prints of them.
 mod validate;
 

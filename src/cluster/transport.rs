@@ -1,0 +1,65 @@
+//! Sends requests to the API server, and ends responses that stall.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Either};
+use hyper::body::{Body as HttpBody, Incoming};
+use kube::client::Body;
+use thiserror::Error;
+use tower::{BoxError, ServiceExt as _};
+use tower_http::timeout::{DeadlineBody, TimeoutError};
+
+use super::config::Server;
+use super::connector::Http;
+
+/// How long the body of a response may take. The API server itself ends a request after a minute,
+/// but what is in between may stall.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A response whose body has stalled.
+#[derive(Debug, Error)]
+#[error(
+    "{server}: the response has not ended within {}s; a proxy or gateway may hold it back",
+    BODY_TIMEOUT.as_secs()
+)]
+struct Stalled {
+    server: Server,
+}
+
+/// Sends a request. The body of its response fails where it stalls, unless it is that of a watch.
+/// `failed` is set where the cause may be a certificate: the server rejects one that has expired by
+/// a 401, also on a connection that it accepted.
+pub(super) async fn send(
+    http: Http,
+    request: Request<Body>,
+    server: Server,
+    failed: Arc<AtomicBool>,
+) -> Result<Response<impl HttpBody<Data = <Incoming as HttpBody>::Data, Error = BoxError>>, BoxError>
+{
+    let is_watch = is_watch(request.uri());
+    let result = http.oneshot(request).await;
+    if !result.as_ref().is_ok_and(|response| response.status() != StatusCode::UNAUTHORIZED) {
+        failed.store(true, Ordering::Relaxed);
+    }
+    let response = result?;
+    let may_last = is_watch && response.status().is_success();
+    Ok(response.map(|body| {
+        if may_last {
+            return Either::Left(body);
+        }
+        Either::Right(DeadlineBody::new(BODY_TIMEOUT, body).map_err(move |error| {
+            if error.is::<TimeoutError>() {
+                Stalled { server: server.clone() }.into()
+            } else {
+                error
+            }
+        }))
+    }))
+}
+
+fn is_watch(uri: &Uri) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"))
+}

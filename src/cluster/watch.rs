@@ -1,0 +1,201 @@
+//! Watches: kube's, with a backoff that a failing list cannot reset.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _, stream};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::time::sleep;
+
+use super::backoff::Backoff;
+
+/// The longest that a server is believed when it asks for a pause.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
+
+/// Watches objects for ever. After each error it pauses, for longer each time until the watch works
+/// again; `seed` spreads the pauses of several processes.
+///
+/// kube's own backoff starts anew at any event, and each list begins with one: where a list fails,
+/// page 1 would be requested about every second for as long as that lasts.
+#[cfg_attr(not(test), expect(dead_code, reason = "its callers follow"))]
+pub(crate) fn watch<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    seed: u64,
+) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let events = Box::pin(watcher(api, config));
+    let state = (events, Backoff::new(seed), Duration::ZERO);
+    stream::unfold(state, move |(mut events, mut backoff, pause)| async move {
+        if !pause.is_zero() {
+            sleep(pause).await;
+        }
+        let event = events.next().await?;
+        let pause = match &event {
+            Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_)) => {
+                backoff = Backoff::new(seed);
+                Duration::ZERO
+            }
+            Ok(Event::Init | Event::InitApply(_)) => Duration::ZERO,
+            Err(error) => backoff.next(retry_after(error)),
+        };
+        Some((event, (events, backoff, pause)))
+    })
+}
+
+/// The pause that the server asks for.
+fn retry_after(error: &watcher::Error) -> Option<Duration> {
+    let status = match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => status,
+        _ => return None,
+    };
+    let seconds = status.details.as_ref()?.retry_after_seconds;
+    Some(Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::body::Body as ResponseBody;
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::Node;
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+
+    const TEN_MINUTES: Duration = Duration::from_secs(600);
+
+    /// What the server does with a request for this URI, of which it had so many of the kind before.
+    type Server = fn(&str, usize) -> (u16, Value);
+
+    /// The time and kind of each request.
+    type Requests = Arc<Mutex<Vec<(Instant, Kind)>>>;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Kind {
+        FirstPage,
+        NextPage,
+        Watch,
+    }
+
+    /// A watch of nodes on this server, and the requests that it sends.
+    fn watch_of(server: Server) -> (impl Stream<Item = watcher::Result<Event<Node>>>, Requests) {
+        let requests = Requests::default();
+        let seen = Arc::clone(&requests);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let uri = request.uri().to_string();
+            let kind = match &uri {
+                uri if uri.contains("watch=true") => Kind::Watch,
+                uri if uri.contains("continue=") => Kind::NextPage,
+                _ => Kind::FirstPage,
+            };
+            let mut seen = seen.lock().unwrap();
+            let before = seen.iter().filter(|(_, seen)| *seen == kind).count();
+            seen.push((Instant::now(), kind));
+            let (code, body) = server(&uri, before);
+            async move {
+                // The events of a watch take half a minute to come; then it breaks.
+                let body = format!("{body}\n").into_bytes();
+                let body = if kind == Kind::Watch && code == 200 {
+                    let broken = std::io::Error::other("connection reset");
+                    let frames = stream::iter([Ok(body), Err(broken)]);
+                    let frames = frames.then(|frame| async {
+                        sleep(Duration::from_secs(30)).await;
+                        frame
+                    });
+                    ResponseBody::from_stream(frames)
+                } else {
+                    ResponseBody::from(body)
+                };
+                Response::builder().status(code).body(body).map_err(tower::BoxError::from)
+            }
+        });
+        let nodes = Api::all(Client::new(service, "default"));
+        (watch(nodes, watcher::Config::default(), 7), requests)
+    }
+
+    fn status(code: u16, retry_after: u32) -> (u16, Value) {
+        let details = json!({"retryAfterSeconds": retry_after});
+        (code, json!({"kind": "Status", "code": code, "message": "no", "details": details}))
+    }
+
+    fn page(continued: &str) -> (u16, Value) {
+        let metadata = json!({"resourceVersion": "1", "continue": continued});
+        (200, json!({"metadata": metadata, "items": [{"metadata": {"name": "a"}}]}))
+    }
+
+    fn modified() -> (u16, Value) {
+        let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "resourceVersion": "2"}});
+        (200, json!({"type": "MODIFIED", "object": object}))
+    }
+
+    fn times(requests: &Requests, kind: Kind) -> Vec<Instant> {
+        let requests = requests.lock().unwrap();
+        requests.iter().filter(|(_, seen)| *seen == kind).map(|(time, _)| *time).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn list_that_fails_at_its_second_page_is_requested_ever_more_rarely() {
+        let (events, requests) = watch_of(|uri, _| match uri {
+            uri if uri.contains("continue=") => status(500, 0),
+            _ => page("2"),
+        });
+        let _ = timeout(TEN_MINUTES, events.for_each(|_| async {})).await;
+        let lists = times(&requests, Kind::FirstPage);
+        assert!((8..=20).contains(&lists.len()), "{} lists in ten minutes", lists.len());
+        let pauses: Vec<_> = lists.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(pauses[0] <= Duration::from_secs(1), "{pauses:?}");
+        assert!(pauses[7..].iter().all(|pause| *pause >= Duration::from_secs(60)), "{pauses:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watch_that_worked_for_a_while_is_started_again_quickly() {
+        let (events, requests) = watch_of(|uri, before| match uri {
+            uri if uri.contains("watch=true") => modified(),
+            _ if before < 8 => status(500, 0),
+            _ => page(""),
+        });
+        let _ = timeout(TEN_MINUTES, events.for_each(|_| async {})).await;
+        let watches = times(&requests, Kind::Watch);
+        assert!(watches.len() > 5, "{watches:?}");
+        // Half a minute until the event, half a minute until it breaks.
+        let longest = watches.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(longest <= Some(Duration::from_secs(61)), "{longest:?}");
+        assert_eq!(times(&requests, Kind::FirstPage).len(), 9, "the list is not repeated");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watch_that_never_starts_is_requested_ever_more_rarely() {
+        let (events, requests) = watch_of(|uri, _| match uri {
+            uri if uri.contains("watch=true") => status(403, 0),
+            _ => page(""),
+        });
+        let _ = timeout(TEN_MINUTES, events.for_each(|_| async {})).await;
+        let watches = times(&requests, Kind::Watch);
+        assert!((8..=20).contains(&watches.len()), "{watches:?}");
+        assert_eq!(times(&requests, Kind::FirstPage).len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pause_that_the_server_asks_for_is_honoured_within_bounds() {
+        let (events, requests) = watch_of(|_, before| match before {
+            0 => status(429, 20),
+            1 => status(429, u32::MAX),
+            _ => page(""),
+        });
+        let _ = timeout(TEN_MINUTES, events.take(6).for_each(|_| async {})).await;
+        let lists = times(&requests, Kind::FirstPage);
+        let pauses: Vec<_> = lists.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+        assert_eq!(pauses, [20, 300]);
+    }
+}
