@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use crate::model::node::Node;
-use crate::planner::input::{Contest, Contested};
+use crate::planner::input::{Contest, Contested, Lost};
 use crate::planner::rules::{InvalidRule, Rule, RuleSet};
 
 /// A rule as the cluster has it.
@@ -91,7 +91,7 @@ impl Rules {
         };
         Self {
             notes: frozen.iter().map(frozen_note).collect(),
-            set: RuleSet::new(rules.iter().cloned(), frozen.into_keys()),
+            set: RuleSet::new(rules.iter().cloned(), frozen.into_keys().map(|name| (name, None))),
             by_name: rules.into_iter().map(|rule| (Arc::clone(&rule.name), rule)).collect(),
             contested: HashMap::new(),
         }
@@ -122,6 +122,7 @@ impl Rules {
         let contest = |resource: &Arc<str>| Contest {
             may_repair: false,
             manager: node.other_manager(resource).cloned(),
+            lost: Lost::Value,
         };
         resources.map(|resource| (Arc::clone(resource), contest(resource))).collect()
     }

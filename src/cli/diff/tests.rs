@@ -6,6 +6,7 @@ use super::*;
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::{ApiNode, Interner};
 use crate::model::pod::{PodList, Requests};
+use crate::planner::Plan;
 use crate::planner::rules::{InvalidRule, Rule};
 use crate::planner::tests::apply;
 
@@ -94,11 +95,8 @@ fn diff_matches_the_patch_for_random_nodes() {
         vec![json!({"nodeNames": ["node-2"], "allNodes": null})],
         vec![json!({}), json!({"priority": 1, "quantity": 5})],
     ];
-    let uses = [
-        PodUsage::NotFetched,
-        PodUsage::Known(pods(6)),
-        PodUsage::Unavailable("no right".to_owned()),
-    ];
+    let uses =
+        [PodUsage::NotFetched, PodUsage::Known(pods(6)), PodUsage::Unavailable("no right".into())];
     let mut actions = HashSet::new();
     for capacity in amounts {
         for allocatable in amounts {
@@ -221,15 +219,16 @@ fn diff_of_an_adopted_value_is_an_annotation_change() {
 
 #[test]
 fn diff_rejects_duplicate_and_unnamed_nodes() {
+    let in_sync = || NodePlan { outcomes: Vec::new(), plan: Plan::InSync };
     let mut preview = Preview::new(Rules::default(), Filter::default(), Detail::default());
     let node = read(&node([None, None], None));
-    assert_eq!(preview.add(&node, Plan::default()), Ok(()));
-    assert_eq!(preview.add(&node, Plan::default()), Err(NotPlanned::Twice("node-1".into())));
+    assert_eq!(preview.add(&node, in_sync()), Ok(()));
+    assert_eq!(preview.add(&node, in_sync()), Err(NotPlanned::Twice("node-1".into())));
     let nameless = read(&json!({"metadata": {}}));
-    assert_eq!(preview.add(&nameless, Plan::default()), Err(NotPlanned::Nameless));
+    assert_eq!(preview.add(&nameless, in_sync()), Err(NotPlanned::Nameless));
     preview.clear();
     assert_eq!(preview.len(), 0);
-    assert_eq!(preview.add(&node, Plan::default()), Ok(()));
+    assert_eq!(preview.add(&node, in_sync()), Ok(()));
 }
 
 #[test]
