@@ -331,6 +331,17 @@ mod tests {
     }
 
     #[test]
+    fn creation_of_a_node_is_read_where_it_can_be() {
+        let created = |created: serde_json::Value| {
+            node(json!({"metadata": {"name": "n", "creationTimestamp": created}})).created
+        };
+        assert_eq!(created(json!("1970-01-01T00:00:09Z")).map(Timestamp::as_second), Some(9));
+        for unknown in [json!(null), json!(""), json!("yesterday")] {
+            assert_eq!(created(unknown), None);
+        }
+    }
+
+    #[test]
     fn resource_versions_compare_as_numbers() {
         let at =
             |version: &str| node(json!({"metadata": {"name": "n", "resourceVersion": version}}));

@@ -234,6 +234,29 @@ mod tests {
     }
 
     #[test]
+    fn pod_requests_exclude_what_a_resource_claim_provides() {
+        let mapping = |resource: &str| json!({"containerName": "a", "resourceName": resource, "requestName": "b"});
+        for (status, requested) in [
+            (json!({"requestMappings": [mapping("example.com/dongle")]}), "0"),
+            (
+                json!({"requestMappings": [mapping("example.com/key"), mapping("example.com/dongle")]}),
+                "0",
+            ),
+            (json!({"requestMappings": [mapping("example.com/key")]}), "3"),
+            (json!({"requestMappings": []}), "3"),
+            (json!({"requestMappings": null}), "3"),
+            (json!({}), "3"),
+            (Value::Null, "3"),
+        ] {
+            let pod = json!({
+                "spec": {"containers": [container("1"), container("2")]},
+                "status": {"phase": "Running", "extendedResourceClaimStatus": status},
+            });
+            assert_eq!(dongles(&[pod]), requested, "{status}");
+        }
+    }
+
+    #[test]
     fn pod_requests_exclude_finished_pods() {
         let pod = |phase: &str| json!({"spec": {"containers": [container("1k")]}, "status": {"phase": phase}});
         let pods = ["Running", "Pending", "Unknown", "Succeeded", "Failed"].map(pod);

@@ -2,6 +2,8 @@
 //! is told. Every plan is applied as the API server would, and must leave nothing more to do.
 
 mod adoption;
+mod contested;
+mod frozen;
 mod ledger_room;
 mod lowering;
 mod new_values;

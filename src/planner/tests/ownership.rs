@@ -1,38 +1,6 @@
-//! Whose a value is: contests, policies, rules and ledgers that are not valid.
+//! Whose a value is: policies, and ledgers that are not valid.
 
 use super::*;
-
-#[test]
-fn contested_value_is_repaired_only_after_back_off() {
-    let rules = rule_set(&json!({"r": {}, "s": {"resourceName": "example.com/s"}}));
-    let mut before = owned(dongles("7", "7"), "4", "r");
-    let contested = |may_repair| {
-        let contest = Contest { may_repair, manager: None, lost: Lost::Value };
-        PlanningInput { contested: [("example.com/dongle".into(), contest)].into(), ..free() }
-    };
-    for (may_repair, expected_changes) in [
-        (false, vec!["advertised example.com/s=4 (rule s)"]),
-        (
-            true,
-            vec![
-                "repaired example.com/dongle=4 (rule r; was 7)",
-                "advertised example.com/s=4 (rule s)",
-            ],
-        ),
-    ] {
-        let planned = plan(&decoded(&node_object(&before)), &rules, &contested(may_repair));
-        let expected = [("r", "contested".to_owned()), ("s", "advertised".to_owned())];
-        assert_eq!(outcome_texts(&planned.outcomes), expected.into());
-        assert_eq!(change_texts(&planned), expected_changes);
-    }
-    // A fight is not over with a repair, and yet does not keep a rule's end from taking effect.
-    before = owned(dongles("4", "4"), "4", "r");
-    let planned = plan(&decoded(&node_object(&before)), &rules, &contested(false));
-    assert_eq!(outcome_texts(&planned.outcomes)["r"], "contested");
-    let none = rule_set(&json!({}));
-    let planned = plan(&decoded(&node_object(&before)), &none, &contested(false));
-    assert_eq!(change_texts(&planned)[0], "withdrew example.com/dongle (rule r)");
-}
 
 #[test]
 fn overwrite_policy_takes_over_value_outside_the_ledger() {
@@ -122,19 +90,6 @@ fn several_resources_are_written_in_one_patch() {
         },
     });
     check(before, rules, &expected, &expected_changes, after);
-}
-
-#[test]
-fn invalid_rule_keeps_and_repairs_its_values() {
-    let node = owned(dongles("4", "4"), "4", "r");
-    check(node, json!({"r": "invalid"}), &[], &[], json!({}));
-    // Also against a kubelet that zeroes it, and a rule that would take over.
-    let expected_changes = ["repaired example.com/dongle=4 (rule r; was 0)"];
-    let after = owned(dongles("4", "4"), "4", "r");
-    let node = owned(dongles("0", "0"), "4", "r");
-    check(node.clone(), json!({"r": "invalid"}), &[], &expected_changes, after.clone());
-    let expected = [("s", "overridden by r")];
-    check(node, json!({"r": "invalid", "s": {"quantity": 9}}), &expected, &expected_changes, after);
 }
 
 #[test]
