@@ -125,7 +125,7 @@ impl Resolver<'_> {
         } else if !observed.is_as_listed() {
             let (observed, manager) = was();
             Action::Repair { quantity, rule, observed, manager }
-        } else if target != desired.quantity {
+        } else if target != desired.quantity && matches!(self.input.pods, PodUsage::Known(_)) {
             Action::Hold { quantity, rule, declared: desired.quantity.to_string() }
         } else {
             Action::Advertise { quantity, rule }

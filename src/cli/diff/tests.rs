@@ -196,14 +196,35 @@ fn diff_of_a_contested_value_reports_backoff() {
         "contested: an unknown field manager keeps changing it back; rule dongle declares 4"
     );
     assert_eq!(report.summary.line(), "No changes; 1 contested; 0 unchanged.");
+
+    let mut rule = present("dongle", "2026-01-01T00:00:00Z", json!({}));
+    rule.contested = vec!["node-1".into()];
+    let rules = Rules::from_cluster(vec![rule], Vec::new(), false);
+    let mut preview =
+        Preview::new(rules, Filter::default(), Detail { keep: Keep::Nodes, ..Detail::default() });
+    let node = read(&own_node(["4", "4"]));
+    let plan = preview.plan(&node, PodUsage::NotFetched);
+    preview.add(&node, plan).unwrap();
+    let report = preview.finish().unwrap();
+    let reason = report.nodes[0].outcomes[0].reason.as_deref().unwrap();
+    assert_eq!(
+        reason,
+        "contested: the annotation loses it again and again; rule dongle declares 4"
+    );
+}
+
+/// A node whose values the controller wrote, and whose annotation is lost.
+fn own_node(amounts: [&str; 2]) -> Value {
+    let mut object = node(amounts.map(Some), None);
+    let maps = json!({"f:capacity": {"f:example.com/dongle": {}}, "f:allocatable": {"f:example.com/dongle": {}}});
+    object["metadata"]["managedFields"] =
+        json!([{"manager": "node-resource-advertiser", "fieldsV1": {"f:status": maps}}]);
+    object
 }
 
 #[test]
 fn diff_of_an_adopted_value_is_an_annotation_change() {
-    let mut object = node([Some("4"), Some("4")], None);
-    let maps = json!({"f:capacity": {"f:example.com/dongle": {}}, "f:allocatable": {"f:example.com/dongle": {}}});
-    object["metadata"]["managedFields"] =
-        json!([{"manager": "node-resource-advertiser", "fieldsV1": {"f:status": maps}}]);
+    let object = own_node(["4", "4"]);
     let rules = Rules::from_files(vec![rule("dongle", json!({}))]);
     let mut preview =
         Preview::new(rules, Filter::default(), Detail { keep: Keep::Nodes, ..Detail::default() });

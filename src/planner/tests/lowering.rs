@@ -81,6 +81,14 @@ fn value_raised_by_another_manager_is_held_when_lowered() {
     check_input(foreign(), &used(5), "held at 5", &taken, false);
 }
 
+/// The change must not claim what is not known.
+#[test]
+fn succeeding_rule_keeps_the_value_where_pods_cannot_be_listed() {
+    let before = (owned(dongles("4", "4"), "4", "gone"), json!({"quantity": 2}));
+    let changes = ["advertised example.com/dongle=4 (rule r)"];
+    check_input(before, &denied(), "held at 4: no right", &changes, true);
+}
+
 #[test]
 fn held_quantity_is_the_one_in_allocatable() {
     let uneven = (owned(dongles("7", "6"), "4", "r"), json!({"quantity": 4}));
