@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn ledger_rejects_entries_it_never_writes() {
         let long = format!("{{{}}}", " ".repeat(MAX_BYTES));
-        for (text, says) in [
+        for (text, expected) in [
             ("", "cannot be read"),
             ("[]", "cannot be read"),
             (r#"{"example.com/a":4}"#, "cannot be read"),
@@ -196,7 +196,7 @@ mod tests {
             (long.as_str(), "bytes long"),
         ] {
             let error = Ledger::parse(Some(text)).unwrap_err().to_string();
-            assert!(error.contains(says), "{text:.40}: {error}");
+            assert!(error.contains(expected), "{text:.40}: {error}");
         }
     }
 }

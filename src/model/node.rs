@@ -318,7 +318,7 @@ mod tests {
         let capacity = node.capacity.unwrap();
         assert_eq!(capacity.get("example.com/dongle"), Some("4"));
         assert_eq!(capacity.get("cpu"), None, "native resources are not kept");
-        assert_eq!(node.allocatable, None, "a map that is absent is told apart");
+        assert_eq!(node.allocatable, None, "a map that is absent is no empty one");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct Rule {
     pub selection: Selection,
     /// The highest wins.
     pub priority: i32,
-    /// What to do with another writer's value.
+    /// What to do with another field manager's value.
     pub conflict_policy: ConflictPolicy,
     /// What becomes of the value afterwards.
     pub deletion_policy: DeletionPolicy,
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn rule_validation_matches_the_crd() {
-        for (spec, says) in [
+        for (spec, expected) in [
             (json!({"quantity": 0}), "less than 1"),
             (json!({"quantity": "-4"}), "less than 1"),
             (json!({"quantity": "4500m"}), "not a whole number"),
@@ -234,7 +234,7 @@ mod tests {
             let mut spec = spec;
             spec.as_object_mut().unwrap().insert("allNodes".into(), json!(true));
             let error = rule("a", "2026-01-01T00:00:00Z", spec.clone()).unwrap_err();
-            assert!(error.to_string().contains(says), "{spec}: {error}");
+            assert!(error.to_string().contains(expected), "{spec}: {error}");
         }
     }
 

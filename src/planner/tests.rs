@@ -1,5 +1,5 @@
-//! What the plan does, a row a case: a node before, the rules, the node after and what each rule
-//! is told. Every plan is applied as the API server would, and must leave nothing more to do.
+//! What the plan does, a row a case: a node before, the rules, the node after and what becomes of each
+//! rule. Every plan is applied as the API server would, and must leave nothing more to do.
 
 mod adoption;
 mod contested;
@@ -118,7 +118,7 @@ fn fields(object: &Value) -> Value {
 }
 
 fn outcome_texts(outcomes: &[(Arc<str>, Outcome)]) -> BTreeMap<&str, String> {
-    let tell = |outcome: &Outcome| match outcome {
+    let text = |outcome: &Outcome| match outcome {
         Outcome::Advertised => "advertised".to_owned(),
         Outcome::Held { at, pods_error: None } => format!("held at {at}"),
         Outcome::Held { at, pods_error: Some(why) } => format!("held at {at}: {why}"),
@@ -132,7 +132,7 @@ fn outcome_texts(outcomes: &[(Arc<str>, Outcome)]) -> BTreeMap<&str, String> {
         Outcome::LedgerFull => "ledger full".to_owned(),
         Outcome::InvalidLedger { message } => format!("unreadable: {message:.38}"),
     };
-    outcomes.iter().map(|(rule, outcome)| (&**rule, tell(outcome))).collect()
+    outcomes.iter().map(|(rule, outcome)| (&**rule, text(outcome))).collect()
 }
 
 fn change_texts(planned: &NodePlan) -> Vec<String> {
@@ -153,7 +153,7 @@ fn used(dongles: i64) -> PlanningInput {
     PlanningInput { pods, ..PlanningInput::default() }
 }
 
-/// Plans `before`, and checks what each rule is told, what is done, and how the node then is.
+/// Plans `before`, and checks what becomes of each rule, what is done, and how the node then is.
 fn check(
     before: Value,
     rules: Value,

@@ -146,7 +146,7 @@ fn pod_requests_never_lead_to_a_quantity_that_cannot_be_declared() {
     check_input(huge, &used(i64::MAX), "held at 9223372036854775", &held, false);
 }
 
-/// Whatever the node and the rule: a value goes no lower than what pods use, unless the rule says so;
+/// Whatever the node and the rule: a value goes no lower than what pods use, unless the rule demands it;
 /// and where nobody knows what they use, no lower than what is listed.
 #[test]
 fn random_plans_never_lower_below_pod_requests() {
