@@ -10,6 +10,7 @@ mod device_classes;
 mod events;
 pub mod metrics;
 mod nodes;
+mod outcome;
 mod patches;
 mod pod_usage;
 mod pods;

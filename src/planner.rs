@@ -2,16 +2,20 @@
 //! decide alike.
 //!
 //! ```text
-//! node, rules ─▶ rules::RuleSet::selecting ─▶ resolve ─▶ patch ─▶ Plan
-//!                which rules, in which order   ▲ what to   one JSON
-//!                                              │ do, by    Patch
-//!                              circumstances ──┘ resource
+//! node, rules ─▶ rules::RuleSet::selecting ─▶ desired ─▶ resolve ─▶ NodePlan ─▶ patch
+//!                which rules, in which order   by         what to do  │           one JSON Patch, for
+//!                                              resource   about each  │           all changes or some
+//!                        PlanningInput ──────────────────▶ resource   └▶ outcomes, by rule
 //! ```
 
+mod change;
+mod desired;
 pub mod input;
+mod observed;
 pub mod overlap;
 mod patch;
 mod plan;
+mod repairs;
 mod resolve;
 pub mod rules;
 pub mod selector;
@@ -19,29 +23,20 @@ pub mod withdraw;
 
 use crate::model::ledger::Ledger;
 use crate::model::node::Node;
+pub use change::{Action, Change, ReleaseCause};
 use input::PlanningInput;
-pub use plan::{Action, Change, Outcome, Plan};
+pub use patch::patch;
+pub use plan::{NodePlan, Outcome, Plan};
+pub use repairs::plan_repairs;
 use rules::RuleSet;
 
-/// Plans one node. No clock, no I/O: the same arguments give the same plan.
+/// Plans one node by the rules. No clock, no I/O: the same arguments give the same plan.
 #[must_use]
-pub fn plan(node: &Node, rules: &RuleSet, input: &PlanningInput) -> Plan {
+pub fn plan(node: &Node, rules: &RuleSet, input: &PlanningInput) -> NodePlan {
     let selecting = rules.selecting(node);
-    let ledger = match Ledger::parse(node.ledger.as_deref()) {
-        Ok(ledger) => ledger,
-        Err(error) => return Plan::untouched(&selecting, error),
-    };
-    let resolved = resolve::resolve(node, &ledger, &selecting, rules, input);
-    let patch = patch::patch(node, &ledger, &resolved.mutations);
-    match patch {
-        Ok(patch) => Plan {
-            changes: resolved.changes,
-            patch: Some(patch).filter(|_| !resolved.mutations.is_empty()),
-            outcomes: resolved.outcomes,
-            invalid_ledger: None,
-            needs_pods: resolved.needs_pods,
-        },
-        Err(error) => Plan::untouched(&selecting, error),
+    match Ledger::parse(node.ledger.as_deref()) {
+        Ok(ledger) => resolve::resolve(node, &ledger, &selecting, rules, input),
+        Err(error) => NodePlan::blocked(&selecting, error),
     }
 }
 

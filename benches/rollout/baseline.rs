@@ -16,8 +16,8 @@ use node_resource_advertiser::cluster::client::with_config;
 use node_resource_advertiser::model::api::FIELD_MANAGER;
 use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
 use node_resource_advertiser::planner::input::PlanningInput;
-use node_resource_advertiser::planner::plan;
 use node_resource_advertiser::planner::rules::RuleSet;
+use node_resource_advertiser::planner::{patch, plan};
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -34,7 +34,11 @@ pub struct NodePatch {
 /// Returns the patches that the controller would send.
 pub fn patches(nodes: &[Node], rules: &RuleSet) -> Vec<NodePatch> {
     let patches = nodes.iter().filter_map(|node| {
-        let patch = plan(node, rules, &PlanningInput::default()).patch?;
+        let plan = plan(node, rules, &PlanningInput::default());
+        if plan.changes().is_empty() {
+            return None;
+        }
+        let patch = patch(node, plan.changes()).ok()?;
         Some(NodePatch { node: Arc::clone(&node.name), patch })
     });
     patches.collect()

@@ -35,7 +35,7 @@ use thiserror::Error;
 
 use crate::model::node::{ApiNode, Node};
 use crate::planner::input::{PlanningInput, PodUsage};
-use crate::planner::{Plan, plan};
+use crate::planner::{NodePlan, plan};
 use filter::{Filter, UnknownName};
 use node_diff::NodeDiff;
 use order::NodeName;
@@ -112,8 +112,12 @@ impl Preview {
 
     /// What the controller would do on a node.
     #[must_use]
-    pub fn plan(&self, node: &Node, pod_usage: PodUsage) -> Plan {
-        let input = PlanningInput { contested: self.rules.contested(node), pod_usage };
+    pub fn plan(&self, node: &Node, pods: PodUsage) -> NodePlan {
+        let input = PlanningInput {
+            contested: self.rules.contested(node),
+            pods,
+            ..PlanningInput::default()
+        };
         plan(node, self.rules.set(), &input)
     }
 
@@ -121,7 +125,7 @@ impl Preview {
     ///
     /// # Errors
     /// Where it is not a node that a cluster can have.
-    pub fn add(&mut self, node: &Node, plan: Plan) -> Result<(), NotPlanned> {
+    pub fn add(&mut self, node: &Node, plan: NodePlan) -> Result<(), NotPlanned> {
         if node.name.is_empty() {
             return Err(NotPlanned::Nameless);
         }

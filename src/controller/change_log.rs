@@ -10,7 +10,7 @@ use crate::planner::{Action, Change};
 
 /// Logs what a patch has done to one resource.
 pub(super) fn log_change(node: &str, change: &Change) {
-    let Change { resource, action } = change;
+    let Change { resource, action, .. } = change;
     let (rule, quantity) = (change.rule().map(display), change.quantity().map(display));
     let (name, manager) = (change.action_name(), change.manager().map(display));
     // The level of a line is fixed where it is written.
@@ -89,7 +89,7 @@ mod tests {
     }
 
     fn change(action: Action) -> Change {
-        Change { resource: "example.com/dongle".to_owned(), action }
+        Change::for_test("example.com/dongle", action)
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn log_line_has_no_field_that_does_not_apply() {
-        let withdraw = change(Action::Withdraw { rule: "dongle".to_owned() });
+        let withdraw = change(Action::Withdraw { rule: "dongle".into() });
         let (_, fields) = logged(|| log_change("node-1", &withdraw));
         assert_eq!(fields["level"], "INFO");
         assert_eq!(fields["action"], "withdraw");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::model::node::KUBELET;
-use crate::planner::input::{Contest, Contested};
+use crate::planner::input::{Contest, Contested, Lost};
 
 /// So many repairs of one resource on one node within `WINDOW` are a contest.
 pub(super) const MAX_REPAIRS: usize = 5;
@@ -76,7 +76,11 @@ impl Repairs {
         self.0.retain(|_, history| !history.is_over(now));
         let contests = self.0.iter().filter_map(|(resource, history)| {
             let until = history.pause_end()?;
-            let contest = Contest { may_repair: until <= now, manager: history.manager.clone() };
+            let contest = Contest {
+                may_repair: until <= now,
+                manager: history.manager.clone(),
+                lost: Lost::Value,
+            };
             Some((Arc::clone(resource), contest))
         });
         contests.collect()
@@ -138,7 +142,11 @@ mod tests {
             assert!(repairs.contested(at(second)).is_empty());
         }
         assert!(repairs.add(DONGLE, "7", None, at(4)), "the fifth begins a contest");
-        let contest = |may_repair| Contest { may_repair, manager: Some(Arc::clone(&kubelet)) };
+        let contest = |may_repair| Contest {
+            may_repair,
+            manager: Some(Arc::clone(&kubelet)),
+            lost: Lost::Value,
+        };
         let mut now = 4;
         for pause in [30, 60, 120, 240, 300, 300] {
             assert_eq!(repairs.next_change(at(now)), Some(at(now + pause)));

@@ -10,10 +10,11 @@ use tracing::{debug, error, warn};
 use super::change_log::{log_change, log_conflict};
 use super::events::{EventTemplate, NodeSubject, RuleSubject, contest};
 use super::nodes::SentPatch;
+use super::outcome::Outcome;
 use super::state::Controller;
 use crate::cluster::node_client::Reply;
 use crate::planner::input::{PlanningInput, PodUsage};
-use crate::planner::{Action, Change, Outcome, plan};
+use crate::planner::{Action, Change, NodePlan, Plan, plan};
 
 impl Controller {
     /// Plans a node as it is now, counts what becomes of its rules, and sends the patch if there is
@@ -32,17 +33,40 @@ impl Controller {
             return;
         };
         let began = Instant::now();
-        let input = PlanningInput { contested: state.contested(began), pod_usage };
+        let input = PlanningInput {
+            contested: state.contested(began),
+            pods: pod_usage,
+            ..PlanningInput::default()
+        };
         let plan = plan(&state.node, self.rules.set(), &input);
         self.diagnostics.metrics.plan.observe(began.elapsed().as_secs_f64());
+        let needs_pods = plan.needs_pods();
+        let NodePlan { outcomes, plan } = plan;
+        let (changes, mut invalid_ledger) = match plan {
+            Plan::Patch { changes, .. } => (changes, None),
+            Plan::Blocked(error) => (Vec::new(), Some(error)),
+            Plan::InSync | Plan::NeedsPods => (Vec::new(), None),
+        };
+        let patch = match crate::planner::patch(&state.node, &changes) {
+            Ok(patch) => Some(patch).filter(|_| !changes.is_empty()),
+            Err(error) => {
+                invalid_ledger = Some(error);
+                None
+            }
+        };
+        let outcomes = outcomes.into_iter().map(|(rule, outcome)| {
+            let outcome = Outcome::new(&rule, outcome, &changes);
+            (rule, outcome)
+        });
+        let outcomes = outcomes.collect();
         let uid = state.node.uid.clone();
         // A value that was lost costs pods their life within a second.
-        let urgent = plan.changes.iter().any(Change::is_repair);
-        let begun = state.record(plan.outcomes, &mut self.tally);
+        let urgent = changes.iter().any(Change::is_repair);
+        let begun = state.record(outcomes, &mut self.tally);
         let is_busy = state.is_busy();
         let node = NodeSubject { name, uid: &uid };
-        if state.ledger_became_invalid(plan.invalid_ledger.is_some())
-            && let Some(unreadable) = &plan.invalid_ledger
+        if state.ledger_became_invalid(invalid_ledger.is_some())
+            && let Some(unreadable) = &invalid_ledger
         {
             warn!(node = %name, "the node is left alone: {unreadable}");
             let template = EventTemplate::invalid_ledger(unreadable);
@@ -52,17 +76,17 @@ impl Controller {
             self.report_outcome(node, &rule, &outcome);
         }
         // What can be done without, is done first: the node is planned again after it.
-        if !usage_is_known && !is_busy && plan.patch.is_none() {
-            self.list_pods(name, plan.needs_pods);
+        if !usage_is_known && !is_busy && patch.is_none() {
+            self.list_pods(name, needs_pods);
         }
-        match plan.patch {
+        match patch {
             None => self.nodes.forget_failure(name),
             Some(_) if is_busy => {}
             Some(_) if !free_slot => self.nodes.await_slot(name, urgent),
             Some(patch) => {
                 let request_id = self.nodes.sent(name);
                 let node = Arc::clone(name);
-                let sent = SentPatch { node, uid, request_id, changes: plan.changes };
+                let sent = SentPatch { node, uid, request_id, changes };
                 let reply = self.requests.clone().patch(Arc::clone(name), patch);
                 self.patches.push(reply.map(|reply| (sent, reply)).boxed());
             }
@@ -186,8 +210,8 @@ impl Controller {
         let state = self.nodes.get_mut(&sent.node);
         state.is_some_and(|state| {
             let contested = state.contested(Instant::now());
-            let input = PlanningInput { contested, pod_usage };
-            plan(&state.node, self.rules.set(), &input).changes == sent.changes
+            let input = PlanningInput { contested, pods: pod_usage, ..PlanningInput::default() };
+            plan(&state.node, self.rules.set(), &input).changes() == sent.changes
         })
     }
 

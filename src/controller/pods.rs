@@ -13,7 +13,10 @@ use crate::planner::input::PodUsage;
 impl Controller {
     /// What is known of the pods on a node without looking.
     pub(super) fn pod_usage(&self, node: &str) -> PodUsage {
-        self.pod_lists.unreadable(node).cloned().map_or(PodUsage::NotFetched, PodUsage::Unavailable)
+        self.pod_lists
+            .unreadable(node)
+            .cloned()
+            .map_or(PodUsage::NotFetched, |error| PodUsage::Unavailable(error.into()))
     }
 
     /// The plan for a node could not be made in full without a look at its pods; or it could.

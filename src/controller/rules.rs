@@ -103,7 +103,7 @@ impl Rules {
     fn compile(&mut self) {
         let valid = self.by_name.values().filter_map(|state| state.rule.as_ref().ok().cloned());
         let invalid = self.by_name.iter().filter(|(_, state)| state.rule.is_err());
-        self.set = RuleSet::new(valid, invalid.map(|(name, _)| Arc::clone(name)));
+        self.set = RuleSet::new(valid, invalid.map(|(name, _)| (Arc::clone(name), None)));
     }
 
     /// Whether all rules have been listed once. Before that, none can be taken for gone.

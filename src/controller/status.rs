@@ -14,13 +14,13 @@ use super::device_classes::Mapping;
 use super::rules::RuleState;
 use super::tally::{Counts, MAX_PROBLEMS};
 use crate::cluster::error::describe;
+use crate::controller::outcome::Outcome;
 use crate::model::api::{
     FIELD_MANAGER, NodeCounts, NodeExtendedResource, NodeExtendedResourceStatus, NodeProblem,
     Reason,
 };
 use crate::model::node::UNKNOWN_MANAGER;
 use crate::model::quantity::Quantity;
-use crate::planner::Outcome;
 use crate::planner::selector::Selection;
 
 /// The status that a rule should have now. Conditions that say the same as in the observed status
@@ -52,7 +52,7 @@ pub(super) fn status(
 /// What the nodes of a rule carry together.
 fn total(quantity: Quantity, counts: &Counts) -> Quantity {
     let held = counts.problems.values().filter_map(|outcome| match outcome {
-        Outcome::Held { at, .. } => at.parse().ok(),
+        Outcome::Held { at, .. } => Some(*at),
         _ => None,
     });
     held.fold(quantity.saturating_mul(counts.advertised), Quantity::saturating_add)
@@ -90,12 +90,12 @@ fn problems(counts: &Counts) -> Vec<NodeProblem> {
                 let message = format!("already {present}, last written by {manager}");
                 (Reason::Conflict, message)
             }
-            Outcome::Contested { manager } => {
+            Outcome::Contested { manager, .. } => {
                 let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
                 (Reason::Contested, format!("{manager} keeps changing it back"))
             }
             Outcome::Failed { message } => (Reason::PatchFailed, message.clone()),
-            Outcome::InvalidLedger { message } => (Reason::InvalidLedger, message.clone()),
+            Outcome::InvalidLedger { message } => (Reason::InvalidLedger, message.to_string()),
             Outcome::Advertised | Outcome::Pending | Outcome::Overridden { .. } => return None,
         };
         Some(NodeProblem { node: node.to_string(), reason: reason.to_string(), message })

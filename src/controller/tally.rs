@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::planner::Outcome;
+use crate::controller::outcome::Outcome;
 
 /// The most nodes that `problems` names.
 pub(super) const MAX_PROBLEMS: usize = 10;

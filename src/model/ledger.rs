@@ -85,16 +85,18 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// A ledger of resources of which nothing is known but that they are the controller's own.
+    /// Returns how long the annotation is, in bytes; 1 where it lists nothing.
     #[must_use]
-    pub fn from_unknown_rules<'a>(resources: impl Iterator<Item = &'a str>) -> Self {
-        let entry = || Entry {
-            quantity: String::new(),
-            rule: "unknown".to_owned(),
-            deletion_policy: DeletionPolicy::Withdraw,
-            unknown: BTreeMap::new(),
-        };
-        Self { entries: resources.map(|resource| (resource.to_owned(), entry())).collect() }
+    pub fn length(&self) -> usize {
+        let entries = self.entries.iter();
+        // Besides them, there are two braces, and no comma after the last.
+        1 + entries.map(|(resource, entry)| Self::length_of(resource, entry)).sum::<usize>()
+    }
+
+    /// Returns how many bytes of the annotation one entry takes, with a comma.
+    #[must_use]
+    pub fn length_of(resource: &str, entry: &Entry) -> usize {
+        format!("{}:{entry},", quoted(resource)).len()
     }
 
     /// The entry of one resource.
@@ -158,8 +160,10 @@ mod tests {
         let kept = r#""example.com/key":{"quantity":"4","rule":"key","deletionPolicy":"Retain"}"#;
         let text = format!(r#"{{"example.com/dongle":{{"quantity":"4","rule":"dongle"}},{kept}}}"#);
         let mut ledger = Ledger::parse(Some(&text)).unwrap();
+        assert_eq!(ledger.length(), text.len());
         assert_eq!(ledger.to_annotation(), Some(text));
         ledger.remove("example.com/dongle");
+        assert_eq!(ledger.length(), kept.len() + 2);
         assert_eq!(ledger.to_annotation(), Some(format!("{{{kept}}}")));
         ledger.remove("example.com/key");
         assert_eq!(ledger.to_annotation(), None);
@@ -176,7 +180,7 @@ mod tests {
     #[test]
     fn ledger_rejects_entries_it_never_writes() {
         let long = format!("{{{}}}", " ".repeat(MAX_BYTES));
-        for (text, says) in [
+        for (text, expected) in [
             ("", "cannot be read"),
             ("[]", "cannot be read"),
             (r#"{"example.com/a":4}"#, "cannot be read"),
@@ -192,7 +196,7 @@ mod tests {
             (long.as_str(), "bytes long"),
         ] {
             let error = Ledger::parse(Some(text)).unwrap_err().to_string();
-            assert!(error.contains(says), "{text:.40}: {error}");
+            assert!(error.contains(expected), "{text:.40}: {error}");
         }
     }
 }

@@ -10,7 +10,8 @@ mod pool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
 use crate::model::api::FIELD_MANAGER;
@@ -67,18 +68,22 @@ impl<'de> Deserialize<'de> for ApiNode {
             name: Option<String>,
             uid: Option<String>,
             resource_version: Option<String>,
+            creation_timestamp: Option<String>,
             labels: Option<BTreeMap<String, String>>,
             annotations: Option<LedgerOnly>,
             managed_fields: Option<Vec<ManagedFields>>,
         }
 
         let Trimmed { kind, metadata, status } = Trimmed::deserialize(decoder)?;
+        // In a file it may be anything. Where it cannot be read, the node counts as old.
+        let created = metadata.creation_timestamp.and_then(|text| text.parse().ok());
         Ok(Self {
             kind,
             metadata: ObjectMeta {
                 name: metadata.name,
                 uid: metadata.uid,
                 resource_version: metadata.resource_version,
+                creation_timestamp: created.map(Time),
                 labels: metadata.labels,
                 annotations: metadata.annotations.map(|annotations| annotations.0),
                 ..ObjectMeta::default()
@@ -134,6 +139,8 @@ pub struct Node {
     pub uid: Box<str>,
     /// `metadata.resourceVersion`
     pub resource_version: Box<str>,
+    /// `metadata.creationTimestamp`
+    pub created: Option<Timestamp>,
     /// `metadata.labels`
     pub labels: Labels,
     /// Whether `metadata.annotations` is there: a JSON Patch cannot add to a map that is not.
@@ -169,6 +176,7 @@ impl Node {
             name: metadata.name.unwrap_or_default().into(),
             uid: metadata.uid.unwrap_or_default().into(),
             resource_version: metadata.resource_version.unwrap_or_default().into(),
+            created: metadata.creation_timestamp.map(|time| time.0),
             labels: Labels(labels),
             has_annotations,
             ledger: ledger.map(String::into_boxed_str),
@@ -219,6 +227,7 @@ impl Node {
             name,
             uid,
             resource_version: _,
+            created,
             labels,
             has_annotations,
             ledger,
@@ -228,6 +237,7 @@ impl Node {
         } = self;
         *name == other.name
             && *uid == other.uid
+            && *created == other.created
             && *labels == other.labels
             && *has_annotations == other.has_annotations
             && *ledger == other.ledger
@@ -308,7 +318,7 @@ mod tests {
         let capacity = node.capacity.unwrap();
         assert_eq!(capacity.get("example.com/dongle"), Some("4"));
         assert_eq!(capacity.get("cpu"), None, "native resources are not kept");
-        assert_eq!(node.allocatable, None, "a map that is absent is told apart");
+        assert_eq!(node.allocatable, None, "a map that is absent is no empty one");
     }
 
     #[test]
@@ -317,6 +327,17 @@ mod tests {
             let node = node(json!({"metadata": metadata}));
             assert!(!node.has_annotations);
             assert_eq!(node.capacity, None);
+        }
+    }
+
+    #[test]
+    fn creation_of_a_node_is_read_where_it_can_be() {
+        let created = |created: serde_json::Value| {
+            node(json!({"metadata": {"name": "n", "creationTimestamp": created}})).created
+        };
+        assert_eq!(created(json!("1970-01-01T00:00:09Z")).map(Timestamp::as_second), Some(9));
+        for unknown in [json!(null), json!(""), json!("yesterday")] {
+            assert_eq!(created(unknown), None);
         }
     }
 

@@ -32,9 +32,23 @@ struct PodSpec {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct PodStatus {
     phase: String,
+    /// Where devices of a ResourceClaim stand in for extended resources (KEP-5004).
+    extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ExtendedResourceClaimStatus {
+    request_mappings: Option<Vec<RequestMapping>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct RequestMapping {
+    resource_name: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -66,11 +80,17 @@ impl Requests {
         total
     }
 
-    /// Adds what a pod requests, unless it has finished.
+    /// Adds what a pod requests of the node's own amounts, unless it has finished. What a ResourceClaim
+    /// gives it is not among them.
     pub fn add_pod(&mut self, pod: &Pod) {
-        if !pod.is_finished() {
-            self.add(&Self::of(pod));
+        if pod.is_finished() {
+            return;
         }
+        let mut requests = Self::of(pod);
+        for resource in pod.claimed() {
+            requests.0.remove(resource);
+        }
+        self.add(&requests);
     }
 
     /// What one pod requests, as `PodRequests` in `k8s.io/component-helpers/resource` has it.
@@ -149,6 +169,13 @@ impl Pod {
         self.spec.node_name.as_deref()
     }
 
+    /// Returns the extended resources that a ResourceClaim provides.
+    fn claimed(&self) -> impl Iterator<Item = &str> {
+        let status = self.status.extended_resource_claim_status.iter();
+        let mappings = status.flat_map(|status| &status.request_mappings).flatten();
+        mappings.map(|mapping| &*mapping.resource_name)
+    }
+
     /// Whether nothing of it runs any more, nor will.
     fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
@@ -204,6 +231,29 @@ mod tests {
             "resources": {"requests": {"example.com/dongle": "8"}},
         }});
         assert_eq!(dongles(&[pod]), "3");
+    }
+
+    #[test]
+    fn pod_requests_exclude_what_a_resource_claim_provides() {
+        let mapping = |resource: &str| json!({"containerName": "a", "resourceName": resource, "requestName": "b"});
+        for (status, requested) in [
+            (json!({"requestMappings": [mapping("example.com/dongle")]}), "0"),
+            (
+                json!({"requestMappings": [mapping("example.com/key"), mapping("example.com/dongle")]}),
+                "0",
+            ),
+            (json!({"requestMappings": [mapping("example.com/key")]}), "3"),
+            (json!({"requestMappings": []}), "3"),
+            (json!({"requestMappings": null}), "3"),
+            (json!({}), "3"),
+            (Value::Null, "3"),
+        ] {
+            let pod = json!({
+                "spec": {"containers": [container("1"), container("2")]},
+                "status": {"phase": "Running", "extendedResourceClaimStatus": status},
+            });
+            assert_eq!(dongles(&[pod]), requested, "{status}");
+        }
     }
 
     #[test]

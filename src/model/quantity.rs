@@ -98,6 +98,16 @@ impl Quantity {
         if self.nanos % unit == 0 { Some(self.nanos / unit) } else { None }
     }
 
+    /// Returns the least whole number of units that is no less.
+    #[must_use]
+    pub const fn ceil(self) -> Self {
+        let unit = NANOS_PER_UNIT.cast_signed();
+        match self.nanos.rem_euclid(unit) {
+            0 => self,
+            rest => Self { nanos: self.nanos.saturating_add(unit - rest), ..self },
+        }
+    }
+
     /// The sum, shown as the larger of the two is; at most what a [`Quantity`] holds.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {

@@ -1,4 +1,4 @@
-//! Whether two rules can select the same node, told without knowing the nodes.
+//! Whether two rules can select the same node, decided without the nodes.
 
 use super::selector::{Requirement, Selection, Test};
 

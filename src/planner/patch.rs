@@ -10,130 +10,134 @@ use json_patch::{
 };
 use serde_json::{Value, json};
 
-use super::resolve::{Mutation, same};
+use super::change::{Change, Edit, LedgerEdit, ValueEdit};
+use super::observed::same;
 use crate::model::ledger::{self, InvalidLedger, Ledger};
 use crate::model::node::{Node, ResourceList};
 use crate::model::quantity::Quantity;
 
-/// The patch for `/api/v1/nodes/<name>/status`.
+/// Returns the JSON Patch for `/api/v1/nodes/<name>/status` that makes these changes: all, or some, of
+/// those that were planned for this very state of the node. Each keeps values and ledger in agreement, so
+/// that they may be sent one by one, each planned anew after the one before.
 ///
 /// # Errors
-/// Where the ledger would become too long to be read again.
-pub(super) fn patch(
-    node: &Node,
-    ledger: &Ledger,
-    mutations: &[Mutation],
-) -> Result<Patch, InvalidLedger> {
-    let mut operations = vec![test(["metadata", "uid"], json!(node.uid))];
-    let mut after = ledger.clone();
+/// Where the node's ledger cannot be read, or would become too long to be read again.
+pub fn patch(node: &Node, changes: &[Change]) -> Result<Patch, InvalidLedger> {
+    let discards = changes.iter().any(|change| change.edit.ledger == LedgerEdit::Discard);
+    let before = if discards { None } else { Some(Ledger::parse(node.ledger.as_deref())?) };
+    let mut after = before.clone().unwrap_or_default();
     let mut maps = [
         Map::new("capacity", node.capacity.as_ref()),
         Map::new("allocatable", node.allocatable.as_ref()),
     ];
-    for write in mutations {
-        match write {
-            Mutation::Set { resource, entry, vacant } => {
-                for map in &mut maps {
-                    map.set(resource, &entry.quantity, *vacant);
-                }
-                after.insert(resource, entry.clone());
+    for Change { resource, edit, .. } in changes {
+        let Edit { ledger, value, guarded } = edit;
+        match ledger {
+            LedgerEdit::Keep | LedgerEdit::Discard => {}
+            LedgerEdit::List(entry) => after.insert(resource, entry.clone()),
+            LedgerEdit::Unlist => after.remove(resource),
+        }
+        for map in &mut maps {
+            if *guarded {
+                map.test(resource);
             }
-            Mutation::Adopt { resource, entry } => {
-                for map in &mut maps {
-                    map.test(resource);
-                }
-                after.insert(resource, entry.clone());
-            }
-            Mutation::Release { resource } => after.remove(resource),
-            Mutation::Remove { resource } => {
-                for map in &mut maps {
-                    map.remove(resource);
-                }
-                after.remove(resource);
-            }
-            Mutation::RemoveZero { resource } => {
-                for map in &mut maps {
-                    map.remove(resource);
-                }
+            match value {
+                ValueEdit::Keep => {}
+                ValueEdit::Write(quantity) => map.write(resource, quantity),
+                ValueEdit::Remove => map.remove(resource),
             }
         }
     }
-    let written = after.to_annotation();
-    let length = written.as_ref().map_or(0, String::len);
-    if length > ledger::MAX_BYTES {
-        return Err(InvalidLedger::TooLong(length));
-    }
-    write_ledger(&mut operations, node, written.as_deref());
+    let mut operations = vec![test(["metadata", "uid"], json!(node.uid))];
+    // An annotation that lists the same stays, however it is written.
+    let is_edited = before.is_none_or(|before| before != after);
+    write_ledger(&mut operations, node, is_edited.then_some(&after))?;
     for map in maps {
         operations.extend(map.into_operations());
     }
     Ok(Patch(operations))
 }
 
-fn write_ledger(operations: &mut Vec<PatchOperation>, node: &Node, written: Option<&str>) {
+fn write_ledger(
+    operations: &mut Vec<PatchOperation>,
+    node: &Node,
+    edited: Option<&Ledger>,
+) -> Result<(), InvalidLedger> {
     let annotation = ["metadata", "annotations", ledger::ANNOTATION];
+    let written = edited.and_then(Ledger::to_annotation);
+    if let Some(text) = &written
+        && text.len() > ledger::MAX_BYTES
+    {
+        return Err(InvalidLedger::TooLong(text.len()));
+    }
     if node.has_annotations {
         operations.push(test(annotation, json!(node.ledger)));
     } else {
-        // `add` fails where the parent is absent, and would wipe what another writer just put there.
         operations.push(test(["metadata", "annotations"], Value::Null));
-        operations.push(add(["metadata", "annotations"], json!({})));
     }
-    if written != node.ledger.as_deref() {
-        match written {
-            Some(text) => operations.push(add(annotation, json!(text))),
-            None => operations.push(remove(annotation)),
+    match written {
+        Some(text) => {
+            // `add` fails where the parent is absent, and would wipe what is there otherwise.
+            if !node.has_annotations {
+                operations.push(add(["metadata", "annotations"], json!({})));
+            }
+            operations.push(add(annotation, json!(text)));
         }
+        None if edited.is_some() && node.ledger.is_some() => operations.push(remove(annotation)),
+        None => {}
     }
+    Ok(())
 }
 
 /// `status.capacity` or `status.allocatable`, and what is to be done to it.
 struct Map<'a> {
     name: &'static str,
     seen: Option<&'a ResourceList>,
+    /// Whether the map as a whole has to be absent still.
+    is_absent: bool,
     tests: Vec<PatchOperation>,
     changes: Vec<PatchOperation>,
 }
 
 impl<'a> Map<'a> {
     fn new(name: &'static str, seen: Option<&'a ResourceList>) -> Self {
-        Self { name, seen, tests: Vec::new(), changes: Vec::new() }
+        Self { name, seen, is_absent: false, tests: Vec::new(), changes: Vec::new() }
     }
 
-    fn set(&mut self, resource: &str, quantity: &str, vacant: bool) {
+    fn write(&mut self, resource: &str, quantity: &str) {
         let seen = self.seen.and_then(|map| map.get(resource));
-        let path = ["status", self.name, resource];
-        if vacant {
-            self.test(resource);
-        }
         let parsed = quantity.parse::<Quantity>();
-        if !seen.is_some_and(|seen| parsed.is_ok_and(|quantity| same(seen, &quantity))) {
-            self.changes.push(add(path, json!(quantity)));
+        if !seen.is_some_and(|seen| parsed.is_ok_and(|quantity| same(seen, quantity))) {
+            self.changes.push(add(["status", self.name, resource], json!(quantity)));
         }
     }
 
-    /// Has the patch require that nobody has changed the value meanwhile.
+    /// Has the patch require that nobody has changed the value meanwhile, nor written one where there was
+    /// none: it would be left behind with no ledger that lists it.
     fn test(&mut self, resource: &str) {
-        // A map that is absent is tested as a whole.
-        if let Some(seen) = self.seen {
-            let path = ["status", self.name, resource];
-            self.tests.push(test(path, json!(seen.get(resource))));
+        match self.seen {
+            Some(seen) => {
+                let path = ["status", self.name, resource];
+                self.tests.push(test(path, json!(seen.get(resource))));
+            }
+            // A test of a key fails where its parent is absent.
+            None => self.is_absent = true,
         }
     }
 
-    /// Removes the value that was seen. Where there was none the patch requires that there is none: a
-    /// value that nobody lists would be left behind otherwise.
     fn remove(&mut self, resource: &str) {
-        self.test(resource);
         if self.seen.is_some_and(|map| map.get(resource).is_some()) {
             self.changes.push(remove(["status", self.name, resource]));
         }
     }
 
     fn into_operations(mut self) -> impl Iterator<Item = PatchOperation> {
-        if self.seen.is_none() && !self.changes.is_empty() {
-            let path = ["status", self.name];
+        let path = ["status", self.name];
+        let creates = self.seen.is_none() && !self.changes.is_empty();
+        if self.is_absent || creates {
             self.tests.push(test(path, Value::Null));
+        }
+        if creates {
             self.tests.push(add(path, json!({})));
         }
         self.tests.into_iter().chain(self.changes)

@@ -1,7 +1,7 @@
 //! Rules as the plan reads them: checked, parsed once a change, and sorted by precedence.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -26,7 +26,7 @@ pub struct Rule {
     pub selection: Selection,
     /// The highest wins.
     pub priority: i32,
-    /// What to do with another writer's value.
+    /// What to do with another field manager's value.
     pub conflict_policy: ConflictPolicy,
     /// What becomes of the value afterwards.
     pub deletion_policy: DeletionPolicy,
@@ -124,8 +124,8 @@ fn declared_quantity(text: &str) -> Result<Quantity, InvalidRule> {
 pub struct RuleSet {
     /// By precedence, the winner first.
     rules: Vec<Arc<Rule>>,
-    /// The names of rules that exist but are not valid.
-    retained_by_invalid_rules: BTreeSet<Arc<str>>,
+    /// The rules that keep what they have, each with its priority where that can be read.
+    frozen: BTreeMap<Arc<str>, Option<i32>>,
     /// Where to look for the rules that may select a node, as places in `rules`.
     by_node: HashMap<Arc<str>, Vec<usize>>,
     by_label: HashMap<String, HashMap<String, Vec<usize>>>,
@@ -133,18 +133,20 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Sorts and indexes the rules. `retained_by_invalid_rules` names those that exist but are not valid.
+    /// Sorts and indexes the valid rules. `frozen` names those that keep and repair what they have
+    /// advertised, and get nothing more: they exist but are invalid, or are absent and not yet taken for
+    /// deleted. Each comes with its priority, where that can be read.
     #[must_use]
     pub fn new(
-        rules: impl IntoIterator<Item = Arc<Rule>>,
-        retained_by_invalid_rules: impl IntoIterator<Item = Arc<str>>,
+        valid: impl IntoIterator<Item = Arc<Rule>>,
+        frozen: impl IntoIterator<Item = (Arc<str>, Option<i32>)>,
     ) -> Self {
-        let mut rules: Vec<_> = rules.into_iter().collect();
+        let mut rules: Vec<_> = valid.into_iter().collect();
         rules.sort_by(|this, other| this.precedence(other));
-        let mut set = Self {
-            retained_by_invalid_rules: retained_by_invalid_rules.into_iter().collect(),
-            ..Self::default()
-        };
+        let mut set = Self { frozen: frozen.into_iter().collect(), ..Self::default() };
+        for rule in &rules {
+            set.frozen.remove(&rule.name);
+        }
         for (place, rule) in rules.iter().enumerate() {
             if let Selection::Names(names) = &rule.selection {
                 for name in names {
@@ -181,10 +183,15 @@ impl RuleSet {
         rules.filter(|rule| rule.selection.selects(node)).collect()
     }
 
-    /// Whether a rule of this name exists but is not valid. What it advertised before stays.
+    /// Returns whether a rule of this name keeps what it has advertised, and gets nothing more.
     #[must_use]
     pub fn is_frozen(&self, rule: &str) -> bool {
-        self.retained_by_invalid_rules.contains(rule)
+        self.frozen.contains_key(rule)
+    }
+
+    /// Returns the priority of a frozen rule, where it can be read.
+    pub(super) fn frozen_priority(&self, rule: &str) -> Option<i32> {
+        self.frozen.get(rule).copied().flatten()
     }
 }
 
@@ -212,7 +219,7 @@ mod tests {
 
     #[test]
     fn rule_validation_matches_the_crd() {
-        for (spec, says) in [
+        for (spec, expected) in [
             (json!({"quantity": 0}), "less than 1"),
             (json!({"quantity": "-4"}), "less than 1"),
             (json!({"quantity": "4500m"}), "not a whole number"),
@@ -227,7 +234,7 @@ mod tests {
             let mut spec = spec;
             spec.as_object_mut().unwrap().insert("allNodes".into(), json!(true));
             let error = rule("a", "2026-01-01T00:00:00Z", spec.clone()).unwrap_err();
-            assert!(error.to_string().contains(says), "{spec}: {error}");
+            assert!(error.to_string().contains(expected), "{spec}: {error}");
         }
     }
 
@@ -245,7 +252,7 @@ mod tests {
             rule("other-zone", early, json!({"nodeSelector": {"matchLabels": {"zone": "b"}}})),
             rule("other-node", early, json!({"nodeNames": ["node-2"]})),
         ];
-        let rules = RuleSet::new(rules.map(|rule| Arc::new(rule.unwrap())), ["bad".into()]);
+        let rules = RuleSet::new(rules.map(|rule| Arc::new(rule.unwrap())), [("bad".into(), None)]);
         let node = json!({"metadata": {"name": "node-1", "labels": {"zone": "a"}}});
         let node = Node::new(serde_json::from_value(node).unwrap(), &mut Interner::default());
         let names: Vec<_> = rules.selecting(&node).iter().map(|rule| &*rule.name).collect();

@@ -1,24 +1,35 @@
-//! What the plan does, a row a case: a node before, the rules, the node after and what each rule
-//! is told. Every plan is applied as the API server would, and must leave nothing more to do.
+//! What the plan does, a row a case: a node before, the rules, the node after and what becomes of each
+//! rule. Every plan is applied as the API server would, and must leave nothing more to do.
 
 mod adoption;
+mod contested;
+mod frozen;
+mod ledger_room;
 mod lowering;
+mod new_values;
 mod ownership;
 mod random;
+mod repairs;
+mod withdrawal;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use json_patch::PatchOperation;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 
-use super::input::{Contest, PodUsage};
+use super::input::{Contest, Contested, Lost, NewValues, PodUsage};
 use json_patch::Patch;
 
 use super::*;
 use crate::model::api::NodeExtendedResource;
 use crate::model::node::Interner;
+use crate::model::quantity::Quantity;
 use crate::planner::rules::Rule;
+
+/// When all rules were created.
+const RULES_CREATED: &str = "2026-01-02T00:00:00Z";
 
 /// A Node object with these fields in it.
 fn node_object(fields: &Value) -> Value {
@@ -28,6 +39,9 @@ fn node_object(fields: &Value) -> Value {
     }
     if let Some(text) = fields.get("ledgerText") {
         metadata["annotations"] = json!({ crate::model::ledger::ANNOTATION: text });
+    }
+    if let Some(created) = fields.get("created") {
+        metadata["creationTimestamp"] = created.clone();
     }
     if let Some(managers) = fields.get("managers") {
         metadata["managedFields"] = managers.clone();
@@ -44,12 +58,13 @@ fn decoded(object: &Value) -> Node {
 }
 
 /// `name: {...}` is a rule for every node, of 4 dongles where it does not say otherwise; a rule
-/// whose spec is `"invalid"` is frozen.
+/// whose spec is `"invalid"` is frozen, and one whose spec is a number has that priority.
 fn rule_set(rules: &Value) -> RuleSet {
-    let (mut valid, mut retained_by_invalid_rules) = (Vec::new(), Vec::new());
+    let (mut valid, mut frozen) = (Vec::new(), Vec::new());
     for (name, fields) in rules.as_object().unwrap() {
         let Some(fields) = fields.as_object() else {
-            retained_by_invalid_rules.push(name.as_str().into());
+            let priority = fields.as_i64().map(|priority| priority.try_into().unwrap());
+            frozen.push((name.as_str().into(), priority));
             continue;
         };
         let mut spec = json!({"resourceName": "example.com/dongle", "quantity": 4});
@@ -59,26 +74,34 @@ fn rule_set(rules: &Value) -> RuleSet {
         }
         let mut object = NodeExtendedResource::new(name, serde_json::from_value(spec).unwrap());
         object.metadata.name = Some(name.clone());
+        object.metadata.creation_timestamp = Some(Time(RULES_CREATED.parse().unwrap()));
         valid.push(Arc::new(Rule::new(&object).unwrap()));
     }
-    RuleSet::new(valid, retained_by_invalid_rules)
+    RuleSet::new(valid, frozen)
 }
 
 /// Applies a patch as the API server does: `test` with null holds for a key that is absent, where
 /// the map around it is there.
 pub(crate) fn apply(object: &mut Value, patch: &Patch) {
+    try_apply(object, patch).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Applies a patch up to the operation that the API server rejects.
+fn try_apply(object: &mut Value, patch: &Patch) -> Result<(), String> {
     for operation in &patch.0 {
         if let PatchOperation::Test(test) = operation
             && test.value.is_null()
         {
             let (parent, _) = test.path.split_back().unwrap();
-            assert!(parent.resolve(object).is_ok(), "no parent for {operation}");
-            assert!(test.path.resolve(object).is_err(), "{operation} does not hold");
+            if parent.resolve(object).is_err() || test.path.resolve(object).is_ok() {
+                return Err(format!("{operation} does not hold"));
+            }
             continue;
         }
         json_patch::patch(object, std::slice::from_ref(operation))
-            .unwrap_or_else(|error| panic!("{operation}: {error}"));
+            .map_err(|error| format!("{operation}: {error}"))?;
     }
+    Ok(())
 }
 
 /// The resources and the ledger of a Node object.
@@ -95,19 +118,25 @@ fn fields(object: &Value) -> Value {
 }
 
 fn outcome_texts(outcomes: &[(Arc<str>, Outcome)]) -> BTreeMap<&str, String> {
-    let tell = |outcome: &Outcome| match outcome {
+    let text = |outcome: &Outcome| match outcome {
         Outcome::Advertised => "advertised".to_owned(),
-        Outcome::Pending => "pending".to_owned(),
         Outcome::Held { at, pods_error: None } => format!("held at {at}"),
         Outcome::Held { at, pods_error: Some(why) } => format!("held at {at}: {why}"),
+        Outcome::AwaitingPods { pods_error: None } => "awaiting pods".to_owned(),
+        Outcome::AwaitingPods { pods_error: Some(why) } => format!("awaiting pods: {why}"),
         Outcome::Conflicted { present, .. } => format!("conflicted: {present}"),
-        Outcome::Contested { .. } => "contested".to_owned(),
+        Outcome::Contested { lost: Lost::Value, .. } => "contested".to_owned(),
+        Outcome::Contested { lost: Lost::LedgerEntry, .. } => "contested annotation".to_owned(),
         Outcome::Overridden { by, tied: false } => format!("overridden by {by}"),
         Outcome::Overridden { by, tied: true } => format!("tied, overridden by {by}"),
-        Outcome::Failed { message } => format!("failed: {message}"),
+        Outcome::LedgerFull => "ledger full".to_owned(),
         Outcome::InvalidLedger { message } => format!("unreadable: {message:.38}"),
     };
-    outcomes.iter().map(|(rule, outcome)| (&**rule, tell(outcome))).collect()
+    outcomes.iter().map(|(rule, outcome)| (&**rule, text(outcome))).collect()
+}
+
+fn change_texts(planned: &NodePlan) -> Vec<String> {
+    planned.changes().iter().map(ToString::to_string).collect()
 }
 
 /// The circumstances of a node with no pods on it.
@@ -120,11 +149,11 @@ fn used(dongles: i64) -> PlanningInput {
     let requests = json!({"resources": {"requests": {"example.com/dongle": dongles.to_string()}}});
     let pods = json!({"items": [{"spec": {"containers": [requests]}}]});
     let pods = serde_json::from_value(pods).unwrap();
-    let pod_usage = PodUsage::Known(crate::model::pod::Requests::from_pods(&pods));
-    PlanningInput { pod_usage, ..PlanningInput::default() }
+    let pods = PodUsage::Known(crate::model::pod::Requests::from_pods(&pods));
+    PlanningInput { pods, ..PlanningInput::default() }
 }
 
-/// Plans `before`, and checks what each rule is told, what is done, and how the node then is.
+/// Plans `before`, and checks what becomes of each rule, what is done, and how the node then is.
 fn check(
     before: Value,
     rules: Value,
@@ -138,20 +167,15 @@ fn check(
     let expected: BTreeMap<_, _> =
         expected.iter().map(|(rule, outcome)| (*rule, (*outcome).to_owned())).collect();
     assert_eq!(outcome_texts(&first.outcomes), expected);
-    let changes: Vec<_> = first.changes.iter().map(ToString::to_string).collect();
-    assert_eq!(changes, expected_changes);
-    assert_eq!(
-        first.patch.is_some(),
-        !expected_changes.is_empty(),
-        "a patch if and only if there is a change"
-    );
-    if let Some(patch) = &first.patch {
+    assert_eq!(change_texts(&first), expected_changes);
+    if !expected_changes.is_empty() {
+        let patch = patch(&decoded(&object), first.changes()).unwrap();
         assert!(matches!(&patch.0[0], PatchOperation::Test(test) if test.path == "/metadata/uid"));
-        apply(&mut object, patch);
+        apply(&mut object, &patch);
         assert_eq!(fields(&object), after);
         let again = plan(&decoded(&object), &rules, &free());
-        assert_eq!(again.patch, None, "the node is as planned, and yet is to be patched again");
-        assert!(outcome_texts(&again.outcomes).values().all(|outcome| outcome != "pending"));
+        assert_eq!(again.plan, Plan::InSync, "the node is as planned");
+        assert_eq!(outcome_texts(&again.outcomes), expected, "as it was planned");
     }
 }
 
@@ -175,7 +199,7 @@ fn bare() -> Value {
 fn absent_resource_is_advertised() {
     let after = owned(dongles("4", "4"), "4", "r");
     let expected_changes = ["advertised example.com/dongle=4 (rule r)"];
-    check(bare(), json!({"r": {}}), &[("r", "pending")], &expected_changes, after);
+    check(bare(), json!({"r": {}}), &[("r", "advertised")], &expected_changes, after);
 }
 
 #[test]
@@ -183,7 +207,7 @@ fn node_without_maps_gets_both() {
     let amounts = json!({"example.com/dongle": "4"});
     let after = owned(json!({"capacity": amounts, "allocatable": amounts}), "4", "r");
     let expected_changes = ["advertised example.com/dongle=4 (rule r)"];
-    check(json!({}), json!({"r": {}}), &[("r", "pending")], &expected_changes, after);
+    check(json!({}), json!({"r": {}}), &[("r", "advertised")], &expected_changes, after);
 }
 
 #[test]
@@ -191,7 +215,7 @@ fn foreign_zero_is_replaced() {
     for (capacity, allocatable) in [("0", "0"), ("2", "0")] {
         let expected_changes: &[&str] = &["advertised example.com/dongle=4 (rule r)"];
         let after = owned(dongles("4", "4"), "4", "r");
-        let expected = [("r", "pending")];
+        let expected = [("r", "advertised")];
         if capacity == "0" {
             check(
                 dongles(capacity, allocatable),
@@ -229,14 +253,14 @@ fn ledger_value_that_differs_is_repaired() {
         let expected_changes: Vec<_> = expected_changes.iter().map(String::as_str).collect();
         let after = owned(dongles("4", "4"), "4", "r");
         let node = owned(dongles(capacity, allocatable), "4", "r");
-        check(node, json!({"r": {}}), &[("r", "pending")], &expected_changes, after);
+        check(node, json!({"r": {}}), &[("r", "advertised")], &expected_changes, after);
     }
     let mut gone = owned(bare(), "4", "r");
     gone["allocatable"]["example.com/dongle"] = json!("4");
     let expected_changes =
         ["repaired example.com/dongle=4 (rule r; was absent in capacity, 4 in allocatable)"];
     let after = owned(dongles("4", "4"), "4", "r");
-    check(gone, json!({"r": {}}), &[("r", "pending")], &expected_changes, after);
+    check(gone, json!({"r": {}}), &[("r", "advertised")], &expected_changes, after);
 }
 
 #[test]
@@ -253,13 +277,13 @@ fn edited_quantity_replaces_own_value() {
     let expected_changes = ["advertised example.com/dongle=5 (rule r)"];
     let after = owned(dongles("5", "5"), "5", "r");
     let node = owned(dongles("4", "4"), "4", "r");
-    check(node, json!({"r": {"quantity": 5}}), &[("r", "pending")], &expected_changes, after);
+    check(node, json!({"r": {"quantity": 5}}), &[("r", "advertised")], &expected_changes, after);
 }
 
 #[test]
 fn ledger_value_without_a_rule_is_withdrawn() {
     let expected_changes = ["withdrew example.com/dongle (rule r)"];
-    for node in [dongles("4", "4"), dongles("7", "0")] {
+    for node in [dongles("4", "4"), dongles("4", "0"), dongles("0", "0"), dongles("4000m", "4")] {
         check(owned(node, "4", "r"), json!({}), &[], &expected_changes, bare());
     }
     check(owned(bare(), "4", "r"), json!({}), &[], &expected_changes, bare());
@@ -275,7 +299,7 @@ fn value_outside_the_ledger_is_never_withdrawn() {
 #[test]
 fn highest_precedence_rule_is_succeeded_in_one_patch() {
     let both = json!({"low": {"quantity": 2}, "high": {"quantity": 8, "priority": 1}});
-    let expected = [("high", "pending"), ("low", "overridden by high")];
+    let expected = [("high", "advertised"), ("low", "overridden by high")];
     let expected_changes = ["advertised example.com/dongle=8 (rule high)"];
     let with_high = owned(dongles("8", "8"), "8", "high");
     check(bare(), both, &expected, &expected_changes, with_high.clone());
@@ -283,19 +307,19 @@ fn highest_precedence_rule_is_succeeded_in_one_patch() {
     let low = json!({"low": {"quantity": 2}});
     let expected_changes = ["advertised example.com/dongle=2 (rule low)"];
     let after = owned(dongles("2", "2"), "2", "low");
-    check(with_high.clone(), low, &[("low", "pending")], &expected_changes, after);
+    check(with_high.clone(), low, &[("low", "advertised")], &expected_changes, after);
 
     // The same quantity by another rule: the ledger alone changes hands.
     let other = json!({"other": {"quantity": 8}});
     let expected_changes = ["advertised example.com/dongle=8 (rule other)"];
     let after = owned(dongles("8", "8"), "8", "other");
-    check(with_high, other, &[("other", "pending")], &expected_changes, after);
+    check(with_high, other, &[("other", "advertised")], &expected_changes, after);
 }
 
 #[test]
 fn equal_priority_is_reported_for_different_quantities() {
     let rules = json!({"a": {"quantity": 4}, "b": {"quantity": 8}, "c": {"quantity": "4000m"}});
-    let expected = [("a", "pending"), ("b", "tied, overridden by a"), ("c", "overridden by a")];
+    let expected = [("a", "advertised"), ("b", "tied, overridden by a"), ("c", "overridden by a")];
     let expected_changes = ["advertised example.com/dongle=4 (rule a)"];
     check(bare(), rules, &expected, &expected_changes, owned(dongles("4", "4"), "4", "a"));
 }
@@ -304,8 +328,8 @@ fn equal_priority_is_reported_for_different_quantities() {
 fn patch_tests_what_was_read_and_escapes_paths() {
     let patch = |before: &Value| {
         let rules = rule_set(&json!({"r": {}}));
-        let patch = plan(&decoded(&node_object(before)), &rules, &free()).patch.unwrap();
-        serde_json::to_value(patch).unwrap()
+        let node = decoded(&node_object(before));
+        serde_json::to_value(patch(&node, plan(&node, &rules, &free()).changes()).unwrap()).unwrap()
     };
     let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"r"}}"#;
     let mut vacant = dongles("0", "0");

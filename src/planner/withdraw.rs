@@ -1,14 +1,18 @@
-//! Taking back what ledgers list, whatever rules there are.
+//! Withdrawing what ledgers list: where no rule declares it any more, or whatever rules there are.
 
 use std::collections::BTreeSet;
 
-use super::patch::patch;
-use super::plan::Plan;
-use super::resolve::Resolved;
-use crate::model::ledger::Ledger;
+use super::change::{Action, Change, Edit, LedgerEdit, ReleaseCause, ValueEdit};
+use super::observed::Observed;
+use super::plan::NodePlan;
+use crate::model::api::DeletionPolicy;
+use crate::model::ledger::{self, Entry, Ledger};
 use crate::model::node::Node;
 
-/// What is to be taken back.
+/// The rule that is named where the ledger cannot be read.
+const UNKNOWN_RULE: &str = "unknown";
+
+/// What is to be withdrawn, whatever rules there are.
 #[derive(Clone, Debug, Default)]
 pub struct Withdrawal {
     /// What these rules declared; where none is named, all.
@@ -17,42 +21,77 @@ pub struct Withdrawal {
     pub zeros: bool,
 }
 
-/// Plans the withdrawal of what a node's ledger lists. What was to be retained is released.
+/// Plans the withdrawal of what a node's ledger lists. What is to be retained, or what another field
+/// manager has written since, is released.
 #[must_use]
-pub fn withdraw(node: &Node, withdrawal: &Withdrawal) -> Plan {
-    match Ledger::parse(node.ledger.as_deref()) {
-        Ok(ledger) => plan(node, &ledger, withdrawal),
-        Err(error) => Plan::untouched(&[], error),
+pub fn withdraw(node: &Node, withdrawal: &Withdrawal) -> NodePlan {
+    let ledger = match Ledger::parse(node.ledger.as_deref()) {
+        Ok(ledger) => ledger,
+        Err(error) => return NodePlan::blocked(&[], error),
+    };
+    let Withdrawal { rules, zeros } = withdrawal;
+    let listed = ledger.entries();
+    let mut changes: Vec<_> = listed
+        .filter(|(_, entry)| rules.is_empty() || rules.contains(&entry.rule))
+        .map(|(resource, entry)| {
+            withdraw_entry(resource, entry, &Observed::on(node, &ledger, resource))
+        })
+        .collect();
+    if *zeros {
+        let unlisted = node.zeros().filter(|resource| ledger.get(resource).is_none());
+        changes.extend(unlisted.map(remove_zero));
     }
+    NodePlan::new(Vec::new(), changes, false)
 }
 
 /// Plans the same for a node whose ledger cannot be read: what the controller has written by another
-/// account (`own`: by the node's managedFields) is withdrawn, and the ledger removed.
+/// account (`own`: by the node's managedFields) is withdrawn, and the ledger removed. The changes belong
+/// together: one patch for some of them would leave values that no ledger lists.
 #[must_use]
-pub fn withdraw_unreadable(node: &Node, own: &[&str], withdrawal: &Withdrawal) -> Plan {
-    let ledger = Ledger::from_unknown_rules(own.iter().copied());
-    plan(node, &ledger, withdrawal)
+pub fn withdraw_unreadable(node: &Node, own: &[&str], withdrawal: &Withdrawal) -> NodePlan {
+    let edit = |value| Edit { ledger: LedgerEdit::Discard, value, guarded: true };
+    let mut changes: Vec<_> = own
+        .iter()
+        .map(|resource| {
+            let action = Action::Withdraw { rule: UNKNOWN_RULE.into() };
+            change(resource, action, edit(ValueEdit::Remove), true)
+        })
+        .collect();
+    if changes.is_empty() && node.ledger.is_some() {
+        let (resource, edit) = (ledger::ANNOTATION, edit(ValueEdit::Keep));
+        changes.push(change(resource, Action::RemoveLedger, edit, false));
+    }
+    if withdrawal.zeros {
+        let others = node.zeros().filter(|resource| !own.contains(resource));
+        changes.extend(others.map(remove_zero));
+    }
+    NodePlan::new(Vec::new(), changes, false)
 }
 
-fn plan(node: &Node, ledger: &Ledger, withdrawal: &Withdrawal) -> Plan {
-    let Withdrawal { rules, zeros } = withdrawal;
-    let mut resolved = Resolved::default();
-    for (resource, entry) in ledger.entries() {
-        if rules.is_empty() || rules.contains(&entry.rule) {
-            resolved.withdraw(resource, entry);
-        }
-    }
-    if *zeros {
-        for resource in node.zeros().filter(|resource| ledger.get(resource).is_none()) {
-            resolved.remove_zero(resource);
-        }
-    }
-    let is_to_be_repaired = Ledger::parse(node.ledger.as_deref()).is_err();
-    if resolved.mutations.is_empty() && !is_to_be_repaired {
-        return Plan::default();
-    }
-    match patch(node, ledger, &resolved.mutations) {
-        Ok(patch) => Plan { changes: resolved.changes, patch: Some(patch), ..Plan::default() },
-        Err(error) => Plan::untouched(&[], error),
-    }
+/// Gives up what is listed. Ownership goes by value, never by the field manager: a value that is as listed,
+/// or 0, is the controller's to remove, and any other is not.
+pub(super) fn withdraw_entry(resource: &str, entry: &Entry, observed: &Observed<'_>) -> Change {
+    let rule = entry.rule.as_str().into();
+    let (action, value) = if observed.is_overwritten() {
+        let manager = observed.manager().cloned();
+        let cause = ReleaseCause::Overwritten { observed: observed.to_string(), manager };
+        (Action::Release { rule, cause }, ValueEdit::Keep)
+    } else if entry.deletion_policy == DeletionPolicy::Withdraw {
+        (Action::Withdraw { rule }, ValueEdit::Remove)
+    } else {
+        let restored = observed.is_zeroed().then(|| entry.quantity.clone());
+        let value = restored.clone().map_or(ValueEdit::Keep, ValueEdit::Write);
+        (Action::Release { rule, cause: ReleaseCause::Retained { restored } }, value)
+    };
+    change(resource, action, Edit { ledger: LedgerEdit::Unlist, value, guarded: true }, true)
+}
+
+/// Removes what a device plugin left behind.
+fn remove_zero(resource: &str) -> Change {
+    let edit = Edit { ledger: LedgerEdit::Keep, value: ValueEdit::Remove, guarded: true };
+    change(resource, Action::RemoveZero, edit, false)
+}
+
+fn change(resource: &str, action: Action, edit: Edit, was_listed: bool) -> Change {
+    Change { resource: resource.to_owned(), action, edit, lowers: false, was_listed }
 }

@@ -135,3 +135,48 @@ fn retain_policy_releases_value_of_deleted_rule() {
     assert_eq!(quantity(&node, "allocatable", DONGLE), Some("4"));
     controller.stop();
 }
+
+/// Ownership goes by value: what is not as listed when its rule goes is another field manager's.
+#[test]
+fn overwritten_value_is_released_with_its_rule() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1", "node-2"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "2/2");
+    controller.stop();
+    cluster.write_quantity("node-1", DONGLE, "8");
+    cluster.write_quantity("node-2", DONGLE, "0");
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    let controller = Controller::start(&cluster);
+    cluster.wait_withdrawn("node-2", DONGLE);
+    controller.wait_log(
+        "released example.com/dongle (rule dongle): another field manager, kubectl-patch, has written \
+         8 since",
+    );
+    let node = cluster
+        .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
+    assert_eq!(quantity(&node, "capacity", DONGLE), Some("8"));
+    assert_eq!(quantity(&node, "allocatable", DONGLE), Some("8"));
+    controller.stop();
+}
+
+/// A 0 that is left makes kubelets reject pods.
+#[test]
+fn retained_value_that_was_reset_is_restored_with_its_release() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
+    cluster.wait_ready("dongle", "1/1");
+    controller.stop();
+    cluster.write_quantity("node-1", DONGLE, "0");
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    let controller = Controller::start(&cluster);
+    controller.wait_log("released example.com/dongle=4 (rule dongle; retained; was 0)");
+    let node = cluster
+        .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
+    assert_eq!(quantity(&node, "capacity", DONGLE), Some("4"));
+    assert_eq!(quantity(&node, "allocatable", DONGLE), Some("4"));
+    controller.stop();
+}

@@ -47,7 +47,8 @@ fn held_value_follows_pods_down() {
     cluster.kubectl(&["delete", "pod", "one", "--force", "--grace-period=0"]);
     cluster.wait_status("dongle", "held at 3", held(3));
     cluster.wait_advertised("node-1", DONGLE, "3");
-    controller.wait_log("lowered example.com/dongle to 3, which pods use (rule dongle declares 2)");
+    controller
+        .wait_log("held example.com/dongle at 3, which pods request (rule dongle declares 2)");
 
     // A held value is repaired like a declared one, also by a controller that starts with it.
     controller.stop();

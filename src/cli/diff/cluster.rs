@@ -95,7 +95,7 @@ pub async fn nodes(
                 }
                 let node = Node::new(node, &mut interner);
                 let plan = preview.plan(&node, PodUsage::NotFetched);
-                if plan.needs_pods {
+                if plan.needs_pods() {
                     with_pods.push(node);
                 } else if let Err(error) = preview.add(&node, plan) {
                     odd = Some(error);
@@ -117,7 +117,8 @@ pub async fn nodes(
     });
     let mut pod_lists = futures::stream::iter(pod_lists).buffer_unordered(PODS_AT_ONCE);
     while let Some((node, pods)) = pod_lists.next().await {
-        let pod_usage = pods.map_or_else(PodUsage::Unavailable, PodUsage::Known);
+        let pod_usage =
+            pods.map_or_else(|error| PodUsage::Unavailable(error.into()), PodUsage::Known);
         let plan = preview.plan(&node, pod_usage);
         preview.add(&node, plan)?;
         progress(preview.len());

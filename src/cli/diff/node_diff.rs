@@ -13,7 +13,7 @@ use crate::model::ledger::Ledger;
 use crate::model::node::{Node, ResourceList};
 use crate::model::quantity::Quantity;
 use crate::planner::rules::Rule;
-use crate::planner::{self, Outcome, Plan};
+use crate::planner::{self, NodePlan, Outcome, Plan, ReleaseCause};
 
 /// What the controller would do on a node, and what becomes there of every rule that selects it. The
 /// fields are what `-o json` and `-o yaml` print.
@@ -97,8 +97,20 @@ pub struct Amounts {
 }
 
 impl NodeDiff {
-    pub(super) fn new(node: &Node, plan: Plan, rules: &Rules) -> Self {
-        let Plan { changes, patch, outcomes, invalid_ledger, needs_pods } = plan;
+    pub(super) fn new(node: &Node, plan: NodePlan, rules: &Rules) -> Self {
+        let NodePlan { outcomes, plan } = plan;
+        let (changes, mut invalid_ledger) = match plan {
+            Plan::Patch { changes, .. } => (changes, None),
+            Plan::Blocked(error) => (Vec::new(), Some(error)),
+            Plan::InSync | Plan::NeedsPods => (Vec::new(), None),
+        };
+        let patch = match planner::patch(node, &changes) {
+            Ok(patch) => Some(patch).filter(|_| !changes.is_empty()),
+            Err(error) => {
+                invalid_ledger = Some(error);
+                None
+            }
+        };
         // One that cannot be read is reported in `invalid_ledger`, and nothing is changed.
         let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
         let changes: Vec<_> = changes
@@ -112,27 +124,29 @@ impl NodeDiff {
             let after = change.map_or_else(|| before.clone(), |change| change.after.clone());
             let (result_kind, by) = match &outcome {
                 Outcome::Advertised => (ResultKind::Advertised, None),
-                Outcome::Pending => {
-                    let held = change.is_some_and(|change| !change.after.is(&rule.quantity));
-                    (if held { ResultKind::Held } else { ResultKind::Advertised }, None)
+                Outcome::Held { pods_error: None, .. } => (ResultKind::Held, None),
+                // What was lost is written back, though the rule declares less.
+                Outcome::Held { .. } | Outcome::AwaitingPods { .. } if change.is_some() => {
+                    (ResultKind::Held, None)
                 }
-                Outcome::Held { pods_error: None, .. } if !needs_pods => (ResultKind::Held, None),
-                Outcome::Held { .. } => (ResultKind::MaybeHeld, None),
+                Outcome::Held { .. } | Outcome::AwaitingPods { .. } => {
+                    (ResultKind::MaybeHeld, None)
+                }
                 Outcome::Conflicted { .. } => (ResultKind::Conflicted, None),
                 Outcome::Contested { .. } => (ResultKind::Contested, None),
                 Outcome::Overridden { by, .. } => (ResultKind::Overridden, Some(Arc::clone(by))),
-                // A plan does not fail: nothing is sent.
-                Outcome::Failed { .. } | Outcome::InvalidLedger { .. } => {
-                    (ResultKind::InvalidLedger, None)
-                }
+                Outcome::LedgerFull => (ResultKind::LedgerFull, None),
+                Outcome::InvalidLedger { .. } => (ResultKind::InvalidLedger, None),
             };
+            // The change has the reason then.
+            let is_changed = result_kind == ResultKind::Held && change.is_some();
             let listed = ledger.get(rule.resource.as_str()).filter(|_| by.is_none());
             Some(RuleResult {
                 resource: rule.resource.as_str().to_owned(),
                 priority: rule.priority,
                 outcome: result_kind,
                 listed_rule: listed.map(|entry| entry.rule.clone()),
-                reason: reasons::outcome(result_kind, &outcome, rule, rules),
+                reason: reasons::outcome(&outcome, rule, rules).filter(|_| !is_changed),
                 rule: name,
                 before,
                 after,
@@ -200,7 +214,7 @@ impl Change {
         rules: &Rules,
     ) -> Self {
         let rule = change.rule().unwrap_or_default().to_owned();
-        let planner::Change { resource, action } = change;
+        let planner::Change { resource, action, .. } = change;
         let before = Amounts::on(node, &resource);
         let listed = ledger.get(&resource);
         let (kind, after) = match &action {
@@ -219,10 +233,14 @@ impl Change {
                 (Action::TakeOver, before.set_to(quantity))
             }
             planner::Action::Adopt { .. } => (Action::Annotate, before.clone()),
+            planner::Action::Release {
+                cause: ReleaseCause::Retained { restored: Some(quantity) },
+                ..
+            } => (Action::Release, before.set_to(quantity)),
             planner::Action::Release { .. } => (Action::Release, before.clone()),
-            planner::Action::Withdraw { .. } | planner::Action::RemoveZero => {
-                (Action::Remove, Amounts::default())
-            }
+            planner::Action::Withdraw { .. }
+            | planner::Action::RemoveZero
+            | planner::Action::RemoveLedger => (Action::Remove, Amounts::default()),
         };
         let reason = reasons::change(kind, &resource, &action, listed, outcomes, rules);
         let priority = rules.get(&rule).map(|rule| rule.priority);

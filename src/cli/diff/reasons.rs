@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::result_kind::{Action, ResultKind};
+use super::result_kind::Action;
 use super::rules::Rules;
 use crate::model::ledger::Entry;
 use crate::model::node::UNKNOWN_MANAGER;
+use crate::planner::input::Lost;
 use crate::planner::rules::Rule;
-use crate::planner::{self, Outcome};
+use crate::planner::{self, Outcome, ReleaseCause};
 
 /// How many of the rules that another one overrides are named.
 const MAX_NAMED_RULES: usize = 3;
@@ -50,29 +51,38 @@ pub(super) fn change(
             format!("{}; adopts the equal value that this controller wrote", winner(rule))
         }
         planner::Action::Withdraw { rule } => gone(rule, resource, rules),
-        planner::Action::Release { rule } => {
-            format!("{}; the value stays (deletionPolicy: Retain)", gone(rule, resource, rules))
+        planner::Action::Release { rule, cause } => {
+            let gone = gone(rule, resource, rules);
+            match cause {
+                ReleaseCause::Retained { restored: None } => {
+                    format!("{gone}; the value stays (deletionPolicy: Retain)")
+                }
+                ReleaseCause::Retained { restored: Some(quantity) } => {
+                    format!("{gone}; the 0 becomes {quantity} again (deletionPolicy: Retain)")
+                }
+                ReleaseCause::Overwritten { manager, .. } => {
+                    let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
+                    format!("{gone}; the value stays, which {manager} has written since")
+                }
+            }
         }
         planner::Action::RemoveZero => "no rule declares this 0".to_owned(),
+        planner::Action::RemoveLedger => "the annotation cannot be read".to_owned(),
     }
 }
 
 /// Why a rule is not simply advertised.
-pub(super) fn outcome(
-    result_kind: ResultKind,
-    outcome: &Outcome,
-    rule: &Rule,
-    rules: &Rules,
-) -> Option<String> {
+pub(super) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<String> {
     let declares = format!("rule {} declares {}", rule.name, rule.quantity);
     Some(match outcome {
         // It is reported for the node.
         Outcome::InvalidLedger { .. } => return None,
-        Outcome::Advertised | Outcome::Pending => return None,
-        Outcome::Held { pods_error: Some(reason), .. } => {
+        Outcome::Advertised => return None,
+        Outcome::Held { pods_error: Some(reason), .. }
+        | Outcome::AwaitingPods { pods_error: Some(reason) } => {
             format!("may be held: {declares}; {reason}")
         }
-        Outcome::Held { .. } if result_kind == ResultKind::MaybeHeld => {
+        Outcome::AwaitingPods { pods_error: None } => {
             format!("may be held: {declares}; what pods request is not known (--pods)")
         }
         Outcome::Held { at, .. } => format!("held: {declares}; pods request at least {at}"),
@@ -80,7 +90,10 @@ pub(super) fn outcome(
             let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
             format!("conflict: written by {manager}; {declares} (conflictPolicy: Keep)")
         }
-        Outcome::Contested { manager } => {
+        Outcome::Contested { lost: Lost::LedgerEntry, .. } => {
+            format!("contested: the annotation loses it again and again; {declares}")
+        }
+        Outcome::Contested { manager, lost: Lost::Value } => {
             let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
             format!("contested: {manager} keeps changing it back; {declares}")
         }
@@ -101,7 +114,7 @@ pub(super) fn outcome(
                 ),
             }
         }
-        Outcome::Failed { message } => message.clone(),
+        Outcome::LedgerFull => format!("the annotation has no room for another entry; {declares}"),
     })
 }
 

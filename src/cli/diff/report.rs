@@ -105,6 +105,7 @@ impl Summary {
                 ResultKind::Advertised
                 | ResultKind::Held
                 | ResultKind::Overridden
+                | ResultKind::LedgerFull
                 | ResultKind::InvalidLedger
                 | ResultKind::Missing => {}
             }

@@ -12,7 +12,7 @@ pub enum Action {
     Update,
     /// Lists it, or another rule or policy with it, and leaves the value.
     Annotate,
-    /// Lowers it to what pods request, which is more than is declared.
+    /// Has it at what pods request, which is more than is declared.
     Hold,
     /// Writes back what another field manager changed.
     Repair,
@@ -40,6 +40,8 @@ pub enum ResultKind {
     Contested,
     /// Another rule decides.
     Overridden,
+    /// The ledger on the node has no room for another entry.
+    LedgerFull,
     /// The ledger on the node cannot be read.
     InvalidLedger,
     /// There is no such node.
@@ -55,6 +57,7 @@ impl ResultKind {
             | Self::MaybeHeld
             | Self::Conflicted
             | Self::Contested
+            | Self::LedgerFull
             | Self::InvalidLedger
             | Self::Missing => true,
             Self::Advertised | Self::Overridden => false,

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
+use crate::model::ledger::Ledger;
 use crate::model::node::Node;
-use crate::planner::input::{Contest, Contested};
+use crate::planner::input::{Contest, Contested, Lost};
 use crate::planner::rules::{InvalidRule, Rule, RuleSet};
 
 /// A rule as the cluster has it.
@@ -103,7 +104,7 @@ impl Rules {
         };
         Self {
             notes: frozen.iter().map(frozen_note).collect(),
-            set: RuleSet::new(rules.iter().cloned(), frozen.into_keys()),
+            set: RuleSet::new(rules.iter().cloned(), frozen.into_keys().map(|name| (name, None))),
             by_name: rules.into_iter().map(|rule| (Arc::clone(&rule.name), rule)).collect(),
             contested: HashMap::new(),
         }
@@ -130,11 +131,17 @@ impl Rules {
     /// knows when the next try is due.
     #[must_use]
     pub fn contested(&self, node: &Node) -> Contested {
-        let resources = self.contested.get(&node.name).into_iter().flatten();
+        let Some(resources) = self.contested.get(&node.name) else {
+            return Contested::new();
+        };
+        // Where there is no entry, it is the annotation that is lost again and again.
+        let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
         let contest = |resource: &Arc<str>| Contest {
             may_repair: false,
             manager: node.other_manager(resource).cloned(),
+            lost: if ledger.get(resource).is_some() { Lost::Value } else { Lost::LedgerEntry },
         };
+        let resources = resources.iter();
         resources.map(|resource| (Arc::clone(resource), contest(resource))).collect()
     }
 

@@ -6,6 +6,7 @@ use super::*;
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::{ApiNode, Interner};
 use crate::model::pod::{PodList, Requests};
+use crate::planner::Plan;
 use crate::planner::rules::{InvalidRule, Rule};
 use crate::planner::tests::apply;
 
@@ -96,11 +97,8 @@ fn diff_matches_the_patch_for_random_nodes() {
         vec![json!({"nodeNames": ["node-2"], "allNodes": null})],
         vec![json!({}), json!({"priority": 1, "quantity": 5})],
     ];
-    let uses = [
-        PodUsage::NotFetched,
-        PodUsage::Known(pods(6)),
-        PodUsage::Unavailable("no right".to_owned()),
-    ];
+    let uses =
+        [PodUsage::NotFetched, PodUsage::Known(pods(6)), PodUsage::Unavailable("no right".into())];
     let mut actions = HashSet::new();
     for capacity in amounts {
         for allocatable in amounts {
@@ -200,14 +198,35 @@ fn diff_of_a_contested_value_reports_backoff() {
         "contested: an unknown field manager keeps changing it back; rule dongle declares 4"
     );
     assert_eq!(report.summary.line(), "No changes; 1 contested; 0 unchanged.");
+
+    let mut rule = present("dongle", "2026-01-01T00:00:00Z", json!({}));
+    rule.contested = vec!["node-1".into()];
+    let rules = Rules::from_cluster(vec![rule], Vec::new(), false);
+    let mut preview =
+        Preview::new(rules, Filter::default(), Detail { keep: Keep::Nodes, ..Detail::default() });
+    let node = read(&own_node(["4", "4"]));
+    let plan = preview.plan(&node, PodUsage::NotFetched);
+    preview.add(&node, plan).unwrap();
+    let report = preview.finish().unwrap();
+    let reason = report.nodes[0].outcomes[0].reason.as_deref().unwrap();
+    assert_eq!(
+        reason,
+        "contested: the annotation loses it again and again; rule dongle declares 4"
+    );
+}
+
+/// A node whose values the controller wrote, and whose annotation is lost.
+fn own_node(amounts: [&str; 2]) -> Value {
+    let mut object = node(amounts.map(Some), None);
+    let maps = json!({"f:capacity": {"f:example.com/dongle": {}}, "f:allocatable": {"f:example.com/dongle": {}}});
+    object["metadata"]["managedFields"] =
+        json!([{"manager": "node-resource-advertiser", "fieldsV1": {"f:status": maps}}]);
+    object
 }
 
 #[test]
 fn diff_of_an_adopted_value_is_an_annotation_change() {
-    let mut object = node([Some("4"), Some("4")], None);
-    let maps = json!({"f:capacity": {"f:example.com/dongle": {}}, "f:allocatable": {"f:example.com/dongle": {}}});
-    object["metadata"]["managedFields"] =
-        json!([{"manager": "node-resource-advertiser", "fieldsV1": {"f:status": maps}}]);
+    let object = own_node(["4", "4"]);
     let rules = Rules::from_files(vec![rule("dongle", json!({}))]);
     let mut preview =
         Preview::new(rules, Filter::default(), Detail { keep: Keep::Nodes, ..Detail::default() });
@@ -223,15 +242,16 @@ fn diff_of_an_adopted_value_is_an_annotation_change() {
 
 #[test]
 fn diff_rejects_duplicate_and_unnamed_nodes() {
+    let in_sync = || NodePlan { outcomes: Vec::new(), plan: Plan::InSync };
     let mut preview = Preview::new(Rules::default(), Filter::default(), Detail::default());
     let node = read(&node([None, None], None));
-    assert_eq!(preview.add(&node, Plan::default()), Ok(()));
-    assert_eq!(preview.add(&node, Plan::default()), Err(NotPlanned::Twice("node-1".into())));
+    assert_eq!(preview.add(&node, in_sync()), Ok(()));
+    assert_eq!(preview.add(&node, in_sync()), Err(NotPlanned::Twice("node-1".into())));
     let nameless = read(&json!({"metadata": {}}));
-    assert_eq!(preview.add(&nameless, Plan::default()), Err(NotPlanned::Nameless));
+    assert_eq!(preview.add(&nameless, in_sync()), Err(NotPlanned::Nameless));
     preview.clear();
     assert_eq!(preview.len(), 0);
-    assert_eq!(preview.add(&node, Plan::default()), Ok(()));
+    assert_eq!(preview.add(&node, in_sync()), Ok(()));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::model::label::excerpt;
 use crate::model::ledger::{InvalidLedger, Ledger};
 use crate::model::node::{ApiNode, Interner, Node};
 use crate::planner::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
-use crate::planner::{Change, Plan};
+use crate::planner::{Change, NodePlan, Plan, patch};
 
 /// How many nodes are patched at once. The API server is busy at about ten.
 const CONCURRENCY: usize = 16;
@@ -56,7 +56,7 @@ pub struct PrunePlan {
 #[derive(Debug)]
 pub struct NodePrune {
     node: Node,
-    plan: Plan,
+    plan: NodePlan,
     /// Whether its ledger cannot be read, and is removed.
     repairs_ledger: bool,
 }
@@ -71,7 +71,7 @@ impl NodePrune {
     /// What is to be done.
     #[must_use]
     pub fn changes(&self) -> &[Change] {
-        &self.plan.changes
+        self.plan.changes()
     }
 
     /// The beginning of a ledger that cannot be read, and is removed.
@@ -85,7 +85,7 @@ impl NodePrune {
         let own = node.own_resources();
         let node = Node::new(node, interner);
         let mut plan = withdraw(&node, &scope.withdrawal);
-        let repairs_ledger = plan.invalid_ledger.is_some() && scope.repair_ledgers;
+        let repairs_ledger = matches!(plan.plan, Plan::Blocked(_)) && scope.repair_ledgers;
         if repairs_ledger {
             let own: Vec<_> = own.iter().map(String::as_str).collect();
             plan = withdraw_unreadable(&node, &own, &scope.withdrawal);
@@ -147,9 +147,9 @@ pub async fn plan_prune(
 impl PrunePlan {
     fn add(&mut self, node: ApiNode, scope: &Scope, interner: &mut Interner) {
         self.nodes += 1;
-        let mut planned = NodePrune::new(node, scope, interner);
-        if let Some(unreadable) = planned.plan.invalid_ledger.take() {
-            self.unreadable.push((Arc::clone(&planned.node.name), unreadable));
+        let planned = NodePrune::new(node, scope, interner);
+        if let Plan::Blocked(unreadable) = planned.plan.plan {
+            self.unreadable.push((planned.node.name, unreadable));
             return;
         }
         if !self.unlisted_rules.is_empty()
@@ -164,7 +164,7 @@ impl PrunePlan {
             let zeros = node.zeros().map(|resource| (Arc::clone(&node.name), resource.to_owned()));
             self.zeros.extend(zeros);
         }
-        if planned.plan.patch.is_some() {
+        if !planned.changes().is_empty() {
             self.planned.push(planned);
         }
     }
@@ -288,14 +288,15 @@ impl Work<'_> {
                 Err(reply) => return self.take_in(reply),
             },
         };
-        let Plan { changes, patch, invalid_ledger, .. } = planned.plan;
-        if let Some(unreadable) = invalid_ledger {
-            return Err(unreadable.to_string());
-        }
-        let Some(patch) = patch else {
-            let done = self.maybe_done.take().map_or(Pruned::NothingLeft, Pruned::Changed);
-            return Ok(Attempt::Done(done));
+        let changes = match planned.plan.plan {
+            Plan::Patch { changes, .. } => changes,
+            Plan::Blocked(unreadable) => return Err(unreadable.to_string()),
+            Plan::InSync | Plan::NeedsPods => {
+                let done = self.maybe_done.take().map_or(Pruned::NothingLeft, Pruned::Changed);
+                return Ok(Attempt::Done(done));
+            }
         };
+        let patch = patch(&planned.node, &changes).map_err(|error| error.to_string())?;
         // Reading the node took its time.
         self.lease_guard.wait().await?;
         let reply = self.requests.clone().patch(Arc::clone(&self.name), patch).await;

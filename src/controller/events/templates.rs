@@ -2,11 +2,13 @@
 
 use kube::runtime::events::EventType;
 
+use crate::controller::outcome::Outcome;
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::InvalidLedger;
 use crate::model::node::UNKNOWN_MANAGER;
+use crate::planner::input::Lost;
 use crate::planner::rules::InvalidRule;
-use crate::planner::{Action, Change, Outcome};
+use crate::planner::{Action, Change, ReleaseCause};
 
 /// An Event without what it is about.
 #[derive(Clone, Debug)]
@@ -31,7 +33,7 @@ impl EventTemplate {
     /// A change on a node that somebody may ask about. That a rule has come into force is in its
     /// status.
     pub(in crate::controller) fn for_change(node: &str, change: &Change) -> Option<Self> {
-        let Change { resource, action } = change;
+        let Change { resource, action, .. } = change;
         let was = |observed: &str, manager: &Option<_>| {
             let manager = name(manager.as_deref());
             format!("{resource} on {node} was {observed}, written by {manager}")
@@ -49,7 +51,7 @@ impl EventTemplate {
             }
             Action::Hold { quantity, rule, declared } => {
                 let text = format!(
-                    "{resource} on {node} is lowered to {quantity}, which pods use; rule {rule} declares \
+                    "{resource} on {node} is held at {quantity}, which pods request; rule {rule} declares \
                      {declared}"
                 );
                 normal("Held", "Patch", text)
@@ -67,14 +69,20 @@ impl EventTemplate {
                 );
                 normal("Withdrawn", "Patch", text)
             }
-            Action::Release { rule } => {
+            Action::Release { rule, cause: ReleaseCause::Overwritten { observed, manager } } => {
+                let was = was(observed, manager);
+                let text =
+                    format!("{was}, and is released: rule {rule} declares it there no longer");
+                normal("Released", "Patch", text)
+            }
+            Action::Release { rule, .. } => {
                 let text = format!(
                     "{resource} on {node} is left as it is, and nobody's: rule {rule}, which was to \
                      retain it, declares it there no longer"
                 );
                 normal("Released", "Patch", text)
             }
-            Action::Advertise { .. } | Action::RemoveZero => return None,
+            Action::Advertise { .. } | Action::RemoveZero | Action::RemoveLedger => return None,
         };
         Some(template)
     }
@@ -118,8 +126,8 @@ impl EventTemplate {
         change: &Change,
         message: &str,
     ) -> Option<Self> {
-        let Change { resource, action } = change;
-        let (Action::Withdraw { rule } | Action::Release { rule }) = action else {
+        let Change { resource, action, .. } = change;
+        let (Action::Withdraw { rule } | Action::Release { rule, .. }) = action else {
             return None;
         };
         let text = format!(
@@ -167,9 +175,9 @@ impl EventTemplate {
 
 /// Says what undoes a change.
 pub(in crate::controller) fn contest(node: &str, change: &Change) -> String {
-    let Change { resource, action } = change;
+    let Change { resource, .. } = change;
     let rule = change.rule().unwrap_or_default();
-    if matches!(action, Action::Adopt { .. }) {
+    if change.lost() == Lost::LedgerEntry {
         return format!(
             "the annotation on {node} loses {resource} again and again, which rule {rule} declares"
         );

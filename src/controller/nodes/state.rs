@@ -6,10 +6,11 @@ use tokio::time::Instant;
 
 use super::failure::Failure;
 use crate::controller::contest::Repairs;
+use crate::controller::outcome::Outcome;
 use crate::controller::tally::Tally;
 use crate::model::node::Node;
+use crate::planner::Change;
 use crate::planner::input::Contested;
-use crate::planner::{Change, Outcome};
 
 /// Tells one patch from another: an answer counts only for the node that it was for, and not for
 /// one made again under its name.

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::controller::contest;
-use crate::planner::Outcome;
+use crate::controller::outcome::Outcome;
 
 fn api_node(uid: &str, version: u32) -> ApiNode {
     let object = json!({

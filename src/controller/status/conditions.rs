@@ -4,10 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::controller::device_classes::Mapping;
+use crate::controller::outcome::Outcome;
 use crate::controller::tally::{Counts, MAX_PROBLEMS};
 use crate::model::api::{NodeCounts, Reason};
 use crate::model::node::UNKNOWN_MANAGER;
-use crate::planner::Outcome;
 
 /// A condition before it has a time and a generation.
 #[derive(Clone, Debug)]
@@ -176,7 +176,7 @@ fn contested(counts: &Counts) -> ConditionUpdate {
         return ConditionUpdate::new(kind, false, Reason::NotContested, String::new());
     }
     let nodes = counts.problems.iter().filter_map(|(node, outcome)| match outcome {
-        Outcome::Contested { manager } => {
+        Outcome::Contested { manager, .. } => {
             Some(format!("{} on {node}", manager.as_deref().unwrap_or(UNKNOWN_MANAGER)))
         }
         _ => None,

@@ -207,13 +207,12 @@ fn total_is_what_advertised_and_held_nodes_carry() {
     assert_eq!(total(everywhere("800Gi"), &counts).as_deref(), Some("2400Gi"));
     assert_eq!(total(everywhere("4"), &Counts::default()).as_deref(), Some("0"));
 
-    let held = |at: &str| Outcome::Held { at: at.to_owned(), pods_error: None };
+    let held = |at: &str| Outcome::Held { at: at.parse().unwrap(), pods_error: None };
     let conflict = Outcome::Conflicted { present: "100".to_owned(), manager: None };
-    let problems =
-        [("a", held("7")), ("b", held("1 in capacity, 2 in allocatable")), ("c", conflict)];
+    let problems = [("a", held("7")), ("b", held("2")), ("c", conflict)];
     let problems = problems.map(|(node, outcome)| (node.into(), outcome)).into();
     let counts = Counts { held: 2, problems, ..counts };
-    assert_eq!(total(everywhere("4"), &counts).as_deref(), Some("19"));
+    assert_eq!(total(everywhere("4"), &counts).as_deref(), Some("21"));
 
     // No sum overflows, however many nodes there are.
     let counts = Counts { advertised: usize::MAX / 16, ..Counts::default() };

@@ -108,3 +108,12 @@ fn quantity_out_of_bounds_is_rejected() {
     assert_eq!(whole(format!("{nines}e-{}", nines.len())), Some(1));
     assert_eq!(whole(format!("{}1", "0".repeat(1 << 20))), Some(1));
 }
+
+#[test]
+fn quantity_ceil_is_the_next_whole_number() {
+    for (text, whole) in
+        [("4", "4"), ("1Gi", "1Gi"), ("1n", "1"), ("3500m", "4"), ("-1500m", "-1"), ("0", "0")]
+    {
+        assert_eq!(parse(text).ceil().to_string(), whole, "{text}");
+    }
+}

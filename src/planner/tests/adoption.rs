@@ -27,14 +27,14 @@ fn own_equal_value_is_adopted() {
             let rules = json!({"r": {"conflictPolicy": policy}});
             let after = owned(dongles(capacity, allocatable), "4", "r");
             let before = written(dongles(capacity, allocatable), &own);
-            check(before, rules, &[("r", "pending")], &expected_changes, after);
+            check(before, rules, &[("r", "advertised")], &expected_changes, after);
         }
     }
     // By the rule that decides, and with its policy.
     let rules = json!({"r": {"deletionPolicy": "Retain", "priority": 1}, "s": {"quantity": 9}});
     let mut after = owned(dongles("4", "4"), "4", "r");
     after["ledger"]["example.com/dongle"]["deletionPolicy"] = json!("Retain");
-    let expected = [("r", "pending"), ("s", "overridden by r")];
+    let expected = [("r", "advertised"), ("s", "overridden by r")];
     check(written(dongles("4", "4"), &own), rules, &expected, &expected_changes, after);
 }
 
@@ -42,7 +42,8 @@ fn own_equal_value_is_adopted() {
 fn adoption_tests_both_values_and_writes_the_ledger_alone() {
     let own = [entry(FIELD_MANAGER, &BOTH)];
     let before = node_object(&written(dongles("4000m", "4"), &own));
-    let patch = plan(&decoded(&before), &rule_set(&json!({"r": {}})), &free()).patch.unwrap();
+    let planned = plan(&decoded(&before), &rule_set(&json!({"r": {}})), &free());
+    let patch = patch(&decoded(&before), planned.changes()).unwrap();
     let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"r"}}"#;
     let expected = json!([
         {"op": "test", "path": "/metadata/uid", "value": "uid-1"},
@@ -61,7 +62,7 @@ fn own_value_that_differs_is_a_conflict_with_the_own_name() {
     for (capacity, allocatable) in [("8", "8"), ("4", "8"), ("4", "0"), ("garbage", "4")] {
         let before = node_object(&written(dongles(capacity, allocatable), &own));
         let planned = plan(&decoded(&before), &rule_set(&json!({"r": {}})), &free());
-        assert_eq!(planned.patch, None, "{capacity} {allocatable}");
+        assert_eq!(planned.plan, Plan::InSync, "{capacity} {allocatable}");
         let (_, outcome) = &planned.outcomes[0];
         let is_named = matches!(outcome, Outcome::Conflicted { manager: Some(name), .. }
             if **name == *FIELD_MANAGER);
@@ -84,7 +85,7 @@ fn equal_value_with_another_manager_in_either_map_is_a_conflict() {
     ] {
         let before = node_object(&written(dongles("4", "4"), &managers));
         let planned = plan(&decoded(&before), &rule_set(&json!({"r": {}})), &free());
-        assert_eq!(planned.patch, None, "{managers:?}");
+        assert_eq!(planned.plan, Plan::InSync, "{managers:?}");
         let expected =
             Outcome::Conflicted { present: "4".to_owned(), manager: name.map(Arc::from) };
         assert_eq!(planned.outcomes[0].1, expected, "{managers:?}");
@@ -95,12 +96,13 @@ fn equal_value_with_another_manager_in_either_map_is_a_conflict() {
 fn contested_adoption_waits_for_its_pause() {
     let before = node_object(&written(dongles("4", "4"), &[entry(FIELD_MANAGER, &BOTH)]));
     for (may_repair, patches) in [(false, false), (true, true)] {
-        let contest = Contest { may_repair, manager: None };
+        let contest = Contest { may_repair, manager: None, lost: Lost::LedgerEntry };
         let contested = [("example.com/dongle".into(), contest)].into();
         let input = PlanningInput { contested, ..free() };
         let planned = plan(&decoded(&before), &rule_set(&json!({"r": {}})), &input);
-        assert_eq!(outcome_texts(&planned.outcomes)["r"], "contested");
-        assert_eq!(planned.patch.is_some(), patches);
+        assert_eq!(outcome_texts(&planned.outcomes)["r"], "contested annotation");
+        assert_eq!(!planned.changes().is_empty(), patches);
+        assert!(planned.changes().iter().all(|change| change.lost() == Lost::LedgerEntry));
     }
 }
 
@@ -112,7 +114,7 @@ fn repair_names_the_manager_of_the_map_that_differs() {
         ["repaired example.com/dongle=4 (rule r; was 9 in capacity, 4 in allocatable, \
                  written by kubectl-patch)"];
     let after = owned(dongles("4", "4"), "4", "r");
-    check(before, json!({"r": {}}), &[("r", "pending")], &expected_changes, after);
+    check(before, json!({"r": {}}), &[("r", "advertised")], &expected_changes, after);
     // A value that was removed has no manager: the other map's is not to blame.
     let mut before = owned(dongles("4", "4"), "4", "r");
     before["capacity"].as_object_mut().unwrap().remove("example.com/dongle");
@@ -120,5 +122,5 @@ fn repair_names_the_manager_of_the_map_that_differs() {
     let expected_changes =
         ["repaired example.com/dongle=4 (rule r; was absent in capacity, 4 in allocatable)"];
     let after = owned(dongles("4", "4"), "4", "r");
-    check(before, json!({"r": {}}), &[("r", "pending")], &expected_changes, after);
+    check(before, json!({"r": {}}), &[("r", "advertised")], &expected_changes, after);
 }

@@ -2,81 +2,151 @@
 
 use super::*;
 
-/// Plans a node that rule `r` advertises 4 dongles on, in other circumstances; checks what the rule is
-/// told, what is done, and whether pods have to be looked at.
-fn check_lowering(
+/// Plans a node for rule `r`; checks what becomes of the rule, what is done, and whether pods have to be
+/// listed.
+pub(super) fn check_input(
     (before, spec): (Value, Value),
     input: &PlanningInput,
     expected: &str,
     expected_changes: &[&str],
     needs_pods: bool,
-) {
+) -> NodePlan {
     let rules = rule_set(&json!({ "r": spec }));
     let planned = plan(&decoded(&node_object(&before)), &rules, input);
     assert_eq!(outcome_texts(&planned.outcomes)["r"], expected, "{before} {spec}");
-    let changes: Vec<_> = planned.changes.iter().map(ToString::to_string).collect();
-    assert_eq!(changes, expected_changes, "{before} {spec}");
-    assert_eq!(planned.needs_pods, needs_pods, "{before} {spec}");
+    assert_eq!(change_texts(&planned), expected_changes, "{before} {spec}");
+    assert_eq!(planned.needs_pods(), needs_pods, "{before} {spec}");
+    planned
+}
+
+pub(super) fn denied() -> PlanningInput {
+    let pods = PodUsage::Unavailable("no right".into());
+    PlanningInput { pods, ..PlanningInput::default() }
 }
 
 #[test]
 fn lowered_value_is_held_at_pod_requests() {
     let two = || (owned(dongles("4", "4"), "4", "r"), json!({"quantity": 2}));
     let lowered = ["advertised example.com/dongle=2 (rule r)"];
-    check_lowering(two(), &used(0), "pending", &lowered, false);
-    check_lowering(two(), &used(2), "pending", &lowered, false);
-    let held = ["lowered example.com/dongle to 3, which pods use (rule r declares 2)"];
-    check_lowering(two(), &used(3), "pending", &held, false);
-    check_lowering(two(), &used(4), "held at 4", &[], false);
-    check_lowering(two(), &used(9), "held at 4", &[], false);
-    // Nobody has looked yet: nothing is lowered.
+    check_input(two(), &used(0), "advertised", &lowered, false);
+    check_input(two(), &used(2), "advertised", &lowered, false);
+    let held = ["held example.com/dongle at 3, which pods request (rule r declares 2)"];
+    check_input(two(), &used(3), "held at 3", &held, false);
+    check_input(two(), &used(4), "held at 4", &[], false);
+    check_input(two(), &used(9), "held at 4", &[], false);
+    // Nothing is lowered, nor called held, before pods are listed.
     let unknown = PlanningInput::default();
-    check_lowering(two(), &unknown, "held at 4", &[], true);
-    let denied = PodUsage::Unavailable("no right".to_owned());
-    let denied = PlanningInput { pod_usage: denied, ..PlanningInput::default() };
-    check_lowering(two(), &denied, "held at 4: no right", &[], true);
+    check_input(two(), &unknown, "awaiting pods", &[], true);
+    check_input(two(), &denied(), "held at 4: no right", &[], true);
 
     let mut at_once = two();
     at_once.1["shrinkPolicy"] = json!("Immediate");
-    check_lowering(at_once, &unknown, "pending", &lowered, false);
-    // Raising asks for nothing, nor does withdrawing.
+    check_input(at_once, &unknown, "advertised", &lowered, false);
+    // Raising requires nothing, nor does withdrawing.
     let raised = (owned(dongles("4", "4"), "4", "r"), json!({"quantity": 5}));
     let expected_changes = ["advertised example.com/dongle=5 (rule r)"];
-    check_lowering(raised, &unknown, "pending", &expected_changes, false);
+    check_input(raised, &unknown, "advertised", &expected_changes, false);
     let gone = plan(&decoded(&node_object(&two().0)), &rule_set(&json!({})), &unknown);
-    assert_eq!((gone.changes.len(), gone.needs_pods), (1, false));
+    assert_eq!((gone.changes().len(), gone.needs_pods()), (1, false));
 }
 
 #[test]
 fn held_value_is_repaired_to_the_held_quantity() {
     let held = |present: &str| (owned(dongles(present, present), "3", "r"), json!({"quantity": 2}));
     let unknown = PlanningInput::default();
-    check_lowering(held("3"), &unknown, "held at 3", &[], true);
-    check_lowering(held("3"), &used(3), "held at 3", &[], false);
-    // A reboot: what pods use is back before anybody has looked.
+    check_input(held("3"), &unknown, "awaiting pods", &[], true);
+    check_input(held("3"), &used(3), "held at 3", &[], false);
+    // A reboot: what pods use is back before they are listed.
     let repaired = ["repaired example.com/dongle=3 (rule r; was 0)"];
-    check_lowering(held("0"), &unknown, "pending", &repaired, true);
+    check_input(held("0"), &unknown, "awaiting pods", &repaired, true);
+    check_input(held("0"), &denied(), "held at 3: no right", &repaired, true);
     let lowered = ["advertised example.com/dongle=2 (rule r)"];
-    check_lowering(held("3"), &used(1), "pending", &lowered, false);
+    check_input(held("3"), &used(1), "advertised", &lowered, false);
 }
 
 #[test]
 fn value_raised_by_another_manager_is_held_when_lowered() {
     let raised = || (owned(dongles("7", "7"), "4", "r"), json!({"quantity": 4}));
     let unknown = PlanningInput::default();
-    check_lowering(raised(), &unknown, "held at 7", &[], true);
+    check_input(raised(), &unknown, "awaiting pods", &[], true);
+    check_input(raised(), &denied(), "held at 7: no right", &[], true);
     let repaired = ["repaired example.com/dongle=4 (rule r; was 7)"];
-    check_lowering(raised(), &used(4), "pending", &repaired, false);
+    check_input(raised(), &used(4), "advertised", &repaired, false);
     let repaired = ["repaired example.com/dongle=6 (rule r; was 7)"];
-    check_lowering(raised(), &used(6), "pending", &repaired, false);
+    check_input(raised(), &used(6), "held at 6", &repaired, false);
     // Nor is a value taken over to the harm of those who use it.
     let foreign = || (dongles("8", "8"), json!({"conflictPolicy": "Overwrite"}));
-    check_lowering(foreign(), &unknown, "held at 8", &[], true);
+    check_input(foreign(), &unknown, "awaiting pods", &[], true);
     let taken = ["took over example.com/dongle=5 (rule r; was 8)"];
-    check_lowering(foreign(), &used(5), "pending", &taken, false);
+    check_input(foreign(), &used(5), "held at 5", &taken, false);
 }
 
-/// Whatever the node and the rule: a value goes no lower than what pods use, unless the rule says so;
+/// The change must not claim what is not known.
+#[test]
+fn succeeding_rule_keeps_the_value_where_pods_cannot_be_listed() {
+    let before = (owned(dongles("4", "4"), "4", "gone"), json!({"quantity": 2}));
+    let changes = ["advertised example.com/dongle=4 (rule r)"];
+    check_input(before, &denied(), "held at 4: no right", &changes, true);
+}
+
+#[test]
+fn held_quantity_is_the_one_in_allocatable() {
+    let uneven = (owned(dongles("7", "6"), "4", "r"), json!({"quantity": 4}));
+    check_input(uneven, &denied(), "held at 6: no right", &[], true);
+    let mut absent = owned(dongles("7", "7"), "4", "r");
+    absent["allocatable"].as_object_mut().unwrap().remove("example.com/dongle");
+    check_input((absent, json!({"quantity": 4})), &denied(), "held at 7: no right", &[], true);
+}
+
+/// A pod was bound between the list and the patch (I5).
+#[test]
+fn second_list_of_pods_raises_a_lowered_value_again() {
+    let after =
+        |present: &str| (owned(dongles(present, present), "2", "r"), json!({"quantity": 2}));
+    let lowered_from = |dongles: i64, from: i64| PlanningInput {
+        lowered_from: [("example.com/dongle".into(), Quantity::from(from))].into(),
+        ..used(dongles)
+    };
+    check_input(after("2"), &lowered_from(2, 4), "advertised", &[], false);
+    let held = ["held example.com/dongle at 3, which pods request (rule r declares 2)"];
+    let raised = check_input(after("2"), &lowered_from(3, 4), "held at 3", &held, false);
+    assert!(!raised.changes()[0].lowers());
+    // No higher than it was, and no higher where it has not been lowered.
+    let held = ["held example.com/dongle at 4, which pods request (rule r declares 2)"];
+    check_input(after("2"), &lowered_from(9, 4), "held at 4", &held, false);
+    check_input(after("2"), &used(9), "advertised", &[], false);
+    let repaired = ["repaired example.com/dongle=3 (rule r; was 0)"];
+    check_input(after("0"), &lowered_from(3, 4), "held at 3", &repaired, false);
+    // What is raised again is held as any other value.
+    let held = (owned(dongles("3", "3"), "3", "r"), json!({"quantity": 2}));
+    check_input(held.clone(), &PlanningInput::default(), "awaiting pods", &[], true);
+    check_input(held, &used(3), "held at 3", &[], false);
+}
+
+#[test]
+fn only_lowering_under_when_free_asks_for_a_second_list() {
+    let lowers = |present: &str, listed: &str, spec: Value| {
+        let before = node_object(&owned(dongles(present, present), listed, "r"));
+        let planned = plan(&decoded(&before), &rule_set(&json!({ "r": spec })), &free());
+        planned.changes().iter().map(Change::lowers).collect::<Vec<_>>()
+    };
+    assert_eq!(lowers("4", "4", json!({"quantity": 2})), [true]);
+    assert_eq!(lowers("7", "4", json!({})), [true], "what was raised may be in use");
+    assert_eq!(lowers("4", "4", json!({"quantity": 2, "shrinkPolicy": "Immediate"})), [false]);
+    assert_eq!(lowers("4", "4", json!({"quantity": 5})), [false]);
+    assert_eq!(lowers("0", "4", json!({})), [false]);
+    assert_eq!(lowers("4", "4", json!({"nodeNames": ["node-2"]})), [false], "absent is harmless");
+}
+
+#[test]
+fn pod_requests_never_lead_to_a_quantity_that_cannot_be_declared() {
+    let huge = (bare(), json!({"quantity": 2}));
+    let held =
+        ["held example.com/dongle at 9223372036854775, which pods request (rule r declares 2)"];
+    check_input(huge, &used(i64::MAX), "held at 9223372036854775", &held, false);
+}
+
+/// Whatever the node and the rule: a value goes no lower than what pods use, unless the rule demands it;
 /// and where nobody knows what they use, no lower than what is listed.
 #[test]
 fn random_plans_never_lower_below_pod_requests() {
@@ -88,14 +158,13 @@ fn random_plans_never_lower_below_pod_requests() {
         let policy = random.choice(["WhenFree", "Immediate"]).unwrap();
         let spec = json!({"quantity": random.i64(1..9), "shrinkPolicy": policy});
         let rules = rule_set(&json!({ "r": spec }));
-        let pod_usage = random.i64(0..9);
+        let requested = random.i64(0..9);
         let known = random.bool();
-        let input = if known { used(pod_usage) } else { PlanningInput::default() };
+        let input = if known { used(requested) } else { PlanningInput::default() };
         let mut after = node_object(&before);
         let planned = plan(&decoded(&after), &rules, &input);
-        if let Some(patch) = planned.patch {
-            apply(&mut after, &patch);
-        }
+        let patch = patch(&decoded(&after), planned.changes()).unwrap();
+        apply(&mut after, &patch);
         let amount = |map: &str| {
             let text = &after["status"][map]["example.com/dongle"];
             text.as_str().unwrap().parse::<i64>().unwrap()
@@ -104,13 +173,13 @@ fn random_plans_never_lower_below_pod_requests() {
         let desired = spec["quantity"].as_i64().unwrap();
         let least = match (policy, known) {
             ("Immediate", _) => desired,
-            (_, true) => desired.max(pod_usage.min(listed.max(capacity).max(allocatable))),
+            (_, true) => desired.max(requested.min(listed.max(capacity).max(allocatable))),
             (_, false) => desired.max(listed),
         };
-        let context = format!("{before} {spec} {pod_usage} {known}");
+        let context = format!("{before} {spec} {requested} {known}");
         let is_left = after == (capacity, allocatable);
         let may_be_left = !known && policy == "WhenFree";
         assert!(after == (least, least) || (is_left && may_be_left), "{context}: {after:?}");
-        assert!(!(known && planned.needs_pods), "{context}");
+        assert!(!(known && planned.needs_pods()), "{context}");
     }
 }

@@ -1,39 +1,6 @@
-//! Whose a value is: contests, policies, rules and ledgers that are not valid.
+//! Whose a value is: policies, and ledgers that are not valid.
 
 use super::*;
-
-#[test]
-fn contested_value_is_repaired_only_after_back_off() {
-    let rules = rule_set(&json!({"r": {}, "s": {"resourceName": "example.com/s"}}));
-    let mut before = owned(dongles("7", "7"), "4", "r");
-    let contested = |may_repair| {
-        let contest = Contest { may_repair, manager: None };
-        PlanningInput { contested: [("example.com/dongle".into(), contest)].into(), ..free() }
-    };
-    for (may_repair, expected_changes) in [
-        (false, vec!["advertised example.com/s=4 (rule s)"]),
-        (
-            true,
-            vec![
-                "repaired example.com/dongle=4 (rule r; was 7)",
-                "advertised example.com/s=4 (rule s)",
-            ],
-        ),
-    ] {
-        let planned = plan(&decoded(&node_object(&before)), &rules, &contested(may_repair));
-        let expected = [("r", "contested".to_owned()), ("s", "pending".to_owned())];
-        assert_eq!(outcome_texts(&planned.outcomes), expected.into());
-        let changes: Vec<_> = planned.changes.iter().map(ToString::to_string).collect();
-        assert_eq!(changes, expected_changes);
-    }
-    // A fight is not over with a repair, and yet does not keep a rule's end from taking effect.
-    before = owned(dongles("4", "4"), "4", "r");
-    let planned = plan(&decoded(&node_object(&before)), &rules, &contested(false));
-    assert_eq!(outcome_texts(&planned.outcomes)["r"], "contested");
-    let none = rule_set(&json!({}));
-    let planned = plan(&decoded(&node_object(&before)), &none, &contested(false));
-    assert_eq!(planned.changes[0].to_string(), "withdrew example.com/dongle (rule r)");
-}
 
 #[test]
 fn overwrite_policy_takes_over_value_outside_the_ledger() {
@@ -45,7 +12,7 @@ fn overwrite_policy_takes_over_value_outside_the_ledger() {
         check(
             dongles(present, present),
             rules.clone(),
-            &[("r", "pending")],
+            &[("r", "advertised")],
             &expected_changes,
             after,
         );
@@ -53,9 +20,21 @@ fn overwrite_policy_takes_over_value_outside_the_ledger() {
     // What is vacant is no conflict, and what is listed is its own.
     let expected_changes = ["advertised example.com/dongle=4 (rule r)"];
     let after = owned(dongles("4", "4"), "4", "r");
-    check(dongles("0", "0"), rules.clone(), &[("r", "pending")], &expected_changes, after.clone());
+    check(
+        dongles("0", "0"),
+        rules.clone(),
+        &[("r", "advertised")],
+        &expected_changes,
+        after.clone(),
+    );
     let expected_changes = ["repaired example.com/dongle=4 (rule r; was 7)"];
-    check(owned(dongles("7", "7"), "4", "r"), rules, &[("r", "pending")], &expected_changes, after);
+    check(
+        owned(dongles("7", "7"), "4", "r"),
+        rules,
+        &[("r", "advertised")],
+        &expected_changes,
+        after,
+    );
 }
 
 #[test]
@@ -67,10 +46,10 @@ fn retain_policy_releases_ledger_entry_and_keeps_value() {
     let after = retained(owned(dongles("4", "4"), "4", "r"));
     let expected_changes = ["advertised example.com/dongle=4 (rule r)"];
     let rules = json!({"r": {"deletionPolicy": "Retain"}});
-    check(bare(), rules.clone(), &[("r", "pending")], &expected_changes, after.clone());
+    check(bare(), rules.clone(), &[("r", "advertised")], &expected_changes, after.clone());
     // The policy alone is written where the value is there already.
     let before = owned(dongles("4", "4"), "4", "r");
-    check(before, rules, &[("r", "pending")], &expected_changes, after.clone());
+    check(before, rules, &[("r", "advertised")], &expected_changes, after.clone());
 
     let expected_changes = ["released example.com/dongle (rule r; retained)"];
     check(after.clone(), json!({}), &[], &expected_changes, dongles("4", "4"));
@@ -80,7 +59,7 @@ fn retain_policy_releases_ledger_entry_and_keeps_value() {
     check(
         after.clone(),
         json!({"s": {"quantity": 9}}),
-        &[("s", "pending")],
+        &[("s", "advertised")],
         &expected_changes,
         with_s,
     );
@@ -96,7 +75,7 @@ fn several_resources_are_written_in_one_patch() {
     });
     let mut before = owned(dongles("4", "4"), "4", "gone");
     before["capacity"]["other.com/x"] = json!("1");
-    let expected = [("a", "pending"), ("b", "pending")];
+    let expected = [("a", "advertised"), ("b", "advertised")];
     let expected_changes = [
         "advertised example.com/a=800Gi (rule a)",
         "advertised example.com/b=1k (rule b)",
@@ -114,19 +93,6 @@ fn several_resources_are_written_in_one_patch() {
 }
 
 #[test]
-fn invalid_rule_keeps_and_repairs_its_values() {
-    let node = owned(dongles("4", "4"), "4", "r");
-    check(node, json!({"r": "invalid"}), &[], &[], json!({}));
-    // Also against a kubelet that zeroes it, and a rule that would take over.
-    let expected_changes = ["repaired example.com/dongle=4 (rule r; was 0)"];
-    let after = owned(dongles("4", "4"), "4", "r");
-    let node = owned(dongles("0", "0"), "4", "r");
-    check(node.clone(), json!({"r": "invalid"}), &[], &expected_changes, after.clone());
-    let expected = [("s", "overridden by r")];
-    check(node, json!({"r": "invalid", "s": {"quantity": 9}}), &expected, &expected_changes, after);
-}
-
-#[test]
 fn invalid_ledger_blocks_every_change_of_its_node() {
     for text in ["not json", r#"{"cpu":{"quantity":"4","rule":"r"}}"#] {
         let mut node = dongles("7", "7");
@@ -134,20 +100,4 @@ fn invalid_ledger_blocks_every_change_of_its_node() {
         let expected = [("r", "unreadable: annotation noderesource.dev/advertised")];
         check(node, json!({"r": {}}), &expected, &[], json!({}));
     }
-}
-
-#[test]
-fn ledger_beyond_its_size_limit_is_not_written() {
-    let rules = (0..300).map(|number| {
-        let spec = json!({"resourceName": format!("example.com/{number}")});
-        (format!("{}{number}", "long".repeat(60)), spec)
-    });
-    let rules: Map<_, _> = rules.collect();
-    let planned = plan(&decoded(&node_object(&bare())), &rule_set(&Value::Object(rules)), &free());
-    assert!(planned.patch.is_none());
-    let outcome_texts = outcome_texts(&planned.outcomes);
-    assert!(
-        outcome_texts.values().all(|outcome| outcome.starts_with("unreadable")),
-        "{outcome_texts:?}"
-    );
 }

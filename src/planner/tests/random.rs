@@ -1,27 +1,34 @@
-//! What holds of every plan, tried on random nodes and rules.
+//! What holds of every plan, and of every part of one, tried on random nodes, rules and circumstances.
 
 use super::*;
+use crate::model::api::FIELD_MANAGER;
+use crate::model::ledger::ANNOTATION;
+use crate::model::pod::Requests;
 
-/// Whatever the node and the rules: one patch is enough, it writes no 0, touches no native
-/// resource, changes no value that is neither vacant nor listed, withdraws nothing unlisted, and adopts
-/// only what no other manager wrote.
-#[test]
-fn random_plans_converge_in_one_patch_within_invariants() {
-    let mut random = fastrand::Rng::with_seed(1);
-    let names = ["example.com/a", "example.com/b", "example.com/c"];
-    let values = ["0", "1", "4", "1k", "1000", "0.5", "garbage", "8Ei"];
-    let mut adoptions = 0;
-    for _ in 0..10_000 {
+const NAMES: [&str; 3] = ["example.com/a", "example.com/b", "example.com/c"];
+const MAPS: [&str; 2] = ["capacity", "allocatable"];
+const VALUES: [&str; 8] = ["0", "1", "4", "1k", "1000", "0.5", "garbage", "8Ei"];
+
+/// A node with what it is planned by.
+struct Case {
+    object: Value,
+    rules: Value,
+    input: PlanningInput,
+    requests: Requests,
+}
+
+impl Case {
+    fn new(random: &mut fastrand::Rng) -> Self {
+        let agrees = random.bool();
         let mut object = node_object(&json!({}));
-        for map in ["capacity", "allocatable"] {
-            if random.u8(..8) > 0 {
-                let mut amounts = json!({"cpu": "2"});
-                for name in names {
-                    if random.bool() {
-                        amounts[name] = json!(random.choice(values).unwrap());
-                    }
+        let created = random.choice(["2026-01-01T00:00:00Z", "2026-01-03T00:00:00Z"]).unwrap();
+        object["metadata"]["creationTimestamp"] = json!(created);
+        for map in MAPS {
+            if agrees || random.u8(..8) > 0 {
+                object["status"][map] = json!({"cpu": "2"});
+                for name in some_names(random) {
+                    object["status"][map][name] = json!(random.choice(VALUES).unwrap());
                 }
-                object["status"][map] = amounts;
             }
         }
         if random.bool()
@@ -29,73 +36,253 @@ fn random_plans_converge_in_one_patch_within_invariants() {
         {
             object["status"]["allocatable"] = capacity;
         }
-        let managers = ["kubelet", "kubectl-patch", crate::model::api::FIELD_MANAGER];
-        let mut own = BTreeMap::from(names.map(|name| (name, 0)));
-        let mut entries = managers.map(|manager| json!({"manager": manager, "fieldsV1": {}}));
-        let all_own = random.bool();
-        for map in ["capacity", "allocatable"] {
-            for name in names {
-                let any = random.usize(..managers.len() + 1);
-                let written_by = if all_own { 2 } else { any };
-                if let Some(entry) = entries.get_mut(written_by) {
-                    entry["fieldsV1"]["f:status"][format!("f:{map}")][format!("f:{name}")] =
-                        json!({});
-                }
-                *own.get_mut(name).unwrap() += u8::from(written_by == 2);
+        let mut listed = Map::new();
+        for name in some_names(random) {
+            let quantity = random.choice(["1", "4", "1k"]).unwrap();
+            let rule = random.choice(["r0", "r1", "gone", "frozen", "frozen-2"]).unwrap();
+            let policy = random.choice(["Withdraw", "Retain"]).unwrap();
+            listed.insert(
+                name.to_owned(),
+                json!({"quantity": quantity, "rule": rule, "deletionPolicy": policy}),
+            );
+            for map in MAPS.into_iter().filter(|_| agrees) {
+                object["status"][map][name] = json!(quantity);
             }
+        }
+        if !listed.is_empty() {
+            let ledger = Value::Object(listed).to_string();
+            object["metadata"]["annotations"] = json!({ ANNOTATION: ledger });
         }
         if random.u8(..8) > 0 {
-            object["metadata"]["managedFields"] = json!(entries);
-        } else {
-            own.clear();
-        }
-        let mut listed = Map::new();
-        for name in names {
-            if random.bool() {
-                let quantity = random.choice(["1", "4", "1k"]).unwrap();
-                let rule = random.choice(["r0", "r1", "gone", "frozen"]).unwrap();
-                listed.insert(name.to_owned(), json!({"quantity": quantity, "rule": rule}));
-            }
-        }
-        let ledger = Value::Object(listed.clone()).to_string();
-        if !listed.is_empty() {
-            object["metadata"]["annotations"] = json!({ crate::model::ledger::ANNOTATION: ledger });
-        }
-        let mut rules = json!({"frozen": "invalid"});
-        for rule in 0..random.usize(..4) {
-            rules[format!("r{rule}")] = json!({
-                "resourceName": random.choice(names).unwrap(),
-                "quantity": random.choice(["1", "4", "1000"]).unwrap(),
-                "priority": random.i32(..2).abs(),
-                "deletionPolicy": random.choice(["Withdraw", "Retain"]).unwrap(),
-            });
+            object["metadata"]["managedFields"] = managers(random);
         }
 
-        let set = rule_set(&rules);
-        let mut after = object.clone();
-        if let Some(patch) = plan(&decoded(&object), &set, &free()).patch {
-            apply(&mut after, &patch);
-            assert_eq!(plan(&decoded(&after), &set, &free()).patch, None, "{object} {rules}");
+        let mut rules = json!({"frozen": "invalid", "frozen-2": random.i32(0..2)});
+        for rule in 0..random.usize(..4) {
+            rules[format!("r{rule}")] = json!({
+                "resourceName": random.choice(NAMES).unwrap(),
+                "quantity": random.choice(["1", "4", "1000"]).unwrap(),
+                "priority": random.i32(0..3),
+                "deletionPolicy": random.choice(["Withdraw", "Retain"]).unwrap(),
+                "conflictPolicy": random.choice(["Keep", "Keep", "Overwrite"]).unwrap(),
+                "shrinkPolicy": random.choice(["WhenFree", "WhenFree", "Immediate"]).unwrap(),
+            });
         }
-        let after_ledger = fields(&after)["ledger"].clone();
-        for name in names.into_iter().filter(|name| !listed.contains_key(*name)) {
-            let same =
-                |map: &str| object["status"][map].get(name) == after["status"][map].get(name);
-            let adopted = after_ledger[name].is_object() && same("capacity") && same("allocatable");
-            adoptions += u32::from(adopted);
-            assert!(!adopted || own.get(name) == Some(&2), "{object} {rules}");
+        let (input, requests) = input(random);
+        Self { object, rules, input, requests }
+    }
+
+    fn plan(&self, object: &Value) -> NodePlan {
+        plan(&decoded(object), &rule_set(&self.rules), &self.input)
+    }
+
+    /// Returns the node after some changes, and checks what holds of them.
+    fn apply(&self, before: &Value, changes: &[Change]) -> Value {
+        let mut after = before.clone();
+        apply(&mut after, &patch(&decoded(before), changes).unwrap());
+        let what = || format!("{before} {} {:?} {changes:?}", self.rules, self.input);
+        assert!(!agrees(before) || agrees(&after), "I2: {}", what());
+        let listed = ledger(before);
+        for map in MAPS {
+            assert_eq!(before["status"][map].get("cpu"), after["status"][map].get("cpu"));
+            for name in NAMES {
+                let value = |object: &Value| object["status"][map].get(name).cloned();
+                let (old, new) = (value(before), value(&after));
+                if old == new {
+                    continue;
+                }
+                let is_vacant = old.as_ref().is_none_or(|old| old == "0");
+                let takes_over =
+                    changes.iter().any(|it| it.resource == name && it.action_name() == "takeOver")
+                        && self.overwrites(name);
+                let is_own = listed.get(name).is_some_and(|entry| {
+                    // Repaired or replaced while it is desired; removed only as listed.
+                    new.is_some() || old.as_ref().is_none_or(|old| same(old, &entry["quantity"]))
+                });
+                assert!(is_vacant || is_own || takes_over, "I1: {name} {}", what());
+                assert!(new.is_none_or(|new| !same(&new, &json!("0"))), "I3: {name} {}", what());
+            }
         }
-        for map in ["capacity", "allocatable"] {
-            let (old, new) = (&object["status"][map], &after["status"][map]);
-            assert_eq!(old.get("cpu"), new.get("cpu"));
-            for name in names {
-                let (old, new) = (old.get(name), new.get(name));
-                let vacant = old.is_none_or(|old| old == "0");
-                let changed = old != new;
-                assert!(!changed || vacant || listed.contains_key(name), "{object} {rules}");
-                assert!(!changed || new.is_none_or(|new| new != "0"), "{object} {rules}");
+        after
+    }
+
+    fn overwrites(&self, resource: &str) -> bool {
+        let mut rules = self.rules.as_object().unwrap().values();
+        rules.any(|it| it["resourceName"] == resource && it["conflictPolicy"] == "Overwrite")
+    }
+
+    /// Under `WhenFree`, no value is lowered below what pods request, nor does one appear below it (I5).
+    fn assert_pods_are_safe(&self, before: &Value, after: &Value) {
+        let immediate = |name: &str| {
+            let mut rules = self.rules.as_object().unwrap().values();
+            rules.any(|it| it["resourceName"] == name && it["shrinkPolicy"] == "Immediate")
+        };
+        for name in NAMES.into_iter().filter(|name| !immediate(name)) {
+            let is_vacant =
+                |map: &str| before["status"][map].get(name).is_none_or(|value| value == "0");
+            let appears =
+                !ledger(before).contains_key(name) && MAPS.iter().all(|map| is_vacant(map));
+            let quantity = |object: &Value, map: &str| {
+                object["status"][map].get(name)?.as_str()?.parse::<Quantity>().ok()
+            };
+            for map in MAPS {
+                let (old, new) = (quantity(before, map), quantity(after, map));
+                let is_less = old.is_some_and(|old| new.is_some_and(|new| new < old));
+                let requested = self.requests.get(name);
+                let is_new = appears && new.is_some_and(|new| !new.is_zero());
+                let is_safe = new.is_none_or(|new| new >= requested.min(old.unwrap_or(requested)));
+                let is_known = matches!(self.input.pods, PodUsage::Known(_));
+                assert!(
+                    !is_less || (is_known && is_safe),
+                    "{name} {before} {after} {}",
+                    self.rules
+                );
+                let is_high_enough = new.is_some_and(|new| new >= requested);
+                assert!(!(is_new && is_known) || is_high_enough, "{name} {before} {after}");
             }
         }
     }
-    assert!(adoptions > 100, "{adoptions}");
+}
+
+fn some_names(random: &mut fastrand::Rng) -> Vec<&'static str> {
+    NAMES.into_iter().filter(|_| random.bool()).collect()
+}
+
+fn managers(random: &mut fastrand::Rng) -> Value {
+    let managers = ["kubelet", "kubectl-patch", FIELD_MANAGER];
+    let mut entries = managers.map(|manager| json!({"manager": manager, "fieldsV1": {}}));
+    let all_own = random.bool();
+    for map in MAPS {
+        for name in NAMES {
+            let any = random.usize(..managers.len() + 1);
+            if let Some(entry) = entries.get_mut(if all_own { 2 } else { any }) {
+                entry["fieldsV1"]["f:status"][format!("f:{map}")][format!("f:{name}")] = json!({});
+            }
+        }
+    }
+    json!(entries)
+}
+
+fn input(random: &mut fastrand::Rng) -> (PlanningInput, Requests) {
+    let amounts = NAMES.map(|name| (name.to_owned(), json!(random.i64(0..6).to_string())));
+    let container = json!({"resources": {"requests": Map::from_iter(amounts)}});
+    let pods = json!({"items": [{"spec": {"containers": [container]}}]});
+    let requests = Requests::from_pods(&serde_json::from_value(pods).unwrap());
+    let pods = match random.u8(..4) {
+        0 => PodUsage::NotFetched,
+        1 => PodUsage::Unavailable("no right".into()),
+        _ => PodUsage::Known(requests.clone()),
+    };
+    let new_values = [NewValues::Write, NewValues::CheckOlderNodes, NewValues::Check];
+    let mut input = PlanningInput {
+        pods,
+        new_values: random.choice(new_values).unwrap(),
+        ..PlanningInput::default()
+    };
+    for name in NAMES {
+        if random.u8(..4) == 0 {
+            let contest = Contest { may_repair: random.bool(), manager: None, lost: Lost::Value };
+            input.contested.insert(name.into(), contest);
+        }
+        if random.u8(..4) == 0 {
+            input.lowered_from.insert(name.into(), Quantity::from(random.i64(1..9)));
+        }
+    }
+    (input, requests)
+}
+
+fn same(text: &Value, other: &Value) -> bool {
+    let parsed = |text: &Value| text.as_str().and_then(|text| text.parse::<Quantity>().ok());
+    parsed(text).is_some_and(|quantity| parsed(other) == Some(quantity))
+}
+
+fn ledger(object: &Value) -> Map<String, Value> {
+    fields(object)["ledger"].as_object().cloned().unwrap_or_default()
+}
+
+/// Returns whether both maps hold what the ledger lists.
+fn agrees(object: &Value) -> bool {
+    ledger(object).iter().all(|(name, entry)| {
+        MAPS.iter().all(|map| {
+            let value = object["status"][*map].get(name);
+            value.is_some_and(|value| same(value, &entry["quantity"]))
+        })
+    })
+}
+
+#[test]
+fn random_plans_and_their_parts_keep_the_invariants() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut actions = BTreeMap::<_, u32>::new();
+    for _ in 0..5_000 {
+        let case = Case::new(&mut random);
+        let mut object = case.object.clone();
+        let planned = case.plan(&object);
+        for change in planned.changes() {
+            *actions.entry(change.action_name()).or_default() += 1;
+        }
+        // Whatever part of it is sent first, the rest follows.
+        let part: Vec<_> = planned.changes().iter().filter(|_| random.bool()).cloned().collect();
+        for changes in [&part[..], planned.changes()] {
+            let after = case.apply(&object, changes);
+            case.assert_pods_are_safe(&object, &after);
+        }
+        object = case.apply(&object, &part);
+        // A value that was adopted may be raised then, since it had been lowered.
+        for _ in 0..2 {
+            object = case.apply(&object, case.plan(&object).changes());
+        }
+        let end = case.plan(&object);
+        assert_eq!(end.changes(), [], "{object} {} {:?}", case.rules, case.input);
+    }
+    for action in ["advertise", "hold", "repair", "takeOver", "adopt", "release", "withdraw"] {
+        assert!(actions.get(action).is_some_and(|count| *count > 50), "{action}: {actions:?}");
+    }
+}
+
+/// By the ledger alone nothing but lost values is written, and that as listed.
+#[test]
+fn random_repairs_write_what_is_listed() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut repairs = 0;
+    for _ in 0..2_000 {
+        let case = Case::new(&mut random);
+        let planned = plan_repairs(&decoded(&case.object), &case.input.contested);
+        repairs += planned.changes().len();
+        let after = case.apply(&case.object, planned.changes());
+        assert_eq!(after["metadata"], case.object["metadata"]);
+        for change in planned.changes() {
+            assert!(change.is_repair() && change.was_listed());
+            for map in MAPS {
+                let value = &after["status"][map][&change.resource];
+                assert!(same(value, &ledger(&after)[&change.resource]["quantity"]));
+            }
+        }
+        let again = plan_repairs(&decoded(&after), &case.input.contested);
+        assert_eq!(again.plan, Plan::InSync);
+    }
+    assert!(repairs > 100, "{repairs}");
+}
+
+/// Only what the controller alone wrote is adopted, in both maps.
+#[test]
+fn random_adoptions_are_of_own_values() {
+    let mut random = fastrand::Rng::with_seed(4);
+    for _ in 0..4_000 {
+        let case = Case::new(&mut random);
+        let planned = case.plan(&case.object);
+        let adopted = planned.changes().iter().filter(|it| it.action_name() == "adopt");
+        for Change { resource, .. } in adopted {
+            let entries = case.object["metadata"]["managedFields"].as_array().unwrap();
+            let has = |entry: &Value, map: &str| {
+                entry["fieldsV1"]["f:status"][format!("f:{map}")]
+                    .get(format!("f:{resource}"))
+                    .is_some()
+            };
+            for entry in entries {
+                let is_own = entry["manager"] == FIELD_MANAGER;
+                assert!(MAPS.iter().all(|map| has(entry, map) == is_own), "{}", case.object);
+            }
+        }
+    }
 }

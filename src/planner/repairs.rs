@@ -1,0 +1,53 @@
+//! Repairs by the ledger alone, for a process that does not know the rules yet (I4).
+
+use super::change::{Action, Change, Edit, LedgerEdit, ValueEdit};
+use super::input::Contested;
+use super::observed::Observed;
+use super::plan::NodePlan;
+use crate::model::ledger::{Entry, Ledger};
+use crate::model::node::Node;
+
+/// Plans repairs alone, by the ledger: values that were lost or lowered are written back as listed, but
+/// contested ones while they may not be repaired. A value that is more than the listed one stays until the
+/// rules are known: writing it back may have to wait for a list of pods (I5).
+///
+/// No rule has an outcome, and nothing is added, lowered, adopted, released or withdrawn.
+#[must_use]
+pub fn plan_repairs(node: &Node, contested: &Contested) -> NodePlan {
+    let ledger = match Ledger::parse(node.ledger.as_deref()) {
+        Ok(ledger) => ledger,
+        Err(error) => return NodePlan::blocked(&[], error),
+    };
+    let repairs = ledger.entries().filter_map(|(resource, entry)| {
+        let waits = contested.get(resource).is_some_and(|contest| !contest.may_repair);
+        let observed = Observed::on(node, &ledger, resource);
+        if waits || observed.is_as_listed() {
+            return None;
+        }
+        repair(resource, entry, &observed)
+    });
+    NodePlan::new(Vec::new(), repairs.collect(), false)
+}
+
+/// Writes a value back as it is listed, unless that lowers it.
+pub(super) fn repair(resource: &str, entry: &Entry, observed: &Observed<'_>) -> Option<Change> {
+    if observed.most() > observed.listed_quantity() {
+        return None;
+    }
+    Some(Change {
+        resource: resource.to_owned(),
+        action: Action::Repair {
+            quantity: entry.quantity.clone(),
+            rule: entry.rule.as_str().into(),
+            observed: observed.to_string(),
+            manager: observed.manager().cloned(),
+        },
+        edit: Edit {
+            ledger: LedgerEdit::Keep,
+            value: ValueEdit::Write(entry.quantity.clone()),
+            guarded: false,
+        },
+        lowers: false,
+        was_listed: true,
+    })
+}

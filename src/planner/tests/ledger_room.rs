@@ -1,0 +1,89 @@
+//! A ledger that has no room for more.
+
+use super::*;
+use crate::model::ledger::MAX_BYTES;
+
+/// A rule name that takes most of the room of two hundred entries.
+fn long(number: usize) -> String {
+    format!("{}{number:03}", "long".repeat(60))
+}
+
+fn name(number: usize) -> String {
+    format!("example.com/{number:03}")
+}
+
+/// How many such entries a ledger has room for.
+fn capacity() -> usize {
+    let entry = |number| json!({"quantity": "4", "rule": long(number)}).to_string();
+    (MAX_BYTES - 1) / format!("\"{}\":{},", name(0), entry(0)).len()
+}
+
+/// A node with some values, and a ledger that lists them by rules with long names.
+fn full_node(entries: usize, quantity: &str) -> Value {
+    let names = || (0..entries).map(name);
+    let amounts: Map<_, _> = names().map(|name| (name, json!(quantity))).collect();
+    let ledger: Map<_, _> = (0..entries)
+        .map(|number| (name(number), json!({"quantity": "4", "rule": long(number)})))
+        .collect();
+    json!({"capacity": amounts, "allocatable": amounts, "ledger": ledger})
+}
+
+fn rules(range: std::ops::Range<usize>) -> RuleSet {
+    let rules = range.map(|number| (long(number), json!({"resourceName": name(number)})));
+    rule_set(&Value::Object(rules.collect()))
+}
+
+fn planned(object: &mut Value, rules: &RuleSet) -> NodePlan {
+    let node = decoded(object);
+    let planned = plan(&node, rules, &free());
+    apply(object, &patch(&node, planned.changes()).unwrap());
+    let ledger = object["metadata"]["annotations"][crate::model::ledger::ANNOTATION].as_str();
+    assert!(ledger.is_none_or(|ledger| ledger.len() <= MAX_BYTES));
+    planned
+}
+
+#[test]
+fn entries_beyond_the_size_limit_are_refused_alone() {
+    let mut object = node_object(&bare());
+    let first = planned(&mut object, &rules(0..300));
+    let full = outcome_texts(&first.outcomes).values().filter(|it| *it == "ledger full").count();
+    assert!(full > 0 && first.changes().len() == 300 - full, "{full}");
+    assert_eq!(plan(&decoded(&object), &rules(0..300), &free()).plan, Plan::InSync);
+    let ledger = &object["metadata"]["annotations"][crate::model::ledger::ANNOTATION];
+    assert!(ledger.as_str().unwrap().len() > MAX_BYTES - 400, "no room is wasted");
+}
+
+#[test]
+fn full_ledger_lets_repairs_updates_and_withdrawals_go_on() {
+    let entries = capacity();
+    let mut object = node_object(&full_node(entries, "0"));
+    // Number 0 is gone, and there is one more than fits.
+    let rules = rules(1..entries + 2);
+    let first = planned(&mut object, &rules);
+    let texts = outcome_texts(&first.outcomes);
+    assert_eq!(texts[&*long(entries + 1)], "ledger full");
+    assert_eq!(texts[&*long(1)], "advertised");
+    let count = |name| first.changes().iter().filter(|it| it.action_name() == name).count();
+    assert_eq!((count("repair"), count("withdraw")), (entries - 1, 1));
+    // There is room now.
+    let second = planned(&mut object, &rules);
+    assert_eq!(second.changes().len(), 1);
+    assert_eq!(plan(&decoded(&object), &rules, &free()).plan, Plan::InSync);
+}
+
+#[test]
+fn update_that_does_not_fit_leaves_the_entry_repaired() {
+    let entries = capacity();
+    let mut object = node_object(&full_node(entries, "0"));
+    let mut all = Map::new();
+    for number in 0..entries {
+        let longer = format!("{}{}", long(number), "x".repeat(10));
+        all.insert(longer, json!({"resourceName": name(number)}));
+    }
+    let rules = rule_set(&Value::Object(all));
+    let first = planned(&mut object, &rules);
+    assert_eq!(first.changes().len(), entries, "every value is repaired");
+    let texts = outcome_texts(&first.outcomes);
+    let full = texts.values().filter(|it| *it == "ledger full").count();
+    assert!(full > 0 && full < entries, "{full}");
+}

@@ -1,0 +1,84 @@
+//! Repairs by the ledger alone.
+
+use super::*;
+
+const REPAIRED: [&str; 1] = ["repaired example.com/dongle=4 (rule r; was 0)"];
+
+fn contested(may_repair: bool) -> Contested {
+    let contest = Contest { may_repair, manager: None, lost: Lost::Value };
+    [("example.com/dongle".into(), contest)].into()
+}
+
+#[test]
+fn ledger_alone_repairs_what_was_lost() {
+    for (present, was) in [
+        (dongles("0", "0"), "0"),
+        (dongles("4", "0"), "4 in capacity, 0 in allocatable"),
+        (dongles("3", "3"), "3"),
+        (dongles("garbage", "garbage"), "garbage"),
+        (bare(), "absent"),
+        (json!({}), "absent"),
+    ] {
+        let mut before = owned(present, "4", "r");
+        before["ledger"]["example.com/dongle"]["deletionPolicy"] = json!("Retain");
+        let mut object = node_object(&before);
+        let planned = plan_repairs(&decoded(&object), &Contested::new());
+        let expected = format!("repaired example.com/dongle=4 (rule r; was {was})");
+        assert_eq!(change_texts(&planned), [expected]);
+        assert!(planned.outcomes.is_empty() && !planned.needs_pods());
+        let ledger = fields(&object)["ledger"].clone();
+        let patch = patch(&decoded(&object), planned.changes()).unwrap();
+        apply(&mut object, &patch);
+        let after = fields(&object);
+        assert_eq!(after["allocatable"]["example.com/dongle"], "4");
+        assert_eq!(after["capacity"]["example.com/dongle"], "4");
+        assert_eq!(after["ledger"], ledger);
+        assert_eq!(plan_repairs(&decoded(&object), &Contested::new()).plan, Plan::InSync);
+    }
+}
+
+#[test]
+fn ledger_alone_changes_nothing_else() {
+    // Not listed; as listed; more than listed, which pods may use.
+    for before in [
+        bare(),
+        dongles("0", "0"),
+        dongles("4", "4"),
+        owned(dongles("4000m", "4"), "4", "r"),
+        owned(dongles("7", "7"), "4", "r"),
+        owned(dongles("7", "0"), "4", "r"),
+    ] {
+        let planned = plan_repairs(&decoded(&node_object(&before)), &Contested::new());
+        assert_eq!(planned.plan, Plan::InSync, "{before}");
+    }
+    let mut unreadable = dongles("0", "0");
+    unreadable["ledgerText"] = json!("not json");
+    let planned = plan_repairs(&decoded(&node_object(&unreadable)), &Contested::new());
+    assert!(matches!(planned.plan, Plan::Blocked(_)));
+}
+
+#[test]
+fn ledger_alone_repairs_contested_values_when_due() {
+    let zeroed = decoded(&node_object(&owned(dongles("0", "0"), "4", "r")));
+    assert_eq!(plan_repairs(&zeroed, &contested(false)).plan, Plan::InSync);
+    assert_eq!(change_texts(&plan_repairs(&zeroed, &contested(true))), REPAIRED);
+}
+
+/// A repair leaves the annotation as it is, to the letter: others test its text.
+#[test]
+fn repair_writes_no_ledger() {
+    let mut before = dongles("0", "0");
+    before["ledgerText"] = json!(r#"{ "example.com/dongle": {"rule":"r", "quantity":"4.0"} }"#);
+    let object = node_object(&before);
+    for planned in [
+        plan_repairs(&decoded(&object), &Contested::new()),
+        plan(&decoded(&object), &rule_set(&json!({"r": "invalid"})), &free()),
+    ] {
+        let mut after = object.clone();
+        apply(&mut after, &patch(&decoded(&object), planned.changes()).unwrap());
+        assert_eq!(after["metadata"], object["metadata"], "{:?}", planned.changes());
+        let quantity: Quantity =
+            after["status"]["capacity"]["example.com/dongle"].as_str().unwrap().parse().unwrap();
+        assert_eq!(quantity, Quantity::from(4));
+    }
+}
