@@ -10,5 +10,6 @@ pub mod error;
 pub mod lease;
 pub(crate) mod node_client;
 pub(crate) mod paging;
+pub(crate) mod requests;
 mod transport;
 pub(crate) mod watch;

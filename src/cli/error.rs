@@ -58,9 +58,6 @@ pub enum Error {
         /// In words.
         why: String,
     },
-    /// The election of a leader is over before the controller is.
-    #[error("the leader election has ended, so that this process cannot lead any more: {0}")]
-    Election(String),
     /// A file with nodes or pods cannot be used.
     #[error(transparent)]
     File(#[from] FileError),

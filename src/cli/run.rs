@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{error, info};
 use tracing_subscriber::EnvFilter;
@@ -13,7 +12,7 @@ use super::error::Error;
 use super::output::has_colour;
 pub(super) use super::settings::Args;
 use super::settings::{LogFormat, Settings};
-use crate::cluster::lease::{self, Acquire, Candidate, Ended, Leadership};
+use crate::cluster::lease::{Acquire, Candidate};
 use crate::controller::metrics::Metrics;
 use crate::controller::readiness::Readiness;
 use crate::controller::server::{self, HealthState};
@@ -48,39 +47,15 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         acquire: Acquire::WhenFree,
         reacquires: true,
     };
-    let (lead, leadership) = watch::channel(Leadership::Standby(None));
-    let (end_election, end) = oneshot::channel();
-    let mut election = tokio::spawn(lease::run(client.clone(), candidate, lead, end));
     let options = Options {
         concurrency: settings.concurrency,
         request_timeout: settings.request_timeout,
+        mass_withdrawal_delay: settings.mass_withdrawal_delay,
         seed: seed(),
     };
-    let controller = controller::run(client, options, diagnostics, leadership, wait_for(stop));
-    let at_end = run_with_election(controller, &mut election).await?;
-    // Only now: while patches were under way, nobody else was to write.
-    let _ = end_election.send(at_end);
-    if let Err(error) = election.await {
-        error!("the lease is not released: {error}");
-    }
+    controller::run(client, candidate, options, diagnostics, wait_for(stop)).await;
     info!("stopped");
     Ok(())
-}
-
-/// Runs the controller, and fails where the election ends before it: without one this process would
-/// never lead again.
-async fn run_with_election<T>(
-    controller: impl Future<Output = T>,
-    election: &mut JoinHandle<Ended>,
-) -> Result<T, Error> {
-    tokio::select! {
-        biased;
-        ended = election => Err(Error::Election(match ended {
-            Ok(ended) => format!("{ended:?}"),
-            Err(error) => error.to_string(),
-        })),
-        done = controller => Ok(done),
-    }
 }
 
 fn start_log(filter: EnvFilter, format: LogFormat) {
@@ -121,22 +96,4 @@ async fn wait_for(mut stop: watch::Receiver<bool>) {
 fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::pending;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn election_that_ends_early_is_an_error() {
-        let mut panicking = tokio::spawn(async { panic!("a bug") });
-        let error = run_with_election(pending::<()>(), &mut panicking).await.unwrap_err();
-        assert!(error.to_string().contains("a bug"), "{error}");
-        let mut ending = tokio::spawn(async { Ended::Expires });
-        assert!(run_with_election(pending::<()>(), &mut ending).await.is_err());
-        let mut running = tokio::spawn(pending());
-        assert!(run_with_election(async { 7 }, &mut running).await.is_ok_and(|done| done == 7));
-    }
 }

@@ -1,4 +1,4 @@
-//! What `run` is told, checked: everything that is wrong is told at once, so that nobody has to mend a
+//! The settings of `run`, checked: everything that is wrong is reported at once, so that nobody has to correct a
 //! Deployment once for each mistake.
 
 use std::fmt::Display;
@@ -30,6 +30,11 @@ pub(super) struct Args {
     /// How long a request may take, from 1s to 60s.
     #[arg(long, env = "NRA_REQUEST_TIMEOUT", default_value = "15s")]
     pub(super) request_timeout: String,
+    /// How long what rules advertised stays where a list of the rules lacks most of those that nodes'
+    /// annotations name, from 0s to 24h: a CustomResourceDefinition may have been deleted and recreated while no
+    /// controller was running, or a backup restored.
+    #[arg(long, env = "NRA_MASS_WITHDRAWAL_DELAY", default_value = "5m")]
+    pub(super) mass_withdrawal_delay: String,
     #[command(flatten)]
     pub(super) lease: LeaseArgs,
     /// How long another process waits for this one's next sign of life before it takes over, from 3s
@@ -55,6 +60,7 @@ pub(super) struct Settings {
     pub(super) listen: SocketAddr,
     pub(super) concurrency: usize,
     pub(super) request_timeout: Duration,
+    pub(super) mass_withdrawal_delay: Duration,
     pub(super) cluster: ClusterArgs,
     pub(super) lease: LeaseArgs,
     pub(super) lease_duration: Duration,
@@ -86,6 +92,8 @@ impl Settings {
         let concurrency =
             errors.number("max-concurrent-patches", &args.max_concurrent_patches, 1..=1000);
         let request_timeout = errors.duration("request-timeout", &args.request_timeout, 1..=60);
+        let mass_withdrawal_delay =
+            errors.duration("mass-withdrawal-delay", &args.mass_withdrawal_delay, 0..=24 * 60 * 60);
         let lease_duration = errors.duration(
             "leader-elect-lease-duration",
             &args.leader_elect_lease_duration,
@@ -124,12 +132,12 @@ impl Settings {
                 "1 to 253 characters, such as the pod's name",
             );
         }
-        match (listen, concurrency, request_timeout, lease_duration, log, log_format, errors.0) {
+        let durations = request_timeout.zip(mass_withdrawal_delay).zip(lease_duration);
+        match (listen, concurrency, durations, log, log_format, errors.0) {
             (
                 Some(listen),
                 Some(concurrency),
-                Some(request_timeout),
-                Some(lease_duration),
+                Some(((request_timeout, mass_withdrawal_delay), lease_duration)),
                 Some(log),
                 Some(log_format),
                 errors,
@@ -137,6 +145,7 @@ impl Settings {
                 listen,
                 concurrency: usize::try_from(concurrency).unwrap_or(usize::MAX),
                 request_timeout,
+                mass_withdrawal_delay,
                 cluster: args.cluster,
                 lease: args.lease,
                 lease_duration,

@@ -15,6 +15,7 @@ mod election;
 #[cfg(test)]
 pub(crate) mod fake_api;
 pub(crate) mod holder;
+mod participant;
 
 use std::fmt;
 use std::pin::pin;
@@ -22,21 +23,23 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use futures::{FutureExt as _, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, PostParams};
-use kube::runtime::watcher::Event;
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt as _};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
-use crate::cluster::error::{describe, describe_watch, is_expired};
+use crate::cluster::error::describe;
+use crate::cluster::watch::watch as watch_objects;
 use crate::model::api::FIELD_MANAGER;
 pub use election::{Acquire, Candidate};
-use election::{Election, Step, Written, write_timeout};
+pub(crate) use election::{Election, Written};
+pub use participant::Leadership;
+pub(crate) use participant::Participant;
 
 /// How long a write under way may take at the end, and then the release. The process is to end.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(800);
@@ -53,29 +56,6 @@ pub struct LeaseName {
 impl fmt::Display for LeaseName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// Whether this process may write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Leadership {
-    /// It may not, and never will as things are: why the Lease cannot be read or written.
-    Unavailable(String),
-    /// Another process holds the Lease, by this identity, or nobody does yet.
-    Standby(Option<String>),
-    /// It may, until then; renewing the Lease moves that on.
-    Leader {
-        /// Well before another may take the Lease.
-        until: Instant,
-    },
-}
-
-impl Leadership {
-    /// Whether this process may write at this moment. One that was stopped for longer than its Lease
-    /// finds out here, before it does anything.
-    #[must_use]
-    pub fn leads(&self, now: Instant) -> bool {
-        matches!(self, Self::Leader { until } if now < *until)
     }
 }
 
@@ -113,62 +93,31 @@ pub async fn run(
     mut end: oneshot::Receiver<AtEnd>,
 ) -> Ended {
     let leases = Leases::new(client, &candidate);
-    let config = watcher::Config::default().fields(&format!("metadata.name={}", candidate.name));
-    let mut events = pin!(watcher(leases.api.clone(), config).default_backoff());
-    let request_timeout = write_timeout(candidate.duration);
-    let mut election = Election::new(candidate);
-    let mut last_error = None;
+    let mut events = pin!(leases.watch(0));
+    let mut participant = Participant::new(candidate);
     let mut writes: FuturesUnordered<BoxFuture<'static, _>> = FuturesUnordered::new();
     let at_end = loop {
         let now = Instant::now();
-        let mut wake = None;
-        // One at a time: an answer that nobody waits for any more would not be known.
-        if writes.is_empty() {
-            match election.next(now) {
-                Step::Write(lease) => {
-                    let write = leases.clone().write_or_read(*lease, request_timeout);
-                    let write = write.map(move |(written, found)| (now, written, found));
-                    writes.push(write.boxed());
-                }
-                Step::Wait(until) => wake = until,
-            }
+        let (write, wake) = participant.next(now, Timestamp::now());
+        if let Some(lease) = write {
+            let write = leases.clone().write_or_read(*lease, participant.write_timeout());
+            writes.push(write.map(move |(written, found)| (now, written, found)).boxed());
         }
-        publish(&leadership, &election, last_error.as_ref());
+        leadership.send_if_modified(|before| {
+            let changed = before != participant.leadership();
+            before.clone_from(participant.leadership());
+            changed
+        });
         tokio::select! {
             biased;
             at_end = &mut end => break at_end.unwrap_or(AtEnd::Expire),
             Some((started, written, found)) = writes.next() => {
-                match &written {
-                    Written::Refused(message) => {
-                        warn!("{message}");
-                        last_error = Some(message.clone());
-                    }
-                    Written::Failed(message) => warn!("{message}"),
-                    Written::Done(_) | Written::Conflict => last_error = None,
-                }
-                election.written(written, started, Instant::now());
-                if let Some(lease) = found {
-                    election.observe(Event::Apply(lease), Instant::now(), Timestamp::now());
-                }
+                let time = (Instant::now(), Timestamp::now());
+                participant.written(written, found, started, time);
             }
-            Some(event) = events.next() => match event {
-                Ok(event) => {
-                    let listed = election.listed();
-                    election.observe(event, Instant::now(), Timestamp::now());
-                    if election.listed() && !listed {
-                        last_error = None;
-                    }
-                }
-                Err(error) if is_expired(&error) => debug!("lease: the watch is too old"),
-                Err(error) => {
-                    let message = format!("lease: {}", describe_watch(&error, ""));
-                    warn!("{message}");
-                    // Later it is an API server that is away, as for everything else.
-                    if !election.listed() {
-                        last_error = Some(message);
-                    }
-                }
-            },
+            Some(event) = events.next() => {
+                participant.observe(event, Instant::now(), Timestamp::now());
+            }
             () = sleep_until_some(wake), if wake.is_some() => {}
         }
     };
@@ -177,8 +126,13 @@ pub async fn run(
     }
     // What is under way has to be known before it can be undone.
     if let Ok(Some((started, written, _))) = timeout(RELEASE_TIMEOUT, writes.next()).await {
-        election.written(written, started, Instant::now());
+        participant.written(written, None, started, (Instant::now(), Timestamp::now()));
     }
+    end_election(leases, participant.into_election()).await
+}
+
+/// Releases the Lease where it is this process's, and logs what came of it.
+pub(crate) async fn end_election(leases: Leases, election: Election) -> Ended {
     let ended = timeout(RELEASE_TIMEOUT, release(leases, election)).await;
     let ended = ended
         .unwrap_or_else(|_| Ended::NotReleased(format!("no answer within {RELEASE_TIMEOUT:?}")));
@@ -235,50 +189,26 @@ async fn sleep_until_some(wake: Option<Instant>) {
     }
 }
 
-fn publish(
-    leadership: &watch::Sender<Leadership>,
-    election: &Election,
-    last_error: Option<&String>,
-) {
-    let now = match (election.leads_until(), last_error) {
-        (Some(until), _) => Leadership::Leader { until },
-        (None, Some(last_error)) => Leadership::Unavailable(last_error.clone()),
-        (None, None) => Leadership::Standby(election.holder().map(str::to_owned)),
-    };
-    leadership.send_if_modified(|before| {
-        let changed = *before != now;
-        if changed {
-            log_change(before, &now);
-        }
-        *before = now;
-        changed
-    });
-}
-
-fn log_change(before: &Leadership, now: &Leadership) {
-    let led = matches!(before, Leadership::Leader { .. });
-    match now {
-        Leadership::Leader { .. } if led => {}
-        Leadership::Leader { .. } => info!("this process leads now"),
-        _ if led => warn!("this process leads no longer"),
-        _ => {}
-    }
-    if let Leadership::Standby(Some(holder)) = now {
-        info!(%holder, "standing by");
-    }
-}
-
 /// Reads and writes the Lease.
 #[derive(Clone)]
-struct Leases {
+pub(crate) struct Leases {
     api: Api<Lease>,
     name: String,
 }
 
 impl Leases {
-    fn new(client: Client, candidate: &Candidate) -> Self {
+    pub(crate) fn new(client: Client, candidate: &Candidate) -> Self {
         let api = Api::namespaced(client, &candidate.namespace);
         Self { api, name: candidate.name.clone() }
+    }
+
+    /// Watches the Lease.
+    pub(crate) fn watch(
+        &self,
+        seed: u64,
+    ) -> impl Stream<Item = watcher::Result<watcher::Event<Lease>>> + Send + use<> {
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        watch_objects(self.api.clone(), config, seed)
     }
 
     /// Reads the Lease, by a list: the controllers' Role grants no get.
@@ -289,7 +219,11 @@ impl Leases {
 
     /// Writes the Lease, and reads how it is where that makes a conflict: the watch may be silent for as
     /// long as an answer may be lost.
-    async fn write_or_read(self, lease: Lease, limit: Duration) -> (Written, Option<Lease>) {
+    pub(crate) async fn write_or_read(
+        self,
+        lease: Lease,
+        limit: Duration,
+    ) -> (Written, Option<Lease>) {
         let written = self.clone().write(lease, limit).await;
         let found = match &written {
             Written::Conflict => timeout(limit, self.read()).await.ok(),

@@ -1,33 +1,33 @@
-//! The requests about one node, and what their answers mean.
+//! The requests about one node and its pods, and what their responses mean.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::RETRY_AFTER;
-use http::{HeaderMap, Request, StatusCode};
-use http_body_util::BodyExt;
+use http::StatusCode;
 use json_patch::Patch as JsonPatch;
-use k8s_openapi::api::core::v1::{Node as K8sNode, Pod};
+use k8s_openapi::api::core::v1::{Node as K8sNode, Pod as K8sPod};
 use kube::Client;
 use kube::api::{GetParams, ListParams, Patch, PatchParams, Request as ApiRequest};
-use kube::client::Body;
 use kube::core::{Resource, Status};
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 
-use crate::cluster::error::describe;
+use super::requests::{RequestError, Requests as ApiRequests};
 use crate::model::api::FIELD_MANAGER;
 use crate::model::node::ApiNode;
-use crate::model::pod::{PodList, Requests};
+use crate::model::pod::{Pod, PodList, Requests};
 
 /// How long a request takes at most where nobody says otherwise, as `run` does by its settings.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
-/// The longest that a server is believed when it says to come back later.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
+/// How many pods a page of the list of all pods has.
+const POD_PAGE_SIZE: u32 = 500;
+/// Finished pods stay until they are deleted, and may be many.
+const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// Sends requests about nodes, each within a time limit.
 #[derive(Clone)]
 pub(crate) struct NodeClient {
-    client: Client,
-    timeout: Duration,
+    requests: ApiRequests,
 }
 
 /// What came of a patch.
@@ -46,6 +46,8 @@ pub(crate) enum Reply {
     NotFound,
     /// The controller has no right to patch nodes.
     Forbidden(String),
+    /// The API server rejects what is asked for: admission, or the validation of the node.
+    Rejected(String),
     /// It did not go through, and may at another time.
     Failed {
         /// What went wrong.
@@ -66,32 +68,42 @@ impl Reply {
             Self::Stale { .. } => "stale",
             Self::NotFound => "not_found",
             Self::Forbidden(_) => "forbidden",
-            Self::Failed { .. } => "failed",
+            Self::Rejected(_) | Self::Failed { .. } => "failed",
         }
     }
 }
 
-/// An answer that is not the node.
-enum RequestError {
-    Api(StatusCode, Box<Status>, Option<Duration>),
-    Transport(String),
+/// What the unfinished pods on each node request, without nodes on which they request nothing.
+pub(crate) type PodsByNode = HashMap<Arc<str>, Requests>;
+
+/// A page of the list of all pods.
+#[derive(Deserialize)]
+struct PodPage {
+    metadata: PageMetadata,
+    items: Vec<Pod>,
+}
+
+#[derive(Deserialize)]
+struct PageMetadata {
+    #[serde(rename = "continue")]
+    next: Option<String>,
 }
 
 impl NodeClient {
     pub(crate) fn new(client: Client, timeout: Duration) -> Self {
-        Self { client, timeout }
+        Self { requests: ApiRequests::new(client, timeout) }
     }
 
-    /// Patches a node's status. A patch whose `test` operations do not hold is answered with the
-    /// node as it is.
-    pub(crate) async fn patch(self, node: std::sync::Arc<str>, patch: JsonPatch) -> Reply {
+    /// Patches a node's status. Where a `test` operation of the patch does not hold, reads the node as
+    /// it is.
+    pub(crate) async fn patch(self, node: Arc<str>, patch: JsonPatch) -> Reply {
         let params =
             PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let request =
             nodes().patch_subresource("status", &node, &params, &Patch::Json::<()>(patch));
-        match self.send(request).await {
+        match self.requests.send(request).await {
             Ok(node) => Reply::Patched(Box::new(node)),
-            Err(RequestError::Api(code, status, _)) if is_stale(code, &status) => {
+            Err(RequestError::Api { code, status, .. }) if is_stale(code, &status) => {
                 let message = format!("{code}: {}", status.message);
                 match self.get(&node).await {
                     Ok(node) => Reply::Stale { node, message },
@@ -101,78 +113,71 @@ impl NodeClient {
                     Err(reply) => reply,
                 }
             }
-            Err(error) => error.into_reply(),
+            Err(error) => error.into(),
         }
     }
 
     /// Reads a node. An error is never [`Reply::Patched`] or [`Reply::Stale`].
     pub(crate) async fn get(&self, node: &str) -> Result<Box<ApiNode>, Reply> {
         let request = nodes().get(node, &GetParams::default());
-        self.send(request).await.map(Box::new).map_err(RequestError::into_reply)
+        self.requests.send(request).await.map(Box::new).map_err(Reply::from)
     }
 
     /// What the pods that are assigned to a node, and have not finished, request of it.
-    pub(crate) async fn pods(self, node: std::sync::Arc<str>) -> Result<Requests, String> {
-        // Finished ones stay until they are deleted, and may be many.
-        let running = "status.phase!=Succeeded,status.phase!=Failed";
-        let fields = format!("spec.nodeName={node},{running}");
-        let request =
-            ApiRequest::new(Pod::url_path(&(), None)).list(&ListParams::default().fields(&fields));
-        match self.send::<PodList>(request).await {
-            Ok(pods) => Ok(Requests::from_pods(&pods)),
-            Err(RequestError::Api(StatusCode::FORBIDDEN, status, _)) => Err(format!(
-                "no right to list pods: {}; grant the verb list on pods",
-                status.message
-            )),
-            Err(RequestError::Api(code, status, _)) => {
-                Err(format!("pods cannot be listed: {code}: {}", status.message))
-            }
-            Err(RequestError::Transport(message)) => {
-                Err(format!("pods cannot be listed: {message}"))
-            }
-        }
+    pub(crate) async fn pods(self, node: Arc<str>) -> Result<Requests, RequestError> {
+        let fields = format!("spec.nodeName={node},{UNFINISHED}");
+        let pods: PodList =
+            self.requests.send(pods().list(&ListParams::default().fields(&fields))).await?;
+        Ok(Requests::from_pods(&pods))
     }
 
-    async fn send<T: DeserializeOwned>(
-        &self,
-        request: Result<Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Result<T, RequestError> {
-        let request = request.map_err(|error| RequestError::Transport(error.to_string()))?;
-        let exchange = async {
-            let response = self.client.send(request.map(Body::from)).await;
-            let (head, body) = response.map_err(|error| describe(&error))?.into_parts();
-            let body = body.collect().await.map_err(|error| describe(&error))?;
-            Ok::<_, String>((head, body.to_bytes()))
-        };
-        let (head, body) = tokio::time::timeout(self.timeout, exchange)
-            .await
-            .map_err(|_| RequestError::Transport(format!("no answer within {:?}", self.timeout)))?
-            .map_err(RequestError::Transport)?;
-        if head.status.is_success() {
-            return serde_json::from_slice(&body).map_err(|error| {
-                RequestError::Transport(format!("an answer that cannot be read: {error}"))
-            });
+    /// The same for all nodes, by a list of all pods in pages.
+    pub(crate) async fn pods_by_node(self) -> Result<PodsByNode, RequestError> {
+        let fields = format!("spec.nodeName!=,{UNFINISHED}");
+        let mut page = ListParams::default().fields(&fields).limit(POD_PAGE_SIZE);
+        let mut nodes = PodsByNode::new();
+        let mut restarted = false;
+        loop {
+            let pods: PodPage = match self.requests.send(pods().list(&page)).await {
+                // It has taken so long that the server no longer has the rest: once more, and no oftener.
+                Err(error) if error.is_expired() && page.continue_token.is_some() && !restarted => {
+                    restarted = true;
+                    nodes.clear();
+                    page.continue_token = None;
+                    continue;
+                }
+                pods => pods?,
+            };
+            for pod in &pods.items {
+                let Some(node) = pod.node() else { continue };
+                if Requests::of(pod).iter().next().is_some() {
+                    nodes.entry(node.into()).or_default().add_pod(pod);
+                }
+            }
+            page.continue_token = pods.metadata.next.filter(|token| !token.is_empty());
+            if page.continue_token.is_none() {
+                return Ok(nodes);
+            }
         }
-        // Where the server sheds load it answers in plain text.
-        let status = serde_json::from_slice(&body).unwrap_or_else(|_| {
-            let text = String::from_utf8_lossy(&body);
-            Box::new(Status::failure(text.trim(), ""))
-        });
-        let retry_after = retry_after(&head.headers, &status);
-        Err(RequestError::Api(head.status, status, retry_after))
     }
+}
+
+/// Why pods are not known, for people.
+pub(crate) fn describe_pods_error(error: &RequestError) -> String {
+    match error {
+        RequestError::Api { code: StatusCode::FORBIDDEN, status, .. } => {
+            format!("no right to list pods: {}; grant the verb list on pods", status.message)
+        }
+        error => format!("pods cannot be listed: {error}"),
+    }
+}
+
+fn pods() -> ApiRequest {
+    ApiRequest::new(K8sPod::url_path(&(), None))
 }
 
 fn nodes() -> ApiRequest {
     ApiRequest::new(K8sNode::url_path(&(), None))
-}
-
-/// `Retry-After` is seconds here; the API server never sends a date.
-fn retry_after(headers: &HeaderMap, status: &Status) -> Option<Duration> {
-    let header = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let details = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));
-    let asked = header.or(details).filter(|seconds| *seconds > 0).map(Duration::from_secs);
-    asked.map(|asked| asked.min(MAX_RETRY_AFTER))
 }
 
 /// Whether the node is not as the patch assumed: a resourceVersion or a uid in conflict, or a failed
@@ -198,19 +203,33 @@ fn is_missing_right(code: StatusCode, status: &Status) -> bool {
     code == StatusCode::FORBIDDEN && status.message.contains("cannot patch resource")
 }
 
-impl RequestError {
-    fn into_reply(self) -> Reply {
-        match self {
-            Self::Api(code, status, _) if is_missing_node(code, &status) => Reply::NotFound,
-            Self::Api(code, status, _) if is_missing_right(code, &status) => {
-                Reply::Forbidden(status.message)
+/// Whether the server rejects the request for what it asks for, and would again.
+fn is_rejected(code: StatusCode) -> bool {
+    matches!(
+        code,
+        StatusCode::BAD_REQUEST
+            | StatusCode::FORBIDDEN
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNPROCESSABLE_ENTITY
+    )
+}
+
+impl From<RequestError> for Reply {
+    fn from(error: RequestError) -> Self {
+        let (message, retry_after) = (error.to_string(), error.retry_after());
+        match error {
+            RequestError::Api { code, status, .. } if is_missing_node(code, &status) => {
+                Self::NotFound
             }
-            Self::Api(code, status, retry_after) => {
-                let message = format!("{code}: {}", status.message);
-                Reply::Failed { message, retry_after, maybe_applied: code.is_server_error() }
+            RequestError::Api { code, status, .. } if is_missing_right(code, &status) => {
+                Self::Forbidden(status.message)
             }
-            Self::Transport(message) => {
-                Reply::Failed { message, retry_after: None, maybe_applied: true }
+            RequestError::Api { code, .. } if is_rejected(code) => Self::Rejected(message),
+            RequestError::Api { code, .. } => {
+                Self::Failed { message, retry_after, maybe_applied: code.is_server_error() }
+            }
+            RequestError::Transport(message) => {
+                Self::Failed { message, retry_after: None, maybe_applied: true }
             }
         }
     }
@@ -218,9 +237,11 @@ impl RequestError {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
-    use http::Response;
+    use http::header::RETRY_AFTER;
+    use http::{Request, Response};
+    use kube::client::Body;
     use serde_json::json;
 
     use super::*;
@@ -311,7 +332,7 @@ mod tests {
             json!({"causes": [{"reason": "FieldValueInvalid", "field": "status.capacity"}]});
         let invalid = status(422, "Node \"node-1\" is invalid: must be an integer", &causes);
         let (reply, asked) = reply(vec![Some((422, "", &invalid))]).await;
-        let Reply::Failed { message, .. } = reply else { panic!("{reply:?}") };
+        let Reply::Rejected(message) = reply else { panic!("{reply:?}") };
         assert!(message.contains("must be an integer"), "{message}");
         assert_eq!(asked, [PATCH], "the picture was not stale");
     }
@@ -340,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn missing_permission_is_forbidden_but_webhook_denial_fails() {
+    async fn missing_permission_is_forbidden_and_webhook_denial_is_a_rejection() {
         let says =
             "nodes \"node-1\" is forbidden: User \"u\" cannot patch resource \"nodes/status\"";
         let (reply, _) = reply(vec![Some((403, "", &status(403, says, &json!({}))))]).await;
@@ -349,7 +370,7 @@ mod tests {
 
         let says = "admission webhook \"x\" denied the request";
         let (reply, _) = self::reply(vec![Some((403, "", &status(403, says, &json!({}))))]).await;
-        let Reply::Failed { message, .. } = reply else { panic!("{reply:?}") };
+        let Reply::Rejected(message) = reply else { panic!("{reply:?}") };
         assert!(message.contains(says), "it is about this node: {message}");
     }
 }

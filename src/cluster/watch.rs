@@ -7,30 +7,32 @@ use futures::{Stream, StreamExt as _, stream};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::backoff::Backoff;
 
 /// The longest that a server is believed when it asks for a pause.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 
+/// A watch without an error for so long has worked: longer than the longest pause.
+const CALM: Duration = Duration::from_secs(3 * 60);
+
 /// Watches objects for ever. After each error it pauses, for longer each time until the watch works
 /// again; `seed` spreads the pauses of several processes.
 ///
 /// kube's own backoff starts anew at any event, and each list begins with one: where a list fails,
 /// page 1 would be requested about every second for as long as that lasts.
-#[cfg_attr(not(test), expect(dead_code, reason = "its callers follow"))]
 pub(crate) fn watch<K>(
     api: Api<K>,
     config: watcher::Config,
     seed: u64,
-) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+) -> impl Stream<Item = watcher::Result<Event<K>>> + Send + use<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let events = Box::pin(watcher(api, config));
-    let state = (events, Backoff::new(seed), Duration::ZERO);
-    stream::unfold(state, move |(mut events, mut backoff, pause)| async move {
+    let state = (events, Backoff::new(seed), Duration::ZERO, None::<Instant>);
+    stream::unfold(state, move |(mut events, mut backoff, pause, mut failed)| async move {
         if !pause.is_zero() {
             sleep(pause).await;
         }
@@ -41,9 +43,17 @@ where
                 Duration::ZERO
             }
             Ok(Event::Init | Event::InitApply(_)) => Duration::ZERO,
-            Err(error) => backoff.next(retry_after(error)),
+            Err(error) => {
+                // A watch of few events has worked all the same.
+                let now = Instant::now();
+                if failed.is_some_and(|failed: Instant| now - failed > CALM) {
+                    backoff = Backoff::new(seed);
+                }
+                failed = Some(now);
+                backoff.next(retry_after(error))
+            }
         };
-        Some((event, (events, backoff, pause)))
+        Some((event, (events, backoff, pause, failed)))
     })
 }
 
@@ -69,7 +79,7 @@ mod tests {
     use kube::Client;
     use kube::client::Body;
     use serde_json::{Value, json};
-    use tokio::time::{Instant, timeout};
+    use tokio::time::timeout;
 
     use super::*;
 

@@ -18,8 +18,8 @@ use tracing::info;
 
 use crate::cluster::error::{describe_watch, is_expired};
 
-/// How long a cluster is left alone that has no DeviceClasses, or does not show them. It is a warning
-/// that comes late.
+/// How long the controller waits in a cluster that has no DeviceClasses, or does not show them. The warning may
+/// come late.
 const PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// A DeviceClass, as far as it is read.
@@ -86,14 +86,16 @@ impl DeviceClasses {
         class.map_or(Mapping::None, |(class, _)| Mapping::By(class.clone()))
     }
 
-    /// Takes in what the watch tells. True where that may say something else of some resource.
+    /// Takes in what the watch reports. True where that may change what is known of some resource.
     pub(super) fn apply(&mut self, event: watcher::Result<Event<DeviceClass>>) -> bool {
         let event = match event {
             Ok(event) => event,
             Err(error) => return self.fail(&error),
         };
         let before = self.resources();
-        let was_unreadable = self.unreadable.take().is_some();
+        // The beginning of a list does not show yet that they can be read.
+        let is_read = !matches!(event, Event::Init | Event::InitApply(_));
+        let was_unreadable = is_read && self.unreadable.take().is_some();
         match event {
             Event::Init => self.listing.clear(),
             Event::InitApply(class) => insert(&mut self.listing, class),
@@ -121,7 +123,7 @@ impl DeviceClasses {
         self.unreadable =
             (!is_absent).then(|| format!("DeviceClasses {}", describe_watch(error, "")));
         if self.unreadable.is_some() && self.unreadable != before {
-            info!("rules do not tell of resources that DRA has too: {}", describe_watch(error, ""));
+            info!("rules do not report resources that DRA has too: {}", describe_watch(error, ""));
         }
         self.unreadable != before
     }
@@ -134,4 +136,25 @@ impl DeviceClasses {
 fn insert(mapped: &mut BTreeMap<String, String>, class: DeviceClass) {
     let name = class.name_any();
     mapped.extend(class.spec.extended_resource_name.map(|resource| (name, resource)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forbidden() -> watcher::Result<Event<DeviceClass>> {
+        let status = kube::core::Status::failure("no right", "Forbidden").with_code(403);
+        Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))))
+    }
+
+    #[test]
+    fn beginning_of_a_list_does_not_end_that_classes_are_unreadable() {
+        let mut classes = DeviceClasses::default();
+        assert!(classes.apply(forbidden()));
+        assert!(!classes.apply(Ok(Event::Init)));
+        assert!(matches!(classes.mapping("example.com/a"), Mapping::Unknown(_)));
+        assert!(!classes.apply(forbidden()), "nothing has changed");
+        assert!(classes.apply(Ok(Event::InitDone)));
+        assert_eq!(classes.mapping("example.com/a"), Mapping::None);
+    }
 }

@@ -1,22 +1,24 @@
 //! Events: on a node, what was done there or stands in the way; on a rule, the same, and what somebody
 //! has to settle. Each kind is limited for each rule, so that ten thousand nodes that reboot or fail
-//! together are told of by a handful, and many of one kind do not hide another.
+//! together are reported by a handful, and many of one kind do not hide another.
 
 mod templates;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, Recorder, Reporter};
-use kube::{Client, Resource as _};
+use k8s_openapi::api::events::v1::Event as KubeEvent;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::Resource as _;
+use kube::runtime::events::EventType;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::cluster::error::describe;
+use super::effect::Now;
+use crate::cluster::backoff::Backoff;
+use crate::cluster::requests::RequestError;
 use crate::model::api::NodeExtendedResource;
 pub(super) use templates::{EventTemplate, contest};
 
@@ -29,14 +31,37 @@ const REFILL_INTERVAL: Duration = Duration::from_secs(30);
 /// Who reports, as Events name it: with a domain, as the Event API asks for.
 const REPORTING_CONTROLLER: &str = "noderesource.dev/node-resource-advertiser";
 
+/// How long a limit is remembered that is not used, and how often that is looked into, in Events.
+const COMPACT_INTERVAL: u64 = 256;
+const MAX_BUCKET_AGE: Duration = Duration::from_secs(60 * 60);
+
 /// The longest note that the API server takes, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// Writes Events, within limits.
+/// How many Events wait to be written at most. Beyond that the oldest are dropped: an Event is a convenience, and
+/// the log has all of them.
+const MAX_OUTBOX: usize = 1000;
+/// How often an Event is sent at most.
+const MAX_TRIES: u32 = 5;
+/// The namespace of Events about objects that have none.
+const NAMESPACE: &str = "default";
+/// How much of an object's name an Event's own name repeats.
+const MAX_NAME: usize = 200;
+
+/// Events that are to be written, within limits.
+#[derive(Debug)]
 pub(super) struct Events {
-    client: Client,
-    timeout: Duration,
     buckets: HashMap<RateLimitKey, Bucket>,
+    /// Each with the number of times it has been sent.
+    outbox: VecDeque<(Box<KubeEvent>, u32)>,
+    in_flight: HashMap<String, u32>,
+    /// While the API server is overloaded: the pauses, and when the last ends.
+    backoff: Option<Backoff>,
+    not_before: Option<Instant>,
+    /// This process, as `reportingInstance` names it.
+    instance: String,
+    seed: u64,
+    number: u64,
 }
 
 /// Whose limit: a rule's, for Events with one reason, on nodes or on itself.
@@ -48,6 +73,7 @@ struct RateLimitKey {
 }
 
 /// What has been used of a limit.
+#[derive(Debug)]
 struct Bucket {
     events: u32,
     since: Instant,
@@ -70,91 +96,160 @@ pub(super) struct NodeSubject<'a> {
     pub(super) uid: &'a str,
 }
 
-type EventWrite = BoxFuture<'static, ()>;
-
 impl Events {
-    pub(super) fn new(client: Client, timeout: Duration) -> Self {
-        Self { client, timeout, buckets: HashMap::new() }
+    pub(super) fn new(instance: String, seed: u64) -> Self {
+        let (buckets, outbox, in_flight) = Default::default();
+        let (backoff, not_before) = (None, None);
+        Self { buckets, outbox, in_flight, backoff, not_before, instance, seed, number: 0 }
     }
 
-    /// Tells on a rule what concerns it alone.
+    /// Reports on a rule what concerns it alone. False where there have been too many like it.
     pub(super) fn on_rule(
         &mut self,
         rule: &RuleSubject,
-        template: EventTemplate,
-        now: Instant,
-    ) -> Option<EventWrite> {
+        template: &EventTemplate,
+        now: Now,
+    ) -> bool {
         let RuleSubject { name, uid } = rule;
-        let uid = uid.clone()?;
+        let Some(uid) = uid else { return false };
         let key = RateLimitKey { rule: Arc::clone(name), reason: template.reason, on_rule: true };
-        let suppressed = self.try_acquire(key, now)?;
-        Some(self.write(rule_reference(name, uid), None, template, suppressed))
+        self.report(key, || rule_reference(name, uid.clone()), None, template, now)
     }
 
-    /// Tells on a node what concerns it alone.
-    pub(super) fn on_node(
-        &mut self,
-        node: NodeSubject<'_>,
-        template: EventTemplate,
-        now: Instant,
-    ) -> Option<EventWrite> {
+    /// Reports on a node what concerns it alone.
+    pub(super) fn on_node(&mut self, node: NodeSubject<'_>, template: &EventTemplate, now: Now) {
         let key = RateLimitKey { rule: Arc::from(""), reason: template.reason, on_rule: false };
-        let suppressed = self.try_acquire(key, now)?;
-        Some(self.write(node_reference(node), None, template, suppressed))
+        self.report(key, || node_reference(node), None, template, now);
     }
 
-    /// Tells on a node and on a rule what the rule has led to there.
+    /// Reports on a node and on a rule what the rule has led to there. False where there have been too many like
+    /// it.
     pub(super) fn on_both(
         &mut self,
         node: NodeSubject<'_>,
         rule: &RuleSubject,
         template: &EventTemplate,
-        now: Instant,
-    ) -> impl Iterator<Item = EventWrite> + use<> {
+        now: Now,
+    ) -> bool {
         let RuleSubject { name, uid } = rule;
         let key =
             |on_rule| RateLimitKey { rule: Arc::clone(name), reason: template.reason, on_rule };
-        let on_node = self.try_acquire(key(false), now).map(|suppressed| {
-            let related = uid.clone().map(|uid| rule_reference(name, uid));
-            self.write(node_reference(node), related, template.clone(), suppressed)
+        let reference = uid.clone().map(|uid| rule_reference(name, uid));
+        let on_node =
+            self.report(key(false), || node_reference(node), reference.clone(), template, now);
+        let on_rule = reference.is_some_and(|reference| {
+            self.report(key(true), || reference, Some(node_reference(node)), template, now)
         });
-        let on_rule = uid.clone().and_then(|uid| {
-            let suppressed = self.try_acquire(key(true), now)?;
-            let related = Some(node_reference(node));
-            Some(self.write(rule_reference(name, uid), related, template.clone(), suppressed))
-        });
-        [on_node, on_rule].into_iter().flatten()
+        on_node || on_rule
     }
 
-    fn write(
-        &self,
+    fn report(
+        &mut self,
+        key: RateLimitKey,
+        regarding: impl FnOnce() -> ObjectReference,
+        related: Option<ObjectReference>,
+        template: &EventTemplate,
+        now: Now,
+    ) -> bool {
+        let Some(suppressed) = self.try_acquire(key, now.instant) else { return false };
+        let event = self.event(regarding(), related, template, suppressed, now);
+        if self.outbox.len() >= MAX_OUTBOX {
+            self.outbox.pop_front();
+        }
+        self.outbox.push_back((Box::new(event), 0));
+        true
+    }
+
+    fn event(
+        &mut self,
         regarding: ObjectReference,
         related: Option<ObjectReference>,
-        template: EventTemplate,
+        template: &EventTemplate,
         suppressed: u32,
-    ) -> EventWrite {
+        now: Now,
+    ) -> KubeEvent {
         let EventTemplate { kind, reason, action, text } = template;
-        let event = Event {
-            type_: kind,
-            reason: reason.to_owned(),
-            note: Some(shortened(text, suppressed)),
-            action: action.to_owned(),
-            secondary: related,
+        self.number += 1;
+        if self.number.is_multiple_of(COMPACT_INTERVAL) {
+            self.compact(now.instant);
+        }
+        let subject: String =
+            regarding.name.iter().flat_map(|name| name.chars()).take(MAX_NAME).collect();
+        let subject = subject.trim_end_matches(['.', '-']);
+        // The seed tells processes apart, the number Events of one.
+        let name = format!("{subject}.{:x}{:06x}", self.seed, self.number);
+        KubeEvent {
+            metadata: ObjectMeta {
+                name: Some(name),
+                namespace: Some(NAMESPACE.to_owned()),
+                ..ObjectMeta::default()
+            },
+            event_time: Some(MicroTime(now.wall)),
+            type_: Some(match kind {
+                EventType::Normal => "Normal".to_owned(),
+                EventType::Warning => "Warning".to_owned(),
+            }),
+            reason: Some((*reason).to_owned()),
+            action: Some((*action).to_owned()),
+            note: Some(shortened(text.clone(), suppressed)),
+            regarding: Some(regarding),
+            related,
+            reporting_controller: Some(REPORTING_CONTROLLER.to_owned()),
+            reporting_instance: Some(self.instance.clone()),
+            ..KubeEvent::default()
+        }
+    }
+
+    /// The next Event to be sent.
+    pub(super) fn pop(&mut self) -> Option<Box<KubeEvent>> {
+        let (event, tries) = self.outbox.pop_front()?;
+        self.in_flight.extend(event.metadata.name.clone().map(|name| (name, tries + 1)));
+        Some(event)
+    }
+
+    /// Whether an Event may be sent.
+    pub(super) fn is_ready(&self, now: Instant) -> bool {
+        !self.outbox.is_empty() && self.not_before.is_none_or(|not_before| not_before <= now)
+    }
+
+    /// Forgets what is to be written: another process reports from now on.
+    pub(super) fn clear(&mut self) {
+        self.outbox.clear();
+        self.in_flight.clear();
+    }
+
+    /// When the pause ends after which Events are sent again.
+    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
+        self.not_before.filter(|not_before| !self.outbox.is_empty() && now < *not_before)
+    }
+
+    /// Takes in what came of writing an Event. Where the API server was overloaded it is sent again after a pause.
+    pub(super) fn written(
+        &mut self,
+        event: Box<KubeEvent>,
+        result: Result<(), RequestError>,
+        now: Instant,
+    ) {
+        let tries = event.metadata.name.as_ref().and_then(|name| self.in_flight.remove(name));
+        let Err(error) = result else {
+            self.backoff = None;
+            return;
         };
-        // A new recorder for each: one that remembers would count an Event of the same reason as the
-        // one before, and keep the old note.
-        let recorder = Recorder::new(self.client.clone(), Reporter::from(REPORTING_CONTROLLER));
-        let timeout = self.timeout;
-        let write = async move {
-            let published = recorder.publish(&event, &regarding);
-            match tokio::time::timeout(timeout, published).await {
-                Ok(Ok(())) => {}
-                // The log has it already; an Event is a convenience.
-                Ok(Err(error)) => debug!("an Event was not written: {}", describe(&error)),
-                Err(_) => debug!("an Event was not written within {timeout:?}"),
-            }
-        };
-        write.boxed()
+        if !error.is_overload() {
+            self.backoff = None;
+            debug!("an Event was not written: {error}");
+            return;
+        }
+        // Those that were in flight together have failed together.
+        if self.not_before.is_none_or(|not_before| not_before <= now) {
+            let seed = self.seed.wrapping_add(self.number);
+            let backoff = self.backoff.get_or_insert_with(|| Backoff::new(seed));
+            self.not_before = Some(now + backoff.next(error.retry_after()));
+        }
+        match tries.filter(|tries| *tries < MAX_TRIES) {
+            Some(tries) => self.outbox.push_back((event, tries)),
+            None => debug!("an Event was not written: {error}"),
+        }
     }
 
     /// How many have been left out since the last, if another may be written.
@@ -177,9 +272,9 @@ impl Events {
         Some(std::mem::take(&mut buckets.suppressed))
     }
 
-    /// Forgets the rules that are gone.
-    pub(super) fn retain(&mut self, exists: impl Fn(&Arc<str>) -> bool) {
-        self.buckets.retain(|key, _| key.rule.is_empty() || exists(&key.rule));
+    /// Forgets limits that have not been used for long: rules come and go.
+    fn compact(&mut self, now: Instant) {
+        self.buckets.retain(|_, bucket| now.duration_since(bucket.since) < MAX_BUCKET_AGE);
     }
 }
 
@@ -187,7 +282,7 @@ impl Events {
 fn shortened(mut template: String, suppressed: u32) -> String {
     let more = match suppressed {
         0 => String::new(),
-        _ => format!(" (and {suppressed} more like this since the last one told of)"),
+        _ => format!(" (and {suppressed} more like this since the last one)"),
     };
     let free_slot = MAX_NOTE - more.len();
     let ends = template.char_indices().map(|(at, character)| at + character.len_utf8());
@@ -227,16 +322,13 @@ mod tests {
         assert_eq!((long.len(), long.ends_with('é')), (MAX_NOTE - 1, true));
         let long = shortened("x".repeat(MAX_NOTE), 7);
         assert!(
-            long.len() == MAX_NOTE
-                && long.ends_with("(and 7 more like this since the last one told of)")
+            long.len() == MAX_NOTE && long.ends_with("(and 7 more like this since the last one)")
         );
     }
 
     #[tokio::test(start_paused = true)]
     async fn events_of_a_rule_are_rate_limited() {
-        let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
-        let client = crate::cluster::client::with_config(config).unwrap();
-        let mut events = Events::new(client, Duration::from_secs(1));
+        let mut events = Events::new("pod-1".to_owned(), 7);
         let key = |rule: &str, reason, on_rule| RateLimitKey { rule: rule.into(), reason, on_rule };
         let repaired = || key("dongle", "Repaired", false);
         let start = Instant::now();
@@ -258,5 +350,19 @@ mod tests {
         ] {
             assert_eq!(events.try_acquire(other, start), Some(0));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unused_limits_are_forgotten() {
+        let mut events = Events::new("pod-1".to_owned(), 7);
+        let start = Instant::now();
+        for number in 0..100 {
+            let rule = format!("rule-{number}").into();
+            events.try_acquire(RateLimitKey { rule, reason: "Withdrawn", on_rule: false }, start);
+        }
+        events.compact(start + MAX_BUCKET_AGE / 2);
+        assert_eq!(events.buckets.len(), 100);
+        events.compact(start + MAX_BUCKET_AGE);
+        assert!(events.buckets.is_empty());
     }
 }

@@ -9,6 +9,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use super::standing::TABLE;
+
 /// The media type of what [`Metrics::text`] gives.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -29,7 +31,9 @@ pub struct Metrics {
     pub(crate) rules: Family<Label, Gauge>,
     /// Valid rules that select no node.
     pub(crate) rules_without_nodes: Gauge,
-    /// From the moment that a node has to be looked at until it is as declared.
+    /// Rules that are missing, with most others, and whose values stay for a while.
+    pub(crate) rules_held: Gauge,
+    /// From the moment that a node has to be planned until its patch is answered.
     pub(crate) event_to_patch: Histogram,
     /// How long a plan takes.
     pub(crate) plan: Histogram,
@@ -39,18 +43,6 @@ pub struct Metrics {
     pub(crate) leader: Gauge,
 }
 
-/// What becomes of a rule on a node.
-pub(crate) const NODE_STATES: [&str; 9] = [
-    "advertised",
-    "pending",
-    "held",
-    "pods_unavailable",
-    "overridden",
-    "conflicted",
-    "contested",
-    "failed",
-    "invalid_ledger",
-];
 /// What a rule's conditions come to.
 pub(crate) const RULE_STATES: [&str; 3] = ["ready", "not_ready", "stalled"];
 
@@ -69,6 +61,7 @@ impl Default for Metrics {
             nodes: Family::default(),
             rules: Family::default(),
             rules_without_nodes: Gauge::default(),
+            rules_held: Gauge::default(),
             event_to_patch: Histogram::new(EVENT_TO_PATCH),
             plan: Histogram::new(PLAN),
             watch_restarts: Family::default(),
@@ -79,7 +72,7 @@ impl Default for Metrics {
         for result in ["patched", "stale", "not_found", "forbidden", "failed"] {
             drop(metrics.patches.get_or_create(&[("result", result)]));
         }
-        set_all(&metrics.nodes, "state", NODE_STATES.map(|state| (state, 0)));
+        set_all(&metrics.nodes, "state", TABLE.map(|row| (row.name, 0)));
         set_all(&metrics.rules, "state", RULE_STATES.map(|state| (state, 0)));
         for resource in ["nodes", "rules"] {
             drop(metrics.watch_restarts.get_or_create(&[("resource", resource)]));
@@ -91,7 +84,7 @@ impl Default for Metrics {
         );
         registry.register(
             "repairs",
-            "Values put back that another writer had changed",
+            "Values put back that another field manager had changed",
             metrics.repairs.clone(),
         );
         registry.register(
@@ -106,8 +99,13 @@ impl Default for Metrics {
             metrics.rules_without_nodes.clone(),
         );
         registry.register(
+            "rules_held",
+            "Missing rules whose values stay for a while, since most rules are missing",
+            metrics.rules_held.clone(),
+        );
+        registry.register(
             "event_to_patch_duration_seconds",
-            "From the moment that a node had to be looked at until its patch was answered",
+            "From the moment that a node had to be planned until its patch was answered",
             metrics.event_to_patch.clone(),
         );
         registry.register(

@@ -1,26 +1,49 @@
 //! The rules as last seen, and the snapshot of them that nodes are planned with.
 
-use std::collections::BTreeMap;
+mod hold;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
+use tokio::time::Instant;
 
 use crate::model::api::{NodeExtendedResource, NodeExtendedResourceStatus};
 use crate::planner::rules::{InvalidRule, Rule, RuleSet};
+use hold::Hold;
 
 /// An object of the watch: one that cannot be decoded is still known by name.
 pub(super) type RuleObject = DeserializeGuard<NodeExtendedResource>;
+
+/// How many deletions are remembered at most.
+const MAX_DELETED: usize = 1000;
 
 /// Every rule that exists.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     by_name: BTreeMap<Arc<str>, RuleState>,
     /// What a list under way has brought so far.
-    listing: BTreeMap<Arc<str>, RuleState>,
+    listing: Option<Listing>,
     listed: bool,
-    set: RuleSet,
+    /// Rules that a list no longer had, with many others: they are kept for a while as they were.
+    hold: Hold,
+    /// The rules whose deletion has been seen, by name, with their uid: a list that is under way, or a watch that is
+    /// behind one, may still bring them.
+    deleted: BTreeMap<Arc<str>, Option<String>>,
+    set: Arc<RuleSet>,
+    /// Whether the set has to be compiled again.
+    is_dirty: bool,
+}
+
+/// A list under way.
+#[derive(Debug, Default)]
+struct Listing {
+    rules: BTreeMap<Arc<str>, RuleState>,
+    /// The newest version of a rule that was known when it began.
+    newest: Option<u64>,
 }
 
 /// One rule.
@@ -28,6 +51,9 @@ pub(super) struct Rules {
 pub(super) struct RuleState {
     pub(super) uid: Option<String>,
     pub(super) generation: Option<i64>,
+    pub(super) version: Option<u64>,
+    /// Also of an invalid rule, where it can be read.
+    pub(super) priority: Option<i32>,
     /// The status that the object carries.
     pub(super) status: Option<NodeExtendedResourceStatus>,
     pub(super) rule: Result<Arc<Rule>, InvalidRule>,
@@ -42,47 +68,125 @@ pub(super) enum Enqueue {
     All,
 }
 
+/// What an event of the watch comes to.
+#[derive(Debug, PartialEq)]
+pub(super) struct Seen {
+    pub(super) enqueue: Enqueue,
+    /// The rules whose status may have to be written.
+    pub(super) touched: Vec<Arc<str>>,
+    /// Those that are gone.
+    pub(super) removed: Vec<Arc<str>>,
+    /// Whether a list has just been completed.
+    pub(super) is_list: bool,
+}
+
+impl Seen {
+    fn nothing() -> Self {
+        Self { enqueue: Enqueue::None, touched: Vec::new(), removed: Vec::new(), is_list: false }
+    }
+}
+
 impl Rules {
     /// Takes in an event of the watch. A rule counts as gone once its deletion has been asked for.
-    pub(super) fn apply(&mut self, event: Event<RuleObject>) -> Enqueue {
+    pub(super) fn observe(&mut self, event: Event<RuleObject>) -> Seen {
         match event {
             Event::Init => {
-                self.listing.clear();
-                Enqueue::None
+                // A list that begins now has what was deleted before only where it has been restored.
+                self.deleted.clear();
+                self.listing = Some(Listing { rules: BTreeMap::new(), newest: self.newest() });
+                Seen::nothing()
             }
             Event::InitApply(object) => {
-                if object.meta().deletion_timestamp.is_none() {
-                    self.listing.insert(object.name_any().into(), RuleState::new(object));
+                if object.meta().deletion_timestamp.is_none()
+                    && let Some(listing) = &mut self.listing
+                {
+                    listing.rules.insert(object.name_any().into(), RuleState::new(object));
                 }
-                Enqueue::None
+                Seen::nothing()
             }
             Event::InitDone => {
-                let before =
-                    std::mem::replace(&mut self.by_name, std::mem::take(&mut self.listing));
-                let first = !std::mem::replace(&mut self.listed, true);
-                let same = before.len() == self.by_name.len()
-                    && before
-                        .iter()
-                        .zip(&self.by_name)
-                        .all(|((name, old), (other, new))| name == other && old.rule == new.rule);
-                if same && !first {
-                    return Enqueue::None;
-                }
-                self.compile();
-                Enqueue::All
+                let listing = self.listing.take().unwrap_or_default();
+                self.replace(listing)
             }
             Event::Apply(object) if object.meta().deletion_timestamp.is_none() => {
                 let name: Arc<str> = object.name_any().into();
-                let new = RuleState::new(object);
+                let mut new = RuleState::new(object);
+                let known = self.by_name.get(&name);
+                if known.is_some_and(|known| new.version < known.version)
+                    || self.is_deleted(&name, &new)
+                {
+                    return Seen::nothing();
+                }
+                // The status of an object that cannot be decoded is the one that was written last.
+                let known = known.filter(|known| known.uid == new.uid && new.is_malformed());
+                new.status = new.status.or_else(|| known.and_then(|known| known.status.clone()));
                 let rule = new.rule.clone();
-                let old = self.by_name.insert(name, new);
-                self.changed(old, Some(rule))
+                let was_held = self.hold.exists(&name);
+                let old = self.by_name.insert(Arc::clone(&name), new);
+                let enqueue = self.changed(old, Some(rule));
+                // What was held may be on nodes that the rule does not select any more.
+                let enqueue = if was_held { Enqueue::All } else { enqueue };
+                Seen { enqueue, touched: vec![name], ..Seen::nothing() }
             }
             Event::Apply(object) | Event::Delete(object) => {
-                let old = self.by_name.remove(object.name_any().as_str());
-                self.changed(old, None)
+                let name: Arc<str> = object.name_any().into();
+                let gone = RuleState::new(object);
+                let is_newer =
+                    |known: &RuleState| known.uid != gone.uid || gone.version < known.version;
+                if self.by_name.get(&name).is_none_or(is_newer) {
+                    return Seen::nothing();
+                }
+                let old = self.by_name.remove(&name);
+                self.hold.deleted(&name);
+                if self.deleted.len() >= MAX_DELETED {
+                    self.deleted.pop_first();
+                }
+                self.deleted.insert(Arc::clone(&name), gone.uid);
+                let enqueue = self.changed(old, None);
+                Seen { enqueue, removed: vec![name], ..Seen::nothing() }
             }
         }
+    }
+
+    /// Takes in a complete list that a new leader has asked for, when `newest` was the newest version that it knew
+    /// of. The watch may be behind the list, or ahead.
+    pub(super) fn observe_list(&mut self, objects: Vec<RuleObject>, newest: Option<u64>) -> Seen {
+        let listed =
+            objects.into_iter().filter(|object| object.meta().deletion_timestamp.is_none());
+        let listed = listed.map(|object| (object.name_any().into(), RuleState::new(object)));
+        self.replace(Listing { rules: listed.collect(), newest })
+    }
+
+    fn replace(&mut self, listing: Listing) -> Seen {
+        let Listing { mut rules, newest } = listing;
+        rules.retain(|name, listed| !self.is_deleted(name, listed));
+        // What has been learnt while the list was under way is newer than the list.
+        for (name, state) in &self.by_name {
+            // A list with lower versions than were known before it is of a server that went back, as after a restore
+            // of etcd.
+            let is_newer = |listed: &RuleState| state.version > listed.version;
+            if state.version > newest && rules.get(name).is_none_or(is_newer) {
+                rules.insert(Arc::clone(name), state.clone());
+            }
+        }
+        let before = std::mem::replace(&mut self.by_name, rules);
+        for name in self.by_name.keys() {
+            self.hold.exists(name);
+        }
+        let first = !std::mem::replace(&mut self.listed, true);
+        let same = before.len() == self.by_name.len()
+            && before
+                .iter()
+                .zip(&self.by_name)
+                .all(|((name, old), (other, new))| name == other && old.rule == new.rule);
+        let removed = before.into_keys().filter(|name| !self.by_name.contains_key(name)).collect();
+        let enqueue = if same && !first {
+            Enqueue::None
+        } else {
+            self.is_dirty = true;
+            Enqueue::All
+        };
+        Seen { enqueue, touched: self.by_name.keys().cloned().collect(), removed, is_list: true }
     }
 
     fn changed(
@@ -94,7 +198,7 @@ impl Rules {
         if old == new {
             return Enqueue::None;
         }
-        self.compile();
+        self.is_dirty = true;
         let valid: Result<Vec<_>, _> = old.into_iter().chain(new).collect();
         // What an invalid rule has advertised stands in ledgers alone.
         valid.map_or(Enqueue::All, Enqueue::Selected)
@@ -103,7 +207,35 @@ impl Rules {
     fn compile(&mut self) {
         let valid = self.by_name.values().filter_map(|state| state.rule.as_ref().ok().cloned());
         let invalid = self.by_name.iter().filter(|(_, state)| state.rule.is_err());
-        self.set = RuleSet::new(valid, invalid.map(|(name, _)| (Arc::clone(name), None)));
+        let invalid = invalid.map(|(name, state)| (Arc::clone(name), state.priority));
+        let held = self.hold.names().map(|name| (Arc::clone(name), None));
+        self.set = Arc::new(RuleSet::new(valid, invalid.chain(held)));
+    }
+
+    /// Decides after a complete list whether rules that ledgers name and that do not exist are held for `delay`.
+    /// Returns whether nodes have to be planned again.
+    pub(super) fn hold_missing(
+        &mut self,
+        in_ledgers: &BTreeSet<Arc<str>>,
+        delay: Duration,
+        now: Instant,
+    ) -> bool {
+        let by_name = &self.by_name;
+        let changed = self.hold.evaluate(in_ledgers, |name| by_name.contains_key(name), delay, now);
+        self.is_dirty |= changed;
+        changed
+    }
+
+    /// Ends the hold where its time has come. Returns how many rules have been held.
+    pub(super) fn expire_hold(&mut self, now: Instant) -> usize {
+        let held = self.hold.expire(now).len();
+        self.is_dirty |= held > 0;
+        held
+    }
+
+    /// The rules that are held.
+    pub(super) fn hold(&self) -> &Hold {
+        &self.hold
     }
 
     /// Whether all rules have been listed once. Before that, none can be taken for gone.
@@ -111,9 +243,22 @@ impl Rules {
         self.listed
     }
 
-    /// The rules to plan nodes with.
-    pub(super) fn set(&self) -> &RuleSet {
-        &self.set
+    /// The rules to plan nodes with. They are compiled once for all events since the last plan.
+    pub(super) fn set(&mut self) -> Arc<RuleSet> {
+        if std::mem::take(&mut self.is_dirty) {
+            self.compile();
+        }
+        Arc::clone(&self.set)
+    }
+
+    /// Whether a state of a rule is from before its deletion.
+    fn is_deleted(&self, name: &str, state: &RuleState) -> bool {
+        self.deleted.get(name).is_some_and(|uid| *uid == state.uid)
+    }
+
+    /// The newest version of a rule that is known.
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.by_name.values().filter_map(|state| state.version).max()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&RuleState> {
@@ -124,98 +269,34 @@ impl Rules {
         self.by_name.get_mut(name)
     }
 
-    pub(super) fn states(&self) -> impl Iterator<Item = &RuleState> {
-        self.by_name.values()
-    }
-
-    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.by_name.keys()
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &RuleState)> {
+        self.by_name.iter()
     }
 }
 
 impl RuleState {
+    fn is_malformed(&self) -> bool {
+        matches!(self.rule, Err(InvalidRule::Malformed(_)))
+    }
+
+    /// The resource that it declares; `None` for an invalid rule.
+    pub(super) fn resource(&self) -> Option<&str> {
+        self.rule.as_ref().ok().map(|rule| rule.resource.as_str())
+    }
+
     fn new(object: RuleObject) -> Self {
         let metadata = object.meta();
         let (uid, generation) = (metadata.uid.clone(), metadata.generation);
-        let (rule, status) = match object.0 {
-            Ok(object) => (Rule::new(&object).map(Arc::new), object.status),
-            Err(invalid) => (Err(InvalidRule::Malformed(invalid.error)), None),
+        let version = metadata.resource_version.as_ref().and_then(|version| version.parse().ok());
+        let (rule, status, priority) = match object.0 {
+            Ok(object) => {
+                (Rule::new(&object).map(Arc::new), object.status, Some(object.spec.priority))
+            }
+            Err(invalid) => (Err(InvalidRule::Malformed(invalid.error)), None, None),
         };
-        Self { uid, generation, status, rule }
+        Self { uid, generation, version, priority, status, rule }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn object(name: &str, quantity: Value) -> RuleObject {
-        serde_json::from_value(json!({
-            "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
-            "metadata": {"name": name, "uid": name, "generation": 1},
-            "spec": {"resourceName": "example.com/dongle", "quantity": quantity, "allNodes": true},
-        }))
-        .unwrap()
-    }
-
-    fn listed(objects: impl IntoIterator<Item = RuleObject>) -> Rules {
-        let mut rules = Rules::default();
-        rules.apply(Event::Init);
-        for object in objects {
-            assert_eq!(rules.apply(Event::InitApply(object)), Enqueue::None);
-        }
-        assert!(!rules.listed(), "a list is nothing until it is whole");
-        assert_eq!(rules.apply(Event::InitDone), Enqueue::All);
-        rules
-    }
-
-    #[test]
-    fn edited_rule_enqueues_old_and_new_selection() {
-        let mut rules = listed([object("a", json!(4))]);
-        let affected = rules.apply(Event::Apply(object("a", json!(5))));
-        assert!(matches!(affected, Enqueue::Selected(rules) if rules.len() == 2));
-        assert_eq!(rules.apply(Event::Apply(object("a", json!("5")))), Enqueue::None);
-        let affected = rules.apply(Event::Delete(object("a", json!(5))));
-        assert!(matches!(affected, Enqueue::Selected(rules) if rules.len() == 1));
-    }
-
-    #[test]
-    fn rule_being_deleted_counts_as_deleted() {
-        let mut rules = listed([object("a", json!(4))]);
-        let mut deleting = object("a", json!(4));
-        let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
-            k8s_openapi::jiff::Timestamp::UNIX_EPOCH,
-        );
-        deleting.meta_mut().deletion_timestamp = Some(now);
-        assert!(matches!(rules.apply(Event::Apply(deleting)), Enqueue::Selected(_)));
-        assert!(rules.get("a").is_none());
-    }
-
-    #[test]
-    fn invalid_rule_is_kept_without_affecting_others() {
-        for bad in [json!(4.5), json!(0), json!({}), json!("4 dongles")] {
-            let rules = listed([object("bad", bad.clone()), object("good", json!(4))]);
-            assert!(rules.set().is_frozen("bad"), "{bad}");
-            assert!(rules.get("bad").unwrap().rule.is_err());
-            assert!(rules.get("good").unwrap().rule.is_ok());
-        }
-    }
-
-    #[test]
-    fn relisted_rules_enqueue_only_changes() {
-        let mut rules = listed([object("a", json!(4)), object("b", json!(4))]);
-        for (objects, affected) in [
-            (vec![object("a", json!(4)), object("b", json!(4))], Enqueue::None),
-            (vec![object("a", json!(4))], Enqueue::All),
-            (vec![object("a", json!(5))], Enqueue::All),
-        ] {
-            rules.apply(Event::Init);
-            for object in objects {
-                rules.apply(Event::InitApply(object));
-            }
-            assert_eq!(rules.apply(Event::InitDone), affected);
-        }
-    }
-}
+mod tests;

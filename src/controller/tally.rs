@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::controller::outcome::Outcome;
+use super::standing::{Carries, STATES, Standing, State, TABLE};
+use crate::model::quantity::Quantity;
 
 /// The most nodes that `problems` names.
 pub(super) const MAX_PROBLEMS: usize = 10;
@@ -13,6 +14,7 @@ pub(super) const MAX_PROBLEMS: usize = 10;
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     rules: HashMap<Arc<str>, Counts>,
+    totals: [usize; STATES],
     /// Rules whose counts changed since they were last asked for.
     changed: BTreeSet<Arc<str>>,
 }
@@ -20,105 +22,96 @@ pub(super) struct Tally {
 /// The nodes that one rule selects, by state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    pub(super) advertised: usize,
-    pub(super) pending: usize,
-    /// Carrying more than is declared, since pods use it.
-    pub(super) held: usize,
-    /// The same, since pods cannot be listed.
-    pub(super) pods_unavailable: usize,
-    pub(super) overridden: usize,
-    pub(super) conflicted: usize,
-    pub(super) contested: usize,
-    pub(super) failed: usize,
-    pub(super) invalid_ledger: usize,
+    pub(super) by_state: [usize; STATES],
     /// How many of the overridden only age or name decides about, with another quantity.
     pub(super) tied: usize,
     /// The rules that decide instead, each with the number of nodes.
     pub(super) overridden_by: BTreeMap<Arc<str>, usize>,
-    /// The outcome on each node where it is a conflict or a failure.
-    pub(super) problems: BTreeMap<Arc<str>, Outcome>,
+    /// Where the rule stands on each node that has a problem.
+    pub(super) problems: BTreeMap<Arc<str>, Standing>,
 }
 
+/// The rules that select a node, and where each stands there.
+pub(super) type Standings = [(Arc<str>, Standing)];
+
 impl Counts {
-    /// How many nodes are in which state, by its name.
-    pub(super) fn by_state(&self) -> [(&'static str, usize); 9] {
-        [
-            ("advertised", self.advertised),
-            ("pending", self.pending),
-            ("held", self.held),
-            ("pods_unavailable", self.pods_unavailable),
-            ("overridden", self.overridden),
-            ("conflicted", self.conflicted),
-            ("contested", self.contested),
-            ("failed", self.failed),
-            ("invalid_ledger", self.invalid_ledger),
-        ]
+    /// How many nodes are in a state.
+    pub(super) fn of(&self, state: State) -> usize {
+        self.by_state[state as usize]
     }
 
     pub(super) fn selected(&self) -> usize {
-        self.by_state().iter().map(|(_, count)| count).sum()
+        self.by_state.iter().sum()
     }
 
-    fn add(&mut self, node: &Arc<str>, outcome: &Outcome) {
-        *self.slot(outcome) += 1;
-        if let Outcome::Overridden { by, tied } = outcome {
+    /// What the nodes carry together of a rule that declares `quantity`.
+    pub(super) fn total(&self, quantity: Quantity) -> Quantity {
+        let problems = self.problems.values().filter_map(|standing| match standing.carries() {
+            Carries::Quantity(at) => Some(at),
+            Carries::Declared | Carries::Nothing => None,
+        });
+        let advertised = quantity.saturating_mul(self.of(State::Advertised));
+        problems.fold(advertised, Quantity::saturating_add)
+    }
+
+    /// So many nodes in each of these states.
+    #[cfg(test)]
+    pub(super) fn for_test(states: &[(State, usize)]) -> Self {
+        let mut counts = Self::default();
+        for (state, count) in states {
+            counts.by_state[*state as usize] = *count;
+        }
+        counts
+    }
+
+    fn add(&mut self, node: &Arc<str>, standing: &Standing) {
+        let state = standing.state();
+        self.by_state[state as usize] += 1;
+        if let Standing::Overridden { by, tied } = standing {
             self.tied += usize::from(*tied);
             *self.overridden_by.entry(Arc::clone(by)).or_default() += 1;
         }
-        if outcome.is_problem() {
-            self.problems.insert(Arc::clone(node), outcome.clone());
+        if state.info().is_problem {
+            self.problems.insert(Arc::clone(node), standing.clone());
         }
     }
 
-    /// Takes back what was added.
-    fn subtract(&mut self, node: &Arc<str>, outcome: &Outcome) {
-        let slot = self.slot(outcome);
-        *slot = slot.saturating_sub(1);
-        if let Outcome::Overridden { by, tied } = outcome {
+    fn subtract(&mut self, node: &Arc<str>, standing: &Standing) {
+        let count = &mut self.by_state[standing.state() as usize];
+        *count = count.saturating_sub(1);
+        if let Standing::Overridden { by, tied } = standing {
             self.tied = self.tied.saturating_sub(usize::from(*tied));
             if let Some(count) = self.overridden_by.get_mut(by) {
                 *count = count.saturating_sub(1);
+                if *count == 0 {
+                    self.overridden_by.remove(by);
+                }
             }
-            self.overridden_by.retain(|_, count| *count > 0);
         }
         self.problems.remove(node);
     }
-
-    fn slot(&mut self, outcome: &Outcome) -> &mut usize {
-        match outcome {
-            Outcome::Advertised => &mut self.advertised,
-            Outcome::Pending => &mut self.pending,
-            Outcome::Held { pods_error: None, .. } => &mut self.held,
-            Outcome::Held { pods_error: Some(_), .. } => &mut self.pods_unavailable,
-            Outcome::Overridden { .. } => &mut self.overridden,
-            Outcome::Conflicted { .. } => &mut self.conflicted,
-            Outcome::Contested { .. } => &mut self.contested,
-            Outcome::Failed { .. } => &mut self.failed,
-            Outcome::InvalidLedger { .. } => &mut self.invalid_ledger,
-        }
-    }
 }
-
-/// The rules that select a node, and what becomes of each there.
-pub(super) type Outcomes = [(Arc<str>, Outcome)];
 
 impl Tally {
     /// Counts a node in its new state in place of its old one.
-    pub(super) fn update(&mut self, node: &Arc<str>, old: &Outcomes, new: &Outcomes) {
+    pub(super) fn update(&mut self, node: &Arc<str>, old: &Standings, new: &Standings) {
         if old == new {
             return;
         }
-        for (rule, outcome) in old {
+        for (rule, standing) in old {
             if let Some(counts) = self.rules.get_mut(rule) {
-                counts.subtract(node, outcome);
+                counts.subtract(node, standing);
                 if counts.selected() == 0 {
                     self.rules.remove(rule);
                 }
             }
+            let total = &mut self.totals[standing.state() as usize];
+            *total = total.saturating_sub(1);
             self.changed.insert(Arc::clone(rule));
         }
-        for (rule, outcome) in new {
-            self.rules.entry(Arc::clone(rule)).or_default().add(node, outcome);
+        for (rule, standing) in new {
+            self.rules.entry(Arc::clone(rule)).or_default().add(node, standing);
+            self.totals[standing.state() as usize] += 1;
             self.changed.insert(Arc::clone(rule));
         }
     }
@@ -128,15 +121,14 @@ impl Tally {
         self.rules.get(rule)
     }
 
-    /// How many nodes are in which state, over all rules.
-    pub(super) fn totals(&self) -> [(&'static str, usize); 9] {
-        let mut totals = Counts::default().by_state();
-        for counts in self.rules.values() {
-            for (total, (_, count)) in totals.iter_mut().zip(counts.by_state()) {
-                total.1 += count;
-            }
-        }
-        totals
+    /// How many nodes are in a state, over all rules.
+    pub(super) fn total(&self, state: State) -> usize {
+        self.totals[state as usize]
+    }
+
+    /// How many nodes are in which state, over all rules, by the state's name.
+    pub(super) fn totals(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        TABLE.iter().map(|row| row.name).zip(self.totals)
     }
 
     /// The rules whose counts changed since the last call.
@@ -150,13 +142,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_counts_follow_changed_outcomes() {
+    fn rule_counts_follow_changed_standings() {
         let mut tally = Tally::default();
         let node = |name: &str| Arc::<str>::from(name);
-        let conflicted = Outcome::Conflicted { present: "8".to_owned(), manager: None };
+        let conflicted = Standing::Conflicted { present: "8".to_owned(), manager: None };
         let rule: Arc<str> = "dongle".into();
-        let pending = [(Arc::clone(&rule), Outcome::Pending)];
-        let advertised = [(Arc::clone(&rule), Outcome::Advertised)];
+        let pending = [(Arc::clone(&rule), Standing::Pending)];
+        let advertised = [(Arc::clone(&rule), Standing::Advertised)];
         let in_conflict = [(Arc::clone(&rule), conflicted.clone())];
 
         tally.update(&node("a"), &[], &pending);
@@ -164,10 +156,13 @@ mod tests {
         assert_eq!(tally.take_changed().into_iter().collect::<Vec<_>>(), [Arc::clone(&rule)]);
         tally.update(&node("a"), &pending, &advertised);
         let counts = tally.counts("dongle").unwrap();
-        assert_eq!((counts.advertised, counts.pending, counts.conflicted), (1, 0, 1));
+        let states = [State::Advertised, State::Pending, State::Conflicted];
+        assert_eq!(states.map(|state| counts.of(state)), [1, 0, 1]);
         assert_eq!(counts.problems.get("b"), Some(&conflicted));
+        let totals: Vec<_> = tally.totals().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(totals, [("conflicted", 1), ("advertised", 1)]);
 
-        let overridden = [(Arc::clone(&rule), Outcome::Overridden { by: node("x"), tied: true })];
+        let overridden = [(Arc::clone(&rule), Standing::Overridden { by: node("x"), tied: true })];
         tally.update(&node("c"), &[], &overridden);
         let counts = tally.counts("dongle").unwrap();
         assert_eq!((counts.tied, counts.overridden_by.get("x")), (1, Some(&1)));
@@ -175,17 +170,12 @@ mod tests {
         let counts = tally.counts("dongle").unwrap();
         assert_eq!((counts.tied, counts.overridden_by.len()), (0, 0));
 
-        let states = tally.totals().map(|(state, _)| state);
-        assert_eq!(
-            states,
-            crate::controller::metrics::NODE_STATES,
-            "a series that is there from the start"
-        );
         tally.take_changed();
         tally.update(&node("a"), &advertised, &advertised);
         assert!(tally.take_changed().is_empty(), "nothing changed");
         tally.update(&node("a"), &advertised, &[]);
         tally.update(&node("b"), &in_conflict, &[]);
         assert_eq!(tally.counts("dongle"), None);
+        assert!(tally.totals().all(|(_, count)| count == 0));
     }
 }

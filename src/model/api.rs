@@ -99,7 +99,7 @@ pub struct NodeExtendedResourceSpec {
     #[serde(default)]
     pub priority: i32,
 
-    /// What to do where another writer has put a value: Keep leaves it and counts the node as
+    /// What to do where another field manager has put a value: Keep leaves it and counts the node as
     /// conflicted; Overwrite takes it over.
     #[serde(default)]
     pub conflict_policy: ConflictPolicy,
@@ -118,7 +118,7 @@ pub struct NodeExtendedResourceSpec {
     pub shrink_policy: ShrinkPolicy,
 }
 
-/// What to do with a value that another writer put there.
+/// What to do with a value that another field manager put there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum ConflictPolicy {
     /// Leave it.

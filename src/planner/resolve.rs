@@ -171,7 +171,7 @@ impl Resolver<'_> {
             return Ok(desired.quantity.max(advertisable(held)));
         }
         if appears {
-            if !self.checks_new_value(desired) {
+            if !self.checks_new_value(desired, observed) {
                 return Ok(desired.quantity);
             }
             self.needs_pods = true;
@@ -192,10 +192,12 @@ impl Resolver<'_> {
     }
 
     /// Returns whether a value that appears requires a list of pods.
-    fn checks_new_value(&self, desired: &Desired) -> bool {
+    fn checks_new_value(&self, desired: &Desired, observed: &Observed<'_>) -> bool {
         match self.input.new_values {
             NewValues::Write => false,
             NewValues::Check => true,
+            // A device plugin has left a 0, and maybe pods.
+            NewValues::CheckOlderNodes if observed.is_zeroed() => true,
             NewValues::CheckOlderNodes => match (self.node.created, desired.created) {
                 (Some(node), Some(rule)) => node <= rule,
                 _ => true,

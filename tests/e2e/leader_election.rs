@@ -142,7 +142,7 @@ fn stopped_leader_leaves_its_lease_to_expire_while_a_patch_may_be_applied() {
     first.wait_log("this process leads now");
     fail_patches(&cluster, "node-1");
     cluster.apply_rule("dongle", &json!({}));
-    first.wait_log("the patch failed and will be tried again");
+    first.wait_log("the patch failed and is sent again");
     first.stop();
     let lease = cluster.get(&["lease", "node-resource-advertiser"]);
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();

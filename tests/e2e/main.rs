@@ -17,6 +17,7 @@ mod drift;
 mod examples;
 mod faults;
 mod gitops;
+mod isolation;
 mod leader_election;
 mod lifecycle;
 mod metrics;

@@ -3,8 +3,10 @@
 //! Method: run pods on kubemark's kubelet, lower the rule's quantity, delete the pods one by one, and
 //! compare values, conditions and the number of pod lists.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use harness::objects::{DONGLE, condition, pod, quantity};
-use harness::{Cluster, ControlPlane, Controller};
+use harness::{Cluster, ControlPlane, Controller, wait_until};
 use serde_json::{Value, json};
 
 use crate::support::permissions;
@@ -59,7 +61,8 @@ fn held_value_follows_pods_down() {
     cluster.kubectl(&["delete", "pod", "three", "--force", "--grace-period=0"]);
     cluster.wait_ready("dongle", "1/1");
     cluster.wait_advertised("node-1", DONGLE, "2");
-    // Nothing is lowered any more: the controller lists no pods.
+    // Nothing is lowered any more: after the list that follows the lowering the controller lists no pods.
+    cluster.wait_idle(Duration::from_secs(5));
     let lists = pod_lists(&cluster);
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
     cluster.wait_advertised("node-1", DONGLE, "5");
@@ -90,17 +93,26 @@ fn immediate_shrink_and_withdrawal_ignore_running_pods() {
     controller.stop();
 }
 
+/// Creation times are in whole seconds.
+fn wait_next_second() {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map(|time| time.as_secs());
+    let before = now().unwrap();
+    wait_until("the next second", || Ok((now()? > before).then_some(()))).unwrap();
+}
+
 #[test]
 fn pods_not_listable_holds_values_and_is_reported() {
     let cluster = Cluster::start_with(ControlPlane::builder().user("limited"));
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
-    permissions::grant(&cluster, &permissions::required_without("pods"));
+    permissions::grant(&cluster, &permissions::required());
     let kubeconfig = cluster.control_plane.kubeconfig_for("limited");
     let controller = Controller::start_unready(&cluster, &kubeconfig, &[]);
     controller.wait_ready();
     cluster.apply_rule("dongle", &json!({}));
     cluster.wait_ready("dongle", "2/2");
 
+    permissions::grant(&cluster, &permissions::required_without("pods"));
+    cluster.wait_no_permission("limited", "list", "pods");
     cluster.apply_rule("dongle", &json!({"quantity": 2}));
     let status = cluster.wait_status("dongle", "that pods cannot be listed", |status| {
         condition(status, "Ready") == ("False", "PodsUnavailable") && status["nodes"]["held"] == 2
@@ -108,17 +120,24 @@ fn pods_not_listable_holds_values_and_is_reported() {
     let message = first_problem(&status);
     assert!(message.starts_with("stays at 4: no right to list pods"), "{message}");
     assert!(message.contains("grant the verb list on pods"), "{message}");
-    controller.wait_log("nothing is lowered where pods cannot be seen");
+    controller.wait_log("nothing is lowered, and nothing new written, without a list of pods");
     cluster.wait_advertised("node-1", DONGLE, "4");
 
-    // Everything else works.
+    // Repairs need no list of pods; nor does a node that is younger than its rule.
     cluster.write_quantity("node-1", DONGLE, "0");
     cluster.wait_advertised("node-1", DONGLE, "4");
     cluster.apply_rule("key", &json!({"resourceName": "example.com/key"}));
-    cluster.wait_ready("key", "2/2");
+    let status = cluster.wait_status("key", "that pods cannot be listed", |status| {
+        condition(status, "Ready") == ("False", "PodsUnavailable")
+    });
+    assert!(first_problem(&status).starts_with("not written yet: no right"), "{status}");
+    wait_next_second();
+    cluster.create_nodes(["node-3"], &json!({}));
+    cluster.wait_advertised("node-3", "example.com/key", "4");
 
     permissions::grant(&cluster, &permissions::required());
-    cluster.wait_ready("dongle", "2/2");
+    cluster.wait_ready("dongle", "3/3");
+    cluster.wait_ready("key", "3/3");
     cluster.wait_advertised("node-1", DONGLE, "2");
     controller.stop();
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 
+/// The invariants in `docs/`.
+mod architecture;
 /// The scripts in `hack/`.
 mod build_scripts;
 /// CA bundles and client certificates that rotate, with a server on loopback.

@@ -3,7 +3,7 @@
 //! Method: lower it under each shrinkPolicy, restart a real kubelet, and compare the pod's container
 //! before and after. Only the restart as after a reboot is a race: see `repair_race`.
 
-use harness::objects::{DONGLE, condition};
+use harness::objects::{DONGLE, condition, ledger, quantity};
 use harness::{Cluster, Controller, Kubelet};
 use serde_json::json;
 
@@ -50,5 +50,29 @@ fn shrink_kills_running_pods_only_under_immediate() {
         wait_rejected(&cluster, pod, 2);
     }
     println!("under shrinkPolicy Immediate 0 of 3 pods survived a restart");
+    controller.stop();
+}
+
+/// A rule that is deleted and recreated with less, under a pod that goes on running: absent is harmless, and
+/// too little would kill the pod when its kubelet restarts.
+#[test]
+fn recreated_rule_with_less_kills_no_running_pod() {
+    let cluster = Cluster::start();
+    let controller = Controller::start(&cluster);
+    let mut kubelet = start_kubelet(&cluster, "node-1", TICK);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    run_pod(&cluster, "runs-on", "node-1");
+    for _ in 0..10 {
+        cluster.kubectl(&["delete", "ner", "dongle"]);
+        cluster.wait_for("the value to be withdrawn", &["node", "node-1"], |node| {
+            ledger(node).is_none() && quantity(node, "allocatable", DONGLE).is_none()
+        });
+        cluster.apply_rule("dongle", &json!({"quantity": 2}));
+        cluster.wait_advertised("node-1", DONGLE, "3");
+        let fate = fate_after(&cluster, &mut kubelet, "runs-on", Kubelet::restart);
+        assert_eq!(fate, Fate::Survived, "{}\n{}", kubelet.log(), controller.log());
+    }
+    println!("after a rule was recreated with less a pod survived 10 of 10 restarts");
     controller.stop();
 }

@@ -99,6 +99,8 @@ terminationMessagePolicy: FallbackToLogsOnError
   value: {{ .Values.controller.maxConcurrentPatches | quote }}
 - name: NRA_REQUEST_TIMEOUT
   value: {{ .Values.controller.requestTimeout | quote }}
+- name: NRA_MASS_WITHDRAWAL_DELAY
+  value: {{ .Values.controller.massWithdrawalDelay | quote }}
 - name: NRA_LOG_LEVEL
   value: {{ .Values.controller.logLevel | quote }}
 - name: NRA_LOG_FORMAT

@@ -25,7 +25,7 @@ end
 if ready.status == "True" then
   return { status = "Healthy", message = ready.message }
 end
--- Somebody has to: another writer has the value, the ledger is invalid, a right is missing.
+-- Somebody has to: another field manager has the value, the ledger is invalid or full, a right is missing.
 if ready.status == "False" then
   return { status = "Degraded", message = (ready.reason or "") .. ": " .. (ready.message or "") }
 end

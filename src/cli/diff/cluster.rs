@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::rules::ClusterRule;
 use super::{NotPlanned, Preview};
 use crate::cluster::error::describe;
-use crate::cluster::node_client::{self, NodeClient};
+use crate::cluster::node_client::{self, NodeClient, describe_pods_error};
 use crate::cluster::paging::{self, Page};
 use crate::model::api::{NodeExtendedResource, Reason};
 use crate::model::node::{ApiNode, Interner, Node};
@@ -117,8 +117,10 @@ pub async fn nodes(
     });
     let mut pod_lists = futures::stream::iter(pod_lists).buffer_unordered(PODS_AT_ONCE);
     while let Some((node, pods)) = pod_lists.next().await {
-        let pod_usage =
-            pods.map_or_else(|error| PodUsage::Unavailable(error.into()), PodUsage::Known);
+        let pod_usage = pods.map_or_else(
+            |error| PodUsage::Unavailable(describe_pods_error(&error).into()),
+            PodUsage::Known,
+        );
         let plan = preview.plan(&node, pod_usage);
         preview.add(&node, plan)?;
         progress(preview.len());

@@ -325,6 +325,7 @@ impl Work<'_> {
             }
             Reply::NotFound => Ok(Attempt::Done(Pruned::Gone)),
             Reply::Forbidden(message) => Err(message),
+            Reply::Rejected(message) => Ok(Attempt::Failed { message, retry_after: None }),
             Reply::Failed { message, retry_after, .. } => {
                 Ok(Attempt::Failed { message, retry_after })
             }

@@ -43,7 +43,7 @@ pub enum Acquire {
 
 /// What is known of the Lease, and whether this process holds it.
 #[derive(Debug)]
-pub(super) struct Election {
+pub(crate) struct Election {
     candidate: Candidate,
     /// Whether the watch has told if there is a Lease.
     listed: bool,
@@ -103,7 +103,7 @@ pub(super) enum Step {
 
 /// What came of writing the Lease.
 #[derive(Debug)]
-pub(super) enum Written {
+pub(crate) enum Written {
     /// It is written.
     Done(Box<Lease>),
     /// It is not as it was seen.
@@ -210,7 +210,7 @@ impl Election {
     }
 
     /// What to do now. A Lease that could not be renewed in time is given up here.
-    pub(super) fn next(&mut self, now: Instant) -> Step {
+    pub(super) fn next(&mut self, now: Instant, wall: Timestamp) -> Step {
         let renew_deadline = renew_deadline(self.candidate.duration);
         self.held.take_if(|held| held.renewed + renew_deadline <= now);
         let Self { candidate, held, seen, .. } = &*self;
@@ -227,7 +227,7 @@ impl Election {
         };
         let due = self.not_before.map_or(due, |not_before| due.max(not_before));
         if due <= now {
-            let lease = self.lease(base);
+            let lease = self.lease(base, wall);
             self.sent.retain(|sent| sent.started + renew_deadline > now);
             self.sent.push(Sent { renew_time: renew_time(&lease), started: now });
             return Step::Write(Box::new(lease));
@@ -288,9 +288,9 @@ impl Election {
     }
 
     /// The Lease in this process's name, on top of how it is.
-    fn lease(&self, base: Option<&Lease>) -> Lease {
+    fn lease(&self, base: Option<&Lease>, wall: Timestamp) -> Lease {
         let Candidate { namespace, name, identity, duration, .. } = &self.candidate;
-        let now = MicroTime(Timestamp::now());
+        let now = MicroTime(wall);
         let before = base.and_then(|lease| lease.spec.clone()).unwrap_or_default();
         let renews = before.holder_identity.as_ref() == Some(identity);
         let transitions = before.lease_transitions.unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use kube::runtime::events::EventType;
 
-use crate::controller::outcome::Outcome;
+use crate::controller::standing::Standing;
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::InvalidLedger;
 use crate::model::node::UNKNOWN_MANAGER;
@@ -51,8 +51,8 @@ impl EventTemplate {
             }
             Action::Hold { quantity, rule, declared } => {
                 let text = format!(
-                    "{resource} on {node} is held at {quantity}, which pods request; rule {rule} declares \
-                     {declared}"
+                    "{resource} on {node} is held at {quantity}, which pods request; rule {rule} \
+                     declares {declared}"
                 );
                 normal("Held", "Patch", text)
             }
@@ -69,34 +69,35 @@ impl EventTemplate {
                 );
                 normal("Withdrawn", "Patch", text)
             }
-            Action::Release { rule, cause: ReleaseCause::Overwritten { observed, manager } } => {
-                let was = was(observed, manager);
-                let text =
-                    format!("{was}, and is released: rule {rule} declares it there no longer");
-                normal("Released", "Patch", text)
-            }
-            Action::Release { rule, .. } => {
+            Action::Release { rule, cause: ReleaseCause::Retained { .. } } => {
                 let text = format!(
-                    "{resource} on {node} is left as it is, and nobody's: rule {rule}, which was to \
-                     retain it, declares it there no longer"
+                    "{resource} on {node} stays and is released: rule {rule}, which retains it, declares \
+                     it there no longer"
                 );
                 normal("Released", "Patch", text)
+            }
+            Action::Release { rule, cause: ReleaseCause::Overwritten { observed, manager } } => {
+                let manager = name(manager.as_deref());
+                let text = format!(
+                    "{resource} on {node} stays at {observed}, written by {manager}, and is released: \
+                     rule {rule} declares it there no longer"
+                );
+                warning("Released", "Patch", text)
             }
             Action::Advertise { .. } | Action::RemoveZero | Action::RemoveLedger => return None,
         };
         Some(template)
     }
 
-    /// What has become of a rule on a node, where somebody has to see to it. The others have a note of
-    /// their own.
-    pub(in crate::controller) fn for_outcome(
+    /// Where a rule stands on a node, where that has no Event of its own and somebody has to do something.
+    pub(in crate::controller) fn for_standing(
         node: &str,
         rule: &str,
         resource: &str,
-        outcome: &Outcome,
+        standing: &Standing,
     ) -> Option<Self> {
-        match outcome {
-            Outcome::Conflicted { present, manager } => {
+        match standing {
+            Standing::Conflicted { present, manager } => {
                 let manager = name(manager.as_deref());
                 let text = format!(
                     "{resource} on {node} is {present} already, last written by {manager}; rule {rule} \
@@ -104,23 +105,25 @@ impl EventTemplate {
                 );
                 Some(warning("Conflict", "Plan", text))
             }
-            Outcome::Failed { message } => {
+            Standing::Failed(message) => {
                 let text = format!(
-                    "rule {rule} is not in force on {node}: the patch failed, and is tried again: \
+                    "rule {rule} is not in force on {node}: the patch failed, and is sent again: \
                      {message}"
                 );
                 Some(warning("PatchFailed", "Patch", text))
             }
-            Outcome::Advertised
-            | Outcome::Pending
-            | Outcome::Held { .. }
-            | Outcome::Contested { .. }
-            | Outcome::Overridden { .. }
-            | Outcome::InvalidLedger { .. } => None,
+            Standing::LedgerFull => {
+                let text = format!(
+                    "rule {rule} is not in force on {node}: the annotation there has no room for \
+                     {resource}. Delete rules, or select fewer for this node"
+                );
+                Some(warning("LedgerFull", "Plan", text))
+            }
+            _ => None,
         }
     }
 
-    /// A change that takes something back, and did not go through.
+    /// A withdrawal or release that did not go through.
     pub(in crate::controller) fn not_withdrawn(
         node: &str,
         change: &Change,
@@ -132,7 +135,7 @@ impl EventTemplate {
         };
         let text = format!(
             "{resource} is still on {node}, where rule {rule} declares it no longer: the patch failed, \
-             and is tried again: {message}"
+             and is sent again: {message}"
         );
         Some(warning("PatchFailed", "Patch", text))
     }
@@ -157,16 +160,16 @@ impl EventTemplate {
     /// A change is undone again and again: a repair or an adoption, which pause now.
     pub(in crate::controller) fn contested(node: &str, change: &Change) -> Self {
         let text = format!(
-            "{}; the controller backs off, and tries again after pauses",
+            "{}; the controller backs off, and writes again after pauses",
             contest(node, change)
         );
         warning("Contested", "Patch", text)
     }
 
-    /// A node is left alone since its ledger cannot be read.
+    /// A node does not change since its ledger cannot be read.
     pub(in crate::controller) fn invalid_ledger(why: &InvalidLedger) -> Self {
         let text = format!(
-            "{why}; nothing on the node is touched until it is mended, or removed by `prune \
+            "{why}; nothing on the node changes until you repair it, or remove it with `prune \
              --repair-ledger`"
         );
         warning("InvalidLedger", "Plan", text)
@@ -175,7 +178,7 @@ impl EventTemplate {
 
 /// Says what undoes a change.
 pub(in crate::controller) fn contest(node: &str, change: &Change) -> String {
-    let Change { resource, .. } = change;
+    let resource = &change.resource;
     let rule = change.rule().unwrap_or_default();
     if change.lost() == Lost::LedgerEntry {
         return format!(

@@ -1,6 +1,14 @@
-//! What has kept a node's patches from going through.
+//! Why a node's patches do not go through, and when what is sent again.
+//!
+//! A failure is of the node as a whole (no response, no right, an outdated observation) or of one resource:
+//! where admission rejects a patch, its changes are sent one by one, so that one rejected value does not hold
+//! up the others.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::cluster::backoff::Backoff;
 use crate::planner::Change;
@@ -8,54 +16,200 @@ use crate::planner::Change;
 /// How often in a row a patch may find the node changed before that counts as a failure.
 const STALE_LIMIT: u32 = 3;
 
-/// Why the last patches of a node did not go through, and how long it is let be for that.
-#[derive(Debug)]
-pub(super) struct Failure {
-    /// In words for the rule's status; `None` while it is nothing to speak of.
-    message: Option<String>,
-    /// What the last patch that counts as failed was for.
-    changes: Vec<Change>,
+/// What has gone wrong with a patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::controller) enum Cause {
+    /// The node had changed meanwhile.
+    Stale,
+    /// The API server rejects a change.
+    Rejected,
+    /// The right is missing, for this node or for all.
+    Forbidden,
+    /// The API server is overloaded, fails or does not respond.
+    Overload,
+    /// The node does not exist, as the watch will report.
+    NotFound,
+    /// The patch went through and changed nothing.
+    Undone,
+}
+
+/// Why patches of one node do not go through.
+#[derive(Debug, Default)]
+pub(in crate::controller) struct Failures {
+    node: Option<Failure>,
+    resources: BTreeMap<String, Failure>,
+    /// Whether changes are sent one by one.
+    one_by_one: bool,
     /// How often in a row the node had changed meanwhile.
     stale: u32,
+}
+
+#[derive(Debug)]
+struct Failure {
+    cause: Cause,
+    /// For people; `None` while it is nothing to report.
+    message: Option<Arc<str>>,
+    not_before: Instant,
     backoff: Backoff,
+    /// What patches since the last success were for.
+    changes: Vec<Change>,
+}
+
+/// Which changes are sent now.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::controller) enum Sendable {
+    /// These, by their places.
+    Now(Vec<usize>),
+    /// None before then.
+    Later(Instant),
+}
+
+impl Failures {
+    /// Whether there is nothing to remember.
+    pub(in crate::controller) fn is_empty(&self) -> bool {
+        self.node.is_none() && self.resources.is_empty() && !self.one_by_one && self.stale == 0
+    }
+
+    /// Chooses among the changes that a plan has.
+    pub(in crate::controller) fn sendable(&self, changes: &[Change], now: Instant) -> Sendable {
+        let mut later: Option<Instant> = None;
+        let mut chosen = Vec::new();
+        for (place, change) in changes.iter().enumerate() {
+            match self.not_before(change).filter(|not_before| now < *not_before) {
+                Some(until) => later = Some(later.map_or(until, |later| later.min(until))),
+                None => chosen.push(place),
+            }
+        }
+        if chosen.is_empty() {
+            return Sendable::Later(later.unwrap_or(now));
+        }
+        if self.one_by_one {
+            let first =
+                chosen.iter().find(|place| changes.get(**place).is_some_and(Change::is_repair));
+            chosen = vec![*first.or(chosen.first()).unwrap_or(&0)];
+        }
+        Sendable::Now(chosen)
+    }
+
+    /// Before when a change is not sent. A repair that has not failed yet waits for nothing: a pod's life hangs
+    /// on it, and it is one request.
+    fn not_before(&self, change: &Change) -> Option<Instant> {
+        let failures = [self.resources.get(&change.resource), self.node.as_ref()];
+        let failures = failures.into_iter().flatten();
+        let holds = failures.filter(|failure| !change.is_repair() || failure.has(change));
+        holds.map(|failure| failure.not_before).max()
+    }
+
+    /// Notes that a patch with these changes did not go through. Returns the changes that have not failed like
+    /// that before, where that is to be reported.
+    pub(in crate::controller) fn fail(
+        &mut self,
+        cause: Cause,
+        message: &Arc<str>,
+        changes: &[Change],
+        retry_after: Option<Duration>,
+        (now, seed): (Instant, u64),
+    ) -> Vec<Change> {
+        match cause {
+            Cause::Stale => {
+                self.stale += 1;
+                // The first time it is planned again at once: the node is known as it is now.
+                if self.stale == 1 {
+                    return Vec::new();
+                }
+            }
+            Cause::Rejected => {
+                // The API server responds, whatever was the matter before.
+                self.node = None;
+                if let [change] = changes {
+                    let failure = self.resources.entry(change.resource.clone());
+                    let failure = failure.or_insert_with(|| Failure::new(cause, now, seed));
+                    return failure.fail(Some(message), changes, retry_after, now);
+                }
+                self.one_by_one = true;
+                return Vec::new();
+            }
+            Cause::Forbidden | Cause::Overload | Cause::NotFound | Cause::Undone => {}
+        }
+        let is_reported = match cause {
+            Cause::Stale => self.stale >= STALE_LIMIT,
+            Cause::NotFound => false,
+            _ => true,
+        };
+        let failure = self.node.get_or_insert_with(|| Failure::new(cause, now, seed));
+        failure.cause = cause;
+        failure.fail(Some(message).filter(|_| is_reported), changes, retry_after, now)
+    }
+
+    /// Notes that a patch with these changes went through. Whether it is undone again, the next plan shows.
+    pub(in crate::controller) fn succeed(&mut self, changes: &[Change]) {
+        self.node.take_if(|failure| failure.cause != Cause::Undone);
+        self.stale = 0;
+        for change in changes {
+            self.resources.remove(&change.resource);
+        }
+    }
+
+    /// Forgets all: the node is as planned.
+    pub(in crate::controller) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether the API server rejects what is to be written of a resource.
+    pub(in crate::controller) fn is_rejected(&self, resource: &str) -> bool {
+        self.resources.contains_key(resource)
+    }
+
+    /// Ends the pause of the node as a whole.
+    pub(in crate::controller) fn end_pause(&mut self, now: Instant) {
+        if let Some(failure) = &mut self.node {
+            failure.not_before = now;
+        }
+    }
+
+    /// Why a change of a resource does not go through.
+    pub(in crate::controller) fn message(&self, resource: &str) -> Option<&Arc<str>> {
+        let failure = self.resources.get(resource).or(self.node.as_ref())?;
+        failure.message.as_ref()
+    }
+
+    /// What keeps the node as a whole.
+    pub(in crate::controller) fn cause(&self) -> Option<Cause> {
+        self.node.as_ref().map(|failure| failure.cause)
+    }
+
+    /// Before when pods need not be listed: the patch that would follow has to wait.
+    pub(in crate::controller) fn pause(&self, now: Instant) -> Option<Instant> {
+        self.node.as_ref().map(|failure| failure.not_before).filter(|until| now < *until)
+    }
 }
 
 impl Failure {
-    pub(super) fn new(seed: u64) -> Box<Self> {
-        Box::new(Self { message: None, changes: Vec::new(), stale: 0, backoff: Backoff::new(seed) })
+    /// Whether a patch has failed that wrote the same, whatever was there before.
+    fn has(&self, change: &Change) -> bool {
+        let key = |change: &Change| {
+            (change.resource.clone(), change.action_name(), change.quantity().map(str::to_owned))
+        };
+        self.changes.iter().any(|other| key(other) == key(change))
     }
 
-    /// The node had changed meanwhile. Gives how long to pause, but for the first time, and whether that
-    /// is a failure now.
-    pub(super) fn stale(&mut self, message: &str) -> (Option<Duration>, bool) {
-        self.stale += 1;
-        let is_failure = self.stale >= STALE_LIMIT;
-        if self.stale == 1 {
-            return (None, is_failure);
-        }
-        (Some(self.fail(is_failure.then(|| message.to_owned()), None)), is_failure)
+    fn new(cause: Cause, now: Instant, seed: u64) -> Self {
+        let backoff = Backoff::new(seed);
+        Self { cause, message: None, not_before: now, backoff, changes: Vec::new() }
     }
 
-    /// A patch did not go through. Gives how long to pause.
-    pub(super) fn fail(
+    fn fail(
         &mut self,
-        message: Option<String>,
+        message: Option<&Arc<str>>,
+        changes: &[Change],
         retry_after: Option<Duration>,
-    ) -> Duration {
-        self.message = message;
-        self.backoff.next(retry_after)
-    }
-
-    /// In words, unless it is nothing to speak of.
-    pub(super) fn message(&self) -> Option<&str> {
-        self.message.as_deref()
-    }
-
-    /// Notes what the last patch was for. Gives the message, and what of that has not failed before.
-    pub(super) fn take_new(&mut self, changes: &[Change]) -> Option<(String, Vec<Change>)> {
-        let message = self.message.clone()?;
-        let before = std::mem::replace(&mut self.changes, changes.to_vec());
-        let is_new = |change: &&Change| !before.contains(change);
-        Some((message, changes.iter().filter(is_new).cloned().collect()))
+        now: Instant,
+    ) -> Vec<Change> {
+        self.not_before = now + self.backoff.next(retry_after);
+        self.message = message.cloned();
+        let new = changes.iter().filter(|change| !self.has(change));
+        let new: Vec<_> = new.cloned().collect();
+        self.changes.extend(new.iter().cloned());
+        if message.is_some() { new } else { Vec::new() }
     }
 }

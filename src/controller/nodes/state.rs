@@ -1,104 +1,232 @@
-//! Where one node stands.
+//! What is known of one node.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::failure::Failure;
-use crate::controller::contest::Repairs;
-use crate::controller::outcome::Outcome;
-use crate::controller::tally::Tally;
+use super::conflict::Conflicts;
+use super::failure::Failures;
+use crate::cluster::backoff::Backoff;
+use crate::controller::effect::RequestId;
+use crate::controller::standing::Standing;
 use crate::model::node::Node;
+use crate::model::pod::Requests;
+use crate::model::quantity::Quantity;
 use crate::planner::Change;
-use crate::planner::input::Contested;
 
-/// Tells one patch from another: an answer counts only for the node that it was for, and not for
-/// one made again under its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::controller) struct RequestId(pub(super) u64);
-
-/// What a patch under way was for.
-pub(in crate::controller) struct SentPatch {
-    pub(in crate::controller) node: Arc<str>,
-    pub(in crate::controller) uid: Box<str>,
-    pub(in crate::controller) request_id: RequestId,
-    pub(in crate::controller) changes: Vec<Change>,
-}
+/// The pods on a node are not listed more often than this, however often it changes.
+const MIN_LIST_INTERVAL: Duration = Duration::from_secs(1);
+/// So long what pods request is good for a plan; the list that follows a lowering shows what has come since.
+const MAX_USAGE_AGE: Duration = Duration::from_secs(2);
+/// A held node is asked for its pods again after so long, at first.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Each pause is longer by up to a half, in this many steps.
+const JITTER_STEPS: u64 = 1000;
+/// And after so long at last: a node may be held for weeks.
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(60);
 
 /// One node.
 #[derive(Debug)]
 pub(in crate::controller) struct NodeState {
     pub(in crate::controller) node: Node,
-    pub(super) outcomes: Box<[(Arc<str>, Outcome)]>,
-    pub(super) queued: bool,
-    /// Since when it has to be looked at, or patched.
-    pub(super) pending_since: Option<Instant>,
-    pub(super) awaiting_slot: bool,
-    pub(super) in_flight: Option<RequestId>,
-    pub(super) retry_at: Option<Instant>,
-    pub(super) failure: Option<Box<Failure>>,
-    /// Whether a patch without an answer may still be applied.
-    pub(super) unanswered: bool,
-    pub(super) repairs: Repairs,
-    /// Whether it has been told that the ledger cannot be read.
-    ledger_error_reported: bool,
+    /// Where each rule that selects it stands.
+    pub(in crate::controller) standings: Box<[(Arc<str>, Standing)]>,
+    /// Since when it has had something to do.
+    pub(in crate::controller) pending_since: Option<Instant>,
+    /// Whether this process has withdrawn something from it: what appears again may be less than what pods
+    /// request that have been running since before.
+    pub(in crate::controller) has_withdrawn: bool,
+    /// Whether it has been reported that the ledger cannot be read.
+    pub(in crate::controller) is_blocked: bool,
+    work: Option<Box<Work>>,
+}
+
+/// What only a node has on which something is going on.
+#[derive(Debug, Default)]
+pub(in crate::controller) struct Work {
+    /// What is to be sent, and was planned for the node as it is.
+    pub(in crate::controller) planned: Vec<Change>,
+    /// What is in flight.
+    pub(in crate::controller) sent: Option<Sent>,
+    /// What may have been applied by patches whose responses are lost.
+    pub(in crate::controller) maybe_applied: Vec<Change>,
+    /// When the last response was lost.
+    pub(in crate::controller) lost_at: Option<Instant>,
+    /// What the last response was for, until the plan after it: what it still wants has been undone.
+    pub(in crate::controller) applied: Vec<Change>,
+    /// Resources that were the controller's own, and whose ledger entries have been lost: to write them again
+    /// counts towards a contest.
+    pub(in crate::controller) undone: BTreeSet<String>,
+    pub(in crate::controller) failures: Failures,
+    pub(in crate::controller) conflicts: Conflicts,
+    pub(in crate::controller) pods: PodPolls,
+    /// What there was before a lowering, by resource, until pods have been listed after it.
+    pub(in crate::controller) lowered_from: BTreeMap<Arc<str>, Quantity>,
+}
+
+/// A request in flight.
+#[derive(Debug)]
+pub(in crate::controller) struct Sent {
+    pub(in crate::controller) id: RequestId,
+    /// What a patch is for; nothing for a list of pods.
+    pub(in crate::controller) changes: Vec<Change>,
+    /// The resource version of the node then.
+    pub(in crate::controller) version: Option<u64>,
+}
+
+/// When the pods on the node are listed.
+#[derive(Debug, Default)]
+pub(in crate::controller) struct PodPolls {
+    /// What they request, since when that is known.
+    listed: Option<(Requests, Instant)>,
+    /// Why the last list failed.
+    pub(in crate::controller) error: Option<Arc<str>>,
+    /// Before when they are not listed again.
+    pub(in crate::controller) not_before: Option<Instant>,
+    interval: Option<Duration>,
+    backoff: Option<Backoff>,
+}
+
+impl PodPolls {
+    /// They have been listed.
+    pub(in crate::controller) fn succeed(&mut self, requests: Requests, now: Instant) {
+        self.listed = Some((requests, now));
+        (self.error, self.backoff) = (None, None);
+        self.not_before = Some(now + MIN_LIST_INTERVAL);
+    }
+
+    /// What they request, where they have just been listed: a node that is planned again before its patch is sent
+    /// needs no other list.
+    pub(in crate::controller) fn usage(&self, now: Instant) -> Option<&Requests> {
+        let (requests, at) = self.listed.as_ref()?;
+        (now.duration_since(*at) <= MAX_USAGE_AGE).then_some(requests)
+    }
+
+    /// What they request has been used, or is old.
+    pub(in crate::controller) fn forget_usage(&mut self) {
+        self.listed = None;
+    }
+
+    /// A list has been given up for a repair.
+    pub(in crate::controller) fn abandon(&mut self, now: Instant) {
+        self.not_before = Some(now + MIN_LIST_INTERVAL);
+    }
+
+    /// They could not be listed.
+    pub(in crate::controller) fn fail(
+        &mut self,
+        why: Arc<str>,
+        retry_after: Option<Duration>,
+        (now, seed): (Instant, u64),
+    ) {
+        let backoff = self.backoff.get_or_insert_with(|| Backoff::new(seed));
+        self.not_before = Some(now + backoff.next(retry_after));
+        self.error = Some(why);
+    }
+
+    /// Returns when to list them again where nothing has changed, later each time. `held` is how many nodes
+    /// are held: ten lists a second over all of them.
+    pub(in crate::controller) fn next(
+        &mut self,
+        held: usize,
+        (now, seed): (Instant, u64),
+    ) -> Instant {
+        let doubled = self.interval.map(|interval| (interval * 2).min(MAX_POLL_INTERVAL));
+        let interval = doubled.unwrap_or(POLL_INTERVAL);
+        self.interval = Some(interval);
+        let shared =
+            Duration::from_millis(100).saturating_mul(u32::try_from(held).unwrap_or(u32::MAX));
+        // Nodes that were listed together are not listed together again.
+        let jitter = u32::try_from(seed % JITTER_STEPS).unwrap_or_default();
+        now + interval.max(shared) + interval / 2 * jitter / JITTER_STEPS as u32
+    }
+
+    fn is_idle(&self) -> bool {
+        self.listed.is_none() && self.error.is_none() && self.interval.is_none()
+    }
+
+    /// Nothing is held any more, or something else.
+    pub(in crate::controller) fn restart(&mut self) {
+        (self.interval, self.error, self.backoff) = (None, None, None);
+    }
 }
 
 impl NodeState {
-    pub(super) fn new(node: Node) -> Self {
+    pub(in crate::controller) fn new(node: Node) -> Self {
         Self {
             node,
-            outcomes: Box::default(),
-            queued: false,
+            standings: Box::default(),
             pending_since: None,
-            awaiting_slot: false,
-            in_flight: None,
-            retry_at: None,
-            failure: None,
-            unanswered: false,
-            repairs: Repairs::default(),
-            ledger_error_reported: false,
+            has_withdrawn: false,
+            is_blocked: false,
+            work: None,
         }
     }
 
-    /// The resources on the node that another writer keeps changing back.
-    pub(in crate::controller) fn contested(&mut self, now: Instant) -> Contested {
-        self.repairs.contested(now)
+    pub(in crate::controller) fn work(&self) -> Option<&Work> {
+        self.work.as_deref()
     }
 
-    /// Notes whether the ledger can be read. True where that has just ended, so that it is told once.
-    pub(in crate::controller) fn ledger_became_invalid(&mut self, unreadable: bool) -> bool {
-        !std::mem::replace(&mut self.ledger_error_reported, unreadable) && unreadable
+    pub(in crate::controller) fn work_mut(&mut self) -> &mut Work {
+        self.work.get_or_insert_default()
     }
 
-    /// Whether a patch would have to wait, for another one or for a pause.
-    pub(in crate::controller) fn is_busy(&self) -> bool {
-        self.in_flight.is_some() || self.retry_at.is_some()
+    /// Whether a list of its pods is in flight.
+    pub(in crate::controller) fn is_listing_pods(&self) -> bool {
+        let sent = self.work.as_ref().and_then(|work| work.sent.as_ref());
+        sent.is_some_and(|sent| sent.changes.is_empty())
     }
 
-    /// Puts new outcomes in place of the old, and counts them. While the last patch has failed, a
-    /// pending one counts as failed: trying again is no success yet. Gives what a rule has come to that
-    /// it had not before.
-    pub(in crate::controller) fn record(
-        &mut self,
-        mut outcomes: Vec<(Arc<str>, Outcome)>,
-        tally: &mut Tally,
-    ) -> Vec<(Arc<str>, Outcome)> {
-        if let Some(message) = self.failure.as_ref().and_then(|failure| failure.message()) {
-            for (_, outcome) in &mut outcomes {
-                if matches!(outcome, Outcome::Pending | Outcome::Failed { .. }) {
-                    *outcome = Outcome::Failed { message: message.to_owned() };
-                }
-            }
+    /// Whether a patch whose response was lost after `since` may still be applied.
+    pub(in crate::controller) fn may_be_patched(&self, since: Instant) -> bool {
+        self.work.as_ref().is_some_and(|work| {
+            !work.maybe_applied.is_empty() && work.lost_at.is_some_and(|at| at >= since)
+        })
+    }
+
+    /// Drops what there is no need to remember.
+    pub(in crate::controller) fn compact(&mut self) {
+        self.work.take_if(|work| work.is_idle());
+    }
+
+    /// Forgets failures, conflicts and pauses, as a new leader does: what it knows of them is old. What is in
+    /// flight stays.
+    pub(in crate::controller) fn reset(&mut self) {
+        if let Some(work) = self.work.take() {
+            let Work { sent, maybe_applied, lost_at, lowered_from, .. } = *work;
+            *self.work_mut() =
+                Work { sent, maybe_applied, lost_at, lowered_from, ..Work::default() };
+            self.compact();
         }
-        tally.update(&self.node.name, &self.outcomes, &outcomes);
-        let before = std::mem::replace(&mut self.outcomes, outcomes.into());
-        let is_new = |now: &&(Arc<str>, Outcome)| !before.contains(now);
-        self.outcomes
-            .iter()
-            .filter(|(_, outcome)| outcome.is_problem())
-            .filter(is_new)
-            .cloned()
-            .collect()
+        self.pending_since = None;
+        self.is_blocked = false;
+    }
+}
+
+impl Work {
+    fn is_idle(&self) -> bool {
+        let Self {
+            planned,
+            sent,
+            maybe_applied,
+            applied,
+            undone,
+            failures,
+            conflicts,
+            pods,
+            lowered_from,
+            lost_at: _,
+        } = self;
+        planned.is_empty()
+            && sent.is_none()
+            && maybe_applied.is_empty()
+            && applied.is_empty()
+            && undone.is_empty()
+            && failures.is_empty()
+            && conflicts.is_empty()
+            && pods.is_idle()
+            && lowered_from.is_empty()
     }
 }

@@ -4,10 +4,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::controller::device_classes::Mapping;
-use crate::controller::outcome::Outcome;
+use crate::controller::standing::{Standing, State, TABLE};
 use crate::controller::tally::{Counts, MAX_PROBLEMS};
 use crate::model::api::{NodeCounts, Reason};
 use crate::model::node::UNKNOWN_MANAGER;
+use crate::planner::input::Lost;
 
 /// A condition before it has a time and a generation.
 #[derive(Clone, Debug)]
@@ -71,7 +72,7 @@ impl ConditionUpdate {
 /// What is said of a rule that cannot be followed.
 pub(super) fn for_invalid(why: &str) -> Vec<ConditionUpdate> {
     let stalled = format!(
-        "{why}. What it advertised before stays as it is until the rule is mended or deleted"
+        "{why}. What it advertised before stays as it is until you correct or delete the rule"
     );
     vec![
         ConditionUpdate::new("Ready", false, Reason::InvalidSpec, why.to_owned()),
@@ -87,7 +88,7 @@ pub(super) fn for_valid(
     mapping: &Mapping,
 ) -> Vec<ConditionUpdate> {
     let (ready, reason) = readiness(nodes, counts);
-    let working = counts.pending + counts.failed + counts.held > 0;
+    let working = TABLE.iter().any(|row| row.is_working && counts.of(row.state) > 0);
     vec![
         ConditionUpdate::new("Ready", ready, reason, message(nodes, counts)),
         ConditionUpdate::new("Reconciling", working, reason, String::new()),
@@ -104,18 +105,10 @@ fn message(nodes: &NodeCounts, counts: &Counts) -> String {
         0 => "no node is selected".to_owned(),
         _ => format!("advertised on {summary} nodes"),
     };
-    for (number, what) in [
-        (counts.pending, "being patched"),
-        (counts.failed, "failed and retried"),
-        (counts.invalid_ledger, "with an unreadable ledger"),
-        (counts.held, "held at what pods request"),
-        (counts.pods_unavailable, "not lowered since pods cannot be listed"),
-        (counts.conflicted, "left to another writer"),
-        (counts.contested, "contested by another writer"),
-        (counts.overridden, "overridden by another rule"),
-    ] {
-        if number > 0 {
-            message.push_str(&format!(", {number} {what}"));
+    for row in TABLE.iter().filter(|row| row.state != State::Advertised) {
+        match counts.of(row.state) {
+            0 => {}
+            number => message.push_str(&format!(", {number} {}", row.phrase)),
         }
     }
     match missing {
@@ -126,34 +119,24 @@ fn message(nodes: &NodeCounts, counts: &Counts) -> String {
     message
 }
 
+/// Whether the rule is in force, and why: the first state by rank that any node is in and that is not as
+/// declared.
 fn readiness(nodes: &NodeCounts, counts: &Counts) -> (bool, Reason) {
-    if counts.pending > 0 {
-        (false, Reason::Progressing)
-    } else if counts.failed > 0 {
-        (false, Reason::PatchFailed)
-    } else if counts.invalid_ledger > 0 {
-        (false, Reason::InvalidLedger)
-    } else if counts.contested > 0 {
-        (false, Reason::Contested)
-    } else if counts.conflicted > 0 {
-        (false, Reason::Conflict)
-    } else if counts.pods_unavailable > 0 {
-        (false, Reason::PodsUnavailable)
-    } else if counts.held > 0 {
-        (false, Reason::Held)
-    } else if nodes.selected == 0 {
-        (true, Reason::NoNodesSelected)
-    } else if counts.advertised == 0 {
-        (true, Reason::Overridden)
-    } else {
-        (true, Reason::Advertised)
+    let is_settled = |state| matches!(state, State::Overridden | State::Advertised);
+    let unsettled = TABLE.iter().filter(|row| !is_settled(row.state));
+    let mut first = unsettled.filter(|row| counts.of(row.state) > 0);
+    match first.next() {
+        Some(row) => (false, row.reason),
+        None if nodes.selected == 0 => (true, Reason::NoNodesSelected),
+        None if counts.of(State::Advertised) == 0 => (true, Reason::Overridden),
+        None => (true, Reason::Advertised),
     }
 }
 
 /// Whether another rule decides on some of the nodes, and which.
 fn overlapping(counts: &Counts) -> ConditionUpdate {
     let kind = "Overlapping";
-    if counts.overridden == 0 {
+    if counts.of(State::Overridden) == 0 {
         return ConditionUpdate::new(kind, false, Reason::NoOverlap, String::new());
     }
     let by = counts.overridden_by.iter().take(MAX_PROBLEMS);
@@ -169,20 +152,24 @@ fn overlapping(counts: &Counts) -> ConditionUpdate {
     ConditionUpdate::new(kind, true, reason, message)
 }
 
-/// Whether another writer keeps changing values back.
+/// Whether another field manager keeps changing values back.
 fn contested(counts: &Counts) -> ConditionUpdate {
     let kind = "Contested";
-    if counts.contested == 0 {
+    if counts.of(State::Contested) == 0 {
         return ConditionUpdate::new(kind, false, Reason::NotContested, String::new());
     }
-    let nodes = counts.problems.iter().filter_map(|(node, outcome)| match outcome {
-        Outcome::Contested { manager, .. } => {
-            Some(format!("{} on {node}", manager.as_deref().unwrap_or(UNKNOWN_MANAGER)))
+    let nodes = counts.problems.iter().filter_map(|(node, standing)| match standing {
+        Standing::Contested { lost: Lost::LedgerEntry, .. } => {
+            Some(format!("something removes the annotation's entry on {node}"))
+        }
+        Standing::Contested { manager, .. } => {
+            let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
+            Some(format!("{manager} changes the value back on {node}"))
         }
         _ => None,
     });
     let nodes: Vec<_> = nodes.take(MAX_PROBLEMS).collect();
-    let message = format!("keeps changing values back: {}", nodes.join(", "));
+    let message = format!("again and again {}", nodes.join(", "));
     ConditionUpdate::new(kind, true, Reason::Contested, message)
 }
 

@@ -1,8 +1,12 @@
 //! What a status says, for every kind of count.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::json;
 
 use super::*;
+use crate::controller::standing::Standing;
 use crate::planner::rules::{InvalidRule, Rule};
 
 fn state(spec: serde_json::Value) -> RuleState {
@@ -13,7 +17,19 @@ fn state(spec: serde_json::Value) -> RuleState {
     });
     object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     let rule = Rule::new(&serde_json::from_value(object).unwrap()).map(Arc::new);
-    RuleState { uid: Some("uid".to_owned()), generation: Some(3), status: None, rule }
+    RuleState {
+        uid: Some("uid".to_owned()),
+        generation: Some(3),
+        version: None,
+        priority: None,
+        status: None,
+        rule,
+    }
+}
+
+/// So many nodes in each of these states.
+fn nodes(states: &[(State, usize)]) -> Counts {
+    Counts::for_test(states)
 }
 
 fn everywhere() -> RuleState {
@@ -39,40 +55,39 @@ fn ready_message(status: &NodeExtendedResourceStatus) -> &str {
 
 #[test]
 fn ready_condition_follows_the_node_counts() {
-    let none = Counts::default();
     for (counts, says, message) in [
         (
-            Counts { advertised: 2, ..none.clone() },
+            nodes(&[(State::Advertised, 2)]),
             ["Ready=True Advertised", "Reconciling=False Advertised", "Stalled=False Advertised"],
             "advertised on 2/2 nodes",
         ),
         (
-            Counts { advertised: 1, overridden: 1, ..none.clone() },
+            nodes(&[(State::Advertised, 1), (State::Overridden, 1)]),
             ["Ready=True Advertised", "Reconciling=False Advertised", "Stalled=False Advertised"],
             "advertised on 1/2 nodes, 1 overridden by another rule",
         ),
         (
-            Counts { overridden: 1, ..none.clone() },
+            nodes(&[(State::Overridden, 1)]),
             ["Ready=True Overridden", "Reconciling=False Overridden", "Stalled=False Overridden"],
             "advertised on 0/1 nodes, 1 overridden by another rule",
         ),
         (
-            Counts { advertised: 1, held: 1, ..none.clone() },
+            nodes(&[(State::Advertised, 1), (State::Held, 1)]),
             ["Ready=False Held", "Reconciling=True Held", "Stalled=False Held"],
             "advertised on 1/2 nodes, 1 held at what pods request",
         ),
         (
-            Counts { held: 1, pods_unavailable: 1, ..none.clone() },
+            nodes(&[(State::Held, 1), (State::PodsUnavailable, 1)]),
             [
                 "Ready=False PodsUnavailable",
                 "Reconciling=True PodsUnavailable",
                 "Stalled=False PodsUnavailable",
             ],
-            "advertised on 0/2 nodes, 1 held at what pods request, \
-             1 not lowered since pods cannot be listed",
+            "advertised on 0/2 nodes, 1 waiting for a list of pods, \
+             1 held at what pods request",
         ),
         (
-            Counts { advertised: 1, invalid_ledger: 1, ..none.clone() },
+            nodes(&[(State::Advertised, 1), (State::InvalidLedger, 1)]),
             [
                 "Ready=False InvalidLedger",
                 "Reconciling=False InvalidLedger",
@@ -81,7 +96,7 @@ fn ready_condition_follows_the_node_counts() {
             "advertised on 1/2 nodes, 1 with an unreadable ledger",
         ),
         (
-            none.clone(),
+            Counts::default(),
             [
                 "Ready=True NoNodesSelected",
                 "Reconciling=False NoNodesSelected",
@@ -90,7 +105,7 @@ fn ready_condition_follows_the_node_counts() {
             "no node is selected",
         ),
         (
-            Counts { advertised: 1, pending: 1, failed: 1, ..none.clone() },
+            nodes(&[(State::Advertised, 1), (State::Pending, 1), (State::Failed, 1)]),
             [
                 "Ready=False Progressing",
                 "Reconciling=True Progressing",
@@ -99,23 +114,23 @@ fn ready_condition_follows_the_node_counts() {
             "advertised on 1/3 nodes, 1 being patched, 1 failed and retried",
         ),
         (
-            Counts { failed: 1, conflicted: 1, ..none.clone() },
+            nodes(&[(State::Failed, 1), (State::Conflicted, 1)]),
             [
                 "Ready=False PatchFailed",
                 "Reconciling=True PatchFailed",
                 "Stalled=False PatchFailed",
             ],
-            "advertised on 0/2 nodes, 1 failed and retried, 1 left to another writer",
+            "advertised on 0/2 nodes, 1 failed and retried, 1 left to another field manager",
         ),
         (
-            Counts { advertised: 1, conflicted: 1, contested: 1, ..none.clone() },
+            nodes(&[(State::Advertised, 1), (State::Conflicted, 1), (State::Contested, 1)]),
             ["Ready=False Contested", "Reconciling=False Contested", "Stalled=False Contested"],
-            "advertised on 1/3 nodes, 1 left to another writer, 1 contested by another writer",
+            "advertised on 1/3 nodes, 1 contested by another field manager, 1 left to another field manager",
         ),
         (
-            Counts { advertised: 1, conflicted: 1, ..none },
+            nodes(&[(State::Advertised, 1), (State::Conflicted, 1)]),
             ["Ready=False Conflict", "Reconciling=False Conflict", "Stalled=False Conflict"],
-            "advertised on 1/2 nodes, 1 left to another writer",
+            "advertised on 1/2 nodes, 1 left to another field manager",
         ),
     ] {
         let status = status(&everywhere(), Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
@@ -141,7 +156,7 @@ fn invalid_rule_is_stalled() {
 fn overlapping_condition_names_the_deciding_rules() {
     let overlap = |tied| {
         let overridden_by = [("a".into(), 2), ("b".into(), 1)].into();
-        let counts = Counts { overridden: 3, tied, overridden_by, ..Counts::default() };
+        let counts = Counts { tied, overridden_by, ..nodes(&[(State::Overridden, 3)]) };
         let status = status(&everywhere(), Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
         assert_eq!(reports(Some(&status), Reason::EqualPriority), tied > 0);
         status.conditions.into_iter().find(|said| said.type_ == "Overlapping").unwrap()
@@ -160,7 +175,7 @@ fn overlapping_condition_names_the_deciding_rules() {
 #[test]
 fn named_node_that_does_not_exist_counts_as_missing() {
     let state = state(json!({"nodeNames": ["a", "b", "c"]}));
-    let counts = Counts { advertised: 1, ..Counts::default() };
+    let counts = nodes(&[(State::Advertised, 1)]);
     let status = status(&state, Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
     assert_eq!(status.nodes.as_ref().unwrap().missing, 2);
     assert!(ready_message(&status).ends_with("; 2 named nodes do not exist"));
@@ -170,12 +185,12 @@ fn named_node_that_does_not_exist_counts_as_missing() {
 fn condition_transition_time_follows_its_status() {
     let [first, later] = [1, 2].map(|second| Timestamp::new(second, 0).unwrap());
     let mut state = everywhere();
-    let one = Counts { advertised: 1, ..Counts::default() };
+    let one = nodes(&[(State::Advertised, 1)]);
     let before = status(&state, Some(&one), &Mapping::None, first);
     state.status = Some(before.clone());
     assert_eq!(status(&state, Some(&one), &Mapping::None, later), before, "nothing to write");
 
-    let pending = Counts { pending: 1, ..Counts::default() };
+    let pending = nodes(&[(State::Pending, 1)]);
     let after = status(&state, Some(&pending), &Mapping::None, later);
     let times: Vec<_> = after.conditions.iter().map(|said| said.last_transition_time.0).collect();
     assert_eq!(
@@ -187,9 +202,9 @@ fn condition_transition_time_follows_its_status() {
 
 #[test]
 fn status_lists_the_first_ten_problems() {
-    let failed = Outcome::Failed { message: "no".to_owned() };
+    let failed = Standing::Failed("no".into());
     let problems = (0..20).map(|number| (format!("node-{number:02}").into(), failed.clone()));
-    let counts = Counts { failed: 20, problems: problems.collect(), ..Counts::default() };
+    let counts = Counts { problems: problems.collect(), ..nodes(&[(State::Failed, 20)]) };
     let status = status(&everywhere(), Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
     let names: Vec<_> = status.problems.iter().map(|problem| problem.node.as_str()).collect();
     assert_eq!((names.len(), names[0], names[9]), (10, "node-00", "node-09"));
@@ -202,20 +217,21 @@ fn total_is_what_advertised_and_held_nodes_carry() {
         status(&state(spec), Some(counts), &Mapping::None, Timestamp::UNIX_EPOCH).total
     };
     let everywhere = |quantity: &str| json!({"allNodes": true, "quantity": quantity});
-    let counts = Counts { advertised: 3, conflicted: 2, pending: 1, ..Counts::default() };
+    let counts = nodes(&[(State::Advertised, 3), (State::Conflicted, 2), (State::Pending, 1)]);
     assert_eq!(total(everywhere("4"), &counts).as_deref(), Some("12"));
     assert_eq!(total(everywhere("800Gi"), &counts).as_deref(), Some("2400Gi"));
     assert_eq!(total(everywhere("4"), &Counts::default()).as_deref(), Some("0"));
 
-    let held = |at: &str| Outcome::Held { at: at.parse().unwrap(), pods_error: None };
-    let conflict = Outcome::Conflicted { present: "100".to_owned(), manager: None };
+    let held = |at: &str| Standing::Held { at: at.parse().unwrap() };
+    let conflict = Standing::Conflicted { present: "100".to_owned(), manager: None };
     let problems = [("a", held("7")), ("b", held("2")), ("c", conflict)];
     let problems = problems.map(|(node, outcome)| (node.into(), outcome)).into();
-    let counts = Counts { held: 2, problems, ..counts };
+    let states = [(State::Advertised, 3), (State::Held, 2), (State::Conflicted, 2)];
+    let counts = Counts { problems, ..nodes(&states) };
     assert_eq!(total(everywhere("4"), &counts).as_deref(), Some("21"));
 
     // No sum overflows, however many nodes there are.
-    let counts = Counts { advertised: usize::MAX / 16, ..Counts::default() };
+    let counts = nodes(&[(State::Advertised, usize::MAX / 16)]);
     assert!(total(everywhere("9223372036854775"), &counts).is_some());
 
     let mut invalid = self::everywhere();

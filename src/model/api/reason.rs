@@ -18,11 +18,13 @@ pub enum Reason {
     PatchFailed,
     /// The annotation on a node is not what the controller writes.
     InvalidLedger,
-    /// Another writer keeps changing a value back.
+    /// The annotation on a node has no room for another resource.
+    LedgerFull,
+    /// Another field manager keeps changing a value back.
     Contested,
-    /// Another writer's value is there.
+    /// Another field manager's value is there.
     Conflict,
-    /// A value is to be lowered, and pods cannot be listed.
+    /// A value is to be lowered, or to appear, and pods cannot be listed.
     PodsUnavailable,
     /// A value is to be lowered, and pods use it.
     Held,
@@ -44,13 +46,14 @@ pub enum Reason {
 
 impl Reason {
     /// Every one.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Advertised,
         Self::Overridden,
         Self::NoNodesSelected,
         Self::Progressing,
         Self::PatchFailed,
         Self::InvalidLedger,
+        Self::LedgerFull,
         Self::Contested,
         Self::Conflict,
         Self::PodsUnavailable,
@@ -74,6 +77,7 @@ impl Reason {
             Self::Progressing => "Progressing",
             Self::PatchFailed => "PatchFailed",
             Self::InvalidLedger => "InvalidLedger",
+            Self::LedgerFull => "LedgerFull",
             Self::Contested => "Contested",
             Self::Conflict => "Conflict",
             Self::PodsUnavailable => "PodsUnavailable",

@@ -14,7 +14,7 @@ pub struct NodeExtendedResourceStatus {
 
     /// Ready: every selected node is as the rules declare. Reconciling: work is under way.
     /// Stalled: nothing will happen until somebody changes the rule. Overlapping: on some nodes
-    /// another rule decides. Contested: on some nodes another writer keeps changing the value back.
+    /// another rule decides. Contested: on some nodes another field manager keeps changing the value back.
     /// DeviceClassMapped: a DeviceClass maps the resource, so that pods would be diverted from DRA.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions")]
@@ -46,15 +46,15 @@ pub struct NodeCounts {
     pub selected: i64,
     /// Nodes that carry the declared quantity in capacity and allocatable.
     pub advertised: i64,
-    /// Nodes that carry more than the declared quantity, since pods on them request it, or since pods
-    /// cannot be listed.
+    /// Nodes that carry more than the declared quantity, since pods on them request it; and nodes whose
+    /// value waits for a list of pods that cannot be had.
     pub held: i64,
-    /// Nodes left alone because another writer put a value there, or keeps changing it back.
+    /// Nodes left alone because another field manager put a value there, or keeps changing it back.
     pub conflicted: i64,
     /// Nodes where a rule of higher precedence declares the same resource.
     pub overridden: i64,
-    /// Nodes whose last patch was refused or went unanswered, and is retried; and nodes that are not
-    /// touched since the annotation on them cannot be read.
+    /// Nodes whose last patch was rejected or went unanswered, and is retried; nodes that do not change since
+    /// the annotation on them cannot be read; and nodes whose annotation has no room for the resource.
     pub failed: i64,
     /// Names in nodeNames that are no node at present.
     pub missing: i64,
@@ -66,8 +66,8 @@ pub struct NodeCounts {
 pub struct NodeProblem {
     /// The node's name.
     pub node: String,
-    /// One word for machines: Held, PodsUnavailable, Conflict, Contested, PatchFailed or
-    /// InvalidLedger.
+    /// One word for machines: Held, PodsUnavailable, Conflict, Contested, PatchFailed, InvalidLedger or
+    /// LedgerFull.
     pub reason: String,
     /// The same for people, with the value that is there.
     pub message: String,

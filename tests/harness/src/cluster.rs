@@ -176,10 +176,20 @@ impl Cluster {
 
     /// Waits until a user has a permission, which takes effect a moment after it is granted.
     pub fn wait_permission(&self, user: &str, verb: &str, resource: &str) {
-        let what = format!("{user} to be allowed to {verb} {resource}");
-        wait_until(&what, || {
+        self.wait_can_i(user, verb, resource, true);
+    }
+
+    /// Waits until a user has a permission no longer.
+    pub fn wait_no_permission(&self, user: &str, verb: &str, resource: &str) {
+        self.wait_can_i(user, verb, resource, false);
+    }
+
+    fn wait_can_i(&self, user: &str, verb: &str, resource: &str, expected: bool) {
+        let not = if expected { "" } else { "not " };
+        wait_until(&format!("{user} {not}to be allowed to {verb} {resource}"), || {
             let args = ["auth", "can-i", verb, resource, "--as", user];
-            Ok((self.control_plane.kubectl_output(&args, None)?.code == 0).then_some(()))
+            let allowed = self.control_plane.kubectl_output(&args, None)?.code == 0;
+            Ok((allowed == expected).then_some(()))
         })
         .unwrap();
     }

@@ -55,7 +55,12 @@ impl Controller {
         let log = control_plane.logs().join(format!("controller-{}.log", address.port()));
         let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
         let bind_address = address.to_string();
-        let fixed = [("KUBECONFIG", kubeconfig), ("NRA_BIND_ADDRESS", &bind_address)];
+        // Tests delete rules while no controller runs.
+        let fixed = [
+            ("KUBECONFIG", kubeconfig),
+            ("NRA_BIND_ADDRESS", &bind_address),
+            ("NRA_MASS_WITHDRAWAL_DELAY", "0s"),
+        ];
         let env = [env, &fixed].concat();
         let process = Process::spawn("controller", &program()?, args, &env, &log)?;
         Ok(Self { process, address })

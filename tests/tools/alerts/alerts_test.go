@@ -74,10 +74,13 @@ var healthy = map[string]string{
 	`node_resource_advertiser_nodes{pod="a",state="contested"}`:                          "0x120",
 	`node_resource_advertiser_nodes{pod="a",state="failed"}`:                             "0x120",
 	`node_resource_advertiser_nodes{pod="a",state="invalid_ledger"}`:                     "0x120",
+	`node_resource_advertiser_nodes{pod="a",state="ledger_full"}`:                        "0x120",
 	`node_resource_advertiser_rules{pod="a",state="ready"}`:                              "3x120",
 	`node_resource_advertiser_rules{pod="a",state="not_ready"}`:                          "0x120",
 	`node_resource_advertiser_rules{pod="a",state="stalled"}`:                            "0x120",
 	`node_resource_advertiser_rules_without_nodes{pod="a"}`:                              "0x120",
+	`node_resource_advertiser_rules_held{pod="a"}`:                                       "0x120",
+	`node_resource_advertiser_rules_held{pod="b"}`:                                       "0x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="0.01"}`: "0+60x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="1"}`:    "0+60x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="+Inf"}`: "0+60x120",
@@ -107,11 +110,21 @@ var troubles = map[string]map[string]string{
 	"NodeResourceAdvertiserInvalidLedger": {
 		`node_resource_advertiser_nodes{pod="a",state="invalid_ledger"}`: "1x120",
 	},
+	"NodeResourceAdvertiserLedgerFull": {
+		`node_resource_advertiser_nodes{pod="a",state="ledger_full"}`: "1x120",
+	},
 	"NodeResourceAdvertiserNodesContested": {
 		`node_resource_advertiser_nodes{pod="a",state="contested"}`: "1x120",
 	},
 	"NodeResourceAdvertiserNodesConflicted": {
 		`node_resource_advertiser_nodes{pod="a",state="conflicted"}`: "1x120",
+	},
+	"NodeResourceAdvertiserPodsUnavailable": {
+		`node_resource_advertiser_nodes{pod="a",state="pods_unavailable"}`: "1x120",
+	},
+	// Held for a moment only: the alert waits for nothing.
+	"NodeResourceAdvertiserRulesHeld": {
+		`node_resource_advertiser_rules_held{pod="a"}`: "0x119 3",
 	},
 	"NodeResourceAdvertiserRulesStalled": {
 		`node_resource_advertiser_rules{pod="a",state="stalled"}`: "1x120",

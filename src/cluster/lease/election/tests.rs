@@ -49,7 +49,7 @@ impl Server {
 
 /// Does what the election says, if that is to write.
 fn step(election: &mut Election, server: &mut Server, now: Instant) -> bool {
-    let Step::Write(lease) = election.next(now) else { return false };
+    let Step::Write(lease) = election.next(now, Timestamp::now()) else { return false };
     election.written(server.write(*lease), now, now);
     true
 }
@@ -68,11 +68,15 @@ fn seconds(seconds: u64) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn first_candidate_creates_and_renews_the_lease() {
     let (mut a, mut server, start) = (election("a"), Server::default(), Instant::now());
-    assert_eq!(a.next(start), Step::Wait(None), "whether there is one is not known yet");
+    assert_eq!(
+        a.next(start, Timestamp::now()),
+        Step::Wait(None),
+        "whether there is one is not known yet"
+    );
     server.tell(&mut a, start);
     assert!(step(&mut a, &mut server, start));
     assert_eq!(a.leads_until(), Some(start + seconds(10)));
-    assert_eq!(a.next(start), Step::Wait(Some(start + seconds(5))));
+    assert_eq!(a.next(start, Timestamp::now()), Step::Wait(Some(start + seconds(5))));
     assert!(step(&mut a, &mut server, start + seconds(5)));
     assert_eq!(a.leads_until(), Some(start + seconds(15)));
     let spec = server.lease.unwrap().spec.unwrap();
@@ -89,11 +93,11 @@ async fn leader_without_renewal_stops_before_lease_expiry() {
     server.tell(&mut b, start);
     for second in 5..10 {
         let now = start + seconds(second);
-        assert!(matches!(a.next(now), Step::Write(_)), "tried every second");
+        assert!(matches!(a.next(now, Timestamp::now()), Step::Write(_)), "tried every second");
         a.written(Written::Failed("no answer".to_owned()), now, now);
-        assert_eq!(b.next(now), Step::Wait(Some(start + DURATION)));
+        assert_eq!(b.next(now, Timestamp::now()), Step::Wait(Some(start + DURATION)));
     }
-    a.next(start + seconds(10));
+    a.next(start + seconds(10), Timestamp::now());
     assert_eq!(a.leads_until(), None);
     assert!(!step(&mut b, &mut server, start + seconds(14)));
     assert!(step(&mut b, &mut server, start + seconds(15)));
@@ -200,10 +204,13 @@ async fn lease_of_an_ended_prune_is_free_at_its_own_expiry() {
     let (mut server, start) = (Server::default(), Instant::now());
     leave_behind(&mut server, start);
     server.tell(&mut standby, start);
-    assert_eq!(standby.next(start), Step::Wait(Some(start + seconds(600))));
+    assert_eq!(standby.next(start, Timestamp::now()), Step::Wait(Some(start + seconds(600))));
     // One that starts later does not wait ten minutes of its own.
     server.tell(&mut late, start + seconds(590));
-    assert_eq!(late.next(start + seconds(590)), Step::Wait(Some(start + seconds(600))));
+    assert_eq!(
+        late.next(start + seconds(590), Timestamp::now()),
+        Step::Wait(Some(start + seconds(600)))
+    );
     assert!(step(&mut late, &mut server, start + seconds(600)));
     let mut after = election("after");
     leave_behind(&mut server, start);
@@ -217,7 +224,7 @@ async fn clocks_that_differ_delay_by_no_more_than_the_duration() {
     leave_behind(&mut server, start + seconds(7200));
     let mut slow = election("slow");
     server.tell(&mut slow, start);
-    assert_eq!(slow.next(start), Step::Wait(Some(start + seconds(600))));
+    assert_eq!(slow.next(start, Timestamp::now()), Step::Wait(Some(start + seconds(600))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,11 +257,18 @@ async fn prune_that_is_killed_does_not_shorten_what_the_one_before_keeps() {
     next.candidate.acquire = Acquire::FromEndedPrune;
     server.tell(&mut standby, start);
     server.tell(&mut next, start);
-    assert_eq!(standby.next(start), Step::Wait(Some(start + seconds(600))));
-    assert_eq!(next.next(start), Step::Wait(Some(start + DURATION)), "a prune may go on at once");
+    assert_eq!(standby.next(start, Timestamp::now()), Step::Wait(Some(start + seconds(600))));
+    assert_eq!(
+        next.next(start, Timestamp::now()),
+        Step::Wait(Some(start + DURATION)),
+        "a prune may go on at once"
+    );
     let mut late = election("late");
     server.tell(&mut late, start + seconds(300));
-    assert_eq!(late.next(start + seconds(300)), Step::Wait(Some(start + seconds(600))));
+    assert_eq!(
+        late.next(start + seconds(300), Timestamp::now()),
+        Step::Wait(Some(start + seconds(600)))
+    );
     // What a controller then holds is kept for nobody.
     assert!(step(&mut standby, &mut server, start + seconds(600)));
     assert_eq!(server.lease.unwrap().metadata.annotations, Some([].into()));
@@ -276,7 +290,7 @@ async fn prune_takes_the_lease_of_an_ended_prune_but_not_of_a_controller() {
     let mut prune = election(&prune_identity());
     prune.candidate.acquire = Acquire::FromEndedPrune;
     server.tell(&mut prune, start);
-    assert_eq!(prune.next(start), Step::Wait(Some(start + DURATION)));
+    assert_eq!(prune.next(start, Timestamp::now()), Step::Wait(Some(start + DURATION)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,7 +306,7 @@ async fn prune_that_lost_its_lease_does_not_take_it_again() {
     assert!(step(&mut a, &mut server, start));
     server.tell(&mut prune, start + seconds(1));
     for second in 1..60 {
-        assert_eq!(prune.next(start + seconds(second)), Step::Wait(None));
+        assert_eq!(prune.next(start + seconds(second), Timestamp::now()), Step::Wait(None));
     }
     // Another change of its own Lease is no loss.
     let mut prune = election(&prune_identity());

@@ -17,7 +17,7 @@ fn show(server: &Server, election: &mut Election, now: Instant) {
 }
 
 fn write_at(election: &mut Election, now: Instant) -> Lease {
-    match election.next(now) {
+    match election.next(now, Timestamp::now()) {
         Step::Write(lease) => *lease,
         Step::Wait(until) => panic!("waits until {until:?}"),
     }
@@ -67,7 +67,7 @@ async fn conflict_that_stays_unexplained_ends_leadership_at_its_deadline() {
         a.written(Written::Conflict, now, now);
         assert_eq!(a.leads_until(), Some(start + seconds(10)));
     }
-    a.next(start + seconds(10));
+    a.next(start + seconds(10), Timestamp::now());
     assert_eq!(a.leads_until(), None);
 }
 
@@ -128,7 +128,7 @@ async fn one_lost_answer_leaves_time_for_two_more_renewals() {
         let mut now = start + a.candidate.duration / 3;
         let end = a.leads_until().unwrap();
         for write in 1..=3 {
-            if let Step::Wait(until) = a.next(now) {
+            if let Step::Wait(until) = a.next(now, Timestamp::now()) {
                 now = until.unwrap();
             }
             write_at(&mut a, now);
@@ -181,7 +181,11 @@ async fn lease_seen_being_left_behind_is_free_after_its_duration_by_the_own_cloc
         standby.observe(Event::InitDone, start, wrong(start));
         leave_behind(&mut server, start);
         standby.observe(Event::Apply(server.lease.clone().unwrap()), start, wrong(start));
-        assert_eq!(standby.next(start), Step::Wait(Some(start + seconds(600))), "{day}");
+        assert_eq!(
+            standby.next(start, Timestamp::now()),
+            Step::Wait(Some(start + seconds(600))),
+            "{day}"
+        );
         assert!(step(&mut standby, &mut server, start + seconds(600)));
     }
 }
@@ -198,5 +202,5 @@ async fn watch_behind_the_lease_that_was_read_changes_nothing() {
     show(&server, &mut a, start + seconds(5));
     a.observe(Event::Apply(old), start + seconds(6), wall(start + seconds(6)));
     assert_eq!((a.leads_until(), a.holder()), (None, Some("b")));
-    assert_eq!(a.next(start + seconds(6)), Step::Wait(Some(start + seconds(20))));
+    assert_eq!(a.next(start + seconds(6), Timestamp::now()), Step::Wait(Some(start + seconds(20))));
 }

@@ -1,5 +1,5 @@
-//! When another writer keeps undoing a value: after some repairs within some minutes it is given way
-//! to, and tried again after growing pauses, until there has been no fight for a while.
+//! Conflict loops: another field manager keeps undoing what the controller writes. After some writes within
+//! some minutes the controller backs off, with growing pauses, until there has been none for a while.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use crate::model::node::KUBELET;
 use crate::planner::input::{Contest, Contested, Lost};
 
-/// So many repairs of one resource on one node within `WINDOW` are a contest.
-pub(super) const MAX_REPAIRS: usize = 5;
+/// So many writes of one resource on one node within `WINDOW`, each of which was undone, are a contest.
+pub(in crate::controller) const MAX_REPAIRS: usize = 5;
 /// And so long without one ends it.
-pub(super) const WINDOW: Duration = Duration::from_secs(10 * 60);
+pub(in crate::controller) const WINDOW: Duration = Duration::from_secs(10 * 60);
 /// A kubelet sets all extended resources to 0 when it starts after a reboot. One that does so again
 /// within this time has not been away: it is a kubelet that knows of a device plugin which is gone.
 const REBOOT_GAP_MIN: Duration = Duration::from_secs(30);
@@ -21,9 +21,9 @@ const REBOOT_GAP_MIN: Duration = Duration::from_secs(30);
 const INITIAL_DELAY: Duration = Duration::from_secs(30);
 const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
 
-/// The repairs on one node, by resource.
+/// What has been undone on one node, by resource.
 #[derive(Debug, Default)]
-pub(super) struct Repairs(BTreeMap<Arc<str>, History>);
+pub(in crate::controller) struct Conflicts(BTreeMap<Arc<str>, History>);
 
 #[derive(Debug, Default)]
 struct History {
@@ -31,6 +31,8 @@ struct History {
     repairs: VecDeque<Repair>,
     /// Who had to be repaired after, the last time.
     manager: Option<Arc<str>>,
+    /// What was lost the last time.
+    lost: Lost,
     /// In a contest: the pause that began with the last repair.
     pause: Option<Duration>,
 }
@@ -42,14 +44,15 @@ struct Repair {
     of_zero: bool,
 }
 
-impl Repairs {
-    /// A resource has been repaired: `observed` was there, written by `manager`. True where this begins a
-    /// contest.
-    pub(super) fn add(
+impl Conflicts {
+    /// A value that had been undone has been written again: `observed` was there, written by `manager`. True
+    /// where this begins a contest.
+    pub(in crate::controller) fn add(
         &mut self,
         resource: &str,
         observed: &str,
         manager: Option<&Arc<str>>,
+        lost: Lost,
         now: Instant,
     ) -> bool {
         let history = self.0.entry(resource.into()).or_default();
@@ -62,6 +65,7 @@ impl Repairs {
         let of_zero = observed == "0" && manager.is_some_and(|manager| &**manager == KUBELET);
         history.repairs.push_back(Repair { at: now, of_zero });
         history.manager = manager.cloned().or(history.manager.take());
+        history.lost = lost;
         let many = history.is_conflict_loop(now);
         let before = history.pause;
         history.pause = match before {
@@ -71,25 +75,34 @@ impl Repairs {
         before.is_none() && history.pause.is_some()
     }
 
+    /// Whether there is nothing to remember.
+    pub(in crate::controller) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes up a contest that a leader before this one has reported.
+    pub(in crate::controller) fn resume(&mut self, resource: &str, now: Instant) {
+        let repairs = [Repair { at: now, of_zero: false }].into();
+        let history = History { repairs, pause: Some(INITIAL_DELAY), ..History::default() };
+        self.0.entry(resource.into()).or_insert(history);
+    }
+
     /// The contests at this moment, for the plan.
-    pub(super) fn contested(&mut self, now: Instant) -> Contested {
+    pub(in crate::controller) fn contested(&mut self, now: Instant) -> Contested {
         self.0.retain(|_, history| !history.is_over(now));
         let contests = self.0.iter().filter_map(|(resource, history)| {
             let until = history.pause_end()?;
-            let contest = Contest {
-                may_repair: until <= now,
-                manager: history.manager.clone(),
-                lost: Lost::Value,
-            };
+            let (manager, lost) = (history.manager.clone(), history.lost);
+            let contest = Contest { may_repair: until <= now, manager, lost };
             Some((Arc::clone(resource), contest))
         });
         contests.collect()
     }
 
-    /// When the next pause, or the next contest, ends: the node is to be planned again then.
-    pub(super) fn next_change(&self, now: Instant) -> Option<Instant> {
-        let contests = self.0.values().filter(|history| history.pause.is_some());
-        let ends = contests.flat_map(|history| [history.pause_end(), history.end()]);
+    /// When the next pause or contest ends, or the next write is too long ago to count: the node is planned
+    /// again then.
+    pub(in crate::controller) fn next_change(&self, now: Instant) -> Option<Instant> {
+        let ends = self.0.values().flat_map(|history| [history.pause_end(), history.end()]);
         ends.flatten().filter(|end| *end > now).min()
     }
 }
@@ -133,15 +146,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn repeated_reverts_back_off_until_a_calm_window() {
-        let mut repairs = Repairs::default();
+        let mut repairs = Conflicts::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let kubelet: Arc<str> = "kubelet".into();
         for second in 0..4 {
-            assert!(!repairs.add(DONGLE, "7", Some(&kubelet), at(second)));
+            assert!(!repairs.add(DONGLE, "7", Some(&kubelet), Lost::Value, at(second)));
             assert!(repairs.contested(at(second)).is_empty());
         }
-        assert!(repairs.add(DONGLE, "7", None, at(4)), "the fifth begins a contest");
+        assert!(repairs.add(DONGLE, "7", None, Lost::Value, at(4)), "the fifth begins a contest");
         let contest = |may_repair| Contest {
             may_repair,
             manager: Some(Arc::clone(&kubelet)),
@@ -153,7 +166,10 @@ mod tests {
             assert_eq!(repairs.contested(at(now + pause - 1)).get(DONGLE), Some(&contest(false)));
             assert_eq!(repairs.contested(at(now + pause)).get(DONGLE), Some(&contest(true)));
             now += pause;
-            assert!(!repairs.add(DONGLE, "7", Some(&kubelet), at(now)), "it is no new contest");
+            assert!(
+                !repairs.add(DONGLE, "7", Some(&kubelet), Lost::Value, at(now)),
+                "it is no new contest"
+            );
         }
         assert!(!repairs.contested(at(now + 599)).is_empty());
         assert_eq!(repairs.next_change(at(now + 599)), Some(at(now + 600)));
@@ -163,14 +179,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn sparse_or_unrelated_repairs_are_not_a_conflict() {
-        let mut repairs = Repairs::default();
+        let mut repairs = Conflicts::default();
         let start = Instant::now();
         for number in 0..20 {
             let now = start + Duration::from_secs(number * 151);
-            assert!(!repairs.add(DONGLE, "7", None, now), "{number}");
+            assert!(!repairs.add(DONGLE, "7", None, Lost::Value, now), "{number}");
         }
         for number in 0..20 {
-            assert!(!repairs.add(&format!("example.com/{number}"), "7", None, start));
+            assert!(!repairs.add(&format!("example.com/{number}"), "7", None, Lost::Value, start));
         }
     }
 
@@ -179,18 +195,18 @@ mod tests {
         let kubelet: Arc<str> = "kubelet".into();
         let start = Instant::now();
         for (apart, begins) in [(31, None), (10, Some(4))] {
-            let mut repairs = Repairs::default();
+            let mut repairs = Conflicts::default();
             let mut zeroed = |number: u64| {
                 let now = start + Duration::from_secs(number * apart);
-                repairs.add(DONGLE, "0", Some(&kubelet), now)
+                repairs.add(DONGLE, "0", Some(&kubelet), Lost::Value, now)
             };
             assert_eq!((0..15).find(|number| zeroed(*number)), begins, "{apart} s apart");
         }
-        let mut repairs = Repairs::default();
+        let mut repairs = Conflicts::default();
         let admin: Arc<str> = "kubectl-patch".into();
         let mut written = |number: u64| {
             let now = start + Duration::from_secs(number * 31);
-            repairs.add(DONGLE, "0", Some(&admin), now)
+            repairs.add(DONGLE, "0", Some(&admin), Lost::Value, now)
         };
         assert_eq!((0..15).find(|number| written(*number)), Some(4), "it is no kubelet");
     }

@@ -1,0 +1,172 @@
+//! An election with what it has run into: pure, like the election itself. What sends the writes, and feeds the
+//! watch, is the caller's.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::watcher::{self, Event};
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::election::{Candidate, Election, Step, Written, write_timeout};
+use crate::cluster::error::{describe_watch, is_expired};
+
+/// Whether this process may write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leadership {
+    /// It may not, and never will as things are: why the Lease cannot be read or written.
+    Unavailable(String),
+    /// Another process holds the Lease, by this identity, or nobody does yet.
+    Standby(Option<String>),
+    /// It may, until then; renewing the Lease moves that on.
+    Leader {
+        /// Well before another may take the Lease.
+        until: Instant,
+    },
+}
+
+impl Leadership {
+    /// Whether this process may write at this moment. One that was stopped for longer than its Lease
+    /// finds out here, before it does anything.
+    #[must_use]
+    pub fn leads(&self, now: Instant) -> bool {
+        matches!(self, Self::Leader { until } if now < *until)
+    }
+}
+
+/// Takes part in an election.
+#[derive(Debug)]
+pub(crate) struct Participant {
+    election: Election,
+    write_timeout: Duration,
+    /// Whether a write is in flight: one at a time, so that its outcome is known.
+    is_writing: bool,
+    /// Why the Lease can be neither read nor written.
+    last_error: Option<String>,
+    leadership: Leadership,
+}
+
+impl Participant {
+    pub(crate) fn new(candidate: Candidate) -> Self {
+        Self {
+            write_timeout: write_timeout(candidate.duration),
+            election: Election::new(candidate),
+            is_writing: false,
+            last_error: None,
+            leadership: Leadership::Standby(None),
+        }
+    }
+
+    /// Takes in what the watch reports. `wall` is the same moment by the clock on the wall.
+    pub(crate) fn observe(
+        &mut self,
+        event: watcher::Result<Event<Lease>>,
+        now: Instant,
+        wall: Timestamp,
+    ) {
+        match event {
+            Ok(event) => {
+                let listed = self.election.listed();
+                self.election.observe(event, now, wall);
+                if self.election.listed() && !listed {
+                    self.last_error = None;
+                }
+            }
+            Err(error) if is_expired(&error) => debug!("lease: the watch is too old"),
+            Err(error) => {
+                let message = format!("lease: {}", describe_watch(&error, ""));
+                warn!("{message}");
+                // Later it is an API server that does not respond, as for everything else.
+                if !self.election.listed() {
+                    self.last_error = Some(message);
+                }
+            }
+        }
+    }
+
+    /// Takes in what came of a write that was sent at `started`; and the Lease as it is, where it was read after
+    /// a conflict.
+    pub(crate) fn written(
+        &mut self,
+        written: Written,
+        found: Option<Lease>,
+        started: Instant,
+        (now, wall): (Instant, Timestamp),
+    ) {
+        self.is_writing = false;
+        match &written {
+            Written::Refused(message) => {
+                warn!("{message}");
+                self.last_error = Some(message.clone());
+            }
+            Written::Failed(message) => warn!("{message}"),
+            Written::Done(_) | Written::Conflict => self.last_error = None,
+        }
+        self.election.written(written, started, now);
+        if let Some(lease) = found {
+            self.election.observe(Event::Apply(lease), now, wall);
+        }
+    }
+
+    /// Returns the Lease to write, where that is due; and when there is more to do, where that is known.
+    pub(crate) fn next(
+        &mut self,
+        now: Instant,
+        wall: Timestamp,
+    ) -> (Option<Box<Lease>>, Option<Instant>) {
+        let (mut write, mut wake) = (None, None);
+        if !self.is_writing {
+            match self.election.next(now, wall) {
+                Step::Write(lease) => {
+                    self.is_writing = true;
+                    write = Some(lease);
+                }
+                Step::Wait(until) => wake = until,
+            }
+        }
+        let until = self.election.leads_until();
+        let leadership = match (until, &self.last_error) {
+            (Some(until), _) => Leadership::Leader { until },
+            (None, Some(last_error)) => Leadership::Unavailable(last_error.clone()),
+            (None, None) => Leadership::Standby(self.election.holder().map(str::to_owned)),
+        };
+        if leadership != self.leadership {
+            log_change(&self.leadership, &leadership);
+            self.leadership = leadership;
+        }
+        // Leadership ends by itself, also while a write is in flight.
+        (write, wake.into_iter().chain(until.filter(|until| now < *until)).min())
+    }
+
+    /// How long a write may take.
+    pub(crate) fn write_timeout(&self) -> Duration {
+        self.write_timeout
+    }
+
+    pub(crate) fn is_writing(&self) -> bool {
+        self.is_writing
+    }
+
+    pub(crate) fn leadership(&self) -> &Leadership {
+        &self.leadership
+    }
+
+    /// The election, for the release of the Lease.
+    pub(crate) fn into_election(self) -> Election {
+        self.election
+    }
+}
+
+fn log_change(before: &Leadership, now: &Leadership) {
+    let led = matches!(before, Leadership::Leader { .. });
+    match now {
+        Leadership::Leader { .. } if led => {}
+        Leadership::Leader { .. } => info!("this process leads now"),
+        _ if led => warn!("this process leads no longer"),
+        _ => {}
+    }
+    if let Leadership::Standby(Some(holder)) = now {
+        info!(%holder, "standing by");
+    }
+}

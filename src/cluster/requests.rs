@@ -1,0 +1,123 @@
+//! Requests to the API server, each within a time limit, and why one does not go through.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use kube::core::Status;
+use serde::de::DeserializeOwned;
+
+use super::error::describe;
+
+/// The longest that a server is believed when it says to come back later.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
+
+/// Sends requests.
+#[derive(Clone)]
+pub(crate) struct Requests {
+    client: Client,
+    timeout: Duration,
+}
+
+/// Why a request did not go through.
+#[derive(Debug)]
+pub(crate) enum RequestError {
+    /// The response is an error.
+    Api {
+        code: StatusCode,
+        status: Box<Status>,
+        /// How long the server asked to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// There is no response, or none that can be read.
+    Transport(String),
+}
+
+/// A request, as kube builds it.
+pub(crate) type Built = Result<Request<Vec<u8>>, kube::core::request::Error>;
+
+impl Requests {
+    pub(crate) fn new(client: Client, timeout: Duration) -> Self {
+        Self { client, timeout }
+    }
+
+    /// Sends a request, and reads the object in the response.
+    pub(crate) async fn send<T: DeserializeOwned>(
+        &self,
+        request: Built,
+    ) -> Result<T, RequestError> {
+        let request = request.map_err(|error| RequestError::Transport(error.to_string()))?;
+        let exchange = async {
+            let response = self.client.send(request.map(Body::from)).await;
+            let (head, body) = response.map_err(|error| describe(&error))?.into_parts();
+            let body = body.collect().await.map_err(|error| describe(&error))?;
+            Ok::<_, String>((head, body.to_bytes()))
+        };
+        let (head, body) = tokio::time::timeout(self.timeout, exchange)
+            .await
+            .map_err(|_| RequestError::Transport(format!("no answer within {:?}", self.timeout)))?
+            .map_err(RequestError::Transport)?;
+        if head.status.is_success() {
+            return serde_json::from_slice(&body).map_err(|error| {
+                RequestError::Transport(format!("an answer that cannot be read: {error}"))
+            });
+        }
+        // Where the server sheds load it answers in plain text.
+        let status = serde_json::from_slice(&body).unwrap_or_else(|_| {
+            let text = String::from_utf8_lossy(&body);
+            Box::new(Status::failure(text.trim(), ""))
+        });
+        let retry_after = retry_after(&head.headers, &status);
+        Err(RequestError::Api { code: head.status, status, retry_after })
+    }
+}
+
+impl RequestError {
+    /// The code of the response, where there is one.
+    pub(crate) fn code(&self) -> Option<StatusCode> {
+        match self {
+            Self::Api { code, .. } => Some(*code),
+            Self::Transport(_) => None,
+        }
+    }
+
+    /// How long the server asked to be left alone.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Api { retry_after, .. } => *retry_after,
+            Self::Transport(_) => None,
+        }
+    }
+
+    /// Whether the API server is overloaded, fails or does not respond: less is to be sent then.
+    pub(crate) fn is_overload(&self) -> bool {
+        self.code()
+            .is_none_or(|code| code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error())
+    }
+
+    /// Whether the server no longer has the rest of a list.
+    pub(crate) fn is_expired(&self) -> bool {
+        self.code() == Some(StatusCode::GONE)
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Api { code, status, .. } => write!(f, "{code}: {}", status.message),
+            Self::Transport(message) => f.write_str(message),
+        }
+    }
+}
+
+/// `Retry-After` is seconds here; the API server never sends a date.
+fn retry_after(headers: &HeaderMap, status: &Status) -> Option<Duration> {
+    let header = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let details = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));
+    let asked = header.or(details).filter(|seconds| *seconds > 0).map(Duration::from_secs);
+    asked.map(|asked| asked.min(MAX_RETRY_AFTER))
+}

@@ -1,0 +1,178 @@
+//! Sends requests, and reports what came of each. The reconciler has decided about leadership, slots and
+//! pauses by then; here is nothing to decide but when to stop waiting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use json_patch::Patch as JsonPatch;
+use k8s_openapi::api::events::v1::Event as KubeEvent;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::api::{ListParams, Patch, PatchParams, PostParams, Request as ApiRequest};
+use kube::core::Resource as _;
+use kube::{Client, ResourceExt as _};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::effect::{Completion, Effect, PodScope, Request, RequestId};
+use super::rules::RuleObject;
+use crate::cluster::lease::{self, Leases};
+use crate::cluster::node_client::{NodeClient, PodsByNode, Reply};
+use crate::cluster::paging::PAGE_SIZE;
+use crate::cluster::requests::{RequestError, Requests};
+use crate::model::api::{FIELD_MANAGER, NodeExtendedResource, NodeExtendedResourceStatus};
+
+/// How long a list may take beyond the time of one request: it is no write, and may outlive the Lease.
+const MAX_LIST_TIME: Duration = Duration::from_secs(45);
+
+/// A request in flight.
+pub(super) type InFlight = BoxFuture<'static, Completion>;
+
+pub(super) struct Executor {
+    client: Client,
+    leases: Leases,
+}
+
+/// A list of rules, as far as it is read.
+#[derive(Deserialize)]
+struct RuleList {
+    metadata: ListMeta,
+    items: Vec<RuleObject>,
+}
+
+impl Executor {
+    pub(super) fn new(client: Client, leases: Leases) -> Self {
+        Self { client, leases }
+    }
+
+    /// Sends a request. The future ends by the request's deadline; that of a list in pages, some pages later.
+    pub(super) fn send(&self, request: Request) -> InFlight {
+        let Request { effect, deadline } = request;
+        let started = Instant::now();
+        let timeout = deadline.saturating_duration_since(started);
+        let requests = Requests::new(self.client.clone(), timeout);
+        let nodes = NodeClient::new(self.client.clone(), timeout);
+        match effect {
+            Effect::WriteLease(lease) => {
+                let write = self.leases.clone().write_or_read(*lease, timeout);
+                let completion = move |(written, found): (_, Option<_>)| {
+                    let found = found.map(Box::new);
+                    Completion::LeaseWritten { started, written, found }
+                };
+                write.map(completion).boxed()
+            }
+            Effect::ReleaseLease(election) => {
+                let ended = lease::end_election(self.leases.clone(), *election);
+                ended.map(|_| Completion::LeaseReleased).boxed()
+            }
+            Effect::ListRules { id } => {
+                list_rules(requests).map(move |reply| Completion::RulesListed { id, reply }).boxed()
+            }
+            Effect::PatchNode { id, node, patch } => {
+                patch_node(nodes, id, node, patch, deadline, timeout).boxed()
+            }
+            Effect::ListPods { id, scope } => list_pods(nodes, id, scope, deadline).boxed(),
+            Effect::PatchStatus { rule, uid, status } => {
+                patch_status(requests, rule, uid, *status).boxed()
+            }
+            Effect::CreateEvent(event) => create_event(requests, event).boxed(),
+        }
+    }
+}
+
+/// Lists all rules in pages of one version, which is as new as any write before it.
+async fn list_rules(requests: Requests) -> Result<Vec<RuleObject>, RequestError> {
+    let rules = ApiRequest::new(NodeExtendedResource::url_path(&(), None));
+    let mut page = ListParams::default().limit(PAGE_SIZE);
+    let mut items = Vec::new();
+    loop {
+        let list: RuleList = requests.send(rules.list(&page)).await?;
+        items.extend(list.items);
+        page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+        if page.continue_token.is_none() {
+            return Ok(items);
+        }
+    }
+}
+
+async fn patch_node(
+    nodes: NodeClient,
+    id: RequestId,
+    node: Arc<str>,
+    patch: JsonPatch,
+    deadline: Instant,
+    timeout: Duration,
+) -> Completion {
+    let patched = nodes.patch(Arc::clone(&node), patch);
+    let reply =
+        tokio::time::timeout_at(deadline, patched).await.unwrap_or_else(|_| Reply::Failed {
+            message: format!("no answer within {timeout:?}"),
+            retry_after: None,
+            maybe_applied: true,
+        });
+    Completion::NodePatched { id, node, reply }
+}
+
+async fn list_pods(
+    nodes: NodeClient,
+    id: RequestId,
+    scope: PodScope,
+    deadline: Instant,
+) -> Completion {
+    let list = async {
+        match &scope {
+            PodScope::Node(node) => {
+                let requests = nodes.pods(Arc::clone(node)).await;
+                requests.map(|requests| PodsByNode::from([(Arc::clone(node), requests)]))
+            }
+            PodScope::Cluster => nodes.pods_by_node().await,
+        }
+    };
+    // The time limit of a request is that of a page.
+    let reply = tokio::time::timeout_at(deadline + MAX_LIST_TIME, list).await;
+    let reply = reply.unwrap_or_else(|_| {
+        Err(RequestError::Transport("the list of pods has not come to its end in time".to_owned()))
+    });
+    Completion::PodsListed { id, scope, reply }
+}
+
+async fn patch_status(
+    requests: Requests,
+    rule: Arc<str>,
+    uid: Option<String>,
+    status: NodeExtendedResourceStatus,
+) -> Completion {
+    let NodeExtendedResourceStatus { observed_generation, conditions, nodes, total, problems } =
+        &status;
+    // Every field is there, also the empty ones: a merge patch leaves alone what it does not name.
+    let patch = json!({
+        // A rule recreated under the same name is another rule.
+        "metadata": { "uid": uid },
+        "status": {
+            "observedGeneration": observed_generation,
+            "conditions": conditions,
+            "nodes": nodes,
+            "total": total,
+            "problems": problems,
+        },
+    });
+    let params =
+        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let rules = ApiRequest::new(NodeExtendedResource::url_path(&(), None));
+    let request = rules.patch_subresource("status", &rule, &params, &Patch::Merge(patch));
+    let result = requests.send::<serde::de::IgnoredAny>(request).await.map(|_| status);
+    Completion::StatusPatched { rule, uid, result }
+}
+
+async fn create_event(requests: Requests, event: Box<KubeEvent>) -> Completion {
+    let namespace = event.namespace();
+    let events = ApiRequest::new(KubeEvent::url_path(&(), namespace.as_deref()));
+    let request = match serde_json::to_vec(&event) {
+        Ok(body) => events.create(&PostParams::default(), body),
+        Err(error) => Err(kube::core::request::Error::SerializeBody(error)),
+    };
+    let result = requests.send::<serde::de::IgnoredAny>(request).await.map(|_| ());
+    Completion::EventCreated { event, result }
+}

@@ -1,0 +1,183 @@
+//! How many requests may be in flight at once.
+//!
+//! Repairs have slots of their own, and nothing slows them. For all other writes the limit is halved where the
+//! API server is overloaded, and grows again with each success; and a server that asks to be left alone is.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How many patches may be in flight beyond the limit where they are repairs.
+const REPAIR_SLOTS: usize = 2;
+/// How many statuses, and how many Events, are written at once.
+const MAX_SIDE_WRITES: usize = 4;
+/// How many lists of pods are requested at once: no response is larger.
+const MAX_POD_LISTS: usize = 4;
+/// Failures within this time of each other are one: requests that were in flight together fail together.
+const REACTION_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Where even one request at a time fails, these are the pauses between them: each is twice the one before.
+const MIN_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Repair,
+    Patch,
+    PodList,
+    Status,
+    Event,
+}
+
+#[derive(Debug)]
+pub(super) struct Limiter {
+    max_patches: usize,
+    /// How many patches may be in flight as the API server is: at most `max_patches`.
+    window: f64,
+    in_flight: [usize; 5],
+    paused_until: Option<Instant>,
+    /// The same for statuses: trouble with these slows no patch.
+    side_paused_until: Option<Instant>,
+    reduced_at: Option<Instant>,
+    /// How often in a row a request has failed while one at a time was sent.
+    failures: u32,
+}
+
+impl Limiter {
+    pub(super) fn new(max_patches: usize) -> Self {
+        let window = max_patches as f64;
+        let (paused_until, side_paused_until, reduced_at) = (None, None, None);
+        let in_flight = [0; 5];
+        Self {
+            max_patches,
+            window,
+            in_flight,
+            paused_until,
+            side_paused_until,
+            reduced_at,
+            failures: 0,
+        }
+    }
+
+    /// Takes a slot. False where there is none.
+    pub(super) fn start(&mut self, kind: Kind, now: Instant) -> bool {
+        let free = self.is_free(kind, now);
+        if free {
+            self.in_flight[kind as usize] += 1;
+        }
+        free
+    }
+
+    /// Whether there is a slot.
+    pub(super) fn is_free(&self, kind: Kind, now: Instant) -> bool {
+        let in_flight = |kind: Kind| self.in_flight[kind as usize];
+        let patches = in_flight(Kind::Patch) + in_flight(Kind::Repair);
+        let is_paused = self.paused_until.is_some_and(|until| now < until);
+        let is_side_paused = self.side_paused_until.is_some_and(|until| now < until);
+        match kind {
+            Kind::Repair => patches < self.max_patches + REPAIR_SLOTS,
+            Kind::Patch => !is_paused && patches < (self.window as usize).max(1),
+            Kind::PodList => !is_paused && in_flight(kind) < MAX_POD_LISTS,
+            Kind::Status => !is_paused && !is_side_paused && in_flight(kind) < MAX_SIDE_WRITES,
+            Kind::Event => !is_paused && in_flight(kind) < MAX_SIDE_WRITES,
+        }
+    }
+
+    /// A request has ended.
+    pub(super) fn end(&mut self, kind: Kind) {
+        let in_flight = &mut self.in_flight[kind as usize];
+        *in_flight = in_flight.saturating_sub(1);
+    }
+
+    /// The API server has done what it was asked for.
+    pub(super) fn succeeded(&mut self) {
+        self.window = (self.window + 1.0 / self.window).min(self.max_patches as f64);
+        self.failures = 0;
+    }
+
+    /// The API server is overloaded, fails or does not respond.
+    pub(super) fn overloaded(&mut self, retry_after: Option<Duration>, now: Instant) {
+        let is_new = self.reduced_at.is_none_or(|at| now.duration_since(at) >= REACTION_INTERVAL);
+        if is_new {
+            self.window = (self.window / 2.0).max(1.0);
+            self.reduced_at = Some(now);
+        }
+        // A connection is refused faster than nodes can be counted.
+        let pause = (self.window <= 1.0).then(|| {
+            let pause = MIN_PAUSE * 2_u32.saturating_pow(self.failures.min(16));
+            self.failures += 1;
+            pause.min(MAX_PAUSE)
+        });
+        if let Some(retry_after) = retry_after.max(pause) {
+            self.paused_until = self.paused_until.max(Some(now + retry_after));
+        }
+    }
+
+    /// A status was not written since the API server asks to be left alone, with statuses at least.
+    pub(super) fn side_overloaded(&mut self, pause: Duration, now: Instant) {
+        self.side_paused_until = self.side_paused_until.max(Some(now + pause));
+    }
+
+    /// When requests that are not repairs may be sent again.
+    pub(super) fn next_wake(&self, now: Instant) -> Option<Instant> {
+        let pauses = [self.paused_until, self.side_paused_until].into_iter().flatten();
+        pauses.filter(|until| now < *until).min()
+    }
+
+    /// How many writes are in flight.
+    pub(super) fn writes(&self) -> usize {
+        let writes = [Kind::Repair, Kind::Patch, Kind::Status, Kind::Event];
+        writes.into_iter().map(|kind| self.in_flight[kind as usize]).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(limiter: &mut Limiter, kind: Kind, now: Instant) -> usize {
+        std::iter::from_fn(|| limiter.start(kind, now).then_some(())).take(100).count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn repairs_have_slots_of_their_own() {
+        let now = Instant::now();
+        for max in [1, 16] {
+            let mut limiter = Limiter::new(max);
+            assert_eq!(fill(&mut limiter, Kind::Patch, now), max);
+            assert_eq!(fill(&mut limiter, Kind::Repair, now), REPAIR_SLOTS);
+            limiter.end(Kind::Repair);
+            assert!(!limiter.is_free(Kind::Patch, now) && limiter.is_free(Kind::Repair, now));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn overload_slows_everything_but_repairs() {
+        let now = Instant::now();
+        let mut limiter = Limiter::new(16);
+        for second in 0..10 {
+            let now = now + Duration::from_secs(second);
+            (0..16).for_each(|_| limiter.overloaded(None, now));
+        }
+        let now = now + Duration::from_secs(15);
+        assert_eq!(fill(&mut limiter, Kind::Patch, now), 1, "one probes");
+        assert_eq!(fill(&mut limiter, Kind::Repair, now), 17);
+        limiter.overloaded(Some(Duration::from_secs(5)), now);
+        limiter.end(Kind::Patch);
+        assert!(!limiter.is_free(Kind::Patch, now), "the server asked to be left alone");
+        assert!(!limiter.is_free(Kind::Event, now) && !limiter.is_free(Kind::Status, now));
+        assert_eq!(limiter.next_wake(now), Some(now + Duration::from_secs(5)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn limit_grows_with_success() {
+        let now = Instant::now();
+        let mut limiter = Limiter::new(16);
+        limiter.overloaded(None, now);
+        limiter.overloaded(None, now);
+        assert_eq!(fill(&mut limiter, Kind::Patch, now), 8, "failures together count once");
+        (0..200).for_each(|_| limiter.succeeded());
+        assert_eq!(fill(&mut limiter, Kind::Patch, now), 8, "all sixteen are in flight");
+    }
+}

@@ -1,0 +1,305 @@
+//! The reconciler: decides what is sent, and when, from what it observes. Pure: no client, no clock but the
+//! argument, no randomness but a seed; logs and metrics are all it does by itself.
+//!
+//! ```text
+//!   an event, a rule, a response, the end of a pause
+//!        │ enqueue
+//!        ▼
+//!      Plan ──▶ standings, always
+//!        ├─ as declared ────────────▶ nothing, or wait (a contest, a held node)
+//!        ├─ pods are needed ────────▶ ListPods ──slot──▶ in flight ──▶ Plan, with what they request
+//!        └─ a patch ─▶ after a failure: wait
+//!                   └▶ else: Patch ──slot──▶ in flight ──▶ Plan, with the node as it is now
+//! ```
+
+mod nodes;
+mod pods;
+mod replies;
+mod reports;
+mod rules;
+mod standings;
+mod statuses;
+
+use std::sync::Arc;
+
+use kube::runtime::watcher::{self, Event};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::device_classes::DeviceClasses;
+use super::effect::{Completion, Effect, Now, Observation, Request, Step};
+use super::events::Events;
+use super::leader::{Ending, Leader};
+use super::limiter::Kind;
+use super::metrics;
+use super::nodes::{Cause, Nodes};
+use super::options::{Diagnostics, Options};
+use super::readiness::Readiness;
+use super::rules::Rules;
+use super::schedule::{RulesList, Schedule};
+use super::status_writes::StatusWrites;
+use super::work_queue::{Key, Rank, Stage};
+use crate::cluster::error::{describe_watch, is_expired};
+use crate::cluster::lease::{Candidate, Leadership};
+use crate::model::node::ApiNode;
+
+/// How many nodes are planned between two looks at what else has happened.
+const PLAN_BATCH_SIZE: usize = 256;
+
+pub(super) struct Reconciler {
+    options: Options,
+    diagnostics: Diagnostics,
+    leader: Leader,
+    rules: Rules,
+    nodes: Nodes,
+    schedule: Schedule,
+    reports: Reports,
+    device_classes: DeviceClasses,
+}
+
+/// What is reported, beside logs and metrics.
+struct Reports {
+    events: Events,
+    statuses: StatusWrites,
+    /// The first rejection for want of a right, while any node waits for it.
+    forbidden: Option<String>,
+    /// Whether the last list of pods failed, so that it is logged once.
+    pods_unavailable: bool,
+    /// Whether the metrics of the rules have to be counted again.
+    rules_changed: bool,
+    /// How many nodes the current step has planned.
+    planned: usize,
+}
+
+impl Reconciler {
+    pub(super) fn new(candidate: Candidate, options: Options, diagnostics: Diagnostics) -> Self {
+        let reports = Reports {
+            events: Events::new(candidate.identity.clone(), options.seed),
+            statuses: StatusWrites::default(),
+            forbidden: None,
+            pods_unavailable: false,
+            rules_changed: false,
+            planned: 0,
+        };
+        Self {
+            leader: Leader::new(candidate),
+            schedule: Schedule::new(options.concurrency, options.seed),
+            options,
+            diagnostics,
+            rules: Rules::default(),
+            nodes: Nodes::default(),
+            reports,
+            device_classes: DeviceClasses::default(),
+        }
+    }
+
+    /// Takes in what has happened outside.
+    pub(super) fn observe(&mut self, observation: Observation, now: Now) {
+        match observation {
+            Observation::Lease(event) => self.leader.observe(event, now),
+            Observation::Rule(event) => self.observe_rule(event, now),
+            Observation::Node(event) => self.observe_node(event, now),
+            Observation::DeviceClass(event) => {
+                if self.device_classes.apply(event) {
+                    self.touch_all_statuses(now.instant);
+                }
+            }
+            Observation::Stop => {
+                info!(in_flight = self.schedule.limiter.writes(), "stopping");
+                self.leader.stop(now.instant);
+            }
+        }
+    }
+
+    /// Takes in what came of a request.
+    pub(super) fn complete(&mut self, completion: Completion, now: Now) {
+        match completion {
+            Completion::LeaseWritten { started, written, found } => {
+                self.leader.written(written, found.map(|lease| *lease), started, now);
+            }
+            Completion::LeaseReleased => self.leader.released(),
+            Completion::RulesListed { id, reply } => self.rules_listed(id, reply, now),
+            Completion::NodePatched { id, node, reply } => self.node_patched(id, &node, reply, now),
+            Completion::PodsListed { id, scope, reply } => self.pods_listed(id, scope, reply, now),
+            Completion::StatusPatched { rule, uid, result } => {
+                self.status_patched(&rule, uid, result, now.instant);
+            }
+            Completion::EventCreated { event, result } => {
+                self.schedule.limiter.end(Kind::Event);
+                self.reports.events.written(event, result, now.instant);
+            }
+        }
+    }
+
+    /// Decides what is sent now.
+    pub(super) fn next(&mut self, now: Now) -> Step {
+        let mut step = Step::default();
+        step.wake = self.leader.next(now, &mut step.requests);
+        self.follow_leadership(now);
+        if self.leader.is_stopping() {
+            let in_flight = self.schedule.limiter.writes();
+            let since = now.instant.checked_sub(self.leader.lease_duration());
+            let may_land = || {
+                let mut nodes = self.nodes.iter();
+                since.is_some_and(|since| nodes.any(|(_, state)| state.may_be_patched(since)))
+            };
+            match self.leader.end(in_flight, may_land, now.instant, &mut step.requests) {
+                Ending::Draining(until) => {
+                    step.wake = Some(step.wake.map_or(until, |wake| wake.min(until)));
+                }
+                Ending::Releasing => {}
+                Ending::Done => step.done = true,
+            }
+            return step;
+        }
+        if self.leads(now.instant) {
+            self.work(now, &mut step);
+        }
+        step
+    }
+
+    /// What a leader does.
+    fn work(&mut self, now: Now, step: &mut Step) {
+        self.wake_due(now.instant);
+        self.list_rules(now.instant, step);
+        self.reports.planned = 0;
+        while self.reports.planned < PLAN_BATCH_SIZE
+            && let Some((Key::Node(name), rank)) =
+                self.schedule.queue.pop(Stage::Plan, Rank::Replan)
+        {
+            self.reconcile(&name, rank, now);
+        }
+        while self.reports.planned < PLAN_BATCH_SIZE
+            && let Some(name) = self.schedule.standings_due.pop_first()
+        {
+            // Where the response has come meanwhile, the node has been planned with it.
+            if self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(&name))) {
+                self.reconcile(&name, Rank::Replan, now);
+            }
+        }
+        step.planned = self.reports.planned;
+        self.send_patches(now.instant, step);
+        let has_unplanned =
+            self.schedule.queue.len(Stage::Plan) > 0 || !self.schedule.standings_due.is_empty();
+        if has_unplanned {
+            step.wake = Some(now.instant);
+        } else {
+            // With nodes still to be planned the counts are not what they will be in a moment.
+            self.send_pod_lists(now.instant, step);
+            self.send_statuses(now, step);
+        }
+        self.send_events(now.instant, step);
+        self.report_forbidden();
+        let wakes = [
+            step.wake,
+            self.schedule.queue.next_due(),
+            self.schedule.limiter.next_wake(now.instant),
+            self.rules.hold().until(),
+            self.schedule.rules.not_before(),
+            self.reports.events.next_due(now.instant),
+        ];
+        step.wake = wakes.into_iter().flatten().min();
+    }
+
+    fn leads(&self, now: Instant) -> bool {
+        self.leader.leads(now)
+    }
+
+    /// Adds a request that this process may send only while it leads.
+    fn send(&self, effect: Effect, now: Instant, step: &mut Step) -> bool {
+        let timeout = self.options.request_timeout;
+        let Some(deadline) = self.leader.write_deadline(now, timeout) else { return false };
+        step.requests.push(Request { effect, deadline });
+        true
+    }
+
+    /// A leader that is new to it plans every node, with the rules as they are: what it knows of them, and of
+    /// failures and pauses, may be old. One that leads no longer reports nothing.
+    fn follow_leadership(&mut self, now: Now) {
+        if let Some(leadership) = self.leader.take_report() {
+            self.set_ready(|readiness| {
+                (readiness.lease, readiness.standby) = match leadership {
+                    Leadership::Leader { .. } => (None, None),
+                    Leadership::Standby(None) => (None, Some("nobody leads yet".to_owned())),
+                    Leadership::Standby(Some(holder)) => (None, Some(format!("{holder} leads"))),
+                    Leadership::Unavailable(why) => (Some(why), None),
+                };
+            });
+        }
+        let Some(leads) = self.leader.take_change(now.instant) else { return };
+        self.diagnostics.metrics.leader.set(leads.into());
+        if leads {
+            self.schedule.list_rules();
+            self.restart_all(now);
+            self.report_totals();
+        } else {
+            let zeros =
+                self.nodes.tally().totals().map(|(state, _)| (state, 0)).collect::<Vec<_>>();
+            metrics::set_all(&self.diagnostics.metrics.nodes, "state", zeros);
+            self.diagnostics.metrics.rules_held.set(0);
+            self.reports.forbidden = None;
+            self.reports.events.clear();
+            self.report_forbidden();
+        }
+    }
+
+    fn observe_node(&mut self, event: watcher::Result<Event<ApiNode>>, now: Now) {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                self.diagnostics.metrics.restarted("nodes");
+                if is_expired(&error) {
+                    info!("nodes: the watch is too old, listing again");
+                    return;
+                }
+                let message = format!("nodes: {}", describe_watch(&error, ""));
+                warn!("{message}");
+                if !self.nodes.listed() {
+                    self.set_ready(|readiness| readiness.nodes = Some(message));
+                }
+                return;
+            }
+        };
+        let listed = self.nodes.listed();
+        let seen = self.nodes.observe(event);
+        if let Some((name, _)) = &seen.changed
+            && let Some(state) = self.nodes.get_mut(name)
+            && state.work().is_some()
+        {
+            // What the plan finds now is not what the last response left.
+            state.work_mut().applied.clear();
+        }
+        self.follow_node(seen, now);
+        if self.nodes.listed() && !listed {
+            info!(nodes = self.nodes.len(), "all nodes listed");
+            self.set_ready(|readiness| readiness.nodes = None);
+            self.begin_if_complete(now);
+        }
+    }
+
+    /// Whether rules and nodes are known in full: before that, only what ledgers list is written back (I4).
+    fn knows_all(&self) -> bool {
+        matches!(self.schedule.rules, RulesList::Done) && self.nodes.listed()
+    }
+
+    fn set_ready(&self, change: impl FnOnce(&mut Readiness)) {
+        self.diagnostics.readiness.send_if_modified(|readiness| {
+            let before = readiness.clone();
+            change(readiness);
+            *readiness != before
+        });
+    }
+
+    /// Readiness fails from the first patch that is rejected for want of a right until no node waits for it.
+    fn report_forbidden(&mut self) {
+        let is_forbidden = |cause: &Cause| *cause == Cause::Forbidden;
+        if self.reports.forbidden.is_some() && !self.schedule.kept_back.values().any(is_forbidden) {
+            self.reports.forbidden = None;
+        }
+        let forbidden = &self.reports.forbidden;
+        self.set_ready(|readiness| readiness.patches.clone_from(forbidden));
+    }
+}
+
+#[cfg(test)]
+mod tests;

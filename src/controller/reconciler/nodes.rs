@@ -1,0 +1,342 @@
+//! One node: from an observation to a plan, and from a plan to what is next.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{Effect, Key, Kind, Now, Rank, Reconciler, Stage, Step};
+use crate::controller::events::{EventTemplate, NodeSubject};
+use crate::controller::nodes::{Cause, NodeState, Seen, Sendable, Sent, Work, version};
+
+use crate::model::node::Node;
+use crate::model::quantity::Quantity;
+use crate::planner::input::{Contested, NewValues, PlanningInput, PodUsage};
+use crate::planner::{self, Action, Change, NodePlan, Outcome, Plan};
+
+/// A node is young for so long.
+const YOUNG_NODE_SECONDS: i64 = 600;
+/// So far the clocks of this process and of the API server may differ.
+const CLOCK_SKEW_SECONDS: i64 = 60;
+
+/// What is next for a node that has been planned.
+enum Next {
+    Nothing,
+    Wait(Instant),
+    Ready(Stage, Rank),
+}
+
+impl Reconciler {
+    /// Follows what has become of the nodes.
+    pub(super) fn follow_node(&mut self, seen: Seen, now: Now) {
+        for name in seen.removed {
+            self.schedule.queue.end(&Key::Node(Arc::clone(&name)));
+            self.schedule.queue.remove(&Key::Node(Arc::clone(&name)));
+            self.schedule.kept_back.remove(&name);
+        }
+        if let Some((name, rank)) = seen.changed {
+            self.enqueue(&name, rank, now);
+        }
+    }
+
+    /// Has a node planned. One with a request in flight is planned after the response; where rules have changed,
+    /// also soon, for its standings: a rule's status must not leave a node out because its patch is slow.
+    pub(super) fn enqueue(&mut self, name: &Arc<str>, rank: Rank, now: Now) {
+        let Some(state) = self.nodes.get_mut(name) else { return };
+        state.pending_since.get_or_insert(now.instant);
+        let key = Key::Node(Arc::clone(name));
+        // A repair does not wait for a list of pods: its response is ignored then.
+        if rank == Rank::Repair && state.is_listing_pods() && needs_repair(state, now.instant) {
+            let work = state.work_mut();
+            work.sent = None;
+            work.pods.abandon(now.instant);
+            self.schedule.queue.end(&key);
+        }
+        if !self.schedule.queue.add(&key, Stage::Plan, rank) && rank == Rank::Replan {
+            self.schedule.standings_due.insert(Arc::clone(name));
+        }
+    }
+
+    /// Has every node planned afresh.
+    pub(super) fn restart_all(&mut self, now: Now) {
+        self.schedule.kept_back.clear();
+        self.schedule.standings_due.clear();
+        for (name, state) in self.nodes.iter_mut() {
+            state.reset();
+            state.pending_since = Some(now.instant);
+            self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, Rank::Replan);
+        }
+        self.resume_contests(now.instant);
+        self.touch_all_statuses(now.instant);
+    }
+
+    /// Makes ready what has waited long enough.
+    pub(super) fn wake_due(&mut self, now: Instant) {
+        while let Some(key) = self.schedule.queue.pop_due(now) {
+            let stage = match key {
+                Key::Node(_) => Stage::Plan,
+                Key::Rule(_) => Stage::Status,
+            };
+            self.schedule.queue.add(&key, stage, Rank::Changed);
+        }
+        let held = self.rules.expire_hold(now);
+        if held > 0 {
+            warn!(
+                rules = held,
+                "the rules are still missing: what they advertised is withdrawn now"
+            );
+            self.diagnostics.metrics.rules_held.set(0);
+            for (name, state) in self.nodes.iter_mut() {
+                state.pending_since.get_or_insert(now);
+                self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, Rank::Replan);
+            }
+        }
+    }
+
+    /// Plans a node as it is now, records where its rules stand, and puts it where it has to go next.
+    pub(super) fn reconcile(&mut self, name: &Arc<str>, rank: Rank, now: Now) {
+        let knows_all = self.knows_all();
+        let rules = self.rules.set();
+        let Some(state) = self.nodes.get_mut(name) else { return };
+        let input = planning_input(state, now);
+        let has_pods = matches!(input.pods, PodUsage::Known(_));
+        let plan = if knows_all {
+            planner::plan(&state.node, &rules, &input)
+        } else {
+            planner::plan_repairs(&state.node, &input.contested)
+        };
+        self.reports.planned += 1;
+        let NodePlan { outcomes, plan } = plan;
+        let (mut changes, mut needs_pods, blocked) = match plan {
+            Plan::Patch { changes, needs_pods } => (changes, needs_pods, None),
+            Plan::NeedsPods => (Vec::new(), true, None),
+            Plan::InSync => (Vec::new(), false, None),
+            Plan::Blocked(error) => (Vec::new(), false, Some(error)),
+        };
+        let is_blocked = blocked.is_some();
+        if let Some(error) = blocked.filter(|_| !state.is_blocked) {
+            warn!(node = %name, "nothing on the node changes: {error}");
+            let node = NodeSubject { name, uid: &state.node.uid };
+            self.reports.events.on_node(node, &EventTemplate::invalid_ledger(&error), now);
+        }
+        state.is_blocked = is_blocked;
+
+        if let Some(work) = state.work() {
+            repair_as_listed(&mut changes, work, &state.node, &input);
+        }
+        // I5: after a lowering pods are listed once more, and again until what that asks for is written.
+        let is_planned = knows_all && !is_blocked;
+        if has_pods && is_planned && state.work().is_some() {
+            let is_open = |resource: &str| {
+                changes.iter().any(|change| change.resource == resource)
+                    || input.contested.contains_key(resource)
+            };
+            state.work_mut().lowered_from.retain(|resource, _| is_open(resource));
+        }
+        let is_lowered = state.work().is_some_and(|work| !work.lowered_from.is_empty());
+        needs_pods |= is_planned && !has_pods && is_lowered;
+        let is_held = outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Held { .. }));
+        self.check_undone(name, &changes, now);
+        if knows_all {
+            self.record(name, outcomes, &changes, now);
+        }
+        let key = Key::Node(Arc::clone(name));
+        if self.schedule.queue.is_in_flight(&key) {
+            return;
+        }
+        let poll = has_pods && is_held && !needs_pods;
+        match self.place(name, changes, needs_pods, poll, (rank, is_planned), now) {
+            Next::Nothing => self.schedule.queue.remove(&key),
+            Next::Wait(until) => self.schedule.queue.wait(&key, until),
+            Next::Ready(stage, rank) => {
+                self.schedule.queue.add(&key, stage, rank);
+            }
+        }
+    }
+
+    /// Decides what is next for a node that has been planned with these changes.
+    fn place(
+        &mut self,
+        name: &Arc<str>,
+        changes: Vec<Change>,
+        needs_pods: bool,
+        poll: bool,
+        (rank, is_planned): (Rank, bool),
+        now: Now,
+    ) -> Next {
+        let (held, seed) = (self.nodes.held(), self.schedule.seed());
+        let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
+        let is_settled = changes.is_empty() && !needs_pods;
+        if is_settled {
+            state.pending_since = None;
+            if state.work().is_some() {
+                let work = state.work_mut();
+                work.failures.clear();
+                work.undone.clear();
+            }
+            if is_planned {
+                self.report_applied(name, now);
+            }
+        }
+        let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
+        if state.work().is_none() && is_settled {
+            self.schedule.kept_back.remove(name);
+            return Next::Nothing;
+        }
+        let (now, work) = (now.instant, state.work_mut());
+        work.planned.clear();
+        let mut wait = work.conflicts.next_change(now);
+        let mut until = |at: Instant| wait = Some(wait.map_or(at, |wait| wait.min(at)));
+        let mut next = None;
+        if !changes.is_empty() {
+            match work.failures.sendable(&changes, now) {
+                Sendable::Now(places) => {
+                    let mut changes: Vec<_> = changes.into_iter().map(Some).collect();
+                    let chosen =
+                        places.into_iter().filter_map(|place| changes.get_mut(place)?.take());
+                    work.planned = chosen.collect();
+                    let repairs = work.planned.iter().any(Change::is_repair);
+                    let rank = if repairs { Rank::Repair } else { rank.max(Rank::Changed) };
+                    next = Some(Next::Ready(Stage::Patch, rank));
+                }
+                Sendable::Later(at) => until(at),
+            }
+        }
+        if needs_pods && next.is_none() {
+            let not_before = work.pods.not_before.max(work.failures.pause(now));
+            match not_before.filter(|not_before| now < *not_before) {
+                Some(at) => until(at),
+                None => next = Some(Next::Ready(Stage::ListPods, rank.max(Rank::Changed))),
+            }
+        }
+        if is_settled {
+            work.pods.forget_usage();
+            if poll {
+                until(work.pods.next(held, (now, seed)));
+            } else {
+                work.pods.restart();
+            }
+            self.schedule.kept_back.remove(name);
+            if let Some(state) = self.nodes.get_mut(name) {
+                state.compact();
+            }
+        }
+        next.or(wait.map(Next::Wait)).unwrap_or(Next::Nothing)
+    }
+
+    /// Sends the patches that there are slots for, repairs first.
+    pub(super) fn send_patches(&mut self, now: Instant, step: &mut Step) {
+        while let Some(rank) = self.schedule.queue.first_rank(Stage::Patch) {
+            let kind = if rank == Rank::Repair { Kind::Repair } else { Kind::Patch };
+            if !self.schedule.limiter.is_free(kind, now) {
+                return;
+            }
+            let Some((Key::Node(name), _)) = self.schedule.queue.pop(Stage::Patch, rank) else {
+                continue;
+            };
+            self.send_patch(&name, kind, now, step);
+        }
+    }
+
+    fn send_patch(&mut self, name: &Arc<str>, kind: Kind, now: Instant, step: &mut Step) {
+        let id = self.schedule.request_id(kind);
+        let Some(state) = self.nodes.get_mut(name) else { return };
+        let changes = std::mem::take(&mut state.work_mut().planned);
+        let patch = match planner::patch(&state.node, &changes) {
+            Ok(patch) => patch,
+            Err(error) => {
+                // The plan was made for the node as it is, so that this does not happen.
+                let message: Arc<str> = format!("no patch can be made: {error}").into();
+                warn!(node = %name, "{message}");
+                let time = (now, self.schedule.seed());
+                state.work_mut().failures.fail(Cause::Undone, &message, &changes, None, time);
+                self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, Rank::Changed);
+                return;
+            }
+        };
+        let version = version(&state.node);
+        let effect = Effect::PatchNode { id, node: Arc::clone(name), patch };
+        if !self.send(effect, now, step) {
+            self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, Rank::Changed);
+            return;
+        }
+        self.schedule.limiter.start(kind, now);
+        self.schedule.queue.start(&Key::Node(Arc::clone(name)));
+        let Some(state) = self.nodes.get_mut(name) else { return };
+        // Both hold from now on: the patch may be applied though its response is lost.
+        state.has_withdrawn |= changes.iter().any(is_withdrawal);
+        state.work_mut().pods.forget_usage();
+        for change in changes.iter().filter(|change| change.lowers()) {
+            // I5: up to this, the value is raised again where a pod is bound meanwhile.
+            let from = most(&state.node, &change.resource);
+            let lowered_from = from.map(|from| (change.resource.as_str().into(), from));
+            state.work_mut().lowered_from.extend(lowered_from);
+        }
+        state.work_mut().sent = Some(Sent { id, changes, version });
+    }
+}
+
+/// What a plan of a node depends on besides the node and the rules.
+fn planning_input(state: &mut NodeState, now: Now) -> PlanningInput {
+    // A value that is new to a young node cannot be less than one that pods there have begun with.
+    let is_young = state.node.created.is_some_and(|created| {
+        let age = now.wall.duration_since(created).as_secs();
+        (-CLOCK_SKEW_SECONDS..YOUNG_NODE_SECONDS).contains(&age)
+    });
+    let new_values = if is_young && !state.has_withdrawn {
+        NewValues::CheckOlderNodes
+    } else {
+        NewValues::Check
+    };
+    if state.work().is_none() {
+        return PlanningInput { new_values, ..PlanningInput::default() };
+    }
+    let work = state.work_mut();
+    let pods = match (work.pods.usage(now.instant), &work.pods.error) {
+        (Some(pods), _) => PodUsage::Known(pods.clone()),
+        (None, Some(why)) => PodUsage::Unavailable(Arc::clone(why)),
+        (None, None) => PodUsage::NotFetched,
+    };
+    PlanningInput {
+        contested: work.conflicts.contested(now.instant),
+        pods,
+        new_values,
+        lowered_from: work.lowered_from.clone(),
+    }
+}
+
+/// Whether a value that the ledger lists is lost, and may be written back.
+fn needs_repair(state: &mut NodeState, now: Instant) -> bool {
+    let contested = match state.work() {
+        Some(_) => state.work_mut().conflicts.contested(now),
+        None => Contested::default(),
+    };
+    !planner::plan_repairs(&state.node, &contested).changes().is_empty()
+}
+
+/// Where the API server rejects what a rule asks for, a value that is lost is written back as it was listed.
+fn repair_as_listed(changes: &mut [Change], work: &Work, node: &Node, input: &PlanningInput) {
+    let is_rejected =
+        |change: &Change| change.is_repair() && work.failures.is_rejected(&change.resource);
+    if !changes.iter().any(is_rejected) {
+        return;
+    }
+    let repairs = planner::plan_repairs(node, &input.contested);
+    for change in changes.iter_mut().filter(|change| is_rejected(change)) {
+        let as_listed = repairs.changes().iter().find(|other| other.resource == change.resource);
+        if let Some(as_listed) = as_listed {
+            change.clone_from(as_listed);
+        }
+    }
+}
+
+fn is_withdrawal(change: &Change) -> bool {
+    matches!(change.action, Action::Withdraw { .. })
+}
+
+/// How much of a resource a node carries: the larger of both maps' values.
+fn most(node: &Node, resource: &str) -> Option<Quantity> {
+    let maps = [&node.capacity, &node.allocatable];
+    let values = maps.into_iter().flatten().filter_map(|map| map.get(resource)?.parse().ok());
+    values.max()
+}

@@ -1,0 +1,117 @@
+//! Lists of pods: before a value is lowered or appears on a node, after it has been lowered, and from time to
+//! time while it is held. They are listed at that moment and not watched: that would be all pods of the cluster,
+//! for the sake of a few nodes now and then.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{Effect, Key, Kind, Now, Rank, Reconciler, Stage, Step};
+use crate::cluster::node_client::{PodsByNode, describe_pods_error};
+use crate::cluster::requests::RequestError;
+use crate::controller::effect::{PodScope, RequestId};
+use crate::controller::nodes::Sent;
+
+/// Where more nodes than this need their pods, and more than one in ten, the pods of all nodes are listed instead.
+const MAX_SINGLE_LISTS: usize = 8;
+const MIN_BATCH_SHARE: usize = 10;
+
+impl Reconciler {
+    /// Sends the lists of pods that there are slots for.
+    pub(super) fn send_pod_lists(&mut self, now: Instant, step: &mut Step) {
+        while self.schedule.queue.len(Stage::ListPods) > 0
+            && self.schedule.limiter.is_free(Kind::PodList, now)
+        {
+            let waiting = self.schedule.queue.len(Stage::ListPods);
+            let is_batch =
+                waiting > MAX_SINGLE_LISTS && waiting * MIN_BATCH_SHARE > self.nodes.len();
+            if is_batch && self.schedule.pod_batch.is_some() {
+                return;
+            }
+            let id = self.schedule.request_id(Kind::PodList);
+            let mut nodes = Vec::new();
+            while let Some((Key::Node(name), _)) =
+                self.schedule.queue.pop(Stage::ListPods, Rank::Replan)
+            {
+                nodes.push(name);
+                if !is_batch {
+                    break;
+                }
+            }
+            let scope = match nodes.as_slice() {
+                [node] if !is_batch => PodScope::Node(Arc::clone(node)),
+                _ => PodScope::Cluster,
+            };
+            if !self.send(Effect::ListPods { id, scope }, now, step) {
+                for name in nodes {
+                    self.schedule.queue.add(&Key::Node(name), Stage::Plan, Rank::Changed);
+                }
+                return;
+            }
+            self.schedule.limiter.start(Kind::PodList, now);
+            for name in &nodes {
+                self.schedule.queue.start(&Key::Node(Arc::clone(name)));
+                if let Some(state) = self.nodes.get_mut(name) {
+                    state.work_mut().sent = Some(Sent { id, changes: Vec::new(), version: None });
+                }
+            }
+            if is_batch {
+                self.schedule.pod_batch = Some((id, nodes));
+            }
+        }
+    }
+
+    /// Takes in what pods request: each node is planned with it next, since it is true for this moment only.
+    pub(super) fn pods_listed(
+        &mut self,
+        id: RequestId,
+        scope: PodScope,
+        reply: Result<PodsByNode, RequestError>,
+        now: Now,
+    ) {
+        self.schedule.limiter.end(Kind::PodList);
+        let nodes = match scope {
+            PodScope::Node(node) => vec![node],
+            PodScope::Cluster => {
+                let batch = self.schedule.pod_batch.take_if(|(batch, _)| *batch == id);
+                batch.map(|(_, nodes)| nodes).unwrap_or_default()
+            }
+        };
+        let reply = reply.map_err(|error| {
+            if error.is_overload() {
+                self.schedule.limiter.overloaded(error.retry_after(), now.instant);
+            }
+            let message = describe_pods_error(&error);
+            // One line for all nodes: the rules' status names them.
+            if !std::mem::replace(&mut self.reports.pods_unavailable, true) {
+                warn!(
+                    "nothing is lowered, and nothing new written, without a list of pods: {message}"
+                );
+            }
+            (Arc::<str>::from(message), error.retry_after())
+        });
+        if reply.is_ok() {
+            self.reports.pods_unavailable = false;
+            self.schedule.limiter.succeeded();
+        }
+        for name in nodes {
+            let seed = self.schedule.seed();
+            let Some(state) = self.nodes.in_flight(&name, id) else { continue };
+            let work = state.work_mut();
+            work.sent = None;
+            let dirty = self.schedule.queue.end(&Key::Node(Arc::clone(&name)));
+            match &reply {
+                Ok(pods) => {
+                    let requests = pods.get(&name).cloned().unwrap_or_default();
+                    work.pods.succeed(requests, now.instant);
+                }
+                Err((why, retry_after)) => {
+                    work.pods.fail(Arc::clone(why), *retry_after, (now.instant, seed));
+                }
+            }
+            let rank = dirty.unwrap_or(Rank::Changed).min(Rank::Changed);
+            self.schedule.queue.add(&Key::Node(name), Stage::Plan, rank);
+        }
+    }
+}

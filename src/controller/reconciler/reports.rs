@@ -1,0 +1,113 @@
+//! What the log and Events say about nodes.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::field::display;
+use tracing::warn;
+
+use super::{Now, Reconciler};
+use crate::controller::change_log::{log_change, log_conflict};
+use crate::controller::events::{EventTemplate, NodeSubject, RuleSubject, contest};
+use crate::controller::standing::Standing;
+use crate::model::api::Reason;
+use crate::model::ledger::Ledger;
+use crate::planner::{Action, Change};
+
+impl Reconciler {
+    pub(super) fn report_changes(&mut self, node: &Arc<str>, changes: &[Change], now: Now) {
+        for change in changes {
+            log_change(node, change);
+            self.report_change(node, change, EventTemplate::for_change(node, change), now);
+        }
+    }
+
+    /// Reports of the changes whose responses are lost those that the node shows, once it is settled.
+    pub(super) fn report_applied(&mut self, node: &Arc<str>, now: Now) {
+        let Some(state) = self.nodes.get_mut(node) else { return };
+        if state.work().is_none_or(|work| work.maybe_applied.is_empty()) {
+            return;
+        }
+        let mut changes = std::mem::take(&mut state.work_mut().maybe_applied);
+        let ledger = Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default();
+        changes.retain(|change| {
+            let listed = ledger.get(&change.resource).map(|entry| entry.quantity.as_str());
+            let is_released = matches!(change.action, Action::Release { .. });
+            listed == change.quantity().filter(|_| !is_released)
+        });
+        self.report_changes(node, &changes, now);
+    }
+
+    /// Reports a change on the node and on the rule that it is for.
+    fn report_change(
+        &mut self,
+        node: &Arc<str>,
+        change: &Change,
+        template: Option<EventTemplate>,
+        now: Now,
+    ) {
+        let (Some(template), Some(state)) = (template, self.nodes.get(node)) else { return };
+        let rule = self.rule_subject(change.rule().unwrap_or_default());
+        let node = NodeSubject { name: node, uid: &state.node.uid };
+        self.reports.events.on_both(node, &rule, &template, now);
+    }
+
+    /// Where a node's patch has failed, reports what is still there for that. The rules that are in force
+    /// have it in their status; those that are gone have none.
+    pub(super) fn report_not_withdrawn(
+        &mut self,
+        node: &Arc<str>,
+        changes: &[Change],
+        message: &str,
+        now: Now,
+    ) {
+        for change in changes {
+            let template = EventTemplate::not_withdrawn(node, change, message);
+            self.report_change(node, change, template, now);
+        }
+    }
+
+    pub(super) fn report_contest(&mut self, node: &Arc<str>, change: &Change, now: Now) {
+        let (resource, manager) = (&change.resource, change.manager().map(display));
+        let (rule, message) = (change.rule().unwrap_or_default(), contest(node, change));
+        warn!(%node, %rule, %resource, manager, "backing off: {message}");
+        self.report_change(node, change, Some(EventTemplate::contested(node, change)), now);
+    }
+
+    /// Reports where a rule has come to stand on a node, if somebody has to do something about it.
+    pub(super) fn report_standing(&mut self, node: &Arc<str>, place: usize, now: Now) {
+        let Some(state) = self.nodes.get(node) else { return };
+        let Some((rule, standing)) = state.standings.get(place) else { return };
+        let resource = self.rules.get(rule).and_then(|state| state.resource()).unwrap_or_default();
+        let Some(template) = EventTemplate::for_standing(node, rule, resource, standing) else {
+            return;
+        };
+        let subject = self.rule_subject(rule);
+        let on = NodeSubject { name: node, uid: &state.node.uid };
+        let is_reported = self.reports.events.on_both(on, &subject, &template, now);
+        // A failed patch is in the log where its response is taken in.
+        if is_reported && let Standing::Conflicted { present, manager } = standing {
+            log_conflict(node, rule, resource, (present, manager.as_deref()));
+        }
+    }
+
+    /// A rule as Events refer to it.
+    pub(super) fn rule_subject(&self, name: &str) -> RuleSubject {
+        let uid = self.rules.get(name).and_then(|state| state.uid.clone());
+        RuleSubject { name: name.into(), uid }
+    }
+
+    /// Takes up the contests that the leader before this one has reported in statuses: a new leader does not
+    /// begin with five more repairs each.
+    pub(super) fn resume_contests(&mut self, now: Instant) {
+        for (_, rule) in self.rules.iter() {
+            let Some(resource) = rule.resource() else { continue };
+            let problems = rule.status.iter().flat_map(|status| &status.problems);
+            for problem in problems.filter(|problem| problem.reason == Reason::Contested.as_str()) {
+                if let Some(state) = self.nodes.get_mut(&problem.node) {
+                    state.work_mut().conflicts.resume(resource, now);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What becomes of rules: by the watch, and by the list that a new leader needs.
+
+use kube::runtime::watcher::{self, Event};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::{Effect, Kind, Now, Rank, Reconciler, RulesList, Step, describe_watch, is_expired};
+use crate::cluster::requests::RequestError;
+use crate::controller::effect::RequestId;
+use crate::controller::rules::{Enqueue, RuleObject, Seen};
+
+impl Reconciler {
+    pub(super) fn observe_rule(&mut self, event: watcher::Result<Event<RuleObject>>, now: Now) {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                self.diagnostics.metrics.restarted("rules");
+                if is_expired(&error) {
+                    info!("rules: the watch is too old, listing again");
+                    return;
+                }
+                let missing =
+                    ": the CustomResourceDefinition is not installed; apply the file in crds/";
+                let message = format!("rules: {}", describe_watch(&error, missing));
+                warn!("{message}");
+                if !self.rules.listed() {
+                    self.set_ready(|readiness| readiness.rules = Some(message));
+                }
+                return;
+            }
+        };
+        let seen = self.rules.observe(event);
+        self.follow_rules(seen, now);
+    }
+
+    fn follow_rules(&mut self, seen: Seen, now: Now) {
+        let Seen { enqueue, touched, removed, is_list } = seen;
+        let names = match &enqueue {
+            Enqueue::None => Vec::new(),
+            Enqueue::Selected(rules) => {
+                self.nodes.names_where(|node| rules.iter().any(|rule| rule.selection.selects(node)))
+            }
+            Enqueue::All => self.nodes.names_where(|_| true),
+        };
+        for name in names {
+            self.enqueue(&name, Rank::Replan, now);
+        }
+        for rule in &removed {
+            self.forget_status(rule);
+        }
+        for rule in &touched {
+            self.touch_status(rule, now.instant);
+        }
+        if is_list {
+            info!(rules = touched.len(), "all rules listed");
+            self.set_ready(|readiness| readiness.rules = None);
+            self.hold_missing(now);
+        }
+        let held = i64::try_from(self.rules.hold().len()).unwrap_or(i64::MAX);
+        self.diagnostics.metrics.rules_held.set(held);
+        self.reports.rules_changed = true;
+    }
+
+    /// Has a new leader list the rules: its watch may be behind what the leader before it has seen.
+    pub(super) fn list_rules(&mut self, now: Instant, step: &mut Step) {
+        let RulesList::Needed { not_before, .. } = &self.schedule.rules else { return };
+        if not_before.is_some_and(|not_before| now < not_before) {
+            return;
+        }
+        let id = self.schedule.request_id(Kind::PodList);
+        if !self.send(Effect::ListRules { id }, now, step) {
+            return;
+        }
+        let done = std::mem::replace(&mut self.schedule.rules, RulesList::Done);
+        if let RulesList::Needed { backoff, .. } = done {
+            let newest = self.rules.newest();
+            self.schedule.rules = RulesList::InFlight { id, newest, backoff };
+        }
+    }
+
+    pub(super) fn rules_listed(
+        &mut self,
+        id: RequestId,
+        reply: Result<Vec<RuleObject>, RequestError>,
+        now: Now,
+    ) {
+        let (newest, mut backoff) =
+            match std::mem::replace(&mut self.schedule.rules, RulesList::Done) {
+                RulesList::InFlight { id: sent, newest, backoff } if sent == id => {
+                    (newest, backoff)
+                }
+                // It was sent before this process led the last time.
+                other => {
+                    self.schedule.rules = other;
+                    return;
+                }
+            };
+        match reply {
+            Ok(objects) => {
+                let seen = self.rules.observe_list(objects, newest);
+                self.follow_rules(seen, now);
+                self.begin_if_complete(now);
+            }
+            Err(error) => {
+                // A list that failed is no evidence that a rule is gone.
+                warn!(
+                    "rules cannot be listed, and nothing but repairs is written until they are: {error}"
+                );
+                let not_before = Some(now.instant + backoff.next(error.retry_after()));
+                self.schedule.rules = RulesList::Needed { not_before, backoff };
+            }
+        }
+    }
+
+    /// From here on all nodes and rules are known, so that more than repairs is written.
+    pub(super) fn begin_if_complete(&mut self, now: Now) {
+        if !self.knows_all() {
+            return;
+        }
+        self.resume_contests(now.instant);
+        self.hold_missing(now);
+        self.enqueue_all(now);
+    }
+
+    fn enqueue_all(&mut self, now: Now) {
+        for name in self.nodes.names_where(|_| true) {
+            self.enqueue(&name, Rank::Replan, now);
+        }
+    }
+
+    /// Holds the rules that ledgers name and that a complete list lacks, where they are most of them (I4).
+    fn hold_missing(&mut self, now: Now) {
+        if !self.knows_all() {
+            return;
+        }
+        let in_ledgers = self.nodes.rules_in_ledgers();
+        let delay = self.options.mass_withdrawal_delay;
+        if !self.rules.hold_missing(&in_ledgers, delay, now.instant) {
+            return;
+        }
+        let held = self.rules.hold().len();
+        if held > 0 {
+            let of = in_ledgers.len();
+            warn!(
+                rules = held,
+                "{held} of the {of} rules that nodes' annotations name are missing: what they \
+                 advertised stays for {delay:?}. To have it withdrawn at once, run prune --force"
+            );
+        }
+        let held = i64::try_from(held).unwrap_or(i64::MAX);
+        self.diagnostics.metrics.rules_held.set(held);
+        self.enqueue_all(now);
+    }
+}

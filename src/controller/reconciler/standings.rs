@@ -1,0 +1,94 @@
+//! Where rules stand on a node after a plan, and whether the last patch has been undone.
+
+use std::sync::Arc;
+
+use tracing::warn;
+
+use super::{Now, Reconciler};
+use crate::controller::nodes::Cause;
+use crate::controller::standing::{Standing, State};
+use crate::planner::{Action, Change, Outcome};
+
+impl Reconciler {
+    /// Where the response to a patch shows the node as it was asked to be, and the plan for it asks for the same
+    /// again, something undoes patches on their way.
+    pub(super) fn check_undone(&mut self, name: &Arc<str>, changes: &[Change], now: Now) {
+        let seed = self.schedule.seed();
+        let Some(state) = self.nodes.get_mut(name) else { return };
+        let Some(applied) =
+            state.work().map(|work| &work.applied).filter(|applied| !applied.is_empty())
+        else {
+            return;
+        };
+        let is_undone = applied.iter().all(|change| changes.contains(change));
+        let work = state.work_mut();
+        let applied = std::mem::take(&mut work.applied);
+        if is_undone {
+            let message: Arc<str> =
+                "the patch went through, and yet the node is as before: something \
+                                     between the controller and the API server's storage undoes it"
+                    .into();
+            warn!(node = %name, "{message}");
+            let time = (now.instant, seed);
+            work.failures.fail(Cause::Undone, &message, &applied, None, time);
+        }
+    }
+
+    /// Records where each rule that selects a node stands, and reports new problems.
+    pub(super) fn record(
+        &mut self,
+        name: &Arc<str>,
+        outcomes: Vec<(Arc<str>, Outcome)>,
+        changes: &[Change],
+        now: Now,
+    ) {
+        let Some(state) = self.nodes.get_mut(name) else { return };
+        let mut undone = Vec::new();
+        let standings = outcomes.into_iter().map(|(rule, outcome)| {
+            let change = changes.iter().find(|change| change.rule() == Some(&*rule));
+            let resource =
+                self.rules.get(&rule).and_then(|rule| rule.resource()).unwrap_or_default();
+            let failure = state.work().and_then(|work| work.failures.message(resource));
+            let before = state.standings.iter().find(|(other, _)| *other == rule);
+            let before = before.map(|(_, standing)| standing);
+            // What was this rule's own, and has lost its ledger entry, has been undone. Where pods are listed
+            // before it is written again, the change shows whether that is so.
+            let was_own = matches!(
+                before.map(Standing::state),
+                Some(State::Advertised | State::Held | State::Contested)
+            );
+            let awaits_pods = matches!(outcome, Outcome::AwaitingPods { .. });
+            if was_own && (awaits_pods || change.is_some_and(is_lost)) {
+                undone.push(resource.to_owned());
+            }
+            let keeps = matches!(outcome, Outcome::AwaitingPods { pods_error: None });
+            let standing = Standing::new(outcome, change.is_some(), failure);
+            // A held node is asked for its pods again and again: it is held meanwhile.
+            let standing = match before {
+                Some(before @ (Standing::Held { .. } | Standing::PodsUnavailable { .. }))
+                    if keeps && standing == Standing::Pending =>
+                {
+                    before.clone()
+                }
+                _ => standing,
+            };
+            (rule, standing)
+        });
+        let standings: Box<[_]> = standings.collect();
+        if !undone.is_empty() {
+            state.work_mut().undone.extend(undone);
+        }
+        for place in self.nodes.record(name, standings) {
+            self.report_standing(name, place, now);
+        }
+    }
+}
+
+/// Whether a change writes what the ledger does not list.
+fn is_lost(change: &Change) -> bool {
+    let writes = matches!(
+        change.action,
+        Action::Advertise { .. } | Action::TakeOver { .. } | Action::Adopt { .. }
+    );
+    writes && !change.was_listed()
+}

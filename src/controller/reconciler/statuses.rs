@@ -1,0 +1,189 @@
+//! Writing the statuses of rules: each at most once a second, however many nodes change.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{Effect, Key, Kind, Now, Rank, Reconciler, Stage, Step};
+use crate::cluster::requests::RequestError;
+use crate::controller::change_log::log_equal_priority;
+use crate::controller::events::EventTemplate;
+use crate::controller::metrics;
+use crate::controller::status::{metric_state, reports, status};
+use crate::model::api::{NodeExtendedResourceStatus, Reason};
+
+impl Reconciler {
+    /// Something about the rule has changed.
+    pub(super) fn touch_status(&mut self, rule: &Arc<str>, now: Instant) {
+        let key = Key::Rule(Arc::clone(rule));
+        if self.schedule.queue.has(&key) {
+            // It is waiting already; in flight it becomes dirty.
+            if self.schedule.queue.is_in_flight(&key) {
+                self.schedule.queue.add(&key, Stage::Status, Rank::Changed);
+            }
+            return;
+        }
+        let due = self.reports.statuses.due(rule, now);
+        self.schedule.queue.wait(&key, due);
+    }
+
+    pub(super) fn touch_all_statuses(&mut self, now: Instant) {
+        let rules: Vec<_> = self.rules.iter().map(|(name, _)| Arc::clone(name)).collect();
+        for rule in rules {
+            self.touch_status(&rule, now);
+        }
+    }
+
+    /// The rule is gone.
+    pub(super) fn forget_status(&mut self, rule: &Arc<str>) {
+        let key = Key::Rule(Arc::clone(rule));
+        if !self.schedule.queue.is_in_flight(&key) {
+            self.schedule.queue.remove(&key);
+        }
+        self.reports.statuses.forget(rule);
+    }
+
+    /// Sends the statuses that are due, where they have changed.
+    pub(super) fn send_statuses(&mut self, now: Now, step: &mut Step) {
+        let changed = self.nodes.tally().take_changed();
+        if !changed.is_empty() {
+            self.report_totals();
+        }
+        if self.rules.listed() && std::mem::take(&mut self.reports.rules_changed) {
+            self.update_rule_metrics();
+        }
+        for rule in changed {
+            if self.rules.get(&rule).is_some() {
+                self.touch_status(&rule, now.instant);
+            }
+        }
+        if !self.knows_all() {
+            return;
+        }
+        while self.schedule.limiter.is_free(Kind::Status, now.instant)
+            && let Some((Key::Rule(rule), _)) = self.schedule.queue.pop(Stage::Status, Rank::Replan)
+        {
+            self.send_status(&rule, now, step);
+        }
+    }
+
+    fn send_status(&mut self, name: &Arc<str>, now: Now, step: &mut Step) {
+        let Some(state) = self.rules.get(name) else { return };
+        let mapping = self.device_classes.mapping(state.resource().unwrap_or_default());
+        let status = status(state, self.nodes.counts(name), &mapping, now.wall);
+        if state.status.as_ref() == Some(&status) {
+            return;
+        }
+        let uid = state.uid.clone();
+        self.report_status(name, &status, now);
+        let (rule, status) = (Arc::clone(name), Box::new(status));
+        if !self.send(Effect::PatchStatus { rule, uid, status }, now.instant, step) {
+            return;
+        }
+        self.schedule.limiter.start(Kind::Status, now.instant);
+        self.schedule.queue.start(&Key::Rule(Arc::clone(name)));
+        self.reports.statuses.sent(name, now.instant);
+    }
+
+    /// Reports what is new in a status.
+    fn report_status(&mut self, name: &Arc<str>, status: &NodeExtendedResourceStatus, now: Now) {
+        let Some(state) = self.rules.get(name) else { return };
+        if let Err(invalid) = &state.rule {
+            warn!(rule = %name, "the rule is invalid, and stalled: {invalid}");
+            let template = EventTemplate::for_invalid(invalid);
+            let rule = self.rule_subject(name);
+            self.reports.events.on_rule(&rule, &template, now);
+        }
+        let ties = |status| reports(status, Reason::EqualPriority);
+        if !ties(Some(status)) || ties(state.status.as_ref()) {
+            return;
+        }
+        let resource = state.resource().unwrap_or_default();
+        let winners = self.nodes.counts(name).map(|counts| &counts.overridden_by);
+        for winner in winners.into_iter().flat_map(|winners| winners.keys()) {
+            for (rule, other) in [(name, winner), (winner, name)] {
+                let subject = self.rule_subject(rule);
+                let template = EventTemplate::equal_priority(other);
+                if self.reports.events.on_rule(&subject, &template, now) {
+                    log_equal_priority(rule, other, resource);
+                }
+            }
+        }
+    }
+
+    /// Takes in what came of writing a status.
+    pub(super) fn status_patched(
+        &mut self,
+        rule: &Arc<str>,
+        uid: Option<String>,
+        result: Result<NodeExtendedResourceStatus, RequestError>,
+        now: Instant,
+    ) {
+        self.schedule.limiter.end(Kind::Status);
+        let dirty = self.schedule.queue.end(&Key::Rule(Arc::clone(rule)));
+        let seed = self.schedule.seed();
+        // One recreated under the same name meanwhile does not have it.
+        let Some(state) = self.rules.get_mut(rule) else { return };
+        if state.uid != uid {
+            self.touch_status(rule, now);
+            return;
+        }
+        let failed = match result {
+            Ok(status) => {
+                self.reports.statuses.succeeded(rule);
+                state.status = Some(status);
+                self.reports.rules_changed = true;
+                false
+            }
+            // The object has not the CRD's shape, so that no status can be written before it is corrected.
+            Err(error) if error.code().is_some_and(|code| code == 422) => {
+                warn!(%rule, "the API server rejects a status for the rule: {error}");
+                false
+            }
+            Err(error) => {
+                self.reports.statuses.failed(rule, error.retry_after(), (now, seed));
+                if let Some(pause) = error.retry_after() {
+                    self.schedule.limiter.side_overloaded(pause, now);
+                }
+                warn!(%rule, "the rule's status could not be written, and is written again: {error}");
+                true
+            }
+        };
+        if failed || dirty.is_some() {
+            self.touch_status(rule, now);
+        }
+    }
+
+    /// Sets the metrics of the nodes' states.
+    pub(super) fn report_totals(&mut self) {
+        let totals: Vec<_> = self.nodes.tally().totals().collect();
+        metrics::set_all(&self.diagnostics.metrics.nodes, "state", totals);
+    }
+
+    /// Counts the rules for the metrics.
+    fn update_rule_metrics(&self) {
+        let mut counts = metrics::RULE_STATES.map(|state| (state, 0));
+        let mut without_nodes = 0;
+        for (_, rule) in self.rules.iter() {
+            let word = metric_state(rule.status.as_ref());
+            for (state, count) in &mut counts {
+                *count += usize::from(*state == word);
+            }
+            without_nodes += i64::from(reports(rule.status.as_ref(), Reason::NoNodesSelected));
+        }
+        metrics::set_all(&self.diagnostics.metrics.rules, "state", counts);
+        self.diagnostics.metrics.rules_without_nodes.set(without_nodes);
+    }
+
+    /// Sends the Events that there are slots for.
+    pub(super) fn send_events(&mut self, now: Instant, step: &mut Step) {
+        while self.reports.events.is_ready(now) && self.schedule.limiter.is_free(Kind::Event, now) {
+            let Some(event) = self.reports.events.pop() else { return };
+            if !self.send(Effect::CreateEvent(event), now, step) {
+                return;
+            }
+            self.schedule.limiter.start(Kind::Event, now);
+        }
+    }
+}

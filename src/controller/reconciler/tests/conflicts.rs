@@ -1,0 +1,106 @@
+//! Field managers that undo what the controller writes.
+
+use super::*;
+
+/// How many patches a node gets in `seconds` while something undoes each.
+fn patches(world: &mut World, seconds: u64, undo: impl Fn(&mut World)) -> usize {
+    let mut patches = 0;
+    for _ in 0..seconds {
+        world.run();
+        while !world.open.is_empty() {
+            let (id, node, patch) = world.only_patch();
+            patches += 1;
+            let reply = world.apply(&node, &patch);
+            world.reply(id, &node, reply);
+            undo(world);
+            world.run();
+        }
+        world.advance(Duration::from_secs(1));
+    }
+    patches
+}
+
+#[test]
+fn repeated_reverts_are_a_contest() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_dongles("node-0", 2);
+    let patches = patches(&mut world, 600, |world| world.set_dongles("node-0", 2));
+    assert!((6..=12).contains(&patches), "{patches} patches in ten minutes");
+    assert_eq!(world.ready("dongle"), "False Contested");
+    assert!(world.events.contains(&"Contested".to_owned()));
+}
+
+/// Something that takes the annotation away is a contest too.
+#[test]
+fn lost_annotation_is_a_contest_under_overwrite() {
+    let mut world = World::leading(1, &[]);
+    world.settle();
+    world.set_rule("dongle", json!({"conflictPolicy": "Overwrite"}));
+    world.settle();
+    let strip = |world: &mut World| {
+        let node = world.nodes.get_mut("node-0").unwrap();
+        node["metadata"]["annotations"] = json!({"a": "b"});
+        world.set_dongles("node-0", 0);
+    };
+    strip(&mut world);
+    let mut count = 0;
+    for _ in 0..600 {
+        world.run();
+        while !world.open.is_empty() {
+            match world.open.remove(0) {
+                list @ (Open::Pods { .. } | Open::Rules { .. }) => world.answer(list),
+                Open::Patch { id, node, patch, .. } => {
+                    count += 1;
+                    let reply = world.apply(&node, &patch);
+                    world.reply(id, &node, reply);
+                    strip(&mut world);
+                    world.run();
+                }
+            }
+        }
+        world.advance(Duration::from_secs(1));
+    }
+    assert!((5..=12).contains(&count), "{count} patches in ten minutes");
+    assert_eq!(world.ready("dongle"), "False Contested");
+}
+
+/// An edit of the rule does not wait for the end of a pause.
+#[test]
+fn edited_rule_is_written_during_a_contest() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_dongles("node-0", 2);
+    patches(&mut world, 30, |world| world.set_dongles("node-0", 2));
+    world.set_rule("dongle", json!({"quantity": 16}));
+    world.run();
+    assert_eq!(world.patched(), ["node-0"]);
+}
+
+/// A new leader does not begin with five more repairs.
+#[test]
+fn new_leader_takes_up_the_contest_that_statuses_report() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_dongles("node-0", 2);
+    patches(&mut world, 60, |world| world.set_dongles("node-0", 2));
+    assert_eq!(world.ready("dongle"), "False Contested");
+    world.renews_no_more();
+    world.renews = true;
+    world.advance(Duration::from_secs(20));
+    assert!(world.reconciler.leads(world.now.instant));
+    let patches = patches(&mut world, 25, |world| world.set_dongles("node-0", 2));
+    assert!(patches <= 1, "{patches} patches in the first seconds");
+}
+
+/// What was repaired once is forgotten when it no longer counts.
+#[test]
+fn history_of_repairs_is_dropped() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_dongles("node-0", 0);
+    world.settle();
+    assert!(world.reconciler.nodes.get("node-0").unwrap().work().is_some());
+    world.advance(Duration::from_secs(601));
+    assert!(world.reconciler.nodes.get("node-0").unwrap().work().is_none());
+}

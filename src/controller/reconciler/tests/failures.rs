@@ -1,0 +1,250 @@
+//! Patches that do not go through.
+
+use super::*;
+
+#[test]
+fn failed_patch_is_sent_again_with_backoff_for_any_response() {
+    type Response = fn() -> Reply;
+    let replies: [(&str, Response); 6] = [
+        ("500", || failed(500)),
+        ("403, a right", || Reply::Forbidden("no right".to_owned())),
+        ("403, a policy", || Reply::Rejected("a policy".to_owned())),
+        ("404", || Reply::NotFound),
+        ("422", || Reply::Rejected("invalid".to_owned())),
+        ("no answer", || Reply::from(RequestError::Transport("no answer".to_owned()))),
+    ];
+    for (what, reply) in replies {
+        patches_back_off(what, reply, false);
+        patches_back_off(what, reply, true);
+    }
+}
+
+fn patches_back_off(what: &str, reply: fn() -> Reply, is_repair: bool) {
+    {
+        let mut world = World::leading(1, &[("dongle", 4)]);
+        world.settle();
+        if is_repair {
+            world.set_dongles("node-0", 0);
+        } else {
+            world.set_rule("dongle", json!({"quantity": 8}));
+        }
+        let mut patches = 0;
+        for _ in 0..600 {
+            world.run();
+            while !world.open.is_empty() {
+                let (id, node, _) = world.only_patch();
+                patches += 1;
+                world.reply(id, &node, reply());
+            }
+            world.advance(Duration::from_secs(1));
+        }
+        assert!((5..=30).contains(&patches), "{what}: {patches} patches in ten minutes");
+        world.settle();
+        for _ in 0..5 {
+            world.advance(Duration::from_secs(60));
+            world.settle();
+        }
+        assert_eq!(world.dongles("node-0"), if is_repair { 4 } else { 8 }, "{what}");
+    }
+}
+
+#[test]
+fn patch_that_is_undone_on_its_way_is_a_failure() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_rule("dongle", json!({"quantity": 8}));
+    let mut patches = 0;
+    for _ in 0..600 {
+        world.run();
+        while !world.open.is_empty() {
+            let (id, node, _) = world.only_patch();
+            patches += 1;
+            let mut same = world.nodes[&node].clone();
+            same["metadata"]["resourceVersion"] = json!((9000 + patches).to_string());
+            world.reply(id, &node, Reply::Patched(Box::new(object(same))));
+        }
+        world.advance(Duration::from_secs(1));
+    }
+    assert!((5..=30).contains(&patches), "{patches} patches in ten minutes");
+    assert_eq!(world.ready("dongle"), "False PatchFailed");
+}
+
+/// Another field manager that is quicker than the response is repaired at once.
+#[test]
+fn foreign_write_before_the_response_is_repaired() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_dongles("node-0", 0);
+    world.run();
+    let (id, node, patch) = world.only_patch();
+    let reply = world.apply(&node, &patch);
+    world.set_dongles("node-0", 0);
+    world.reply(id, &node, reply);
+    assert_eq!(world.patched(), ["node-0"]);
+}
+
+/// I9: a resource that admission rejects does not hold up the others on its node.
+#[test]
+fn rejected_resource_does_not_hold_up_the_others() {
+    let mut world = World::leading(1, &[]);
+    world.settle();
+    for number in 0..4 {
+        let resource = format!("example.com/r{number}");
+        world.set_rule(&format!("r{number}"), json!({"resourceName": resource}));
+    }
+    let rejected = "example.com~1r2";
+    for _ in 0..120 {
+        world.run();
+        while !world.open.is_empty() {
+            match world.open.remove(0) {
+                list @ (Open::Pods { .. } | Open::Rules { .. }) => world.answer(list),
+                Open::Patch { id, node, patch, .. } => {
+                    let is_rejected = serde_json::to_string(&patch).unwrap().contains(rejected);
+                    let reply = if is_rejected {
+                        Reply::Rejected("a policy".to_owned())
+                    } else {
+                        world.apply(&node, &patch)
+                    };
+                    world.reply(id, &node, reply);
+                }
+            }
+        }
+        world.advance(Duration::from_secs(1));
+    }
+    let ledger = world.ledger("node-0").unwrap();
+    assert!(["r0", "r1", "r3"].iter().all(|rule| ledger.contains(rule)), "{ledger}");
+    assert!(!ledger.contains("r2"));
+    assert_eq!(world.ready("r0"), "True Advertised");
+    assert_eq!(world.ready("r2"), "False PatchFailed");
+}
+
+/// Lists pods, and answers every patch with an error.
+fn fail_all(world: &mut World) {
+    world.run();
+    while !world.open.is_empty() {
+        match world.open.remove(0) {
+            Open::Patch { id, node, .. } => world.reply(id, &node, failed(500)),
+            other => world.answer(other),
+        }
+    }
+}
+
+/// A value that is lost while a node waits after a failure is repaired at once.
+#[test]
+fn new_repair_does_not_wait_for_the_end_of_a_pause() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_rule("key", json!({"resourceName": "example.com/key"}));
+    for _ in 0..6 {
+        fail_all(&mut world);
+        world.advance(Duration::from_secs(10));
+    }
+    fail_all(&mut world);
+    world.set_dongles("node-0", 0);
+    world.run();
+    let (id, node, patch) = world.only_patch();
+    let reply = world.apply(&node, &patch);
+    world.reply(id, &node, reply);
+    assert_eq!(world.dongles("node-0"), 4);
+}
+
+/// Overload slows everything but repairs, and its end is noticed.
+#[test]
+fn overload_slows_the_rollout_and_its_end_is_noticed() {
+    let mut world = World::leading(200, &[]);
+    world.settle();
+    world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
+    let mut asked = 0;
+    for _ in 0..60 {
+        world.run();
+        while !world.open.is_empty() {
+            let Open::Patch { id, node, .. } = world.open.remove(0) else { panic!() };
+            asked += 1;
+            world.reply(id, &node, failed(503));
+        }
+        world.advance(Duration::from_secs(1));
+    }
+    assert!(asked < 2500, "{asked} requests in a minute of outage");
+    let began = world.now.instant;
+    while (0..200).any(|number| world.dongles(&format!("node-{number}")) != 4) {
+        world.settle();
+        world.advance(Duration::from_millis(200));
+        let took = world.now.instant.duration_since(began);
+        assert!(took < Duration::from_secs(10), "it goes on once one patch goes through");
+    }
+}
+
+/// With rights for some nodes only, a success does not retry all forbidden ones each time.
+#[test]
+fn success_elsewhere_probes_forbidden_nodes_now_and_then() {
+    let mut world = World::leading(120, &[]);
+    world.settle();
+    world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
+    let mut forbidden = 0;
+    for second in 0..20 {
+        world.run();
+        while !world.open.is_empty() {
+            let Open::Patch { id, node, patch, .. } = world.open.remove(0) else { panic!() };
+            let number: usize = node[5..].parse().unwrap();
+            let reply = if number < 60 {
+                forbidden += 1;
+                Reply::Forbidden("no right".to_owned())
+            } else {
+                world.apply(&node, &patch)
+            };
+            world.reply(id, &node, reply);
+        }
+        world.set_dongles(&format!("node-{}", 60 + second), 0);
+        world.advance(Duration::from_secs(1));
+    }
+    assert!(forbidden < 600, "{forbidden} forbidden patches in 20 seconds");
+    assert!(world.readiness().patches.is_some());
+    for _ in 0..20 {
+        world.settle();
+        world.advance(Duration::from_secs(10));
+    }
+    assert_eq!(world.readiness().patches, None, "the right is there now");
+}
+
+/// Statuses are written few at a time, and again after a conflict.
+#[test]
+fn status_that_is_rejected_is_written_again_with_backoff() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    for code in [409, 404, 500, 429] {
+        world.write_status = code;
+        let before = world.statuses.len();
+        world.set_rule("dongle", json!({"quantity": 4 + u64::from(code)}));
+        world.settle();
+        world.advance(Duration::from_secs(300));
+        let tries = world.statuses.len() - before;
+        assert!((4..20).contains(&tries), "{code}: {tries} writes in five minutes");
+        world.write_status = 200;
+        world.advance(Duration::from_secs(130));
+        world.settle();
+        assert_eq!(world.ready("dongle"), "True Advertised");
+    }
+}
+
+#[test]
+fn side_writes_are_limited() {
+    let rules: Vec<_> = (0..50).map(|number| format!("rule-{number}")).collect();
+    let rules: Vec<_> = rules.iter().map(|rule| (rule.as_str(), 4)).collect();
+    let mut world = World::leading(1, &rules);
+    world.settle();
+    world.now.instant += Duration::from_millis(60);
+    let step = world.reconciler.next(world.now);
+    let statuses =
+        step.requests.iter().filter(|request| matches!(request.effect, Effect::PatchStatus { .. }));
+    assert_eq!(statuses.count(), 4);
+}
+
+#[test]
+fn withdrawal_that_fails_is_reported() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.delete_rule("dongle");
+    world.run();
+    let (id, node, _) = world.only_patch();
+    world.reply(id, &node, failed(500));
+    assert!(world.events.contains(&"PatchFailed".to_owned()), "{:?}", world.events);
+}

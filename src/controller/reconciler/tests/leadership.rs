@@ -1,0 +1,202 @@
+//! Only the leader writes, and a new one with the rules as they are.
+
+use super::*;
+
+#[test]
+fn standby_writes_nothing() {
+    let mut world = World::new(16);
+    world.set_node("node-0", json!({}));
+    world.set_rule("dongle", json!({}));
+    world.renews = false;
+    world.start();
+    world.advance(Duration::from_secs(60));
+    assert!(world.open.is_empty() && world.statuses.is_empty());
+}
+
+/// Pods that are listed once leadership is lost lead to no patch.
+#[test]
+fn pods_listed_after_leadership_is_lost_lead_to_no_patch() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_rule("dongle", json!({"quantity": 2}));
+    world.run();
+    let list = world.open.remove(0);
+    world.renews_no_more();
+    world.answer(list);
+    world.advance(Duration::from_secs(5));
+    assert!(world.open.is_empty(), "{:?}", world.open);
+}
+
+/// No request outlives the Lease.
+#[test]
+fn deadline_of_a_patch_is_never_beyond_the_lease() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.renews = false;
+    world.advance(Duration::from_secs(9));
+    let renewed = world.now.instant - Duration::from_secs(9);
+    world.set_dongles("node-0", 0);
+    world.run();
+    let Open::Patch { deadline, .. } = &world.open[0] else { panic!() };
+    assert!(
+        *deadline <= renewed + Duration::from_secs(15),
+        "{:?}",
+        deadline.duration_since(renewed)
+    );
+}
+
+/// I4: a leader whose rule watch is behind withdraws nothing before it has listed the rules.
+#[test]
+fn new_leader_lists_the_rules_before_it_withdraws() {
+    let mut world = World::leading(2, &[("dongle", 4)]);
+    world.settle();
+    let mut next = World::new(16);
+    next.reconciler.options.mass_withdrawal_delay = Duration::ZERO;
+    next.nodes = world.nodes.clone();
+    next.list_nodes();
+    next.observe(Observation::Rule(Ok(Event::Init)));
+    next.observe(Observation::Rule(Ok(Event::InitDone)));
+    next.rules = world.rules.clone();
+    next.holds_lists = true;
+    next.lead();
+    next.advance(Duration::from_secs(60));
+    assert_eq!(next.patched(), [""; 0], "the list is unanswered");
+    next.settle();
+    next.advance(Duration::from_secs(60));
+    assert_eq!((next.dongles("node-0"), next.ready("dongle").as_str()), (4, "True Advertised"));
+}
+
+/// A leader that led before lists the rules too.
+#[test]
+fn leader_that_leads_again_lists_the_rules_again() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.renews_no_more();
+    world.watching = false;
+    world.set_rule("dongle", json!({"quantity": 8}));
+    world.renews = true;
+    world.pass(20);
+    assert_eq!(world.dongles("node-0"), 8);
+}
+
+/// I4: while the rules cannot be listed, repairs are written and nothing else.
+#[test]
+fn leader_without_a_list_of_rules_only_repairs() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    let mut next = World::new(16);
+    next.nodes = world.nodes.clone();
+    next.set_node("new", json!({}));
+    next.set_dongles("node-0", 0);
+    next.set_rule("key", json!({"resourceName": "example.com/key"}));
+    next.list_rules = 500;
+    next.start();
+    next.settle();
+    assert_eq!(next.dongles("node-0"), 4, "repaired by the ledger");
+    next.advance(Duration::from_secs(120));
+    next.settle();
+    assert_eq!((next.ledger("new"), next.dongles("node-0")), (None, 4));
+    next.list_rules = 200;
+    next.advance(Duration::from_secs(130));
+    next.settle();
+    assert!(next.ledger("new").unwrap().contains("example.com/key"));
+}
+
+/// I4: a list without most of the rules is acted on only after five minutes.
+#[test]
+fn mass_withdrawal_waits() {
+    let rules = [("a", "example.com/a"), ("b", "example.com/b"), ("c", "example.com/c")];
+    let mut world = World::leading(2, &[]);
+    for (rule, resource) in rules {
+        world.set_rule(rule, json!({"resourceName": resource}));
+    }
+    world.settle();
+    world.advance(Duration::from_secs(2));
+    // The CustomResourceDefinition is deleted and recreated while the watch is away.
+    let kept = world.rules.remove("a").unwrap();
+    world.rules = BTreeMap::from([("a".to_owned(), kept)]);
+    world.observe(Observation::Rule(Ok(Event::Init)));
+    world.observe(Observation::Rule(Ok(Event::InitApply(object(world.rules["a"].clone())))));
+    world.observe(Observation::Rule(Ok(Event::InitDone)));
+    world.settle();
+    world.advance(Duration::from_secs(290));
+    world.settle();
+    assert!(world.ledger("node-0").unwrap().contains("example.com/c"));
+    assert!(world.metric("rules_held 2"));
+    world.set_rule("b", json!({"resourceName": "example.com/b"}));
+    world.settle();
+    assert!(world.metric("rules_held 1"), "one is back");
+    world.advance(Duration::from_secs(11));
+    world.settle();
+    let ledger = world.ledger("node-0").unwrap();
+    assert!(ledger.contains("example.com/b") && !ledger.contains("example.com/c"), "{ledger}");
+    assert!(world.metric("rules_held 0"));
+}
+
+/// What an ex-leader counted, and what it waited for, is not reported any more.
+#[test]
+fn ex_leader_reports_no_states_and_is_ready() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_rule("dongle", json!({"quantity": 8}));
+    world.run();
+    let (id, node, _) = world.only_patch();
+    world.reply(id, &node, Reply::Forbidden("no right".to_owned()));
+    world.advance(Duration::from_millis(100));
+    assert!(world.readiness().patches.is_some());
+    assert!(world.metric("nodes{state=\"failed\"} 1"));
+    world.renews_no_more();
+    world.advance(Duration::from_secs(1));
+    assert_eq!(world.readiness().patches, None);
+    assert!(world.metric("nodes{state=\"failed\"} 0"));
+    assert!(world.metric("leader 0"));
+}
+
+/// The Lease is not released while a write may still land.
+#[test]
+fn lease_is_released_only_where_nothing_is_unanswered() {
+    for answered in [true, false] {
+        let mut world = World::leading(1, &[("dongle", 4)]);
+        world.settle();
+        world.set_dongles("node-0", 0);
+        world.run();
+        world.observe(Observation::Stop);
+        world.run();
+        assert!(!world.reconciler.next(world.now).done, "a patch is in flight");
+        if answered {
+            world.settle();
+        } else {
+            world.advance(Duration::from_secs(3));
+        }
+        world.run();
+        assert!(world.reconciler.next(world.now).done);
+        assert_eq!(world.events.contains(&"released".to_owned()), answered);
+    }
+}
+
+/// The same for one that has failed without a response before the process is to end.
+#[test]
+fn lease_is_kept_while_a_patch_that_failed_may_be_applied() {
+    for code in [500, 403] {
+        let mut world = World::leading(1, &[("dongle", 4)]);
+        world.settle();
+        world.set_dongles("node-0", 0);
+        world.run();
+        let (id, node, _) = world.only_patch();
+        world.reply(id, &node, failed(code));
+        world.observe(Observation::Stop);
+        world.run();
+        assert!(world.reconciler.next(world.now).done);
+        assert_eq!(world.events.contains(&"released".to_owned()), code == 403, "{code}");
+    }
+}
+
+#[test]
+fn stopping_leader_starts_nothing_new() {
+    let mut world = World::leading(2, &[("dongle", 4)]);
+    world.settle();
+    world.observe(Observation::Stop);
+    world.set_dongles("node-0", 0);
+    world.run();
+    assert!(world.open.is_empty());
+}

@@ -1,0 +1,163 @@
+//! What is done first, and that no node is lost.
+
+use super::*;
+
+#[test]
+fn one_plan_follows_each_event_and_each_response() {
+    let mut world = World::leading(1, &[]);
+    world.settle();
+    world.set_rule("dongle", json!({}));
+    let step = world.reconciler.next(world.now);
+    assert_eq!((step.planned, step.requests.len()), (1, 1), "the event");
+    step.requests.into_iter().for_each(|request| world.take(request));
+    let (id, node, patch) = match world.open.remove(0) {
+        // The node is older than the rule.
+        Open::Pods { id, scope } => {
+            let reply = Ok(Default::default());
+            world.reconciler.complete(Completion::PodsListed { id, scope, reply }, world.now);
+            world.run();
+            world.only_patch()
+        }
+        other => panic!("{other:?}"),
+    };
+    let reply = world.apply(&node, &patch);
+    world.reconciler.complete(Completion::NodePatched { id, node: node.into(), reply }, world.now);
+    let step = world.reconciler.next(world.now);
+    assert_eq!(step.planned, 1, "the response, and the event that is the same");
+    assert!(
+        step.requests.iter().all(|request| !matches!(request.effect, Effect::PatchNode { .. }))
+    );
+}
+
+/// A repair overtakes all that waits, and has a slot of its own.
+#[test]
+fn repair_overtakes_a_rollout_that_fills_all_slots() {
+    let mut world = World::new(1);
+    for number in 0..20 {
+        world.set_node(&format!("node-{number:02}"), json!({}));
+    }
+    world.set_rule("dongle", json!({}));
+    world.start();
+    world.settle();
+    world.set_rule("key", json!({"resourceName": "example.com/key"}));
+    world.run();
+    while let Some(place) = world.open.iter().position(|open| matches!(open, Open::Pods { .. })) {
+        let open = world.open.remove(place);
+        world.answer(open);
+    }
+    assert_eq!(world.open.len(), 1, "one slot");
+    world.set_dongles("node-15", 0);
+    world.run();
+    assert_eq!(world.patched()[1..], ["node-15"], "it waits for no slot");
+    world.settle();
+    assert_eq!(world.dongles("node-15"), 4);
+}
+
+#[test]
+fn node_that_changes_in_flight_is_planned_after_the_response() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_dongles("node-0", 0);
+    world.run();
+    let (id, node, patch) = world.only_patch();
+    world.set_rule("key", json!({"resourceName": "example.com/key"}));
+    world.run();
+    assert!(world.open.is_empty(), "one request a node");
+    let reply = world.apply(&node, &patch);
+    world.reply(id, &node, reply);
+    world.settle();
+    assert!(world.ledger("node-0").unwrap().contains("example.com/key"));
+}
+
+/// A rule that has come while a node was in flight counts the node.
+#[test]
+fn rule_counts_a_node_whose_patch_is_never_answered() {
+    let mut world = World::leading(2, &[("dongle", 4)]);
+    world.settle();
+    world.set_dongles("node-0", 0);
+    world.run();
+    world.set_rule("key", json!({"resourceName": "example.com/key"}));
+    world.run();
+    let hung = world.open.remove(0);
+    world.settle();
+    world.advance(Duration::from_secs(2));
+    world.settle();
+    assert_eq!(world.ready("key"), "False Progressing", "{hung:?}");
+}
+
+/// A list takes effect node by node, and what a response has shown is not undone by it.
+#[test]
+fn relist_repairs_before_its_end_and_keeps_what_is_newer() {
+    let mut world = World::leading(3, &[("dongle", 4)]);
+    world.settle();
+    world.watching = false;
+    world.set_dongles("node-1", 0);
+    world.observe(Observation::Node(Ok(Event::Init)));
+    let lost = world.nodes["node-1"].clone();
+    world.observe(Observation::Node(Ok(Event::InitApply(object(lost.clone())))));
+    world.run();
+    assert_eq!(world.patched(), ["node-1"], "before the end of the list");
+    world.settle();
+    // The response to the repair is newer than the list.
+    world.observe(Observation::Node(Ok(Event::InitApply(object(lost)))));
+    let other = world.nodes["node-0"].clone();
+    world.observe(Observation::Node(Ok(Event::InitApply(object(other)))));
+    world.observe(Observation::Node(Ok(Event::InitDone)));
+    world.run();
+    assert!(world.open.is_empty(), "{:?}", world.open);
+    assert_eq!(world.reconciler.nodes.len(), 2, "the node that was not listed is gone");
+}
+
+/// The end of a node that has been recreated does not remove the new one.
+#[test]
+fn deletion_of_an_older_node_leaves_the_recreated_one() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    let old = world.nodes.remove("node-0").unwrap();
+    world.set_node("node-0", json!({}));
+    world.observe(Observation::Node(Ok(Event::Delete(object(old)))));
+    world.settle();
+    assert_eq!(world.dongles("node-0"), 4);
+    assert_eq!(world.reconciler.nodes.len(), 1);
+}
+
+#[test]
+fn response_for_a_recreated_node_changes_nothing() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_dongles("node-0", 0);
+    world.run();
+    let (id, node, _) = world.only_patch();
+    let old = world.nodes.remove("node-0").unwrap();
+    world.set_node("node-0", json!({}));
+    world.run();
+    world.reply(id, &node, Reply::Patched(Box::new(object(old))));
+    world.settle();
+    assert_eq!(world.dongles("node-0"), 4, "the new node is patched");
+}
+
+/// After a restore of etcd the API server is behind what is known.
+#[test]
+fn response_older_than_the_request_shows_a_server_that_went_back() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.watching = false;
+    let mut restored = world.nodes["node-0"].clone();
+    restored["metadata"]["annotations"] = json!({"a": "b"});
+    restored["status"] = json!({});
+    restored["metadata"]["resourceVersion"] = json!("50");
+    world.version = 50;
+    world.nodes.insert("node-0".to_owned(), restored);
+    // Something makes the controller patch the node as it knew it.
+    world.set_rule("dongle", json!({"quantity": 8}));
+    let rule = world.rules["dongle"].clone();
+    let mut rule = rule;
+    rule["metadata"]["resourceVersion"] = json!("900");
+    world.observe(Observation::Rule(Ok(Event::Apply(object(rule)))));
+    world.settle();
+    for _ in 0..5 {
+        world.advance(Duration::from_secs(5));
+        world.settle();
+    }
+    assert_eq!(world.dongles("node-0"), 8);
+}

@@ -1,0 +1,268 @@
+//! Events that come while something else is under way.
+
+use super::*;
+
+/// Answers lists, and patches by `reply`.
+fn answer_all(
+    world: &mut World,
+    reply: impl Fn(&mut World, &str, &json_patch::Patch) -> Reply,
+) -> usize {
+    let mut patches = 0;
+    world.run();
+    while !world.open.is_empty() {
+        match world.open.remove(0) {
+            Open::Patch { id, node, patch, .. } => {
+                patches += 1;
+                let reply = reply(world, &node, &patch);
+                world.reply(id, &node, reply);
+            }
+            other => world.answer(other),
+        }
+    }
+    patches
+}
+
+/// Two resources that are lost in turn do not send each other's repairs without a pause.
+#[test]
+fn repairs_that_fail_in_turn_back_off() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.set_rule("key", json!({"resourceName": "example.com/key"}));
+    world.settle();
+    world.set_dongles("node-0", 0);
+    answer_all(&mut world, |_, _, _| failed(500));
+    let zeros = json!({"example.com/dongle": "0", "example.com/key": "0"});
+    world.set_node("node-0", json!({"capacity": zeros, "allocatable": zeros}));
+    let mut patches = 0;
+    for _ in 0..60 {
+        patches += answer_all(&mut world, |_, _, _| failed(500));
+        world.advance(Duration::from_secs(1));
+    }
+    assert!((2..20).contains(&patches), "{patches} patches in a minute");
+}
+
+/// A value that is lost while pods are listed is repaired at once.
+#[test]
+fn repair_does_not_wait_for_a_list_of_pods() {
+    for nodes in [1, 30] {
+        let mut world = World::leading(nodes, &[("dongle", 4)]);
+        world.settle();
+        world.set_rule("key", json!({"resourceName": "example.com/key"}));
+        world.run();
+        let list = world.open.remove(0);
+        assert!(matches!(list, Open::Pods { .. }));
+        world.set_dongles("node-0", 0);
+        world.run();
+        assert_eq!(world.patched(), ["node-0"]);
+        world.settle();
+        world.answer(list);
+        world.pass(5);
+        assert!(world.ledger("node-0").unwrap().contains("example.com/key"));
+    }
+}
+
+/// I5: a raise that fails after a lowering is not forgotten.
+#[test]
+fn raise_after_a_lowering_is_sent_until_it_goes_through() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_rule("dongle", json!({"quantity": 2}));
+    world.run();
+    let list = world.open.remove(0);
+    world.answer(list);
+    world.pods.insert("node-0".to_owned(), 3);
+    let (id, node, patch) = world.only_patch();
+    let reply = world.apply(&node, &patch);
+    world.reply(id, &node, reply);
+    world.advance(Duration::from_secs(2));
+    let failures = answer_all(&mut world, |_, _, _| failed(500));
+    assert!(failures > 0, "the raise has failed");
+    world.pass(10);
+    assert_eq!(world.dongles("node-0"), 3);
+}
+
+/// Where the new quantity is rejected, the old one is repaired.
+#[test]
+fn rejected_edit_does_not_keep_the_listed_value_from_being_repaired() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_rule("dongle", json!({"quantity": 8}));
+    let rejects_8 = |world: &mut World, node: &str, patch: &json_patch::Patch| {
+        let is_8 = serde_json::to_string(patch).unwrap().contains("\"8\"");
+        if is_8 { Reply::Rejected("a policy".to_owned()) } else { world.apply(node, patch) }
+    };
+    for _ in 0..30 {
+        answer_all(&mut world, rejects_8);
+        world.advance(Duration::from_secs(1));
+    }
+    world.set_dongles("node-0", 0);
+    answer_all(&mut world, rejects_8);
+    assert_eq!(world.dongles("node-0"), 4);
+}
+
+/// A held rule that is back and selects fewer nodes is withdrawn from the others.
+#[test]
+fn held_rule_that_comes_back_for_fewer_nodes_leaves_the_others() {
+    let mut world = World::leading(2, &[("dongle", 4)]);
+    world.settle();
+    world.rules.clear();
+    world.observe(Observation::Rule(Ok(Event::Init)));
+    world.observe(Observation::Rule(Ok(Event::InitDone)));
+    world.settle();
+    assert_eq!(world.dongles("node-1"), 4, "held");
+    world.set_rule("dongle", json!({"allNodes": null, "nodeNames": ["node-0"]}));
+    world.settle();
+    assert_eq!((world.dongles("node-0"), world.dongles("node-1")), (4, -1));
+}
+
+/// A rule whose deletion is seen while the list of a new leader is in flight stays deleted.
+#[test]
+fn list_of_rules_does_not_bring_back_a_deleted_rule() {
+    let mut world = World::new(16);
+    world.set_node("node-0", json!({}));
+    world.set_rule("dongle", json!({}));
+    world.holds_lists = true;
+    world.start();
+    let list = world.open.pop().unwrap();
+    assert!(matches!(list, Open::Rules { .. }), "{list:?}");
+    let late = world.rules["dongle"].clone();
+    world.delete_rule("dongle");
+    world.answer(list);
+    world.settle();
+    world.observe(Observation::Rule(Ok(Event::Apply(object(late)))));
+    world.pass(5);
+    assert_eq!(world.ledger("node-0"), None);
+}
+
+/// Events that the API server does not take are sent again with pauses, and slow no patch.
+#[test]
+fn events_that_fail_back_off_and_slow_no_patch() {
+    let mut world = World::leading(40, &[("dongle", 4)]);
+    world.settle();
+    world.write_event = 429;
+    for number in 0..40 {
+        world.set_dongles(&format!("node-{number}"), 0);
+    }
+    world.settle();
+    assert!(world.events.len() < 30, "{} Events at once", world.events.len());
+    world.set_rule("key", json!({"resourceName": "example.com/key", "shrinkPolicy": "Immediate"}));
+    world.run();
+    assert_eq!(world.patched().len(), 16, "all slots are used");
+}
+
+/// A leader that leads again reports what it knows, also where nothing has changed.
+#[test]
+fn leader_that_leads_again_reports_its_states() {
+    let mut world = World::leading(2, &[("dongle", 4)]);
+    world.pass(2);
+    assert!(world.metric("nodes{state=\"advertised\"} 2"));
+    world.renews_no_more();
+    world.advance(Duration::from_secs(1));
+    assert!(world.metric("nodes{state=\"advertised\"} 0"));
+    world.renews = true;
+    world.pass(30);
+    assert!(world.metric("nodes{state=\"advertised\"} 2"));
+}
+
+/// The watch of a rule that cannot be decoded does not have its status written again and again.
+#[test]
+fn status_of_a_malformed_rule_is_written_once() {
+    let mut world = World::leading(1, &[]);
+    world.set_rule("dongle", json!({"quantity": {"of": "another version"}}));
+    for _ in 0..20 {
+        world.pass(1);
+        // The watch shows the status that has been written; what cannot be decoded has none here.
+        let version = world.version + 1;
+        world.version = version;
+        let mut rule = world.rules["dongle"].clone();
+        rule["metadata"]["resourceVersion"] = json!(version.to_string());
+        world.observe(Observation::Rule(Ok(Event::Apply(object(rule)))));
+    }
+    assert_eq!(world.statuses.len(), 1);
+}
+
+/// After a restore of etcd to lower versions a list of the watch is believed.
+#[test]
+fn list_of_a_server_that_went_back_is_believed() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    let mut rule = world.rules["dongle"].clone();
+    rule["metadata"]["resourceVersion"] = json!("20");
+    rule["spec"]["quantity"] = json!(6);
+    let mut node = world.nodes["node-0"].clone();
+    node["metadata"]["resourceVersion"] = json!("21");
+    world.nodes.insert("node-0".to_owned(), node.clone());
+    world.observe(Observation::Rule(Ok(Event::Init)));
+    world.observe(Observation::Rule(Ok(Event::InitApply(object(rule)))));
+    world.observe(Observation::Rule(Ok(Event::InitDone)));
+    world.list_nodes();
+    world.settle();
+    assert_eq!(world.dongles("node-0"), 6);
+}
+
+/// A patch that was applied, and whose response was lost, is reported all the same.
+#[test]
+fn change_whose_response_is_lost_is_reported() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.delete_rule("dongle");
+    world.run();
+    let (id, node, patch) = world.only_patch();
+    world.apply(&node, &patch);
+    world.reply(id, &node, failed(504));
+    world.pass(5);
+    assert!(world.events.contains(&"Withdrawn".to_owned()), "{:?}", world.events);
+}
+
+/// A change that was rejected, and then is not answered, waits for the end of the longer pause.
+#[test]
+fn failure_of_the_node_after_a_rejection_backs_off() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_rule("dongle", json!({"quantity": 8}));
+    answer_all(&mut world, |_, _, _| Reply::Rejected("a policy".to_owned()));
+    let mut patches = 0;
+    for _ in 0..60 {
+        patches += answer_all(&mut world, |_, _, _| failed(500));
+        world.advance(Duration::from_secs(1));
+    }
+    assert!((1..20).contains(&patches), "{patches} patches in a minute");
+}
+
+/// What was not applied is not reported when the rule is gone.
+#[test]
+fn change_that_was_not_applied_is_not_reported() {
+    let mut world = World::leading(1, &[]);
+    world.settle();
+    world.set_rule("dongle", json!({"conflictPolicy": "Overwrite"}));
+    world.set_dongles("node-0", 2);
+    answer_all(&mut world, |_, _, _| failed(504));
+    world.delete_rule("dongle");
+    world.pass(5);
+    assert!(!world.events.contains(&"TakenOver".to_owned()), "{:?}", world.events);
+}
+
+/// Nodes that have failed together go on together when the API server is back, each with one list of pods.
+#[test]
+fn nodes_that_failed_together_go_on_together() {
+    let mut world = World::leading(100, &[]);
+    world.reconciler.options.concurrency = 1;
+    world.settle();
+    world.set_rule("dongle", json!({}));
+    for _ in 0..5 {
+        answer_all(&mut world, |_, _, _| failed(503));
+        world.advance(Duration::from_secs(1));
+    }
+    let mut lists = 0;
+    for _ in 0..30 {
+        world.run();
+        while !world.open.is_empty() {
+            lists += usize::from(matches!(world.open[0], Open::Pods { .. }));
+            let open = world.open.remove(0);
+            world.answer(open);
+        }
+        world.advance(Duration::from_millis(500));
+    }
+    let missing = (0..100).filter(|number| world.dongles(&format!("node-{number}")) != 4);
+    assert_eq!(missing.count(), 0);
+    assert!(lists < 20, "{lists} lists of pods");
+}

@@ -1,0 +1,93 @@
+//! How the world answers requests that have been left open.
+
+use std::time::Duration;
+
+use json_patch::{Patch, PatchOperation, TestOperation};
+use serde_json::{Value, json};
+
+use super::world::{DONGLE, Open, World, object};
+use crate::cluster::node_client::Reply;
+use crate::controller::effect::{Completion, RequestId};
+use crate::model::pod::{Pod, Requests};
+
+impl World {
+    /// Answers a patch as the API server does: applies it, or says that a `test` does not hold.
+    pub(super) fn answer(&mut self, open: Open) {
+        match open {
+            Open::Patch { id, node, patch, .. } => {
+                let reply = self.apply(&node, &patch);
+                self.reply(id, &node, reply);
+            }
+            Open::Rules { id, rules } => {
+                let reply = Ok(rules.into_iter().map(object).collect());
+                self.reconciler.complete(Completion::RulesListed { id, reply }, self.now);
+            }
+            Open::Pods { id, scope } => {
+                let nodes = self
+                    .pods
+                    .iter()
+                    .map(|(node, dongles)| (node.as_str().into(), requests(*dongles)));
+                let reply = Ok(nodes.collect());
+                self.reconciler.complete(Completion::PodsListed { id, scope, reply }, self.now);
+            }
+        }
+        self.run();
+    }
+
+    /// Applies a patch, and shows the node to the watch.
+    pub(super) fn apply(&mut self, name: &str, patch: &Patch) -> Reply {
+        let Some(mut node) = self.nodes.get(name).cloned() else { return Reply::NotFound };
+        if !apply(&mut node, patch) {
+            let node = Box::new(object(self.nodes[name].clone()));
+            return Reply::Stale { node, message: "422: a test failed".to_owned() };
+        }
+        node["metadata"]["resourceVersion"] = json!(self.next_version());
+        self.nodes.insert(name.to_owned(), node.clone());
+        self.show(node.clone());
+        Reply::Patched(Box::new(object(node)))
+    }
+
+    pub(super) fn reply(&mut self, id: RequestId, node: &str, reply: Reply) {
+        let completion = Completion::NodePatched { id, node: node.into(), reply };
+        self.reconciler.complete(completion, self.now);
+        self.run();
+    }
+
+    /// Answers everything until nothing is open.
+    pub(super) fn settle(&mut self) {
+        self.run();
+        for _ in 0..100_000 {
+            if self.open.is_empty() {
+                return;
+            }
+            let open = self.open.remove(0);
+            self.answer(open);
+        }
+        panic!("it never comes to rest: {:?}", self.open);
+    }
+
+    /// Lets seconds pass, and answers everything as it comes.
+    pub(super) fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.settle();
+            self.advance(Duration::from_secs(1));
+        }
+        self.settle();
+    }
+}
+
+fn requests(dongles: u64) -> Requests {
+    let container = json!({"resources": {"requests": {DONGLE: dongles.to_string()}}});
+    let pod: Pod = object(json!({"spec": {"containers": [container]}}));
+    Requests::of(&pod)
+}
+
+/// Applies a patch as the API server does: a `test` for null holds where there is nothing.
+fn apply(object: &mut Value, patch: &Patch) -> bool {
+    patch.0.iter().all(|operation| match operation {
+        PatchOperation::Test(TestOperation { path, value }) => {
+            object.pointer(path.as_str()).unwrap_or(&Value::Null) == value
+        }
+        operation => json_patch::patch(object, std::slice::from_ref(operation)).is_ok(),
+    })
+}

@@ -1,0 +1,347 @@
+//! A world of some objects, which answers the reconciler's requests, or does not.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::StatusCode;
+use json_patch::Patch;
+use k8s_openapi::jiff::SignedDuration;
+use kube::core::Status;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::cluster::lease::{Acquire, Written};
+use crate::cluster::node_client::Reply;
+use crate::cluster::requests::RequestError;
+use crate::controller::effect::{PodScope, RequestId};
+use crate::controller::reconciler::*;
+use crate::controller::rules::RuleObject;
+use crate::model::ledger;
+
+pub(super) const DONGLE: &str = "example.com/dongle";
+
+/// A request that is unanswered.
+#[derive(Debug)]
+pub(super) enum Open {
+    Patch { id: RequestId, node: String, patch: Patch, deadline: Instant },
+    Pods { id: RequestId, scope: PodScope },
+    Rules { id: RequestId, rules: Vec<Value> },
+}
+
+/// Objects, and a reconciler that watches them.
+pub(super) struct World {
+    pub(super) reconciler: Reconciler,
+    pub(super) now: Now,
+    pub(super) nodes: BTreeMap<String, Value>,
+    pub(super) rules: BTreeMap<String, Value>,
+    /// How many dongles pods on a node request.
+    pub(super) pods: BTreeMap<String, u64>,
+    pub(super) version: u64,
+    pub(super) open: Vec<Open>,
+    /// Whether the watches show what changes.
+    pub(super) watching: bool,
+    /// Whether the Lease can be renewed.
+    pub(super) renews: bool,
+    /// Whether lists of rules stay open.
+    pub(super) holds_lists: bool,
+    /// The code that Events are answered with.
+    pub(super) write_event: u16,
+    /// The code that lists of rules, and writes of statuses, are answered with.
+    pub(super) list_rules: u16,
+    pub(super) write_status: u16,
+    pub(super) statuses: Vec<(String, Value)>,
+    pub(super) events: Vec<String>,
+    readiness: watch::Receiver<Readiness>,
+}
+
+impl World {
+    pub(super) fn new(concurrency: usize) -> Self {
+        let options = Options {
+            concurrency,
+            request_timeout: Duration::from_secs(15),
+            mass_withdrawal_delay: Duration::from_secs(300),
+            seed: 7,
+        };
+        let (ready, readiness) = watch::channel(Readiness::default());
+        let (heartbeat, _) = watch::channel(Instant::now());
+        let diagnostics = Diagnostics { readiness: ready, heartbeat, metrics: Default::default() };
+        let candidate = Candidate {
+            namespace: "system".to_owned(),
+            name: "lease".to_owned(),
+            identity: "pod-1".to_owned(),
+            duration: Duration::from_secs(15),
+            acquire: Acquire::WhenFree,
+            reacquires: true,
+        };
+        Self {
+            reconciler: Reconciler::new(candidate, options, diagnostics),
+            now: Now { instant: Instant::now(), wall: "2026-02-01T00:00:30Z".parse().unwrap() },
+            nodes: BTreeMap::new(),
+            rules: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            version: 100,
+            open: Vec::new(),
+            watching: false,
+            renews: true,
+            holds_lists: false,
+            write_event: 200,
+            list_rules: 200,
+            write_status: 200,
+            statuses: Vec::new(),
+            events: Vec::new(),
+            readiness,
+        }
+    }
+
+    /// A leader that has listed `nodes` nodes and these rules, each of all nodes.
+    pub(super) fn leading(nodes: usize, rules: &[(&str, u64)]) -> Self {
+        let mut world = Self::new(16);
+        for number in 0..nodes {
+            world.set_node(&format!("node-{number}"), json!({}));
+        }
+        for (name, quantity) in rules {
+            world.set_rule(name, json!({ "quantity": quantity }));
+        }
+        world.start();
+        world
+    }
+
+    /// Lists everything, and takes the Lease.
+    pub(super) fn start(&mut self) {
+        self.list_nodes();
+        self.observe(Observation::Rule(Ok(Event::Init)));
+        for rule in self.rules.clone().into_values() {
+            self.observe(Observation::Rule(Ok(Event::InitApply(object(rule)))));
+        }
+        self.observe(Observation::Rule(Ok(Event::InitDone)));
+        self.watching = true;
+        self.lead();
+    }
+
+    pub(super) fn list_nodes(&mut self) {
+        self.observe(Observation::Node(Ok(Event::Init)));
+        for node in self.nodes.clone().into_values() {
+            self.observe(Observation::Node(Ok(Event::InitApply(object(node)))));
+        }
+        self.observe(Observation::Node(Ok(Event::InitDone)));
+    }
+
+    /// Shows that nobody holds the Lease, so that this process takes it.
+    pub(super) fn lead(&mut self) {
+        self.observe(Observation::Lease(Ok(Event::Init)));
+        self.observe(Observation::Lease(Ok(Event::InitDone)));
+        self.run();
+    }
+
+    pub(super) fn observe(&mut self, observation: Observation) {
+        self.reconciler.observe(observation, self.now);
+    }
+
+    pub(super) fn next_version(&mut self) -> String {
+        self.version += 1;
+        self.version.to_string()
+    }
+
+    /// Writes a node with this status, as another field manager does; one that exists keeps its metadata.
+    pub(super) fn set_node(&mut self, name: &str, status: Value) {
+        let version = self.next_version();
+        let new = json!({"metadata": {"name": name, "uid": format!("{name}-{version}"),
+            "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": {"a": "b"}}});
+        let mut node = self.nodes.get(name).cloned().unwrap_or(new);
+        node["metadata"]["resourceVersion"] = json!(version);
+        node["status"] = status;
+        self.nodes.insert(name.to_owned(), node.clone());
+        self.show(node);
+    }
+
+    pub(super) fn show(&mut self, node: Value) {
+        if self.watching {
+            self.observe(Observation::Node(Ok(Event::Apply(object(node)))));
+        }
+    }
+
+    pub(super) fn delete_node(&mut self, name: &str) {
+        let node = self.nodes.remove(name).unwrap();
+        self.observe(Observation::Node(Ok(Event::Delete(object(node)))));
+    }
+
+    /// Writes dongles to a node, as another field manager does.
+    pub(super) fn set_dongles(&mut self, name: &str, dongles: u64) {
+        let amounts = json!({DONGLE: dongles.to_string()});
+        self.set_node(name, json!({"capacity": amounts, "allocatable": amounts}));
+    }
+
+    /// Writes a rule of all nodes; `spec` has what is not as usual.
+    pub(super) fn set_rule(&mut self, name: &str, spec: Value) {
+        let version = self.next_version();
+        let uid =
+            self.rules.get(name).map_or(json!(version), |rule| rule["metadata"]["uid"].clone());
+        let mut rule = json!({
+            "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+            "metadata": {"name": name, "uid": uid, "generation": self.version, "resourceVersion": version,
+                "creationTimestamp": "2026-01-02T00:00:00Z"},
+            "spec": {"resourceName": DONGLE, "quantity": 4, "allNodes": true},
+        });
+        rule["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        self.rules.insert(name.to_owned(), rule.clone());
+        if self.watching {
+            self.observe(Observation::Rule(Ok(Event::Apply(object(rule)))));
+        }
+    }
+
+    pub(super) fn delete_rule(&mut self, name: &str) {
+        let mut rule = self.rules.remove(name).unwrap();
+        rule["metadata"]["resourceVersion"] = json!(self.next_version());
+        if self.watching {
+            self.observe(Observation::Rule(Ok(Event::Delete(object(rule)))));
+        }
+    }
+
+    /// Lets the reconciler do all that it can at this moment. Patches and lists of pods stay open.
+    pub(super) fn run(&mut self) {
+        for _ in 0..10_000 {
+            let step = self.reconciler.next(self.now);
+            let idle =
+                step.requests.is_empty() && step.wake.is_none_or(|wake| wake > self.now.instant);
+            for request in step.requests {
+                self.take(request);
+            }
+            if idle || step.done {
+                return;
+            }
+        }
+        panic!("it never comes to rest");
+    }
+
+    pub(super) fn take(&mut self, request: Request) {
+        let Request { effect, deadline } = request;
+        let completion = match effect {
+            Effect::WriteLease(lease) => {
+                let mut lease = *lease;
+                lease.metadata.resource_version = Some(self.next_version());
+                let lease = Box::new(lease);
+                let failed = Written::Failed("no answer".to_owned());
+                let written = if self.renews { Written::Done(lease) } else { failed };
+                Completion::LeaseWritten { started: self.now.instant, written, found: None }
+            }
+            Effect::ReleaseLease(_) => {
+                self.events.push("released".to_owned());
+                Completion::LeaseReleased
+            }
+            Effect::ListRules { id } if self.holds_lists => {
+                let rules = self.rules.values().cloned().collect();
+                return self.open.push(Open::Rules { id, rules });
+            }
+            Effect::ListRules { id } => {
+                let rules = self.rules.values().cloned().map(object::<RuleObject>).collect();
+                let reply =
+                    if self.list_rules == 200 { Ok(rules) } else { Err(error(self.list_rules)) };
+                Completion::RulesListed { id, reply }
+            }
+            Effect::PatchNode { id, node, patch } => {
+                let node = node.to_string();
+                return self.open.push(Open::Patch { id, node, patch, deadline });
+            }
+            Effect::ListPods { id, scope } => return self.open.push(Open::Pods { id, scope }),
+            Effect::PatchStatus { rule, uid, status } => {
+                self.statuses.push((rule.to_string(), serde_json::to_value(&*status).unwrap()));
+                let is_ok = self.write_status == 200;
+                if is_ok && let Some(object) = self.rules.get_mut(&*rule) {
+                    object["status"] = serde_json::to_value(&*status).unwrap();
+                }
+                let result = if is_ok { Ok(*status) } else { Err(error(self.write_status)) };
+                Completion::StatusPatched { rule, uid, result }
+            }
+            Effect::CreateEvent(event) => {
+                self.events.push(event.reason.clone().unwrap_or_default());
+                let is_ok = self.write_event == 200;
+                let result = if is_ok { Ok(()) } else { Err(error(self.write_event)) };
+                Completion::EventCreated { event, result }
+            }
+        };
+        self.reconciler.complete(completion, self.now);
+    }
+
+    /// Lets time pass, and the reconciler follow it.
+    pub(super) fn advance(&mut self, time: Duration) {
+        let end = self.now.instant + time;
+        loop {
+            self.run();
+            let wake = self.reconciler.next(self.now).wake;
+            let to = wake.filter(|wake| *wake > self.now.instant).map_or(end, |wake| wake.min(end));
+            let passed = to.duration_since(self.now.instant);
+            self.now.instant = to;
+            self.now.wall += SignedDuration::try_from(passed).unwrap();
+            if to >= end {
+                return self.run();
+            }
+        }
+    }
+
+    /// The one open patch.
+    pub(super) fn only_patch(&mut self) -> (RequestId, String, Patch) {
+        assert_eq!(self.open.len(), 1, "{:?}", self.open);
+        match self.open.remove(0) {
+            Open::Patch { id, node, patch, .. } => (id, node, patch),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The nodes with an open patch.
+    pub(super) fn patched(&self) -> Vec<&str> {
+        let patched = self.open.iter().filter_map(|open| match open {
+            Open::Patch { node, .. } => Some(node.as_str()),
+            _ => None,
+        });
+        patched.collect()
+    }
+
+    /// How many dongles a node has in both maps; -1 for none.
+    pub(super) fn dongles(&self, name: &str) -> i64 {
+        let status = &self.nodes[name]["status"];
+        let amount =
+            |map: &str| status[map][DONGLE].as_str().map_or(-1, |text| text.parse().unwrap());
+        assert_eq!(amount("capacity"), amount("allocatable"));
+        amount("capacity")
+    }
+
+    pub(super) fn ledger(&self, name: &str) -> Option<&str> {
+        self.nodes[name]["metadata"]["annotations"][ledger::ANNOTATION].as_str()
+    }
+
+    /// The `Ready` condition of a rule as last written, as `True Advertised`.
+    pub(super) fn ready(&self, rule: &str) -> String {
+        let (_, status) = self.statuses.iter().rfind(|(name, _)| name == rule).expect("a status");
+        let conditions = status["conditions"].as_array().unwrap();
+        let ready = conditions.iter().find(|condition| condition["type"] == "Ready").unwrap();
+        format!("{} {}", ready["status"].as_str().unwrap(), ready["reason"].as_str().unwrap())
+    }
+
+    pub(super) fn readiness(&self) -> Readiness {
+        self.readiness.borrow().clone()
+    }
+
+    pub(super) fn metric(&self, line: &str) -> bool {
+        let text = self.reconciler.diagnostics.metrics.text().unwrap();
+        text.lines().any(|other| other.ends_with(line))
+    }
+
+    pub(super) fn renews_no_more(&mut self) {
+        self.renews = false;
+        self.advance(Duration::from_secs(11));
+        assert!(!self.reconciler.leads(self.now.instant));
+    }
+}
+
+pub(super) fn object<T: serde::de::DeserializeOwned>(object: Value) -> T {
+    serde_json::from_value(object).unwrap()
+}
+
+pub(super) fn error(code: u16) -> RequestError {
+    let code = StatusCode::from_u16(code).unwrap();
+    RequestError::Api { code, status: Box::new(Status::failure("no", "")), retry_after: None }
+}
+
+pub(super) fn failed(code: u16) -> Reply {
+    Reply::from(error(code))
+}

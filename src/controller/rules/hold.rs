@@ -1,0 +1,148 @@
+//! Mass withdrawals wait.
+//!
+//! A list without most of the rules that ledgers name is more often a CustomResourceDefinition that was
+//! deleted and is recreated while nobody watched, or a backup being restored, than what anybody wants. What
+//! these rules have advertised stays, and is repaired, for some minutes. A deletion that the watch shows is
+//! acted on at once, also where the API server deletes all rules with their CustomResourceDefinition.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Rules that ledgers name and that do not exist.
+#[derive(Debug, Default)]
+pub(in crate::controller) struct Hold {
+    rules: BTreeSet<Arc<str>>,
+    until: Option<Instant>,
+    /// Rules that are certainly gone: their deletion has been seen, or they have been held long enough.
+    gone: BTreeSet<Arc<str>>,
+}
+
+impl Hold {
+    /// Decides after a complete list which rules are held. `in_ledgers` are the rules that ledgers name. Returns
+    /// whether that has changed.
+    pub(super) fn evaluate(
+        &mut self,
+        in_ledgers: &BTreeSet<Arc<str>>,
+        exists: impl Fn(&str) -> bool,
+        delay: Duration,
+        now: Instant,
+    ) -> bool {
+        self.gone.retain(|name| in_ledgers.contains(name) && !exists(name));
+        let missing = in_ledgers.iter().filter(|name| !exists(name) && !self.gone.contains(*name));
+        let missing: BTreeSet<_> = missing.cloned().collect();
+        let holds = missing.len() * 2 > in_ledgers.len() && !delay.is_zero();
+        // What is held stays so when others have come back: the rest may be on its way.
+        let rules = if holds { missing } else { &missing & &self.rules };
+        // One list after another does not put the end off.
+        self.until = (!rules.is_empty()).then(|| self.until.unwrap_or(now + delay));
+        let changed = self.rules != rules;
+        self.rules = rules;
+        changed
+    }
+
+    /// Ends the hold where its time has come. Returns the rules that have been held.
+    pub(super) fn expire(&mut self, now: Instant) -> BTreeSet<Arc<str>> {
+        if self.until.is_none_or(|until| now < until) {
+            return BTreeSet::new();
+        }
+        self.until = None;
+        let rules = std::mem::take(&mut self.rules);
+        self.gone.extend(rules.iter().cloned());
+        rules
+    }
+
+    /// A rule has been deleted before the eyes of this process.
+    pub(super) fn deleted(&mut self, name: &Arc<str>) {
+        self.gone.insert(Arc::clone(name));
+    }
+
+    /// A rule exists again. Returns whether it has been held.
+    pub(super) fn exists(&mut self, name: &str) -> bool {
+        self.gone.remove(name);
+        let was_held = self.rules.remove(name);
+        if self.rules.is_empty() {
+            self.until = None;
+        }
+        was_held
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.rules.iter()
+    }
+
+    pub(in crate::controller) fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// When it ends.
+    pub(in crate::controller) fn until(&self) -> Option<Instant> {
+        self.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DELAY: Duration = Duration::from_secs(300);
+
+    fn evaluate(hold: &mut Hold, in_ledgers: &[&str], existing: &[&str], now: Instant) -> usize {
+        let in_ledgers = in_ledgers.iter().map(|name| Arc::from(*name)).collect();
+        hold.evaluate(&in_ledgers, |name| existing.contains(&name), DELAY, now);
+        assert_eq!(hold.until.is_some(), hold.len() > 0);
+        hold.len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rules_are_held_where_most_are_missing() {
+        let now = Instant::now();
+        for (in_ledgers, existing, held) in [
+            (&["a", "b"][..], &["a"][..], 0),
+            (&[], &[], 0),
+            (&["a", "b", "c"], &["a", "x"], 2),
+            (&["a"], &[], 1),
+        ] {
+            assert_eq!(evaluate(&mut Hold::default(), in_ledgers, existing, now), held);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hold_ends_once_and_is_not_put_off() {
+        let now = Instant::now();
+        let mut hold = Hold::default();
+        assert_eq!(evaluate(&mut hold, &["a", "b"], &[], now), 2);
+        assert_eq!(evaluate(&mut hold, &["a", "b"], &[], now + DELAY / 2), 2);
+        assert_eq!(hold.until(), Some(now + DELAY));
+        assert!(hold.expire(now + DELAY / 2).is_empty());
+        assert_eq!(hold.expire(now + DELAY).len(), 2);
+        assert_eq!(
+            evaluate(&mut hold, &["a", "b"], &[], now + DELAY),
+            0,
+            "they are certainly gone"
+        );
+        hold.exists("a");
+        assert_eq!(evaluate(&mut hold, &["a"], &[], now + DELAY), 1, "it has been there again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rules_stay_held_while_others_come_back() {
+        let now = Instant::now();
+        let mut hold = Hold::default();
+        let all = ["a", "b", "c", "d", "e"];
+        assert_eq!(evaluate(&mut hold, &all, &[], now), 5);
+        assert!(["a", "b", "c"].into_iter().all(|name| hold.exists(name)));
+        assert_eq!(evaluate(&mut hold, &all, &["a", "b", "c"], now), 2);
+        assert_eq!(hold.until(), Some(now + DELAY));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rule_whose_deletion_was_seen_is_not_held() {
+        let now = Instant::now();
+        let mut hold = Hold::default();
+        hold.deleted(&"a".into());
+        assert_eq!(evaluate(&mut hold, &["a"], &[], now), 0);
+    }
+}

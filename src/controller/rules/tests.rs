@@ -1,0 +1,73 @@
+//! What the watch, and a leader's list, make of the rules.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn object(name: &str, quantity: Value) -> RuleObject {
+    serde_json::from_value(json!({
+        "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+        "metadata": {"name": name, "uid": name, "generation": 1},
+        "spec": {"resourceName": "example.com/dongle", "quantity": quantity, "allNodes": true},
+    }))
+    .unwrap()
+}
+
+fn listed(objects: impl IntoIterator<Item = RuleObject>) -> Rules {
+    let mut rules = Rules::default();
+    rules.observe(Event::Init);
+    for object in objects {
+        assert_eq!(rules.observe(Event::InitApply(object)).enqueue, Enqueue::None);
+    }
+    assert!(!rules.listed(), "a list is nothing until it is whole");
+    assert_eq!(rules.observe(Event::InitDone).enqueue, Enqueue::All);
+    rules
+}
+
+#[test]
+fn edited_rule_enqueues_old_and_new_selection() {
+    let mut rules = listed([object("a", json!(4))]);
+    let affected = rules.observe(Event::Apply(object("a", json!(5)))).enqueue;
+    assert!(matches!(affected, Enqueue::Selected(rules) if rules.len() == 2));
+    assert_eq!(rules.observe(Event::Apply(object("a", json!("5")))).enqueue, Enqueue::None);
+    let affected = rules.observe(Event::Delete(object("a", json!(5)))).enqueue;
+    assert!(matches!(affected, Enqueue::Selected(rules) if rules.len() == 1));
+}
+
+#[test]
+fn rule_being_deleted_counts_as_deleted() {
+    let mut rules = listed([object("a", json!(4))]);
+    let mut deleting = object("a", json!(4));
+    let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+        k8s_openapi::jiff::Timestamp::UNIX_EPOCH,
+    );
+    deleting.meta_mut().deletion_timestamp = Some(now);
+    assert!(matches!(rules.observe(Event::Apply(deleting)).enqueue, Enqueue::Selected(_)));
+    assert!(rules.get("a").is_none());
+}
+
+#[test]
+fn invalid_rule_is_kept_without_affecting_others() {
+    for bad in [json!(4.5), json!(0), json!({}), json!("4 dongles")] {
+        let mut rules = listed([object("bad", bad.clone()), object("good", json!(4))]);
+        assert!(rules.set().is_frozen("bad"), "{bad}");
+        assert!(rules.get("bad").unwrap().rule.is_err());
+        assert!(rules.get("good").unwrap().rule.is_ok());
+    }
+}
+
+#[test]
+fn relisted_rules_enqueue_only_changes() {
+    let mut rules = listed([object("a", json!(4)), object("b", json!(4))]);
+    for (objects, affected) in [
+        (vec![object("a", json!(4)), object("b", json!(4))], Enqueue::None),
+        (vec![object("a", json!(4))], Enqueue::All),
+        (vec![object("a", json!(5))], Enqueue::All),
+    ] {
+        rules.observe(Event::Init);
+        for object in objects {
+            rules.observe(Event::InitApply(object));
+        }
+        assert_eq!(rules.observe(Event::InitDone).enqueue, affected);
+    }
+}

@@ -1,0 +1,95 @@
+//! Everything that decides when something is sent: the work queue, the slots, and what is asked for but not
+//! about one node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::effect::RequestId;
+use super::limiter::{Kind, Limiter};
+use super::nodes::Cause;
+use super::work_queue::WorkQueue;
+use crate::cluster::backoff::Backoff;
+
+#[derive(Debug)]
+pub(super) struct Schedule {
+    pub(super) queue: WorkQueue,
+    pub(super) limiter: Limiter,
+    /// The list of rules that a new leader needs.
+    pub(super) rules: RulesList,
+    /// The list of all pods in flight, and the nodes that wait for it.
+    pub(super) pod_batch: Option<(RequestId, Vec<Arc<str>>)>,
+    /// Nodes in flight whose rules have changed: they are planned for their standings.
+    pub(super) standings_due: BTreeSet<Arc<str>>,
+    /// The node that was tried again last.
+    pub(super) probed: Option<Arc<str>>,
+    /// When a node that was kept back by an overloaded API server, or by a missing right, was last tried again.
+    pub(super) probed_at: Option<Instant>,
+    /// Nodes that wait for something that concerns all: an overloaded API server, or a right.
+    pub(super) kept_back: BTreeMap<Arc<str>, Cause>,
+    number: u64,
+    seed: u64,
+}
+
+/// Whether this leader knows all rules.
+#[derive(Debug)]
+pub(super) enum RulesList {
+    /// They have to be listed, not before this moment.
+    Needed {
+        not_before: Option<Instant>,
+        backoff: Backoff,
+    },
+    /// The list is in flight; with the newest version of a rule that was known before.
+    InFlight {
+        id: RequestId,
+        newest: Option<u64>,
+        backoff: Backoff,
+    },
+    Done,
+}
+
+impl Schedule {
+    pub(super) fn new(max_patches: usize, seed: u64) -> Self {
+        Self {
+            queue: WorkQueue::default(),
+            limiter: Limiter::new(max_patches),
+            rules: RulesList::Needed { not_before: None, backoff: Backoff::new(seed) },
+            pod_batch: None,
+            standings_due: BTreeSet::new(),
+            probed: None,
+            probed_at: None,
+            kept_back: BTreeMap::new(),
+            number: 0,
+            seed,
+        }
+    }
+
+    /// A number that tells a request from all others.
+    pub(super) fn request_id(&mut self, kind: Kind) -> RequestId {
+        self.number += 1;
+        RequestId { number: self.number, kind }
+    }
+
+    /// Something that is different each time, so that each failure gets pauses of its own.
+    pub(super) fn seed(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_add(1);
+        self.seed
+    }
+
+    /// This process leads from now on: it has to list the rules.
+    pub(super) fn list_rules(&mut self) {
+        let backoff = Backoff::new(self.seed());
+        self.rules = RulesList::Needed { not_before: None, backoff };
+    }
+}
+
+impl RulesList {
+    /// Before when the rules are not listed again.
+    pub(super) fn not_before(&self) -> Option<Instant> {
+        match self {
+            Self::Needed { not_before, .. } => *not_before,
+            Self::InFlight { .. } | Self::Done => None,
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Where a rule stands on a node that it selects: the one table of states, from which counts, metrics,
+//! conditions, problems and the documentation come.
+
+use std::sync::Arc;
+
+use crate::model::api::Reason;
+use crate::model::node::UNKNOWN_MANAGER;
+use crate::model::quantity::Quantity;
+use crate::planner::Outcome;
+use crate::planner::input::Lost;
+
+/// The states, by rank: of a rule's nodes the first that any is in gives the reason of `Ready`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum State {
+    Pending,
+    Failed,
+    InvalidLedger,
+    LedgerFull,
+    Contested,
+    Conflicted,
+    PodsUnavailable,
+    Held,
+    Overridden,
+    Advertised,
+}
+
+/// What a state means.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StateInfo {
+    pub(super) state: State,
+    /// Its value of the metric's label.
+    pub(super) name: &'static str,
+    /// The reason that conditions and problems give.
+    pub(super) reason: Reason,
+    /// What is counted, after a number: "3 held at what pods request".
+    pub(super) phrase: &'static str,
+    /// Whether `problems` names the node.
+    pub(super) is_problem: bool,
+    /// Whether the controller goes on with it by itself, so that the rule is reconciling.
+    pub(super) is_working: bool,
+}
+
+const fn row(
+    state: State,
+    name: &'static str,
+    reason: Reason,
+    phrase: &'static str,
+    is_problem: bool,
+    is_working: bool,
+) -> StateInfo {
+    StateInfo { state, name, reason, phrase, is_problem, is_working }
+}
+
+/// How many states there are.
+pub(super) const STATES: usize = 10;
+
+/// Every state, by rank.
+#[rustfmt::skip]
+pub(super) const TABLE: [StateInfo; STATES] = [
+    row(State::Pending, "pending", Reason::Progressing, "being patched", false, true),
+    row(State::Failed, "failed", Reason::PatchFailed, "failed and retried", true, true),
+    row(State::InvalidLedger, "invalid_ledger", Reason::InvalidLedger, "with an unreadable ledger", true, false),
+    row(State::LedgerFull, "ledger_full", Reason::LedgerFull, "without room in the ledger", true, false),
+    row(State::Contested, "contested", Reason::Contested, "contested by another field manager", true, false),
+    row(State::Conflicted, "conflicted", Reason::Conflict, "left to another field manager", true, false),
+    row(State::PodsUnavailable, "pods_unavailable", Reason::PodsUnavailable, "waiting for a list of pods", true, false),
+    row(State::Held, "held", Reason::Held, "held at what pods request", true, true),
+    row(State::Overridden, "overridden", Reason::Overridden, "overridden by another rule", false, false),
+    row(State::Advertised, "advertised", Reason::Advertised, "advertised", false, false),
+];
+
+impl State {
+    /// Its row.
+    pub(super) fn info(self) -> StateInfo {
+        TABLE[self as usize]
+    }
+}
+
+/// A rule on a node: its state, with what there is to say about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// A patch is to be sent, or in flight, or pods are to be listed first.
+    Pending,
+    /// The last patch did not go through, and is sent again.
+    Failed(Arc<str>),
+    InvalidLedger(Arc<str>),
+    LedgerFull,
+    Contested {
+        manager: Option<Arc<str>>,
+        lost: Lost,
+    },
+    Conflicted {
+        present: String,
+        manager: Option<Arc<str>>,
+    },
+    /// The value stays, or is not written yet.
+    PodsUnavailable {
+        at: Option<Quantity>,
+        why: Arc<str>,
+    },
+    Held {
+        at: Quantity,
+    },
+    Overridden {
+        by: Arc<str>,
+        tied: bool,
+    },
+    Advertised,
+}
+
+impl Standing {
+    /// What an outcome of the plan comes to. `changing` is whether the plan changes something for the rule;
+    /// `failure` why that did not go through.
+    pub(super) fn new(outcome: Outcome, changing: bool, failure: Option<&Arc<str>>) -> Self {
+        let working = || failure.map_or(Self::Pending, |message| Self::Failed(Arc::clone(message)));
+        match outcome {
+            Outcome::Advertised | Outcome::Held { .. } if changing => working(),
+            Outcome::Advertised => Self::Advertised,
+            Outcome::Held { at, pods_error: None } => Self::Held { at },
+            Outcome::Held { at, pods_error: Some(why) } => {
+                Self::PodsUnavailable { at: Some(at), why }
+            }
+            Outcome::AwaitingPods { pods_error: None } => working(),
+            Outcome::AwaitingPods { pods_error: Some(why) } => {
+                Self::PodsUnavailable { at: None, why }
+            }
+            Outcome::Conflicted { present, manager } => Self::Conflicted { present, manager },
+            Outcome::Contested { manager, lost } => Self::Contested { manager, lost },
+            Outcome::Overridden { by, tied } => Self::Overridden { by, tied },
+            Outcome::LedgerFull => Self::LedgerFull,
+            Outcome::InvalidLedger { message } => Self::InvalidLedger(message),
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        match self {
+            Self::Pending => State::Pending,
+            Self::Failed(_) => State::Failed,
+            Self::InvalidLedger(_) => State::InvalidLedger,
+            Self::LedgerFull => State::LedgerFull,
+            Self::Contested { .. } => State::Contested,
+            Self::Conflicted { .. } => State::Conflicted,
+            Self::PodsUnavailable { .. } => State::PodsUnavailable,
+            Self::Held { .. } => State::Held,
+            Self::Overridden { .. } => State::Overridden,
+            Self::Advertised => State::Advertised,
+        }
+    }
+
+    /// For `status.problems`.
+    pub(super) fn message(&self) -> String {
+        let manager =
+            |manager: &Option<Arc<str>>| manager.as_deref().unwrap_or(UNKNOWN_MANAGER).to_owned();
+        match self {
+            Self::Failed(message) | Self::InvalidLedger(message) => message.to_string(),
+            Self::LedgerFull => {
+                "the annotation on the node has no room for another resource".to_owned()
+            }
+            Self::Contested { lost: Lost::LedgerEntry, .. } => {
+                "the annotation on the node loses it again and again".to_owned()
+            }
+            Self::Contested { manager: by, .. } => {
+                format!("{} keeps changing it back", manager(by))
+            }
+            Self::Conflicted { present, manager: by } => {
+                format!("already {present}, last written by {}", manager(by))
+            }
+            Self::PodsUnavailable { at: Some(at), why } => format!("stays at {at}: {why}"),
+            Self::PodsUnavailable { at: None, why } => format!("not written yet: {why}"),
+            Self::Held { at } => format!("at {at}, which pods on the node request"),
+            Self::Pending | Self::Overridden { .. } | Self::Advertised => String::new(),
+        }
+    }
+
+    /// How much of the resource the node carries for the rule, which declares `quantity`.
+    pub(super) fn carries(&self) -> Carries {
+        match self {
+            Self::Advertised => Carries::Declared,
+            Self::Held { at } | Self::PodsUnavailable { at: Some(at), .. } => {
+                Carries::Quantity(*at)
+            }
+            _ => Carries::Nothing,
+        }
+    }
+}
+
+/// How much of a resource a node carries for a rule.
+pub(super) enum Carries {
+    Declared,
+    Quantity(Quantity),
+    /// Nothing, or nothing that is certain.
+    Nothing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_has_a_row_for_every_state_in_its_place() {
+        for (place, row) in TABLE.iter().enumerate() {
+            assert_eq!(row.state as usize, place);
+            assert_eq!(row.state.info().name, row.name);
+        }
+        assert!(TABLE.is_sorted_by_key(|row| row.state));
+    }
+
+    #[test]
+    fn every_state_is_documented() {
+        let page = include_str!("../../docs/status-and-events.md");
+        let section = page.split("\n## ").find(|section| section.starts_with("States\n")).unwrap();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        let documented = rows.map(|row| row.rsplitn(3, '|').last().unwrap().trim_end());
+        let expected =
+            TABLE.iter().map(|StateInfo { name, reason, phrase, is_problem, .. }| {
+                let mark = if *is_problem { " *" } else { "" };
+                format!("{name}` | `{reason}`{mark} | {phrase}")
+            });
+        assert!(documented.eq(expected.clone()), "{:#?}", expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn failure_shows_only_where_something_is_to_be_done() {
+        let failure: Arc<str> = "no".into();
+        let at = Quantity::from(4);
+        let held = || Outcome::Held { at, pods_error: None };
+        for (outcome, changing, expected) in [
+            (Outcome::Advertised, true, Standing::Failed(Arc::clone(&failure))),
+            (Outcome::Advertised, false, Standing::Advertised),
+            (held(), true, Standing::Failed(Arc::clone(&failure))),
+            (held(), false, Standing::Held { at }),
+            (
+                Outcome::AwaitingPods { pods_error: None },
+                false,
+                Standing::Failed(Arc::clone(&failure)),
+            ),
+        ] {
+            assert_eq!(Standing::new(outcome, changing, Some(&failure)), expected);
+        }
+        assert_eq!(Standing::new(Outcome::Advertised, true, None), Standing::Pending);
+    }
+}

@@ -1,0 +1,191 @@
+//! The work queue: every node and every rule with something to do is in exactly one place: ready at some
+//! stage, in flight, or waiting for one moment.
+//!
+//! ```text
+//!                 add                         start                end
+//!   (nothing) ─────────▶ ready: Plan, Patch, ────────▶ in flight ───────▶ ready again, or nothing
+//!        ▲               ListPods or Status   │ add: dirty
+//!        │                   ▲                ▼
+//!        └── pop ────────────┴── wake ── waiting
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+/// What is worked on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Key {
+    Node(Arc<str>),
+    /// A rule's status.
+    Rule(Arc<str>),
+}
+
+/// How urgent it is: the first is done first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// A value was lost, which costs pods their life within a second.
+    Repair,
+    /// The node has changed, or a request about it has ended.
+    Changed,
+    /// Rules have changed.
+    Replan,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// A node is to be planned.
+    Plan,
+    /// A node has been planned, and waits for a slot to be patched.
+    Patch,
+    /// A node needs a list of its pods.
+    ListPods,
+    /// A rule's status is to be written.
+    Status,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Ready { stage: Stage, rank: Rank, sequence: u64 },
+    InFlight { dirty: Option<Rank> },
+    Waiting { until: Instant },
+}
+
+/// Keys by the order in which they are popped.
+type Ready = BTreeMap<(Rank, u64), Key>;
+
+#[derive(Debug, Default)]
+pub(super) struct WorkQueue {
+    places: HashMap<Key, Place>,
+    ready: [Ready; 4],
+    waiting: BTreeSet<(Instant, Key)>,
+    sequence: u64,
+}
+
+impl WorkQueue {
+    /// Enqueues a key, or moves it to this stage. It keeps its rank where that is higher. False where it is in
+    /// flight: it is dirty then.
+    pub(super) fn add(&mut self, key: &Key, stage: Stage, rank: Rank) -> bool {
+        match self.places.get_mut(key) {
+            Some(Place::InFlight { dirty }) => {
+                *dirty = Some(dirty.map_or(rank, |before| before.min(rank)));
+                false
+            }
+            Some(&mut Place::Ready { stage: before, rank: old, .. }) => {
+                if before != stage || rank < old {
+                    self.remove(key);
+                    self.insert(key, stage, rank.min(old));
+                }
+                true
+            }
+            Some(Place::Waiting { .. }) | None => {
+                self.remove(key);
+                self.insert(key, stage, rank);
+                true
+            }
+        }
+    }
+
+    fn insert(&mut self, key: &Key, stage: Stage, rank: Rank) {
+        self.sequence += 1;
+        let sequence = self.sequence;
+        self.ready[stage as usize].insert((rank, sequence), key.clone());
+        self.places.insert(key.clone(), Place::Ready { stage, rank, sequence });
+    }
+
+    /// Has a key that is not in flight wait until then.
+    pub(super) fn wait(&mut self, key: &Key, until: Instant) {
+        if !self.is_in_flight(key) {
+            self.remove(key);
+            self.waiting.insert((until, key.clone()));
+            self.places.insert(key.clone(), Place::Waiting { until });
+        }
+    }
+
+    /// Returns the first key at a stage that is of this rank at least. It has no place then.
+    pub(super) fn pop(&mut self, stage: Stage, least: Rank) -> Option<(Key, Rank)> {
+        let first = self.ready[stage as usize].first_entry()?;
+        let (rank, _) = *first.key();
+        if rank > least {
+            return None;
+        }
+        let key = first.remove();
+        self.places.remove(&key);
+        Some((key, rank))
+    }
+
+    /// A request for the key has been sent.
+    pub(super) fn start(&mut self, key: &Key) {
+        self.remove(key);
+        self.places.insert(key.clone(), Place::InFlight { dirty: None });
+    }
+
+    /// The request has ended. Returns the highest rank with which the key has been added meanwhile.
+    pub(super) fn end(&mut self, key: &Key) -> Option<Rank> {
+        match self.places.get(key) {
+            Some(&Place::InFlight { dirty }) => {
+                self.places.remove(key);
+                dirty
+            }
+            _ => None,
+        }
+    }
+
+    /// Forgets a key.
+    pub(super) fn remove(&mut self, key: &Key) {
+        match self.places.remove(key) {
+            Some(Place::Ready { stage, rank, sequence }) => {
+                self.ready[stage as usize].remove(&(rank, sequence));
+            }
+            Some(Place::Waiting { until }) => {
+                self.waiting.remove(&(until, key.clone()));
+            }
+            Some(Place::InFlight { .. }) | None => {}
+        }
+    }
+
+    /// Returns a key that has waited until now. It has no place then.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Key> {
+        let (until, _) = self.waiting.first()?;
+        if *until > now {
+            return None;
+        }
+        let (_, key) = self.waiting.pop_first()?;
+        self.places.remove(&key);
+        Some(key)
+    }
+
+    /// When the first key has waited long enough.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.waiting.first().map(|(until, _)| *until)
+    }
+
+    pub(super) fn is_in_flight(&self, key: &Key) -> bool {
+        matches!(self.places.get(key), Some(Place::InFlight { .. }))
+    }
+
+    /// Whether it waits for a moment.
+    pub(super) fn is_waiting(&self, key: &Key) -> bool {
+        matches!(self.places.get(key), Some(Place::Waiting { .. }))
+    }
+
+    /// How many keys are ready at a stage.
+    pub(super) fn len(&self, stage: Stage) -> usize {
+        self.ready[stage as usize].len()
+    }
+
+    /// The rank of the first key at a stage.
+    pub(super) fn first_rank(&self, stage: Stage) -> Option<Rank> {
+        self.ready[stage as usize].keys().next().map(|(rank, _)| *rank)
+    }
+
+    /// Whether the key has a place, so that it will be worked on.
+    pub(super) fn has(&self, key: &Key) -> bool {
+        self.places.contains_key(key)
+    }
+}
+
+#[cfg(test)]
+mod tests;

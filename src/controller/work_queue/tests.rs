@@ -1,0 +1,115 @@
+//! Every key is in exactly one place, whatever happens to it.
+
+use std::time::Duration;
+
+use super::*;
+
+fn key(number: u32) -> Key {
+    Key::Node(format!("node-{number}").into())
+}
+
+impl WorkQueue {
+    /// Fails unless the places and the orders by rank and by time agree.
+    fn check(&self) {
+        let ready: usize = self.ready.iter().map(BTreeMap::len).sum();
+        let in_flight =
+            self.places.values().filter(|place| matches!(place, Place::InFlight { .. })).count();
+        assert_eq!(self.places.len(), ready + self.waiting.len() + in_flight);
+        for (key, place) in &self.places {
+            match *place {
+                Place::Ready { stage, rank, sequence } => {
+                    assert_eq!(self.ready[stage as usize].get(&(rank, sequence)), Some(key));
+                }
+                Place::Waiting { until } => assert!(self.waiting.contains(&(until, key.clone()))),
+                Place::InFlight { .. } => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_are_popped_by_rank_and_then_by_age() {
+    let mut queue = WorkQueue::default();
+    for (number, rank) in
+        [(1, Rank::Replan), (2, Rank::Changed), (3, Rank::Repair), (4, Rank::Changed)]
+    {
+        queue.add(&key(number), Stage::Plan, rank);
+    }
+    let popped: Vec<_> = std::iter::from_fn(|| queue.pop(Stage::Plan, Rank::Replan)).collect();
+    assert_eq!(
+        popped.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>(),
+        [3, 2, 4, 1].map(key)
+    );
+}
+
+#[test]
+fn key_that_becomes_urgent_moves_ahead() {
+    let mut queue = WorkQueue::default();
+    for number in 0..10 {
+        queue.add(&key(number), Stage::Patch, Rank::Replan);
+    }
+    queue.add(&key(9), Stage::Patch, Rank::Repair);
+    assert_eq!(queue.pop(Stage::Patch, Rank::Repair), Some((key(9), Rank::Repair)));
+    assert_eq!(queue.pop(Stage::Patch, Rank::Repair), None, "the others are not that urgent");
+    queue.add(&key(5), Stage::Plan, Rank::Replan);
+    queue.add(&key(3), Stage::Patch, Rank::Changed);
+    queue.add(&key(3), Stage::Plan, Rank::Replan);
+    assert_eq!(
+        queue.pop(Stage::Plan, Rank::Replan),
+        Some((key(3), Rank::Changed)),
+        "it keeps its rank"
+    );
+    queue.check();
+}
+
+#[test]
+fn key_in_flight_is_dirty_and_not_ready() {
+    let mut queue = WorkQueue::default();
+    queue.start(&key(1));
+    assert!(!queue.add(&key(1), Stage::Plan, Rank::Replan));
+    assert!(!queue.add(&key(1), Stage::Plan, Rank::Repair));
+    queue.wait(&key(1), Instant::now());
+    assert_eq!(queue.pop(Stage::Plan, Rank::Replan), None);
+    assert_eq!(queue.next_due(), None);
+    assert_eq!(queue.end(&key(1)), Some(Rank::Repair));
+    assert!(!queue.has(&key(1)));
+    queue.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_key_is_due_once() {
+    let mut queue = WorkQueue::default();
+    let now = Instant::now();
+    let later = now + Duration::from_secs(1);
+    queue.wait(&key(1), later);
+    queue.wait(&key(1), now);
+    queue.wait(&key(2), later);
+    assert_eq!(queue.pop_due(now), Some(key(1)));
+    assert_eq!(queue.pop_due(now), None);
+    queue.add(&key(2), Stage::Plan, Rank::Changed);
+    assert_eq!(queue.next_due(), None, "it waits no longer");
+    queue.check();
+}
+
+#[test]
+fn random_operations_leave_every_key_in_one_place() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let start = Instant::now();
+    let mut queue = WorkQueue::default();
+    for _ in 0..20_000 {
+        let key = key(random.u32(0..8));
+        let rank = [Rank::Repair, Rank::Changed, Rank::Replan][random.usize(0..3)];
+        let stage = [Stage::Plan, Stage::Patch, Stage::ListPods, Stage::Status][random.usize(0..4)];
+        let at = start + Duration::from_millis(random.u64(0..50));
+        match random.u32(0..7) {
+            0 => drop(queue.add(&key, stage, rank)),
+            1 => queue.wait(&key, at),
+            2 => queue.start(&key),
+            3 => drop(queue.end(&key)),
+            4 => queue.remove(&key),
+            5 => drop(queue.pop(stage, rank)),
+            _ => drop(queue.pop_due(at)),
+        }
+        queue.check();
+    }
+}

@@ -1,0 +1,92 @@
+//! What concerns one resource, one rule or one version of the program holds up nothing else.
+//!
+//! Method: a ValidatingAdmissionPolicy rejects one resource; rules are deleted while no controller runs; and
+//! an annotation has fields of a later version.
+
+use harness::objects::{DONGLE, ledger, quantity};
+use harness::{Cluster, Controller, wait_until};
+use serde_json::json;
+
+use crate::support::rejected_patches;
+
+const KEY: &str = "example.com/key";
+
+#[test]
+fn rejected_resource_holds_up_no_other_on_its_node() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1"], &json!({}));
+    rejected_patches::start_for_resource(&cluster, "node-1", KEY);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.apply_rule("key", &json!({"resourceName": KEY}));
+    let controller = Controller::start(&cluster);
+    cluster.wait_ready("dongle", "1/1");
+    let status = cluster.wait_status("key", "failed", |status| status["nodes"]["failed"] == 1);
+    let message = status["problems"][0]["message"].as_str().unwrap();
+    assert!(message.contains(rejected_patches::MESSAGE), "{message}");
+    cluster.write_quantity("node-1", DONGLE, "0");
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    rejected_patches::stop(&cluster);
+    cluster.wait_ready("key", "1/1");
+    controller.stop();
+}
+
+#[test]
+fn mass_withdrawal_waits_for_its_delay() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.apply_rule("key", &json!({"resourceName": KEY}));
+    cluster.wait_ready("dongle", "1/1");
+    cluster.wait_ready("key", "1/1");
+    controller.stop();
+    cluster.kubectl(&["delete", "ner", "--all"]);
+
+    let controller = Controller::start_with(&cluster, &["--mass-withdrawal-delay", "1h"]);
+    controller.wait_log("2 of the 2 rules that nodes' annotations name are missing");
+    wait_until("the held rules to be counted", || {
+        let metrics = controller.get("/metrics")?.1;
+        Ok(metrics.contains("node_resource_advertiser_rules_held 2\n").then_some(()))
+    })
+    .unwrap();
+    cluster.write_quantity("node-1", DONGLE, "0");
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    // A rule that is back is like any other; the one that is still missing is held.
+    cluster.apply_rule("dongle", &json!({"quantity": 8}));
+    let node = cluster.wait_advertised("node-1", DONGLE, "8");
+    assert_eq!(quantity(&node, "capacity", KEY), Some("4"));
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    let node = cluster.wait_for("the dongle to be withdrawn", &["node", "node-1"], |node| {
+        quantity(node, "capacity", DONGLE).is_none()
+    });
+    assert_eq!(quantity(&node, "capacity", KEY), Some("4"), "it is still held");
+    controller.stop();
+
+    let controller = Controller::start_with(&cluster, &["--mass-withdrawal-delay", "1s"]);
+    cluster.wait_withdrawn("node-1", KEY);
+    controller.stop();
+}
+
+#[test]
+fn annotation_of_a_later_version_survives_a_rolling_update() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1"], &json!({}));
+    cluster.apply_rule("dongle", &json!({}));
+    let old = Controller::start(&cluster);
+    cluster.wait_ready("dongle", "1/1");
+    let later = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle","since":"2030"}}"#;
+    let annotation = format!("noderesource.dev/advertised={later}");
+    cluster.kubectl(&["annotate", "node", "node-1", &annotation, "--overwrite"]);
+    let new = Controller::start(&cluster);
+    let before = cluster.node_patches();
+    old.stop();
+    new.wait_log("this process leads now");
+    cluster.write_quantity("node-1", DONGLE, "0");
+    let node = cluster.wait_advertised("node-1", DONGLE, "4");
+    assert_eq!(ledger(&node), Some(later));
+    assert_eq!(cluster.node_patches() - before, 2, "the one that wrote the 0, and its repair");
+    cluster.apply_rule("dongle", &json!({"quantity": 5}));
+    let node = cluster.wait_advertised("node-1", DONGLE, "5");
+    assert_eq!(ledger(&node), Some(later.replace("\"4\"", "\"5\"").as_str()));
+    new.stop();
+}
