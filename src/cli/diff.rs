@@ -14,18 +14,20 @@
 //! What only the controller knows is taken from the status it wrote: which nodes are contested, of the
 //! ten that a rule's status has room for.
 
+mod amounts;
 pub mod cluster;
 pub mod files;
 pub mod filter;
 pub mod label_filter;
 pub mod node_diff;
 pub mod order;
+mod prospect;
 mod reasons;
 mod render;
 mod report;
-mod result_kind;
 mod rows;
 pub mod rules;
+mod sign;
 pub mod totals;
 
 use std::collections::{BTreeMap, HashSet};

@@ -1,19 +1,19 @@
 //! What becomes of one node.
 
-use std::fmt;
 use std::sync::Arc;
 
 use json_patch::Patch;
 use serde::Serialize;
 
+use super::amounts::Amounts;
+use super::prospect::Prospect;
 use super::reasons;
-use super::result_kind::{Action, ResultKind};
 use super::rules::Rules;
+use super::sign::Sign;
 use crate::model::ledger::Ledger;
-use crate::model::node::{Node, ResourceList};
-use crate::model::quantity::Quantity;
+use crate::model::node::Node;
 use crate::planner::rules::Rule;
-use crate::planner::{self, NodePlan, Outcome, Plan, ReleaseCause};
+use crate::planner::{self, Action, NodePlan, Outcome, Plan};
 
 /// What the controller would do on a node, and what becomes there of every rule that selects it. The
 /// fields are what `-o json` and `-o yaml` print.
@@ -40,8 +40,8 @@ pub struct NodeDiff {
 pub struct Change {
     /// The resource's name.
     pub resource: String,
-    /// What is done.
-    pub action: Action,
+    /// What is done: the planner's word.
+    pub action: &'static str,
     /// What the node has.
     pub before: Amounts,
     /// What it will have.
@@ -56,6 +56,9 @@ pub struct Change {
     pub priority: Option<i32>,
     /// The reason, for people.
     pub reason: String,
+    /// For people, and to count it.
+    #[serde(skip)]
+    pub(super) sign: Sign,
 }
 
 /// What becomes of a rule on a node that it selects.
@@ -69,7 +72,7 @@ pub struct RuleResult {
     /// Its priority.
     pub priority: i32,
     /// What becomes of it.
-    pub outcome: ResultKind,
+    pub outcome: Prospect,
     /// What the node has of the resource.
     pub before: Amounts,
     /// What it will have, whichever rule decides. For programs it is in the change.
@@ -84,16 +87,6 @@ pub struct RuleResult {
     /// The reason, for people, where it is not simply advertised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-}
-
-/// A resource in a node's two maps; `null` where it is not there.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Amounts {
-    /// In `status.capacity`.
-    pub capacity: Option<String>,
-    /// In `status.allocatable`.
-    pub allocatable: Option<String>,
 }
 
 impl NodeDiff {
@@ -122,31 +115,21 @@ impl NodeDiff {
             let before = Amounts::on(node, rule.resource.as_str());
             let change = changes.iter().find(|change| change.resource == rule.resource.as_str());
             let after = change.map_or_else(|| before.clone(), |change| change.after.clone());
-            let (result_kind, by) = match &outcome {
-                Outcome::Advertised => (ResultKind::Advertised, None),
-                Outcome::Held { pods_error: None, .. } => (ResultKind::Held, None),
-                // What was lost is written back, though the rule declares less.
-                Outcome::Held { .. } | Outcome::AwaitingPods { .. } if change.is_some() => {
-                    (ResultKind::Held, None)
-                }
-                Outcome::Held { .. } | Outcome::AwaitingPods { .. } => {
-                    (ResultKind::MaybeHeld, None)
-                }
-                Outcome::Conflicted { .. } => (ResultKind::Conflicted, None),
-                Outcome::Contested { .. } => (ResultKind::Contested, None),
-                Outcome::Overridden { by, .. } => (ResultKind::Overridden, Some(Arc::clone(by))),
-                Outcome::LedgerFull => (ResultKind::LedgerFull, None),
-                Outcome::InvalidLedger { .. } => (ResultKind::InvalidLedger, None),
+            let reason = reasons::outcome(&outcome, rule, rules);
+            let by = match &outcome {
+                Outcome::Overridden { by, .. } => Some(Arc::clone(by)),
+                _ => None,
             };
+            let outcome = Prospect::new(outcome, change.is_some());
             // The change has the reason then.
-            let is_changed = result_kind == ResultKind::Held && change.is_some();
+            let is_changed = outcome.is_held() && change.is_some();
             let listed = ledger.get(rule.resource.as_str()).filter(|_| by.is_none());
             Some(RuleResult {
                 resource: rule.resource.as_str().to_owned(),
                 priority: rule.priority,
-                outcome: result_kind,
+                outcome,
                 listed_rule: listed.map(|entry| entry.rule.clone()),
-                reason: reasons::outcome(&outcome, rule, rules).filter(|_| !is_changed),
+                reason: reason.filter(|_| !is_changed),
                 rule: name,
                 before,
                 after,
@@ -181,7 +164,7 @@ impl NodeDiff {
             rule: Arc::clone(&rule.name),
             resource: rule.resource.as_str().to_owned(),
             priority: rule.priority,
-            outcome: ResultKind::Missing,
+            outcome: Prospect::Missing,
             before: Amounts::default(),
             after: Amounts::default(),
             listed_rule: None,
@@ -198,10 +181,10 @@ impl NodeDiff {
     /// Whether somebody may want to know of it; with `overridden`, also of rules that do not decide.
     pub(super) fn has_findings(&self, overridden: bool) -> bool {
         let is_finding =
-            |kind: ResultKind| kind.is_problem() || overridden && kind == ResultKind::Overridden;
+            |outcome: &Prospect| outcome.is_problem() || overridden && outcome.is_overridden();
         !self.changes.is_empty()
             || self.invalid_ledger.is_some()
-            || self.outcomes.iter().any(|outcome| is_finding(outcome.outcome))
+            || self.outcomes.iter().any(|outcome| is_finding(&outcome.outcome))
     }
 }
 
@@ -214,84 +197,23 @@ impl Change {
         rules: &Rules,
     ) -> Self {
         let rule = change.rule().unwrap_or_default().to_owned();
+        let (name, quantity) = (change.action_name(), change.quantity().map(str::to_owned));
         let planner::Change { resource, action, .. } = change;
         let before = Amounts::on(node, &resource);
-        let listed = ledger.get(&resource);
-        let (kind, after) = match &action {
-            planner::Action::Advertise { quantity, .. } => {
-                let after = before.set_to(quantity);
-                let kind = match listed {
-                    None => Action::Add,
-                    Some(_) if after == before => Action::Annotate,
-                    Some(_) => Action::Update,
-                };
-                (kind, after)
+        let after = match (&action, quantity) {
+            (_, Some(quantity)) => before.set_to(&quantity),
+            (Action::Withdraw { .. } | Action::RemoveZero | Action::RemoveLedger, None) => {
+                Amounts::default()
             }
-            planner::Action::Hold { quantity, .. } => (Action::Hold, before.set_to(quantity)),
-            planner::Action::Repair { quantity, .. } => (Action::Repair, before.set_to(quantity)),
-            planner::Action::TakeOver { quantity, .. } => {
-                (Action::TakeOver, before.set_to(quantity))
-            }
-            planner::Action::Adopt { .. } => (Action::Annotate, before.clone()),
-            planner::Action::Release {
-                cause: ReleaseCause::Retained { restored: Some(quantity) },
-                ..
-            } => (Action::Release, before.set_to(quantity)),
-            planner::Action::Release { .. } => (Action::Release, before.clone()),
-            planner::Action::Withdraw { .. }
-            | planner::Action::RemoveZero
-            | planner::Action::RemoveLedger => (Action::Remove, Amounts::default()),
+            (_, None) => before.clone(),
         };
-        let reason = reasons::change(kind, &resource, &action, listed, outcomes, rules);
+        let listed = ledger.get(&resource);
+        let value_stays = before == after;
+        let reason = reasons::change(&action, &resource, value_stays, listed, outcomes, rules);
+        let sign = Sign::of(&action, &before);
         let priority = rules.get(&rule).map(|rule| rule.priority);
         let previous_rule = listed.map(|entry| &entry.rule).filter(|listed| **listed != rule);
         let previous_rule = previous_rule.cloned();
-        Self { resource, action: kind, before, after, rule, previous_rule, priority, reason }
-    }
-}
-
-impl Amounts {
-    fn on(node: &Node, resource: &str) -> Self {
-        let amount =
-            |map: Option<&ResourceList>| map.and_then(|map| map.get(resource)).map(str::to_owned);
-        Self {
-            capacity: amount(node.capacity.as_ref()),
-            allocatable: amount(node.allocatable.as_ref()),
-        }
-    }
-
-    /// Whether both maps hold the same number, however it is written, or nothing.
-    #[must_use]
-    pub fn agrees(&self) -> bool {
-        let parsed = |text: &Option<String>| text.as_ref().and_then(|text| text.parse().ok());
-        self.capacity == self.allocatable
-            || parsed(&self.capacity).is_some_and(|quantity| self.is(&quantity))
-    }
-
-    /// Whether both maps are at this quantity.
-    fn is(&self, quantity: &Quantity) -> bool {
-        let is = |text: &Option<String>| {
-            text.as_ref().and_then(|text| text.parse().ok()) == Some(*quantity)
-        };
-        is(&self.capacity) && is(&self.allocatable)
-    }
-
-    /// With this quantity in both maps. A value that is the same number stays as it is written.
-    fn set_to(&self, quantity: &str) -> Self {
-        let parsed = quantity.parse::<Quantity>().ok();
-        let set = |text: &Option<String>| {
-            let same = text.as_deref().filter(|text| text.parse().ok() == parsed);
-            Some(same.unwrap_or(quantity).to_owned())
-        };
-        Self { capacity: set(&self.capacity), allocatable: set(&self.allocatable) }
-    }
-}
-
-impl fmt::Display for Amounts {
-    /// One value where both maps agree, else `capacity/allocatable`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |map: &Option<String>| map.clone().unwrap_or_else(|| "-".to_owned());
-        f.write_str(&text(&self.capacity))?;
-        if self.agrees() { Ok(()) } else { write!(f, "/{}", text(&self.allocatable)) }
+        Self { resource, action: name, before, after, rule, previous_rule, priority, reason, sign }
     }
 }

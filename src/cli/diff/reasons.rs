@@ -3,55 +3,54 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::result_kind::Action;
 use super::rules::Rules;
 use crate::model::ledger::Entry;
 use crate::model::node::UNKNOWN_MANAGER;
 use crate::planner::input::Lost;
 use crate::planner::rules::Rule;
-use crate::planner::{self, Outcome, ReleaseCause};
+use crate::planner::{Action, Outcome, ReleaseCause};
 
 /// How many of the rules that another one overrides are named.
 const MAX_NAMED_RULES: usize = 3;
 
 /// Why a resource is changed.
 pub(super) fn change(
-    kind: Action,
+    action: &Action,
     resource: &str,
-    action: &planner::Action,
+    value_stays: bool,
     listed: Option<&Entry>,
     outcomes: &[(Arc<str>, Outcome)],
     rules: &Rules,
 ) -> String {
     let winner = |rule: &str| winner(rule, resource, outcomes, rules);
     match action {
-        planner::Action::Advertise { rule, .. } => {
+        Action::Advertise { rule, .. } => {
             let before = listed.filter(|entry| entry.rule != **rule);
             let mut why = winner(rule);
             if let Some(before) = before {
                 why += &format!(", in place of rule {}", before.rule);
             }
-            if kind == Action::Annotate {
+            if value_stays {
                 why += "; the value stays, and the annotation changes";
             }
             why
         }
-        planner::Action::Hold { quantity, rule, declared } => {
+        Action::Hold { quantity, rule, declared } => {
             format!("{} declares {declared}; pods request {quantity}", winner(rule))
         }
-        planner::Action::Repair { rule, manager, .. } => match manager {
+        Action::Repair { rule, manager, .. } => match manager {
             Some(manager) => format!("{}; repairs what {manager} wrote", winner(rule)),
             None => format!("{}; repairs what was changed or removed", winner(rule)),
         },
-        planner::Action::TakeOver { rule, manager, .. } => {
+        Action::TakeOver { rule, manager, .. } => {
             let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
             format!("{}; takes over what {manager} wrote (conflictPolicy: Overwrite)", winner(rule))
         }
-        planner::Action::Adopt { rule, .. } => {
+        Action::Adopt { rule, .. } => {
             format!("{}; adopts the equal value that this controller wrote", winner(rule))
         }
-        planner::Action::Withdraw { rule } => gone(rule, resource, rules),
-        planner::Action::Release { rule, cause } => {
+        Action::Withdraw { rule } => gone(rule, resource, rules),
+        Action::Release { rule, cause } => {
             let gone = gone(rule, resource, rules);
             match cause {
                 ReleaseCause::Retained { restored: None } => {
@@ -66,8 +65,8 @@ pub(super) fn change(
                 }
             }
         }
-        planner::Action::RemoveZero => "no rule declares this 0".to_owned(),
-        planner::Action::RemoveLedger => "the annotation cannot be read".to_owned(),
+        Action::RemoveZero => "no rule declares this 0".to_owned(),
+        Action::RemoveLedger => "the annotation cannot be read".to_owned(),
     }
 }
 

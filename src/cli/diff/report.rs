@@ -3,10 +3,12 @@
 use serde::Serialize;
 
 use super::node_diff::NodeDiff;
-use super::result_kind::{Action, ResultKind};
+use super::prospect::Prospect;
 use super::rows::Rows;
 use super::rules::Note;
+use super::sign::Sign;
 use super::totals::Total;
+use crate::planner::Outcome;
 
 /// What is kept of each node.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,32 +84,22 @@ impl Summary {
 
     pub(super) fn count(&mut self, node_diff: &NodeDiff) {
         for change in &node_diff.changes {
-            match change.action {
-                Action::Add => self.add += 1,
-                Action::Remove => self.remove += 1,
-                Action::Update
-                | Action::Annotate
-                | Action::Hold
-                | Action::Repair
-                | Action::TakeOver
-                | Action::Release => self.change += 1,
+            match change.sign {
+                Sign::Add => self.add += 1,
+                Sign::Change => self.change += 1,
+                Sign::Remove => self.remove += 1,
+                Sign::Problem | Sign::Unchanged => {}
             }
         }
         for outcome in &node_diff.outcomes {
-            match outcome.outcome {
-                ResultKind::Advertised if !node_diff.changes(&outcome.resource) => {
-                    self.unchanged += 1
-                }
-                ResultKind::Held if !node_diff.changes(&outcome.resource) => self.held += 1,
-                ResultKind::MaybeHeld => self.maybe_held += 1,
-                ResultKind::Conflicted => self.conflicted += 1,
-                ResultKind::Contested => self.contested += 1,
-                ResultKind::Advertised
-                | ResultKind::Held
-                | ResultKind::Overridden
-                | ResultKind::LedgerFull
-                | ResultKind::InvalidLedger
-                | ResultKind::Missing => {}
+            let is_changed = node_diff.changes(&outcome.resource);
+            match &outcome.outcome {
+                Prospect::Decided(Outcome::Advertised) if !is_changed => self.unchanged += 1,
+                prospect if prospect.is_held() && !is_changed => self.held += 1,
+                Prospect::Decided(Outcome::Conflicted { .. }) => self.conflicted += 1,
+                Prospect::Decided(Outcome::Contested { .. }) => self.contested += 1,
+                Prospect::MaybeHeld => self.maybe_held += 1,
+                Prospect::Decided(_) | Prospect::Missing => {}
             }
         }
         self.unreadable += usize::from(node_diff.invalid_ledger.is_some());

@@ -2,22 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::node_diff::{Amounts, NodeDiff};
+use super::amounts::Amounts;
+use super::node_diff::NodeDiff;
 use super::order::NodeName;
-use super::result_kind::{Action, ResultKind};
+use super::sign::Sign;
 
 /// Up to so many nodes with the same line have one each; more are one line together.
 pub(super) const MAX_LISTED_NODES: usize = 10;
-
-/// What stands before a line, as Terraform has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Sign {
-    Add,
-    Change,
-    Remove,
-    Problem,
-    Unchanged,
-}
 
 /// A resource on a node, without the node's name. The order is that of the columns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -129,17 +120,12 @@ pub(super) fn rows(node_diff: &NodeDiff, unchanged: bool, overridden: bool) -> V
         return vec![row(Sign::Problem, "-", &nothing, &nothing, reason.clone())];
     }
     let changes = changes.iter().map(|change| {
-        let sign = match change.action {
-            Action::Add => Sign::Add,
-            Action::Remove => Sign::Remove,
-            _ => Sign::Change,
-        };
-        row(sign, &change.resource, &change.before, &change.after, change.reason.clone())
+        row(change.sign, &change.resource, &change.before, &change.after, change.reason.clone())
     });
     let others = outcomes.iter().filter(|outcome| !node_diff.changes(&outcome.resource));
-    let others = others.filter(|outcome| match outcome.outcome {
-        ResultKind::Overridden => overridden,
-        kind => unchanged || kind.is_problem(),
+    let others = others.filter(|outcome| match outcome.outcome.is_overridden() {
+        true => overridden,
+        false => unchanged || outcome.outcome.is_problem(),
     });
     let others = others.map(|outcome| {
         let sign = if outcome.outcome.is_problem() { Sign::Problem } else { Sign::Unchanged };

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::node_diff::{Amounts, Change};
+use super::amounts::Amounts;
+use super::node_diff::Change;
 use crate::model::quantity::Quantity;
 
 /// A resource on the nodes where its value changes.

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use anstyle::{AnsiColor, Style};
 
-use crate::cli::diff::node_diff::Amounts;
+use crate::cli::diff::amounts::Amounts;
 use crate::cli::diff::report::{Report, Summary};
-use crate::cli::diff::rows::{LineNodes, MAX_LISTED_NODES, Sign};
+use crate::cli::diff::rows::{LineNodes, MAX_LISTED_NODES};
 use crate::cli::diff::rules::Note;
+use crate::cli::diff::sign::Sign;
 use crate::cli::diff::totals::Total;
 use crate::model::count::{digits, plural, with_commas};
 use crate::model::label::printable;
