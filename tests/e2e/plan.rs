@@ -167,6 +167,12 @@ fn plan_matches_what_the_controller_does() {
     for node in planned["nodes"].as_array().unwrap() {
         let now = cluster.node(node["node"].as_str().unwrap());
         for change in node["changes"].as_array().unwrap() {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            let [name, rule, resource, action] =
+                [&node["node"], &change["rule"], &change["resource"], &change["action"]].map(text);
+            // The action is the same word in the log.
+            controller
+                .wait_log(&format!("node={name} rule={rule} resource={resource} action={action}"));
             for map in ["capacity", "allocatable"] {
                 let has = &now["status"][map][change["resource"].as_str().unwrap()];
                 assert_eq!(has, &change["after"][map], "{change:#}");
