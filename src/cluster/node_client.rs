@@ -52,7 +52,7 @@ pub(crate) enum Reply {
     Failed {
         /// What went wrong.
         message: String,
-        /// How long the server asked to be left alone.
+        /// The pause that the server asked for.
         retry_after: Option<Duration>,
         /// Whether it may have been applied all the same: there was no response, or one of a server
         /// that failed.

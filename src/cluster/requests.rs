@@ -30,7 +30,7 @@ pub(crate) enum RequestError {
     Api {
         code: StatusCode,
         status: Box<Status>,
-        /// How long the server asked to be left alone.
+        /// The pause that the server asked for.
         retry_after: Option<Duration>,
     },
     /// There is no response, or none that can be read.
@@ -85,7 +85,7 @@ impl RequestError {
         }
     }
 
-    /// How long the server asked to be left alone.
+    /// The pause that the server asked for.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Api { retry_after, .. } => *retry_after,

@@ -47,7 +47,7 @@ pub(super) enum Observation {
     Stop,
 }
 
-/// Tells one request about a node from another: a node may be deleted and recreated under its name while
+/// Distinguishes one request about a node from another: a node may be deleted and recreated under its name while
 /// one is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestId {

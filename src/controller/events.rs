@@ -176,7 +176,7 @@ impl Events {
         let subject: String =
             regarding.name.iter().flat_map(|name| name.chars()).take(MAX_NAME).collect();
         let subject = subject.trim_end_matches(['.', '-']);
-        // The seed tells processes apart, the number Events of one.
+        // The seed differs between processes, the number between the Events of one.
         let name = format!("{subject}.{:x}{:06x}", self.seed, self.number);
         KubeEvent {
             metadata: ObjectMeta {

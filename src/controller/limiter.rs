@@ -1,7 +1,7 @@
 //! How many requests may be in flight at once.
 //!
 //! Repairs have slots of their own, and nothing slows them. For all other writes the limit is halved where the
-//! API server is overloaded, and grows again with each success; and a server that asks to be left alone is.
+//! API server is overloaded, and grows again with each success; and a pause that it asks for is kept.
 
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ impl Limiter {
         }
     }
 
-    /// A status was not written since the API server asks to be left alone, with statuses at least.
+    /// A status was not written and the API server asks for a pause: statuses keep it.
     pub(super) fn side_overloaded(&mut self, pause: Duration, now: Instant) {
         self.side_paused_until = self.side_paused_until.max(Some(now + pause));
     }
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(fill(&mut limiter, Kind::Repair, now), 17);
         limiter.overloaded(Some(Duration::from_secs(5)), now);
         limiter.end(Kind::Patch);
-        assert!(!limiter.is_free(Kind::Patch, now), "the server asked to be left alone");
+        assert!(!limiter.is_free(Kind::Patch, now), "the server asked for a pause");
         assert!(!limiter.is_free(Kind::Event, now) && !limiter.is_free(Kind::Status, now));
         assert_eq!(limiter.next_wake(now), Some(now + Duration::from_secs(5)));
     }

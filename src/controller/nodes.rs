@@ -51,7 +51,7 @@ impl Nodes {
     pub(super) fn observe(&mut self, event: Event<ApiNode>) -> Seen {
         match event {
             Event::Init => {
-                let newest = self.by_name.values().filter_map(|state| version(&state.node)).max();
+                let newest = self.by_name.values().filter_map(|state| state.node.version()).max();
                 self.listing = Some(Listing { names: HashSet::new(), newest });
                 Seen::default()
             }
@@ -61,7 +61,7 @@ impl Nodes {
                     listing.names.insert(Arc::clone(&node.name));
                     // A list with lower versions than were known before it is of a server that went back.
                     let known = self.by_name.get_mut(&node.name);
-                    let known = known.filter(|known| version(&known.node) <= listing.newest);
+                    let known = known.filter(|known| known.node.version() <= listing.newest);
                     if let Some(known) = known.filter(|known| node.is_older_than(&known.node)) {
                         known.node.resource_version.clone_from(&node.resource_version);
                     }
@@ -105,7 +105,7 @@ impl Nodes {
             // It has been deleted, as the watch has reported; or it will report it recreated.
             return (Seen::default(), false);
         };
-        if known.node.uid == node.uid && version(&node) < sent {
+        if known.node.uid == node.uid && node.version() < sent {
             // What was known when the request was sent is newer than the response: the API server has gone
             // back in time, as after a restore of etcd.
             known.node.resource_version = node.resource_version.clone();
@@ -225,11 +225,6 @@ impl Nodes {
     pub(super) fn counts(&self, rule: &str) -> Option<&super::tally::Counts> {
         self.tally.counts(rule)
     }
-}
-
-/// The resource version as a number: those of one resource type may be compared (Kubernetes 1.35, KEP-5504).
-pub(super) fn version(node: &Node) -> Option<u64> {
-    node.resource_version.parse().ok()
 }
 
 /// How urgent a change of a node is. Where the ledger is as it was and values are not, one may have been lost.

@@ -160,7 +160,7 @@ impl Reconciler {
 
     /// What a leader does.
     fn work(&mut self, now: Now, step: &mut Step) {
-        self.wake_due(now.instant);
+        self.wake_due(now);
         self.list_rules(now.instant, step);
         self.reports.planned = 0;
         while self.reports.planned < PLAN_BATCH_SIZE
@@ -247,15 +247,9 @@ impl Reconciler {
         let event = match event {
             Ok(event) => event,
             Err(error) => {
-                self.diagnostics.metrics.restarted("nodes");
-                if is_expired(&error) {
-                    info!("nodes: the watch is too old, listing again");
-                    return;
-                }
-                let message = format!("nodes: {}", describe_watch(&error, ""));
-                warn!("{message}");
-                if !self.nodes.listed() {
-                    self.set_ready(|readiness| readiness.nodes = Some(message));
+                let message = self.watch_failed("nodes", &error, "");
+                if !self.nodes.listed() && message.is_some() {
+                    self.set_ready(|readiness| readiness.nodes = message);
                 }
                 return;
             }
@@ -275,6 +269,23 @@ impl Reconciler {
             self.set_ready(|readiness| readiness.nodes = None);
             self.begin_if_complete(now);
         }
+    }
+
+    /// A watch of nodes or rules has failed, and is started again. Returns why, unless that is nothing unusual.
+    fn watch_failed(
+        &self,
+        resource: &'static str,
+        error: &watcher::Error,
+        missing: &str,
+    ) -> Option<String> {
+        self.diagnostics.metrics.restarted(resource);
+        if is_expired(error) {
+            info!("{resource}: the watch is too old, listing again");
+            return None;
+        }
+        let message = format!("{resource}: {}", describe_watch(error, missing));
+        warn!("{message}");
+        Some(message)
     }
 
     /// Whether rules and nodes are known in full: before that, only what ledgers list is written back (I4).

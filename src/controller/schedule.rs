@@ -65,7 +65,7 @@ impl Schedule {
         }
     }
 
-    /// A number that tells a request from all others.
+    /// A number that no other request has.
     pub(super) fn request_id(&mut self, kind: Kind) -> RequestId {
         self.number += 1;
         RequestId { number: self.number, kind }

@@ -209,12 +209,16 @@ impl Node {
         last.filter(|manager| ***manager != *FIELD_MANAGER)
     }
 
-    /// Whether this is a state of the node before `other`. Resource versions of one resource type
-    /// may be compared as numbers (Kubernetes 1.35, KEP-5504); what is no number is never older.
+    /// The resource version as a number. Those of one resource type may be compared (Kubernetes 1.35, KEP-5504).
+    #[must_use]
+    pub fn version(&self) -> Option<u64> {
+        self.resource_version.parse().ok()
+    }
+
+    /// Whether this is a state of the node before `other`. What has no version is never older.
     #[must_use]
     pub fn is_older_than(&self, other: &Self) -> bool {
-        let number = |version: &str| version.parse::<u64>().ok();
-        match (number(&self.resource_version), number(&other.resource_version)) {
+        match (self.version(), other.version()) {
             (Some(this), Some(other)) => this < other,
             _ => false,
         }

@@ -76,7 +76,7 @@ struct Seen {
 #[derive(Debug)]
 struct Held {
     /// The newest version of it that is known, which the next renewal replaces; `None` where it is gone,
-    /// and is made again.
+    /// and is created again.
     base: Option<Lease>,
     /// When the last renewal that is known to be applied was sent: nobody can have seen it before.
     renewed: Instant,

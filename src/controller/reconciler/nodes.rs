@@ -7,8 +7,7 @@ use tracing::warn;
 
 use super::{Effect, Key, Kind, Now, Rank, Reconciler, Stage, Step};
 use crate::controller::events::{EventTemplate, NodeSubject};
-use crate::controller::nodes::{Cause, NodeState, Seen, Sendable, Sent, Work, version};
-
+use crate::controller::nodes::{Cause, NodeState, Seen, Sendable, Sent, Work};
 use crate::model::node::Node;
 use crate::model::quantity::Quantity;
 use crate::planner::input::{Contested, NewValues, PlanningInput, PodUsage};
@@ -71,26 +70,15 @@ impl Reconciler {
     }
 
     /// Makes ready what has waited long enough.
-    pub(super) fn wake_due(&mut self, now: Instant) {
-        while let Some(key) = self.schedule.queue.pop_due(now) {
+    pub(super) fn wake_due(&mut self, now: Now) {
+        while let Some(key) = self.schedule.queue.pop_due(now.instant) {
             let stage = match key {
                 Key::Node(_) => Stage::Plan,
                 Key::Rule(_) => Stage::Status,
             };
             self.schedule.queue.add(&key, stage, Rank::Changed);
         }
-        let held = self.rules.expire_hold(now);
-        if held > 0 {
-            warn!(
-                rules = held,
-                "the rules are still missing: what they advertised is withdrawn now"
-            );
-            self.diagnostics.metrics.rules_held.set(0);
-            for (name, state) in self.nodes.iter_mut() {
-                state.pending_since.get_or_insert(now);
-                self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, Rank::Replan);
-            }
-        }
+        self.expire_hold(now);
     }
 
     /// Plans a node as it is now, records where its rules stand, and puts it where it has to go next.
@@ -254,7 +242,7 @@ impl Reconciler {
                 return;
             }
         };
-        let version = version(&state.node);
+        let version = state.node.version();
         let effect = Effect::PatchNode { id, node: Arc::clone(name), patch };
         if !self.send(effect, now, step) {
             self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, Rank::Changed);

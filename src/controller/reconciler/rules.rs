@@ -4,7 +4,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{Effect, Kind, Now, Rank, Reconciler, RulesList, Step, describe_watch, is_expired};
+use super::{Effect, Kind, Now, Rank, Reconciler, RulesList, Step};
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::RequestId;
 use crate::controller::rules::{Enqueue, RuleObject, Seen};
@@ -14,17 +14,11 @@ impl Reconciler {
         let event = match event {
             Ok(event) => event,
             Err(error) => {
-                self.diagnostics.metrics.restarted("rules");
-                if is_expired(&error) {
-                    info!("rules: the watch is too old, listing again");
-                    return;
-                }
                 let missing =
                     ": the CustomResourceDefinition is not installed; apply the file in crds/";
-                let message = format!("rules: {}", describe_watch(&error, missing));
-                warn!("{message}");
-                if !self.rules.listed() {
-                    self.set_ready(|readiness| readiness.rules = Some(message));
+                let message = self.watch_failed("rules", &error, missing);
+                if !self.rules.listed() && message.is_some() {
+                    self.set_ready(|readiness| readiness.rules = message);
                 }
                 return;
             }
@@ -56,8 +50,7 @@ impl Reconciler {
             self.set_ready(|readiness| readiness.rules = None);
             self.hold_missing(now);
         }
-        let held = i64::try_from(self.rules.hold().len()).unwrap_or(i64::MAX);
-        self.diagnostics.metrics.rules_held.set(held);
+        self.report_held();
         self.reports.rules_changed = true;
     }
 
@@ -147,8 +140,25 @@ impl Reconciler {
                  advertised stays for {delay:?}. To have it withdrawn at once, run prune --force"
             );
         }
-        let held = i64::try_from(held).unwrap_or(i64::MAX);
-        self.diagnostics.metrics.rules_held.set(held);
+        self.report_held();
         self.enqueue_all(now);
+    }
+
+    /// Ends the hold where its time has come.
+    pub(super) fn expire_hold(&mut self, now: Now) {
+        let held = self.rules.expire_hold(now.instant);
+        if held > 0 {
+            warn!(
+                rules = held,
+                "the rules are still missing: what they advertised is withdrawn now"
+            );
+            self.report_held();
+            self.enqueue_all(now);
+        }
+    }
+
+    fn report_held(&self) {
+        let held = i64::try_from(self.rules.hold().len()).unwrap_or(i64::MAX);
+        self.diagnostics.metrics.rules_held.set(held);
     }
 }

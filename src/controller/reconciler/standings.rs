@@ -9,6 +9,10 @@ use crate::controller::nodes::Cause;
 use crate::controller::standing::{Standing, State};
 use crate::planner::{Action, Change, Outcome};
 
+/// Why a patch is a failure that went through.
+const UNDONE: &str = "the patch went through, and yet the node is as before: something between the controller \
+                      and the API server's storage undoes it";
+
 impl Reconciler {
     /// Where the response to a patch shows the node as it was asked to be, and the plan for it asks for the same
     /// again, something undoes patches on their way.
@@ -24,10 +28,7 @@ impl Reconciler {
         let work = state.work_mut();
         let applied = std::mem::take(&mut work.applied);
         if is_undone {
-            let message: Arc<str> =
-                "the patch went through, and yet the node is as before: something \
-                                     between the controller and the API server's storage undoes it"
-                    .into();
+            let message: Arc<str> = UNDONE.into();
             warn!(node = %name, "{message}");
             let time = (now.instant, seed);
             work.failures.fail(Cause::Undone, &message, &applied, None, time);

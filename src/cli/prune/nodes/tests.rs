@@ -17,13 +17,13 @@ enum Answer {
     Applied,
     /// It is rejected with this code and message.
     Rejected(u16, &'static str),
-    /// It is rejected by admission, and by then another writer has made the node like this.
+    /// It is rejected by admission, and by then another field manager has made the node like this.
     RejectedAfter(Value),
     /// There is no response, and nothing is written.
     Lost,
     /// It succeeds, but the response is lost.
     AppliedUnanswered,
-    /// There is no response, and by then another writer has made the node like this.
+    /// There is no response, and by then another field manager has made the node like this.
     LostAfter(Value),
     /// A `test` fails, since the node is like this by now; null: it is gone.
     Stale(Value),
