@@ -184,7 +184,7 @@ async fn deleted_lease_is_created_again() {
     assert!(!step(&mut b, &mut server, start + seconds(14)), "nor may have it yet");
     assert!(step(&mut a, &mut server, start + seconds(5)), "the renewal finds out");
     assert_eq!(a.leads_until(), Some(start + seconds(10)), "nobody else has it");
-    assert!(step(&mut a, &mut server, start + seconds(6)), "it is made again");
+    assert!(step(&mut a, &mut server, start + seconds(6)), "it is created again");
     assert_eq!(a.leads_until(), Some(start + seconds(16)));
 }
 

@@ -20,32 +20,30 @@ fn failed_patch_is_sent_again_with_backoff_for_any_response() {
 }
 
 fn patches_back_off(what: &str, reply: fn() -> Reply, is_repair: bool) {
-    {
-        let mut world = World::leading(1, &[("dongle", 4)]);
-        world.settle();
-        if is_repair {
-            world.set_dongles("node-0", 0);
-        } else {
-            world.set_rule("dongle", json!({"quantity": 8}));
-        }
-        let mut patches = 0;
-        for _ in 0..600 {
-            world.run();
-            while !world.open.is_empty() {
-                let (id, node, _) = world.only_patch();
-                patches += 1;
-                world.reply(id, &node, reply());
-            }
-            world.advance(Duration::from_secs(1));
-        }
-        assert!((5..=30).contains(&patches), "{what}: {patches} patches in ten minutes");
-        world.settle();
-        for _ in 0..5 {
-            world.advance(Duration::from_secs(60));
-            world.settle();
-        }
-        assert_eq!(world.dongles("node-0"), if is_repair { 4 } else { 8 }, "{what}");
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    if is_repair {
+        world.set_dongles("node-0", 0);
+    } else {
+        world.set_rule("dongle", json!({"quantity": 8}));
     }
+    let mut patches = 0;
+    for _ in 0..600 {
+        world.run();
+        while !world.open.is_empty() {
+            let (id, node, _) = world.only_patch();
+            patches += 1;
+            world.reply(id, &node, reply());
+        }
+        world.advance(Duration::from_secs(1));
+    }
+    assert!((5..=30).contains(&patches), "{what}: {patches} patches in ten minutes");
+    world.settle();
+    for _ in 0..5 {
+        world.advance(Duration::from_secs(60));
+        world.settle();
+    }
+    assert_eq!(world.dongles("node-0"), if is_repair { 4 } else { 8 }, "{what}");
 }
 
 #[test]
@@ -94,21 +92,14 @@ fn rejected_resource_does_not_hold_up_the_others() {
     }
     let rejected = "example.com~1r2";
     for _ in 0..120 {
-        world.run();
-        while !world.open.is_empty() {
-            match world.open.remove(0) {
-                list @ (Open::Pods { .. } | Open::Rules { .. }) => world.answer(list),
-                Open::Patch { id, node, patch, .. } => {
-                    let is_rejected = serde_json::to_string(&patch).unwrap().contains(rejected);
-                    let reply = if is_rejected {
-                        Reply::Rejected("a policy".to_owned())
-                    } else {
-                        world.apply(&node, &patch)
-                    };
-                    world.reply(id, &node, reply);
-                }
+        world.answer_all(|world, node, patch| {
+            let is_rejected = serde_json::to_string(patch).unwrap().contains(rejected);
+            if is_rejected {
+                Reply::Rejected("a policy".to_owned())
+            } else {
+                world.apply(node, patch)
             }
-        }
+        });
         world.advance(Duration::from_secs(1));
     }
     let ledger = world.ledger("node-0").unwrap();
@@ -118,17 +109,6 @@ fn rejected_resource_does_not_hold_up_the_others() {
     assert_eq!(world.ready("r2"), "False PatchFailed");
 }
 
-/// Lists pods, and answers every patch with an error.
-fn fail_all(world: &mut World) {
-    world.run();
-    while !world.open.is_empty() {
-        match world.open.remove(0) {
-            Open::Patch { id, node, .. } => world.reply(id, &node, failed(500)),
-            other => world.answer(other),
-        }
-    }
-}
-
 /// A value that is lost while a node waits after a failure is repaired at once.
 #[test]
 fn new_repair_does_not_wait_for_the_end_of_a_pause() {
@@ -136,10 +116,10 @@ fn new_repair_does_not_wait_for_the_end_of_a_pause() {
     world.settle();
     world.set_rule("key", json!({"resourceName": "example.com/key"}));
     for _ in 0..6 {
-        fail_all(&mut world);
+        world.answer_all(|_, _, _| failed(500));
         world.advance(Duration::from_secs(10));
     }
-    fail_all(&mut world);
+    world.answer_all(|_, _, _| failed(500));
     world.set_dongles("node-0", 0);
     world.run();
     let (id, node, patch) = world.only_patch();

@@ -92,14 +92,7 @@ fn value_that_appears_under_running_pods_is_what_they_request() {
 /// I5: a pod that is bound between the list and the patch raises the value again.
 #[test]
 fn pod_bound_while_a_value_is_lowered_raises_it_again() {
-    let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
-    world.set_rule("dongle", json!({"quantity": 2}));
-    world.run();
-    let list = world.open.remove(0);
-    world.answer(list);
-    world.pods.insert("node-0".to_owned(), 3);
-    let (id, node, patch) = world.only_patch();
+    let (mut world, (id, node, patch)) = World::lowering_while_a_pod_is_bound();
     let reply = world.apply(&node, &patch);
     assert_eq!(world.dongles("node-0"), 2);
     world.reply(id, &node, reply);
@@ -111,14 +104,7 @@ fn pod_bound_while_a_value_is_lowered_raises_it_again() {
 /// The same where the response to the lowering is lost.
 #[test]
 fn lowering_whose_response_is_lost_is_followed_by_a_list() {
-    let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
-    world.set_rule("dongle", json!({"quantity": 2}));
-    world.run();
-    let list = world.open.remove(0);
-    world.answer(list);
-    world.pods.insert("node-0".to_owned(), 3);
-    let (id, node, patch) = world.only_patch();
+    let (mut world, (id, node, patch)) = World::lowering_while_a_pod_is_bound();
     world.apply(&node, &patch);
     let lost = RequestError::Transport("no answer".to_owned());
     world.reply(id, &node, Reply::from(lost));

@@ -2,26 +2,6 @@
 
 use super::*;
 
-/// Answers lists, and patches by `reply`.
-fn answer_all(
-    world: &mut World,
-    reply: impl Fn(&mut World, &str, &json_patch::Patch) -> Reply,
-) -> usize {
-    let mut patches = 0;
-    world.run();
-    while !world.open.is_empty() {
-        match world.open.remove(0) {
-            Open::Patch { id, node, patch, .. } => {
-                patches += 1;
-                let reply = reply(world, &node, &patch);
-                world.reply(id, &node, reply);
-            }
-            other => world.answer(other),
-        }
-    }
-    patches
-}
-
 /// Two resources that are lost in turn do not send each other's repairs without a pause.
 #[test]
 fn repairs_that_fail_in_turn_back_off() {
@@ -29,12 +9,12 @@ fn repairs_that_fail_in_turn_back_off() {
     world.set_rule("key", json!({"resourceName": "example.com/key"}));
     world.settle();
     world.set_dongles("node-0", 0);
-    answer_all(&mut world, |_, _, _| failed(500));
+    world.answer_all(|_, _, _| failed(500));
     let zeros = json!({"example.com/dongle": "0", "example.com/key": "0"});
     world.set_node("node-0", json!({"capacity": zeros, "allocatable": zeros}));
     let mut patches = 0;
     for _ in 0..60 {
-        patches += answer_all(&mut world, |_, _, _| failed(500));
+        patches += world.answer_all(|_, _, _| failed(500));
         world.advance(Duration::from_secs(1));
     }
     assert!((2..20).contains(&patches), "{patches} patches in a minute");
@@ -63,18 +43,11 @@ fn repair_does_not_wait_for_a_list_of_pods() {
 /// I5: a raise that fails after a lowering is not forgotten.
 #[test]
 fn raise_after_a_lowering_is_sent_until_it_goes_through() {
-    let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
-    world.set_rule("dongle", json!({"quantity": 2}));
-    world.run();
-    let list = world.open.remove(0);
-    world.answer(list);
-    world.pods.insert("node-0".to_owned(), 3);
-    let (id, node, patch) = world.only_patch();
+    let (mut world, (id, node, patch)) = World::lowering_while_a_pod_is_bound();
     let reply = world.apply(&node, &patch);
     world.reply(id, &node, reply);
     world.advance(Duration::from_secs(2));
-    let failures = answer_all(&mut world, |_, _, _| failed(500));
+    let failures = world.answer_all(|_, _, _| failed(500));
     assert!(failures > 0, "the raise has failed");
     world.pass(10);
     assert_eq!(world.dongles("node-0"), 3);
@@ -91,11 +64,11 @@ fn rejected_edit_does_not_keep_the_listed_value_from_being_repaired() {
         if is_8 { Reply::Rejected("a policy".to_owned()) } else { world.apply(node, patch) }
     };
     for _ in 0..30 {
-        answer_all(&mut world, rejects_8);
+        world.answer_all(rejects_8);
         world.advance(Duration::from_secs(1));
     }
     world.set_dongles("node-0", 0);
-    answer_all(&mut world, rejects_8);
+    world.answer_all(rejects_8);
     assert_eq!(world.dongles("node-0"), 4);
 }
 
@@ -219,10 +192,10 @@ fn failure_of_the_node_after_a_rejection_backs_off() {
     let mut world = World::leading(1, &[("dongle", 4)]);
     world.settle();
     world.set_rule("dongle", json!({"quantity": 8}));
-    answer_all(&mut world, |_, _, _| Reply::Rejected("a policy".to_owned()));
+    world.answer_all(|_, _, _| Reply::Rejected("a policy".to_owned()));
     let mut patches = 0;
     for _ in 0..60 {
-        patches += answer_all(&mut world, |_, _, _| failed(500));
+        patches += world.answer_all(|_, _, _| failed(500));
         world.advance(Duration::from_secs(1));
     }
     assert!((1..20).contains(&patches), "{patches} patches in a minute");
@@ -235,7 +208,7 @@ fn change_that_was_not_applied_is_not_reported() {
     world.settle();
     world.set_rule("dongle", json!({"conflictPolicy": "Overwrite"}));
     world.set_dongles("node-0", 2);
-    answer_all(&mut world, |_, _, _| failed(504));
+    world.answer_all(|_, _, _| failed(504));
     world.delete_rule("dongle");
     world.pass(5);
     assert!(!world.events.contains(&"TakenOver".to_owned()), "{:?}", world.events);
@@ -249,7 +222,7 @@ fn nodes_that_failed_together_go_on_together() {
     world.settle();
     world.set_rule("dongle", json!({}));
     for _ in 0..5 {
-        answer_all(&mut world, |_, _, _| failed(503));
+        world.answer_all(|_, _, _| failed(503));
         world.advance(Duration::from_secs(1));
     }
     let mut lists = 0;

@@ -66,6 +66,41 @@ impl World {
         panic!("it never comes to rest: {:?}", self.open);
     }
 
+    /// A node whose 4 dongles are being lowered to 2: pods have been listed, then one was bound that requests 3, and the
+    /// patch is open.
+    pub(super) fn lowering_while_a_pod_is_bound() -> (Self, (RequestId, String, Patch)) {
+        let mut world = Self::leading(1, &[("dongle", 4)]);
+        world.settle();
+        world.set_rule("dongle", json!({"quantity": 2}));
+        world.run();
+        let list = world.open.remove(0);
+        world.answer(list);
+        world.pods.insert("node-0".to_owned(), 3);
+        let patch = world.only_patch();
+        (world, patch)
+    }
+
+    /// Lets the reconciler do all that it can at this moment; answers lists, and patches by `reply`. Returns how many
+    /// patches there were.
+    pub(super) fn answer_all(
+        &mut self,
+        mut reply: impl FnMut(&mut Self, &str, &Patch) -> Reply,
+    ) -> usize {
+        let mut patches = 0;
+        self.run();
+        while !self.open.is_empty() {
+            match self.open.remove(0) {
+                Open::Patch { id, node, patch, .. } => {
+                    patches += 1;
+                    let reply = reply(self, &node, &patch);
+                    self.reply(id, &node, reply);
+                }
+                other => self.answer(other),
+            }
+        }
+        patches
+    }
+
     /// Lets seconds pass, and answers everything as it comes.
     pub(super) fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
