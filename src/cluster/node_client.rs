@@ -10,9 +10,8 @@ use k8s_openapi::api::core::v1::{Node as K8sNode, Pod as K8sPod};
 use kube::Client;
 use kube::api::{GetParams, ListParams, Patch, PatchParams, Request as ApiRequest};
 use kube::core::{Resource, Status};
-use serde::Deserialize;
 
-use super::requests::{RequestError, Requests as ApiRequests};
+use super::requests::{Page, RequestError, Requests as ApiRequests};
 use crate::model::api::FIELD_MANAGER;
 use crate::model::node::ApiNode;
 use crate::model::pod::{Pod, PodList, Requests};
@@ -76,19 +75,6 @@ impl Reply {
 /// What the unfinished pods on each node request, without nodes on which they request nothing.
 pub(crate) type PodsByNode = HashMap<Arc<str>, Requests>;
 
-/// A page of the list of all pods.
-#[derive(Deserialize)]
-struct PodPage {
-    metadata: PageMetadata,
-    items: Vec<Pod>,
-}
-
-#[derive(Deserialize)]
-struct PageMetadata {
-    #[serde(rename = "continue")]
-    next: Option<String>,
-}
-
 impl NodeClient {
     pub(crate) fn new(client: Client, timeout: Duration) -> Self {
         Self { requests: ApiRequests::new(client, timeout) }
@@ -138,7 +124,7 @@ impl NodeClient {
         let mut nodes = PodsByNode::new();
         let mut restarted = false;
         loop {
-            let pods: PodPage = match self.requests.send(pods().list(&page)).await {
+            let pods: Page<Pod> = match self.requests.send(pods().list(&page)).await {
                 // It has taken so long that the server no longer has the rest: once more, and no oftener.
                 Err(error) if error.is_expired() && page.continue_token.is_some() && !restarted => {
                     restarted = true;
@@ -154,7 +140,7 @@ impl NodeClient {
                     nodes.entry(node.into()).or_default().add_pod(pod);
                 }
             }
-            page.continue_token = pods.metadata.next.filter(|token| !token.is_empty());
+            page.continue_token = pods.next();
             if page.continue_token.is_none() {
                 return Ok(nodes);
             }

@@ -6,9 +6,11 @@ use std::time::Duration;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::Client;
 use kube::client::Body;
 use kube::core::Status;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::error::describe;
@@ -35,6 +37,20 @@ pub(crate) enum RequestError {
     },
     /// There is no response, or none that can be read.
     Transport(String),
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+pub(crate) struct Page<T> {
+    metadata: ListMeta,
+    pub(crate) items: Vec<T>,
+}
+
+impl<T> Page<T> {
+    /// What the request for the next page has to name; `None` after the last.
+    pub(crate) fn next(self) -> Option<String> {
+        self.metadata.continue_.filter(|token| !token.is_empty())
+    }
 }
 
 /// A request, as kube builds it.

@@ -8,11 +8,9 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::events::v1::Event as KubeEvent;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, Request as ApiRequest};
 use kube::core::Resource as _;
 use kube::{Client, ResourceExt as _};
-use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -21,7 +19,7 @@ use super::rules::RuleObject;
 use crate::cluster::lease::{self, Leases};
 use crate::cluster::node_client::{NodeClient, PodsByNode, Reply};
 use crate::cluster::paging::PAGE_SIZE;
-use crate::cluster::requests::{RequestError, Requests};
+use crate::cluster::requests::{Page, RequestError, Requests};
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource, NodeExtendedResourceStatus};
 
 /// How long a list may take beyond the time of one request: it is no write, and may outlive the Lease.
@@ -33,13 +31,6 @@ pub(super) type InFlight = BoxFuture<'static, Completion>;
 pub(super) struct Executor {
     client: Client,
     leases: Leases,
-}
-
-/// A list of rules, as far as it is read.
-#[derive(Deserialize)]
-struct RuleList {
-    metadata: ListMeta,
-    items: Vec<RuleObject>,
 }
 
 impl Executor {
@@ -88,9 +79,9 @@ async fn list_rules(requests: Requests) -> Result<Vec<RuleObject>, RequestError>
     let mut page = ListParams::default().limit(PAGE_SIZE);
     let mut items = Vec::new();
     loop {
-        let list: RuleList = requests.send(rules.list(&page)).await?;
-        items.extend(list.items);
-        page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+        let mut list: Page<RuleObject> = requests.send(rules.list(&page)).await?;
+        items.append(&mut list.items);
+        page.continue_token = list.next();
         if page.continue_token.is_none() {
             return Ok(items);
         }
