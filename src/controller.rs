@@ -19,6 +19,7 @@ mod limiter;
 pub mod metrics;
 mod nodes;
 mod options;
+pub mod prune;
 pub mod readiness;
 mod reconciler;
 mod rules;
@@ -73,7 +74,7 @@ pub async fn run(
     let mut node_events = pin!(watch_objects(nodes, by_pages, seed));
     let mut class_events = pin!(device_classes::watch(client.clone()));
     let mut shutdown = pin!(futures::FutureExt::fuse(shutdown));
-    let executor = Executor::new(client, leases);
+    let executor = Executor::new(client);
     let mut in_flight = FuturesUnordered::<InFlight>::new();
     let mut reconciler = Reconciler::new(candidate, options, diagnostics.clone());
 

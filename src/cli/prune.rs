@@ -13,10 +13,11 @@ use super::args::ClusterArgs;
 use super::error::Error;
 use super::output::{self, progress_style};
 use crate::cluster::lease::AtEnd;
+use crate::controller::prune::{Ended, NodePrune, NodeResult, Scope, Settled, prune};
 use crate::planner::withdraw::Withdrawal;
 use crate::planner::{Action, Change};
 use lease_guard::{EndedLease, IfControllerActive, LeaseEnd, LeaseGuard, LeaseSelector};
-use nodes::{NodePrune, NodeResult, PlanPruneError, PrunePlan, Pruned, Scope, plan_prune, prune};
+use nodes::{PlanPruneError, PrunePlan, plan_prune};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -77,8 +78,8 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     let lease_guard =
         LeaseGuard::new(&client, &choice, if_active, |progress| eprintln!("{progress}")).await?;
     // Nothing in between returns early: a Lease that is held is always ended.
-    let (at_end, outcome) = work(&client, &scope, args.dry_run, &lease_guard).await;
-    let alone = lease_guard.wait().await;
+    let (Ended { at_end, alone }, outcome) =
+        work(&client, &scope, args.dry_run, &lease_guard).await;
     let ended = lease_guard.end(at_end).await;
 
     let mut errors = report_leases(&ended, alone, &kubectl);
@@ -93,20 +94,21 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     last.map_or(Ok(()), Err)
 }
 
-/// Plans and prunes. Returns whether the Leases may be released, and what there is to report.
+/// Plans and prunes. Returns what it means for the Leases, and what there is to report.
 async fn work(
     client: &Client,
     scope: &Scope,
     dry_run: bool,
     lease_guard: &LeaseGuard,
-) -> (AtEnd, Result<(Report, PrunePlan), PlanPruneError>) {
+) -> (Ended, Result<(Report, PrunePlan), PlanPruneError>) {
+    let unchanged = Ended { at_end: AtEnd::Release, alone: Ok(()) };
     let reading = ProgressBar::new_spinner().with_message("nodes looked at");
     reading.set_style(progress_style("{spinner} {pos} {msg}"));
     let plan = plan_prune(client, scope, |nodes| reading.set_position(nodes as u64)).await;
     reading.finish_and_clear();
     let mut plan = match plan {
         Ok(plan) => plan,
-        Err(error) => return (AtEnd::Release, Err(error)),
+        Err(error) => return (unchanged, Err(error)),
     };
     for rule in &plan.unlisted_rules {
         eprintln!("{}", describe_unlisted(rule, &scope.nodes, plan.unreadable.len()));
@@ -114,28 +116,26 @@ async fn work(
     let planned = std::mem::take(&mut plan.planned);
     let mut report = Report::new(dry_run, plan.nodes);
     report.announce(&planned);
-    let mut at_end = AtEnd::Release;
     if dry_run {
         for planned in planned {
-            let changes = planned.changes().to_vec();
-            report.add(&NodeResult {
-                node: Arc::from(planned.node()),
-                result: Ok(Pruned::Changed(changes)),
-            });
+            let (node, changes) = (Arc::clone(&planned.node().name), planned.changes().to_vec());
+            report.add(&NodeResult { node, changes, settled: Settled::Pruned });
         }
-    // What cannot be announced is not touched.
-    } else if report.output.is_ok() {
-        let working = ProgressBar::new(planned.len() as u64).with_message("nodes");
-        working.set_style(progress_style("{bar:30} {pos}/{len} {msg}"));
-        working.enable_steady_tick(Duration::from_millis(200));
-        at_end = prune(client, scope, planned, lease_guard, |pruned| {
-            working.inc(1);
-            working.suspend(|| report.add(&pruned));
-        })
-        .await;
-        working.finish_and_clear();
+        return (unchanged, Ok((report, plan)));
     }
-    (at_end, Ok((report, plan)))
+    // What cannot be announced is not touched.
+    let planned = if report.output.is_ok() { planned } else { Vec::new() };
+    let working = ProgressBar::new(planned.len() as u64).with_message("nodes");
+    working.set_style(progress_style("{bar:30} {pos}/{len} {msg}"));
+    working.enable_steady_tick(Duration::from_millis(200));
+    let permissions = lease_guard.permissions();
+    let ended = prune(client.clone(), scope.clone(), planned, permissions, |result| {
+        working.inc(1);
+        working.suspend(|| report.add(&result));
+    })
+    .await;
+    working.finish_and_clear();
+    (ended, Ok((report, plan)))
 }
 
 /// Reports that no ledger lists a rule, and which have been searched.
@@ -202,7 +202,7 @@ impl Report {
     fn announce(&mut self, planned: &[NodePrune]) {
         let mut lines = Vec::new();
         for planned in planned {
-            let node = planned.node();
+            let node = &planned.node().name;
             if let Some(text) = planned.unreadable_ledger() {
                 lines.push(format!("{node}: has an annotation that cannot be read: {text}"));
             }
@@ -213,21 +213,21 @@ impl Report {
         self.print(lines);
     }
 
-    fn add(&mut self, pruned: &NodeResult) {
-        let node = &pruned.node;
-        match &pruned.result {
-            Ok(Pruned::NothingLeft) => self.print([format!("{node}: nothing is left to withdraw")]),
-            Ok(Pruned::Gone) => self.print([format!("{node}: the node no longer exists")]),
-            Ok(Pruned::Changed(changes)) => {
-                self.changed_nodes += 1;
-                self.changes += changes.len();
-                let mut done: Vec<_> = changes.iter().map(ToString::to_string).collect();
-                if done.is_empty() {
-                    done.push("removed the annotation".to_owned());
-                }
-                self.print([format!("{node}: {}{}", done.join(", "), self.dry_run)]);
+    fn add(&mut self, result: &NodeResult) {
+        let NodeResult { node, changes, settled } = result;
+        if !changes.is_empty() {
+            self.changed_nodes += 1;
+            self.changes += changes.len();
+            let done: Vec<_> = changes.iter().map(ToString::to_string).collect();
+            self.print([format!("{node}: {}{}", done.join(", "), self.dry_run)]);
+        }
+        match settled {
+            Settled::Pruned if changes.is_empty() => {
+                self.print([format!("{node}: nothing is left to withdraw")]);
             }
-            Err(message) => {
+            Settled::Pruned => {}
+            Settled::Gone => self.print([format!("{node}: the node no longer exists")]),
+            Settled::Failed(message) => {
                 self.failed += 1;
                 eprintln!("{node}: failed: {message}");
             }

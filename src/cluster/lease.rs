@@ -92,7 +92,7 @@ pub async fn run(
     leadership: watch::Sender<Leadership>,
     mut end: oneshot::Receiver<AtEnd>,
 ) -> Ended {
-    let leases = Leases::new(client, &candidate);
+    let leases = Leases::new(client.clone(), &candidate);
     let mut events = pin!(leases.watch(0));
     let mut participant = Participant::new(candidate);
     let mut writes: FuturesUnordered<BoxFuture<'static, _>> = FuturesUnordered::new();
@@ -128,11 +128,12 @@ pub async fn run(
     if let Ok(Some((started, written, _))) = timeout(RELEASE_TIMEOUT, writes.next()).await {
         participant.written(written, None, started, (Instant::now(), Timestamp::now()));
     }
-    end_election(leases, participant.into_election()).await
+    end_election(client, participant.into_election()).await
 }
 
 /// Releases the Lease where it is this process's, and logs what came of it.
-pub(crate) async fn end_election(leases: Leases, election: Election) -> Ended {
+pub(crate) async fn end_election(client: Client, election: Election) -> Ended {
+    let leases = Leases::new(client, election.candidate());
     let ended = timeout(RELEASE_TIMEOUT, release(leases, election)).await;
     let ended = ended
         .unwrap_or_else(|_| Ended::NotReleased(format!("no answer within {RELEASE_TIMEOUT:?}")));
@@ -200,6 +201,12 @@ impl Leases {
     pub(crate) fn new(client: Client, candidate: &Candidate) -> Self {
         let api = Api::namespaced(client, &candidate.namespace);
         Self { api, name: candidate.name.clone() }
+    }
+
+    /// For the Lease that this one is a state of.
+    pub(crate) fn of(client: Client, lease: &Lease) -> Self {
+        let api = Api::namespaced(client, &lease.namespace().unwrap_or_default());
+        Self { api, name: lease.name_any() }
     }
 
     /// Watches the Lease.

@@ -30,12 +30,11 @@ pub(super) type InFlight = BoxFuture<'static, Completion>;
 
 pub(super) struct Executor {
     client: Client,
-    leases: Leases,
 }
 
 impl Executor {
-    pub(super) fn new(client: Client, leases: Leases) -> Self {
-        Self { client, leases }
+    pub(super) fn new(client: Client) -> Self {
+        Self { client }
     }
 
     /// Sends a request. The future ends by the request's deadline; that of a list in pages, some pages later.
@@ -47,7 +46,8 @@ impl Executor {
         let nodes = NodeClient::new(self.client.clone(), timeout);
         match effect {
             Effect::WriteLease(lease) => {
-                let write = self.leases.clone().write_or_read(*lease, timeout);
+                let leases = Leases::of(self.client.clone(), &lease);
+                let write = leases.write_or_read(*lease, timeout);
                 let completion = move |(written, found): (_, Option<_>)| {
                     let found = found.map(Box::new);
                     Completion::LeaseWritten { started, written, found }
@@ -55,7 +55,7 @@ impl Executor {
                 write.map(completion).boxed()
             }
             Effect::ReleaseLease(election) => {
-                let ended = lease::end_election(self.leases.clone(), *election);
+                let ended = lease::end_election(self.client.clone(), *election);
                 ended.map(|_| Completion::LeaseReleased).boxed()
             }
             Effect::ListRules { id } => {

@@ -14,7 +14,7 @@ use super::tally::{Standings, Tally};
 use super::work_queue::Rank;
 use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, Interner, Node};
-pub(super) use failure::{Cause, Sendable};
+pub(super) use failure::Cause;
 pub(super) use state::{NodeState, Sent, Work};
 
 /// Every node.
@@ -95,6 +95,11 @@ impl Nodes {
                 Seen { removed: vec![node.name], changed: None }
             }
         }
+    }
+
+    /// Adds a node that is not watched.
+    pub(super) fn insert(&mut self, node: Node) {
+        self.upsert(node);
     }
 
     /// Takes in a node as the response to a request has it, which was sent when the node was at the version

@@ -178,7 +178,9 @@ impl Reconciler {
             }
         }
         step.planned = self.reports.planned;
-        self.send_patches(now.instant, step);
+        if let Some(deadline) = self.write_deadline(now.instant) {
+            self.schedule.send_patches(&mut self.nodes, deadline, now.instant, step);
+        }
         let has_unplanned =
             self.schedule.queue.len(Stage::Plan) > 0 || !self.schedule.standings_due.is_empty();
         if has_unplanned {
@@ -205,10 +207,14 @@ impl Reconciler {
         self.leader.leads(now)
     }
 
+    /// Until when a request that is sent now may be answered; `None` where this process does not lead.
+    fn write_deadline(&self, now: Instant) -> Option<Instant> {
+        self.leader.write_deadline(now, self.options.request_timeout)
+    }
+
     /// Adds a request that this process may send only while it leads.
     fn send(&self, effect: Effect, now: Instant, step: &mut Step) -> bool {
-        let timeout = self.options.request_timeout;
-        let Some(deadline) = self.leader.write_deadline(now, timeout) else { return false };
+        let Some(deadline) = self.write_deadline(now) else { return false };
         step.requests.push(Request { effect, deadline });
         true
     }

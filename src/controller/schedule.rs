@@ -1,6 +1,8 @@
 //! Everything that decides when something is sent: the work queue, the slots, and what is asked for but not
 //! about one node.
 
+pub(super) mod patches;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

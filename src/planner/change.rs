@@ -215,6 +215,13 @@ impl Change {
         self.lowers
     }
 
+    /// Returns whether it removes a ledger that cannot be read. Such changes of one plan belong together: a
+    /// patch for some of them would leave values that no ledger lists.
+    #[must_use]
+    pub fn discards_ledger(&self) -> bool {
+        self.edit.ledger == LedgerEdit::Discard
+    }
+
     /// Returns whether the resource was in the ledger before.
     #[must_use]
     pub fn was_listed(&self) -> bool {

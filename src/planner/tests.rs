@@ -87,7 +87,7 @@ pub(crate) fn apply(object: &mut Value, patch: &Patch) {
 }
 
 /// Applies a patch up to the operation that the API server rejects.
-fn try_apply(object: &mut Value, patch: &Patch) -> Result<(), String> {
+pub(crate) fn try_apply(object: &mut Value, patch: &Patch) -> Result<(), String> {
     for operation in &patch.0 {
         if let PatchOperation::Test(test) = operation
             && test.value.is_null()

@@ -4,21 +4,22 @@ mod held;
 mod keep;
 mod search;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use thiserror::Error;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::sleep;
 
 use crate::cluster::error::describe;
 use crate::cluster::lease::holder::{self, Kind};
-use crate::cluster::lease::{AtEnd, LeaseName};
+use crate::cluster::lease::{AtEnd, Leadership, LeaseName};
 use crate::cluster::node_client;
+use crate::controller::prune::Permission;
 pub use held::LeaseEnd;
-use held::{Held, LEASE_DURATION, duration, name, take};
+use held::{Held, Watched, duration, name, take};
 pub use search::LeaseSelector;
 use search::{list, unwritten};
 
@@ -92,24 +93,13 @@ pub struct EndedLease {
 /// The Leases that keep controllers from writing, as long as this is there.
 pub struct LeaseGuard {
     held: Vec<Held>,
-    /// Whether a Lease was waited for in vain: the wait is not to be repeated for every node.
-    is_given_up: AtomicBool,
 }
 
 impl LeaseGuard {
     /// Holds no Lease.
     #[must_use]
     pub fn none() -> Self {
-        Self { held: Vec::new(), is_given_up: AtomicBool::new(false) }
-    }
-
-    /// Holds one Lease as `leadership` says, without an election.
-    #[cfg(test)]
-    pub(super) fn with_leadership(
-        client: Client,
-        leadership: tokio::sync::watch::Receiver<crate::cluster::lease::Leadership>,
-    ) -> Self {
-        Self { held: vec![Held::with_leadership(client, leadership)], ..Self::none() }
+        Self { held: Vec::new() }
     }
 
     /// Takes the Leases of the controllers, if there are any. What it waits for is reported to
@@ -166,33 +156,18 @@ impl LeaseGuard {
         Ok(guard)
     }
 
-    /// Fails where a Lease has been lost.
-    ///
-    /// # Errors
-    /// In words.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let now = Instant::now();
-        let holds = |held: &Held| held.leadership.borrow().leads(now);
-        match self.held.iter().find(|held| !holds(held)) {
-            None => Ok(()),
-            Some(Held { lease, .. }) => Err(format!(
-                "the lease {lease} is lost, so that a controller may be at work; run it again"
-            )),
-        }
-    }
-
-    /// Waits for a Lease that is not renewed at present, for as long as it may take to expire; fails where
-    /// it is lost.
-    ///
-    /// # Errors
-    /// In words.
-    pub(super) async fn wait(&self) -> Result<(), String> {
-        if self.check().is_err() && !self.is_given_up.load(Ordering::Relaxed) {
-            let all = futures::future::join_all(self.held.iter().map(Held::wait));
-            let waited = timeout(LEASE_DURATION, all).await;
-            self.is_given_up.fetch_or(waited.is_err(), Ordering::Relaxed);
-        }
-        self.check()
+    /// Whether controllers are kept from writing: now, and whenever that changes.
+    pub fn permissions(&self) -> impl Stream<Item = Permission> + use<> {
+        let watched: Vec<_> = self.held.iter().map(Held::watched).collect();
+        let changes = watched.clone().into_iter().map(|watched| {
+            let changed = |mut watched: Watched| async move {
+                watched.leadership.changed().await.ok().map(|()| ((), watched))
+            };
+            futures::stream::unfold(watched, changed).boxed()
+        });
+        let changes = futures::stream::select_all(changes);
+        let now = futures::stream::once(std::future::ready(()));
+        now.chain(changes).map(move |()| permission(&watched))
     }
 
     /// Releases the Leases, or leaves them behind for as long as they are to keep controllers from
@@ -213,6 +188,26 @@ impl LeaseGuard {
             held.undo(progress).await;
         }
     }
+}
+
+/// Whether all Leases are held.
+fn permission(leases: &[Watched]) -> Permission {
+    let (mut ends, mut suspended) = (Vec::new(), None);
+    for Watched { lease, identity, leadership } in leases {
+        let lost = || {
+            format!("the lease {lease} is lost, so that a controller may be at work; run it again")
+        };
+        match &*leadership.borrow() {
+            Leadership::Leader { until } => ends.push(*until),
+            Leadership::Standby(Some(holder)) if holder != identity => {
+                return Permission::Revoked(lost());
+            }
+            // It may be held again: a renewal is late, or its response is lost.
+            Leadership::Standby(_) | Leadership::Unavailable(_) => suspended = Some(lost()),
+        }
+    }
+    let granted = || Permission::Granted(ends.into_iter().min());
+    suspended.map_or_else(granted, Permission::Suspended)
 }
 
 /// Fails where somebody who may write holds the Lease. Clocks are compared here only to refuse at once:

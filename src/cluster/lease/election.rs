@@ -267,6 +267,11 @@ impl Election {
         }
     }
 
+    /// Who takes part.
+    pub(super) fn candidate(&self) -> &Candidate {
+        &self.candidate
+    }
+
     /// The identity of this process.
     pub(super) fn identity(&self) -> &str {
         &self.candidate.identity

@@ -51,13 +51,15 @@ struct Failure {
     message: Option<Arc<str>>,
     not_before: Instant,
     backoff: Backoff,
+    /// How often in a row.
+    attempts: usize,
     /// What patches since the last success were for.
     changes: Vec<Change>,
 }
 
 /// Which changes are sent now.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::controller) enum Sendable {
+pub(super) enum Sendable {
     /// These, by their places.
     Now(Vec<usize>),
     /// None before then.
@@ -71,7 +73,7 @@ impl Failures {
     }
 
     /// Chooses among the changes that a plan has.
-    pub(in crate::controller) fn sendable(&self, changes: &[Change], now: Instant) -> Sendable {
+    pub(super) fn sendable(&self, changes: &[Change], now: Instant) -> Sendable {
         let mut later: Option<Instant> = None;
         let mut chosen = Vec::new();
         for (place, change) in changes.iter().enumerate() {
@@ -84,9 +86,16 @@ impl Failures {
             return Sendable::Later(later.unwrap_or(now));
         }
         if self.one_by_one {
-            let first =
-                chosen.iter().find(|place| changes.get(**place).is_some_and(Change::is_repair));
-            chosen = vec![*first.or(chosen.first()).unwrap_or(&0)];
+            let holds =
+                |place: &usize, is: fn(&Change) -> bool| changes.get(*place).is_some_and(is);
+            let first = chosen.iter().find(|place| holds(place, Change::is_repair)).copied();
+            let first = first.or(chosen.first().copied()).unwrap_or_default();
+            if holds(&first, Change::discards_ledger) {
+                // These belong together.
+                chosen.retain(|place| holds(place, Change::discards_ledger));
+            } else {
+                chosen = vec![first];
+            }
         }
         Sendable::Now(chosen)
     }
@@ -121,13 +130,18 @@ impl Failures {
             Cause::Rejected => {
                 // The API server responds, whatever was the matter before.
                 self.node = None;
-                if let [change] = changes {
+                if changes.len() > 1 && !changes.iter().all(Change::discards_ledger) {
+                    self.one_by_one = true;
+                    return Vec::new();
+                }
+                let mut new = Vec::new();
+                for change in changes {
                     let failure = self.resources.entry(change.resource.clone());
                     let failure = failure.or_insert_with(|| Failure::new(cause, now, seed));
-                    return failure.fail(Some(message), changes, retry_after, now);
+                    let change = std::slice::from_ref(change);
+                    new.extend(failure.fail(Some(message), change, retry_after, now));
                 }
-                self.one_by_one = true;
-                return Vec::new();
+                return new;
             }
             Cause::Forbidden | Cause::Overload | Cause::NotFound | Cause::Undone => {}
         }
@@ -142,7 +156,7 @@ impl Failures {
     }
 
     /// Notes that a patch with these changes went through. Whether it is undone again, the next plan shows.
-    pub(in crate::controller) fn succeed(&mut self, changes: &[Change]) {
+    pub(super) fn succeed(&mut self, changes: &[Change]) {
         self.node.take_if(|failure| failure.cause != Cause::Undone);
         self.stale = 0;
         for change in changes {
@@ -173,6 +187,13 @@ impl Failures {
         failure.message.as_ref()
     }
 
+    /// How often in a row a change has failed, by itself or with the node as a whole; and why.
+    pub(in crate::controller) fn attempts(&self, change: &Change) -> (usize, Option<&Arc<str>>) {
+        let failures = [self.resources.get(&change.resource), self.node.as_ref()];
+        let worst = failures.into_iter().flatten().max_by_key(|failure| failure.attempts);
+        worst.map_or((0, None), |failure| (failure.attempts, failure.message.as_ref()))
+    }
+
     /// What keeps the node as a whole.
     pub(in crate::controller) fn cause(&self) -> Option<Cause> {
         self.node.as_ref().map(|failure| failure.cause)
@@ -195,7 +216,7 @@ impl Failure {
 
     fn new(cause: Cause, now: Instant, seed: u64) -> Self {
         let backoff = Backoff::new(seed);
-        Self { cause, message: None, not_before: now, backoff, changes: Vec::new() }
+        Self { cause, message: None, not_before: now, backoff, attempts: 0, changes: Vec::new() }
     }
 
     fn fail(
@@ -206,6 +227,7 @@ impl Failure {
         now: Instant,
     ) -> Vec<Change> {
         self.not_before = now + self.backoff.next(retry_after);
+        self.attempts += 1;
         self.message = message.cloned();
         let new = changes.iter().filter(|change| !self.has(change));
         let new: Vec<_> = new.cloned().collect();

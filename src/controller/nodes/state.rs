@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::conflict::Conflicts;
-use super::failure::Failures;
+use super::failure::{Failures, Sendable};
 use crate::cluster::backoff::Backoff;
 use crate::controller::effect::RequestId;
 use crate::controller::standing::Standing;
@@ -206,6 +206,38 @@ impl NodeState {
 }
 
 impl Work {
+    /// Takes up the changes of a plan that may be sent now. Returns whether a repair is among them; or when the first
+    /// of them may be sent, where that is later.
+    pub(in crate::controller) fn plan(
+        &mut self,
+        changes: Vec<Change>,
+        now: Instant,
+    ) -> Result<bool, Instant> {
+        self.planned.clear();
+        match self.failures.sendable(&changes, now) {
+            Sendable::Now(places) => {
+                let mut changes: Vec<_> = changes.into_iter().map(Some).collect();
+                let chosen = places.into_iter().filter_map(|place| changes.get_mut(place)?.take());
+                self.planned = chosen.collect();
+                Ok(self.planned.iter().any(Change::is_repair))
+            }
+            Sendable::Later(at) => Err(at),
+        }
+    }
+
+    /// A patch with these changes has gone through.
+    pub(in crate::controller) fn succeed(&mut self, changes: &[Change]) {
+        self.failures.succeed(changes);
+        self.maybe_applied.retain(|before| !has_resource(changes, before));
+    }
+
+    /// A patch with these changes may have been applied, or may still be.
+    pub(in crate::controller) fn lose(&mut self, changes: &[Change], now: Instant) {
+        self.maybe_applied.retain(|before| !has_resource(changes, before));
+        self.maybe_applied.extend_from_slice(changes);
+        self.lost_at = Some(now);
+    }
+
     fn is_idle(&self) -> bool {
         let Self {
             planned,
@@ -229,4 +261,9 @@ impl Work {
             && pods.is_idle()
             && lowered_from.is_empty()
     }
+}
+
+/// Whether one of the changes is to the same resource.
+fn has_resource(changes: &[Change], change: &Change) -> bool {
+    changes.iter().any(|other| other.resource == change.resource)
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Effect, Key, Kind, Now, Rank, Reconciler, Stage, Step};
+use super::{Key, Now, Rank, Reconciler, Stage};
 use crate::controller::events::{EventTemplate, NodeSubject};
-use crate::controller::nodes::{Cause, NodeState, Seen, Sendable, Sent, Work};
+use crate::controller::nodes::{NodeState, Seen, Work};
 use crate::model::node::Node;
-use crate::model::quantity::Quantity;
 use crate::planner::input::{Contested, NewValues, PlanningInput, PodUsage};
-use crate::planner::{self, Action, Change, NodePlan, Outcome, Plan};
+use crate::planner::{self, Change, NodePlan, Outcome, Plan};
 
 /// A node is young for so long.
 const YOUNG_NODE_SECONDS: i64 = 600;
@@ -177,17 +176,12 @@ impl Reconciler {
         let mut until = |at: Instant| wait = Some(wait.map_or(at, |wait| wait.min(at)));
         let mut next = None;
         if !changes.is_empty() {
-            match work.failures.sendable(&changes, now) {
-                Sendable::Now(places) => {
-                    let mut changes: Vec<_> = changes.into_iter().map(Some).collect();
-                    let chosen =
-                        places.into_iter().filter_map(|place| changes.get_mut(place)?.take());
-                    work.planned = chosen.collect();
-                    let repairs = work.planned.iter().any(Change::is_repair);
+            match work.plan(changes, now) {
+                Ok(repairs) => {
                     let rank = if repairs { Rank::Repair } else { rank.max(Rank::Changed) };
                     next = Some(Next::Ready(Stage::Patch, rank));
                 }
-                Sendable::Later(at) => until(at),
+                Err(at) => until(at),
             }
         }
         if needs_pods && next.is_none() {
@@ -210,57 +204,6 @@ impl Reconciler {
             }
         }
         next.or(wait.map(Next::Wait)).unwrap_or(Next::Nothing)
-    }
-
-    /// Sends the patches that there are slots for, repairs first.
-    pub(super) fn send_patches(&mut self, now: Instant, step: &mut Step) {
-        while let Some(rank) = self.schedule.queue.first_rank(Stage::Patch) {
-            let kind = if rank == Rank::Repair { Kind::Repair } else { Kind::Patch };
-            if !self.schedule.limiter.is_free(kind, now) {
-                return;
-            }
-            let Some((Key::Node(name), _)) = self.schedule.queue.pop(Stage::Patch, rank) else {
-                continue;
-            };
-            self.send_patch(&name, kind, now, step);
-        }
-    }
-
-    fn send_patch(&mut self, name: &Arc<str>, kind: Kind, now: Instant, step: &mut Step) {
-        let id = self.schedule.request_id(kind);
-        let Some(state) = self.nodes.get_mut(name) else { return };
-        let changes = std::mem::take(&mut state.work_mut().planned);
-        let patch = match planner::patch(&state.node, &changes) {
-            Ok(patch) => patch,
-            Err(error) => {
-                // The plan was made for the node as it is, so that this does not happen.
-                let message: Arc<str> = format!("no patch can be made: {error}").into();
-                warn!(node = %name, "{message}");
-                let time = (now, self.schedule.seed());
-                state.work_mut().failures.fail(Cause::Undone, &message, &changes, None, time);
-                self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, Rank::Changed);
-                return;
-            }
-        };
-        let version = state.node.version();
-        let effect = Effect::PatchNode { id, node: Arc::clone(name), patch };
-        if !self.send(effect, now, step) {
-            self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, Rank::Changed);
-            return;
-        }
-        self.schedule.limiter.start(kind, now);
-        self.schedule.queue.start(&Key::Node(Arc::clone(name)));
-        let Some(state) = self.nodes.get_mut(name) else { return };
-        // Both hold from now on: the patch may be applied though its response is lost.
-        state.has_withdrawn |= changes.iter().any(is_withdrawal);
-        state.work_mut().pods.forget_usage();
-        for change in changes.iter().filter(|change| change.lowers()) {
-            // I5: up to this, the value is raised again where a pod is bound meanwhile.
-            let from = most(&state.node, &change.resource);
-            let lowered_from = from.map(|from| (change.resource.as_str().into(), from));
-            state.work_mut().lowered_from.extend(lowered_from);
-        }
-        state.work_mut().sent = Some(Sent { id, changes, version });
     }
 }
 
@@ -316,15 +259,4 @@ fn repair_as_listed(changes: &mut [Change], work: &Work, node: &Node, input: &Pl
             change.clone_from(as_listed);
         }
     }
-}
-
-fn is_withdrawal(change: &Change) -> bool {
-    matches!(change.action, Action::Withdraw { .. })
-}
-
-/// How much of a resource a node carries: the larger of both maps' values.
-fn most(node: &Node, resource: &str) -> Option<Quantity> {
-    let maps = [&node.capacity, &node.allocatable];
-    let values = maps.into_iter().flatten().filter_map(|map| map.get(resource)?.parse().ok());
-    values.max()
 }

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Client, ResourceExt as _};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::keep::leave_behind;
 use crate::cluster::lease::holder::{self, KEEP, Kind};
@@ -44,9 +44,18 @@ pub(super) struct Held {
     keep: Keep,
     /// How a `prune` before keeps it: the identity, and until when.
     before: Option<(String, Timestamp)>,
-    pub(super) leadership: watch::Receiver<Leadership>,
+    leadership: watch::Receiver<Leadership>,
     at_end: oneshot::Sender<AtEnd>,
     election: JoinHandle<Ended>,
+}
+
+/// What is known of a Lease that is held.
+#[derive(Clone, Debug)]
+pub(super) struct Watched {
+    pub(super) lease: LeaseName,
+    /// In whose name it is held.
+    pub(super) identity: String,
+    pub(super) leadership: watch::Receiver<Leadership>,
 }
 
 /// What becomes of a Lease at the end.
@@ -61,19 +70,10 @@ enum Keep {
 }
 
 impl Held {
-    /// A Lease that is held as `leadership` says, without an election.
-    #[cfg(test)]
-    pub(super) fn with_leadership(client: Client, leadership: watch::Receiver<Leadership>) -> Self {
-        Self {
-            client,
-            lease: LeaseName { namespace: "system".to_owned(), name: "lease".to_owned() },
-            identity: "prune".to_owned(),
-            keep: Keep::Release,
-            before: None,
-            leadership,
-            at_end: oneshot::channel().0,
-            election: tokio::spawn(std::future::pending()),
-        }
+    /// What is known of it.
+    pub(super) fn watched(&self) -> Watched {
+        let (lease, identity) = (self.lease.clone(), self.identity.clone());
+        Watched { lease, identity, leadership: self.leadership.clone() }
     }
 
     /// Releases the Lease, or leaves it behind for as long as it is to keep controllers from writing.
@@ -83,16 +83,6 @@ impl Held {
             Keep::FromTheEnd => self.keep(None, Timestamp::now() + KEEP).await,
             Keep::Until(until) => self.keep(None, until).await,
         }
-    }
-
-    /// Waits until the Lease is renewed, or is another's.
-    pub(super) async fn wait(&self) {
-        let is_decided = |leadership: &Leadership| match leadership {
-            Leadership::Standby(Some(holder)) => *holder != self.identity,
-            leadership => leadership.leads(Instant::now()),
-        };
-        // An error means that the election has ended, which is decided too.
-        let _ = self.leadership.clone().wait_for(is_decided).await;
     }
 
     async fn release(self, at_end: AtEnd) -> LeaseEnd {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use json_patch::{Patch, PatchOperation, TestOperation};
-use serde_json::{Value, json};
+use json_patch::Patch;
+use serde_json::json;
 
 use super::world::{DONGLE, Open, World, object};
 use crate::cluster::node_client::Reply;
 use crate::controller::effect::{Completion, RequestId};
 use crate::model::pod::{Pod, Requests};
+use crate::planner::tests::try_apply;
 
 impl World {
     /// Answers a patch as the API server does: applies it, or says that a `test` does not hold.
@@ -37,7 +38,7 @@ impl World {
     /// Applies a patch, and shows the node to the watch.
     pub(super) fn apply(&mut self, name: &str, patch: &Patch) -> Reply {
         let Some(mut node) = self.nodes.get(name).cloned() else { return Reply::NotFound };
-        if !apply(&mut node, patch) {
+        if try_apply(&mut node, patch).is_err() {
             let node = Box::new(object(self.nodes[name].clone()));
             return Reply::Stale { node, message: "422: a test failed".to_owned() };
         }
@@ -115,14 +116,4 @@ fn requests(dongles: u64) -> Requests {
     let container = json!({"resources": {"requests": {DONGLE: dongles.to_string()}}});
     let pod: Pod = object(json!({"spec": {"containers": [container]}}));
     Requests::of(&pod)
-}
-
-/// Applies a patch as the API server does: a `test` for null holds where there is nothing.
-fn apply(object: &mut Value, patch: &Patch) -> bool {
-    patch.0.iter().all(|operation| match operation {
-        PatchOperation::Test(TestOperation { path, value }) => {
-            object.pointer(path.as_str()).unwrap_or(&Value::Null) == value
-        }
-        operation => json_patch::patch(object, std::slice::from_ref(operation)).is_ok(),
-    })
 }

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::ToSpan as _;
 use kube::ResourceExt as _;
 use tokio::time::Instant;
 
-use super::super::held::ACQUIRE_LIMIT;
+use super::super::held::{ACQUIRE_LIMIT, LEASE_DURATION};
 use super::*;
 use crate::cluster::lease::fake_api::{FakeApi, Fault};
 
@@ -98,11 +98,28 @@ async fn lease_that_another_took_and_released_is_reported_at_the_end() {
     let api = FakeApi::default();
     put(&api, "a", "", 60);
     let guard = guard(&api, IfControllerActive::Refuse).await.unwrap();
-    assert_eq!(guard.check(), Ok(()));
+    let mut permissions = std::pin::pin!(guard.permissions());
+    assert!(matches!(permissions.next().await, Some(Permission::Granted(Some(_)))));
     api.silence_watches();
     put(&api, "a", "", 15);
     let ended = guard.end(AtEnd::Release).await;
     assert_eq!(ended[0].end, LeaseEnd::Lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permission_follows_every_lease() {
+    let api = FakeApi::default();
+    put(&api, "a", "", 60);
+    put(&api, "b", "", 60);
+    let guard = guard(&api, IfControllerActive::Refuse).await.unwrap();
+    let mut permissions = std::pin::pin!(guard.permissions());
+    assert!(matches!(permissions.next().await, Some(Permission::Granted(Some(_)))));
+    put(&api, "b", "controller_1a2b3c4d", 15);
+    let is_revoked = |permission: &Permission| matches!(permission, Permission::Revoked(_));
+    let revoked = permissions.filter(|permission| std::future::ready(is_revoked(permission)));
+    let revoked = tokio::time::timeout(LEASE_DURATION, std::pin::pin!(revoked).next()).await;
+    let Ok(Some(Permission::Revoked(why))) = revoked else { panic!("{revoked:?}") };
+    assert!(why.contains("system/b is lost"), "{why}");
 }
 
 #[tokio::test(start_paused = true)]

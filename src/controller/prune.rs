@@ -1,0 +1,62 @@
+//! Withdrawing what ledgers list, whatever rules there are: for `prune`.
+//!
+//! The same queue, limits, patches and executor as the reconciler's; what differs is the plan, that every node comes to
+//! an end, and that Leases are held by the caller.
+
+mod plan;
+mod pruner;
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use kube::Client;
+use tokio::time::{Instant, sleep_until};
+
+use super::executor::{Executor, InFlight};
+pub use plan::{NodePrune, Scope};
+use pruner::Pruner;
+pub use pruner::{Ended, NodeResult, Permission, Settled};
+
+/// How long the loop sleeps at most.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Does what has been planned, and reports each node to `done` as soon as it has come to an end. Until the first of
+/// `permissions` nothing is sent.
+pub async fn prune(
+    client: Client,
+    scope: Scope,
+    planned: Vec<NodePrune>,
+    permissions: impl Stream<Item = Permission>,
+    mut done: impl FnMut(NodeResult),
+) -> Ended {
+    let executor = Executor::new(client);
+    let mut permissions = pin!(permissions.fuse());
+    let mut in_flight = FuturesUnordered::<InFlight>::new();
+    let mut pruner = Pruner::new(scope, planned, Instant::now());
+    loop {
+        let now = Instant::now();
+        // What is known by now holds for what is sent now.
+        while let Some(Some(permission)) = permissions.next().now_or_never() {
+            pruner.observe(permission, now);
+        }
+        let step = pruner.next(now);
+        pruner.take_settled().into_iter().for_each(&mut done);
+        if step.done {
+            return pruner.into_ended();
+        }
+        in_flight.extend(step.requests.into_iter().map(|request| executor.send(request)));
+        let heartbeat = now + HEARTBEAT_INTERVAL;
+        let wake = step.wake.map_or(heartbeat, |wake| wake.min(heartbeat));
+        tokio::select! {
+            biased;
+            Some(permission) = permissions.next() => pruner.observe(permission, Instant::now()),
+            Some(completion) = in_flight.next() => pruner.complete(completion, Instant::now()),
+            () = sleep_until(wake) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

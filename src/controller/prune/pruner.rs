@@ -1,0 +1,327 @@
+//! Decides what `prune` sends, and when a node has come to an end. Pure, as the reconciler is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::plan::{NodePrune, Scope};
+use crate::cluster::lease::AtEnd;
+use crate::cluster::node_client;
+use crate::controller::effect::{Completion, Step};
+use crate::controller::nodes::{Cause, Nodes};
+use crate::controller::schedule::Schedule;
+use crate::controller::schedule::patches::{Answered, PatchOutcome};
+use crate::controller::work_queue::{Key, Rank, Stage};
+use crate::model::node::ApiNode;
+use crate::planner::{Change, Plan};
+
+/// How many nodes are patched at once. The API server is busy at about ten.
+const CONCURRENCY: usize = 16;
+/// How often a change is tried in a row before it is given up.
+pub(super) const TRIES: usize = 6;
+/// How long an API server may fail without a patch that it answers, before all is given up.
+const MAX_OUTAGE: Duration = Duration::from_secs(60);
+/// How long a Lease that is not renewed is waited for: it has expired by then.
+const MAX_SUSPENSION: Duration = Duration::from_secs(60);
+
+/// Whether nodes may be patched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// They may; until then, where that has an end.
+    Granted(Option<Instant>),
+    /// Not now, but perhaps later. Why, in words.
+    Suspended(String),
+    /// Never again. Why, in words.
+    Revoked(String),
+}
+
+/// How the work has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Whether the Leases may be released: not while a patch without a response may still be applied.
+    pub at_end: AtEnd,
+    /// Why others may have been at work, where they may.
+    pub alone: Result<(), String>,
+}
+
+/// What came of one node.
+#[derive(Debug)]
+pub struct NodeResult {
+    /// Its name.
+    pub node: Arc<str>,
+    /// What was done, also where the rest failed.
+    pub changes: Vec<Change>,
+    /// Whether that was all.
+    pub settled: Settled,
+}
+
+/// How the work on a node has ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// Nothing is left to withdraw.
+    Pruned,
+    /// The node no longer exists.
+    Gone,
+    /// Something is left, for this reason.
+    Failed(String),
+}
+
+/// A node that has not come to an end.
+#[derive(Debug)]
+struct Job {
+    /// What the controller has written there by managedFields.
+    own: Vec<String>,
+    done: Vec<Change>,
+}
+
+/// Withdraws from nodes.
+#[derive(Debug)]
+pub(super) struct Pruner {
+    scope: Scope,
+    nodes: Nodes,
+    schedule: Schedule,
+    jobs: BTreeMap<Arc<str>, Job>,
+    permission: Permission,
+    /// Since when nodes may not be patched, while they may again.
+    suspended_since: Option<Instant>,
+    /// Since when the API server fails, and how.
+    failing: Option<(Instant, Arc<str>)>,
+    settled: Vec<NodeResult>,
+    /// Whether a patch without a response may be applied after the end.
+    may_land: bool,
+}
+
+impl Pruner {
+    pub(super) fn new(scope: Scope, planned: Vec<NodePrune>, now: Instant) -> Self {
+        let mut pruner = Self {
+            scope,
+            nodes: Nodes::default(),
+            schedule: Schedule::new(CONCURRENCY, 0),
+            jobs: BTreeMap::new(),
+            permission: Permission::Suspended("nothing is known of the Leases".to_owned()),
+            suspended_since: Some(now),
+            failing: None,
+            settled: Vec::new(),
+            may_land: false,
+        };
+        for NodePrune { node, own, .. } in planned {
+            let name = Arc::clone(&node.name);
+            pruner.nodes.insert(node);
+            pruner.enqueue(&name, Rank::Changed);
+            pruner.jobs.insert(name, Job { own, done: Vec::new() });
+        }
+        pruner
+    }
+
+    /// Takes in whether nodes may be patched.
+    pub(super) fn observe(&mut self, permission: Permission, now: Instant) {
+        match (&permission, self.suspended_since) {
+            (Permission::Granted(_), _) => self.suspended_since = None,
+            (Permission::Suspended(_), None) => self.suspended_since = Some(now),
+            (Permission::Suspended(_), Some(_)) | (Permission::Revoked(_), _) => {}
+        }
+        // One that is revoked is never granted again: another process may have written meanwhile.
+        if !matches!(self.permission, Permission::Revoked(_)) {
+            self.permission = permission;
+        }
+    }
+
+    /// Takes in what came of a request.
+    pub(super) fn complete(&mut self, completion: Completion, now: Instant) {
+        let Completion::NodePatched { id, node: name, reply } = completion else { return };
+        let answered = self.schedule.patch_answered(&mut self.nodes, id, &name, reply, now);
+        let Some(Answered { sent, rank, outcome }) = answered else { return };
+        match outcome {
+            PatchOutcome::Applied { node, had_waited_for } => {
+                self.failing = None;
+                if let Some(job) = self.jobs.get_mut(&name) {
+                    add(&mut job.done, sent.changes);
+                }
+                self.observe_node(&name, *node, sent.version);
+                self.schedule.probe(&mut self.nodes, had_waited_for, now);
+            }
+            PatchOutcome::Failed { cause, message, node, .. } => {
+                match cause {
+                    Cause::Overload => {
+                        let since = self.failing.take().map_or(now, |(since, _)| since);
+                        self.failing = Some((since, message));
+                    }
+                    Cause::NotFound => return self.settle(&name, Settled::Gone),
+                    Cause::Forbidden => {
+                        self.failing = None;
+                        return self.settle(&name, Settled::Failed(message.to_string()));
+                    }
+                    Cause::Stale | Cause::Rejected | Cause::Undone => self.failing = None,
+                }
+                if let Some(node) = node {
+                    self.observe_node(&name, *node, sent.version);
+                }
+            }
+        }
+        self.enqueue(&name, rank);
+    }
+
+    /// Decides what is sent now.
+    pub(super) fn next(&mut self, now: Instant) -> Step {
+        let mut step = Step::default();
+        while let Some(key) = self.schedule.queue.pop_due(now) {
+            self.schedule.queue.add(&key, Stage::Plan, Rank::Changed);
+        }
+        while let Some((Key::Node(name), _)) = self.schedule.queue.pop(Stage::Plan, Rank::Replan) {
+            self.plan(&name, now);
+        }
+        let mut end_of_wait = None;
+        match self.may_write(now) {
+            MayWrite::Until(until) => {
+                let deadline = now + node_client::TIMEOUT;
+                let deadline = until.map_or(deadline, |until| until.min(deadline));
+                self.schedule.send_patches(&mut self.nodes, deadline, now, &mut step);
+                end_of_wait = until;
+            }
+            MayWrite::NotBefore(until) => end_of_wait = Some(until),
+            MayWrite::Never(why) => self.give_up(&why),
+        }
+        let end_of_outage = self.failing.as_ref().map(|(since, _)| *since + MAX_OUTAGE);
+        if let Some((_, message)) = self.failing.clone()
+            && end_of_outage.is_some_and(|end| end <= now)
+        {
+            let outage = MAX_OUTAGE.as_secs();
+            self.give_up(&format!("given up, as no patch was answered for {outage} s: {message}"));
+        }
+        let is_unplanned = self.schedule.queue.len(Stage::Plan) > 0;
+        let wakes = [
+            is_unplanned.then_some(now),
+            end_of_wait,
+            end_of_outage.filter(|end| now < *end),
+            self.schedule.queue.next_due(),
+            self.schedule.limiter.next_wake(now),
+        ];
+        step.wake = wakes.into_iter().flatten().min();
+        let is_decided = !matches!(self.may_write(now), MayWrite::NotBefore(_));
+        step.done = self.jobs.is_empty() && is_decided && self.schedule.limiter.writes() == 0;
+        step
+    }
+
+    /// The nodes that have come to an end since the last call.
+    pub(super) fn take_settled(&mut self) -> Vec<NodeResult> {
+        std::mem::take(&mut self.settled)
+    }
+
+    /// What is to be known at the end.
+    pub(super) fn into_ended(self) -> Ended {
+        let at_end = if self.may_land { AtEnd::Expire } else { AtEnd::Release };
+        let alone = match self.permission {
+            Permission::Granted(_) => Ok(()),
+            Permission::Suspended(why) | Permission::Revoked(why) => Err(why),
+        };
+        Ended { at_end, alone }
+    }
+
+    /// Whether nodes may be patched.
+    fn may_write(&mut self, now: Instant) -> MayWrite {
+        if let Permission::Granted(Some(until)) = self.permission
+            && until <= now
+        {
+            let why = "the Lease was not renewed in time, so that a controller may be at work; run it again";
+            self.observe(Permission::Suspended(why.to_owned()), until);
+        }
+        match &self.permission {
+            Permission::Granted(until) => MayWrite::Until(*until),
+            Permission::Revoked(why) => MayWrite::Never(why.clone()),
+            Permission::Suspended(why) => {
+                let until = self.suspended_since.unwrap_or(now) + MAX_SUSPENSION;
+                if until <= now { MayWrite::Never(why.clone()) } else { MayWrite::NotBefore(until) }
+            }
+        }
+    }
+
+    /// Plans a node as it is now.
+    fn plan(&mut self, name: &Arc<str>, now: Instant) {
+        let Some(state) = self.nodes.get_mut(name) else { return };
+        let Some(job) = self.jobs.get(name) else { return };
+        let changes = match self.scope.plan(&state.node, &job.own).0.plan {
+            Plan::Patch { changes, .. } => changes,
+            Plan::InSync | Plan::NeedsPods => return self.settle(name, Settled::Pruned),
+            Plan::Blocked(unreadable) => {
+                return self.settle(name, Settled::Failed(unreadable.to_string()));
+            }
+        };
+        let work = state.work_mut();
+        let (given_up, open): (Vec<_>, Vec<_>) =
+            changes.into_iter().partition(|change| work.failures.attempts(change).0 >= TRIES);
+        if open.is_empty() {
+            let messages = given_up.iter().filter_map(|change| work.failures.attempts(change).1);
+            let messages: BTreeSet<_> = messages.map(|message| &**message).collect();
+            let messages: Vec<_> = messages.into_iter().collect();
+            let why = format!("given up after {TRIES} tries: {}", messages.join("; "));
+            return self.settle(name, Settled::Failed(why));
+        }
+        let key = Key::Node(Arc::clone(name));
+        match work.plan(open, now) {
+            Ok(_) => {
+                self.schedule.queue.add(&key, Stage::Patch, Rank::Changed);
+            }
+            Err(at) => self.schedule.queue.wait(&key, at),
+        }
+    }
+
+    fn enqueue(&mut self, name: &Arc<str>, rank: Rank) {
+        self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, rank);
+    }
+
+    fn observe_node(&mut self, name: &str, node: ApiNode, sent: Option<u64>) {
+        if let Some(job) = self.jobs.get_mut(name) {
+            job.own = node.own_resources();
+        }
+        self.nodes.observe_response(node, sent);
+    }
+
+    /// Gives up every node that has nothing in flight.
+    fn give_up(&mut self, why: &str) {
+        let is_in_flight =
+            |name: &Arc<str>| self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name)));
+        let names: Vec<_> = self.jobs.keys().filter(|name| !is_in_flight(name)).cloned().collect();
+        for name in names {
+            self.settle(&name, Settled::Failed(why.to_owned()));
+        }
+    }
+
+    fn settle(&mut self, name: &Arc<str>, settled: Settled) {
+        let Some(Job { done, .. }) = self.jobs.remove(name) else { return };
+        self.schedule.queue.remove(&Key::Node(Arc::clone(name)));
+        self.schedule.kept_back.remove(name);
+        let lost = self
+            .nodes
+            .get_mut(name)
+            .map(|state| std::mem::take(&mut state.work_mut().maybe_applied));
+        let mut changes = lost.unwrap_or_default();
+        match &settled {
+            // Where nothing is left, a patch that is applied later fails at its tests.
+            Settled::Pruned => {}
+            Settled::Gone => changes.clear(),
+            Settled::Failed(_) => {
+                self.may_land |= !changes.is_empty();
+                changes.clear();
+            }
+        }
+        add(&mut changes, done);
+        self.settled.push(NodeResult { node: Arc::clone(name), changes, settled });
+    }
+}
+
+/// Whether nodes may be patched now.
+enum MayWrite {
+    /// Until then, where that has an end.
+    Until(Option<Instant>),
+    /// Not now; and never, unless that changes until then.
+    NotBefore(Instant),
+    Never(String),
+}
+
+/// Adds changes in place of earlier ones of the same resources.
+fn add(all: &mut Vec<Change>, changes: Vec<Change>) {
+    all.retain(|before| changes.iter().all(|change| change.resource != before.resource));
+    all.extend(changes);
+}

@@ -1,0 +1,125 @@
+//! Nodes while the Leases are renewed late, or lost.
+
+use std::cell::Cell;
+
+use futures::channel::mpsc;
+use tokio::time::sleep;
+
+use super::*;
+
+fn leading() -> Permission {
+    Permission::Granted(Some(Instant::now() + Duration::from_secs(3600)))
+}
+
+fn suspended() -> Permission {
+    Permission::Suspended("the lease is lost".to_owned())
+}
+
+fn taken() -> Permission {
+    Permission::Revoked("the lease is lost".to_owned())
+}
+
+async fn prune_nodes(
+    permissions: impl Stream<Item = Permission>,
+    server: Server,
+    nodes: usize,
+) -> (Vec<NodeResult>, Ended, Vec<String>) {
+    let nodes = (0..nodes).map(|number| {
+        let mut node = advertising();
+        node["metadata"]["name"] = json!(format!("node-{}", number + 1));
+        node
+    });
+    prune_under(permissions, server, nodes.collect(), Scope::default()).await
+}
+
+fn server(answers: impl IntoIterator<Item = Answer>) -> Server {
+    let answers = answers.into_iter().collect();
+    Server { node: advertising(), answers, log: Vec::new(), on_get: None }
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_waits_for_a_lease_that_is_renewed_late() {
+    let late = futures::stream::once(async {
+        sleep(Duration::from_secs(50)).await;
+        leading()
+    });
+    let permissions = futures::stream::iter([suspended()]).chain(late);
+    let (results, ended, log) = prune_nodes(permissions, server([Answer::Applied]), 1).await;
+    assert!(results[0].settled == Settled::Pruned && ended.alone.is_ok(), "{results:?}");
+    assert_eq!((patches(&log), ended.at_end), (1, AtEnd::Release));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_that_is_not_renewed_is_waited_for_once() {
+    for (ends, nodes) in [(false, 3), (true, 3), (false, 0)] {
+        let start = Instant::now();
+        // Or it is held for a while, and not renewed.
+        let until = Permission::Granted(Some(Instant::now()));
+        let permissions = futures::stream::iter([if ends { until } else { suspended() }]);
+        let (results, ended, log) = prune_nodes(permissions, server([]), nodes).await;
+        let is_failed = |result: &NodeResult| matches!(result.settled, Settled::Failed(_));
+        assert!(results.iter().all(is_failed) && log.is_empty(), "{results:?}");
+        assert_eq!((results.len(), ended.alone.is_err()), (nodes, true));
+        assert_eq!(start.elapsed().as_secs(), 60);
+    }
+}
+
+/// Also where there is nothing to do: what was found may not be true any more.
+#[tokio::test(start_paused = true)]
+async fn lease_of_another_is_not_waited_for() {
+    for nodes in [0, 1] {
+        let start = Instant::now();
+        // It is not held again without a gap.
+        let permissions = futures::stream::iter([taken(), leading()]);
+        let (results, ended, log) = prune_nodes(permissions, server([]), nodes).await;
+        assert_eq!((results.len(), log.len()), (nodes, 0), "{results:?}");
+        assert!(ended.alone.unwrap_err().contains("is lost"));
+        assert!(start.elapsed().as_secs() < 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_lost_while_the_node_is_read_stops_the_patch() {
+    let (lead, permissions) = mpsc::unbounded();
+    lead.unbounded_send(leading()).unwrap();
+    let mut server =
+        server([Answer::After(node("4", "{\"a.b/c\":{\"quantity\":\"1\",\"rule\":\"r\"}}"))]);
+    let lead = Cell::new(Some(lead));
+    server.on_get = Some(Box::new(move || {
+        let lead = lead.take().expect("one GET");
+        lead.unbounded_send(taken()).unwrap();
+    }));
+    let (results, _, log) = prune_nodes(permissions, server, 1).await;
+    let Settled::Failed(message) = &results[0].settled else { panic!("{results:?}") };
+    assert!(message.contains("is lost"), "{message}");
+    assert_eq!(log.last().map(String::as_str), Some("GET"), "{log:?}");
+}
+
+/// A patch must not land once a controller may write.
+#[tokio::test(start_paused = true)]
+async fn deadline_of_a_patch_is_never_beyond_the_lease() {
+    let (now, scope) = (Instant::now(), Scope::default());
+    for (seconds, deadline) in [(5, 5), (3600, 15)] {
+        let node = serde_json::from_value(advertising()).unwrap();
+        let planned = vec![NodePrune::new(node, &scope, &mut Interner::default())];
+        let mut pruner = Pruner::new(scope.clone(), planned, now);
+        assert!(pruner.next(now).requests.is_empty(), "nothing is known of the Leases");
+        pruner.observe(Permission::Granted(Some(now + Duration::from_secs(seconds))), now);
+        let [request] = &pruner.next(now).requests[..] else { panic!("one patch") };
+        assert_eq!(request.deadline, now + Duration::from_secs(deadline));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_is_not_released_while_a_patch_may_be_applied() {
+    let all = |answer: fn() -> Answer| (0..TRIES).map(move |_| answer());
+    for (answer, at_end) in [
+        ((|| Answer::Lost) as fn() -> Answer, AtEnd::Expire),
+        (|| Answer::Rejected(403, "denied by a policy"), AtEnd::Release),
+    ] {
+        let permissions = futures::stream::iter([leading()]);
+        let (results, ended, _) = prune_nodes(permissions, server(all(answer)), 1).await;
+        assert!(matches!(&results[0].settled, Settled::Failed(_)), "{results:?}");
+        assert_eq!(ended.at_end, at_end);
+    }
+}
