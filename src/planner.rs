@@ -27,7 +27,7 @@ pub use change::{Action, Change, ReleaseCause};
 use input::PlanningInput;
 pub use patch::patch;
 pub use plan::{NodePlan, Outcome, Plan};
-pub use repairs::plan_repairs;
+pub use repairs::{plan_repairs, plan_resets};
 use rules::RuleSet;
 
 /// Plans one node by the rules. No clock, no I/O: the same arguments give the same plan.

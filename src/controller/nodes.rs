@@ -2,6 +2,7 @@
 
 mod conflict;
 mod failure;
+mod resets;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};

@@ -17,6 +17,7 @@ mod pods;
 mod replies;
 mod reports;
 mod rules;
+mod standby;
 mod standings;
 mod statuses;
 
@@ -154,6 +155,8 @@ impl Reconciler {
         }
         if self.leads(now.instant) {
             self.work(now, &mut step);
+        } else {
+            self.stand_by(now, &mut step);
         }
         step
     }
@@ -161,6 +164,7 @@ impl Reconciler {
     /// What a leader does.
     fn work(&mut self, now: Now, step: &mut Step) {
         self.wake_due(now);
+        self.expire_hold(now);
         self.list_rules(now.instant, step);
         self.reports.planned = 0;
         while self.reports.planned < PLAN_BATCH_SIZE
@@ -245,6 +249,8 @@ impl Reconciler {
             self.diagnostics.metrics.rules_held.set(0);
             self.reports.forbidden = None;
             self.reports.events.clear();
+            // What was planned is not sent any more.
+            self.restart_nodes(now);
             self.report_forbidden();
         }
     }

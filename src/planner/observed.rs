@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::model::ledger::{Entry, Ledger};
-use crate::model::node::{Node, ResourceManagers};
+use crate::model::node::{KUBELET, Node, ResourceManagers};
 use crate::model::quantity::Quantity;
 
 /// One resource in a node's two maps, in its ledger and in its managedFields.
@@ -33,6 +33,12 @@ impl<'a> Observed<'a> {
     /// Returns whether there is a 0, and no other value.
     pub(super) fn is_zeroed(&self) -> bool {
         self.is_vacant() && self.maps() != [None, None]
+    }
+
+    /// Returns whether a kubelet has reset it: both maps are at 0, and by its hand.
+    pub(super) fn is_reset(&self) -> bool {
+        self.maps().into_iter().all(|map| map.is_some_and(is_zero))
+            && self.managers.is_some_and(|managers| managers.are(KUBELET))
     }
 
     /// Returns whether there is a value that the ledger does not list.

@@ -1,4 +1,4 @@
-//! Repairs by the ledger alone, for a process that does not know the rules yet (I4).
+//! Repairs by the ledger alone: for a leader that does not know the rules yet (I4), and for one that does not lead (I6).
 
 use super::change::{Action, Change, Edit, LedgerEdit, ValueEdit};
 use super::input::Contested;
@@ -27,6 +27,24 @@ pub fn plan_repairs(node: &Node, contested: &Contested) -> NodePlan {
         repair(resource, entry, &observed)
     });
     NodePlan::new(Vec::new(), repairs.collect(), false)
+}
+
+/// Plans what a process may write that does not lead: values that a kubelet has reset to 0 are written back as the
+/// ledger lists them. The patch requires that nothing has changed since, so that it may land at any time, whatever
+/// the leader does (I6).
+#[must_use]
+pub fn plan_resets(node: &Node) -> NodePlan {
+    let ledger = match Ledger::parse(node.ledger.as_deref()) {
+        Ok(ledger) => ledger,
+        Err(error) => return NodePlan::blocked(&[], error),
+    };
+    let resets = ledger.entries().filter_map(|(resource, entry)| {
+        let observed = Observed::on(node, &ledger, resource);
+        let mut change = repair(resource, entry, &observed).filter(|_| observed.is_reset())?;
+        change.edit.guarded = true;
+        Some(change)
+    });
+    NodePlan::new(Vec::new(), resets.collect(), false)
 }
 
 /// Writes a value back as it is listed, unless that lowers it.

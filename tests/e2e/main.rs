@@ -28,6 +28,7 @@ mod rbac;
 mod scale;
 mod scheduling;
 mod shrink_policy;
+mod standby;
 mod status;
 mod validate;
 

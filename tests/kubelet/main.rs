@@ -8,6 +8,7 @@
 
 mod device_plugin;
 mod host_isolation;
+mod no_leader;
 mod reboot;
 mod shrink;
 

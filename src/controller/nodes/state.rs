@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::conflict::Conflicts;
 use super::failure::{Failures, Sendable};
+use super::resets::Resets;
 use crate::cluster::backoff::Backoff;
 use crate::controller::effect::RequestId;
 use crate::controller::standing::Standing;
@@ -61,6 +62,8 @@ pub(in crate::controller) struct Work {
     pub(in crate::controller) undone: BTreeSet<String>,
     pub(in crate::controller) failures: Failures,
     pub(in crate::controller) conflicts: Conflicts,
+    /// What this process has written back without leading.
+    pub(in crate::controller) resets: Resets,
     pub(in crate::controller) pods: PodPolls,
     /// What there was before a lowering, by resource, until pods have been listed after it.
     pub(in crate::controller) lowered_from: BTreeMap<Arc<str>, Quantity>,
@@ -186,18 +189,28 @@ impl NodeState {
         })
     }
 
+    /// It is as it should be.
+    pub(in crate::controller) fn settle(&mut self) {
+        self.pending_since = None;
+        if let Some(work) = &mut self.work {
+            work.planned.clear();
+            work.failures.clear();
+            work.undone.clear();
+        }
+    }
+
     /// Drops what there is no need to remember.
     pub(in crate::controller) fn compact(&mut self) {
         self.work.take_if(|work| work.is_idle());
     }
 
-    /// Forgets failures, conflicts and pauses, as a new leader does: what it knows of them is old. What is in
+    /// Forgets failures, conflicts and pauses where leadership begins or ends: what is known of them is old. What is in
     /// flight stays.
     pub(in crate::controller) fn reset(&mut self) {
         if let Some(work) = self.work.take() {
-            let Work { sent, maybe_applied, lost_at, lowered_from, .. } = *work;
+            let Work { sent, maybe_applied, lost_at, lowered_from, resets, .. } = *work;
             *self.work_mut() =
-                Work { sent, maybe_applied, lost_at, lowered_from, ..Work::default() };
+                Work { sent, maybe_applied, lost_at, lowered_from, resets, ..Work::default() };
             self.compact();
         }
         self.pending_since = None;
@@ -247,6 +260,7 @@ impl Work {
             undone,
             failures,
             conflicts,
+            resets,
             pods,
             lowered_from,
             lost_at: _,
@@ -258,6 +272,7 @@ impl Work {
             && undone.is_empty()
             && failures.is_empty()
             && conflicts.is_empty()
+            && resets.is_empty()
             && pods.is_idle()
             && lowered_from.is_empty()
     }

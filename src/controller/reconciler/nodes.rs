@@ -55,8 +55,15 @@ impl Reconciler {
         }
     }
 
-    /// Has every node planned afresh.
+    /// Has every node planned afresh, by the rules.
     pub(super) fn restart_all(&mut self, now: Now) {
+        self.restart_nodes(now);
+        self.resume_contests(now.instant);
+        self.touch_all_statuses(now.instant);
+    }
+
+    /// Has every node planned afresh, and nothing sent that is planned.
+    pub(super) fn restart_nodes(&mut self, now: Now) {
         self.schedule.kept_back.clear();
         self.schedule.standings_due.clear();
         for (name, state) in self.nodes.iter_mut() {
@@ -64,8 +71,6 @@ impl Reconciler {
             state.pending_since = Some(now.instant);
             self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, Rank::Replan);
         }
-        self.resume_contests(now.instant);
-        self.touch_all_statuses(now.instant);
     }
 
     /// Makes ready what has waited long enough.
@@ -77,7 +82,6 @@ impl Reconciler {
             };
             self.schedule.queue.add(&key, stage, Rank::Changed);
         }
-        self.expire_hold(now);
     }
 
     /// Plans a node as it is now, records where its rules stand, and puts it where it has to go next.
@@ -155,12 +159,7 @@ impl Reconciler {
         let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
         let is_settled = changes.is_empty() && !needs_pods;
         if is_settled {
-            state.pending_since = None;
-            if state.work().is_some() {
-                let work = state.work_mut();
-                work.failures.clear();
-                work.undone.clear();
-            }
+            state.settle();
             if is_planned {
                 self.report_applied(name, now);
             }

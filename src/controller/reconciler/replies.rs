@@ -40,10 +40,14 @@ impl Reconciler {
     fn node_changed(&mut self, node: &Arc<str>, sent: Sent, answer: ApiNode, now: Now) {
         let Sent { changes, version, .. } = sent;
         self.report_changes(node, &changes, now);
+        let leads = self.leads(now.instant);
         let Some(state) = self.nodes.get_mut(node) else { return };
         if let Some(since) = state.pending_since.take() {
             let time = now.instant.duration_since(since).as_secs_f64();
             self.diagnostics.metrics.event_to_patch.observe(time);
+        }
+        for change in changes.iter().filter(|_| !leads) {
+            state.work_mut().resets.repaired(&change.resource, now.instant);
         }
         self.count_conflicts(node, &changes, now);
         let (seen, is_newest) = self.nodes.observe_response(answer, version);

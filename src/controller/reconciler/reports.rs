@@ -38,7 +38,7 @@ impl Reconciler {
         self.report_changes(node, &changes, now);
     }
 
-    /// Reports a change on the node and on the rule that it is for.
+    /// Reports a change on the node and on the rule that it is for. Events are the leader's.
     fn report_change(
         &mut self,
         node: &Arc<str>,
@@ -47,6 +47,9 @@ impl Reconciler {
         now: Now,
     ) {
         let (Some(template), Some(state)) = (template, self.nodes.get(node)) else { return };
+        if !self.leads(now.instant) {
+            return;
+        }
         let rule = self.rule_subject(change.rule().unwrap_or_default());
         let node = NodeSubject { name: node, uid: &state.node.uid };
         self.reports.events.on_both(node, &rule, &template, now);

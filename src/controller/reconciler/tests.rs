@@ -8,6 +8,7 @@ mod queue;
 mod races;
 mod random;
 mod responses;
+mod standby;
 mod world;
 
 use std::collections::BTreeMap;

@@ -152,7 +152,14 @@ impl ResourceManagers {
     /// Returns whether the controller, and no other manager, owns the value in both maps.
     #[must_use]
     pub fn are_own(&self) -> bool {
-        [&self.capacity, &self.allocatable].into_iter().all(|manager| is_own(manager.as_ref()))
+        self.are(FIELD_MANAGER)
+    }
+
+    /// Returns whether this manager was the last to write the value in both maps.
+    #[must_use]
+    pub fn are(&self, manager: &str) -> bool {
+        let is = |other: &Option<Arc<str>>| other.as_deref() == Some(manager);
+        is(&self.capacity) && is(&self.allocatable)
     }
 
     /// Returns the manager that answers for the value in one of the maps, or in both.
@@ -166,13 +173,13 @@ impl ResourceManagers {
         // A kubelet copies to allocatable what another manager writes to capacity.
         let is_copy = **other == *KUBELET;
         let allocatable_decides =
-            is_own(capacity) || (!is_own(allocatable) && !is_copy && self.allocatable_is_newer);
+            is_own(one) || (!is_own(other) && !is_copy && self.allocatable_is_newer);
         Some(if allocatable_decides { other } else { one })
     }
 }
 
-fn is_own(manager: Option<&Arc<str>>) -> bool {
-    manager.is_some_and(|manager| **manager == *FIELD_MANAGER)
+fn is_own(manager: &Arc<str>) -> bool {
+    **manager == *FIELD_MANAGER
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ impl World {
             return Reply::Stale { node, message: "422: a test failed".to_owned() };
         }
         node["metadata"]["resourceVersion"] = json!(self.next_version());
+        node["metadata"]["managedFields"] = json!([]);
         self.nodes.insert(name.to_owned(), node.clone());
         self.show(node.clone());
         Reply::Patched(Box::new(object(node)))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::StatusCode;
-use json_patch::Patch;
+use json_patch::{Patch, PatchOperation};
 use k8s_openapi::jiff::SignedDuration;
 use kube::core::Status;
 use serde_json::{Value, json};
@@ -149,6 +149,7 @@ impl World {
             "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": {"a": "b"}}});
         let mut node = self.nodes.get(name).cloned().unwrap_or(new);
         node["metadata"]["resourceVersion"] = json!(version);
+        node["metadata"]["managedFields"] = json!([]);
         node["status"] = status;
         self.nodes.insert(name.to_owned(), node.clone());
         self.show(node);
@@ -169,6 +170,19 @@ impl World {
     pub(super) fn set_dongles(&mut self, name: &str, dongles: u64) {
         let amounts = json!({DONGLE: dongles.to_string()});
         self.set_node(name, json!({"capacity": amounts, "allocatable": amounts}));
+    }
+
+    /// Sets the dongles of a node to 0, as a kubelet does after a reboot.
+    pub(super) fn reset(&mut self, name: &str) {
+        let (watching, fields) = (self.watching, json!({format!("f:{DONGLE}"): {}}));
+        self.watching = false;
+        self.set_dongles(name, 0);
+        self.watching = watching;
+        let node = self.nodes.get_mut(name).unwrap();
+        node["metadata"]["managedFields"] = json!([{"manager": "kubelet",
+            "fieldsV1": {"f:status": {"f:capacity": fields, "f:allocatable": fields}}}]);
+        let node = node.clone();
+        self.show(node);
     }
 
     /// Writes a rule of all nodes; `spec` has what is not as usual.
@@ -239,6 +253,9 @@ impl World {
                 Completion::RulesListed { id, reply }
             }
             Effect::PatchNode { id, node, patch } => {
+                if !self.reconciler.leads(self.now.instant) {
+                    check_reset(&patch);
+                }
                 let node = node.to_string();
                 return self.open.push(Open::Patch { id, node, patch, deadline });
             }
@@ -344,4 +361,21 @@ pub(super) fn error(code: u16) -> RequestError {
 
 pub(super) fn failed(code: u16) -> Reply {
     Reply::from(error(code))
+}
+
+/// I6: what a process sends that does not lead restores values that are 0 in both maps, if the ledger is as it was.
+fn check_reset(patch: &Patch) {
+    let text = serde_json::to_value(patch).unwrap().to_string();
+    for operation in &patch.0 {
+        let (path, is_test) = match operation {
+            PatchOperation::Test(test) => (&test.path, true),
+            PatchOperation::Add(add) => (&add.path, false),
+            other => panic!("{other}"),
+        };
+        let test = json!({"op": "test", "path": path.as_str(), "value": "0"}).to_string();
+        assert!(is_test || text.contains(&test), "{text}");
+    }
+    for path in ["/metadata/uid", "/metadata/annotations/noderesource.dev~1advertised"] {
+        assert!(text.contains(&format!(r#"{{"op":"test","path":"{path}""#)), "{text}");
+    }
 }

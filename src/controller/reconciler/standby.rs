@@ -1,0 +1,66 @@
+//! What a process does that does not lead: it writes back what a kubelet has reset to 0, where the leader does not
+//! (I6). A pod that uses the value lives for about a second after that, and a leader that has crashed is replaced
+//! after 15.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Key, Now, PLAN_BATCH_SIZE, Rank, Reconciler, Stage, Step};
+use crate::planner;
+
+/// How long the leader has for it.
+const LEADER_TIME: Duration = Duration::from_millis(100);
+
+impl Reconciler {
+    /// Sends what a process may send that does not lead.
+    pub(super) fn stand_by(&mut self, now: Now, step: &mut Step) {
+        self.wake_due(now);
+        for _ in 0..PLAN_BATCH_SIZE {
+            let next = self.schedule.queue.pop(Stage::Plan, Rank::Replan);
+            let Some((Key::Node(name), _)) = next else { break };
+            self.plan_resets(&name, now.instant);
+        }
+        // The patch is right whenever it lands, so that no Lease bounds it.
+        let deadline = now.instant + self.options.request_timeout;
+        self.schedule.send_patches(&mut self.nodes, deadline, now.instant, step);
+        let is_unplanned = self.schedule.queue.len(Stage::Plan) > 0;
+        let wakes =
+            [step.wake, self.schedule.queue.next_due(), is_unplanned.then_some(now.instant)];
+        step.wake = wakes.into_iter().flatten().min();
+    }
+
+    /// Plans a node by its ledger alone.
+    fn plan_resets(&mut self, name: &Arc<str>, now: Instant) {
+        let Some(state) = self.nodes.get_mut(name) else { return };
+        let plan = planner::plan_resets(&state.node);
+        let key = Key::Node(Arc::clone(name));
+        if plan.changes().is_empty() {
+            state.settle();
+            state.compact();
+            return;
+        }
+        let due = *state.pending_since.get_or_insert(now) + LEADER_TIME;
+        let (mut changes, mut waits) = (Vec::new(), Vec::new());
+        for change in plan.changes() {
+            let not_before = state.work_mut().resets.not_before(&change.resource, now);
+            match not_before.or((now < due).then_some(due)) {
+                None => changes.push(change.clone()),
+                Some(at) => waits.push(at),
+            }
+        }
+        if !changes.is_empty() {
+            match state.work_mut().plan(changes, now) {
+                Ok(_) => {
+                    self.schedule.queue.add(&key, Stage::Patch, Rank::Repair);
+                    return;
+                }
+                Err(at) => waits.push(at),
+            }
+        }
+        if let Some(until) = waits.into_iter().min() {
+            self.schedule.queue.wait(&key, until);
+        }
+    }
+}

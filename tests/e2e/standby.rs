@@ -1,0 +1,53 @@
+//! Values that kubelets reset while nobody leads.
+//!
+//! Method: kill the leader, reset values as a kubelet does, and see the standby repair them before it leads.
+
+use std::time::Instant;
+
+use harness::objects::{DONGLE, quantity};
+use harness::{Cluster, Controller};
+use serde_json::json;
+
+/// Sets the dongles of a node to 0 as a kubelet does that registers after a reboot.
+fn reset(cluster: &Cluster, node: &str) {
+    let map = json!({DONGLE: "0"});
+    let patch = json!({"status": {"capacity": map, "allocatable": map}}).to_string();
+    let manager = ["--field-manager=kubelet", "--subresource=status", "--type=strategic"];
+    cluster.kubectl(&[&["patch", "node", node, "-p", &patch], &manager[..]].concat());
+}
+
+#[test]
+fn standby_repairs_resets_while_nobody_leads() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1", "node-2"], &json!({}));
+    // On a slow machine too it does not expire in this test.
+    let start = |identity| {
+        let lease = ["--leader-elect-lease-duration", "120s"];
+        Controller::start_with(&cluster, &[&["--identity", identity], &lease[..]].concat())
+    };
+    let first = start("first");
+    first.wait_log("this process leads now");
+    let second = start("second");
+    second.wait_log("standing by holder=first_");
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "2/2");
+
+    // The leader is faster.
+    reset(&cluster, "node-1");
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    first.wait_log("repaired example.com/dongle=4");
+
+    first.kill();
+    // The administrator's is for a leader to judge.
+    cluster.write_quantity("node-2", DONGLE, "0");
+    let since = Instant::now();
+    reset(&cluster, "node-1");
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    let millis = since.elapsed().as_millis();
+    let (log, other) = (second.log(), cluster.node("node-2"));
+    assert!(!log.contains("this process leads now"), "{log}");
+    assert!(log.contains("repaired example.com/dongle=4"), "{log}");
+    assert_eq!(quantity(&other, "allocatable", DONGLE), Some("0"));
+    eprintln!("repaired {millis} ms after the reset, with nobody to lead");
+    second.stop();
+}

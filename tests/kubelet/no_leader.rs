@@ -1,0 +1,50 @@
+//! Running pods across a reboot during which nobody leads.
+//!
+//! Method: kill the leader of two controllers in the moment in which a real kubelet starts again after a reboot. The
+//! Lease expires after 15 seconds, the kubelet rejects pods after one: it is the standby that has to repair.
+
+use harness::objects::DONGLE;
+use harness::{Cluster, Controller};
+use serde_json::json;
+
+use crate::pod_fate::{Fate, TICK, fate_after, run_pod, start_kubelet};
+use crate::repair_race::RepairRace;
+
+/// Nodes that reboot, one after another.
+const NODES: usize = 10;
+
+fn start_controller(cluster: &Cluster, number: usize) -> Controller {
+    Controller::start_with(cluster, &["--identity", &format!("replica-{number}")])
+}
+
+#[test]
+fn pods_survive_reboot_while_the_leader_is_killed() {
+    let cluster = Cluster::start();
+    let mut leader = start_controller(&cluster, 0);
+    leader.wait_log("this process leads now");
+    cluster.apply_rule("dongle", &json!({}));
+    let mut race = RepairRace::start(&cluster);
+    let mut logs = String::new();
+    for number in 1..=NODES {
+        let standby = start_controller(&cluster, number);
+        standby.wait_log("standing by");
+        let node = format!("node-{number}");
+        let mut kubelet = start_kubelet(&cluster, &node, TICK);
+        cluster.wait_advertised(&node, DONGLE, "4");
+        let pod = format!("pod-{number}");
+        run_pod(&cluster, &pod, &node);
+        let fate = fate_after(&cluster, &mut kubelet, &pod, |kubelet| {
+            leader.kill();
+            kubelet.restart_as_after_reboot()
+        });
+        cluster.wait_advertised(&node, DONGLE, "4");
+        race.record(fate);
+        if fate == Fate::Killed {
+            logs += &format!("{pod}:\n{}\n{}\n", kubelet.log(), standby.log());
+        }
+        standby.wait_log("this process leads now");
+        leader = standby;
+    }
+    race.finish(|| logs);
+    leader.stop();
+}
