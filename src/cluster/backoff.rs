@@ -6,6 +6,8 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
 const INITIAL_DELAY: Duration = Duration::from_millis(500);
+/// For what is blind until it works again.
+const INITIAL_WATCH_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// Growing pauses between tries at one thing.
@@ -16,8 +18,17 @@ impl Backoff {
     /// Pauses that double from half a second to a minute, with as much again at random, so that
     /// nodes which failed together do not return together.
     pub(crate) fn new(seed: u64) -> Self {
+        Self::from(INITIAL_DELAY, seed)
+    }
+
+    /// The same from a tenth of a second on, for watches.
+    pub(super) fn of_a_watch(seed: u64) -> Self {
+        Self::from(INITIAL_WATCH_DELAY, seed)
+    }
+
+    fn from(initial: Duration, seed: u64) -> Self {
         let builder = ExponentialBuilder::new()
-            .with_min_delay(INITIAL_DELAY)
+            .with_min_delay(initial)
             .with_max_delay(MAX_DELAY)
             .without_max_times()
             .with_jitter()

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;
+use std::io::{self, ErrorKind};
 
 use kube::client::AuthError;
 use kube::config::KubeconfigError;
@@ -67,6 +68,33 @@ pub fn is_expired(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchError(status) if status.code == 410)
 }
 
+/// Whether nobody is there who would respond: an API server that is just restarting, for example.
+#[must_use]
+pub fn is_unreachable(error: &kube::Error) -> bool {
+    let mut next = Some(error as &(dyn StdError + 'static));
+    while let Some(error) = next {
+        let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        if matches!(
+            io,
+            Some(
+                ErrorKind::ConnectionRefused
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::ConnectionAborted
+                    | ErrorKind::BrokenPipe
+                    | ErrorKind::HostUnreachable
+                    | ErrorKind::NetworkUnreachable
+            )
+        ) {
+            return true;
+        }
+        next = match error.downcast_ref() {
+            Some(kube::Error::Service(error)) => Some(&**error),
+            _ => error.source(),
+        };
+    }
+    false
+}
+
 /// What a watch has run into, and what to do about it.
 #[must_use]
 pub fn describe_watch(error: &watcher::Error, missing: &str) -> String {
@@ -88,4 +116,26 @@ pub fn describe_watch(error: &watcher::Error, missing: &str) -> String {
         _ => "",
     };
     format!("cannot be watched, trying again: {}{hint}", describe(cause))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+    use kube::api::ListParams;
+    use kube::{Api, Config};
+
+    use super::*;
+    use crate::cluster::client;
+
+    #[tokio::test]
+    async fn refused_connection_is_told_from_a_response() {
+        // Nobody listens there by now.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let config = Config::new(format!("http://127.0.0.1:{port}").parse().unwrap());
+        let nodes = Api::<Node>::all(client::with_config(config).unwrap());
+        let error = nodes.list(&ListParams::default()).await.unwrap_err();
+        assert!(is_unreachable(&error), "{error:?}");
+        let status = kube::core::Status { code: 503, ..kube::core::Status::default() };
+        assert!(!is_unreachable(&kube::Error::Api(Box::new(status))));
+    }
 }

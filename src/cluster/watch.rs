@@ -10,15 +10,25 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
 use super::backoff::Backoff;
+use super::error::is_unreachable;
 
 /// The longest that a server is believed when it asks for a pause.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 
-/// A watch without an error for so long has worked: longer than the longest pause.
+/// A list or a watch without an error for so long has worked: longer than the longest pause.
 const CALM: Duration = Duration::from_secs(3 * 60);
+/// A watch that breaks after so long has worked until then: a proxy may end each after a minute.
+const STABLE: Duration = Duration::from_secs(5);
 
-/// Watches objects for ever. After each error it pauses, for longer each time until the watch works
-/// again; `seed` spreads the pauses of several processes.
+/// The longest pause while nobody is there who would respond, which costs no API server anything. A kubelet's reset is
+/// not seen meanwhile, and a pod lives for about a second after that.
+const MAX_UNREACHABLE_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause before a watch is started again that the server does not reject for what it is: it goes on where
+/// it broke, and costs little.
+const MAX_WATCH_PAUSE: Duration = Duration::from_secs(5);
+
+/// Watches objects for ever. After each error it pauses, for a tenth of a second at first, and for longer each time
+/// until the watch works again; `seed` spreads the pauses of several processes.
 ///
 /// kube's own backoff starts anew at any event, and each list begins with one: where a list fails,
 /// page 1 would be requested about every second for as long as that lasts.
@@ -31,30 +41,57 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let events = Box::pin(watcher(api, config));
-    let state = (events, Backoff::new(seed), Duration::ZERO, None::<Instant>);
+    let state = (events, Backoff::of_a_watch(seed), Duration::ZERO, None::<Instant>);
     stream::unfold(state, move |(mut events, mut backoff, pause, mut failed)| async move {
         if !pause.is_zero() {
             sleep(pause).await;
         }
+        let resumed = Instant::now();
         let event = events.next().await?;
         let pause = match &event {
             Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_)) => {
-                backoff = Backoff::new(seed);
+                backoff = Backoff::of_a_watch(seed);
                 Duration::ZERO
             }
             Ok(Event::Init | Event::InitApply(_)) => Duration::ZERO,
             Err(error) => {
                 // A watch of few events has worked all the same.
                 let now = Instant::now();
-                if failed.is_some_and(|failed: Instant| now - failed > CALM) {
-                    backoff = Backoff::new(seed);
+                let was_calm = failed.is_some_and(|failed: Instant| now - failed > CALM);
+                if was_calm || (is_broken(error) && now - resumed > STABLE) {
+                    backoff = Backoff::of_a_watch(seed);
                 }
                 failed = Some(now);
-                backoff.next(retry_after(error))
+                let asked = retry_after(error);
+                backoff.next(None).min(max_pause(error)).max(asked.unwrap_or_default())
             }
         };
         Some((event, (events, backoff, pause, failed)))
     })
+}
+
+/// Whether it is of a watch that had begun.
+fn is_broken(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchFailed(_) | watcher::Error::WatchError(_))
+}
+
+/// The longest pause after an error, where the server asks for none.
+fn max_pause(error: &watcher::Error) -> Duration {
+    match error {
+        watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)
+            if is_unreachable(cause) =>
+        {
+            MAX_UNREACHABLE_PAUSE
+        }
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code < 500 => {
+            Duration::MAX
+        }
+        watcher::Error::WatchStartFailed(_) | watcher::Error::WatchFailed(_) => MAX_WATCH_PAUSE,
+        // A list, which costs much; or one that has to follow.
+        watcher::Error::InitialListFailed(_)
+        | watcher::Error::WatchError(_)
+        | watcher::Error::NoResourceVersion => Duration::MAX,
+    }
 }
 
 /// The pause that the server asks for.
@@ -71,6 +108,7 @@ fn retry_after(error: &watcher::Error) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, ErrorKind};
     use std::sync::{Arc, Mutex};
 
     use axum::body::Body as ResponseBody;
@@ -162,10 +200,10 @@ mod tests {
         });
         let _ = timeout(TEN_MINUTES, events.for_each(|_| async {})).await;
         let lists = times(&requests, Kind::FirstPage);
-        assert!((8..=20).contains(&lists.len()), "{} lists in ten minutes", lists.len());
+        assert!((8..=25).contains(&lists.len()), "{} lists in ten minutes", lists.len());
         let pauses: Vec<_> = lists.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert!(pauses[0] <= Duration::from_secs(1), "{pauses:?}");
-        assert!(pauses[7..].iter().all(|pause| *pause >= Duration::from_secs(60)), "{pauses:?}");
+        assert!(pauses[0] <= Duration::from_millis(200), "{pauses:?}");
+        assert!(pauses[10..].iter().all(|pause| *pause >= Duration::from_secs(60)), "{pauses:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -192,7 +230,7 @@ mod tests {
         });
         let _ = timeout(TEN_MINUTES, events.for_each(|_| async {})).await;
         let watches = times(&requests, Kind::Watch);
-        assert!((8..=20).contains(&watches.len()), "{watches:?}");
+        assert!((8..=25).contains(&watches.len()), "{watches:?}");
         assert_eq!(times(&requests, Kind::FirstPage).len(), 1);
     }
 
@@ -207,5 +245,53 @@ mod tests {
         let lists = times(&requests, Kind::FirstPage);
         let pauses: Vec<_> = lists.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
         assert_eq!(pauses, [20, 300]);
+    }
+
+    /// An API server that restarts, and is away for half a minute.
+    #[tokio::test(start_paused = true)]
+    async fn watch_of_a_server_that_is_back_is_started_within_a_second() {
+        let start = Instant::now();
+        let service = tower::service_fn(move |request: Request<Body>| async move {
+            let away = start.elapsed() > Duration::from_secs(10);
+            if away && start.elapsed() < Duration::from_secs(40) {
+                return Err(tower::BoxError::from(io::Error::from(ErrorKind::ConnectionRefused)));
+            }
+            if !request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+                return Ok(Response::new(ResponseBody::from(page("").1.to_string())));
+            }
+            let until = if away { 600 } else { 10 };
+            let broken = stream::once(async move {
+                tokio::time::sleep_until(start + Duration::from_secs(until)).await;
+                Err::<Vec<u8>, _>(io::Error::from(ErrorKind::ConnectionReset))
+            });
+            let event = stream::iter([Ok(format!("{}\n", modified().1).into_bytes())]);
+            Ok(Response::new(ResponseBody::from_stream(event.chain(broken))))
+        });
+        let nodes = Api::<Node>::all(Client::new(service, "default"));
+        let mut events = Box::pin(watch(nodes, watcher::Config::default(), 7));
+        let mut seen = Vec::new();
+        while seen.len() < 2 {
+            if let Some(Ok(Event::Apply(_))) = events.next().await {
+                seen.push(start.elapsed());
+            }
+        }
+        assert!(seen[1] <= Duration::from_secs(41), "{seen:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watch_that_a_proxy_ends_every_minute_is_started_again_at_once() {
+        let (events, requests) = watch_of(|uri, _| match uri {
+            // Nothing happens on the nodes.
+            uri if uri.contains("watch=true") => (
+                200,
+                json!({"type": "BOOKMARK", "object": {
+                "apiVersion": "v1", "kind": "Node", "metadata": {"resourceVersion": "2"}}}),
+            ),
+            _ => page(""),
+        });
+        let _ = timeout(TEN_MINUTES, events.for_each(|_| async {})).await;
+        let watches = times(&requests, Kind::Watch);
+        let longest = watches.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(longest <= Some(Duration::from_millis(60_200)), "{watches:?}");
     }
 }
