@@ -13,7 +13,7 @@ use super::args::ClusterArgs;
 use super::error::Error;
 use super::output::{self, progress_style};
 use crate::cluster::lease::AtEnd;
-use crate::controller::prune::{Ended, NodePrune, NodeResult, Scope, Settled, prune};
+use crate::controller::prune::{NodePrune, NodeResult, PruneEnd, Scope, Settled, prune};
 use crate::planner::withdraw::Withdrawal;
 use crate::planner::{Action, Change};
 use lease_guard::{EndedLease, IfControllerActive, LeaseEnd, LeaseGuard, LeaseSelector};
@@ -78,7 +78,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     let lease_guard =
         LeaseGuard::new(&client, &choice, if_active, |progress| eprintln!("{progress}")).await?;
     // Nothing in between returns early: a Lease that is held is always ended.
-    let (Ended { at_end, alone }, outcome) =
+    let (PruneEnd { at_end, alone }, outcome) =
         work(&client, &scope, args.dry_run, &lease_guard).await;
     let ended = lease_guard.end(at_end).await;
 
@@ -100,8 +100,8 @@ async fn work(
     scope: &Scope,
     dry_run: bool,
     lease_guard: &LeaseGuard,
-) -> (Ended, Result<(Report, PrunePlan), PlanPruneError>) {
-    let unchanged = Ended { at_end: AtEnd::Release, alone: Ok(()) };
+) -> (PruneEnd, Result<(Report, PrunePlan), PlanPruneError>) {
+    let unchanged = PruneEnd { at_end: AtEnd::Release, alone: Ok(()) };
     let reading = ProgressBar::new_spinner().with_message("nodes looked at");
     reading.set_style(progress_style("{spinner} {pos} {msg}"));
     let plan = plan_prune(client, scope, |nodes| reading.set_position(nodes as u64)).await;

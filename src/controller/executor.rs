@@ -96,13 +96,16 @@ async fn patch_node(
     deadline: Instant,
     timeout: Duration,
 ) -> Completion {
+    let failed =
+        |message, maybe_applied| Reply::Failed { message, retry_after: None, maybe_applied };
+    // The process may have been suspended since that was decided.
+    if deadline <= Instant::now() {
+        let reply = failed("the patch was not sent in time".to_owned(), false);
+        return Completion::NodePatched { id, node, reply };
+    }
     let patched = nodes.patch(Arc::clone(&node), patch);
-    let reply =
-        tokio::time::timeout_at(deadline, patched).await.unwrap_or_else(|_| Reply::Failed {
-            message: format!("no answer within {timeout:?}"),
-            retry_after: None,
-            maybe_applied: true,
-        });
+    let reply = tokio::time::timeout_at(deadline, patched).await;
+    let reply = reply.unwrap_or_else(|_| failed(format!("no answer within {timeout:?}"), true));
     Completion::NodePatched { id, node, reply }
 }
 

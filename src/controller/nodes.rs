@@ -16,7 +16,7 @@ use super::work_queue::Rank;
 use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, Interner, Node};
 pub(super) use failure::Cause;
-pub(super) use state::{NodeState, Sent, Work};
+pub(super) use state::{NodeState, Sent, Work, has_resource};
 
 /// Every node.
 #[derive(Debug, Default)]

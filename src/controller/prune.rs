@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use super::executor::{Executor, InFlight};
 pub use plan::{NodePrune, Scope};
 use pruner::Pruner;
-pub use pruner::{Ended, NodeResult, Permission, Settled};
+pub use pruner::{NodeResult, Permission, PruneEnd, Settled};
 
 /// How long the loop sleeps at most.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
@@ -30,24 +30,28 @@ pub async fn prune(
     planned: Vec<NodePrune>,
     permissions: impl Stream<Item = Permission>,
     mut done: impl FnMut(NodeResult),
-) -> Ended {
+) -> PruneEnd {
     let executor = Executor::new(client);
     let mut permissions = pin!(permissions.fuse());
     let mut in_flight = FuturesUnordered::<InFlight>::new();
     let mut pruner = Pruner::new(scope, planned, Instant::now());
+    let mut settled = Vec::new();
     loop {
+        // This may take its time, so that nothing is decided before it.
+        settled.drain(..).for_each(&mut done);
         let now = Instant::now();
         // What is known by now holds for what is sent now.
         while let Some(Some(permission)) = permissions.next().now_or_never() {
             pruner.observe(permission, now);
         }
         let step = pruner.next(now);
-        pruner.take_settled().into_iter().for_each(&mut done);
+        settled = pruner.take_settled();
         if step.done {
-            return pruner.into_ended();
+            settled.into_iter().for_each(done);
+            return pruner.into_end();
         }
         in_flight.extend(step.requests.into_iter().map(|request| executor.send(request)));
-        let heartbeat = now + HEARTBEAT_INTERVAL;
+        let heartbeat = now + if settled.is_empty() { HEARTBEAT_INTERVAL } else { Duration::ZERO };
         let wake = step.wake.map_or(heartbeat, |wake| wake.min(heartbeat));
         tokio::select! {
             biased;

@@ -203,7 +203,8 @@ fn permission(leases: &[Watched]) -> Permission {
                 return Permission::Revoked(lost());
             }
             // It may be held again: a renewal is late, or its response is lost.
-            Leadership::Standby(_) | Leadership::Unavailable(_) => suspended = Some(lost()),
+            Leadership::Standby(_) => suspended = Some(lost()),
+            Leadership::Unavailable(why) => suspended = Some(format!("{}: {why}", lost())),
         }
     }
     let granted = || Permission::Granted(ends.into_iter().min());

@@ -57,7 +57,7 @@ pub async fn plan_prune(
         || PrunePlan { unlisted_rules: scope.withdrawal.rules.clone(), ..PrunePlan::default() };
     let mut plan_prune = empty();
     let mut interner = Interner::default();
-    for name in &scope.nodes {
+    for name in scope.nodes.iter().collect::<BTreeSet<_>>() {
         let node = api.get(name).await;
         let node = node
             .map_err(|error| PlanPruneError::Get { node: name.clone(), source: Box::new(error) })?;

@@ -51,7 +51,7 @@ struct Failure {
     message: Option<Arc<str>>,
     not_before: Instant,
     backoff: Backoff,
-    /// How often in a row.
+    /// How often, since the last success.
     attempts: usize,
     /// What patches since the last success were for.
     changes: Vec<Change>,
@@ -77,7 +77,8 @@ impl Failures {
         let mut later: Option<Instant> = None;
         let mut chosen = Vec::new();
         for (place, change) in changes.iter().enumerate() {
-            match self.not_before(change).filter(|not_before| now < *not_before) {
+            let not_before = unit(changes, change).filter_map(|change| self.not_before(change));
+            match not_before.max().filter(|not_before| now < *not_before) {
                 Some(until) => later = Some(later.map_or(until, |later| later.min(until))),
                 None => chosen.push(place),
             }
@@ -91,7 +92,6 @@ impl Failures {
             let first = chosen.iter().find(|place| holds(place, Change::is_repair)).copied();
             let first = first.or(chosen.first().copied()).unwrap_or_default();
             if holds(&first, Change::discards_ledger) {
-                // These belong together.
                 chosen.retain(|place| holds(place, Change::discards_ledger));
             } else {
                 chosen = vec![first];
@@ -187,10 +187,17 @@ impl Failures {
         failure.message.as_ref()
     }
 
-    /// How often in a row a change has failed, by itself or with the node as a whole; and why.
-    pub(in crate::controller) fn attempts(&self, change: &Change) -> (usize, Option<&Arc<str>>) {
-        let failures = [self.resources.get(&change.resource), self.node.as_ref()];
-        let worst = failures.into_iter().flatten().max_by_key(|failure| failure.attempts);
+    /// How often a change of a plan has failed since it last went through, by itself or with the node as a whole; and
+    /// why.
+    pub(in crate::controller) fn attempts(
+        &self,
+        changes: &[Change],
+        change: &Change,
+    ) -> (usize, Option<&Arc<str>>) {
+        let resources =
+            unit(changes, change).filter_map(|change| self.resources.get(&change.resource));
+        let failures = resources.chain(&self.node);
+        let worst = failures.max_by_key(|failure| failure.attempts);
         worst.map_or((0, None), |failure| (failure.attempts, failure.message.as_ref()))
     }
 
@@ -203,6 +210,12 @@ impl Failures {
     pub(in crate::controller) fn pause(&self, now: Instant) -> Option<Instant> {
         self.node.as_ref().map(|failure| failure.not_before).filter(|until| now < *until)
     }
+}
+
+/// The changes of a plan that go together with one: the change itself, or all that discard the ledger.
+fn unit<'a>(changes: &'a [Change], change: &'a Change) -> impl Iterator<Item = &'a Change> {
+    let others = changes.iter().filter(|other| change.discards_ledger() && other.discards_ledger());
+    std::iter::once(change).chain(others)
 }
 
 impl Failure {

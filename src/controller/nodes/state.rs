@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::conflict::Conflicts;
-use super::failure::{Failures, Sendable};
+use super::failure::{Cause, Failures, Sendable};
 use super::resets::Resets;
 use crate::cluster::backoff::Backoff;
 use crate::controller::effect::RequestId;
@@ -27,6 +27,10 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 const JITTER_STEPS: u64 = 1000;
 /// And after so long at last: a node may be held for weeks.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Why a patch is a failure that went through.
+const UNDONE: &str = "the patch went through, and yet the node is as before: something between the controller \
+                      and the API server's storage undoes it";
 
 /// One node.
 #[derive(Debug)]
@@ -172,6 +176,11 @@ impl NodeState {
         self.work.as_deref()
     }
 
+    /// What is going on there, where anything is.
+    pub(in crate::controller) fn working(&mut self) -> Option<&mut Work> {
+        self.work.as_deref_mut()
+    }
+
     pub(in crate::controller) fn work_mut(&mut self) -> &mut Work {
         self.work.get_or_insert_default()
     }
@@ -251,6 +260,22 @@ impl Work {
         self.lost_at = Some(now);
     }
 
+    /// Where the response to a patch shows the node as it was asked to be, and the plan for it asks for the same
+    /// again, something undoes patches on their way: a failure. Returns that, in words.
+    pub(in crate::controller) fn check_undone(
+        &mut self,
+        changes: &[Change],
+        time: (Instant, u64),
+    ) -> Option<Arc<str>> {
+        let applied = std::mem::take(&mut self.applied);
+        if applied.is_empty() || !applied.iter().all(|change| changes.contains(change)) {
+            return None;
+        }
+        let message: Arc<str> = UNDONE.into();
+        self.failures.fail(Cause::Undone, &message, &applied, None, time);
+        Some(message)
+    }
+
     fn is_idle(&self) -> bool {
         let Self {
             planned,
@@ -279,6 +304,6 @@ impl Work {
 }
 
 /// Whether one of the changes is to the same resource.
-fn has_resource(changes: &[Change], change: &Change) -> bool {
+pub(in crate::controller) fn has_resource(changes: &[Change], change: &Change) -> bool {
     changes.iter().any(|other| other.resource == change.resource)
 }

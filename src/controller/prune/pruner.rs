@@ -10,7 +10,7 @@ use super::plan::{NodePrune, Scope};
 use crate::cluster::lease::AtEnd;
 use crate::cluster::node_client;
 use crate::controller::effect::{Completion, Step};
-use crate::controller::nodes::{Cause, Nodes};
+use crate::controller::nodes::{Cause, NodeState, Nodes, has_resource};
 use crate::controller::schedule::Schedule;
 use crate::controller::schedule::patches::{Answered, PatchOutcome};
 use crate::controller::work_queue::{Key, Rank, Stage};
@@ -21,15 +21,18 @@ use crate::planner::{Change, Plan};
 const CONCURRENCY: usize = 16;
 /// How often a change is tried in a row before it is given up.
 pub(super) const TRIES: usize = 6;
-/// How long an API server may fail without a patch that it answers, before all is given up.
+/// An API server that has failed so long, and as often as a change is tried, makes an end of all.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
+/// Why a change is given up that nobody rejects.
+pub(super) const CHANGING: &str = "the node changes again and again";
 /// How long a Lease that is not renewed is waited for: it has expired by then.
 const MAX_SUSPENSION: Duration = Duration::from_secs(60);
 
 /// Whether nodes may be patched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// They may; until then, where that has an end.
+    /// They may; until then, where that has an end. A request that is sent before may take its time after it: a Lease
+    /// is another third longer than its holder counts on.
     Granted(Option<Instant>),
     /// Not now, but perhaps later. Why, in words.
     Suspended(String),
@@ -39,7 +42,7 @@ pub enum Permission {
 
 /// How the work has ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct PruneEnd {
     /// Whether the Leases may be released: not while a patch without a response may still be applied.
     pub at_end: AtEnd,
     /// Why others may have been at work, where they may.
@@ -68,6 +71,14 @@ pub enum Settled {
     Failed(String),
 }
 
+/// An API server that fails.
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    failures: usize,
+    message: Arc<str>,
+}
+
 /// A node that has not come to an end.
 #[derive(Debug)]
 struct Job {
@@ -86,8 +97,7 @@ pub(super) struct Pruner {
     permission: Permission,
     /// Since when nodes may not be patched, while they may again.
     suspended_since: Option<Instant>,
-    /// Since when the API server fails, and how.
-    failing: Option<(Instant, Arc<str>)>,
+    outage: Option<Outage>,
     settled: Vec<NodeResult>,
     /// Whether a patch without a response may be applied after the end.
     may_land: bool,
@@ -102,7 +112,7 @@ impl Pruner {
             jobs: BTreeMap::new(),
             permission: Permission::Suspended("nothing is known of the Leases".to_owned()),
             suspended_since: Some(now),
-            failing: None,
+            outage: None,
             settled: Vec::new(),
             may_land: false,
         };
@@ -119,7 +129,11 @@ impl Pruner {
     pub(super) fn observe(&mut self, permission: Permission, now: Instant) {
         match (&permission, self.suspended_since) {
             (Permission::Granted(_), _) => self.suspended_since = None,
-            (Permission::Suspended(_), None) => self.suspended_since = Some(now),
+            (Permission::Suspended(_), None) => {
+                self.suspended_since = Some(now);
+                // Nothing is sent meanwhile.
+                self.outage = None;
+            }
             (Permission::Suspended(_), Some(_)) | (Permission::Revoked(_), _) => {}
         }
         // One that is revoked is never granted again: another process may have written meanwhile.
@@ -134,33 +148,47 @@ impl Pruner {
         let answered = self.schedule.patch_answered(&mut self.nodes, id, &name, reply, now);
         let Some(Answered { sent, rank, outcome }) = answered else { return };
         match outcome {
-            PatchOutcome::Applied { node, had_waited_for } => {
-                self.failing = None;
+            PatchOutcome::Applied { node, .. } => {
+                self.outage = None;
+                if self.observe_node(&name, *node, sent.version)
+                    && let Some(work) = self.nodes.get_mut(&name).and_then(NodeState::working)
+                {
+                    work.applied.clone_from(&sent.changes);
+                }
                 if let Some(job) = self.jobs.get_mut(&name) {
                     add(&mut job.done, sent.changes);
                 }
-                self.observe_node(&name, *node, sent.version);
-                self.schedule.probe(&mut self.nodes, had_waited_for, now);
             }
             PatchOutcome::Failed { cause, message, node, .. } => {
-                match cause {
-                    Cause::Overload => {
-                        let since = self.failing.take().map_or(now, |(since, _)| since);
-                        self.failing = Some((since, message));
-                    }
-                    Cause::NotFound => return self.settle(&name, Settled::Gone),
-                    Cause::Forbidden => {
-                        self.failing = None;
-                        return self.settle(&name, Settled::Failed(message.to_string()));
-                    }
-                    Cause::Stale | Cause::Rejected | Cause::Undone => self.failing = None,
-                }
+                self.count_outage(cause, &message, now);
                 if let Some(node) = node {
                     self.observe_node(&name, *node, sent.version);
+                }
+                match cause {
+                    Cause::NotFound => return self.settle(&name, Settled::Gone),
+                    Cause::Forbidden => {
+                        return self.settle(&name, Settled::Failed(message.to_string()));
+                    }
+                    Cause::Overload | Cause::Stale | Cause::Rejected | Cause::Undone => {}
                 }
             }
         }
         self.enqueue(&name, rank);
+    }
+
+    fn count_outage(&mut self, cause: Cause, message: &Arc<str>, now: Instant) {
+        if cause != Cause::Overload {
+            self.outage = None;
+            return;
+        }
+        let new = || Outage { since: now, failures: 0, message: Arc::clone(message) };
+        let outage = self.outage.get_or_insert_with(new);
+        outage.failures += 1;
+        if outage.failures >= TRIES && now.duration_since(outage.since) >= MAX_OUTAGE {
+            let (seconds, why) = (MAX_OUTAGE.as_secs(), &outage.message);
+            let why = format!("given up, since the API server has failed for {seconds} s: {why}");
+            self.give_up(&why);
+        }
     }
 
     /// Decides what is sent now.
@@ -176,25 +204,16 @@ impl Pruner {
         match self.may_write(now) {
             MayWrite::Until(until) => {
                 let deadline = now + node_client::TIMEOUT;
-                let deadline = until.map_or(deadline, |until| until.min(deadline));
                 self.schedule.send_patches(&mut self.nodes, deadline, now, &mut step);
                 end_of_wait = until;
             }
             MayWrite::NotBefore(until) => end_of_wait = Some(until),
             MayWrite::Never(why) => self.give_up(&why),
         }
-        let end_of_outage = self.failing.as_ref().map(|(since, _)| *since + MAX_OUTAGE);
-        if let Some((_, message)) = self.failing.clone()
-            && end_of_outage.is_some_and(|end| end <= now)
-        {
-            let outage = MAX_OUTAGE.as_secs();
-            self.give_up(&format!("given up, as no patch was answered for {outage} s: {message}"));
-        }
         let is_unplanned = self.schedule.queue.len(Stage::Plan) > 0;
         let wakes = [
             is_unplanned.then_some(now),
             end_of_wait,
-            end_of_outage.filter(|end| now < *end),
             self.schedule.queue.next_due(),
             self.schedule.limiter.next_wake(now),
         ];
@@ -210,13 +229,13 @@ impl Pruner {
     }
 
     /// What is to be known at the end.
-    pub(super) fn into_ended(self) -> Ended {
+    pub(super) fn into_end(self) -> PruneEnd {
         let at_end = if self.may_land { AtEnd::Expire } else { AtEnd::Release };
         let alone = match self.permission {
             Permission::Granted(_) => Ok(()),
             Permission::Suspended(why) | Permission::Revoked(why) => Err(why),
         };
-        Ended { at_end, alone }
+        PruneEnd { at_end, alone }
     }
 
     /// Whether nodes may be patched.
@@ -225,7 +244,7 @@ impl Pruner {
             && until <= now
         {
             let why = "the Lease was not renewed in time, so that a controller may be at work; run it again";
-            self.observe(Permission::Suspended(why.to_owned()), until);
+            self.observe(Permission::Suspended(why.to_owned()), now);
         }
         match &self.permission {
             Permission::Granted(until) => MayWrite::Until(*until),
@@ -240,7 +259,7 @@ impl Pruner {
     /// Plans a node as it is now.
     fn plan(&mut self, name: &Arc<str>, now: Instant) {
         let Some(state) = self.nodes.get_mut(name) else { return };
-        let Some(job) = self.jobs.get(name) else { return };
+        let Some(job) = self.jobs.get_mut(name) else { return };
         let changes = match self.scope.plan(&state.node, &job.own).0.plan {
             Plan::Patch { changes, .. } => changes,
             Plan::InSync | Plan::NeedsPods => return self.settle(name, Settled::Pruned),
@@ -248,16 +267,20 @@ impl Pruner {
                 return self.settle(name, Settled::Failed(unreadable.to_string()));
             }
         };
+        // What is planned again has not been done.
+        job.done.retain(|done| !has_resource(&changes, done));
         let work = state.work_mut();
-        let (given_up, open): (Vec<_>, Vec<_>) =
-            changes.into_iter().partition(|change| work.failures.attempts(change).0 >= TRIES);
-        if open.is_empty() {
-            let messages = given_up.iter().filter_map(|change| work.failures.attempts(change).1);
-            let messages: BTreeSet<_> = messages.map(|message| &**message).collect();
+        work.check_undone(&changes, (now, self.schedule.seed()));
+        let is_given_up = |change: &Change| work.failures.attempts(&changes, change).0 >= TRIES;
+        if changes.iter().all(is_given_up) {
+            let messages = changes.iter().map(|change| work.failures.attempts(&changes, change).1);
+            let messages: BTreeSet<_> =
+                messages.map(|message| message.map_or(CHANGING, |message| &**message)).collect();
             let messages: Vec<_> = messages.into_iter().collect();
             let why = format!("given up after {TRIES} tries: {}", messages.join("; "));
             return self.settle(name, Settled::Failed(why));
         }
+        let open = changes.iter().filter(|change| !is_given_up(change)).cloned().collect();
         let key = Key::Node(Arc::clone(name));
         match work.plan(open, now) {
             Ok(_) => {
@@ -271,11 +294,12 @@ impl Pruner {
         self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, rank);
     }
 
-    fn observe_node(&mut self, name: &str, node: ApiNode, sent: Option<u64>) {
+    /// Takes in a node as a response has it. Returns whether that is its newest state.
+    fn observe_node(&mut self, name: &str, node: ApiNode, sent: Option<u64>) -> bool {
         if let Some(job) = self.jobs.get_mut(name) {
             job.own = node.own_resources();
         }
-        self.nodes.observe_response(node, sent);
+        self.nodes.observe_response(node, sent).1
     }
 
     /// Gives up every node that has nothing in flight.
@@ -289,22 +313,21 @@ impl Pruner {
     }
 
     fn settle(&mut self, name: &Arc<str>, settled: Settled) {
-        let Some(Job { done, .. }) = self.jobs.remove(name) else { return };
+        let Some(Job { own, done }) = self.jobs.remove(name) else { return };
         self.schedule.queue.remove(&Key::Node(Arc::clone(name)));
         self.schedule.kept_back.remove(name);
-        let lost = self
-            .nodes
-            .get_mut(name)
-            .map(|state| std::mem::take(&mut state.work_mut().maybe_applied));
-        let mut changes = lost.unwrap_or_default();
-        match &settled {
-            // Where nothing is left, a patch that is applied later fails at its tests.
-            Settled::Pruned => {}
-            Settled::Gone => changes.clear(),
-            Settled::Failed(_) => {
-                self.may_land |= !changes.is_empty();
-                changes.clear();
-            }
+        let mut changes = Vec::new();
+        if let Some(state) = self.nodes.get_mut(name) {
+            changes = std::mem::take(&mut state.work_mut().maybe_applied);
+            // What may have been applied has been, where it is not planned any more. The rest may still be; a patch
+            // for what is done fails at its tests.
+            let left = self.scope.plan(&state.node, &own).0;
+            let is_open = |change: &Change| {
+                matches!(left.plan, Plan::Blocked(_)) || has_resource(left.changes(), change)
+            };
+            let may_land = changes.iter().any(is_open);
+            changes.retain(|change| settled != Settled::Gone && !is_open(change));
+            self.may_land |= may_land && settled != Settled::Gone;
         }
         add(&mut changes, done);
         self.settled.push(NodeResult { node: Arc::clone(name), changes, settled });
@@ -322,6 +345,6 @@ enum MayWrite {
 
 /// Adds changes in place of earlier ones of the same resources.
 fn add(all: &mut Vec<Change>, changes: Vec<Change>) {
-    all.retain(|before| changes.iter().all(|change| change.resource != before.resource));
+    all.retain(|before| !has_resource(&changes, before));
     all.extend(changes);
 }

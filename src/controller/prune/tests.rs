@@ -9,13 +9,12 @@ use http::{Method, Request, Response};
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use super::pruner::TRIES;
+use super::pruner::{CHANGING, TRIES};
 use super::*;
 use crate::cluster::lease::AtEnd;
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::Interner;
 use crate::planner::tests::try_apply;
-use crate::planner::withdraw::Withdrawal;
 
 /// What becomes of one PATCH.
 enum Answer {
@@ -33,6 +32,8 @@ enum Answer {
     LostAfter(Value),
     /// It is applied, if its tests hold on the node as it is by now; null: it is gone.
     After(Value),
+    /// It succeeds, and something in between has undone it on its way.
+    Undone,
 }
 
 /// The node of the API server, null once it is gone, and the requests.
@@ -65,6 +66,16 @@ const LEDGER: &str = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"
 
 fn advertising() -> Value {
     node("4", LEDGER)
+}
+
+/// A node with two resources.
+fn two() -> Value {
+    let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"},"example.com/key":{"quantity":"4","rule":"key"}}"#;
+    let mut node = node("4", ledger);
+    for map in ["capacity", "allocatable"] {
+        node["status"][map]["example.com/key"] = json!("4");
+    }
+    node
 }
 
 fn pruned() -> Value {
@@ -117,6 +128,7 @@ impl Server {
                 self.node = node;
                 Some(self.apply(body))
             }
+            Answer::Undone => Some(self.read()),
         }
     }
 
@@ -173,7 +185,7 @@ async fn prune_under(
     server: Server,
     nodes: Vec<Value>,
     scope: Scope,
-) -> (Vec<NodeResult>, Ended, Vec<String>) {
+) -> (Vec<NodeResult>, PruneEnd, Vec<String>) {
     let server = Arc::new(Mutex::new(server));
     let client = service(Arc::clone(&server));
     let planned = nodes.into_iter().map(|node| {
@@ -216,20 +228,50 @@ async fn patch_that_always_fails_is_an_error_with_the_reason() {
 /// Two resources, of which one is rejected wherever it is patched.
 #[tokio::test(start_paused = true)]
 async fn rejected_resource_holds_up_no_other() {
-    let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"},"example.com/key":{"quantity":"4","rule":"key"}}"#;
-    let mut two = node("4", ledger);
-    for map in ["capacity", "allocatable"] {
-        two["status"][map]["example.com/key"] = json!("4");
-    }
     let denied = || Answer::Rejected(403, "denied by a policy");
     let mut answers = vec![denied(), denied(), Answer::Applied];
     answers.extend((1..TRIES).map(|_| denied()));
-    let (NodeResult { changes, settled, .. }, log) = prune_all(two, false, answers).await;
+    let (NodeResult { changes, settled, .. }, log) = prune_all(two(), false, answers).await;
     let changes: Vec<_> = changes.iter().map(ToString::to_string).collect();
     assert_eq!(changes, ["withdrew example.com/key (rule key)"]);
     let Settled::Failed(message) = settled else { panic!("{settled:?}") };
     assert!(message.contains("denied by a policy"), "{message}");
     assert_eq!(patches(&log), 2 + TRIES, "one for both, one for the key: {log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn patch_that_is_undone_on_its_way_is_given_up() {
+    let answers = (0..20).map(|_| Answer::Undone);
+    let (NodeResult { changes, settled, .. }, log) = prune_all(advertising(), false, answers).await;
+    let Settled::Failed(message) = settled else { panic!("{settled:?}") };
+    assert!(message.contains("something between") && changes.is_empty(), "{message}: {changes:?}");
+    assert_eq!(patches(&log), TRIES, "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_that_changes_again_and_again_is_given_up_with_that_reason() {
+    let mut answers: Vec<_> = (0..5).map(|_| Answer::Rejected(500, "etcd is away")).collect();
+    answers.extend((5..20).map(|value| {
+        Answer::After(node(&value.to_string(), &LEDGER.replace('4', &value.to_string())))
+    }));
+    let (result, _) = prune_with(advertising(), false, answers).await;
+    let message = result.unwrap_err();
+    assert!(message.contains(CHANGING), "{message}");
+}
+
+/// The response for one resource is lost, and the other is rejected again and again.
+#[tokio::test(start_paused = true)]
+async fn what_was_done_is_reported_where_the_rest_failed() {
+    let denied = || Answer::Rejected(403, "denied by a policy");
+    let mut answers = vec![denied(), Answer::AppliedUnanswered, Answer::Applied];
+    answers.extend((0..TRIES).map(|_| denied()));
+    let granted = futures::stream::iter([Permission::Granted(None)]);
+    let server = Server { node: two(), answers: answers.into(), log: Vec::new(), on_get: None };
+    let (results, ended, log) = prune_under(granted, server, vec![two()], Scope::default()).await;
+    let changes: Vec<_> = results[0].changes.iter().map(ToString::to_string).collect();
+    assert_eq!(changes, [WITHDREW], "{log:?}");
+    assert!(matches!(results[0].settled, Settled::Failed(_)), "{results:?}");
+    assert_eq!(ended.at_end, AtEnd::Release, "what was lost has been applied");
 }
 
 #[tokio::test(start_paused = true)]
@@ -316,66 +358,5 @@ async fn node_that_is_gone_or_has_nothing_left_is_unchanged() {
     assert!(result.unwrap().is_empty());
 }
 
-/// A node whose annotation cannot be read, with the value of each map.
-fn unreadable(capacity: &str, allocatable: &str) -> Value {
-    let mut node = node(capacity, "not json");
-    node["status"]["allocatable"]["example.com/dongle"] = json!(allocatable);
-    node
-}
-
-#[tokio::test(start_paused = true)]
-async fn ledger_repair_tests_the_values_it_removes() {
-    let (result, log) = prune_with(unreadable("4", "3"), true, [Answer::Applied]).await;
-    assert_eq!(result.unwrap(), ["withdrew example.com/dongle (rule unknown)"]);
-    for (map, value) in [("capacity", "4"), ("allocatable", "3")] {
-        let test = json!({
-            "op": "test", "path": format!("/status/{map}/example.com~1dongle"), "value": value,
-        });
-        let patch: Value = serde_json::from_str(log[0].trim_start_matches("PATCH ")).unwrap();
-        assert!(patch.as_array().unwrap().contains(&test), "{patch:#}");
-    }
-}
-
-/// The ledger is gone with the first patch for a part of it, and the rest with nobody to own it.
-#[tokio::test(start_paused = true)]
-async fn rejected_ledger_repair_is_not_taken_apart() {
-    let mut two = unreadable("4", "4");
-    let fields = &mut two["metadata"]["managedFields"][0]["fieldsV1"]["f:status"]["f:capacity"];
-    fields["f:example.com/key"] = json!({});
-    for map in ["capacity", "allocatable"] {
-        two["status"][map]["example.com/key"] = json!("4");
-    }
-    // What belongs to nobody may go by itself.
-    for (zeros, count) in [(false, 2), (true, 3)] {
-        let mut node = two.clone();
-        for map in ["capacity", "allocatable"].into_iter().filter(|_| zeros) {
-            node["status"][map]["example.com/zero"] = json!("0");
-        }
-        let answers =
-            [Answer::Rejected(403, "denied by a policy"), Answer::Applied, Answer::Applied];
-        let server =
-            Server { node: node.clone(), answers: answers.into(), log: Vec::new(), on_get: None };
-        let withdrawal = Withdrawal { zeros, ..Withdrawal::default() };
-        let scope = Scope { repair_ledgers: true, withdrawal, ..Scope::default() };
-        let granted = futures::stream::iter([Permission::Granted(None)]);
-        let (results, _, log) = prune_under(granted, server, vec![node], scope).await;
-        assert_eq!(results[0].settled, Settled::Pruned, "{log:?}");
-        assert_eq!(results[0].changes.len(), count, "{results:?}");
-        assert!(log[1].contains("dongle") && log[1].contains("key"), "{log:?}");
-    }
-    let answers = (0..20).map(|_| Answer::Rejected(403, "denied by a policy"));
-    let (result, log) = prune_with(two, true, answers).await;
-    assert!(result.is_err() && patches(&log) == TRIES, "{log:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn ledger_repair_goes_by_the_present_managed_fields() {
-    let mut taken = unreadable("7", "7");
-    taken["metadata"]["managedFields"][0]["manager"] = json!("another");
-    let answers = [Answer::After(taken), Answer::Applied];
-    let (result, log) = prune_with(unreadable("4", "4"), true, answers).await;
-    assert_eq!(result.unwrap(), ["removed the annotation"]);
-    assert!(!log.last().unwrap().contains("dongle"), "{log:?}");
-}
-
 mod leadership;
+mod ledger_repair;

@@ -127,7 +127,11 @@ impl Reconciler {
         let is_lowered = state.work().is_some_and(|work| !work.lowered_from.is_empty());
         needs_pods |= is_planned && !has_pods && is_lowered;
         let is_held = outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Held { .. }));
-        self.check_undone(name, &changes, now);
+        if let Some(work) = state.working()
+            && let Some(message) = work.check_undone(&changes, (now.instant, self.schedule.seed()))
+        {
+            warn!(node = %name, "{message}");
+        }
         if knows_all {
             self.record(name, outcomes, &changes, now);
         }

@@ -2,39 +2,11 @@
 
 use std::sync::Arc;
 
-use tracing::warn;
-
 use super::{Now, Reconciler};
-use crate::controller::nodes::Cause;
 use crate::controller::standing::{Standing, State};
 use crate::planner::{Action, Change, Outcome};
 
-/// Why a patch is a failure that went through.
-const UNDONE: &str = "the patch went through, and yet the node is as before: something between the controller \
-                      and the API server's storage undoes it";
-
 impl Reconciler {
-    /// Where the response to a patch shows the node as it was asked to be, and the plan for it asks for the same
-    /// again, something undoes patches on their way.
-    pub(super) fn check_undone(&mut self, name: &Arc<str>, changes: &[Change], now: Now) {
-        let seed = self.schedule.seed();
-        let Some(state) = self.nodes.get_mut(name) else { return };
-        let Some(applied) =
-            state.work().map(|work| &work.applied).filter(|applied| !applied.is_empty())
-        else {
-            return;
-        };
-        let is_undone = applied.iter().all(|change| changes.contains(change));
-        let work = state.work_mut();
-        let applied = std::mem::take(&mut work.applied);
-        if is_undone {
-            let message: Arc<str> = UNDONE.into();
-            warn!(node = %name, "{message}");
-            let time = (now.instant, seed);
-            work.failures.fail(Cause::Undone, &message, &applied, None, time);
-        }
-    }
-
     /// Records where each rule that selects a node stands, and reports new problems.
     pub(super) fn record(
         &mut self,

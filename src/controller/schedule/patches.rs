@@ -127,7 +127,12 @@ impl Schedule {
         let dirty = self.queue.end(&Key::Node(Arc::clone(name)));
         let rank = dirty.unwrap_or(Rank::Changed).min(Rank::Changed);
         let (cause, message, retry_after, node) = match reply {
-            Reply::Patched(node) if node.meta().name.as_deref() != Some(&**name) => {
+            Reply::Patched(node) | Reply::Stale { node, .. }
+                if node.meta().name.as_deref() != Some(&**name) =>
+            {
+                // Some proxy mixes responses up: it may have been applied.
+                self.limiter.overloaded(None, now);
+                work.lose(&sent.changes, now);
                 let message = "the response to the patch is not the node".to_owned();
                 (Cause::Overload, message, None, None)
             }

@@ -23,7 +23,7 @@ async fn prune_nodes(
     permissions: impl Stream<Item = Permission>,
     server: Server,
     nodes: usize,
-) -> (Vec<NodeResult>, Ended, Vec<String>) {
+) -> (Vec<NodeResult>, PruneEnd, Vec<String>) {
     let nodes = (0..nodes).map(|number| {
         let mut node = advertising();
         node["metadata"]["name"] = json!(format!("node-{}", number + 1));
@@ -95,19 +95,52 @@ async fn lease_lost_while_the_node_is_read_stops_the_patch() {
     assert_eq!(log.last().map(String::as_str), Some("GET"), "{log:?}");
 }
 
-/// A patch must not land once a controller may write.
+fn pruner(now: Instant) -> Pruner {
+    let scope = Scope::default();
+    let node = serde_json::from_value(advertising()).unwrap();
+    let planned = vec![NodePrune::new(node, &scope, &mut Interner::default())];
+    Pruner::new(scope, planned, now)
+}
+
 #[tokio::test(start_paused = true)]
-async fn deadline_of_a_patch_is_never_beyond_the_lease() {
-    let (now, scope) = (Instant::now(), Scope::default());
-    for (seconds, deadline) in [(5, 5), (3600, 15)] {
-        let node = serde_json::from_value(advertising()).unwrap();
-        let planned = vec![NodePrune::new(node, &scope, &mut Interner::default())];
-        let mut pruner = Pruner::new(scope.clone(), planned, now);
-        assert!(pruner.next(now).requests.is_empty(), "nothing is known of the Leases");
-        pruner.observe(Permission::Granted(Some(now + Duration::from_secs(seconds))), now);
-        let [request] = &pruner.next(now).requests[..] else { panic!("one patch") };
-        assert_eq!(request.deadline, now + Duration::from_secs(deadline));
-    }
+async fn patch_is_sent_only_while_the_lease_is_held() {
+    let (now, until) = (Instant::now(), Instant::now() + Duration::from_secs(40));
+    let mut late = pruner(now);
+    late.observe(Permission::Granted(Some(until)), now);
+    assert!(late.next(until).requests.is_empty());
+    let mut pruner = pruner(now);
+    assert!(pruner.next(now).requests.is_empty(), "nothing is known of the Leases");
+    pruner.observe(Permission::Granted(Some(until)), now);
+    assert_eq!(pruner.next(now).requests.len(), 1);
+}
+
+/// The election needs a moment to hold the Lease again.
+#[tokio::test(start_paused = true)]
+async fn process_that_was_suspended_waits_for_its_lease() {
+    let now = Instant::now();
+    let mut pruner = pruner(now);
+    pruner.observe(Permission::Granted(Some(now + Duration::from_secs(40))), now);
+    let later = now + Duration::from_secs(300);
+    assert!(pruner.next(later).requests.is_empty() && pruner.take_settled().is_empty());
+    pruner.observe(Permission::Granted(Some(later + Duration::from_secs(40))), later);
+    assert_eq!(pruner.next(later).requests.len(), 1);
+}
+
+/// A process may be suspended between a decision and what comes of it.
+#[tokio::test(start_paused = true)]
+async fn patch_whose_time_is_over_is_not_sent() {
+    let now = Instant::now();
+    let mut pruner = pruner(now);
+    pruner.observe(leading(), now);
+    let request = pruner.next(now).requests.remove(0);
+    tokio::time::advance(Duration::from_secs(20)).await;
+    let server = Arc::new(Mutex::new(server([])));
+    let completion = Executor::new(service(Arc::clone(&server))).send(request).await;
+    let text = format!("{completion:?}");
+    assert!(
+        text.contains("maybe_applied: false") && server.lock().unwrap().log.is_empty(),
+        "{text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

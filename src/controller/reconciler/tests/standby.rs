@@ -31,6 +31,10 @@ fn reset_that_the_leader_leaves_is_repaired_by_a_standby() {
     assert!(world.metric("repairs_total 1") && world.events.is_empty(), "{:?}", world.events);
     world.pass(60);
     assert!(world.statuses.is_empty());
+    // Nor are Events kept for later.
+    world.renews = true;
+    world.pass(20);
+    assert!(!world.events.contains(&"Repaired".to_owned()), "{:?}", world.events);
 }
 
 #[test]
