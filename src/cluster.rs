@@ -9,6 +9,7 @@ mod credentials;
 pub mod error;
 pub mod lease;
 pub(crate) mod node_client;
+pub(crate) mod optional_watch;
 pub(crate) mod paging;
 pub(crate) mod requests;
 mod transport;

@@ -19,6 +19,7 @@ mod limiter;
 pub mod metrics;
 mod nodes;
 mod options;
+mod protection;
 pub mod prune;
 pub mod readiness;
 mod reconciler;
@@ -72,7 +73,8 @@ pub async fn run(
     let mut rule_events = pin!(watch_objects(rules, watcher::Config::default(), seed));
     let nodes = Api::<ApiNode>::all(client.clone());
     let mut node_events = pin!(watch_objects(nodes, by_pages, seed));
-    let mut class_events = pin!(device_classes::watch(client.clone()));
+    let mut class_events = pin!(device_classes::watch(client.clone(), seed));
+    let mut policy_events = pin!(protection::watch(client.clone(), seed));
     let mut shutdown = pin!(futures::FutureExt::fuse(shutdown));
     let executor = Executor::new(client);
     let mut in_flight = FuturesUnordered::<InFlight>::new();
@@ -107,6 +109,9 @@ pub async fn run(
             }
             Some(event) = class_events.next() => {
                 reconciler.observe(Observation::DeviceClass(event), Now::read());
+            }
+            Some((kind, event)) = policy_events.next() => {
+                reconciler.observe(Observation::Protection(kind, event), Now::read());
             }
             // Not just ready: the runtime has to see to the connections in between.
             () = tokio::task::yield_now(), if wake <= now.instant => {}

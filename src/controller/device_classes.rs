@@ -5,22 +5,16 @@
 //! anything under kubernetes.io.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use futures::Stream;
 use kube::api::{ApiResource, GroupVersionKind, NotUsed, Object};
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::utils::Backoff;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt as _};
 use serde::Deserialize;
 use tracing::info;
 
 use crate::cluster::error::{describe_watch, is_expired};
-
-/// How long the controller waits in a cluster that has no DeviceClasses, or does not show them. The warning may
-/// come late.
-const PAUSE: Duration = Duration::from_secs(5 * 60);
+use crate::cluster::optional_watch::{is_not_served, watch_optional};
 
 /// A DeviceClass, as far as it is read.
 pub(super) type DeviceClass = Object<DeviceClassSpec, NotUsed>;
@@ -53,26 +47,12 @@ pub(super) struct DeviceClasses {
 /// Watches DeviceClasses.
 pub(super) fn watch(
     client: Client,
+    seed: u64,
 ) -> impl Stream<Item = watcher::Result<Event<DeviceClass>>> + Send {
     let kind = GroupVersionKind::gvk("resource.k8s.io", "v1", "DeviceClass");
     let resource = ApiResource::from_gvk_with_plural(&kind, "deviceclasses");
     let classes = Api::<DeviceClass>::all_with(client, &resource);
-    watcher(classes, watcher::Config::default()).backoff(Pause)
-}
-
-/// The same pause after every failure.
-struct Pause;
-
-impl Iterator for Pause {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        Some(PAUSE)
-    }
-}
-
-impl Backoff for Pause {
-    fn reset(&mut self) {}
+    watch_optional(classes, watcher::Config::default(), seed)
 }
 
 impl DeviceClasses {
@@ -115,13 +95,9 @@ impl DeviceClasses {
         if is_expired(error) {
             return false;
         }
-        let is_absent = matches!(
-            error,
-            watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
-        );
         let before = self.unreadable.clone();
         self.unreadable =
-            (!is_absent).then(|| format!("DeviceClasses {}", describe_watch(error, "")));
+            (!is_not_served(error)).then(|| format!("DeviceClasses {}", describe_watch(error, "")));
         if self.unreadable.is_some() && self.unreadable != before {
             info!("rules do not report resources that DRA has too: {}", describe_watch(error, ""));
         }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::device_classes::DeviceClass;
 use super::limiter::Kind;
+use super::protection::{self, PolicyObject};
 use super::rules::RuleObject;
 use crate::cluster::lease::{Election, Written};
 use crate::cluster::node_client::{PodsByNode, Reply};
@@ -43,6 +44,7 @@ pub(super) enum Observation {
     Rule(watcher::Result<Event<RuleObject>>),
     Node(watcher::Result<Event<ApiNode>>),
     DeviceClass(watcher::Result<Event<DeviceClass>>),
+    Protection(protection::Kind, watcher::Result<Event<PolicyObject>>),
     /// The process has been asked to end.
     Stop,
 }

@@ -9,6 +9,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use super::protection::State;
 use super::standing::TABLE;
 
 /// The media type of what [`Metrics::text`] gives.
@@ -41,7 +42,15 @@ pub struct Metrics {
     pub(crate) watch_restarts: Family<Label, Counter>,
     /// Whether this process leads: 1 or 0.
     pub(crate) leader: Gauge,
+    /// Whether kubelets' resets are kept from nodes, by state: 1 or 0.
+    pub(crate) protection: Family<Label, Gauge>,
+    /// Kubelets that started after a reboot, by what came of listed values.
+    pub(crate) kubelet_starts: Family<Label, Counter>,
 }
+
+/// What came of listed values when a kubelet started.
+pub(crate) const KEPT: Label = [("values", "kept")];
+pub(crate) const RESET: Label = [("values", "reset")];
 
 /// What a rule's conditions come to.
 pub(crate) const RULE_STATES: [&str; 3] = ["ready", "not_ready", "stalled"];
@@ -66,6 +75,8 @@ impl Default for Metrics {
             plan: Histogram::new(PLAN),
             watch_restarts: Family::default(),
             leader: Gauge::default(),
+            protection: Family::default(),
+            kubelet_starts: Family::default(),
             registry: Registry::default(),
         };
         // A series that is not there yet cannot be told from one that is gone.
@@ -77,6 +88,8 @@ impl Default for Metrics {
         for resource in ["nodes", "rules"] {
             drop(metrics.watch_restarts.get_or_create(&[("resource", resource)]));
         }
+        set_all(&metrics.protection, "state", State::NAMES.map(|state| (state, 0)));
+        [KEPT, RESET].iter().for_each(|values| drop(metrics.kubelet_starts.get_or_create(values)));
         registry.register(
             "patches",
             "Patches of nodes, by what came of them",
@@ -122,6 +135,16 @@ impl Default for Metrics {
             "leader",
             "Whether this process leads (1) or stands by (0)",
             metrics.leader.clone(),
+        );
+        registry.register(
+            "protection",
+            "Whether a policy keeps listed values when a kubelet resets them: 1 for what is so",
+            metrics.protection.clone(),
+        );
+        registry.register(
+            "kubelet_starts",
+            "Kubelets seen to start after a reboot, by whether they have reset listed values",
+            metrics.kubelet_starts.clone(),
         );
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         registry.register("build", "What was built", Info::new(version));

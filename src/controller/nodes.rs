@@ -3,6 +3,7 @@
 mod conflict;
 mod failure;
 mod resets;
+mod start;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -16,6 +17,7 @@ use super::work_queue::Rank;
 use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, Interner, Node};
 pub(super) use failure::Cause;
+pub(super) use start::Start;
 pub(super) use state::{NodeState, Sent, Work, has_resource};
 
 /// Every node.
@@ -44,6 +46,8 @@ pub(super) struct Seen {
     pub(super) changed: Option<(Arc<str>, Rank)>,
     /// Those that are gone, or that have been recreated under their names.
     pub(super) removed: Vec<Arc<str>>,
+    /// The node on which a kubelet has started after a reboot, and what came of listed values there.
+    pub(super) started: Option<(Arc<str>, Start)>,
 }
 
 impl Nodes {
@@ -75,7 +79,7 @@ impl Nodes {
                 let gone = self.by_name.keys().filter(|name| !listing.names.contains(*name));
                 let removed: Vec<_> = gone.cloned().collect();
                 removed.iter().for_each(|name| self.remove(name));
-                Seen { removed, changed: None }
+                Seen { removed, ..Seen::default() }
             }
             Event::Apply(node) => {
                 let node = Node::new(node, &mut self.interner);
@@ -93,7 +97,7 @@ impl Nodes {
                     return Seen::default();
                 }
                 self.remove(&node.name);
-                Seen { removed: vec![node.name], changed: None }
+                Seen { removed: vec![node.name], ..Seen::default() }
             }
         }
     }
@@ -132,6 +136,7 @@ impl Nodes {
                     return seen;
                 }
                 let before = std::mem::replace(&mut known.node, node);
+                seen.started = known.observe_start(&before).map(|start| (Arc::clone(&name), start));
                 if before.same_for_planning(&known.node) {
                     return seen;
                 }

@@ -18,6 +18,8 @@ pub struct Readiness {
     pub lease: Option<String>,
     /// That another leads, which is no less ready: this one knows all that it has to.
     pub standby: Option<String>,
+    /// Whether kubelets' resets are kept from nodes, in words; this one is ready either way.
+    pub protection: String,
 }
 
 impl Default for Readiness {
@@ -28,6 +30,7 @@ impl Default for Readiness {
             patches: None,
             lease: None,
             standby: None,
+            protection: "unknown: not read yet".to_owned(),
         }
     }
 }
@@ -37,6 +40,12 @@ impl Readiness {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.reasons().next().is_none()
+    }
+
+    /// The same, and what else is to be known.
+    #[must_use]
+    pub fn verbose(&self) -> String {
+        format!("{self}protection: {}\n", self.protection)
     }
 
     fn reasons(&self) -> impl Iterator<Item = &str> {

@@ -14,6 +14,7 @@
 
 mod nodes;
 mod pods;
+mod protection;
 mod replies;
 mod reports;
 mod rules;
@@ -35,6 +36,7 @@ use super::limiter::Kind;
 use super::metrics;
 use super::nodes::{Cause, Nodes};
 use super::options::{Diagnostics, Options};
+use super::protection::Protection;
 use super::readiness::Readiness;
 use super::rules::Rules;
 use super::schedule::{RulesList, Schedule};
@@ -55,7 +57,14 @@ pub(super) struct Reconciler {
     nodes: Nodes,
     schedule: Schedule,
     reports: Reports,
+    cluster: ClusterFacts,
+}
+
+/// What the cluster has, beside nodes and rules.
+#[derive(Default)]
+struct ClusterFacts {
     device_classes: DeviceClasses,
+    protection: Protection,
 }
 
 /// What is reported, beside logs and metrics.
@@ -90,7 +99,7 @@ impl Reconciler {
             rules: Rules::default(),
             nodes: Nodes::default(),
             reports,
-            device_classes: DeviceClasses::default(),
+            cluster: ClusterFacts::default(),
         }
     }
 
@@ -101,10 +110,11 @@ impl Reconciler {
             Observation::Rule(event) => self.observe_rule(event, now),
             Observation::Node(event) => self.observe_node(event, now),
             Observation::DeviceClass(event) => {
-                if self.device_classes.apply(event) {
+                if self.cluster.device_classes.apply(event) {
                     self.touch_all_statuses(now.instant);
                 }
             }
+            Observation::Protection(kind, event) => self.observe_protection(kind, event),
             Observation::Stop => {
                 info!(in_flight = self.schedule.limiter.writes(), "stopping");
                 self.leader.stop(now.instant);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
@@ -62,9 +62,17 @@ pub async fn serve(listener: TcpListener, health: HealthState) -> std::io::Resul
     axum::serve(listener, router).await
 }
 
-async fn readyz(State(health): State<HealthState>) -> (StatusCode, String) {
+async fn readyz(
+    State(health): State<HealthState>,
+    RawQuery(query): RawQuery,
+) -> (StatusCode, String) {
     let readiness = health.readiness.borrow();
-    (code(readiness.is_ready()), readiness.to_string())
+    let parameters = query.unwrap_or_default();
+    let is_verbose = parameters
+        .split('&')
+        .any(|parameter| parameter == "verbose" || parameter.starts_with("verbose="));
+    let text = if is_verbose { readiness.verbose() } else { readiness.to_string() };
+    (code(readiness.is_ready()), text)
 }
 
 async fn livez(State(health): State<HealthState>) -> (StatusCode, String) {
@@ -94,6 +102,24 @@ fn code(good: bool) -> StatusCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn readyz_reports_the_protection_where_asked() {
+        let (readiness, health) =
+            watch::channel(Readiness { rules: None, nodes: None, ..Readiness::default() });
+        let (_, heartbeat) = watch::channel(Instant::now());
+        let health = HealthState { readiness: health, heartbeat, metrics: Arc::default() };
+        readiness.send_modify(|readiness| readiness.protection = "there is no policy".to_owned());
+        for (query, text) in [
+            (None, "ready\n"),
+            (Some("verbose"), "ready\nprotection: there is no policy\n"),
+            (Some("a=b&verbose=1"), "ready\nprotection: there is no policy\n"),
+            (Some("verboser"), "ready\n"),
+        ] {
+            let answer = readyz(State(health.clone()), RawQuery(query.map(str::to_owned))).await;
+            assert_eq!(answer, (StatusCode::OK, text.to_owned()), "{query:?}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn livez_fails_for_a_stalled_event_loop() {

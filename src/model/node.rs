@@ -32,9 +32,17 @@ pub struct ApiNode {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ApiNodeStatus {
     capacity: Option<ResourceList>,
     allocatable: Option<ResourceList>,
+    node_info: Option<NodeInfo>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct NodeInfo {
+    #[serde(rename = "bootID")]
+    boot_id: Option<Box<str>>,
 }
 
 impl ApiNode {
@@ -151,6 +159,8 @@ pub struct Node {
     pub capacity: Option<ResourceList>,
     /// `status.allocatable`, or `None` where the map itself is absent.
     pub allocatable: Option<ResourceList>,
+    /// `status.nodeInfo.bootID`: another after each boot of the machine. Empty where none is reported.
+    pub boot_id: Box<str>,
     /// Who wrote the extended resources.
     managers: FieldManagers,
 }
@@ -182,6 +192,7 @@ impl Node {
             ledger: ledger.map(String::into_boxed_str),
             capacity: status.capacity,
             allocatable: status.allocatable,
+            boot_id: status.node_info.and_then(|info| info.boot_id).unwrap_or_default(),
             managers,
         }
     }
@@ -224,13 +235,14 @@ impl Node {
         }
     }
 
-    /// Whether `other` would be planned alike: nothing but the resource version differs.
+    /// Whether `other` would be planned alike: nothing differs but the resource version and the boot.
     #[must_use]
     pub fn same_for_planning(&self, other: &Self) -> bool {
         let Self {
             name,
             uid,
             resource_version: _,
+            boot_id: _,
             created,
             labels,
             has_annotations,

@@ -9,13 +9,14 @@ use tokio::time::Instant;
 use super::conflict::Conflicts;
 use super::failure::{Cause, Failures, Sendable};
 use super::resets::Resets;
+use super::start::Start;
 use crate::cluster::backoff::Backoff;
 use crate::controller::effect::RequestId;
 use crate::controller::standing::Standing;
 use crate::model::node::Node;
 use crate::model::pod::Requests;
 use crate::model::quantity::Quantity;
-use crate::planner::Change;
+use crate::planner::{self, Change};
 
 /// The pods on a node are not listed more often than this, however often it changes.
 const MIN_LIST_INTERVAL: Duration = Duration::from_secs(1);
@@ -43,6 +44,8 @@ pub(in crate::controller) struct NodeState {
     /// Whether this process has withdrawn something from it: what appears again may be less than what pods
     /// request that have been running since before.
     pub(in crate::controller) has_withdrawn: bool,
+    /// Whether a kubelet was seen to reset listed values since the machine's last boot that was seen.
+    is_reset: bool,
     /// Whether it has been reported that the ledger cannot be read.
     pub(in crate::controller) is_blocked: bool,
     work: Option<Box<Work>>,
@@ -167,6 +170,7 @@ impl NodeState {
             standings: Box::default(),
             pending_since: None,
             has_withdrawn: false,
+            is_reset: false,
             is_blocked: false,
             work: None,
         }
@@ -183,6 +187,22 @@ impl NodeState {
 
     pub(in crate::controller) fn work_mut(&mut self) -> &mut Work {
         self.work.get_or_insert_default()
+    }
+
+    /// Returns what came of listed values, where the node shows that a kubelet has started since `before`. A kubelet
+    /// resets them first, and reports the boot a moment later.
+    pub(in crate::controller) fn observe_start(&mut self, before: &Node) -> Option<Start> {
+        let (now, is_as_before) = (&self.node, before.allocatable == self.node.allocatable);
+        if !is_as_before && has_resets(now) && !has_resets(before) {
+            self.is_reset = true;
+            return Some(Start::Reset);
+        }
+        let boots = [&before.boot_id, &self.node.boot_id];
+        if boots[0] == boots[1] || boots.iter().any(|boot| boot.is_empty()) {
+            return None;
+        }
+        let is_reset = std::mem::take(&mut self.is_reset);
+        (!is_reset && self.node.ledger.is_some()).then_some(Start::Kept)
     }
 
     /// Whether a list of its pods is in flight.
@@ -301,6 +321,10 @@ impl Work {
             && pods.is_idle()
             && lowered_from.is_empty()
     }
+}
+
+fn has_resets(node: &Node) -> bool {
+    !planner::plan_resets(node).changes().is_empty()
 }
 
 /// Whether one of the changes is to the same resource.

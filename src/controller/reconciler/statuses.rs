@@ -70,7 +70,7 @@ impl Reconciler {
 
     fn send_status(&mut self, name: &Arc<str>, now: Now, step: &mut Step) {
         let Some(state) = self.rules.get(name) else { return };
-        let mapping = self.device_classes.mapping(state.resource().unwrap_or_default());
+        let mapping = self.cluster.device_classes.mapping(state.resource().unwrap_or_default());
         let status = status(state, self.nodes.counts(name), &mapping, now.wall);
         if state.status.as_ref() == Some(&status) {
             return;

@@ -9,6 +9,7 @@ mod races;
 mod random;
 mod responses;
 mod standby;
+mod starts;
 mod world;
 
 use std::collections::BTreeMap;

@@ -150,7 +150,11 @@ impl World {
         let mut node = self.nodes.get(name).cloned().unwrap_or(new);
         node["metadata"]["resourceVersion"] = json!(version);
         node["metadata"]["managedFields"] = json!([]);
+        let info = node["status"]["nodeInfo"].take();
         node["status"] = status;
+        if !info.is_null() {
+            node["status"]["nodeInfo"] = info;
+        }
         self.nodes.insert(name.to_owned(), node.clone());
         self.show(node);
     }

@@ -1,0 +1,49 @@
+//! Watches of what a cluster may not have, and what the controller can do without.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _, stream};
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::time::sleep;
+
+use super::watch::watch;
+
+/// How long the controller waits in a cluster that does not serve a kind, or does not show it.
+const PAUSE: Duration = Duration::from_secs(5 * 60);
+
+/// Watches objects for ever, as [`watch`] does. Where the cluster does not serve the kind, or grants no right to list it,
+/// that is tried again every five minutes.
+pub(crate) fn watch_optional<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    seed: u64,
+) -> impl Stream<Item = watcher::Result<Event<K>>> + Send + use<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let events = Box::pin(watch(api, config, seed));
+    stream::unfold((events, Duration::ZERO), |(mut events, pause)| async move {
+        sleep(pause).await;
+        let event = events.next().await?;
+        let is_refused =
+            matches!(&event, Err(error) if matches!(list_code(error), Some(403 | 404)));
+        let pause = if is_refused { PAUSE } else { Duration::ZERO };
+        Some((event, (events, pause)))
+    })
+}
+
+/// Whether the cluster does not serve the kind.
+pub(crate) fn is_not_served(error: &watcher::Error) -> bool {
+    list_code(error) == Some(404)
+}
+
+/// The code that a list was answered with.
+fn list_code(error: &watcher::Error) -> Option<u16> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
+    }
+}

@@ -1,0 +1,239 @@
+//! Whether the cluster has the policy that keeps listed values when a kubelet resets them, with a binding
+//! (`MutatingAdmissionPolicy`, Kubernetes 1.36 and later). The controller only reads them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use futures::{Stream, StreamExt as _, stream};
+use kube::api::{ApiResource, GroupVersionKind, NotUsed, Object};
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client, ResourceExt as _};
+use serde::Deserialize;
+
+use crate::cluster::error::describe_watch;
+use crate::cluster::optional_watch::{is_not_served, watch_optional};
+
+/// The label of the policy and of its binding.
+pub(super) const LABEL: &str = "noderesource.dev/protection=true";
+
+/// The policy, or its binding, as far as they are read.
+pub(super) type PolicyObject = Object<Spec, NotUsed>;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Spec {
+    /// Of a binding: the policy that it puts in force.
+    policy_name: Option<String>,
+}
+
+/// Which of the two an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Policy,
+    Binding,
+}
+
+/// What the cluster has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// The policy of this name is in force.
+    Present(String),
+    /// The cluster could have it, and does not. What is missing, in words.
+    Absent(&'static str),
+    /// The cluster does not serve the kind.
+    NotServed,
+    /// It is not known. Why, in words.
+    Unknown(String),
+}
+
+impl State {
+    /// In one word, for the metrics.
+    pub(super) const NAMES: [&str; 4] = ["present", "absent", "not_served", "unknown"];
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Present(_) => "present",
+            Self::Absent(_) => "absent",
+            Self::NotServed => "not_served",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Present(policy) => {
+                write!(f, "the policy {policy} keeps listed values when a kubelet resets them")
+            }
+            Self::Absent(missing) => write!(
+                f,
+                "{missing}: listed values that a kubelet resets are repaired, which a pod may not live to see"
+            ),
+            Self::NotServed => f.write_str(
+                "this cluster does not serve MutatingAdmissionPolicy (Kubernetes 1.36 and later): listed values \
+                 that a kubelet resets are repaired",
+            ),
+            Self::Unknown(why) => write!(f, "unknown: {why}"),
+        }
+    }
+}
+
+/// What is known of the policy and its binding.
+#[derive(Debug, Default)]
+pub(super) struct Protection {
+    policies: Objects,
+    bindings: Objects,
+}
+
+/// The objects of one kind with the label.
+#[derive(Debug)]
+struct Objects {
+    /// Each with the policy that it names.
+    by_name: BTreeMap<String, Option<String>>,
+    listing: BTreeMap<String, Option<String>>,
+    /// Why they are not known.
+    unknown: Option<State>,
+}
+
+impl Default for Objects {
+    fn default() -> Self {
+        let unknown = Some(State::Unknown("not read yet".to_owned()));
+        Self { by_name: BTreeMap::new(), listing: BTreeMap::new(), unknown }
+    }
+}
+
+/// Watches policies and bindings with the label.
+pub(super) fn watch(
+    client: Client,
+    seed: u64,
+) -> impl Stream<Item = (Kind, watcher::Result<Event<PolicyObject>>)> + Send {
+    let watch = |kind: &str, plural: &str| {
+        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+        let api = Api::<PolicyObject>::all_with(client.clone(), &resource);
+        watch_optional(api, watcher::Config::default().labels(LABEL), seed)
+    };
+    let policies = watch("MutatingAdmissionPolicy", "mutatingadmissionpolicies");
+    let bindings = watch("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings");
+    stream::select(
+        policies.map(|event| (Kind::Policy, event)),
+        bindings.map(|event| (Kind::Binding, event)),
+    )
+}
+
+impl Protection {
+    /// Takes in what a watch reports. True where that changes what the cluster has.
+    pub(super) fn observe(
+        &mut self,
+        kind: Kind,
+        event: watcher::Result<Event<PolicyObject>>,
+    ) -> bool {
+        let before = self.state();
+        match kind {
+            Kind::Policy => self.policies.observe(event),
+            Kind::Binding => self.bindings.observe(event),
+        }
+        self.state() != before
+    }
+
+    pub(super) fn state(&self) -> State {
+        let unknown = [&self.policies.unknown, &self.bindings.unknown];
+        if let Some(unknown) = unknown.into_iter().flatten().next() {
+            return unknown.clone();
+        }
+        let bound = self.bindings.by_name.values().flatten();
+        let mut in_force = bound.filter(|policy| self.policies.by_name.contains_key(*policy));
+        match in_force.next() {
+            Some(policy) => State::Present(policy.clone()),
+            None if self.policies.by_name.is_empty() => State::Absent("there is no policy"),
+            None => State::Absent("the policy has no binding"),
+        }
+    }
+}
+
+impl Objects {
+    fn observe(&mut self, event: watcher::Result<Event<PolicyObject>>) {
+        match event {
+            Ok(Event::Init) => self.listing.clear(),
+            Ok(Event::InitApply(object)) => drop(insert(&mut self.listing, object)),
+            Ok(Event::InitDone) => {
+                self.by_name = std::mem::take(&mut self.listing);
+                self.unknown = None;
+            }
+            Ok(Event::Apply(object)) => drop(insert(&mut self.by_name, object)),
+            Ok(Event::Delete(object)) => drop(self.by_name.remove(&object.name_any())),
+            Err(error) if is_not_served(&error) => self.unknown = Some(State::NotServed),
+            Err(error @ watcher::Error::InitialListFailed(_)) => {
+                let why = format!("the policies and their bindings {}", describe_watch(&error, ""));
+                self.unknown = Some(State::Unknown(why));
+            }
+            // What is known stays so until the watch is back.
+            Err(_) => {}
+        }
+    }
+}
+
+fn insert(
+    objects: &mut BTreeMap<String, Option<String>>,
+    object: PolicyObject,
+) -> Option<Option<String>> {
+    objects.insert(object.name_any(), object.spec.policy_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, policy: Option<&str>) -> PolicyObject {
+        let spec = json!({"policyName": policy});
+        serde_json::from_value(
+            json!({"apiVersion": "v1", "kind": "a", "metadata": {"name": name}, "spec": spec}),
+        )
+        .unwrap()
+    }
+
+    fn failed(code: u16) -> watcher::Result<Event<PolicyObject>> {
+        let status = kube::core::Status::failure("no", "").with_code(code);
+        Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))))
+    }
+
+    #[test]
+    fn protection_takes_a_policy_and_a_binding_of_it() {
+        let mut protection = Protection::default();
+        assert_eq!(protection.state().name(), "unknown");
+        for kind in [Kind::Policy, Kind::Binding] {
+            protection.observe(kind, Ok(Event::Init));
+            assert_eq!(protection.state().name(), "unknown", "not listed to the end");
+            protection.observe(kind, Ok(Event::InitDone));
+        }
+        assert_eq!(protection.state(), State::Absent("there is no policy"));
+        assert!(protection.observe(Kind::Policy, Ok(Event::Apply(object("protect", None)))));
+        assert_eq!(protection.state(), State::Absent("the policy has no binding"));
+        let binding = object("binding", Some("another"));
+        assert!(!protection.observe(Kind::Binding, Ok(Event::Apply(binding))));
+        let binding = object("binding", Some("protect"));
+        assert!(protection.observe(Kind::Binding, Ok(Event::Apply(binding.clone()))));
+        assert_eq!(protection.state(), State::Present("protect".to_owned()));
+        // A watch that breaks shows nothing.
+        let broken = watcher::Error::NoResourceVersion;
+        assert!(!protection.observe(Kind::Policy, Err(broken)));
+        assert!(protection.observe(Kind::Binding, Ok(Event::Delete(binding))));
+        assert_eq!(protection.state().name(), "absent");
+    }
+
+    #[test]
+    fn protection_that_cannot_be_read_is_not_absent() {
+        for (code, name) in [(404, "not_served"), (403, "unknown"), (500, "unknown")] {
+            let mut protection = Protection::default();
+            protection.observe(Kind::Policy, Ok(Event::InitDone));
+            protection.observe(Kind::Binding, failed(code));
+            assert_eq!(protection.state().name(), name);
+            // After an upgrade of the cluster, or of the rights.
+            protection.observe(Kind::Binding, Ok(Event::InitDone));
+            assert_eq!(protection.state().name(), "absent");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Whether kubelets' resets are kept from nodes, and what came of those that were seen.
+
+use kube::runtime::watcher::{self, Event};
+use tracing::{info, warn};
+
+use super::Reconciler;
+use crate::controller::metrics::{self, KEPT, RESET};
+use crate::controller::nodes::{Seen, Start};
+use crate::controller::protection::{Kind, PolicyObject, State};
+
+impl Reconciler {
+    pub(super) fn observe_protection(
+        &mut self,
+        kind: Kind,
+        event: watcher::Result<Event<PolicyObject>>,
+    ) {
+        if !self.cluster.protection.observe(kind, event) {
+            return;
+        }
+        let state = self.cluster.protection.state();
+        match &state {
+            State::Absent(_) => warn!("protection: {state}"),
+            _ => info!("protection: {state}"),
+        }
+        let states = State::NAMES.map(|name| (name, usize::from(name == state.name())));
+        metrics::set_all(&self.diagnostics.metrics.protection, "state", states);
+        self.set_ready(|readiness| readiness.protection = state.to_string());
+    }
+
+    /// Reports what came of listed values when a kubelet started. Each replica sees that: the leader counts.
+    pub(super) fn report_start(&self, seen: &Seen) {
+        let Some((node, start)) = &seen.started else { return };
+        let state = self.cluster.protection.state();
+        let starts = &self.diagnostics.metrics.kubelet_starts;
+        let values = match start {
+            Start::Kept => {
+                info!(%node, "the node was rebooted, and listed values were kept");
+                KEPT
+            }
+            Start::Reset if matches!(state, State::Present(_)) => {
+                warn!(%node, "the kubelet has reset listed values in spite of the policy: {state}");
+                RESET
+            }
+            Start::Reset => {
+                info!(%node, "the kubelet has reset listed values");
+                RESET
+            }
+        };
+        if self.diagnostics.metrics.leader.get() == 1 {
+            starts.get_or_create(&values).inc();
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What came of listed values when a kubelet started.
+
+use super::*;
+
+fn boot(world: &mut World, boot: &str) {
+    let version = world.next_version();
+    let node = world.nodes.get_mut("node-0").unwrap();
+    node["metadata"]["resourceVersion"] = json!(version);
+    node["status"]["nodeInfo"] = json!({"bootID": boot});
+    let node = node.clone();
+    world.show(node);
+}
+
+/// How many starts have kept the values, and how many have reset them.
+fn starts(world: &World) -> (u64, u64) {
+    let starts = &world.reconciler.diagnostics.metrics.kubelet_starts;
+    let count = |values| starts.get_or_create(&[("values", values)]).get();
+    (count("kept"), count("reset"))
+}
+
+fn leading() -> World {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    boot(&mut world, "first");
+    assert_eq!(starts(&world), (0, 0), "the first boot that is seen is not new");
+    world
+}
+
+#[test]
+fn boot_without_a_reset_has_kept_the_values() {
+    let mut world = leading();
+    boot(&mut world, "first");
+    assert_eq!(starts(&world), (0, 0), "a heartbeat");
+    for number in 1..=3 {
+        boot(&mut world, &format!("boot-{number}"));
+        assert_eq!(starts(&world), (number, 0));
+    }
+    // Nothing is listed any more.
+    world.delete_rule("dongle");
+    world.settle();
+    boot(&mut world, "last");
+    assert_eq!(starts(&world), (3, 0));
+}
+
+#[test]
+fn boot_after_a_reset_counts_once() {
+    let mut world = leading();
+    world.reset("node-0");
+    assert_eq!(starts(&world), (0, 1));
+    world.settle();
+    boot(&mut world, "second");
+    assert_eq!(starts(&world), (0, 1));
+    boot(&mut world, "third");
+    assert_eq!(starts(&world), (1, 1));
+    // What is no kubelet's is no start.
+    world.set_dongles("node-0", 0);
+    assert_eq!(starts(&world), (1, 1));
+}
+
+/// The response to a patch may show the boot before the watch does.
+#[test]
+fn boot_that_a_response_shows_counts() {
+    let mut world = leading();
+    world.set_rule("dongle", json!({"quantity": 8}));
+    world.watching = false;
+    boot(&mut world, "second");
+    world.pass(1);
+    assert_eq!((starts(&world), world.dongles("node-0")), ((1, 0), 8));
+}
+
+#[test]
+fn starts_are_counted_by_the_leader() {
+    let mut world = leading();
+    world.renews_no_more();
+    boot(&mut world, "second");
+    world.reset("node-0");
+    assert_eq!(starts(&world), (0, 0));
+}
