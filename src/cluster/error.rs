@@ -78,9 +78,6 @@ pub fn is_unreachable(error: &kube::Error) -> bool {
             io,
             Some(
                 ErrorKind::ConnectionRefused
-                    | ErrorKind::ConnectionReset
-                    | ErrorKind::ConnectionAborted
-                    | ErrorKind::BrokenPipe
                     | ErrorKind::HostUnreachable
                     | ErrorKind::NetworkUnreachable
             )

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
 use super::backoff::Backoff;
-use super::error::is_unreachable;
+use super::error::{is_expired, is_unreachable};
 
 /// The longest that a server is believed when it asks for a pause.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
@@ -20,12 +20,54 @@ const CALM: Duration = Duration::from_secs(3 * 60);
 /// A watch that breaks after so long has worked until then: a proxy may end each after a minute.
 const STABLE: Duration = Duration::from_secs(5);
 
-/// The longest pause while nobody is there who would respond, which costs no API server anything. A kubelet's reset is
-/// not seen meanwhile, and a pod lives for about a second after that.
-const MAX_UNREACHABLE_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause before a watch is started again that the server does not reject for what it is: it goes on where
-/// it broke, and costs little.
-const MAX_WATCH_PAUSE: Duration = Duration::from_secs(5);
+/// What has failed: each kind has pauses of its own, so that an API server which restarts is not waited for by the pauses
+/// of the time when it was away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// Nobody is there who would respond, which costs no API server anything.
+    Unreachable,
+    /// A watch, which goes on where it broke and costs little.
+    Watch,
+    /// A watch is rejected for what it is.
+    Rejected,
+    /// What happened since is no longer there: a list has to follow.
+    Expired,
+    /// A list, which costs much.
+    List,
+}
+
+impl Failure {
+    fn of(error: &watcher::Error) -> Self {
+        match error {
+            watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)
+                if is_unreachable(cause) =>
+            {
+                Self::Unreachable
+            }
+            watcher::Error::InitialListFailed(_) => Self::List,
+            watcher::Error::WatchStartFailed(kube::Error::Api(status))
+                if matches!(status.code, 400..500) && !matches!(status.code, 401 | 408 | 429) =>
+            {
+                Self::Rejected
+            }
+            error if is_expired(error) => Self::Expired,
+            watcher::Error::WatchStartFailed(_)
+            | watcher::Error::WatchFailed(_)
+            | watcher::Error::WatchError(_)
+            | watcher::Error::NoResourceVersion => Self::Watch,
+        }
+    }
+
+    /// The longest pause, where the server asks for none. A kubelet's reset is not seen meanwhile, and a pod lives for
+    /// about a second after that.
+    fn max_pause(self) -> Duration {
+        match self {
+            Self::Unreachable => Duration::from_secs(1),
+            Self::Watch => Duration::from_secs(5),
+            Self::Rejected | Self::Expired | Self::List => Duration::MAX,
+        }
+    }
+}
 
 /// Watches objects for ever. After each error it pauses, for a tenth of a second at first, and for longer each time
 /// until the watch works again; `seed` spreads the pauses of several processes.
@@ -41,56 +83,46 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let events = Box::pin(watcher(api, config));
-    let state = (events, Backoff::of_a_watch(seed), Duration::ZERO, None::<Instant>);
-    stream::unfold(state, move |(mut events, mut backoff, pause, mut failed)| async move {
+    let state = (events, Pauses::new(seed), Duration::ZERO);
+    stream::unfold(state, |(mut events, mut pauses, pause)| async move {
         if !pause.is_zero() {
             sleep(pause).await;
+            pauses.resumed = Instant::now();
         }
-        let resumed = Instant::now();
         let event = events.next().await?;
-        let pause = match &event {
-            Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_)) => {
-                backoff = Backoff::of_a_watch(seed);
-                Duration::ZERO
-            }
-            Ok(Event::Init | Event::InitApply(_)) => Duration::ZERO,
-            Err(error) => {
-                // A watch of few events has worked all the same.
-                let now = Instant::now();
-                let was_calm = failed.is_some_and(|failed: Instant| now - failed > CALM);
-                if was_calm || (is_broken(error) && now - resumed > STABLE) {
-                    backoff = Backoff::of_a_watch(seed);
-                }
-                failed = Some(now);
-                let asked = retry_after(error);
-                backoff.next(None).min(max_pause(error)).max(asked.unwrap_or_default())
-            }
-        };
-        Some((event, (events, backoff, pause, failed)))
+        let pause = event.as_ref().err().map(|error| pauses.next(error)).unwrap_or_default();
+        Some((event, (events, pauses, pause)))
     })
 }
 
-/// Whether it is of a watch that had begun.
-fn is_broken(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchFailed(_) | watcher::Error::WatchError(_))
+/// How long a watch pauses after each failure.
+struct Pauses {
+    seed: u64,
+    backoff: Backoff,
+    failure: Option<Failure>,
+    /// When it failed last.
+    failed: Option<Instant>,
+    /// The end of the last pause.
+    resumed: Instant,
 }
 
-/// The longest pause after an error, where the server asks for none.
-fn max_pause(error: &watcher::Error) -> Duration {
-    match error {
-        watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)
-            if is_unreachable(cause) =>
-        {
-            MAX_UNREACHABLE_PAUSE
+impl Pauses {
+    fn new(seed: u64) -> Self {
+        let backoff = Backoff::of_a_watch(seed);
+        Self { seed, backoff, failure: None, failed: None, resumed: Instant::now() }
+    }
+
+    fn next(&mut self, error: &watcher::Error) -> Duration {
+        let (now, failure) = (Instant::now(), Failure::of(error));
+        let is_list = matches!(error, watcher::Error::InitialListFailed(_));
+        let has_worked = !is_list && now - self.resumed > STABLE;
+        // A watch of few events has worked all the same.
+        let was_calm = self.failed.is_some_and(|failed| now - failed > CALM);
+        if self.failure != Some(failure) || has_worked || was_calm {
+            self.backoff = Backoff::of_a_watch(self.seed);
         }
-        watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code < 500 => {
-            Duration::MAX
-        }
-        watcher::Error::WatchStartFailed(_) | watcher::Error::WatchFailed(_) => MAX_WATCH_PAUSE,
-        // A list, which costs much; or one that has to follow.
-        watcher::Error::InitialListFailed(_)
-        | watcher::Error::WatchError(_)
-        | watcher::Error::NoResourceVersion => Duration::MAX,
+        (self.failure, self.failed) = (Some(failure), Some(now));
+        self.backoff.next(None).min(failure.max_pause()).max(retry_after(error).unwrap_or_default())
     }
 }
 
@@ -102,13 +134,16 @@ fn retry_after(error: &watcher::Error) -> Option<Duration> {
         | watcher::Error::WatchError(status) => status,
         _ => return None,
     };
-    let seconds = status.details.as_ref()?.retry_after_seconds;
+    let asked = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    // Under priority and fairness the pause is in a header, which kube drops: a second.
+    let seconds = if status.code == 429 { asked.max(1) } else { asked };
     Some(Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER))
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{self, ErrorKind};
+    use std::mem;
     use std::sync::{Arc, Mutex};
 
     use axum::body::Body as ResponseBody;
@@ -251,21 +286,32 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn watch_of_a_server_that_is_back_is_started_within_a_second() {
         let start = Instant::now();
-        let service = tower::service_fn(move |request: Request<Body>| async move {
-            let away = start.elapsed() > Duration::from_secs(10);
-            if away && start.elapsed() < Duration::from_secs(40) {
-                return Err(tower::BoxError::from(io::Error::from(ErrorKind::ConnectionRefused)));
+        let expired = Arc::new(Mutex::new(false));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let expired = Arc::clone(&expired);
+            async move {
+                let away = start.elapsed() > Duration::from_secs(10);
+                if away && start.elapsed() < Duration::from_secs(40) {
+                    return Err(tower::BoxError::from(io::Error::from(
+                        ErrorKind::ConnectionRefused,
+                    )));
+                }
+                if !request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+                    return Ok(Response::new(ResponseBody::from(page("").1.to_string())));
+                }
+                // Its cache is new, and not filled at first.
+                if away && !mem::replace(&mut *expired.lock().unwrap(), true) {
+                    let gone = json!({"type": "ERROR", "object": status(410, 0).1});
+                    return Ok(Response::new(ResponseBody::from(format!("{gone}\n"))));
+                }
+                let until = if away { 600 } else { 10 };
+                let broken = stream::once(async move {
+                    tokio::time::sleep_until(start + Duration::from_secs(until)).await;
+                    Err::<Vec<u8>, _>(io::Error::from(ErrorKind::ConnectionReset))
+                });
+                let event = stream::iter([Ok(format!("{}\n", modified().1).into_bytes())]);
+                Ok(Response::new(ResponseBody::from_stream(event.chain(broken))))
             }
-            if !request.uri().query().is_some_and(|query| query.contains("watch=true")) {
-                return Ok(Response::new(ResponseBody::from(page("").1.to_string())));
-            }
-            let until = if away { 600 } else { 10 };
-            let broken = stream::once(async move {
-                tokio::time::sleep_until(start + Duration::from_secs(until)).await;
-                Err::<Vec<u8>, _>(io::Error::from(ErrorKind::ConnectionReset))
-            });
-            let event = stream::iter([Ok(format!("{}\n", modified().1).into_bytes())]);
-            Ok(Response::new(ResponseBody::from_stream(event.chain(broken))))
         });
         let nodes = Api::<Node>::all(Client::new(service, "default"));
         let mut events = Box::pin(watch(nodes, watcher::Config::default(), 7));
@@ -293,5 +339,25 @@ mod tests {
         let watches = times(&requests, Kind::Watch);
         let longest = watches.windows(2).map(|pair| pair[1] - pair[0]).max();
         assert!(longest <= Some(Duration::from_millis(60_200)), "{watches:?}");
+    }
+
+    /// Each list costs an API server of many nodes much, however it ends.
+    #[tokio::test(start_paused = true)]
+    async fn list_that_is_reset_is_requested_ever_more_rarely() {
+        let requests = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&requests);
+        let service = tower::service_fn(move |_: Request<Body>| {
+            *counted.lock().unwrap() += 1;
+            let body = stream::iter([
+                Ok(b"{\"metadata\": {".to_vec()),
+                Err(io::Error::from(ErrorKind::ConnectionReset)),
+            ]);
+            async { Ok::<_, tower::BoxError>(Response::new(ResponseBody::from_stream(body))) }
+        });
+        let nodes = Api::<Node>::all(Client::new(service, "default"));
+        let events = watch(nodes, watcher::Config::default(), 7);
+        let _ = timeout(TEN_MINUTES, events.for_each(|_| async {})).await;
+        let lists = *requests.lock().unwrap();
+        assert!((8..=25).contains(&lists), "{lists} lists in ten minutes");
     }
 }

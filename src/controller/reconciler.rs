@@ -22,6 +22,7 @@ mod standby;
 mod standings;
 mod statuses;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::runtime::watcher::{self, Event};
@@ -73,6 +74,8 @@ struct Reports {
     statuses: StatusWrites,
     /// The first rejection for want of a right, while any node waits for it.
     forbidden: Option<String>,
+    /// The watches that are broken, and why as last logged.
+    broken_watches: BTreeMap<&'static str, String>,
     /// Whether the last list of pods failed, so that it is logged once.
     pods_unavailable: bool,
     /// Whether the metrics of the rules have to be counted again.
@@ -87,6 +90,7 @@ impl Reconciler {
             events: Events::new(candidate.identity.clone(), options.seed),
             statuses: StatusWrites::default(),
             forbidden: None,
+            broken_watches: BTreeMap::new(),
             pods_unavailable: false,
             rules_changed: false,
             planned: 0,
@@ -259,7 +263,8 @@ impl Reconciler {
             self.diagnostics.metrics.rules_held.set(0);
             self.reports.forbidden = None;
             self.reports.events.clear();
-            // What was planned is not sent any more.
+            // What was planned is not sent any more, and what is known of the rules is not looked at.
+            self.schedule.list_rules();
             self.restart_nodes(now);
             self.report_forbidden();
         }
@@ -276,6 +281,10 @@ impl Reconciler {
                 return;
             }
         };
+        // A list that begins may fail as those before.
+        if !matches!(event, Event::Init) {
+            self.reports.broken_watches.remove("nodes");
+        }
         let listed = self.nodes.listed();
         let seen = self.nodes.observe(event);
         if let Some((name, _)) = &seen.changed
@@ -295,18 +304,24 @@ impl Reconciler {
 
     /// A watch of nodes or rules has failed, and is started again. Returns why, unless that is nothing unusual.
     fn watch_failed(
-        &self,
+        &mut self,
         resource: &'static str,
         error: &watcher::Error,
         missing: &str,
     ) -> Option<String> {
-        self.diagnostics.metrics.restarted(resource);
+        // An API server that is away is one restart, however often it is tried.
+        if !self.reports.broken_watches.contains_key(resource) {
+            self.diagnostics.metrics.restarted(resource);
+        }
         if is_expired(error) {
             info!("{resource}: the watch is too old, listing again");
             return None;
         }
         let message = format!("{resource}: {}", describe_watch(error, missing));
-        warn!("{message}");
+        let before = self.reports.broken_watches.insert(resource, message.clone());
+        if before.as_ref() != Some(&message) {
+            warn!("{message}");
+        }
         Some(message)
     }
 

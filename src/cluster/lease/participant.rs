@@ -44,6 +44,8 @@ pub(crate) struct Participant {
     is_writing: bool,
     /// Why the Lease can be neither read nor written.
     last_error: Option<String>,
+    /// What was logged about the watch while it is broken.
+    last_warning: Option<String>,
     leadership: Leadership,
 }
 
@@ -54,6 +56,7 @@ impl Participant {
             election: Election::new(candidate),
             is_writing: false,
             last_error: None,
+            last_warning: None,
             leadership: Leadership::Standby(None),
         }
     }
@@ -67,6 +70,9 @@ impl Participant {
     ) {
         match event {
             Ok(event) => {
+                if !matches!(event, Event::Init) {
+                    self.last_warning = None;
+                }
                 let listed = self.election.listed();
                 self.election.observe(event, now, wall);
                 if self.election.listed() && !listed {
@@ -76,7 +82,10 @@ impl Participant {
             Err(error) if is_expired(&error) => debug!("lease: the watch is too old"),
             Err(error) => {
                 let message = format!("lease: {}", describe_watch(&error, ""));
-                warn!("{message}");
+                if self.last_warning.as_ref() != Some(&message) {
+                    warn!("{message}");
+                }
+                self.last_warning = Some(message.clone());
                 // Later it is an API server that does not respond, as for everything else.
                 if !self.election.listed() {
                     self.last_error = Some(message);

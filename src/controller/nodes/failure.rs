@@ -77,7 +77,8 @@ impl Failures {
         let mut later: Option<Instant> = None;
         let mut chosen = Vec::new();
         for (place, change) in changes.iter().enumerate() {
-            let not_before = unit(changes, change).filter_map(|change| self.not_before(change));
+            let unit = unit(changes, change).iter();
+            let not_before = unit.filter_map(|change| self.not_before(change));
             match not_before.max().filter(|not_before| now < *not_before) {
                 Some(until) => later = Some(later.map_or(until, |later| later.min(until))),
                 None => chosen.push(place),
@@ -86,16 +87,10 @@ impl Failures {
         if chosen.is_empty() {
             return Sendable::Later(later.unwrap_or(now));
         }
-        if self.one_by_one {
-            let holds =
-                |place: &usize, is: fn(&Change) -> bool| changes.get(*place).is_some_and(is);
-            let first = chosen.iter().find(|place| holds(place, Change::is_repair)).copied();
-            let first = first.or(chosen.first().copied()).unwrap_or_default();
-            if holds(&first, Change::discards_ledger) {
-                chosen.retain(|place| holds(place, Change::discards_ledger));
-            } else {
-                chosen = vec![first];
-            }
+        if self.one_by_one && !changes.iter().any(Change::discards_ledger) {
+            let is_repair = |place: &&usize| changes.get(**place).is_some_and(Change::is_repair);
+            let first = chosen.iter().find(is_repair).or(chosen.first());
+            chosen = first.copied().into_iter().collect();
         }
         Sendable::Now(chosen)
     }
@@ -130,7 +125,7 @@ impl Failures {
             Cause::Rejected => {
                 // The API server responds, whatever was the matter before.
                 self.node = None;
-                if changes.len() > 1 && !changes.iter().all(Change::discards_ledger) {
+                if changes.len() > 1 && !changes.iter().any(Change::discards_ledger) {
                     self.one_by_one = true;
                     return Vec::new();
                 }
@@ -195,7 +190,7 @@ impl Failures {
         change: &Change,
     ) -> (usize, Option<&Arc<str>>) {
         let resources =
-            unit(changes, change).filter_map(|change| self.resources.get(&change.resource));
+            unit(changes, change).iter().filter_map(|change| self.resources.get(&change.resource));
         let failures = resources.chain(&self.node);
         let worst = failures.max_by_key(|failure| failure.attempts);
         worst.map_or((0, None), |failure| (failure.attempts, failure.message.as_ref()))
@@ -212,10 +207,10 @@ impl Failures {
     }
 }
 
-/// The changes of a plan that go together with one: the change itself, or all that discard the ledger.
-fn unit<'a>(changes: &'a [Change], change: &'a Change) -> impl Iterator<Item = &'a Change> {
-    let others = changes.iter().filter(|other| change.discards_ledger() && other.discards_ledger());
-    std::iter::once(change).chain(others)
+/// The changes of a plan that are sent with one: itself, or all, where the ledger is discarded.
+fn unit<'a>(changes: &'a [Change], change: &'a Change) -> &'a [Change] {
+    let belong_together = changes.iter().any(Change::discards_ledger);
+    if belong_together { changes } else { std::slice::from_ref(change) }
 }
 
 impl Failure {

@@ -20,12 +20,17 @@ impl Resets {
         resource: &str,
         now: Instant,
     ) -> Option<Instant> {
+        self.expire(now);
+        let repairs = self.0.get(resource).filter(|repairs| repairs.len() >= MAX_REPAIRS)?;
+        repairs.first().map(|first| *first + WINDOW)
+    }
+
+    /// Forgets what is too long ago to count.
+    pub(super) fn expire(&mut self, now: Instant) {
         self.0.retain(|_, repairs| {
             repairs.retain(|at| now.duration_since(*at) < WINDOW);
             !repairs.is_empty()
         });
-        let repairs = self.0.get(resource).filter(|repairs| repairs.len() >= MAX_REPAIRS)?;
-        repairs.first().map(|first| *first + WINDOW)
     }
 
     /// The resource has been written back.

@@ -229,18 +229,21 @@ impl NodeState {
     }
 
     /// Drops what there is no need to remember.
-    pub(in crate::controller) fn compact(&mut self) {
-        self.work.take_if(|work| work.is_idle());
+    pub(in crate::controller) fn compact(&mut self, now: Instant) {
+        self.work.take_if(|work| {
+            work.resets.expire(now);
+            work.is_idle()
+        });
     }
 
     /// Forgets failures, conflicts and pauses where leadership begins or ends: what is known of them is old. What is in
     /// flight stays.
-    pub(in crate::controller) fn reset(&mut self) {
+    pub(in crate::controller) fn reset(&mut self, now: Instant) {
         if let Some(work) = self.work.take() {
             let Work { sent, maybe_applied, lost_at, lowered_from, resets, .. } = *work;
             *self.work_mut() =
                 Work { sent, maybe_applied, lost_at, lowered_from, resets, ..Work::default() };
-            self.compact();
+            self.compact(now);
         }
         self.pending_since = None;
         self.is_blocked = false;

@@ -68,7 +68,7 @@ impl Reconciler {
         self.schedule.kept_back.clear();
         self.schedule.standings_due.clear();
         for (name, state) in self.nodes.iter_mut() {
-            state.reset();
+            state.reset(now.instant);
             state.pending_since = Some(now.instant);
             self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, Rank::Replan);
         }
@@ -204,7 +204,7 @@ impl Reconciler {
             }
             self.schedule.kept_back.remove(name);
             if let Some(state) = self.nodes.get_mut(name) {
-                state.compact();
+                state.compact(now);
             }
         }
         next.or(wait.map(Next::Wait)).unwrap_or(Next::Nothing)

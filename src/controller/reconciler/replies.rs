@@ -42,11 +42,11 @@ impl Reconciler {
         self.report_changes(node, &changes, now);
         let leads = self.leads(now.instant);
         let Some(state) = self.nodes.get_mut(node) else { return };
-        if let Some(since) = state.pending_since.take() {
+        if let Some(since) = state.pending_since.take().filter(|_| leads) {
             let time = now.instant.duration_since(since).as_secs_f64();
             self.diagnostics.metrics.event_to_patch.observe(time);
         }
-        for change in changes.iter().filter(|_| !leads) {
+        for change in changes.iter().filter(|change| change.is_repair() && !leads) {
             state.work_mut().resets.repaired(&change.resource, now.instant);
         }
         self.count_conflicts(node, &changes, now);

@@ -12,6 +12,7 @@ use crate::controller::events::{EventTemplate, NodeSubject, RuleSubject, contest
 use crate::controller::standing::Standing;
 use crate::model::api::Reason;
 use crate::model::ledger::Ledger;
+use crate::model::node::ResourceManagers;
 use crate::planner::{Action, Change};
 
 impl Reconciler {
@@ -30,7 +31,12 @@ impl Reconciler {
         }
         let mut changes = std::mem::take(&mut state.work_mut().maybe_applied);
         let ledger = Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default();
+        let managers = |resource: &str| state.node.field_managers(resource);
         changes.retain(|change| {
+            // A repair changes nothing in the ledger.
+            if change.is_repair() {
+                return managers(&change.resource).is_none_or(ResourceManagers::are_own);
+            }
             let listed = ledger.get(&change.resource).map(|entry| entry.quantity.as_str());
             let is_released = matches!(change.action, Action::Release { .. });
             listed == change.quantity().filter(|_| !is_released)

@@ -23,6 +23,9 @@ impl Reconciler {
                 return;
             }
         };
+        if !matches!(event, Event::Init) {
+            self.reports.broken_watches.remove("rules");
+        }
         let seen = self.rules.observe(event);
         self.follow_rules(seen, now);
     }
@@ -146,6 +149,10 @@ impl Reconciler {
 
     /// Ends the hold where its time has come.
     pub(super) fn expire_hold(&mut self, now: Now) {
+        // By the list that a new leader needs first.
+        if !self.knows_all() {
+            return;
+        }
         let held = self.rules.expire_hold(now.instant);
         if held > 0 {
             warn!(

@@ -38,7 +38,12 @@ impl Reconciler {
         let key = Key::Node(Arc::clone(name));
         if plan.changes().is_empty() {
             state.settle();
-            state.compact();
+            // Whoever restored it reports that.
+            if let Some(work) = state.working() {
+                work.maybe_applied.clear();
+            }
+            state.compact(now);
+            self.schedule.kept_back.remove(name);
             return;
         }
         let due = *state.pending_since.get_or_insert(now) + LEADER_TIME;

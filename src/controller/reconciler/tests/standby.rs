@@ -158,3 +158,50 @@ fn leadership_that_begins_during_a_repair_goes_on_from_there() {
     assert_eq!((world.dongles("node-0"), world.ready("dongle").as_str()), (4, "True Advertised"));
     assert!(world.events.contains(&"Repaired".to_owned()), "{:?}", world.events);
 }
+
+/// Somebody else has restored the value, and the response to this process's patch was lost.
+#[test]
+fn repair_of_a_standby_that_may_not_have_been_is_not_reported_later() {
+    let mut world = standby(1);
+    world.reset("node-0");
+    world.advance(LEADER_TIME);
+    let (id, node, _) = world.only_patch();
+    world.reply(id, &node, failed(504));
+    world.set_dongles("node-0", 4);
+    world.pass(600);
+    world.renews = true;
+    world.pass(30);
+    assert!(world.reconciler.leads(world.now.instant));
+    assert!(!world.events.contains(&"Repaired".to_owned()), "{:?}", world.events);
+}
+
+/// What it knew of the rules as a leader is old.
+#[test]
+fn former_leader_holds_no_rules() {
+    let mut world = World::leading(3, &[("dongle", 4)]);
+    world.settle();
+    world.renews_no_more();
+    world.watching = false;
+    world.delete_rule("dongle");
+    world.observe(Observation::Rule(Ok(Event::Init)));
+    world.observe(Observation::Rule(Ok(Event::InitDone)));
+    world.pass(10);
+    assert!(world.metric("rules_held 0"));
+}
+
+#[test]
+fn outage_counts_as_one_restart_of_a_watch() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    let restarts = |world: &World| {
+        let restarts = &world.reconciler.diagnostics.metrics.watch_restarts;
+        restarts.get_or_create(&[("resource", "nodes")]).get()
+    };
+    for outage in 1..=3 {
+        for _ in 0..100 {
+            world.observe(Observation::Node(Err(watcher::Error::NoResourceVersion)));
+        }
+        assert_eq!(restarts(&world), outage);
+        world.set_dongles("node-0", 4);
+    }
+}
