@@ -125,6 +125,11 @@ impl Limiter {
         pauses.filter(|until| now < *until).min()
     }
 
+    /// Whether a request of this kind is in flight.
+    pub(super) fn has_in_flight(&self, kind: Kind) -> bool {
+        self.in_flight[kind as usize] > 0
+    }
+
     /// How many writes are in flight.
     pub(super) fn writes(&self) -> usize {
         let writes = [Kind::Repair, Kind::Patch, Kind::Status, Kind::Event];

@@ -22,6 +22,8 @@ pub(super) struct Schedule {
     pub(super) rules: RulesList,
     /// The list of all pods in flight, and the nodes that wait for it.
     pub(super) pod_batch: Option<(RequestId, Vec<Arc<str>>)>,
+    /// Since when lists of pods wait for the end of a rollout.
+    pub(super) lists_due_since: Option<Instant>,
     /// Nodes in flight whose rules have changed: they are planned for their standings.
     pub(super) standings_due: BTreeSet<Arc<str>>,
     /// The node that was tried again last.
@@ -58,6 +60,7 @@ impl Schedule {
             limiter: Limiter::new(max_patches),
             rules: RulesList::Needed { not_before: None, backoff: Backoff::new(seed) },
             pod_batch: None,
+            lists_due_since: None,
             standings_due: BTreeSet::new(),
             probed: None,
             probed_at: None,

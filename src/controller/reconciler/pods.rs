@@ -3,6 +3,7 @@
 //! for the sake of a few nodes now and then.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::warn;
@@ -16,10 +17,22 @@ use crate::controller::nodes::Sent;
 /// Where more nodes than this need their pods, and more than one in ten, the pods of all nodes are listed instead.
 const MAX_SINGLE_LISTS: usize = 8;
 const MIN_BATCH_SHARE: usize = 10;
+/// So long lists wait for the end of a rollout: one list of all pods for the nodes that it lowers costs less than a list
+/// for each of them as it is lowered.
+const MAX_ROLLOUT_WAIT: Duration = Duration::from_secs(30);
 
 impl Reconciler {
     /// Sends the lists of pods that there are slots for.
     pub(super) fn send_pod_lists(&mut self, now: Instant, step: &mut Step) {
+        if self.schedule.queue.len(Stage::ListPods) > 0 && self.is_rolling_out() {
+            let since = *self.schedule.lists_due_since.get_or_insert(now);
+            let end = since + MAX_ROLLOUT_WAIT;
+            if now < end {
+                step.wake = Some(step.wake.map_or(end, |wake| wake.min(end)));
+                return;
+            }
+        }
+        self.schedule.lists_due_since = None;
         while self.schedule.queue.len(Stage::ListPods) > 0
             && self.schedule.limiter.is_free(Kind::PodList, now)
         {
@@ -60,6 +73,11 @@ impl Reconciler {
                 self.schedule.pod_batch = Some((id, nodes));
             }
         }
+    }
+
+    fn is_rolling_out(&self) -> bool {
+        let is_in_flight = self.schedule.limiter.has_in_flight(Kind::Patch);
+        is_in_flight || self.schedule.queue.len(Stage::Patch) > 0
     }
 
     /// Takes in what pods request: each node is planned with it next, since it is true for this moment only.

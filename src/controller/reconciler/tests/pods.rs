@@ -56,6 +56,28 @@ fn many_nodes_cost_one_list_of_all_pods() {
     assert_eq!((world.dongles("node-7"), world.dongles("node-8")), (6, 4));
 }
 
+/// The list that follows each lowering waits for the others.
+#[test]
+fn lowering_of_many_nodes_costs_two_lists() {
+    let mut world = World::leading(100, &[("dongle", 4)]);
+    world.settle();
+    world.advance(Duration::from_secs(10));
+    world.set_rule("dongle", json!({"quantity": 2}));
+    world.run();
+    let mut lists = Vec::new();
+    while !world.open.is_empty() {
+        let open = world.open.remove(0);
+        if let Open::Pods { scope, .. } = &open {
+            lists.push(scope.clone());
+        }
+        // The rollout takes five seconds, and a list is due a second after the one before.
+        world.advance(Duration::from_millis(50));
+        world.answer(open);
+    }
+    assert_eq!(lists, [PodScope::Cluster, PodScope::Cluster]);
+    assert!((0..100).all(|node| world.dongles(&format!("node-{node}")) == 2));
+}
+
 #[test]
 fn node_younger_than_the_rule_costs_no_list() {
     let mut world = World::leading(0, &[("dongle", 4)]);
