@@ -88,7 +88,7 @@ impl Bench {
         self.flood(&cluster.client, APPEAR, State::Advertised, &mut sample).await?;
         self.flood(&cluster.client, LOWER, State::Lowered, &mut sample).await?;
         self.flood(&cluster.client, WITHDRAW, State::Vacant, &mut Sample::default()).await?;
-        pods::delete_all(&cluster.client).await?;
+        pods::delete_all(&cluster.client, cluster.node_count).await?;
         sample.copy_row(ADVERTISE, ADVERTISE_WITH_POLICY);
         sample.copy_row(WITHDRAW, WITHDRAW_WITH_POLICY);
         Ok(sample)
@@ -155,7 +155,7 @@ impl Bench {
         self.roll_out(&standby, LOWER, State::Lowered, &mut sample).await?;
         self.roll_out(&standby, WITHDRAW, State::Vacant, &mut Sample::default()).await?;
         standby.stop()?;
-        pods::delete_all(&cluster.client).await?;
+        pods::delete_all(&cluster.client, cluster.node_count).await?;
         Ok(sample)
     }
 
