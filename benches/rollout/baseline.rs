@@ -15,7 +15,8 @@ use kube::{Api, Client, Config};
 use node_resource_advertiser::cluster::client::with_config;
 use node_resource_advertiser::model::api::FIELD_MANAGER;
 use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
-use node_resource_advertiser::planner::input::PlanningInput;
+use node_resource_advertiser::model::pod::Requests;
+use node_resource_advertiser::planner::input::{PlanningInput, PodUsage};
 use node_resource_advertiser::planner::rules::RuleSet;
 use node_resource_advertiser::planner::{patch, plan};
 use serde_json::json;
@@ -31,10 +32,12 @@ pub struct NodePatch {
     pub patch: JsonPatch,
 }
 
-/// Returns the patches that the controller would send.
+/// Returns the patches that the controller would send, where pods request less than is declared.
 pub fn patches(nodes: &[Node], rules: &RuleSet) -> Vec<NodePatch> {
+    let pods = PodUsage::Known(Requests::default());
+    let input = PlanningInput { pods, ..PlanningInput::default() };
     let patches = nodes.iter().filter_map(|node| {
-        let plan = plan(node, rules, &PlanningInput::default());
+        let plan = plan(node, rules, &input);
         if plan.changes().is_empty() {
             return None;
         }
@@ -121,7 +124,7 @@ async fn watch_and_patch(config: Config, listed: oneshot::Sender<()>) -> Result<
     let client = with_config(config)?;
     let api = Api::<ApiNode>::all(client.clone());
     let patch = |node: Node| async {
-        if State::of(&node) == State::Advertised {
+        if State::of(&node) == Some(State::Advertised) {
             return;
         }
         if let Err(error) = patch_one(&api, node).await {

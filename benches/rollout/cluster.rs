@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use futures::TryStreamExt as _;
 use harness::ControlPlane;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config};
@@ -20,6 +21,8 @@ use serde_json::json;
 
 pub const RESOURCE: &str = "example.com/dongle";
 pub const QUANTITY: i64 = 4;
+/// What the rule is lowered to: not below what pods request, which would hold their nodes.
+pub const LOWERED: i64 = 2;
 pub const RULE: &str = "dongle";
 /// How many patches may be in flight, in the controller and in the baseline.
 pub const MAX_CONCURRENT_PATCHES: usize = 16;
@@ -86,8 +89,32 @@ impl Cluster {
         Ok(nodes)
     }
 
-    pub fn rules(&self) -> Api<NodeExtendedResource> {
+    fn rules(&self) -> Api<NodeExtendedResource> {
         Api::all(self.client.clone())
+    }
+
+    /// Creates the rule, which selects every node.
+    pub async fn create_rule(&self) -> Result<()> {
+        let created = self.rules().create(&PostParams::default(), &rule(QUANTITY)?).await;
+        created.context("the rule cannot be created")?;
+        self.count_own_request("POST nodeextendedresources");
+        Ok(())
+    }
+
+    /// Lowers the rule's quantity.
+    pub async fn lower_rule(&self) -> Result<()> {
+        let lowered = Patch::Merge(json!({"spec": {"quantity": LOWERED}}));
+        let lowered = self.rules().patch(RULE, &PatchParams::default(), &lowered).await;
+        lowered.context("the rule cannot be lowered")?;
+        self.count_own_request("PATCH nodeextendedresources");
+        Ok(())
+    }
+
+    pub async fn delete_rule(&self) -> Result<()> {
+        let deleted = self.rules().delete(RULE, &DeleteParams::default()).await;
+        deleted.context("the rule cannot be deleted")?;
+        self.count_own_request("DELETE nodeextendedresources");
+        Ok(())
     }
 
     /// Waits until the rule's status reports all nodes.
@@ -135,20 +162,21 @@ pub fn watch_nodes(
 }
 
 /// Returns the rule that is rolled out. It selects every node.
-pub fn rule() -> Result<NodeExtendedResource> {
+fn rule(quantity: i64) -> Result<NodeExtendedResource> {
     let rule = json!({
         "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
         "metadata": {"name": RULE},
         "spec": {
             "resourceName": RESOURCE,
-            "quantity": QUANTITY,
+            "quantity": quantity,
             "nodeSelector": {"matchLabels": {"kubernetes.io/os": "linux"}},
         },
     });
     serde_json::from_value(rule).context("the rule does not decode")
 }
 
-/// Returns the same rule in the planner's form.
-pub fn rule_set() -> Result<RuleSet> {
-    Ok(RuleSet::new([Arc::new(Rule::new(&rule()?)?)], []))
+/// Returns the same rule in the planner's form, or no rule.
+pub fn rule_set(quantity: Option<i64>) -> Result<RuleSet> {
+    let Some(quantity) = quantity else { return Ok(RuleSet::default()) };
+    Ok(RuleSet::new([Arc::new(Rule::new(&rule(quantity)?)?)], []))
 }

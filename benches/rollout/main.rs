@@ -15,12 +15,12 @@
 //! pair                                  the passes, row by row
 //! edits · span · policy                 one node at a time; requests and CPU time; admission
 //! baseline · controller · proxy         what is measured
-//! observer · nodes                      what it is measured on
+//! observer · nodes · pods               what it is measured on
 //! cluster · machine
 //! compare ▶ report ▶ sample             values, statistics, the file
 //! ```
 //!
-//! `make bench` runs it. No time is right or wrong; wrong numbers of writes make it fail.
+//! `make bench` runs it. No time is right or wrong; wrong numbers of requests make it fail.
 //! `cargo bench --bench rollout -- --compare OLD.json [NEW.json]` compares two files of results.
 
 mod baseline;
@@ -32,6 +32,7 @@ mod machine;
 mod nodes;
 mod observer;
 mod pair;
+mod pods;
 mod policy;
 mod proxy;
 mod report;
@@ -140,7 +141,7 @@ async fn measure(node_count: usize, pairs: usize) -> Result<()> {
     }
     print!("{}", Report::new(&kubernetes, node_count, &controllers, &baselines));
     eprintln!("==> {RESULTS}");
-    check_writes(node_count, &controllers)
+    check_requests(node_count, &controllers)
 }
 
 /// Returns the last ratio of each time.
@@ -153,17 +154,29 @@ fn progress(report: &Report) -> String {
     ratios.map(|(row, ratio)| format!("{row} {ratio:.2}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Fails if the controller wrote more or less than it has to. No load of the machine excuses that.
-fn check_writes(node_count: usize, controllers: &[Sample]) -> Result<()> {
+/// Fails if the controller wrote more or less than it has to, or listed pods too rarely or too often.
+/// No load of the machine excuses that.
+fn check_requests(node_count: usize, controllers: &[Sample]) -> Result<()> {
     let is_write = |verb: &str, resource: &str| {
         !matches!(verb, "GET" | "LIST" | "WATCH") && resource != "leases"
     };
     let is_patch = |verb: &str, resource: &str| (verb, resource) == ("PATCH", "nodes/status");
     for controller in controllers {
-        for row in [pair::ADVERTISE, pair::WITHDRAW] {
+        for row in [pair::ADVERTISE, pair::WITHDRAW, pair::APPEAR, pair::LOWER] {
             let patches = controller.sum_requests(row, is_patch);
             if patches != node_count as f64 {
                 bail!("{row}: {patches} PATCH requests for {node_count} nodes");
+            }
+        }
+        // Once before a value appears, and before and after one is lowered: at least a list of all
+        // pods, and at most one a node.
+        for (row, times) in [(pair::APPEAR, 1), (pair::LOWER, 2)] {
+            let lists =
+                controller.sum_requests(row, |verb, resource| (verb, resource) == ("LIST", "pods"));
+            let [least, most] =
+                [pods::pages(node_count), node_count].map(|count| (times * count) as f64);
+            if !(least..=most).contains(&lists) {
+                bail!("{row}: {lists} lists of pods, not {least} to {most}");
             }
         }
         for row in [pair::RESTART, pair::IDLE] {

@@ -1,7 +1,7 @@
 //! A second watch on nodes, on a thread of its own. It reports when the last node is as desired, for
 //! the baseline and for the controller alike.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
@@ -15,17 +15,15 @@ use node_resource_advertiser::cluster::client::with_config;
 use node_resource_advertiser::model::node::{Interner, Node};
 use tokio::sync::watch;
 
-use crate::cluster::{QUANTITY, RESOURCE, watch_nodes};
+use crate::cluster::{LOWERED, QUANTITY, RESOURCE, watch_nodes};
 
 /// What has been seen so far.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub listed: bool,
-    /// Nodes that have the quantity in both maps, and a ledger.
-    pub advertised: usize,
-    /// Nodes that have neither a value nor a ledger.
-    pub vacant: usize,
-    /// How often `advertised` has become all nodes.
+    /// How many nodes are in each state.
+    pub counts: BTreeMap<State, usize>,
+    /// How often all nodes have become [`State::Advertised`].
     pub completions: u64,
     /// When any of this last changed.
     pub at: Instant,
@@ -36,26 +34,37 @@ pub struct Observer {
     node_count: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What all nodes are brought to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
+    /// The rule's quantity in both maps, and a ledger.
     Advertised,
+    /// The same after the quantity has been lowered.
+    Lowered,
+    /// Neither a value nor a ledger.
     Vacant,
-    Between,
 }
 
 impl State {
-    pub fn of(node: &Node) -> Self {
+    /// `None` where a node is between two, or another field manager has changed it.
+    pub fn of(node: &Node) -> Option<Self> {
+        [Self::Advertised, Self::Lowered, Self::Vacant].into_iter().find(|state| state.is_of(node))
+    }
+
+    fn is_of(self, node: &Node) -> bool {
+        let quantity = self.quantity().map(|quantity| quantity.to_string());
         let amounts = [&node.capacity, &node.allocatable];
         let amounts = amounts.map(|map| map.as_ref().and_then(|map| map.get(RESOURCE)));
-        let quantity = QUANTITY.to_string();
-        match (amounts, &node.ledger) {
-            ([None, None], None) => Self::Vacant,
-            ([Some(capacity), Some(allocatable)], Some(_))
-                if capacity == quantity && allocatable == quantity =>
-            {
-                Self::Advertised
-            }
-            _ => Self::Between,
+        amounts.iter().all(|amount| *amount == quantity.as_deref())
+            && node.ledger.is_some() == quantity.is_some()
+    }
+
+    /// What the rule declares; `None` where there is no rule.
+    pub fn quantity(self) -> Option<i64> {
+        match self {
+            Self::Advertised => Some(QUANTITY),
+            Self::Lowered => Some(LOWERED),
+            Self::Vacant => None,
         }
     }
 }
@@ -63,8 +72,8 @@ impl State {
 impl Observer {
     /// Opens the watch, and waits until all nodes have been listed.
     pub async fn start(config: Config, node_count: usize) -> Result<Self> {
-        let nothing =
-            Seen { listed: false, advertised: 0, vacant: 0, completions: 0, at: Instant::now() };
+        let counts = BTreeMap::new();
+        let nothing = Seen { listed: false, counts, completions: 0, at: Instant::now() };
         let (sender, seen) = watch::channel(nothing);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("observer".to_owned()).spawn(move || {
@@ -85,18 +94,14 @@ impl Observer {
         self.seen.borrow().clone()
     }
 
-    /// Waits until all nodes have the quantity. Returns when the last one did.
-    pub async fn wait_advertised(&self, deadline: Duration) -> Result<Instant> {
-        self.wait("all nodes to have the quantity", deadline, |seen| {
-            seen.advertised == self.node_count
-        })
-        .await
-    }
-
-    /// Waits until no node has any of it. Returns when the last one lost it.
-    pub async fn wait_vacant(&self, deadline: Duration) -> Result<Instant> {
-        self.wait("no node to have any of it", deadline, |seen| seen.vacant == self.node_count)
-            .await
+    /// Waits until all nodes are in one state. Returns when the last one was.
+    pub async fn wait_all(&self, state: State, deadline: Duration) -> Result<Instant> {
+        let what = match state {
+            State::Advertised => "all nodes to have the quantity",
+            State::Lowered => "all nodes to have the lower quantity",
+            State::Vacant => "no node to have any of it",
+        };
+        self.wait(what, deadline, |seen| seen.count(state) == self.node_count).await
     }
 
     /// Waits until all nodes have the quantity again, after one of them had not. Returns when.
@@ -138,8 +143,11 @@ async fn observe(config: Config, node_count: usize, sender: &watch::Sender<Seen>
             Ok(Event::InitApply(node) | Event::Apply(node)) => {
                 let node = Node::new(node, &mut strings);
                 let state = State::of(&node);
-                let before = states.insert(node.name, state);
-                sender.send_if_modified(|seen| seen.change(before, Some(state), node_count));
+                let before = match state {
+                    Some(state) => states.insert(node.name, state),
+                    None => states.remove(&node.name),
+                };
+                sender.send_if_modified(|seen| seen.change(before, state, node_count));
             }
             Ok(Event::Delete(node)) => {
                 let node = Node::new(node, &mut strings);
@@ -152,23 +160,24 @@ async fn observe(config: Config, node_count: usize, sender: &watch::Sender<Seen>
 }
 
 impl Seen {
+    fn count(&self, state: State) -> usize {
+        self.counts.get(&state).copied().unwrap_or(0)
+    }
+
     /// Moves a node from one state to another, and returns whether they differ. A node that does not
     /// exist has none.
     fn change(&mut self, before: Option<State>, now: Option<State>, node_count: usize) -> bool {
         if before == now {
             return false;
         }
-        match before {
-            Some(State::Advertised) => self.advertised -= 1,
-            Some(State::Vacant) => self.vacant -= 1,
-            Some(State::Between) | None => {}
+        if let Some(before) = before {
+            *self.counts.entry(before).or_default() -= 1;
         }
-        match now {
-            Some(State::Advertised) => self.advertised += 1,
-            Some(State::Vacant) => self.vacant += 1,
-            Some(State::Between) | None => {}
+        if let Some(now) = now {
+            *self.counts.entry(now).or_default() += 1;
         }
-        let is_complete = now == Some(State::Advertised) && self.advertised == node_count;
+        let is_complete =
+            now == Some(State::Advertised) && self.count(State::Advertised) == node_count;
         self.completions += u64::from(is_complete);
         self.at = Instant::now();
         true

@@ -5,15 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Client;
-use kube::api::{DeleteParams, PostParams};
-use node_resource_advertiser::planner::rules::RuleSet;
 
 use crate::baseline::{self, WatchAndPatch};
-use crate::cluster::{self, Cluster, RULE};
+use crate::cluster::{self, Cluster};
 use crate::controller::Controller;
 use crate::edits;
 use crate::machine::Cpu;
-use crate::observer::Observer;
+use crate::observer::{Observer, State};
+use crate::pods;
 use crate::policy;
 use crate::proxy::Proxy;
 use crate::sample::Sample;
@@ -30,6 +29,8 @@ pub const RESTART: &str = "restart";
 pub const IDLE: &str = "idle";
 pub const HANDOVER: &str = "handover";
 pub const MEMORY: &str = "memory";
+pub const APPEAR: &str = "appear";
+pub const LOWER: &str = "lower";
 
 pub const TIME: &str = "time";
 const PEAK_MEMORY: &str = "peak memory";
@@ -54,18 +55,18 @@ impl Bench {
     pub async fn warm_up(&self) -> Result<()> {
         let mut discarded = Sample::default();
         let Self { cluster, .. } = self;
-        self.flood(&cluster.client, ADVERTISE, &cluster::rule_set()?, &mut discarded).await?;
-        self.flood(&cluster.client, WITHDRAW, &RuleSet::default(), &mut discarded).await
+        self.flood(&cluster.client, ADVERTISE, State::Advertised, &mut discarded).await?;
+        self.flood(&cluster.client, WITHDRAW, State::Vacant, &mut discarded).await
     }
 
     pub async fn baseline(&self) -> Result<Sample> {
         let Self { cluster, observer, proxy } = self;
         let deadline = cluster.deadline();
-        observer.wait_vacant(deadline).await?;
+        observer.wait_all(State::Vacant, deadline).await?;
         let mut sample = Sample::default();
 
         self.idle(&[], &mut sample).await?;
-        self.flood(&cluster.client, ADVERTISE, &cluster::rule_set()?, &mut sample).await?;
+        self.flood(&cluster.client, ADVERTISE, State::Advertised, &mut sample).await?;
         {
             let client = WatchAndPatch::start(cluster.config.clone(), deadline).await?;
             self.edit(client.cpu, &mut sample).await?;
@@ -82,7 +83,12 @@ impl Bench {
         sample.record_seconds(RESTART, TIME, start.elapsed());
         span.close(cluster, &client, &mut sample).await?;
 
-        self.flood(&cluster.client, WITHDRAW, &RuleSet::default(), &mut sample).await?;
+        self.flood(&cluster.client, WITHDRAW, State::Vacant, &mut sample).await?;
+        pods::create_all(&cluster.client, cluster.node_count).await?;
+        self.flood(&cluster.client, APPEAR, State::Advertised, &mut sample).await?;
+        self.flood(&cluster.client, LOWER, State::Lowered, &mut sample).await?;
+        self.flood(&cluster.client, WITHDRAW, State::Vacant, &mut Sample::default()).await?;
+        pods::delete_all(&cluster.client, cluster.node_count).await?;
         sample.copy_row(ADVERTISE, ADVERTISE_WITH_POLICY);
         sample.copy_row(WITHDRAW, WITHDRAW_WITH_POLICY);
         Ok(sample)
@@ -91,11 +97,11 @@ impl Bench {
     /// Measures the baseline's patches once more, as the chart's ServiceAccount sends them.
     pub async fn policy(&self) -> Result<Sample> {
         let Self { cluster, observer, .. } = self;
-        observer.wait_vacant(cluster.deadline()).await?;
+        observer.wait_all(State::Vacant, cluster.deadline()).await?;
         let client = policy::bind(cluster).await?;
         let mut sample = Sample::default();
-        self.flood(&client, ADVERTISE_WITH_POLICY, &cluster::rule_set()?, &mut sample).await?;
-        self.flood(&client, WITHDRAW_WITH_POLICY, &RuleSet::default(), &mut sample).await?;
+        self.flood(&client, ADVERTISE_WITH_POLICY, State::Advertised, &mut sample).await?;
+        self.flood(&client, WITHDRAW_WITH_POLICY, State::Vacant, &mut sample).await?;
         policy::unbind(cluster).await?;
         Ok(sample)
     }
@@ -103,18 +109,11 @@ impl Bench {
     pub async fn controller(&self) -> Result<Sample> {
         let Self { cluster, observer, proxy } = self;
         let deadline = cluster.deadline();
-        observer.wait_vacant(deadline).await?;
+        observer.wait_all(State::Vacant, deadline).await?;
         let mut sample = Sample::default();
 
         let (controller, _) = Controller::start(cluster)?;
-        let span = Span::open(ADVERTISE, cluster, &[controller.cpu()]).await?.until_rule_ready();
-        let created = cluster.rules().create(&PostParams::default(), &cluster::rule()?).await;
-        let start = Instant::now();
-        created.context("the rule cannot be applied")?;
-        cluster.count_own_request("POST nodeextendedresources");
-        let last = observer.wait_advertised(deadline).await?;
-        sample.record_seconds(ADVERTISE, TIME, last.duration_since(start));
-        span.close(cluster, &[controller.cpu()], &mut sample).await?;
+        self.roll_out(&controller, ADVERTISE, State::Advertised, &mut sample).await?;
         sample.record(MEMORY, "peak", MIB, controller.peak_memory_mib()?);
         controller.stop()?;
 
@@ -123,6 +122,8 @@ impl Bench {
         controller.reset_peak_memory()?;
         self.relist(controller.cpu(), &mut sample).await?;
         sample.record(RELIST, PEAK_MEMORY, MIB, controller.peak_memory_mib()?);
+        // The next one would write what this one has left to write.
+        cluster.wait_rule_ready().await?;
         controller.stop()?;
 
         let span = Span::open(RESTART, cluster, &[]).await?;
@@ -145,16 +146,44 @@ impl Bench {
         span.close(cluster, &[standby.cpu()], &mut sample).await?;
         controller.stop()?;
 
-        let span = Span::open(WITHDRAW, cluster, &[standby.cpu()]).await?;
-        let deleted = cluster.rules().delete(RULE, &DeleteParams::default()).await;
-        let start = Instant::now();
-        deleted.context("the rule cannot be deleted")?;
-        cluster.count_own_request("DELETE nodeextendedresources");
-        let last = observer.wait_vacant(deadline).await?;
-        sample.record_seconds(WITHDRAW, TIME, last.duration_since(start));
-        span.close(cluster, &[standby.cpu()], &mut sample).await?;
+        self.roll_out(&standby, WITHDRAW, State::Vacant, &mut sample).await?;
+
+        // By the same process: where it has withdrawn a value, pods may go on, however young the node is.
+        pods::create_all(&cluster.client, cluster.node_count).await?;
+        self.roll_out(&standby, APPEAR, State::Advertised, &mut sample).await?;
+        tokio::time::sleep(BEFORE_IDLE).await;
+        self.roll_out(&standby, LOWER, State::Lowered, &mut sample).await?;
+        self.roll_out(&standby, WITHDRAW, State::Vacant, &mut Sample::default()).await?;
         standby.stop()?;
+        pods::delete_all(&cluster.client, cluster.node_count).await?;
         Ok(sample)
+    }
+
+    /// Edits the rule, and measures until the controller has brought every node to what it declares.
+    async fn roll_out(
+        &self,
+        controller: &Controller,
+        row: &'static str,
+        state: State,
+        sample: &mut Sample,
+    ) -> Result<()> {
+        let Self { cluster, observer, .. } = self;
+        let mut span = Span::open(row, cluster, &[controller.cpu()]).await?;
+        match state {
+            State::Advertised => {
+                span = span.until_rule_ready();
+                cluster.create_rule().await?;
+            }
+            State::Lowered => {
+                span = span.until_pods_listed();
+                cluster.lower_rule().await?;
+            }
+            State::Vacant => cluster.delete_rule().await?,
+        }
+        let start = Instant::now();
+        let last = observer.wait_all(state, cluster.deadline()).await?;
+        sample.record_seconds(row, TIME, last.duration_since(start));
+        span.close(cluster, &[controller.cpu()], sample).await
     }
 
     /// Sends every node the patch that is planned for it, with one watch on nodes open.
@@ -162,24 +191,24 @@ impl Bench {
         &self,
         client: &Client,
         row: &'static str,
-        rules: &RuleSet,
+        state: State,
         sample: &mut Sample,
     ) -> Result<()> {
         let Self { cluster, observer, .. } = self;
-        let patches = baseline::patches(&cluster.list_nodes().await?, rules);
+        let rules = cluster::rule_set(state.quantity())?;
+        let patches = baseline::patches(&cluster.list_nodes().await?, &rules);
         ensure!(patches.len() == cluster.node_count, "{} patches are planned", patches.len());
         let deadline = cluster.deadline();
         let _watch = baseline::watch(&cluster.client, deadline).await?;
         let cpu = [Cpu::this_thread()?];
-        let span = Span::open(row, cluster, &cpu).await?;
+        let mut span = Span::open(row, cluster, &cpu).await?;
+        if state == State::Lowered {
+            span = span.until_pods_listed();
+        }
         let start = tokio::time::timeout(deadline, baseline::flood(client, patches))
             .await
             .with_context(|| format!("the flood has not ended after {deadline:?}"))??;
-        let last = if row == ADVERTISE || row == ADVERTISE_WITH_POLICY {
-            observer.wait_advertised(deadline).await?
-        } else {
-            observer.wait_vacant(deadline).await?
-        };
+        let last = observer.wait_all(state, deadline).await?;
         sample.record_seconds(row, TIME, last.duration_since(start));
         span.close(cluster, &cpu, sample).await
     }

@@ -64,7 +64,8 @@ impl Sample {
             let (verb, resource) = key.measure.split_once(' ').unwrap_or_default();
             key.row == row && key.unit == REQUESTS && is_counted(verb, resource)
         });
-        requests.map(|(_, value)| value).sum()
+        // The sum of nothing is -0, which would be printed as such.
+        requests.map(|(_, value)| value).sum::<f64>() + 0.0
     }
 
     /// Records everything of one row under the name of another one too.

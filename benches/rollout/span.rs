@@ -18,6 +18,9 @@ use crate::sample::{LOAD_AVERAGE, REQUESTS, Sample};
 /// How long the API server rests before a span starts, and before requests are counted.
 const REST: Duration = Duration::from_millis(500);
 
+/// Longer than the controller waits between two lists of the pods on one node.
+const POD_LIST_INTERVAL: Duration = Duration::from_secs(2);
+
 /// What the controller reads or writes. Leases include the API server's own, some every ten seconds.
 const RESOURCES: [&str; 6] =
     ["nodes", "pods", "nodeextendedresources", "events", "leases", "deviceclasses"];
@@ -30,6 +33,7 @@ pub struct Span {
     load_average: f64,
     cpu_s: CpuSeconds,
     until_rule_ready: bool,
+    until_pods_listed: bool,
 }
 
 struct CpuSeconds {
@@ -58,13 +62,28 @@ impl Span {
         let requests = count_requests(cluster).await?;
         tokio::time::sleep(REST).await;
         let cpu_s = CpuSeconds::read(cluster, clients)?;
-        Ok(Self { row, requests, own_requests, load_average, cpu_s, until_rule_ready: false })
+        let (until_rule_ready, until_pods_listed) = (false, false);
+        Ok(Self {
+            row,
+            requests,
+            own_requests,
+            load_average,
+            cpu_s,
+            until_rule_ready,
+            until_pods_listed,
+        })
     }
 
     /// The same for a rollout, which ends for the clock before the rule's status is written: that is
     /// waited for too before requests are counted.
     pub fn until_rule_ready(self) -> Self {
         Self { until_rule_ready: true, ..self }
+    }
+
+    /// The same for a lowering, after which pods are listed once more: that is waited for too before CPU
+    /// time is read and requests are counted. The baseline rests as long.
+    pub fn until_pods_listed(self) -> Self {
+        Self { until_pods_listed: true, ..self }
     }
 
     /// Ends the row, and records what it cost.
@@ -74,6 +93,9 @@ impl Span {
         clients: &[Cpu],
         sample: &mut Sample,
     ) -> Result<()> {
+        if self.until_pods_listed {
+            wait_pods_listed(cluster).await?;
+        }
         let cpu_s = CpuSeconds::read(cluster, clients)?;
         let Self { row, cpu_s: before, .. } = self;
         if self.until_rule_ready {
@@ -102,6 +124,24 @@ impl Span {
         }
         Ok(())
     }
+}
+
+/// Waits until pods are no longer listed.
+async fn wait_pods_listed(cluster: &Cluster) -> Result<()> {
+    let listed = async {
+        let mut before = None;
+        loop {
+            let lists = count_requests(cluster).await?.remove("LIST pods");
+            if before.replace(lists) == Some(lists) {
+                return anyhow::Ok(());
+            }
+            tokio::time::sleep(POD_LIST_INTERVAL).await;
+        }
+    };
+    let deadline = cluster.deadline();
+    tokio::time::timeout(deadline, listed)
+        .await
+        .with_context(|| format!("pods are still listed after {deadline:?}"))?
 }
 
 /// Counts the requests so far, by `VERB resource/subresource`. A watch counts when it opens.
