@@ -60,7 +60,7 @@ chart-docs: ## Generate the table of values in the chart's README
 	@cd tests/tools && go run ./valuestable "$$OLDPWD/$(CHART)"
 
 .PHONY: manifests
-manifests: tools ## Render the chart into deploy/install.yaml
-	@hack/manifests.sh > deploy/install.yaml
+manifests: tools ## Render the chart into deploy/
+	@for name in install protect; do hack/manifests.sh $$name > deploy/$$name.yaml; done
 
 include hack/test.mk hack/kubernetes.mk hack/containers.mk hack/tools.mk

@@ -9,6 +9,7 @@ use std::{fs, process};
 use anyhow::{Context as _, Result, bail};
 
 use crate::api::Proxy;
+use crate::authority::{self, Authority};
 use crate::credentials::{self, ServiceAccountKeys};
 use crate::part::Part;
 use crate::programs::{CONTROL_PLANE, project_file};
@@ -111,6 +112,7 @@ impl Builder {
         let etcd_url = format!("http://127.0.0.1:{client}");
         let etcd = start_etcd(&dir, &logs, &etcd_url, &format!("http://127.0.0.1:{peer}"))?;
         let keys = ServiceAccountKeys::write(&dir)?;
+        let authority = Authority::write(&dir)?;
         let server_url = format!("https://{address}:{secure}");
         let mut users = self.users.clone();
         users.push(credentials::ADMIN.to_owned());
@@ -121,7 +123,7 @@ impl Builder {
         let apiserver = self.start_apiserver(&dir, &logs, &etcd_url, endpoint, &keys)?;
         wait_certificate(&dir, &apiserver)?;
         let proxy = Proxy::start(&credentials::kubeconfig(&dir, credentials::ADMIN), &logs)?;
-        let mut control_plane = ControlPlane::new(dir, etcd, apiserver, proxy);
+        let mut control_plane = ControlPlane::new(dir, etcd, apiserver, proxy, authority);
         control_plane.wait_apiserver()?;
         if self.controller_manager {
             control_plane.add(start_controller_manager(&control_plane, &keys)?);
@@ -154,7 +156,9 @@ impl Builder {
             format!("--secure-port={port}"),
             format!("--cert-dir={}", credentials::certificates(dir).display()),
             format!("--token-auth-file={}", tokens.display()),
-            "--authorization-mode=RBAC".to_owned(),
+            format!("--client-ca-file={}", authority::path(dir).display()),
+            "--authorization-mode=Node,RBAC".to_owned(),
+            "--enable-admission-plugins=NodeRestriction".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
             // Tests delete hundreds of nodes at once.
             "--delete-collection-workers=8".to_owned(),

@@ -23,6 +23,7 @@
 //! control plane, unless the test panics: then it is kept, and the path of the logs is printed.
 
 mod api;
+mod authority;
 mod builder;
 mod cluster;
 mod control_plane;
