@@ -8,6 +8,7 @@
 
 mod device_plugin;
 mod host_isolation;
+mod protection;
 mod reboot;
 mod shrink;
 

@@ -2,12 +2,10 @@
 
 use harness::Cluster;
 use harness::objects::{DONGLE, LEDGER};
+use harness::protection::{self, DONGLE_LEDGER, patch_as, wait_effect};
 use serde_json::{Value, json};
 
-use super::{
-    BINDING, DONGLE_LEDGER, POLICY, apply_policy, both, create_nodes, dongles, maps, node,
-    patch_as, protect, register, report, wait_effect, write,
-};
+use super::{BINDING, POLICY, both, create_nodes, dongles, maps, node, register, report, write};
 
 /// A node before a write, and what it has afterwards.
 struct Case {
@@ -57,7 +55,7 @@ fn check(
 #[test]
 fn protection_keeps_what_a_registration_resets() {
     let cluster = Cluster::start();
-    protect(&cluster);
+    protection::install(&cluster);
     let three = r#"{"example.com/a":{"quantity":"1","rule":"a"},"example.com/b":{"quantity":"1","rule":"b"},"example.com/c":{"quantity":"1","rule":"c"}}"#;
     let of = |names: &[&str], value: &str| {
         let map: Value = names.iter().map(|name| (format!("example.com/{name}"), value)).collect();
@@ -132,7 +130,7 @@ fn protection_keeps_what_a_registration_resets() {
 #[test]
 fn protection_admits_everything_else_as_written() {
     let cluster = Cluster::start();
-    protect(&cluster);
+    protection::install(&cluster);
     let native = |value: &str| json!({"capacity": {"pods": value, "a.kubernetes.io/x": value}, "allocatable": {"pods": value, "a.kubernetes.io/x": value}});
     check(
         &cluster,
@@ -197,7 +195,7 @@ fn protection_admits_everything_else_as_written() {
 #[test]
 fn protection_leaves_writes_of_other_users_alone() {
     let cluster = Cluster::start();
-    protect(&cluster);
+    protection::install(&cluster);
     create_nodes(
         &cluster,
         &["admin", "group", "user"].map(|name| node(name, &both("4"), DONGLE_LEDGER)),
@@ -224,7 +222,7 @@ fn protection_leaves_writes_of_other_users_alone() {
 #[test]
 fn protection_takes_any_ledger() {
     let cluster = Cluster::start();
-    protect(&cluster);
+    protection::install(&cluster);
     let entry = |name: &str| format!(r#""{name}":{{"quantity":"4","rule":"dongle"}}"#);
     // Of the greatest length that the controller reads, and of the greatest that the API server stores.
     let long = format!("{{{},{}", entry("example.com/other"), r#"},""#.repeat(21_000));
@@ -262,7 +260,7 @@ fn protection_takes_any_ledger() {
 #[test]
 fn protection_keeps_500_resources() {
     let cluster = Cluster::start();
-    protect(&cluster);
+    protection::install(&cluster);
     let names: Vec<_> = (0..500).map(|number| format!("vendor.example.com/{number:041}")).collect();
     let entries = names
         .iter()
@@ -282,14 +280,14 @@ fn protection_keeps_500_resources() {
 #[test]
 fn protection_without_its_binding_is_off() {
     let cluster = Cluster::start();
-    protect(&cluster);
+    protection::install(&cluster);
     for (number, object) in [BINDING, POLICY].into_iter().enumerate() {
         let name = format!("node-{number}");
         create_nodes(&cluster, &[node(&name, &both("4"), DONGLE_LEDGER)]);
         assert_eq!(maps(&register(&cluster, &name, &both("0"))), both("4"), "it is on");
         cluster.kubectl(&["delete", object]);
         wait_effect(&cluster, &name, false);
-        apply_policy(&cluster);
+        protection::apply(&cluster);
         wait_effect(&cluster, &name, true);
     }
 }

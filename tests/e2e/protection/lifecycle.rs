@@ -2,10 +2,10 @@
 //! they are withdrawn, retained and taken over all the same.
 
 use harness::objects::{DONGLE, advertises, ledger, quantity};
-use harness::{Cluster, Controller};
+use harness::{Cluster, Controller, protection};
 use serde_json::{Value, json};
 
-use super::{maps, protect, register};
+use super::{maps, register};
 use crate::support::program;
 
 const KEY: &str = "example.com/key";
@@ -13,8 +13,7 @@ const KEY: &str = "example.com/key";
 /// Starts a cluster with the policy and a node that advertises 4 dongles, and 4 keys under `Retain`.
 fn cluster_with_two_rules() -> (Cluster, Controller) {
     let cluster = Cluster::start();
-    protect(&cluster);
-    cluster.kubectl(&["delete", "node", "canary"]);
+    protection::install(&cluster);
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
