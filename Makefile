@@ -47,6 +47,11 @@ image: ## Make a container image without Docker, and list what is in it: target/
 bench: controlplane ## Measure against the floor (NODES=1000 PAIRS=5), into target/bench/results.json
 	@NODES=$(or $(NODES),1000) PAIRS=$(or $(PAIRS),5) cargo bench --locked --bench rollout
 
+# Without optimization, which the API server alone needs: that is what it measures.
+.PHONY: bench-protection
+bench-protection: controlplane ## Measure what the policy against a kubelet's reset costs the API server (NODES=200 ROUNDS=10)
+	@NODES=$(NODES) ROUNDS=$(ROUNDS) cargo bench --locked --profile dev --bench protection
+
 ##@ Generate
 
 .PHONY: crds

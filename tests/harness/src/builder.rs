@@ -27,6 +27,7 @@ pub struct Builder {
     kubelets: usize,
     users: Vec<String>,
     without_apis: Vec<String>,
+    without_admission: Vec<String>,
     audit: bool,
     pods: bool,
 }
@@ -62,10 +63,17 @@ impl Builder {
         self
     }
 
-    /// Without an API that kube-apiserver would serve, such as `resource.k8s.io/v1`.
+    /// Without an API that kube-apiserver would serve, such as `resource.k8s.io/v1`. It has no kubelets then.
     #[must_use]
     pub fn without_api(mut self, group_version: &str) -> Self {
         self.without_apis.push(format!("{group_version}=false"));
+        self
+    }
+
+    /// Without an admission plugin that kube-apiserver has by default.
+    #[must_use]
+    pub fn without_admission(mut self, plugin: &str) -> Self {
+        self.without_admission.push(plugin.to_owned());
         self
     }
 
@@ -150,6 +158,8 @@ impl Builder {
         keys: &ServiceAccountKeys,
     ) -> Result<Part> {
         let tokens = credentials::write_tokens(dir, &self.users)?;
+        // The Node authorizer, which kubelets need, is never ready without resource.k8s.io.
+        let authorizers = if self.without_apis.is_empty() { "Node,RBAC" } else { "RBAC" };
         let mut args = vec![
             format!("--etcd-servers={etcd}"),
             format!("--advertise-address={address}"),
@@ -157,7 +167,7 @@ impl Builder {
             format!("--cert-dir={}", credentials::certificates(dir).display()),
             format!("--token-auth-file={}", tokens.display()),
             format!("--client-ca-file={}", authority::path(dir).display()),
-            "--authorization-mode=Node,RBAC".to_owned(),
+            format!("--authorization-mode={authorizers}"),
             "--enable-admission-plugins=NodeRestriction".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
             // Tests delete hundreds of nodes at once.
@@ -166,17 +176,19 @@ impl Builder {
             format!("--service-account-key-file={}", keys.public.display()),
             format!("--service-account-signing-key-file={}", keys.private.display()),
         ];
+        let mut without_admission = self.without_admission.clone();
         args.extend(if self.pods {
             vec![
                 format!("--service-cluster-ip-range={}", isolation::SERVICES),
                 "--kubelet-preferred-address-types=InternalIP".to_owned(),
             ]
         } else {
-            vec![
-                "--bind-address=127.0.0.1".to_owned(),
-                "--disable-admission-plugins=ServiceAccount".to_owned(),
-            ]
+            without_admission.push("ServiceAccount".to_owned());
+            vec!["--bind-address=127.0.0.1".to_owned()]
         });
+        if !without_admission.is_empty() {
+            args.push(format!("--disable-admission-plugins={}", without_admission.join(",")));
+        }
         if !self.without_apis.is_empty() {
             args.push(format!("--runtime-config={}", self.without_apis.join(",")));
         }
