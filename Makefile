@@ -47,6 +47,11 @@ image: ## Make a container image without Docker, and list what is in it: target/
 bench: controlplane ## Measure against the floor (NODES=1000 PAIRS=5), into target/bench/results.json
 	@NODES=$(or $(NODES),1000) PAIRS=$(or $(PAIRS),5) cargo bench --locked --bench rollout
 
+# Without optimization, which the API server alone needs: that is what it measures.
+.PHONY: bench-protection
+bench-protection: controlplane ## Measure what the policy against a kubelet's reset costs the API server (NODES=200 ROUNDS=10)
+	@NODES=$(NODES) ROUNDS=$(ROUNDS) cargo bench --locked --profile dev --bench protection
+
 ##@ Generate
 
 .PHONY: crds
@@ -60,7 +65,7 @@ chart-docs: ## Generate the table of values in the chart's README
 	@cd tests/tools && go run ./valuestable "$$OLDPWD/$(CHART)"
 
 .PHONY: manifests
-manifests: tools ## Render the chart into deploy/install.yaml
-	@hack/manifests.sh > deploy/install.yaml
+manifests: tools ## Render the chart into deploy/
+	@for name in install protect; do hack/manifests.sh $$name > deploy/$$name.yaml; done
 
 include hack/test.mk hack/kubernetes.mk hack/containers.mk hack/tools.mk

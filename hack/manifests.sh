@@ -1,7 +1,16 @@
 #!/usr/bin/env bash
 # Renders the chart as `kubectl apply` takes it, without what only Helm uses.
+#
+#   hack/manifests.sh install|protect
+#
+# `install` is everything but what protects values across reboots: its kind is not there before Kubernetes 1.36.
 set -euo pipefail
 
+case $1 in
+install) args=() ;;
+protect) args=(--show-only templates/mutatingadmissionpolicy.yaml
+	--api-versions admissionregistration.k8s.io/v1/MutatingAdmissionPolicy) ;;
+esac
 target/tools/bin/helm template node-resource-advertiser charts/node-resource-advertiser \
-	--namespace node-resource-advertiser --no-hooks --values deploy/values.yaml |
+	--namespace node-resource-advertiser --no-hooks --values deploy/values.yaml "${args[@]}" |
 	sed -e '/^ *app.kubernetes.io\/managed-by: /d' -e '/^ *helm.sh\/chart: /d' -e '/^# Source: /d'

@@ -22,7 +22,9 @@ echo '==> helm-unittest'
 
 echo '==> what is generated from the chart'
 (cd tests/tools && go run ./valuestable --check "$OLDPWD/$chart")
-if ! diff -u deploy/install.yaml <(hack/manifests.sh); then
-	echo 'deploy/install.yaml is not what the chart renders: run `make manifests`'
-	exit 1
-fi
+for name in install protect; do
+	if ! diff -u "deploy/$name.yaml" <(hack/manifests.sh "$name"); then
+		echo "deploy/$name.yaml is not what the chart renders: run \`make manifests\`"
+		exit 1
+	fi
+done

@@ -45,6 +45,9 @@ fn chart_variants_apply_without_warnings() {
     let deploy = project_file("deploy");
     let built = cluster.kubectl(&["kustomize", deploy.to_str().unwrap()]);
     variants.push((deploy, built));
+    let protect = project_file("deploy/protect.yaml");
+    let text = fs::read_to_string(&protect).unwrap();
+    variants.push((protect, text));
 
     let schemas = schema_conformance::write_schemas(&cluster);
     for (path, rendered) in variants {
@@ -66,6 +69,8 @@ fn chart_uninstall_withdraws_everything() {
     let notes =
         helm_chart(&cluster, "install", &[&["--create-namespace"], &FOUR_DONGLES[..]].concat());
     assert!(notes.contains("kubectl get ner -o wide"), "{notes}");
+    assert_eq!(protection_objects(&cluster), 2, "the policy and its binding, found by their label");
+    assert!(!notes.contains("MutatingAdmissionPolicy"), "{notes}");
     let kubeconfig = service_account_kubeconfig(&cluster);
     let deployment = cluster.get(&["deployment", RELEASE, "--namespace", NAMESPACE]);
     let controller = Container::from_workload(&deployment);
@@ -200,6 +205,36 @@ fn chart_rejects_a_second_release() {
     assert!(output.code != 0 && output.stderr.contains(because), "{output:?}");
 }
 
+/// As of a cluster before Kubernetes 1.36, and after its upgrade.
+#[test]
+fn chart_protects_once_the_cluster_has_the_kind() {
+    let kinds = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"];
+    let old = kinds.iter().fold(ControlPlane::builder(), |builder, kind| {
+        builder.without_api(&format!("admissionregistration.k8s.io/v1/{kind}"))
+    });
+    let old = Cluster::start_without_crd(old.without_admission("MutatingAdmissionPolicy"));
+    let notes = helm_chart(&old, "install", &["--create-namespace"]);
+    assert!(notes.contains("This cluster has no MutatingAdmissionPolicy"), "{notes}");
+    let output = old.control_plane.kubectl_output(&["get", kinds[0]], None).unwrap();
+    assert!(output.stderr.contains("doesn't have a resource type"), "{output:?}");
+    let install = fs::read_to_string(project_file("deploy/install.yaml")).unwrap();
+    assert!(!install.contains("kind: MutatingAdmissionPolicy"), "such a cluster would reject it");
+
+    let new = Cluster::start_without_crd(ControlPlane::builder());
+    helm_chart(&new, "install", &["--create-namespace", "--set=protect.enabled=false"]);
+    assert_eq!(protection_objects(&new), 0);
+    helm_chart(&new, "upgrade", &["--reset-values"]);
+    assert_eq!(protection_objects(&new), 2);
+}
+
+/// Counts the objects by which a program finds out whether a cluster has the policy.
+fn protection_objects(cluster: &Cluster) -> usize {
+    let kinds = "mutatingadmissionpolicies,mutatingadmissionpolicybindings";
+    let selector = "noderesource.dev/protection=true";
+    let found = cluster.get(&[kinds, "--selector", selector]);
+    found["items"].as_array().unwrap().len()
+}
+
 fn uninstall(cluster: &Cluster) {
     let output = helm(cluster, &["uninstall", RELEASE, "--namespace", NAMESPACE]);
     assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
@@ -211,7 +246,8 @@ fn assert_only_crd_is_left(cluster: &Cluster) {
     cluster.get(&["crd", "nodeextendedresources.noderesource.dev"]);
     let kinds = "ner,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,services,\
                  deployments,jobs,configmaps,secrets,validatingadmissionpolicies,\
-                 validatingadmissionpolicybindings,poddisruptionbudgets";
+                 validatingadmissionpolicybindings,mutatingadmissionpolicies,\
+                 mutatingadmissionpolicybindings,poddisruptionbudgets";
     let of_release = format!("app.kubernetes.io/instance={RELEASE}");
     let left = cluster.get(&[kinds, "--all-namespaces", "--selector", &of_release]);
     assert_eq!(left["items"], json!([]), "nothing is left");

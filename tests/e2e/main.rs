@@ -23,6 +23,7 @@ mod lifecycle;
 mod metrics;
 mod patch_response;
 mod plan;
+mod protection;
 mod prune;
 mod rbac;
 mod scale;

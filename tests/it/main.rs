@@ -26,6 +26,8 @@ mod gitops;
 mod layers;
 /// `plan`, by files and what it prints of them.
 mod plan;
+/// The ledger, as the policy reads it that keeps values across reboots.
+mod protection;
 /// The list of reasons in `docs/`.
 mod reasons;
 /// The connection to the API server, with servers on loopback that fail.

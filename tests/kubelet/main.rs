@@ -9,6 +9,7 @@
 mod device_plugin;
 mod host_isolation;
 mod no_leader;
+mod protection;
 mod reboot;
 mod shrink;
 

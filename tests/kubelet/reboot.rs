@@ -12,18 +12,18 @@ use crate::pod_fate::{Fate, TICK, fate_after, run_pod, start_kubelet, wait_rejec
 use crate::repair_race::RepairRace;
 
 /// What the kubelet logs when it sets an extended resource to 0.
-const RESET: &str = "Zero out resource capacity in existing node";
+pub const RESET: &str = "Zero out resource capacity in existing node";
 
 /// How long a node is down. A kubelet whose node still counts as Ready checks its runtime every five
 /// seconds; one whose node does not, all the time.
 #[derive(Clone, Copy, Debug)]
-enum Reboot {
+pub enum Reboot {
     Quick,
     Slow,
 }
 
 /// Reboots a node, and returns what happens to a pod there.
-fn fate_after_reboot(
+pub fn fate_after_reboot(
     cluster: &Cluster,
     kubelet: &mut Kubelet,
     node: &str,

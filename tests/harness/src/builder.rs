@@ -9,6 +9,7 @@ use std::{fs, process};
 use anyhow::{Context as _, Result, bail};
 
 use crate::api::Proxy;
+use crate::authority::{self, Authority};
 use crate::credentials::{self, ServiceAccountKeys};
 use crate::part::Part;
 use crate::programs::{CONTROL_PLANE, project_file};
@@ -26,6 +27,7 @@ pub struct Builder {
     kubelets: usize,
     users: Vec<String>,
     without_apis: Vec<String>,
+    without_admission: Vec<String>,
     audit: bool,
     pods: bool,
 }
@@ -61,10 +63,17 @@ impl Builder {
         self
     }
 
-    /// Without an API that kube-apiserver would serve, such as `resource.k8s.io/v1`.
+    /// Without an API that kube-apiserver would serve, such as `resource.k8s.io/v1`. It has no kubelets then.
     #[must_use]
     pub fn without_api(mut self, group_version: &str) -> Self {
         self.without_apis.push(format!("{group_version}=false"));
+        self
+    }
+
+    /// Without an admission plugin that kube-apiserver has by default.
+    #[must_use]
+    pub fn without_admission(mut self, plugin: &str) -> Self {
+        self.without_admission.push(plugin.to_owned());
         self
     }
 
@@ -111,6 +120,7 @@ impl Builder {
         let etcd_url = format!("http://127.0.0.1:{client}");
         let etcd = start_etcd(&dir, &logs, &etcd_url, &format!("http://127.0.0.1:{peer}"))?;
         let keys = ServiceAccountKeys::write(&dir)?;
+        let authority = Authority::write(&dir)?;
         let server_url = format!("https://{address}:{secure}");
         let mut users = self.users.clone();
         users.push(credentials::ADMIN.to_owned());
@@ -121,7 +131,7 @@ impl Builder {
         let apiserver = self.start_apiserver(&dir, &logs, &etcd_url, endpoint, &keys)?;
         wait_certificate(&dir, &apiserver)?;
         let proxy = Proxy::start(&credentials::kubeconfig(&dir, credentials::ADMIN), &logs)?;
-        let mut control_plane = ControlPlane::new(dir, etcd, apiserver, proxy);
+        let mut control_plane = ControlPlane::new(dir, etcd, apiserver, proxy, authority);
         control_plane.wait_apiserver()?;
         if self.controller_manager {
             control_plane.add(start_controller_manager(&control_plane, &keys)?);
@@ -148,13 +158,17 @@ impl Builder {
         keys: &ServiceAccountKeys,
     ) -> Result<Part> {
         let tokens = credentials::write_tokens(dir, &self.users)?;
+        // The Node authorizer, which kubelets need, is never ready without resource.k8s.io.
+        let authorizers = if self.without_apis.is_empty() { "Node,RBAC" } else { "RBAC" };
         let mut args = vec![
             format!("--etcd-servers={etcd}"),
             format!("--advertise-address={address}"),
             format!("--secure-port={port}"),
             format!("--cert-dir={}", credentials::certificates(dir).display()),
             format!("--token-auth-file={}", tokens.display()),
-            "--authorization-mode=RBAC".to_owned(),
+            format!("--client-ca-file={}", authority::path(dir).display()),
+            format!("--authorization-mode={authorizers}"),
+            "--enable-admission-plugins=NodeRestriction".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
             // Tests delete hundreds of nodes at once.
             "--delete-collection-workers=8".to_owned(),
@@ -162,17 +176,19 @@ impl Builder {
             format!("--service-account-key-file={}", keys.public.display()),
             format!("--service-account-signing-key-file={}", keys.private.display()),
         ];
+        let mut without_admission = self.without_admission.clone();
         args.extend(if self.pods {
             vec![
                 format!("--service-cluster-ip-range={}", isolation::SERVICES),
                 "--kubelet-preferred-address-types=InternalIP".to_owned(),
             ]
         } else {
-            vec![
-                "--bind-address=127.0.0.1".to_owned(),
-                "--disable-admission-plugins=ServiceAccount".to_owned(),
-            ]
+            without_admission.push("ServiceAccount".to_owned());
+            vec!["--bind-address=127.0.0.1".to_owned()]
         });
+        if !without_admission.is_empty() {
+            args.push(format!("--disable-admission-plugins={}", without_admission.join(",")));
+        }
         if !self.without_apis.is_empty() {
             args.push(format!("--runtime-config={}", self.without_apis.join(",")));
         }

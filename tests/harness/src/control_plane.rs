@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::api::Proxy;
+use crate::authority::Authority;
 use crate::objects::condition;
 use crate::part::Part;
 use crate::programs::CONTROL_PLANE;
@@ -19,6 +20,7 @@ pub struct ControlPlane {
     etcd: Part,
     apiserver: Part,
     pub(crate) proxy: Proxy,
+    pub(crate) authority: Authority,
     others: Vec<Part>,
     kubelets: BTreeMap<String, Part>,
 }
@@ -30,8 +32,15 @@ impl ControlPlane {
         Builder::default()
     }
 
-    pub(crate) fn new(dir: PathBuf, etcd: Part, apiserver: Part, proxy: Proxy) -> Self {
-        Self { dir, etcd, apiserver, proxy, others: Vec::new(), kubelets: BTreeMap::new() }
+    pub(crate) fn new(
+        dir: PathBuf,
+        etcd: Part,
+        apiserver: Part,
+        proxy: Proxy,
+        authority: Authority,
+    ) -> Self {
+        let (others, kubelets) = (Vec::new(), BTreeMap::new());
+        Self { dir, etcd, apiserver, proxy, authority, others, kubelets }
     }
 
     pub(crate) fn add(&mut self, part: Part) {
@@ -101,7 +110,7 @@ impl ControlPlane {
         let args = vec![
             "--morph=kubelet".to_owned(),
             format!("--name={node}"),
-            format!("--kubeconfig={}", self.kubeconfig().display()),
+            format!("--kubeconfig={}", self.kubelet_kubeconfig(node)?.display()),
             "--use-host-image-service=false".to_owned(),
             format!("--kubelet-port={port}"),
             "--kubelet-read-only-port=0".to_owned(),

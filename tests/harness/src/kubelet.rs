@@ -87,7 +87,7 @@ impl Kubelet {
         })?;
         let args = [
             &format!("--config={}", config.display()),
-            &format!("--kubeconfig={}", control_plane.kubeconfig().display()),
+            &format!("--kubeconfig={}", control_plane.kubelet_kubeconfig(node)?.display()),
             &format!("--hostname-override={node}"),
             "--v=2",
         ];

@@ -8,6 +8,7 @@
 //! | [`Process`] | any program, which cannot outlive its owner |
 //! | [`Cluster`], [`SharedCluster`], [`Controller`] | drive the CRD and the program in a test: a failure is a panic |
 //! | [`objects`], [`helm`] | Kubernetes objects as JSON; helm and the chart |
+//! | [`protection`] | the policy against a kubelet's reset; writes with a kubelet's credentials |
 //! | [`documents`] | the commands in the documentation, which tests run |
 //! | [`oracle`], [`quantities`] | what Kubernetes' own parsers return; texts of quantities to compare by |
 //! | [`wait_until`] | waits with a deadline, and names what it waited for |
@@ -23,6 +24,7 @@
 //! control plane, unless the test panics: then it is kept, and the path of the logs is printed.
 
 mod api;
+mod authority;
 mod builder;
 mod cluster;
 mod control_plane;
@@ -40,6 +42,7 @@ pub mod oracle;
 mod part;
 mod process;
 mod programs;
+pub mod protection;
 pub mod quantities;
 mod shared;
 mod wait;

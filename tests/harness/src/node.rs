@@ -49,7 +49,7 @@ impl Node {
             .context("cannot write the kubelet's configuration")?;
         let args = vec![
             format!("--config={}", config.display()),
-            format!("--kubeconfig={}", control_plane.kubeconfig().display()),
+            format!("--kubeconfig={}", control_plane.kubelet_kubeconfig(name)?.display()),
             format!("--hostname-override={name}"),
             // Without it the kubelet asks DNS, which takes 20 seconds where there is none.
             format!("--node-ip={}", isolation::NODE),
