@@ -6,6 +6,7 @@
 
 mod admission;
 mod lifecycle;
+mod presence;
 
 use harness::objects::{DONGLE, LEDGER};
 use harness::{Cluster, protection};

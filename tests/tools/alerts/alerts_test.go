@@ -81,6 +81,12 @@ var healthy = map[string]string{
 	`node_resource_advertiser_rules_without_nodes{pod="a"}`:                              "0x120",
 	`node_resource_advertiser_rules_held{pod="a"}`:                                       "0x120",
 	`node_resource_advertiser_rules_held{pod="b"}`:                                       "0x120",
+	`node_resource_advertiser_protection{pod="a",state="present"}`:                       "1x120",
+	`node_resource_advertiser_protection{pod="b",state="present"}`:                       "1x120",
+	`node_resource_advertiser_protection{pod="a",state="absent"}`:                        "0x120",
+	`node_resource_advertiser_protection{pod="b",state="absent"}`:                        "0x120",
+	`node_resource_advertiser_kubelet_starts_total{pod="a",values="kept"}`:               "0+1x120",
+	`node_resource_advertiser_kubelet_starts_total{pod="a",values="reset"}`:              "0x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="0.01"}`: "0+60x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="1"}`:    "0+60x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="+Inf"}`: "0+60x120",
@@ -131,6 +137,13 @@ var troubles = map[string]map[string]string{
 	},
 	"NodeResourceAdvertiserRulesWithoutNodes": {
 		`node_resource_advertiser_rules_without_nodes{pod="a"}`: "1x120",
+	},
+	"NodeResourceAdvertiserUnprotected": {
+		`node_resource_advertiser_protection{pod="a",state="absent"}`:  "1x120",
+		`node_resource_advertiser_protection{pod="a",state="present"}`: "0x120",
+	},
+	"NodeResourceAdvertiserProtectionIneffective": {
+		`node_resource_advertiser_kubelet_starts_total{pod="a",values="reset"}`: "0x110 1x9",
 	},
 	"NodeResourceAdvertiserSlow": {
 		`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="0.01"}`: "0+55x120",

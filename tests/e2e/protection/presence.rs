@@ -1,0 +1,61 @@
+//! What the controller reports of the policy, and of kubelets that start.
+
+use harness::objects::DONGLE;
+use harness::{Cluster, Controller, protection, wait_until};
+use serde_json::json;
+
+/// Waits for a line of the metrics that ends like this.
+fn wait_metric(controller: &Controller, line: &str) {
+    let line = format!("node_resource_advertiser_{line}");
+    let what = format!("the metric {line}");
+    let has_line = || {
+        let (_, metrics) = controller.get("/metrics")?;
+        Ok(metrics.lines().any(|other| other == line).then_some(()))
+    };
+    wait_until(&what, has_line).unwrap_or_else(|error| panic!("{error:#}\n{}", controller.log()));
+}
+
+fn boot(cluster: &Cluster, boot: &str) {
+    let patch = json!({"status": {"nodeInfo": {"bootID": boot}}});
+    let output = protection::patch_as_kubelet(cluster, "node-1", &patch);
+    assert_eq!(output.code, 0, "{output:?}");
+}
+
+#[test]
+fn presence_of_the_policy_is_reported() {
+    let cluster = Cluster::start();
+    protection::allow_kubelets_to_read_status(&cluster);
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "1/1");
+    wait_metric(&controller, r#"protection{state="absent"} 1"#);
+    controller.wait_log("protection: there is no policy");
+    let (code, body) = controller.get("/readyz?verbose").unwrap();
+    assert!(code == 200 && body.contains("protection: there is no policy"), "{code} {body}");
+
+    // A reset goes through, and is repaired.
+    boot(&cluster, "first");
+    let output = protection::reset(&cluster, "node-1", DONGLE);
+    assert_eq!(output.code, 0, "{output:?}");
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    boot(&cluster, "second");
+    wait_metric(&controller, r#"kubelet_starts_total{values="reset"} 1"#);
+
+    protection::apply(&cluster);
+    wait_metric(&controller, r#"protection{state="present"} 1"#);
+    wait_metric(&controller, r#"protection{state="absent"} 0"#);
+    let (_, body) = controller.get("/readyz?verbose").unwrap();
+    assert!(body.contains("node-resource-advertiser-protect keeps listed values"), "{body}");
+    // It takes a moment until it is in force, which resets and boots do not count in.
+    protection::wait_effect(&cluster, "node-1", true);
+    boot(&cluster, "third");
+    boot(&cluster, "fourth");
+    wait_metric(&controller, r#"kubelet_starts_total{values="kept"} 1"#);
+
+    let binding = "mutatingadmissionpolicybinding";
+    cluster.kubectl(&["delete", binding, "node-resource-advertiser-protect"]);
+    wait_metric(&controller, r#"protection{state="absent"} 1"#);
+    controller.wait_log("protection: the policy has no binding");
+    controller.stop();
+}
