@@ -51,10 +51,15 @@ fn demo(keep: bool) -> Result<()> {
 
     four_dongles(&stage)?;
     repair(&stage)?;
+    let mut log = controller.log().lines().skip(4).map(str::to_owned).collect::<Vec<_>>();
+    let controller = reboot_without_a_controller(&stage, controller)?;
     back_to_nothing(&stage)?;
 
     heading("What the controller did, one line for each change");
-    println!("{}", controller.log().lines().skip(4).collect::<Vec<_>>().join("\n"));
+    log.extend(
+        controller.log().lines().filter(|line| line.contains("withdrew")).map(str::to_owned),
+    );
+    println!("{}", log.join("\n"));
 
     if keep {
         stage.stay()?;
@@ -111,6 +116,41 @@ fn repair(stage: &Stage) -> Result<()> {
     stage.show(capacity, "", "5")?;
     let events = "kubectl get events --field-selector reason=Repaired -o custom-columns=ON:.involvedObject.name,MESSAGE:.message";
     stage.show(events, "node-1", "kubectl-patch")
+}
+
+/// Sets the dongles to 0 with the kubelet's identity, as the kubelet itself does when it registers its node.
+const RESET: &str = "kubectl patch node node-1 --subresource=status --type=strategic --field-manager=kubelet \
+                     --as=system:node:node-1 --as-group=system:nodes -p '{\"status\":{\"capacity\":\
+                     {\"example.com/dongle\":\"0\"},\"allocatable\":{\"example.com/dongle\":\"0\"}}}'";
+const ALLOCATABLE: &str =
+    "kubectl get node node-1 -o jsonpath='{.status.allocatable.example\\.com/dongle}{\"\\n\"}'";
+
+/// Kubernetes 1.36 and later.
+fn reboot_without_a_controller(stage: &Stage, controller: Controller) -> Result<Controller> {
+    heading("Let the API server itself keep the values across reboots, and stop the controller");
+    stage.show("kubectl apply --server-side -f deploy/protect.yaml", "", "serverside-applied")?;
+    // It takes effect a moment later, while the controller still repairs; and kubectl reads before it patches.
+    stage.run(
+        "kubectl create clusterrole kubelets-read-status --verb=get --resource=nodes/status; \
+         kubectl create clusterrolebinding kubelets-read-status --clusterrole=kubelets-read-status --group=system:nodes",
+    )?;
+    wait_until("the policy to take effect", || {
+        stage.check_interrupted()?;
+        let output = stage.run(&format!("{RESET} -o jsonpath='{{.status.allocatable}}'"))?;
+        Ok(output.contains(r#""example.com/dongle":"5""#).then_some(()))
+    })?;
+    stage.show(ALLOCATABLE, "", "5")?;
+    controller.stop();
+
+    heading("The node reboots: its kubelet sets the dongles to 0 when it registers, and they stay");
+    stage.show(RESET, "", "patched")?;
+    stage.show(ALLOCATABLE, "", "5")?;
+    stage.show("kubectl get pods", "second-user", "Running")?;
+
+    heading("Start the controller again");
+    let controller = stage.start_controller()?;
+    stage.show("kubectl get ner", "dongle", "1/1")?;
+    Ok(controller)
 }
 
 fn back_to_nothing(stage: &Stage) -> Result<()> {
