@@ -2,7 +2,8 @@
 //!
 //! Method: kill the leader, reset values as a kubelet does, and see the standby repair them before it leads.
 
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use harness::objects::{DONGLE, quantity};
 use harness::{Cluster, Controller};
@@ -50,4 +51,28 @@ fn standby_repairs_resets_while_nobody_leads() {
     assert_eq!(quantity(&other, "allocatable", DONGLE), Some("0"));
     eprintln!("repaired {millis} ms after the reset, with nobody to lead");
     second.stop();
+}
+
+/// How long an API server is away: long enough for pauses that double to become long.
+const OUTAGE: Duration = Duration::from_secs(15);
+
+/// Nobody may be blind when the nodes' kubelets come back with the API server.
+#[test]
+fn reset_after_an_outage_is_repaired() {
+    let mut cluster = Cluster::start();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "1/1");
+    cluster.control_plane.kill_apiserver().unwrap();
+    controller.wait_log("nodes: cannot be watched");
+    thread::sleep(OUTAGE);
+    cluster.control_plane.restart_apiserver().unwrap();
+    let since = Instant::now();
+    reset(&cluster, "node-1");
+    let reset = since.elapsed();
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    let repaired = since.elapsed() - reset;
+    eprintln!("reset {reset:.1?} after the API server was back, and repaired {repaired:.1?} later");
+    controller.stop();
 }
