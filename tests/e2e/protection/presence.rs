@@ -1,6 +1,7 @@
 //! What the controller reports of the policy, and of kubelets that start.
 
-use harness::objects::DONGLE;
+use harness::objects::{DONGLE, LEDGER};
+use harness::protection::DONGLE_LEDGER;
 use harness::{Cluster, Controller, protection, wait_until};
 use serde_json::json;
 
@@ -57,5 +58,46 @@ fn presence_of_the_policy_is_reported() {
     cluster.kubectl(&["delete", binding, "node-resource-advertiser-protect"]);
     wait_metric(&controller, r#"protection{state="absent"} 1"#);
     controller.wait_log("protection: the policy has no binding");
+    controller.stop();
+}
+
+/// The API server cannot evaluate it: what kubelets write goes through, and is repaired.
+#[test]
+fn policy_that_fails_admits_kubelets_and_is_reported() {
+    let cluster = Cluster::start();
+    protection::install(&cluster);
+    let broken = json!([{
+        "op": "replace", "path": "/spec/variables/4/expression",
+        "value": "[oldObject.metadata.annotations['nosuch']]",
+    }]);
+    let policy = ["mutatingadmissionpolicy", "node-resource-advertiser-protect"];
+    let patch = ["--type=json", "-p", &broken.to_string()];
+    cluster.kubectl(&[&["patch"], &policy[..], &patch].concat());
+    cluster.create_nodes(["node-1"], &json!({}));
+    let ledger = format!("{LEDGER}={DONGLE_LEDGER}");
+    cluster.kubectl(&["annotate", "node", "node-1", &ledger]);
+    protection::wait_effect(&cluster, "node-1", false);
+
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    cluster.wait_ready("dongle", "1/1");
+    wait_metric(&controller, r#"protection{state="present"} 1"#);
+    let heartbeat = json!({"status": {"conditions": [{
+        "type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z",
+    }]}});
+    let output = protection::patch_as_kubelet(&cluster, "node-1", &heartbeat);
+    assert_eq!(output.code, 0, "{output:?}");
+    let output = protection::reset(&cluster, "node-1", DONGLE);
+    assert_eq!(output.code, 0, "{output:?}");
+    controller.wait_log("has reset listed values in spite of the policy");
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    wait_metric(&controller, r#"kubelet_starts_total{values="reset"} 1"#);
+    let metrics = cluster.control_plane.get("/metrics").unwrap();
+    let failed = metrics.lines().any(|line| {
+        line.starts_with("apiserver_mutating_admission_policy_check_total")
+            && !line.contains("error_type=\"no_error\"")
+    });
+    assert!(failed, "the API server counts no error of the policy");
     controller.stop();
 }
