@@ -2,6 +2,7 @@
 
 mod conflict;
 mod failure;
+mod released;
 mod resets;
 mod start;
 mod state;
@@ -136,6 +137,7 @@ impl Nodes {
                     return seen;
                 }
                 let before = std::mem::replace(&mut known.node, node);
+                known.released.observe(&before, &known.node);
                 seen.started = known.observe_start(&before).map(|start| (Arc::clone(&name), start));
                 if before.same_for_planning(&known.node) {
                     return seen;

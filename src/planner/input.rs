@@ -1,6 +1,6 @@
 //! What a plan depends on besides the node and the rules, and cannot find out by itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::pod::Requests;
@@ -18,6 +18,9 @@ pub struct PlanningInput {
     /// What was there before the last time it was lowered, by resource: a list of pods from after that
     /// raises the value up to this again (I5).
     pub lowered_from: BTreeMap<Arc<str>, Quantity>,
+    /// Resources that the ledger was seen to list, with the value that they still have: managedFields may name the
+    /// kubelet for what admission has kept from its reset.
+    pub released: BTreeSet<Arc<str>>,
 }
 
 /// The contested resources on a node, by name.

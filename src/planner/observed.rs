@@ -48,11 +48,13 @@ impl<'a> Observed<'a> {
 
     /// Returns whether the value only lacks its ledger entry: it is as declared, and the controller alone
     /// wrote it, in both maps. A value that a kubelet, a device plugin or an applier has a part in may be
-    /// reported anew by it, and withdrawing it with the rule would be wrong.
-    pub(super) fn is_adoptable(&self, quantity: Quantity) -> bool {
-        self.is_unlisted()
-            && self.is(quantity)
-            && self.managers.is_some_and(ResourceManagers::are_own)
+    /// reported anew by it, and withdrawing it with the rule would be wrong; but where it was listed and has stayed
+    /// as it was, a kubelet is one whose reset admission has undone.
+    pub(super) fn is_adoptable(&self, quantity: Quantity, was_listed: bool) -> bool {
+        let is_own = |managers: &ResourceManagers| {
+            managers.are_own() || (was_listed && managers.are_own_or_kubelet())
+        };
+        self.is_unlisted() && self.is(quantity) && self.managers.is_some_and(is_own)
     }
 
     /// Returns the field manager that wrote what is not as the ledger has it.

@@ -64,7 +64,8 @@ impl Resolver<'_> {
     /// kept.
     fn reconcile(&mut self, resource: &str, desired: &Desired) -> Outcome {
         let observed = Observed::on(self.node, self.ledger, resource);
-        let adopts = observed.is_adoptable(desired.quantity);
+        let was_listed = self.input.released.contains(resource);
+        let adopts = observed.is_adoptable(desired.quantity, was_listed);
         let is_foreign = observed.is_unlisted() && !adopts;
         if is_foreign && desired.conflict_policy == ConflictPolicy::Keep {
             let (present, manager) = (observed.to_string(), observed.manager().cloned());

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::conflict::Conflicts;
 use super::failure::{Cause, Failures, Sendable};
+use super::released::Released;
 use super::resets::Resets;
 use super::start::Start;
 use crate::cluster::backoff::Backoff;
@@ -46,6 +47,8 @@ pub(in crate::controller) struct NodeState {
     pub(in crate::controller) has_withdrawn: bool,
     /// Whether a kubelet was seen to reset listed values since the machine's last boot that was seen.
     is_reset: bool,
+    /// What the ledger has listed, and lists no longer.
+    pub(in crate::controller) released: Released,
     /// Whether it has been reported that the ledger cannot be read.
     pub(in crate::controller) is_blocked: bool,
     work: Option<Box<Work>>,
@@ -171,6 +174,7 @@ impl NodeState {
             pending_since: None,
             has_withdrawn: false,
             is_reset: false,
+            released: Released::default(),
             is_blocked: false,
             work: None,
         }

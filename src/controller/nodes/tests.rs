@@ -45,3 +45,34 @@ fn response_about_a_deleted_node_does_not_bring_it_back() {
     nodes.observe_response(api_node("u", 1, 4), Some(1));
     assert_eq!(nodes.len(), 0);
 }
+
+fn listing(version: u32, dongles: u32, ledger: serde_json::Value) -> ApiNode {
+    let amounts = json!({"example.com/dongle": dongles.to_string()});
+    let mut object = json!({
+        "metadata": {"name": "node-1", "uid": "u", "resourceVersion": version.to_string(), "annotations": {}},
+        "status": {"capacity": amounts, "allocatable": amounts},
+    });
+    if !ledger.is_null() {
+        object["metadata"]["annotations"][crate::model::ledger::ANNOTATION] = ledger;
+    }
+    serde_json::from_value(object).unwrap()
+}
+
+#[test]
+fn released_value_is_remembered_until_it_changes() {
+    let listed = || json!(r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#);
+    let mut nodes = Nodes::default();
+    let mut released = |version, dongles, ledger| {
+        nodes.observe(Event::Apply(listing(version, dongles, ledger)));
+        !nodes.get("node-1").unwrap().released.names().is_empty()
+    };
+    assert!(!released(1, 4, listed()));
+    assert!(released(2, 4, json!("{}")), "retained");
+    assert!(released(3, 4, json!("not json")));
+    assert!(!released(4, 4, listed()), "listed again");
+    assert!(released(5, 4, json!(null)), "the annotation was removed");
+    assert!(!released(6, 0, json!(null)), "reset");
+    assert!(!released(7, 4, json!(null)), "somebody else's");
+    assert!(!released(8, 7, listed()));
+    assert!(!released(9, 7, json!("{}")), "overwritten before");
+}

@@ -223,8 +223,9 @@ fn planning_input(state: &mut NodeState, now: Now) -> PlanningInput {
     } else {
         NewValues::Check
     };
+    let released = state.released.names().clone();
     if state.work().is_none() {
-        return PlanningInput { new_values, ..PlanningInput::default() };
+        return PlanningInput { new_values, released, ..PlanningInput::default() };
     }
     let work = state.work_mut();
     let pods = match (work.pods.usage(now.instant), &work.pods.error) {
@@ -237,6 +238,7 @@ fn planning_input(state: &mut NodeState, now: Now) -> PlanningInput {
         pods,
         new_values,
         lowered_from: work.lowered_from.clone(),
+        released,
     }
 }
 

@@ -18,10 +18,7 @@ impl Reconciler {
             return;
         }
         let state = self.cluster.protection.state();
-        match &state {
-            State::Absent(_) => warn!("protection: {state}"),
-            _ => info!("protection: {state}"),
-        }
+        info!("protection: {state}");
         let states = State::NAMES.map(|name| (name, usize::from(name == state.name())));
         metrics::set_all(&self.diagnostics.metrics.protection, "state", states);
         self.set_ready(|readiness| readiness.protection = state.to_string());

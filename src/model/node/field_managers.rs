@@ -155,6 +155,15 @@ impl ResourceManagers {
         self.are(FIELD_MANAGER)
     }
 
+    /// Returns whether the value in each map is the controller's or a kubelet's.
+    #[must_use]
+    pub fn are_own_or_kubelet(&self) -> bool {
+        let is = |manager: &Option<Arc<str>>| {
+            manager.as_deref().is_some_and(|manager| [FIELD_MANAGER, KUBELET].contains(&manager))
+        };
+        is(&self.capacity) && is(&self.allocatable)
+    }
+
     /// Returns whether this manager was the last to write the value in both maps.
     #[must_use]
     pub fn are(&self, manager: &str) -> bool {

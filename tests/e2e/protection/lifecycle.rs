@@ -136,14 +136,26 @@ fn value_taken_over_is_kept_from_then_on() {
 /// A limit: managedFields name the kubelet, as they do for a device plugin's value, so that nothing tells a
 /// kept value that is listed no longer from one of those.
 #[test]
-fn kept_value_listed_no_longer_is_not_adopted() {
+fn kept_value_is_adopted_by_who_has_seen_it_listed() {
     let (cluster, controller) = cluster_with_two_rules();
-    reset(&cluster);
-    cluster.kubectl(&["delete", "ner", "key"]);
-    cluster.wait_for("the key to be released", &["node", "node-1"], |node| {
-        ledger(node).is_some_and(|ledger| !ledger.contains(KEY))
-    });
+    let release = || {
+        cluster.kubectl(&["delete", "ner", "key"]);
+        cluster.wait_for("the key to be released", &["node", "node-1"], |node| {
+            ledger(node).is_some_and(|ledger| !ledger.contains(KEY))
+        });
+    };
     let retain = json!({"resourceName": KEY, "deletionPolicy": "Retain"});
+    reset(&cluster);
+    release();
+    cluster.apply_rule("key", &retain);
+    cluster.wait_ready("key", "1/1");
+    controller.wait_log("adopted example.com/key=4");
+
+    // Another process cannot tell it from what a device plugin reports.
+    reset(&cluster);
+    release();
+    controller.stop();
+    let controller = Controller::start(&cluster);
     cluster.apply_rule("key", &retain);
     let status =
         cluster.wait_status("key", "a conflict", |status| status["nodes"]["conflicted"] == 1);

@@ -1,0 +1,47 @@
+//! Values that the ledger listed, and that are as they were: what a rule with `Retain` has left, or an annotation that
+//! somebody has removed.
+//!
+//! Where admission has kept such a value from a kubelet's reset, managedFields name the kubelet, as they do for a device
+//! plugin's. A process that has seen it listed knows better.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::model::ledger::Ledger;
+use crate::model::node::Node;
+use crate::model::quantity::Quantity;
+
+/// The resources of one node, by name.
+#[derive(Debug, Default)]
+pub(in crate::controller) struct Released(BTreeSet<Arc<str>>);
+
+impl Released {
+    /// Takes in a change of the node.
+    pub(super) fn observe(&mut self, before: &Node, now: &Node) {
+        self.0.retain(|resource| values(before, resource) == values(now, resource));
+        if before.ledger == now.ledger {
+            return;
+        }
+        // One that cannot be read lists nothing.
+        let [listed, ledger] =
+            [before, now].map(|node| Ledger::parse(node.ledger.as_deref()).unwrap_or_default());
+        let released = listed.entries().filter(|(resource, entry)| {
+            let quantity = entry.quantity.parse::<Quantity>().ok();
+            let is_listed = |value: Option<&str>| {
+                quantity.is_some() && value.and_then(|text| text.parse().ok()) == quantity
+            };
+            values(now, resource).into_iter().all(is_listed)
+        });
+        self.0.extend(released.map(|(resource, _)| Arc::from(resource)));
+        self.0.retain(|resource| ledger.get(resource).is_none());
+    }
+
+    /// Their names.
+    pub(in crate::controller) fn names(&self) -> &BTreeSet<Arc<str>> {
+        &self.0
+    }
+}
+
+fn values<'a>(node: &'a Node, resource: &str) -> [Option<&'a str>; 2] {
+    [&node.capacity, &node.allocatable].map(|map| map.as_ref().and_then(|map| map.get(resource)))
+}
