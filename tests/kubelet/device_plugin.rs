@@ -86,7 +86,7 @@ fn keep_policy_leaves_device_plugin_value_until_reboot() {
     cluster.wait_advertised("node-1", DONGLE, "4");
     let node = wait_two_heartbeats(&cluster);
     assert!(advertises(&node, DONGLE, "4"), "{node:#}");
-    assert!(!controller.log().contains("repaired"), "{}", controller.log());
+    assert!(!controller.log().contains("repaired example.com"), "{}", controller.log());
     controller.stop();
 }
 
@@ -109,7 +109,7 @@ fn overwrite_policy_backs_off_from_device_plugin() {
     let log = controller.log();
     let until_pause = log.split("repairs pause").next().unwrap();
     let times = |what: &str| until_pause.lines().filter(|line| line.contains(what)).count();
-    let (taken, repaired) = (times("took over"), times("repaired"));
+    let (taken, repaired) = (times("took over"), times("repaired example.com"));
     println!(
         "against a device plugin: took over {taken} time, repaired {repaired} times, backed off"
     );
