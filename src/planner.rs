@@ -11,7 +11,7 @@
 mod change;
 mod desired;
 pub mod input;
-mod observed;
+pub(crate) mod observed;
 pub mod overlap;
 mod patch;
 mod plan;

@@ -25,8 +25,11 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let events = Box::pin(watch(api, config, seed));
-    stream::unfold((events, Duration::ZERO), |(mut events, pause)| async move {
-        sleep(pause).await;
+    let state = (events, Duration::ZERO);
+    stream::unfold(state, |(mut events, pause)| async move {
+        if !pause.is_zero() {
+            sleep(pause).await;
+        }
         let event = events.next().await?;
         let is_refused =
             matches!(&event, Err(error) if matches!(list_code(error), Some(403 | 404)));

@@ -156,13 +156,15 @@ impl Objects {
     fn observe(&mut self, event: watcher::Result<Event<PolicyObject>>) {
         match event {
             Ok(Event::Init) => self.listing.clear(),
-            Ok(Event::InitApply(object)) => drop(insert(&mut self.listing, object)),
+            Ok(Event::InitApply(object)) => insert(&mut self.listing, object),
             Ok(Event::InitDone) => {
                 self.by_name = std::mem::take(&mut self.listing);
                 self.unknown = None;
             }
-            Ok(Event::Apply(object)) => drop(insert(&mut self.by_name, object)),
-            Ok(Event::Delete(object)) => drop(self.by_name.remove(&object.name_any())),
+            Ok(Event::Apply(object)) => insert(&mut self.by_name, object),
+            Ok(Event::Delete(object)) => {
+                self.by_name.remove(&object.name_any());
+            }
             Err(error) if is_not_served(&error) => self.unknown = Some(State::NotServed),
             Err(error @ watcher::Error::InitialListFailed(_)) => {
                 let why = format!("the policies and their bindings {}", describe_watch(&error, ""));
@@ -174,11 +176,8 @@ impl Objects {
     }
 }
 
-fn insert(
-    objects: &mut BTreeMap<String, Option<String>>,
-    object: PolicyObject,
-) -> Option<Option<String>> {
-    objects.insert(object.name_any(), object.spec.policy_name)
+fn insert(objects: &mut BTreeMap<String, Option<String>>, object: PolicyObject) {
+    objects.insert(object.name_any(), object.spec.policy_name);
 }
 
 #[cfg(test)]

@@ -207,6 +207,12 @@ impl Node {
         })
     }
 
+    /// Returns what capacity and allocatable hold of a resource, as the API server wrote it.
+    #[must_use]
+    pub fn values(&self, resource: &str) -> [Option<&str>; 2] {
+        [&self.capacity, &self.allocatable].map(|map| map.as_ref()?.get(resource))
+    }
+
     /// Returns the field managers of a resource, where managedFields name any.
     #[must_use]
     pub fn field_managers(&self, resource: &str) -> Option<&ResourceManagers> {

@@ -8,18 +8,17 @@ use crate::model::node::{KUBELET, Node, ResourceManagers};
 use crate::model::quantity::Quantity;
 
 /// One resource in a node's two maps, in its ledger and in its managedFields.
-pub(super) struct Observed<'a> {
-    capacity: Option<&'a str>,
-    allocatable: Option<&'a str>,
+pub(crate) struct Observed<'a> {
+    /// In capacity and allocatable.
+    values: [Option<&'a str>; 2],
     pub(super) listed: Option<&'a Entry>,
     managers: Option<&'a ResourceManagers>,
 }
 
 impl<'a> Observed<'a> {
-    pub(super) fn on(node: &'a Node, ledger: &'a Ledger, resource: &str) -> Self {
+    pub(crate) fn on(node: &'a Node, ledger: &'a Ledger, resource: &str) -> Self {
         Self {
-            capacity: node.capacity.as_ref().and_then(|map| map.get(resource)),
-            allocatable: node.allocatable.as_ref().and_then(|map| map.get(resource)),
+            values: node.values(resource),
             listed: ledger.get(resource),
             managers: node.field_managers(resource),
         }
@@ -27,17 +26,17 @@ impl<'a> Observed<'a> {
 
     /// Returns whether there is no value but the 0 that kubelets and device plugins leave behind.
     pub(super) fn is_vacant(&self) -> bool {
-        self.maps().into_iter().flatten().all(is_zero)
+        self.values.into_iter().flatten().all(is_zero)
     }
 
     /// Returns whether there is a 0, and no other value.
     pub(super) fn is_zeroed(&self) -> bool {
-        self.is_vacant() && self.maps() != [None, None]
+        self.is_vacant() && self.values != [None, None]
     }
 
     /// Returns whether a kubelet has reset it: both maps are at 0, and by its hand.
     pub(super) fn is_reset(&self) -> bool {
-        self.maps().into_iter().all(|map| map.is_some_and(is_zero))
+        self.values.into_iter().all(|value| value.is_some_and(is_zero))
             && self.managers.is_some_and(|managers| managers.are(KUBELET))
     }
 
@@ -60,17 +59,18 @@ impl<'a> Observed<'a> {
     /// Returns the field manager that wrote what is not as the ledger has it.
     pub(super) fn manager(&self) -> Option<&Arc<str>> {
         let listed = self.listed_quantity();
-        let differs = |map: Option<&str>| match (map, listed) {
+        let differs = |value: Option<&str>| match (value, listed) {
             (Some(text), Some(listed)) => !same(text, listed),
             (Some(_), None) => true,
             (None, _) => false,
         };
-        self.managers?.last(differs(self.capacity), differs(self.allocatable))
+        let [capacity, allocatable] = self.values.map(differs);
+        self.managers?.last(capacity, allocatable)
     }
 
     /// Returns whether both maps are at `quantity`.
     pub(super) fn is(&self, quantity: Quantity) -> bool {
-        self.maps().into_iter().all(|map| map.is_some_and(|text| same(text, quantity)))
+        self.values.into_iter().all(|value| value.is_some_and(|text| same(text, quantity)))
     }
 
     pub(super) fn listed_quantity(&self) -> Option<Quantity> {
@@ -78,7 +78,7 @@ impl<'a> Observed<'a> {
     }
 
     /// Returns whether nobody has changed it since it was listed.
-    pub(super) fn is_as_listed(&self) -> bool {
+    pub(crate) fn is_as_listed(&self) -> bool {
         self.listed.is_none() || self.listed_quantity().is_some_and(|listed| self.is(listed))
     }
 
@@ -87,7 +87,7 @@ impl<'a> Observed<'a> {
     pub(super) fn is_overwritten(&self) -> bool {
         let listed = self.listed_quantity();
         let is_own = |text| is_zero(text) || listed.is_some_and(|listed| same(text, listed));
-        !self.maps().into_iter().flatten().all(is_own)
+        !self.values.into_iter().flatten().all(is_own)
     }
 
     pub(super) fn is_listed_as(&self, entry: &Entry) -> bool {
@@ -101,24 +101,21 @@ impl<'a> Observed<'a> {
 
     /// Returns the larger of the two maps' values.
     pub(super) fn most(&self) -> Option<Quantity> {
-        self.maps().into_iter().flatten().filter_map(|text| text.parse().ok()).max()
+        self.values.into_iter().flatten().filter_map(|text| text.parse().ok()).max()
     }
 
     /// Returns the value that the scheduler goes by; where there is none, the one of capacity, which the
     /// kubelet copies.
     pub(super) fn schedulable(&self) -> Option<Quantity> {
-        let [capacity, allocatable] = self.maps().map(|map| map.and_then(|text| text.parse().ok()));
+        let [capacity, allocatable] =
+            self.values.map(|value| value.and_then(|text| text.parse().ok()));
         allocatable.or(capacity)
-    }
-
-    fn maps(&self) -> [Option<&'a str>; 2] {
-        [self.capacity, self.allocatable]
     }
 }
 
 impl fmt::Display for Observed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [capacity, allocatable] = self.maps().map(|map| map.unwrap_or("absent"));
+        let [capacity, allocatable] = self.values.map(|value| value.unwrap_or("absent"));
         if capacity == allocatable {
             f.write_str(capacity)
         } else {

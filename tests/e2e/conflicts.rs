@@ -120,19 +120,28 @@ fn equal_priority_is_reported_on_both_rules() {
 
 #[test]
 fn retain_policy_releases_value_of_deleted_rule() {
+    retained_value_is_released(|_| {});
+}
+
+/// A 0 that is left makes kubelets reject pods. A new leader repairs what ledgers list before it knows that the rule
+/// is gone.
+#[test]
+fn retained_value_that_was_reset_is_restored_with_its_release() {
+    retained_value_is_released(|cluster| cluster.write_quantity("node-1", DONGLE, "0"));
+}
+
+/// A rule with `Retain` is deleted while no controller runs, and this happens before that.
+fn retained_value_is_released(meanwhile: impl FnOnce(&Cluster)) {
     let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
     cluster.wait_ready("dongle", "1/1");
-    // The rule may also be deleted while no controller runs.
     controller.stop();
+    meanwhile(&cluster);
     cluster.kubectl(&["delete", "ner", "dongle"]);
     let controller = Controller::start(&cluster);
-    let node = cluster
-        .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
-    assert_eq!(quantity(&node, "capacity", DONGLE), Some("4"));
-    assert_eq!(quantity(&node, "allocatable", DONGLE), Some("4"));
+    wait_released(&cluster, "4");
     controller.stop();
 }
 
@@ -154,29 +163,14 @@ fn overwritten_value_is_released_with_its_rule() {
         "released example.com/dongle (rule dongle): another field manager, kubectl-patch, has written \
          8 since",
     );
-    let node = cluster
-        .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
-    assert_eq!(quantity(&node, "capacity", DONGLE), Some("8"));
-    assert_eq!(quantity(&node, "allocatable", DONGLE), Some("8"));
+    wait_released(&cluster, "8");
     controller.stop();
 }
 
-/// A 0 that is left makes kubelets reject pods.
-#[test]
-fn retained_value_that_was_reset_is_restored_with_its_release() {
-    let cluster = Cluster::shared();
-    cluster.create_nodes(["node-1"], &json!({}));
-    let controller = Controller::start(&cluster);
-    cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
-    cluster.wait_ready("dongle", "1/1");
-    controller.stop();
-    cluster.write_quantity("node-1", DONGLE, "0");
-    cluster.kubectl(&["delete", "ner", "dongle"]);
-    let controller = Controller::start(&cluster);
-    // A new leader repairs what ledgers list before it knows that the rule is gone.
+/// Waits until the ledger of node-1 is gone, with this value still there.
+fn wait_released(cluster: &Cluster, value: &str) {
     let node = cluster
         .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
-    assert_eq!(quantity(&node, "capacity", DONGLE), Some("4"));
-    assert_eq!(quantity(&node, "allocatable", DONGLE), Some("4"));
-    controller.stop();
+    assert_eq!(quantity(&node, "capacity", DONGLE), Some(value));
+    assert_eq!(quantity(&node, "allocatable", DONGLE), Some(value));
 }

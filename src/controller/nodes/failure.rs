@@ -5,6 +5,8 @@
 //! up the others.
 
 use std::collections::BTreeMap;
+use std::iter::repeat_n;
+use std::slice::Chunks;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,12 +78,14 @@ impl Failures {
     pub(super) fn sendable(&self, changes: &[Change], now: Instant) -> Sendable {
         let mut later: Option<Instant> = None;
         let mut chosen = Vec::new();
-        for (place, change) in changes.iter().enumerate() {
-            let unit = unit(changes, change).iter();
-            let not_before = unit.filter_map(|change| self.not_before(change));
+        let mut first = 0;
+        for unit in units(changes) {
+            let places = first..first + unit.len();
+            first = places.end;
+            let not_before = unit.iter().filter_map(|change| self.not_before(change));
             match not_before.max().filter(|not_before| now < *not_before) {
                 Some(until) => later = Some(later.map_or(until, |later| later.min(until))),
-                None => chosen.push(place),
+                None => chosen.extend(places),
             }
         }
         if chosen.is_empty() {
@@ -182,18 +186,20 @@ impl Failures {
         failure.message.as_ref()
     }
 
-    /// How often a change of a plan has failed since it last went through, by itself or with the node as a whole; and
-    /// why.
+    /// How often each change of a plan has failed since it last went through, by itself or with the node as a whole;
+    /// and why.
     pub(in crate::controller) fn attempts(
         &self,
         changes: &[Change],
-        change: &Change,
-    ) -> (usize, Option<&Arc<str>>) {
-        let resources =
-            unit(changes, change).iter().filter_map(|change| self.resources.get(&change.resource));
-        let failures = resources.chain(&self.node);
-        let worst = failures.max_by_key(|failure| failure.attempts);
-        worst.map_or((0, None), |failure| (failure.attempts, failure.message.as_ref()))
+    ) -> impl Iterator<Item = (usize, Option<&Arc<str>>)> {
+        units(changes).flat_map(|unit| {
+            let resources = unit.iter().filter_map(|change| self.resources.get(&change.resource));
+            let failures = resources.chain(&self.node);
+            let worst = failures.max_by_key(|failure| failure.attempts);
+            let attempts =
+                worst.map_or((0, None), |failure| (failure.attempts, failure.message.as_ref()));
+            repeat_n(attempts, unit.len())
+        })
     }
 
     /// What keeps the node as a whole.
@@ -207,10 +213,10 @@ impl Failures {
     }
 }
 
-/// The changes of a plan that are sent with one: itself, or all, where the ledger is discarded.
-fn unit<'a>(changes: &'a [Change], change: &'a Change) -> &'a [Change] {
+/// The changes of a plan, by what is never sent apart: each by itself, or all, where the ledger is discarded.
+fn units(changes: &[Change]) -> Chunks<'_, Change> {
     let belong_together = changes.iter().any(Change::discards_ledger);
-    if belong_together { changes } else { std::slice::from_ref(change) }
+    changes.chunks(if belong_together { changes.len() } else { 1 })
 }
 
 impl Failure {

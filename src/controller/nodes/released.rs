@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::model::ledger::Ledger;
 use crate::model::node::Node;
-use crate::model::quantity::Quantity;
+use crate::planner::observed::Observed;
 
 /// The resources of one node, by name.
 #[derive(Debug, Default)]
@@ -18,20 +18,16 @@ pub(in crate::controller) struct Released(BTreeSet<Arc<str>>);
 impl Released {
     /// Takes in a change of the node.
     pub(super) fn observe(&mut self, before: &Node, now: &Node) {
-        self.0.retain(|resource| values(before, resource) == values(now, resource));
+        self.0.retain(|resource| before.values(resource) == now.values(resource));
         if before.ledger == now.ledger {
             return;
         }
         // One that cannot be read lists nothing.
         let [listed, ledger] =
             [before, now].map(|node| Ledger::parse(node.ledger.as_deref()).unwrap_or_default());
-        let released = listed.entries().filter(|(resource, entry)| {
-            let quantity = entry.quantity.parse::<Quantity>().ok();
-            let is_listed = |value: Option<&str>| {
-                quantity.is_some() && value.and_then(|text| text.parse().ok()) == quantity
-            };
-            values(now, resource).into_iter().all(is_listed)
-        });
+        let entries = listed.entries();
+        let released =
+            entries.filter(|(resource, _)| Observed::on(now, &listed, resource).is_as_listed());
         self.0.extend(released.map(|(resource, _)| Arc::from(resource)));
         self.0.retain(|resource| ledger.get(resource).is_none());
     }
@@ -40,8 +36,4 @@ impl Released {
     pub(in crate::controller) fn names(&self) -> &BTreeSet<Arc<str>> {
         &self.0
     }
-}
-
-fn values<'a>(node: &'a Node, resource: &str) -> [Option<&'a str>; 2] {
-    [&node.capacity, &node.allocatable].map(|map| map.as_ref().and_then(|map| map.get(resource)))
 }

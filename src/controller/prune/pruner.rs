@@ -271,16 +271,16 @@ impl Pruner {
         job.done.retain(|done| !has_resource(&changes, done));
         let work = state.work_mut();
         work.check_undone(&changes, (now, self.schedule.seed()));
-        let is_given_up = |change: &Change| work.failures.attempts(&changes, change).0 >= TRIES;
-        if changes.iter().all(is_given_up) {
-            let messages = changes.iter().map(|change| work.failures.attempts(&changes, change).1);
-            let messages: BTreeSet<_> =
-                messages.map(|message| message.map_or(CHANGING, |message| &**message)).collect();
+        let attempts: Vec<_> = work.failures.attempts(&changes).collect();
+        if attempts.iter().all(|(tries, _)| *tries >= TRIES) {
+            let messages = attempts.iter().map(|(_, message)| message.map_or(CHANGING, |why| why));
+            let messages: BTreeSet<_> = messages.collect();
             let messages: Vec<_> = messages.into_iter().collect();
             let why = format!("given up after {TRIES} tries: {}", messages.join("; "));
             return self.settle(name, Settled::Failed(why));
         }
-        let open = changes.iter().filter(|change| !is_given_up(change)).cloned().collect();
+        let open = changes.iter().zip(attempts).filter(|(_, (tries, _))| *tries < TRIES);
+        let open = open.map(|(change, _)| change.clone()).collect();
         let key = Key::Node(Arc::clone(name));
         match work.plan(open, now) {
             Ok(_) => {

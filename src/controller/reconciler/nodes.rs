@@ -27,7 +27,7 @@ enum Next {
 impl Reconciler {
     /// Follows what has become of the nodes.
     pub(super) fn follow_node(&mut self, seen: Seen, now: Now) {
-        self.report_start(&seen);
+        self.report_start(&seen, now);
         for name in seen.removed {
             self.schedule.queue.end(&Key::Node(Arc::clone(&name)));
             self.schedule.queue.remove(&Key::Node(Arc::clone(&name)));

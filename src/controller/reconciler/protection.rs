@@ -3,7 +3,7 @@
 use kube::runtime::watcher::{self, Event};
 use tracing::{info, warn};
 
-use super::Reconciler;
+use super::{Now, Reconciler};
 use crate::controller::metrics::{self, KEPT, RESET};
 use crate::controller::nodes::{Seen, Start};
 use crate::controller::protection::{Kind, PolicyObject, State};
@@ -25,7 +25,7 @@ impl Reconciler {
     }
 
     /// Reports what came of listed values when a kubelet started. Each replica sees that: the leader counts.
-    pub(super) fn report_start(&self, seen: &Seen) {
+    pub(super) fn report_start(&self, seen: &Seen, now: Now) {
         let Some((node, start)) = &seen.started else { return };
         let state = self.cluster.protection.state();
         let starts = &self.diagnostics.metrics.kubelet_starts;
@@ -43,7 +43,7 @@ impl Reconciler {
                 RESET
             }
         };
-        if self.diagnostics.metrics.leader.get() == 1 {
+        if self.leads(now.instant) {
             starts.get_or_create(&values).inc();
         }
     }

@@ -136,12 +136,7 @@ fn overload_slows_the_rollout_and_its_end_is_noticed() {
     world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
     let mut asked = 0;
     for _ in 0..60 {
-        world.run();
-        while !world.open.is_empty() {
-            let Open::Patch { id, node, .. } = world.open.remove(0) else { panic!() };
-            asked += 1;
-            world.reply(id, &node, failed(503));
-        }
+        asked += world.answer_all(|_, _, _| failed(503));
         world.advance(Duration::from_secs(1));
     }
     assert!(asked < 2500, "{asked} requests in a minute of outage");
@@ -162,18 +157,14 @@ fn success_elsewhere_probes_forbidden_nodes_now_and_then() {
     world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
     let mut forbidden = 0;
     for second in 0..20 {
-        world.run();
-        while !world.open.is_empty() {
-            let Open::Patch { id, node, patch, .. } = world.open.remove(0) else { panic!() };
+        world.answer_all(|world, node, patch| {
             let number: usize = node[5..].parse().unwrap();
-            let reply = if number < 60 {
-                forbidden += 1;
-                Reply::Forbidden("no right".to_owned())
-            } else {
-                world.apply(&node, &patch)
-            };
-            world.reply(id, &node, reply);
-        }
+            if number >= 60 {
+                return world.apply(node, patch);
+            }
+            forbidden += 1;
+            Reply::Forbidden("no right".to_owned())
+        });
         world.set_dongles(&format!("node-{}", 60 + second), 0);
         world.advance(Duration::from_secs(1));
     }

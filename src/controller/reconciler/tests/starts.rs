@@ -76,3 +76,14 @@ fn starts_are_counted_by_the_leader() {
     world.reset("node-0");
     assert_eq!(starts(&world), (0, 0));
 }
+
+/// The Lease has expired, and nothing has been decided since.
+#[test]
+fn start_after_the_lease_has_expired_is_not_counted() {
+    let mut world = leading();
+    world.renews = false;
+    world.now.instant += Duration::from_secs(11);
+    boot(&mut world, "second");
+    world.reset("node-0");
+    assert_eq!(starts(&world), (0, 0));
+}
