@@ -26,7 +26,7 @@ pub struct NodeDiff {
     pub changes: Vec<Change>,
     /// What becomes of each rule that selects the node, by precedence.
     pub outcomes: Vec<RuleResult>,
-    /// Why the node is left alone, where its ledger cannot be read.
+    /// Why nothing on the node changes, where its ledger cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid_ledger: Option<String>,
     /// For `/api/v1/nodes/<name>/status`.

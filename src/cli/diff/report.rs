@@ -55,7 +55,7 @@ pub struct Summary {
     pub maybe_held: usize,
     /// As declared.
     pub unchanged: usize,
-    /// Nodes left alone, since the annotation on them cannot be read.
+    /// Nodes that do not change, since the annotation on them cannot be read.
     pub unreadable: usize,
     /// Names in rules that are no nodes.
     pub missing: usize,

@@ -19,7 +19,7 @@ pub struct PrunePlan {
     pub nodes: usize,
     /// Those with something to do.
     pub planned: Vec<NodePrune>,
-    /// Nodes left alone, since their ledger cannot be read.
+    /// Nodes that do not change, since their ledger cannot be read.
     pub unreadable: Vec<(Arc<str>, InvalidLedger)>,
     /// Zeros that stay, with their node: nobody asked for their removal.
     pub zeros: Vec<(Arc<str>, String)>,

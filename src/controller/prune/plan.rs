@@ -64,7 +64,7 @@ impl NodePrune {
         self.plan.changes()
     }
 
-    /// Why the node is left alone, where it is.
+    /// Why nothing on the node changes, where its ledger cannot be read.
     #[must_use]
     pub fn blocked(&self) -> Option<&InvalidLedger> {
         match &self.plan.plan {

@@ -49,7 +49,7 @@ pub struct NodeCounts {
     /// Nodes that carry more than the declared quantity, since pods on them request it; and nodes whose
     /// value waits for a list of pods that cannot be had.
     pub held: i64,
-    /// Nodes left alone because another field manager put a value there, or keeps changing it back.
+    /// Nodes whose value is not written because another field manager put one there, or keeps changing it back.
     pub conflicted: i64,
     /// Nodes where a rule of higher precedence declares the same resource.
     pub overridden: i64,
