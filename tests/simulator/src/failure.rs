@@ -1,0 +1,144 @@
+//! The errors that an API server answers with.
+
+use serde_json::{Value, json};
+
+use crate::kind::{Key, Kind};
+
+/// An error: a `Status` object, and what goes with it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// The HTTP status code.
+    pub code: u16,
+    /// The body, of kind `Status`.
+    pub status: Value,
+    /// The header `Retry-After`, in seconds.
+    pub retry_after: Option<u32>,
+}
+
+impl Failure {
+    fn new(code: u16, reason: &str, message: String, details: Value) -> Self {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": message, "reason": reason, "code": code,
+        });
+        if !details.is_null() {
+            status["details"] = details;
+        }
+        Self { code, status, retry_after: None }
+    }
+
+    fn details(kind: Kind, key: &Key) -> Value {
+        let mut details = json!({"name": key.name, "kind": kind.plural()});
+        if !kind.group().is_empty() {
+            details["group"] = json!(kind.group());
+        }
+        details
+    }
+
+    /// There is no such object.
+    #[must_use]
+    pub fn not_found(kind: Kind, key: &Key) -> Self {
+        let message = format!("{} \"{}\" not found", kind.qualified(), key.name);
+        Self::new(404, "NotFound", message, Self::details(kind, key))
+    }
+
+    /// There is such an object already.
+    #[must_use]
+    pub fn already_exists(kind: Kind, key: &Key) -> Self {
+        let message = format!("{} \"{}\" already exists", kind.qualified(), key.name);
+        Self::new(409, "AlreadyExists", message, Self::details(kind, key))
+    }
+
+    /// The object is not the one, or not of the version, that the request names.
+    #[must_use]
+    pub fn conflict(kind: Kind, key: &Key, why: &str) -> Self {
+        let (resource, name) = (kind.qualified(), &key.name);
+        let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
+        Self::new(409, "Conflict", message, Self::details(kind, key))
+    }
+
+    /// A JSON Patch that cannot be applied: a `test` that does not hold, a missing parent. The server names neither.
+    #[must_use]
+    pub fn unprocessable_patch() -> Self {
+        let message = "the server rejected our request due to an error in our request".to_owned();
+        Self::new(422, "Invalid", message, json!({}))
+    }
+
+    /// Values that validation rejects: of each the reason, the field and why.
+    #[must_use]
+    pub fn invalid(kind: Kind, key: &Key, causes: &[(&str, String, String)]) -> Self {
+        let texts: Vec<_> =
+            causes.iter().map(|(_, field, why)| format!("{field}: {why}")).collect();
+        let text = match texts.as_slice() {
+            [one] => one.clone(),
+            texts => format!("[{}]", texts.join(", ")),
+        };
+        let message = format!("{} \"{}\" is invalid: {text}", kind.name(), key.name);
+        let mut details = json!({"name": key.name, "kind": kind.name()});
+        if !kind.group().is_empty() {
+            details["group"] = json!(kind.group());
+        }
+        let causes = causes
+            .iter()
+            .map(|(reason, field, why)| json!({"reason": reason, "message": why, "field": field}));
+        details["causes"] = causes.collect();
+        Self::new(422, "Invalid", message, details)
+    }
+
+    /// A request that cannot be read.
+    #[must_use]
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message.into(), Value::Null)
+    }
+
+    /// A patch of too many operations.
+    #[must_use]
+    pub fn too_large(operations: usize, limit: usize) -> Self {
+        let message =
+            format!("The allowed maximum operations in a JSON patch is {limit}, got {operations}");
+        Self::new(413, "RequestEntityTooLarge", message, Value::Null)
+    }
+
+    /// A version that has been compacted, or a token of a list that is too old.
+    #[must_use]
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message.into(), Value::Null)
+    }
+
+    /// A right is missing.
+    #[must_use]
+    pub fn forbidden(user: &str, verb: &str, resource: &str, kind: Kind, key: &Key) -> Self {
+        let message = format!(
+            "{} \"{}\" is forbidden: User \"{user}\" cannot {verb} resource \"{resource}\" in API group \"{}\" \
+             at the cluster scope",
+            kind.qualified(),
+            key.name,
+            kind.group(),
+        );
+        Self::new(403, "Forbidden", message, Self::details(kind, key))
+    }
+
+    /// Too many requests at once: to be sent again after so many seconds.
+    #[must_use]
+    pub fn too_many_requests(seconds: u32) -> Self {
+        let message =
+            "the server has received too many requests and has asked us to try again later";
+        let details = json!({"retryAfterSeconds": seconds});
+        let failure = Self::new(429, "TooManyRequests", message.to_owned(), details);
+        Self { retry_after: Some(seconds), ..failure }
+    }
+
+    /// Something in the server, or behind it, has failed.
+    #[must_use]
+    pub fn internal(why: &str) -> Self {
+        let message = format!("Internal error occurred: {why}");
+        let details = json!({"causes": [{"message": why}]});
+        Self::new(500, "InternalError", message, details)
+    }
+
+    /// The message.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        self.status["message"].as_str().unwrap_or_default()
+    }
+}

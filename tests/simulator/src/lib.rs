@@ -1,0 +1,29 @@
+//! A model of the Kubernetes API server, as far as this project uses it: objects with versions, lists, watches,
+//! JSON Patch and merge patch, the status subresource, and the errors that a server answers with.
+//!
+//! ```text
+//!  actors, reconciler ─▶ ApiServer ─▶ strategy (per kind) ─▶ Store (every version of every object)
+//!                            │                                 ▲
+//!                            └─ list, Watch ───────────────────┘
+//! ```
+//!
+//! It knows nothing of the code that it tests, has no clock but [`ApiServer::set_time`], and no randomness. What
+//! becomes of a request on its way is up to who sends it: a request that is lost is not made, one that lands late
+//! is made later. `tests/conformance` sends the same operations to it and to a real server, and compares.
+
+mod failure;
+mod fields;
+mod json_patch;
+mod kind;
+mod quantity;
+mod selector;
+mod server;
+mod store;
+mod strategy;
+mod watch;
+
+pub use failure::Failure;
+pub use kind::{Key, Kind};
+pub use selector::Selector;
+pub use server::{ApiServer, List, ListOptions, PatchBody, Subresource, Writer};
+pub use watch::{Watch, WatchEvent};

@@ -1,0 +1,69 @@
+//! Field and label selectors.
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// Which objects of a kind are listed or watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector {
+    fields: Vec<Requirement>,
+    labels: Vec<Requirement>,
+    namespace: Option<String>,
+}
+
+/// `key=value` or `key!=value`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    value: String,
+    equal: bool,
+}
+
+impl Selector {
+    /// Reads `fieldSelector` and `labelSelector`, of which `=`, `==` and `!=` are known.
+    ///
+    /// # Errors
+    /// Where one of them has something else.
+    pub fn parse(fields: &str, labels: &str) -> Result<Self, Failure> {
+        Ok(Self { fields: parse(fields)?, labels: parse(labels)?, namespace: None })
+    }
+
+    /// In one namespace only.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    pub(crate) fn matches(&self, object: &Value) -> bool {
+        let metadata = &object["metadata"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let in_namespace =
+            self.namespace.as_ref().is_none_or(|name| metadata["namespace"] == name.as_str());
+        let by_field = self.fields.iter().all(|Requirement { key, value, equal }| {
+            let found = key.split('.').fold(object, |at, part| &at[part]);
+            (text(found) == *value) == *equal
+        });
+        let by_label = self.labels.iter().all(|Requirement { key, value, equal }| {
+            (metadata["labels"][key] == value.as_str()) == *equal
+        });
+        in_namespace && by_field && by_label
+    }
+}
+
+fn parse(text: &str) -> Result<Vec<Requirement>, Failure> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let parts = parts.map(|part| {
+        let (key, value, equal) = if let Some((key, value)) = part.split_once("!=") {
+            (key, value, false)
+        } else if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+            (key, value, true)
+        } else {
+            let message = format!("invalid selector: '{text}'; can't understand '{part}'");
+            return Err(Failure::bad_request(message));
+        };
+        Ok(Requirement { key: key.trim().to_owned(), value: value.trim().to_owned(), equal })
+    });
+    parts.collect()
+}

@@ -1,0 +1,95 @@
+//! Every version of every object, as etcd keeps them until they are compacted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::kind::{Key, Kind};
+
+/// One write.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) version: u64,
+    pub(crate) kind: Kind,
+    pub(crate) before: Option<Arc<Value>>,
+    /// `None`: it has been deleted.
+    pub(crate) after: Option<Arc<Value>>,
+}
+
+/// The versions of an object from the oldest on; `None` where it does not exist from then on.
+type Versions = Vec<(u64, Option<Arc<Value>>)>;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Store {
+    objects: BTreeMap<(Kind, Key), Versions>,
+    changes: Vec<Change>,
+    version: u64,
+    /// What is older than this version has been forgotten.
+    compacted: u64,
+}
+
+impl Store {
+    /// The version of the last write.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn compacted(&self) -> u64 {
+        self.compacted
+    }
+
+    /// An object as it is.
+    pub(crate) fn get(&self, kind: Kind, key: &Key) -> Option<Arc<Value>> {
+        let versions = self.objects.get(&(kind, key.clone()))?;
+        versions.last().and_then(|(_, object)| object.clone())
+    }
+
+    /// The objects of a kind as they were at a version, by namespace and name.
+    pub(crate) fn list(
+        &self,
+        kind: Kind,
+        version: u64,
+    ) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
+        let of_kind = self.objects.range((kind, Key::named(""))..);
+        let of_kind = of_kind.take_while(move |((other, _), _)| *other == kind);
+        of_kind.filter_map(move |((_, key), versions)| {
+            let (_, object) = versions.iter().rfind(|(since, _)| *since <= version)?;
+            object.as_ref().map(|object| (key, object))
+        })
+    }
+
+    /// Stores an object, or deletes it, at the next version, which is returned.
+    pub(crate) fn put(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        object: impl FnOnce(u64) -> Option<Value>,
+    ) -> u64 {
+        self.version += 1;
+        let after = object(self.version).map(Arc::new);
+        let before = self.get(kind, key);
+        let versions = self.objects.entry((kind, key.clone())).or_default();
+        versions.push((self.version, after.clone()));
+        self.changes.push(Change { version: self.version, kind, before, after });
+        self.version
+    }
+
+    /// The writes after a version, the oldest first.
+    pub(crate) fn changes_after(&self, version: u64) -> &[Change] {
+        let from = self.changes.partition_point(|change| change.version <= version);
+        &self.changes[from..]
+    }
+
+    /// Forgets what was before a version: watches that begin there, and lists of it, fail.
+    pub(crate) fn compact(&mut self, version: u64) {
+        self.compacted = self.compacted.max(version.min(self.version));
+        let compacted = self.compacted;
+        self.changes.retain(|change| change.version > compacted);
+        self.objects.retain(|_, versions| {
+            let last = versions.partition_point(|(since, _)| *since <= compacted);
+            versions.drain(..last.saturating_sub(1));
+            versions.len() > 1 || versions.iter().any(|(_, object)| object.is_some())
+        });
+    }
+}
