@@ -1,6 +1,6 @@
 //! Starts a control plane.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,9 +11,10 @@ use anyhow::{Context as _, Result, bail};
 use crate::api::Proxy;
 use crate::authority::{self, Authority};
 use crate::credentials::{self, ServiceAccountKeys};
+use crate::etcd::Etcd;
 use crate::part::Part;
 use crate::programs::{CONTROL_PLANE, project_file};
-use crate::{ControlPlane, isolation, wait_until};
+use crate::{ControlPlane, isolation};
 
 /// How often everything is started again where another program took a port between the moment it
 /// was found free and its use.
@@ -119,6 +120,7 @@ impl Builder {
             if self.pods { (isolation::NODE, 443) } else { ("127.0.0.1", free_port()?) };
         let etcd_url = format!("http://127.0.0.1:{client}");
         let etcd = start_etcd(&dir, &logs, &etcd_url, &format!("http://127.0.0.1:{peer}"))?;
+        let etcd = Etcd { part: etcd, address: SocketAddr::from(([127, 0, 0, 1], client)) };
         let keys = ServiceAccountKeys::write(&dir)?;
         let authority = Authority::write(&dir)?;
         let server_url = format!("https://{address}:{secure}");
@@ -129,7 +131,7 @@ impl Builder {
         }
         let endpoint = (address, secure);
         let apiserver = self.start_apiserver(&dir, &logs, &etcd_url, endpoint, &keys)?;
-        wait_certificate(&dir, &apiserver)?;
+        credentials::wait_certificate(&dir, &apiserver)?;
         let proxy = Proxy::start(&credentials::kubeconfig(&dir, credentials::ADMIN), &logs)?;
         let mut control_plane = ControlPlane::new(dir, etcd, apiserver, proxy, authority);
         control_plane.wait_apiserver()?;
@@ -208,17 +210,6 @@ impl Builder {
             logs,
         )
     }
-}
-
-/// Waits until kube-apiserver has made its certificate. It writes the key last.
-fn wait_certificate(dir: &Path, apiserver: &Part) -> Result<()> {
-    let key = credentials::certificates(dir).join("apiserver.key");
-    wait_until("kube-apiserver's certificate", || {
-        if let Err(ended) = apiserver.process.check_running() {
-            return Ok(Some(Err(ended)));
-        }
-        Ok(key.exists().then_some(Ok(())))
-    })?
 }
 
 /// Logs requests by service accounts when they are complete, and no others.

@@ -1,6 +1,7 @@
 //! A running control plane.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -8,6 +9,7 @@ use serde_json::Value;
 
 use crate::api::Proxy;
 use crate::authority::Authority;
+use crate::etcd::Etcd;
 use crate::objects::condition;
 use crate::part::Part;
 use crate::programs::CONTROL_PLANE;
@@ -17,7 +19,7 @@ use crate::{Builder, builder, credentials, wait_until};
 #[derive(Debug)]
 pub struct ControlPlane {
     dir: PathBuf,
-    etcd: Part,
+    etcd: Etcd,
     apiserver: Part,
     pub(crate) proxy: Proxy,
     pub(crate) authority: Authority,
@@ -34,7 +36,7 @@ impl ControlPlane {
 
     pub(crate) fn new(
         dir: PathBuf,
-        etcd: Part,
+        etcd: Etcd,
         apiserver: Part,
         proxy: Proxy,
         authority: Authority,
@@ -94,9 +96,57 @@ impl ControlPlane {
         self.wait_apiserver()
     }
 
+    /// Kills kube-apiserver, and starts it again with another certificate, which is its own authority.
+    ///
+    /// # Errors
+    /// Where it does not become ready.
+    pub fn rotate_apiserver_certificate(&mut self) -> Result<()> {
+        self.kill_apiserver()?;
+        credentials::remove_certificate(&self.dir)?;
+        self.apiserver.restart()?;
+        credentials::wait_certificate(&self.dir, &self.apiserver)?;
+        // It has read the other one.
+        self.proxy.part.process.kill()?;
+        self.proxy.part.restart()?;
+        self.wait_apiserver()
+    }
+
+    /// Kills etcd with SIGKILL.
+    ///
+    /// # Errors
+    /// Where the signal cannot be sent.
+    pub fn kill_etcd(&mut self) -> Result<()> {
+        self.etcd.part.process.kill()
+    }
+
+    /// Starts etcd again with its data, and waits until kube-apiserver is ready.
+    ///
+    /// # Errors
+    /// Where one of them does not become ready.
+    pub fn restart_etcd(&mut self) -> Result<()> {
+        self.etcd.restart()?;
+        self.wait_apiserver()
+    }
+
+    /// Compacts etcd: it forgets every state of every object but the present one.
+    ///
+    /// # Errors
+    /// Where etcd rejects that.
+    pub fn compact_etcd(&self) -> Result<()> {
+        self.etcd.compact()
+    }
+
+    /// Returns where kube-apiserver listens.
+    ///
+    /// # Errors
+    /// Where the administrator's kubeconfig has no such address.
+    pub fn apiserver_address(&self) -> Result<SocketAddr> {
+        credentials::server(&self.kubeconfig())
+    }
+
     pub(crate) fn wait_apiserver(&self) -> Result<()> {
         wait_until("kube-apiserver to be ready", || {
-            let parts = [&self.etcd, &self.apiserver, &self.proxy.part];
+            let parts = [&self.etcd.part, &self.apiserver, &self.proxy.part];
             let running = parts.map(|part| part.process.check_running());
             if let Some(ended) = running.into_iter().find(Result::is_err) {
                 return Ok(Some(ended));
@@ -170,7 +220,7 @@ fn is_ready(node: &Value) -> bool {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        let parts = [&mut self.etcd, &mut self.apiserver].into_iter();
+        let parts = [&mut self.etcd.part, &mut self.apiserver].into_iter();
         for part in parts.chain(&mut self.others).chain(self.kubelets.values_mut()) {
             // One that has ended already is as good as killed.
             let _ = part.process.kill();

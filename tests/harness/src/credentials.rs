@@ -1,9 +1,13 @@
 //! Tokens, kubeconfigs, and the key for service accounts.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+
+use crate::part::Part;
+use crate::wait_until;
 
 /// The administrator.
 pub(crate) const ADMIN: &str = "admin";
@@ -42,6 +46,22 @@ pub(crate) fn certificates(dir: &Path) -> PathBuf {
     dir.join("certificates")
 }
 
+/// Waits until kube-apiserver has made its certificate. It writes the key last.
+pub(crate) fn wait_certificate(dir: &Path, apiserver: &Part) -> Result<()> {
+    let key = certificates(dir).join("apiserver.key");
+    wait_until("kube-apiserver's certificate", || {
+        if let Err(ended) = apiserver.process.check_running() {
+            return Ok(Some(Err(ended)));
+        }
+        Ok(key.exists().then_some(Ok(())))
+    })?
+}
+
+/// Deletes that certificate, so that kube-apiserver makes another at its next start.
+pub(crate) fn remove_certificate(dir: &Path) -> Result<()> {
+    fs::remove_dir_all(certificates(dir)).context("cannot delete the certificate")
+}
+
 pub(crate) fn kubeconfig(dir: &Path, user: &str) -> PathBuf {
     dir.join(format!("{user}.kubeconfig"))
 }
@@ -57,4 +77,13 @@ pub(crate) fn write_kubeconfig(dir: &Path, server: &str, user: &str) -> Result<(
     });
     let path = kubeconfig(dir, user);
     fs::write(&path, config.to_string()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Returns the address of the API server in a kubeconfig.
+pub(crate) fn server(kubeconfig: &Path) -> Result<SocketAddr> {
+    let config = fs::read_to_string(kubeconfig).context("cannot read the kubeconfig")?;
+    let config: serde_json::Value = serde_json::from_str(&config)?;
+    let url = config["clusters"][0]["cluster"]["server"].as_str().unwrap_or_default();
+    let address = url.strip_prefix("https://").and_then(|address| address.parse().ok());
+    address.with_context(|| format!("no address of an API server: {url:?}"))
 }

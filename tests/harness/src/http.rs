@@ -14,7 +14,15 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Result<(u16, String)> {
 
 /// Sends a request without a body; returns the status code and the body of the response.
 pub(crate) fn request(address: SocketAddr, method: &str, path: &str) -> Result<(u16, String)> {
-    let (code, mut stream) = open(address, method, path)?;
+    whole(open(address, method, path)?, path)
+}
+
+/// Sends a POST; returns the status code and the body of the response.
+pub(crate) fn post(address: SocketAddr, path: &str, body: &str) -> Result<(u16, String)> {
+    whole(send(address, "POST", path, body)?, path)
+}
+
+fn whole((code, mut stream): (u16, BufReader<TcpStream>), path: &str) -> Result<(u16, String)> {
     let mut body = String::new();
     stream.read_to_string(&mut body).with_context(|| format!("no whole body of {path}"))?;
     Ok((code, body))
@@ -26,11 +34,22 @@ pub(crate) fn open(
     method: &str,
     path: &str,
 ) -> Result<(u16, BufReader<TcpStream>)> {
+    send(address, method, path, "")
+}
+
+fn send(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Result<(u16, BufReader<TcpStream>)> {
     let mut stream = TcpStream::connect_timeout(&address, DEADLINE)
         .with_context(|| format!("nothing listens on {address}"))?;
     stream.set_read_timeout(Some(DEADLINE))?;
     // In HTTP/1.0 a body ends where the connection does: it comes without a length or in chunks.
-    write!(stream, "{method} {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}");
+    write!(stream, "{head}\r\n\r\n{body}")?;
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
     stream.read_line(&mut line)?;

@@ -5,6 +5,7 @@
 //! | [`ControlPlane`], [`Builder`] | etcd, kube-apiserver and, on request, the controller manager, the scheduler and kubelets of kubemark |
 //! | [`Kubelet`] | a real kubelet over a fake container runtime |
 //! | [`Node`], [`isolated`] | a node with real containers, in namespaces of its own |
+//! | [`FaultProxy`] | a network between the program and the API server that breaks |
 //! | [`Process`] | any program, which cannot outlive its owner |
 //! | [`Cluster`], [`SharedCluster`], [`Controller`] | drive the CRD and the program in a test: a failure is a panic |
 //! | [`objects`], [`helm`] | Kubernetes objects as JSON; helm and the chart |
@@ -31,6 +32,8 @@ mod control_plane;
 mod controller;
 mod credentials;
 pub mod documents;
+mod etcd;
+mod fault_proxy;
 pub mod helm;
 mod http;
 mod isolation;
@@ -51,6 +54,7 @@ pub use builder::{Builder, free_port};
 pub use cluster::Cluster;
 pub use control_plane::ControlPlane;
 pub use controller::Controller;
+pub use fault_proxy::{Fault, FaultProxy};
 pub use isolation::isolated;
 pub use kubectl::Output;
 pub use kubelet::{DevicePlugin, Kubelet};

@@ -1,0 +1,49 @@
+//! etcd, killed and compacted: by the JSON gateway, for which no client is needed.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::http;
+use crate::part::Part;
+use crate::wait_until;
+
+/// etcd, and where it listens.
+#[derive(Debug)]
+pub(crate) struct Etcd {
+    pub(crate) part: Part,
+    pub(crate) address: SocketAddr,
+}
+
+impl Etcd {
+    /// Starts it again after it was killed, and waits until it serves.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        self.part.restart()?;
+        wait_until("etcd to serve again", || {
+            if let Err(ended) = self.part.process.check_running() {
+                return Ok(Some(Err(ended)));
+            }
+            self.revision().map(|_| Some(Ok(())))
+        })?
+    }
+
+    /// Forgets every state of every object but the present one.
+    pub(crate) fn compact(&self) -> Result<()> {
+        let revision = self.revision()?;
+        self.request("/v3/kv/compaction", &json!({"revision": revision, "physical": true}))?;
+        Ok(())
+    }
+
+    fn revision(&self) -> Result<Value> {
+        // The key is a NUL, which nobody has.
+        let mut found = self.request("/v3/kv/range", &json!({"key": "AA=="}))?;
+        Ok(found["header"]["revision"].take())
+    }
+
+    fn request(&self, path: &str, body: &Value) -> Result<Value> {
+        let (code, body) = http::post(self.address, path, &body.to_string())?;
+        ensure!(code == 200, "POST {path}: {code}: {body}");
+        serde_json::from_str(&body).with_context(|| format!("POST {path}: {body}"))
+    }
+}
