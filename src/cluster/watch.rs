@@ -341,6 +341,29 @@ mod tests {
         assert!(longest <= Some(Duration::from_millis(60_200)), "{watches:?}");
     }
 
+    /// The connection stands, but something in between holds all events back: the API server would have ended the
+    /// watch by then.
+    #[tokio::test(start_paused = true)]
+    async fn watch_that_stays_silent_is_started_again_within_five_minutes() {
+        let watches = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&watches);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let body = if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+                seen.lock().unwrap().push(Instant::now());
+                ResponseBody::from_stream(stream::pending::<io::Result<Vec<u8>>>())
+            } else {
+                ResponseBody::from(page("").1.to_string())
+            };
+            async { Ok::<_, tower::BoxError>(Response::new(body)) }
+        });
+        let nodes = Api::<Node>::all(Client::new(service, "default"));
+        let events = watch(nodes, watcher::Config::default(), 7);
+        let _ = timeout(2 * TEN_MINUTES, events.for_each(|_| async {})).await;
+        let watches = watches.lock().unwrap();
+        let longest = watches.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(longest.is_some_and(|longest| longest <= TEN_MINUTES / 2), "{watches:?}");
+    }
+
     /// Each list costs an API server of many nodes much, however it ends.
     #[tokio::test(start_paused = true)]
     async fn list_that_is_reset_is_requested_ever_more_rarely() {
