@@ -21,6 +21,7 @@ mod isolation;
 mod leader_election;
 mod lifecycle;
 mod metrics;
+mod outages;
 mod patch_response;
 mod plan;
 mod protection;

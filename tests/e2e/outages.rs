@@ -1,0 +1,115 @@
+//! Outages of all that the controller depends on: etcd, the API server, the network, credentials, permissions, the CRD.
+//!
+//! Method: break it while there is work to do, and mend it. Each time the cluster has to become as declared with no
+//! node lost (I8), what others wrote has to stay as it was, and requests have to calm down (I7).
+
+mod control_plane;
+mod crd;
+mod credentials;
+mod network;
+mod permissions;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use harness::objects::{self, DONGLE, advertises, ledger, quantity};
+use harness::{Cluster, Controller, FaultProxy, wait_until};
+use serde_json::{Value, json};
+
+/// What somebody else advertises and notes on each node.
+const FOREIGN: (&str, &str) = ("example.com/foreign", "7");
+
+/// Without a request for so long, requests have calmed down.
+const CALM: Duration = Duration::from_secs(2);
+
+/// A controller that dies of a fault would be started again, and nothing would be noticed.
+const PANIC: &str = "panicked at";
+
+/// Creates the nodes `node-0` and so on, with what others wrote.
+fn create_nodes(cluster: &Cluster, count: usize) {
+    let items: Vec<_> = (0..count).map(|number| node(&format!("node-{number}"))).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    cluster
+        .control_plane
+        .kubectl_stdin(&["create", "-f", "-"], &list.to_string())
+        .expect("the nodes are created");
+}
+
+fn node(name: &str) -> Value {
+    let (resource, quantity) = FOREIGN;
+    let mut node = objects::node(name, &json!({}));
+    node["metadata"]["annotations"] = json!({resource: quantity});
+    node["status"] = json!({"capacity": {resource: quantity}, "allocatable": {resource: quantity}});
+    node
+}
+
+/// Waits until so many nodes have this quantity of dongles, or none and no ledger, and until nobody sends
+/// requests any more. Nothing else on the nodes may have changed, and the controller may not have panicked.
+fn wait_settled(cluster: &Cluster, controller: &Controller, count: usize, expected: Option<&str>) {
+    let what = format!("{count} nodes with {} dongles", expected.unwrap_or("no"));
+    cluster.wait_for(&what, &["nodes"], |list| {
+        let nodes = list["items"].as_array().unwrap();
+        nodes.len() == count && nodes.iter().all(|node| is_as_declared(node, expected))
+    });
+    cluster.wait_idle(CALM);
+    for node in cluster.nodes() {
+        assert!(is_as_declared(&node, expected), "it did not stay so: {node:#}");
+        let (resource, quantity) = FOREIGN;
+        let annotation = &node["metadata"]["annotations"][resource];
+        let maps = ["capacity", "allocatable"].map(|map| objects::quantity(&node, map, resource));
+        assert!(
+            maps == [Some(quantity); 2] && annotation == quantity,
+            "what others wrote: {node:#}"
+        );
+    }
+    let log = controller.log();
+    assert!(!log.contains(PANIC), "{log}");
+}
+
+fn is_as_declared(node: &Value, expected: Option<&str>) -> bool {
+    match expected {
+        Some(quantity) => advertises(node, DONGLE, quantity),
+        None => {
+            let maps = ["capacity", "allocatable"].map(|map| quantity(node, map, DONGLE));
+            maps == [None; 2] && !ledger(node).is_some_and(|ledger| ledger.contains(DONGLE))
+        }
+    }
+}
+
+/// Starts a controller whose connections lead through the proxy, as the user of a kubeconfig, and waits until it is ready.
+fn start_behind(proxy: &FaultProxy, cluster: &Cluster, user: &Path, args: &[&str]) -> Controller {
+    let kubeconfig = proxy.kubeconfig(user).unwrap();
+    let controller = Controller::start_unready(cluster, &kubeconfig, args);
+    controller.wait_ready();
+    controller
+}
+
+fn proxy_of(cluster: &Cluster) -> FaultProxy {
+    FaultProxy::start(cluster.control_plane.apiserver_address().unwrap()).unwrap()
+}
+
+/// Sets the dongles of a node to 0, as a kubelet does that registers after a reboot.
+fn reset(cluster: &Cluster, node: &str) {
+    let map = json!({DONGLE: "0"});
+    let patch = json!({"status": {"capacity": map, "allocatable": map}}).to_string();
+    let kubelet = ["--field-manager=kubelet", "--subresource=status", "--type=strategic"];
+    cluster.kubectl(&[&["patch", "node", node, "-p", &patch], &kubelet[..]].concat());
+}
+
+/// Counts the requests about what the controller works with, within a window.
+fn requests_within(cluster: &Cluster, window: Duration) -> u64 {
+    let count = || -> u64 {
+        let counts = cluster.control_plane.request_counts().expect("the API server's metrics");
+        let works_with = |resource: &str| {
+            ["nodes", "nodeextendedresources", "events", "leases"].contains(&resource)
+        };
+        counts
+            .iter()
+            .filter(|((_, resource, _), _)| works_with(resource))
+            .map(|(_, count)| count)
+            .sum()
+    };
+    let (start, before) = (Instant::now(), count());
+    wait_until("the window to pass", || Ok((start.elapsed() >= window).then_some(()))).unwrap();
+    count() - before
+}

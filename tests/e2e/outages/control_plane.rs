@@ -1,0 +1,90 @@
+//! etcd and the API server are killed, and etcd forgets what was.
+
+use harness::objects::{DONGLE, quantity};
+use harness::{Cluster, Controller, Fault};
+use serde_json::json;
+
+use super::{create_nodes, is_as_declared, proxy_of, reset, start_behind, wait_settled};
+use crate::support::interrupted_rollout::{ONE_PATCH_AT_A_TIME, wait_first_patch};
+
+const NODES: usize = 200;
+const KEY: &str = "example.com/key";
+
+#[test]
+fn etcd_killed_during_rollout_loses_no_node() {
+    let mut cluster = Cluster::start();
+    create_nodes(&cluster, NODES);
+    let controller = Controller::start_with(&cluster, &ONE_PATCH_AT_A_TIME);
+    cluster.apply_rule("dongle", &json!({}));
+    wait_first_patch(&controller);
+    cluster.control_plane.kill_etcd().unwrap();
+    controller.wait_log("the lease is not written");
+    cluster.control_plane.restart_etcd().unwrap();
+    reset(&cluster, "node-0");
+    wait_settled(&cluster, &controller, NODES, Some("4"));
+    cluster.wait_ready("dongle", "200/200");
+    controller.stop();
+}
+
+#[test]
+fn apiserver_killed_during_withdrawal_and_reset_loses_no_node() {
+    let mut cluster = Cluster::start();
+    create_nodes(&cluster, NODES);
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.apply_rule("key", &json!({"resourceName": KEY}));
+    cluster.wait_ready("dongle", "200/200");
+    cluster.wait_ready("key", "200/200");
+    controller.stop();
+
+    let controller = Controller::start_with(&cluster, &ONE_PATCH_AT_A_TIME);
+    cluster.kubectl(&["delete", "ner", "key"]);
+    controller.wait_log("withdrew example.com/key");
+    cluster.control_plane.kill_apiserver().unwrap();
+    controller.wait_log("cannot be watched");
+    let withdrawn = |node: &serde_json::Value| quantity(node, "capacity", KEY).is_none();
+    cluster.control_plane.restart_apiserver().unwrap();
+    reset(&cluster, "node-199");
+    cluster.wait_for("the key to be withdrawn from all nodes", &["nodes"], |list| {
+        list["items"].as_array().unwrap().iter().all(withdrawn)
+    });
+    wait_settled(&cluster, &controller, NODES, Some("4"));
+    let stray = cluster.nodes().into_iter().find(|node| node.to_string().contains(KEY));
+    assert!(stray.is_none(), "{stray:#?}");
+    controller.stop();
+}
+
+/// What a watch has missed is no longer there: everything has to be listed again.
+#[test]
+fn changes_that_etcd_has_compacted_are_found_by_a_new_list() {
+    let mut cluster = Cluster::start();
+    create_nodes(&cluster, 20);
+    let proxy = proxy_of(&cluster);
+    let admin = cluster.control_plane.kubeconfig();
+    let controller = start_behind(&proxy, &cluster, &admin, &[]);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "20/20");
+
+    proxy.set(Some(Fault::Refuse));
+    proxy.cut();
+    controller.wait_log("nodes: cannot be watched");
+    reset(&cluster, "node-1");
+    cluster.kubectl(&["delete", "node", "node-2", "node-3"]);
+    cluster.apply(&super::node("node-3").to_string());
+    cluster.apply(&super::node("node-20").to_string());
+    cluster.apply_rule("dongle", &json!({"quantity": 5}));
+    // The API server remembers for a while too, until it is started again.
+    cluster.control_plane.kill_apiserver().unwrap();
+    cluster.control_plane.compact_etcd().unwrap();
+    cluster.control_plane.restart_apiserver().unwrap();
+    let node = cluster.node("node-20");
+    assert!(is_as_declared(&node, None), "the controller sees nothing of it yet: {node:#}");
+    proxy.set(None);
+    for resource in ["nodes", "rules"] {
+        controller.wait_log(&format!("{resource}: the watch is too old, listing again"));
+    }
+    wait_settled(&cluster, &controller, 20, Some("5"));
+    cluster.wait_ready("dongle", "20/20");
+    assert!(quantity(&cluster.node("node-20"), "capacity", DONGLE).is_some());
+    controller.stop();
+}

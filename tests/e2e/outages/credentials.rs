@@ -1,0 +1,61 @@
+//! The API server's certificate is rotated, and a token expires. `tests/it/certificates.rs` has the rotation of
+//! certificates by themselves: in a kubeconfig and in files, of servers and of clients.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use harness::objects::DONGLE;
+use harness::{Cluster, Controller};
+use serde_json::{Value, json};
+
+use super::{create_nodes, wait_settled};
+
+/// Writes a kubeconfig with the token in a file, as a pod has it.
+fn kubeconfig_with(cluster: &Cluster, token: &Path) -> PathBuf {
+    let admin = fs::read_to_string(cluster.control_plane.kubeconfig()).unwrap();
+    let mut config: Value = serde_json::from_str(&admin).unwrap();
+    config["users"][0]["user"] = json!({"tokenFile": token});
+    let path = cluster.control_plane.dir().join("token-file.kubeconfig");
+    fs::write(&path, config.to_string()).unwrap();
+    path
+}
+
+/// Writes a token that holds for as long as a Secret exists.
+fn write_token(cluster: &Cluster, path: &Path, secret: &str) {
+    cluster.kubectl(&["create", "secret", "generic", secret]);
+    let bound = ["--bound-object-kind", "Secret", "--bound-object-name", secret];
+    let token = cluster.kubectl(&[&["create", "token", "controller"], &bound[..]].concat());
+    fs::write(path, token.trim()).unwrap();
+}
+
+#[test]
+fn rotated_certificate_and_token_are_read_again() {
+    let mut cluster = Cluster::start();
+    create_nodes(&cluster, 2);
+    cluster.kubectl(&["create", "serviceaccount", "controller"]);
+    let role = ["--clusterrole", "cluster-admin", "--serviceaccount", "default:controller"];
+    cluster.kubectl(&[&["create", "clusterrolebinding", "controller"], &role[..]].concat());
+    let token = cluster.control_plane.dir().join("token");
+    write_token(&cluster, &token, "first");
+    let kubeconfig = kubeconfig_with(&cluster, &token);
+    let controller = Controller::start_unready(&cluster, &kubeconfig, &[]);
+    controller.wait_ready();
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "2/2");
+
+    // Another authority, in the same file.
+    cluster.control_plane.rotate_apiserver_certificate().unwrap();
+    controller.wait_log("have changed, connecting to the API server anew");
+    cluster.apply_rule("dongle", &json!({"quantity": 5}));
+    cluster.wait_advertised("node-1", DONGLE, "5");
+
+    // Until now it was valid: kubelets write the next one long before.
+    cluster.kubectl(&["delete", "secret", "first"]);
+    controller.wait_log("Unauthorized");
+    write_token(&cluster, &token, "second");
+    cluster.apply_rule("dongle", &json!({"quantity": 6}));
+    // The file is read once a minute.
+    wait_settled(&cluster, &controller, 2, Some("6"));
+    cluster.wait_ready("dongle", "2/2");
+    controller.stop();
+}
