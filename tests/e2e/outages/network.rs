@@ -6,12 +6,17 @@ use harness::{Cluster, Controller, Fault};
 use serde_json::json;
 
 use super::{create_nodes, proxy_of, start_behind, wait_settled};
-use crate::support::interrupted_rollout::{ONE_PATCH_AT_A_TIME, wait_first_patch};
+use crate::support::interrupted_rollout::{
+    ONE_PATCH_AT_A_TIME, advertising_nodes, wait_first_patch,
+};
 
 const NODES: usize = 50;
 
-/// Breaks the network after the first patch of a rollout, and edits the rule meanwhile: there is work for certain. Mends it
-/// after so many connections met the fault, and after `noticed`.
+/// Slows a rollout down to a second or more, so that it can be interrupted.
+const SLOW: Fault = Fault::Delay(Duration::from_millis(20));
+
+/// Breaks the network after the first patch of a rollout. Mends it after so many connections met the fault, and after
+/// `noticed`.
 fn break_during_rollout(fault: Fault, hits: u64, noticed: impl Fn(&Controller)) {
     let cluster = Cluster::shared();
     create_nodes(&cluster, NODES);
@@ -21,6 +26,7 @@ fn break_during_rollout(fault: Fault, hits: u64, noticed: impl Fn(&Controller)) 
     let soon = ["--request-timeout", "2s", "--leader-elect-lease-duration", "4s"];
     let args = [&ONE_PATCH_AT_A_TIME[..], &soon].concat();
     let controller = start_behind(&proxy, &cluster, &admin, &args);
+    proxy.set(Some(SLOW));
     cluster.apply_rule("dongle", &json!({}));
     wait_first_patch(&controller);
     proxy.set(Some(fault));
@@ -28,11 +34,12 @@ fn break_during_rollout(fault: Fault, hits: u64, noticed: impl Fn(&Controller)) 
         // Those that are open would do.
         proxy.cut();
     }
-    cluster.apply_rule("dongle", &json!({"quantity": 5}));
+    let patched = advertising_nodes(&cluster, "4");
+    assert!(patched < NODES, "the rollout was over before it was interrupted");
     proxy.wait_hits(hits).unwrap_or_else(|error| panic!("{error:#}\n{}", controller.log()));
     noticed(&controller);
     proxy.set(None);
-    wait_settled(&cluster, &controller, NODES, Some("5"));
+    wait_settled(&cluster, &controller, NODES, Some("4"));
     cluster.wait_ready("dongle", "50/50");
     controller.stop();
 }
@@ -62,7 +69,7 @@ fn responses_cut_in_their_middle_lose_no_node() {
 
 #[test]
 fn late_responses_during_rollout_lose_no_node() {
-    break_during_rollout(Fault::Delay(Duration::from_millis(20)), 50, |_| {});
+    break_during_rollout(SLOW, NODES as u64, |_| {});
 }
 
 /// Nothing is answered, and no connection ends: only deadlines notice that.
