@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use harness::objects::{self, DONGLE, advertises, ledger, quantity};
-use harness::{Cluster, Controller, FaultProxy, wait_until};
+use harness::{Cluster, Controller, Fault, FaultProxy, wait_until};
 use serde_json::{Value, json};
 
 /// What somebody else advertises and notes on each node.
@@ -21,6 +21,9 @@ const FOREIGN: (&str, &str) = ("example.com/foreign", "7");
 
 /// Without a request for so long, requests have calmed down.
 const CALM: Duration = Duration::from_secs(2);
+
+/// Slows a rollout of one patch at a time down to a second or more, so that it can be interrupted.
+const SLOW: Fault = Fault::Delay(Duration::from_millis(20));
 
 /// A controller that dies of a fault would be started again, and nothing would be noticed.
 const PANIC: &str = "panicked at";

@@ -4,7 +4,7 @@ use harness::objects::{DONGLE, quantity};
 use harness::{Cluster, Controller, Fault};
 use serde_json::json;
 
-use super::{create_nodes, is_as_declared, proxy_of, reset, start_behind, wait_settled};
+use super::{SLOW, create_nodes, is_as_declared, proxy_of, reset, start_behind, wait_settled};
 use crate::support::interrupted_rollout::{ONE_PATCH_AT_A_TIME, wait_first_patch};
 
 const NODES: usize = 200;
@@ -14,11 +14,16 @@ const KEY: &str = "example.com/key";
 fn etcd_killed_during_rollout_loses_no_node() {
     let mut cluster = Cluster::start();
     create_nodes(&cluster, NODES);
-    let controller = Controller::start_with(&cluster, &ONE_PATCH_AT_A_TIME);
+    let proxy = proxy_of(&cluster);
+    let admin = cluster.control_plane.kubeconfig();
+    let args = [&ONE_PATCH_AT_A_TIME[..], &["--request-timeout", "2s"]].concat();
+    let controller = start_behind(&proxy, &cluster, &admin, &args);
+    proxy.set(Some(SLOW));
     cluster.apply_rule("dongle", &json!({}));
     wait_first_patch(&controller);
     cluster.control_plane.kill_etcd().unwrap();
-    controller.wait_log("the lease is not written");
+    controller.wait_log("the patch failed and is sent again");
+    proxy.set(None);
     cluster.control_plane.restart_etcd().unwrap();
     reset(&cluster, "node-0");
     wait_settled(&cluster, &controller, NODES, Some("4"));

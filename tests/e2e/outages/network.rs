@@ -1,19 +1,14 @@
 //! The network between controller and API server breaks during a rollout, in each of some ways.
 
-use std::time::Duration;
-
 use harness::{Cluster, Controller, Fault};
 use serde_json::json;
 
-use super::{create_nodes, proxy_of, start_behind, wait_settled};
+use super::{SLOW, create_nodes, proxy_of, start_behind, wait_settled};
 use crate::support::interrupted_rollout::{
     ONE_PATCH_AT_A_TIME, advertising_nodes, wait_first_patch,
 };
 
 const NODES: usize = 50;
-
-/// Slows a rollout down to a second or more, so that it can be interrupted.
-const SLOW: Fault = Fault::Delay(Duration::from_millis(20));
 
 /// Breaks the network after the first patch of a rollout. Mends it after so many connections met the fault, and after
 /// `noticed`.
