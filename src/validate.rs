@@ -26,6 +26,8 @@ mod spelling;
 mod violation;
 mod workload;
 
+use std::sync::Arc;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
@@ -42,13 +44,13 @@ use cross_checks::CrossChecks;
 use schema::Schema;
 use violation::Violation;
 
-/// Checks one document after the other.
-#[derive(Debug)]
+/// Checks one document after the other. What it takes to compile the CRD's validation, a clone saves.
+#[derive(Clone, Debug)]
 pub struct Validator {
     cel: CelEnv,
-    crd: CustomResourceDefinition,
+    crd: Arc<CustomResourceDefinition>,
     /// The schema of each version.
-    versions: Vec<(String, Schema)>,
+    versions: Arc<[(String, Schema)]>,
     cross_checks: CrossChecks,
     report: Report,
 }
@@ -75,8 +77,8 @@ impl Validator {
         }
         Ok(Self {
             cel,
-            crd,
-            versions,
+            crd: Arc::new(crd),
+            versions: versions.into(),
             cross_checks: CrossChecks::default(),
             report: Report::default(),
         })

@@ -19,7 +19,7 @@ use crate::planner::overlap::Overlap;
 use crate::planner::rules::Rule;
 
 /// What is kept of each object until all have been seen.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct CrossChecks {
     rules: Vec<DeclaredRule>,
     requests: Vec<ResourceRef>,
@@ -28,7 +28,7 @@ pub(super) struct CrossChecks {
 }
 
 /// A rule in a file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct DeclaredRule {
     name: String,
     /// Also of a rule that is not valid: it says what was meant.
@@ -41,7 +41,7 @@ struct DeclaredRule {
 }
 
 /// A resource that a pod template or a quota names; once for each object.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ResourceRef {
     resource: String,
     /// How much of it one pod requests; 0 in a quota.

@@ -9,7 +9,7 @@ use crate::model::count::{digits, plural};
 pub const NO_RULES: &str = "no NodeExtendedResource found: there is nothing to validate";
 
 /// What all files together come to.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The files, and what of them was skipped.
     pub files: Files,
