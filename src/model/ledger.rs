@@ -172,8 +172,7 @@ mod tests {
 
     #[test]
     fn ledger_fields_of_a_later_version_are_preserved() {
-        let text =
-            r#"{"example.com/a":{"quantity":"4","rule":"a","at":[1,{"b":null}],"later":true}}"#;
+        let text = r#"{"example.com/a":{"quantity":"4","rule":"a","at":[1,{"b":null}],"fraction":5e-231,"later":true}}"#;
         assert_eq!(Ledger::parse(Some(text)).unwrap().to_annotation().as_deref(), Some(text));
     }
 
