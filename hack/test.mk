@@ -39,7 +39,7 @@ build-tests:
 
 .PHONY: test-unit
 test-unit: build-tests ## Run the tests that need no cluster
-	@$(STEP) $(CARGO_TEST) --lib --test it
+	@$(STEP) $(CARGO_TEST) --lib --test it --test fuzz
 
 .PHONY: deny
 deny: cargo-deny ## Check licences, bans and sources of all dependencies
@@ -52,6 +52,10 @@ test-chart: tools ## Lint the chart and run its tests that need no cluster
 .PHONY: test-oracle
 test-oracle: build-tests controlplane-extras ## Compare quantities and names with Kubernetes' own parsers
 	@$(STEP) $(CARGO_TEST) --test oracle
+
+.PHONY: fuzz
+fuzz: controlplane-extras ## Fuzz what reads foreign input, guided by coverage (MINUTES=1 for each TARGET=, or for all)
+	@hack/fuzz.sh $(or $(MINUTES),1) $(TARGET)
 
 .PHONY: image-for-tests
 image-for-tests: build-tests

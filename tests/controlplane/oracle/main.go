@@ -66,9 +66,15 @@ func run(in io.Reader, out io.Writer, answer func(string) any) error {
 	lines, answers := bufio.NewReader(in), bufio.NewWriter(out)
 	encoder := json.NewEncoder(answers)
 	for {
+		// Whoever waits for an answer before the next question has it.
+		if lines.Buffered() == 0 {
+			if err := answers.Flush(); err != nil {
+				return err
+			}
+		}
 		line, err := lines.ReadBytes('\n')
 		if err == io.EOF && len(line) == 0 {
-			return answers.Flush()
+			return nil
 		}
 		if err != nil && err != io.EOF {
 			return err

@@ -4,12 +4,63 @@
 #![allow(clippy::expect_used)]
 
 use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
 use serde_json::Value;
 
 use crate::control_plane_program;
+
+/// A running oracle, for one question after the other.
+#[derive(Debug)]
+pub struct Oracle {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Oracle {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// Where it is not built.
+    #[must_use]
+    pub fn start(mode: &str) -> Self {
+        let mut child = spawn(mode);
+        let stdin = child.stdin.take().expect("stdin is piped");
+        let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        Self { child, stdin, stdout }
+    }
+
+    /// Returns its result for one input.
+    ///
+    /// # Panics
+    /// Where it fails.
+    pub fn ask(&mut self, input: &str) -> Value {
+        let mut line = Value::from(input).to_string();
+        line.push('\n');
+        self.stdin.write_all(line.as_bytes()).expect("the oracle reads");
+        line.clear();
+        self.stdout.read_line(&mut line).expect("the oracle writes");
+        serde_json::from_str(&line).expect("a result is JSON")
+    }
+}
+
+impl Drop for Oracle {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+fn spawn(mode: &str) -> Child {
+    Command::new(control_plane_program("oracle").expect("the oracle is built"))
+        .arg(mode)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the oracle starts")
+}
 
 /// Returns the oracle's result for each input.
 ///
@@ -17,12 +68,7 @@ use crate::control_plane_program;
 /// Where the oracle is not built, or fails.
 #[must_use]
 pub fn ask(mode: &str, inputs: &[String]) -> Vec<Value> {
-    let mut child = Command::new(control_plane_program("oracle").expect("the oracle is built"))
-        .arg(mode)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the oracle starts");
+    let mut child = spawn(mode);
     let mut stdin = BufWriter::new(child.stdin.take().expect("stdin is piped"));
     let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
     // Writing needs its own thread: both pipes hold less than all of it.

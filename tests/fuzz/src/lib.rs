@@ -1,0 +1,90 @@
+//! Targets for fuzzing: each is a function that panics where bytes from outside break a promise of the program.
+//!
+//! ```text
+//! corpus/<target>/ ─┬─▶ inputs: fixed seed, fixed count ─▶ Target::check    `cargo test`
+//!                   └─▶ libFuzzer: guided by coverage ───▶ Target::check    `make fuzz`
+//! ```
+//!
+//! An input that has found something is added to the corpus, under a name that tells what it found. `hack/fuzz.sh` has
+//! how to get there.
+
+// It is for tests, which fail by a panic.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+mod inputs;
+mod ledger;
+mod limits;
+mod manifest;
+mod names;
+mod nodes;
+mod planner;
+mod quantity;
+mod responses;
+
+/// Something that takes bytes from outside.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, which is also that of its corpus, but for `-oracle`.
+    pub name: &'static str,
+    check: fn(&[u8]),
+    /// Whether its inputs are read as text, or drawn from by a generator.
+    is_text: bool,
+}
+
+/// Those that need nothing besides.
+pub const ALONE: [Target; 5] = [
+    Target { name: "ledger", check: ledger::check, is_text: true },
+    Target { name: "manifest", check: manifest::check, is_text: true },
+    Target { name: "planner", check: planner::check, is_text: false },
+    Target { name: "quantity", check: quantity::check, is_text: true },
+    Target { name: "response", check: responses::check, is_text: true },
+];
+
+/// Those that ask Kubernetes' own parsers (`tests/controlplane/oracle`).
+pub const WITH_ORACLE: [Target; 2] = [
+    Target { name: "names-oracle", check: names::check, is_text: true },
+    Target { name: "quantity-oracle", check: quantity::compare, is_text: true },
+];
+
+impl Target {
+    /// Returns the target of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        ALONE.into_iter().chain(WITH_ORACLE).find(|target| target.name == name)
+    }
+
+    /// Checks one input.
+    ///
+    /// # Panics
+    /// Where it breaks a promise: with the input in the output.
+    pub fn check(self, bytes: &[u8]) {
+        let _printed = OnPanic { name: self.name, bytes };
+        (self.check)(bytes);
+    }
+}
+
+/// Checks the corpus of a target, and then so many inputs more, which are the same each time.
+///
+/// # Panics
+/// Where one breaks a promise, or there is no such target or no corpus.
+pub fn check_inputs(target: &str, count: usize) {
+    let target = Target::named(target).expect("a target of this name");
+    let corpus = inputs::corpus(target.name.trim_end_matches("-oracle"));
+    corpus.iter().for_each(|bytes| target.check(bytes));
+    inputs::random(&corpus, target.is_text).take(count).for_each(|bytes| target.check(&bytes));
+    println!("{}: {} inputs of the corpus, {count} others", target.name, corpus.len());
+}
+
+/// Prints the input of a check that panics.
+struct OnPanic<'a> {
+    name: &'static str,
+    bytes: &'a [u8],
+}
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{} fails with the input b\"{}\"", self.name, self.bytes.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Manifests, as `validate` reads them.
+
+use std::sync::LazyLock;
+use std::{env, fs};
+
+use kube::Resource as _;
+use node_resource_advertiser::manifest::{self, Document, Files, Inputs, Limits, ReadError};
+use node_resource_advertiser::model::api::NodeExtendedResource;
+use node_resource_advertiser::planner::rules::Rule;
+use node_resource_advertiser::validate::{Format, Report, Severity, Validator};
+use serde_json::Value;
+
+use crate::limits::limited;
+
+/// Aliases make 500,000 values of a few bytes: see [`Limits`].
+const MEBIBYTES: u64 = 512;
+
+/// Whatever is wrong is reported with a place, and what is accepted is a rule to the controller.
+pub fn check(bytes: &[u8]) {
+    let (documents, report) = limited(bytes.len(), MEBIBYTES, || validate(bytes));
+    let text = String::from_utf8_lossy(bytes);
+    for diagnostic in &report.diagnostics {
+        if let Some((line, column)) = diagnostic.location.start() {
+            let line = text.split('\n').nth(line - 1).expect("a line that is there");
+            assert!(column <= line.chars().count() + 1, "{column} in {line:?}");
+        }
+        assert!(!diagnostic.title().contains(char::is_control), "{:?}", diagnostic.title());
+    }
+    for format in
+        [Format::Text { colour: true }, Format::Json, Format::Github, Format::Gitlab, Format::Junit]
+    {
+        let rendered = report.render(format);
+        if let (Format::Json | Format::Gitlab, Err(error)) =
+            (format, serde_json::from_str::<Value>(&rendered))
+        {
+            panic!("{format:?}: {error}: {rendered}");
+        }
+    }
+    let has_errors =
+        [Severity::Unreadable, Severity::Error].iter().any(|severity| report.count(*severity) > 0);
+    let rules = documents.iter().filter(|document| {
+        document.kind() == NodeExtendedResource::kind(&())
+            && document.api_version() == NodeExtendedResource::api_version(&())
+    });
+    for Document { value, .. } in rules.filter(|_| !has_errors) {
+        let mut value = without_nulls(value.clone());
+        value.as_object_mut().expect("a rule is an object").remove("status");
+        let object =
+            serde_json::from_value::<NodeExtendedResource>(value).expect("it can be decoded");
+        Rule::new(&object).expect("the controller accepts what validate accepts");
+    }
+    documents.iter().for_each(same_as_json);
+}
+
+/// Runs what the command runs, on a file where bytes are no text.
+fn validate(bytes: &[u8]) -> (Vec<Document>, Report) {
+    static VALIDATOR: LazyLock<Validator> =
+        LazyLock::new(|| Validator::new().expect("the CRD is valid"));
+    let mut validator = VALIDATOR.clone();
+    let mut documents = Vec::new();
+    let mut take = |read: Result<Document, ReadError>| {
+        documents.extend(read.clone());
+        validator.take(read);
+    };
+    let mut files = Files::default();
+    match str::from_utf8(bytes) {
+        Ok(text) => {
+            manifest::read_text("file.yaml", text.to_owned(), &Limits::default(), &mut take)
+        }
+        Err(_) => {
+            let path = env::temp_dir().join(format!("fuzz-{}.yaml", std::process::id()));
+            fs::write(&path, bytes).expect("the file is written");
+            let inputs = Inputs { paths: vec![path], ..Inputs::default() };
+            files = manifest::read(&inputs, &Limits::default(), &mut take);
+        }
+    }
+    (documents, validator.finish(files))
+}
+
+/// A document means the same where it is written as JSON.
+fn same_as_json(document: &Document) {
+    let mut again = Vec::new();
+    let text = document.value.to_string();
+    manifest::read_text("file.json", text.clone(), &Limits::default(), &mut |read| {
+        again.push(read)
+    });
+    let values: Vec<_> =
+        again.iter().map(|read| read.as_ref().map(|document| &document.value)).collect();
+    assert_eq!(values, [Ok(&document.value)], "{text}");
+}
+
+/// As the API server drops them.
+fn without_nulls(mut value: Value) -> Value {
+    if let Value::Object(fields) = &mut value {
+        fields.retain(|_, value| !value.is_null());
+        fields.values_mut().for_each(|value| *value = without_nulls(value.take()));
+    }
+    value
+}

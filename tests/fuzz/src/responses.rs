@@ -1,0 +1,74 @@
+//! What an API server sends, or what a file that is said to hold it does.
+
+use std::fmt::Debug;
+
+use kube::core::{DeserializeGuard, ObjectList, Status, WatchEvent};
+use node_resource_advertiser::model::api::NodeExtendedResource;
+use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
+use node_resource_advertiser::model::pod::{PodList, Requests};
+use node_resource_advertiser::planner::input::PlanningInput;
+use node_resource_advertiser::planner::rules::{Rule, RuleSet};
+use node_resource_advertiser::planner::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
+use node_resource_advertiser::planner::{patch, plan, plan_repairs, plan_resets};
+
+use crate::limits::limited;
+
+type GuardedRule = DeserializeGuard<NodeExtendedResource>;
+
+/// It can be decoded, and used, or it cannot.
+pub fn check(bytes: &[u8]) {
+    limited(bytes.len(), 1, || {
+        let mut interner = Interner::default();
+        let (mut nodes, mut rules) = (Vec::new(), Vec::new());
+        nodes.extend(serde_json::from_slice::<ApiNode>(bytes));
+        nodes.extend(
+            serde_json::from_slice::<ObjectList<ApiNode>>(bytes)
+                .into_iter()
+                .flat_map(|list| list.items),
+        );
+        nodes.extend(serde_json::from_slice(bytes).ok().and_then(object));
+        rules.extend(serde_json::from_slice::<GuardedRule>(bytes));
+        rules.extend(
+            serde_json::from_slice::<ObjectList<GuardedRule>>(bytes)
+                .into_iter()
+                .flat_map(|list| list.items),
+        );
+        rules.extend(serde_json::from_slice(bytes).ok().and_then(object));
+        let rules: Vec<_> =
+            rules.into_iter().filter_map(|guarded| Rule::new(&guarded.0.ok()?).ok()).collect();
+        let rules = RuleSet::new(rules.into_iter().map(Into::into), []);
+        for node in nodes {
+            let own = node.own_resources();
+            let own: Vec<_> = own.iter().map(String::as_str).collect();
+            let node = Node::new(node, &mut interner);
+            let withdrawal = Withdrawal { zeros: true, ..Withdrawal::default() };
+            let plans = [
+                plan(&node, &rules, &PlanningInput::default()),
+                plan_repairs(&node, &PlanningInput::default().contested),
+                plan_resets(&node),
+                withdraw(&node, &withdrawal),
+                withdraw_unreadable(&node, &own, &withdrawal),
+            ];
+            for planned in plans.iter().filter(|planned| !planned.changes().is_empty()) {
+                patch(&node, planned.changes()).expect("a plan has a patch");
+            }
+        }
+        if let Ok(pods) = serde_json::from_slice::<PodList>(bytes) {
+            let requests = Requests::from_pods(&pods);
+            requests.iter().for_each(|(_, quantity)| drop(quantity.ceil().to_string()));
+        }
+        if let Ok(status) = serde_json::from_slice::<Status>(bytes) {
+            drop(status.to_string());
+        }
+    });
+}
+
+/// The object that a line of a watch brings.
+fn object<T: Debug>(event: WatchEvent<T>) -> Option<T> {
+    match event {
+        WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
+            Some(object)
+        }
+        WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
+    }
+}
