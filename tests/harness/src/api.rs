@@ -33,6 +33,10 @@ impl Proxy {
         let part = Part::start("kubectl-proxy", &kubectl, args, Vec::new(), logs)?;
         Ok(Self { part, address })
     }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
 }
 
 impl ControlPlane {

@@ -29,6 +29,7 @@ pub struct Builder {
     users: Vec<String>,
     without_apis: Vec<String>,
     without_admission: Vec<String>,
+    without_watch_cache: bool,
     audit: bool,
     pods: bool,
 }
@@ -75,6 +76,13 @@ impl Builder {
     #[must_use]
     pub fn without_admission(mut self, plugin: &str) -> Self {
         self.without_admission.push(plugin.to_owned());
+        self
+    }
+
+    /// With an API server that reads everything from etcd, so that what etcd has compacted is gone at once.
+    #[must_use]
+    pub fn without_watch_cache(mut self) -> Self {
+        self.without_watch_cache = true;
         self
     }
 
@@ -193,6 +201,9 @@ impl Builder {
         }
         if !self.without_apis.is_empty() {
             args.push(format!("--runtime-config={}", self.without_apis.join(",")));
+        }
+        if self.without_watch_cache {
+            args.push("--watch-cache=false".to_owned());
         }
         if self.audit {
             let policy = dir.join("audit-policy.json");

@@ -73,6 +73,18 @@ impl ControlPlane {
         credentials::kubeconfig(&self.dir, user)
     }
 
+    /// Returns the URL of etcd.
+    #[must_use]
+    pub fn etcd_url(&self) -> String {
+        format!("http://{}", self.etcd.address)
+    }
+
+    /// Returns the URL under which the API server takes requests of an administrator over plain HTTP.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.proxy.url()
+    }
+
     /// Returns the process id of kube-apiserver.
     #[must_use]
     pub fn apiserver_pid(&self) -> i32 {

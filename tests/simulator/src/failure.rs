@@ -15,6 +15,21 @@ pub struct Failure {
     pub retry_after: Option<u32>,
 }
 
+/// A value that validation rejects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    field: String,
+    why: String,
+}
+
+impl Cause {
+    /// A value that is wrong.
+    #[must_use]
+    pub fn invalid(field: String, value: Value, why: &str) -> Self {
+        Self { field, why: format!("Invalid value: {value}: {why}") }
+    }
+}
+
 impl Failure {
     fn new(code: u16, reason: &str, message: String, details: Value) -> Self {
         let mut status = json!({
@@ -57,6 +72,37 @@ impl Failure {
         Self::new(409, "Conflict", message, Self::details(kind, key))
     }
 
+    /// The object has another uid than the request names.
+    #[must_use]
+    pub fn precondition(kind: Kind, key: &Key, uid: &str, found: &str) -> Self {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+             failed: UID in precondition: {uid}, UID in object meta: {found}",
+            kind.storage_key(key)
+        );
+        Self::conflict(kind, key, &why)
+    }
+
+    /// The object that is to be deleted has another uid.
+    #[must_use]
+    pub fn deleted_other(kind: Kind, key: &Key, uid: &str, found: &str) -> Self {
+        let why = format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({found}). The object might have \
+             been deleted and then recreated"
+        );
+        let mut details = Self::details(kind, key);
+        details["kind"] = json!(kind.name());
+        let group = kind.group();
+        let resource = if group.is_empty() {
+            kind.name().to_owned()
+        } else {
+            format!("{}.{group}", kind.name())
+        };
+        let message =
+            format!("Operation cannot be fulfilled on {resource} \"{}\": {why}", key.name);
+        Self::new(409, "Conflict", message, details)
+    }
+
     /// A JSON Patch that cannot be applied: a `test` that does not hold, a missing parent. The server names neither.
     #[must_use]
     pub fn unprocessable_patch() -> Self {
@@ -64,25 +110,57 @@ impl Failure {
         Self::new(422, "Invalid", message, json!({}))
     }
 
-    /// Values that validation rejects: of each the reason, the field and why.
+    /// Values that validation rejects.
     #[must_use]
-    pub fn invalid(kind: Kind, key: &Key, causes: &[(&str, String, String)]) -> Self {
-        let texts: Vec<_> =
-            causes.iter().map(|(_, field, why)| format!("{field}: {why}")).collect();
+    pub fn invalid(kind: Kind, key: &Key, causes: &[Cause]) -> Self {
+        Self::invalid_named((kind.name(), kind.group()), &key.name, causes)
+    }
+
+    /// The same, where the server names the resource in place of the kind.
+    #[must_use]
+    pub fn invalid_resource(kind: Kind, key: &Key, causes: &[Cause]) -> Self {
+        Self::invalid_named((kind.plural(), kind.group()), &key.name, causes)
+    }
+
+    /// A patch that leads to what is no object of the kind.
+    #[must_use]
+    pub fn unreadable(object: &Value, why: &str) -> Self {
+        let cause = Cause::invalid("patch".to_owned(), json!(object.to_string()), why);
+        Self::invalid_named(("", ""), "", &[cause])
+    }
+
+    fn invalid_named((kind, group): (&str, &str), name: &str, causes: &[Cause]) -> Self {
+        // What is said twice is a cause twice, and in the message once.
+        let mut texts: Vec<_> =
+            causes.iter().map(|Cause { field, why }| format!("{field}: {why}")).collect();
+        texts.sort();
+        texts.dedup();
         let text = match texts.as_slice() {
             [one] => one.clone(),
             texts => format!("[{}]", texts.join(", ")),
         };
-        let message = format!("{} \"{}\" is invalid: {text}", kind.name(), key.name);
-        let mut details = json!({"name": key.name, "kind": kind.name()});
-        if !kind.group().is_empty() {
-            details["group"] = json!(kind.group());
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let message = format!("{qualified} \"{name}\" is invalid: {text}");
+        let mut details = json!({});
+        for (field, value) in [("name", name), ("group", group), ("kind", kind)] {
+            if !value.is_empty() {
+                details[field] = json!(value);
+            }
         }
-        let causes = causes
-            .iter()
-            .map(|(reason, field, why)| json!({"reason": reason, "message": why, "field": field}));
+        let causes = causes.iter().map(|Cause { field, why }| {
+            json!({"reason": "FieldValueInvalid", "message": why, "field": field})
+        });
         details["causes"] = causes.collect();
         Self::new(422, "Invalid", message, details)
+    }
+
+    /// A `resourceVersion` in a write that is no number, of which the server makes a failure of its own.
+    #[must_use]
+    pub fn unreadable_version(version: &str) -> Self {
+        let message = format!("strconv.ParseUint: parsing \"{version}\": invalid syntax");
+        let mut failure = Self::new(500, "", message, Value::Null);
+        failure.status.as_object_mut().map(|status| status.remove("reason"));
+        failure
     }
 
     /// A request that cannot be read.
@@ -103,6 +181,15 @@ impl Failure {
     #[must_use]
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message.into(), Value::Null)
+    }
+
+    /// A token of a list that has been compacted.
+    #[must_use]
+    pub fn expired_token() -> Self {
+        Self::expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+             without the continue parameter.",
+        )
     }
 
     /// A right is missing.

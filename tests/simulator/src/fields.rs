@@ -3,16 +3,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::server::Writer;
 
-/// Fields by their path; a map that was created as such has a path that ends with `.`.
+/// Fields by their path, in the words of `fieldsV1`: `f:name`, `k:{"type":"Ready"}`.
 type Fields = BTreeSet<Vec<String>>;
 
 /// What is a map by the schema, and not a structure: it has an owner of its own.
-const MAPS: [&str; 4] =
-    ["metadata.labels", "metadata.annotations", "status.capacity", "status.allocatable"];
+const MAPS: [&str; 4] = [
+    "f:metadata/f:labels",
+    "f:metadata/f:annotations",
+    "f:status/f:capacity",
+    "f:status/f:allocatable",
+];
+
+/// What is a list whose items have an owner each, by the field that tells them apart.
+const LISTS: [(&str, &str); 2] =
+    [("f:status/f:conditions", "type"), ("f:status/f:addresses", "type")];
 
 /// What has no owner.
 const UNOWNED: [&str; 8] = [
@@ -43,12 +51,14 @@ pub(crate) fn record(
     let removed: Fields = old.keys().filter(|path| !new.contains_key(*path)).cloned().collect();
     let entries = before.map_or(&Value::Null, |before| &before["metadata"]["managedFields"]);
     let mut entries: Vec<Value> = entries.as_array().cloned().unwrap_or_default();
+    // What nobody owns on an object that exists, nobody comes to own by an update.
+    let is_tracked = before.is_none() || !entries.is_empty();
     let is_own = |entry: &Value| {
         entry["manager"] == writer.manager.as_str()
             && entry["operation"] == "Update"
             && entry["subresource"].as_str().unwrap_or_default() == subresource
     };
-    if !changed.is_empty() || !removed.is_empty() {
+    if is_tracked && (!changed.is_empty() || !removed.is_empty()) {
         let mut own = Fields::new();
         entries.retain_mut(|entry| {
             let mut fields = read(&entry["fieldsV1"]);
@@ -85,7 +95,7 @@ fn flatten(object: &Value, ignored: &str) -> BTreeMap<Vec<String>, Value> {
     let mut fields = BTreeMap::new();
     for (name, value) in object.as_object().into_iter().flatten() {
         if name != ignored && !matches!(name.as_str(), "apiVersion" | "kind") {
-            visit(&mut vec![name.clone()], value, &mut fields);
+            visit(&mut vec![format!("f:{name}")], value, &mut fields);
         }
     }
     fields
@@ -93,37 +103,46 @@ fn flatten(object: &Value, ignored: &str) -> BTreeMap<Vec<String>, Value> {
 
 fn visit(path: &mut Vec<String>, value: &Value, fields: &mut BTreeMap<Vec<String>, Value>) {
     if let [first, second] = path.as_slice()
-        && first == "metadata"
-        && UNOWNED.contains(&second.as_str())
+        && first == "f:metadata"
+        && UNOWNED.iter().any(|name| second[2..] == **name)
     {
         return;
     }
-    let Some(members) = value.as_object() else {
-        fields.insert(path.clone(), value.clone());
-        return;
-    };
-    if MAPS.contains(&path.join(".").as_str()) {
-        path.push(".".to_owned());
+    let joined = path.join("/");
+    let list = LISTS.iter().find(|(list, _)| *list == joined);
+    let is_item = path.last().is_some_and(|part| part.starts_with("k:"));
+    if is_item || list.is_some() || MAPS.contains(&joined.as_str()) {
         fields.insert(path.clone(), Value::Null);
-        path.pop();
     }
-    for (name, value) in members {
-        path.push(name.clone());
+    let members: Vec<_> = match (value, list) {
+        (Value::Object(members), _) => {
+            members.iter().map(|(name, value)| (format!("f:{name}"), value)).collect()
+        }
+        (Value::Array(items), Some((_, key))) => {
+            items.iter().map(|item| (format!("k:{}", json!({*key: item[*key]})), item)).collect()
+        }
+        _ => {
+            fields.insert(path.clone(), value.clone());
+            return;
+        }
+    };
+    for (part, value) in members {
+        path.push(part);
         visit(path, value, fields);
         path.pop();
     }
 }
 
-/// `fieldsV1` as paths.
+/// `fieldsV1` as paths. What is empty is a field; what is not, with a `.` in it only.
 fn read(fields: &Value) -> Fields {
     fn visit(at: &Value, path: &mut Vec<String>, fields: &mut Fields) {
-        for (key, value) in at.as_object().into_iter().flatten() {
-            path.push(key.strip_prefix("f:").unwrap_or(key).to_owned());
-            if value.as_object().is_none_or(Map::is_empty) {
-                fields.insert(path.clone());
-            } else {
-                visit(value, path, fields);
-            }
+        let members = at.as_object().filter(|members| !members.is_empty());
+        if members.is_none_or(|members| members.contains_key(".")) && !path.is_empty() {
+            fields.insert(path.clone());
+        }
+        for (key, value) in members.into_iter().flatten().filter(|(key, _)| *key != ".") {
+            path.push(key.clone());
+            visit(value, path, fields);
             path.pop();
         }
     }
@@ -137,14 +156,14 @@ fn write(fields: &Fields) -> Value {
     let mut root = json!({});
     for path in fields {
         let mut at = &mut root;
-        for part in path {
-            let key = if part == "." { ".".to_owned() } else { format!("f:{part}") };
-            let members = match at {
-                Value::Object(members) => members,
-                // Never: only objects are put in.
-                _ => return root,
-            };
-            at = members.entry(key).or_insert_with(|| json!({}));
+        for (length, part) in path.iter().enumerate() {
+            if length > 0 && fields.contains(&path[..length]) {
+                at["."] = json!({});
+            }
+            at = &mut at[part.as_str()];
+            if at.is_null() {
+                *at = json!({});
+            }
         }
     }
     root

@@ -1,6 +1,6 @@
-//! JSON Patch as the API server applies it: by Go's evanphx/json-patch, which is laxer than RFC 6902 in two places.
+//! JSON Patch as the API server applies it: by Go's evanphx/json-patch 4, which is laxer than RFC 6902. There,
+//! a key that is missing is one with `null`: `test` for null holds, and `replace` adds it.
 
-use json_patch::{Patch, PatchOperation};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -10,36 +10,121 @@ const MAX_OPERATIONS: usize = 10_000;
 
 /// Applies a patch to an object: all of it, or nothing.
 pub(crate) fn apply(object: &Value, patch: &Value) -> Result<Value, Failure> {
-    let patch: Patch = serde_json::from_value(patch.clone())
-        .map_err(|error| Failure::bad_request(error.to_string()))?;
-    if patch.0.len() > MAX_OPERATIONS {
-        return Err(Failure::too_large(patch.0.len(), MAX_OPERATIONS));
+    let Some(operations) = patch.as_array() else {
+        return Err(Failure::bad_request("error decoding patch: it is no array"));
+    };
+    if operations.len() > MAX_OPERATIONS {
+        return Err(Failure::too_large(operations.len(), MAX_OPERATIONS));
     }
     let mut patched = object.clone();
-    for operation in &patch.0 {
-        if !apply_one(&mut patched, operation) {
-            return Err(Failure::unprocessable_patch());
-        }
+    for operation in operations {
+        apply_one(&mut patched, operation).ok_or_else(Failure::unprocessable_patch)?;
     }
     Ok(patched)
 }
 
-fn apply_one(object: &mut Value, operation: &PatchOperation) -> bool {
-    match operation {
-        // A test for null holds also where there is no such key, if there is its parent.
-        PatchOperation::Test(test) if test.value.is_null() && !test.path.is_root() => {
-            let parent = test.path.parent().and_then(|parent| parent.resolve(object).ok());
-            let is_object = parent.is_some_and(Value::is_object);
-            is_object && test.path.resolve(object).map_or(true, Value::is_null)
+/// Applies an operation; `None` where it cannot be.
+fn apply_one(object: &mut Value, operation: &Value) -> Option<()> {
+    let path = operation["path"].as_str();
+    let value = || operation.get("value").cloned().unwrap_or_default();
+    match operation["op"].as_str()? {
+        "add" => add(object, path?, value()),
+        "remove" => remove(object, path?).map(drop),
+        "replace" => replace(object, path?, value()),
+        "test" => test(object, path?, &value()),
+        "move" => {
+            let value = remove(object, operation["from"].as_str()?)?;
+            add(object, path?, value)
         }
-        // To replace what is missing is to add it.
-        PatchOperation::Replace(replace) => {
-            let add = json_patch::AddOperation {
-                path: replace.path.clone(),
-                value: replace.value.clone(),
-            };
-            json_patch::patch(object, &[PatchOperation::Add(add)]).is_ok()
+        "copy" => {
+            let (parent, key) = find(object, operation["from"].as_str()?)?;
+            let value = get(parent, &key)?;
+            add(object, path?, value)
         }
-        operation => json_patch::patch(object, std::slice::from_ref(operation)).is_ok(),
+        _ => None,
     }
+}
+
+fn add(object: &mut Value, path: &str, value: Value) -> Option<()> {
+    match find(object, path)? {
+        (Value::Object(members), key) => drop(members.insert(key, value)),
+        (Value::Array(items), key) if key == "-" => items.push(value),
+        (Value::Array(items), key) => {
+            let at = index(&key, items.len() + 1)?;
+            items.insert(at, value);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn remove(object: &mut Value, path: &str) -> Option<Value> {
+    match find(object, path)? {
+        (Value::Object(members), key) => members.remove(&key),
+        (Value::Array(items), key) => Some(items.remove(index(&key, items.len())?)),
+        _ => None,
+    }
+}
+
+fn replace(object: &mut Value, path: &str, value: Value) -> Option<()> {
+    if path.is_empty() {
+        *object = value;
+        return (object.is_object() || object.is_array()).then_some(());
+    }
+    match find(object, path)? {
+        (Value::Object(members), key) => drop(members.insert(key, value)),
+        (Value::Array(items), key) => {
+            let at = index(&key, items.len())?;
+            items[at] = value;
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn test(object: &mut Value, path: &str, value: &Value) -> Option<()> {
+    if path.is_empty() {
+        return (object == value).then_some(());
+    }
+    let (parent, key) = find(object, path)?;
+    (get(parent, &key)? == *value).then_some(())
+}
+
+/// A member: `null` where an object has none, and `None` where an array has none.
+fn get(parent: &Value, key: &str) -> Option<Value> {
+    match parent {
+        Value::Object(members) => Some(members.get(key).cloned().unwrap_or_default()),
+        Value::Array(items) => Some(items[index(key, items.len())?].clone()),
+        _ => None,
+    }
+}
+
+/// The parent of what a path points to, and the key in it. What is before the first slash is ignored.
+fn find<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
+    let (_, path) = path.split_once('/')?;
+    let mut keys: Vec<_> = path.split('/').map(decode).collect();
+    let last = keys.pop()?;
+    let mut parent = object;
+    for key in keys {
+        parent = match parent {
+            Value::Object(members) => members.get_mut(&key)?,
+            Value::Array(items) => {
+                let at = index(&key, items.len())?;
+                &mut items[at]
+            }
+            _ => return None,
+        };
+    }
+    (parent.is_object() || parent.is_array()).then_some((parent, last))
+}
+
+/// An index in an array, which may be counted from its end.
+fn index(key: &str, length: usize) -> Option<usize> {
+    let at: isize = key.parse().ok()?;
+    let at = if at < 0 { length.checked_sub(at.unsigned_abs())? } else { at.unsigned_abs() };
+    (at < length).then_some(at)
+}
+
+fn decode(key: &str) -> String {
+    key.replace("~1", "/").replace("~0", "~")
 }

@@ -99,6 +99,17 @@ impl Kind {
         }
     }
 
+    /// Returns where an object is in etcd, as messages have it.
+    #[must_use]
+    pub fn storage_key(self, key: &Key) -> String {
+        let resource = match self {
+            Self::Node => "minions".to_owned(),
+            Self::Rule => format!("{}/{}", self.group(), self.plural()),
+            _ => self.plural().to_owned(),
+        };
+        format!("/registry/{resource}/{key}")
+    }
+
     /// Returns whether its objects are in namespaces.
     #[must_use]
     pub fn is_namespaced(self) -> bool {

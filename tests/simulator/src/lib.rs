@@ -15,6 +15,7 @@ mod failure;
 mod fields;
 mod json_patch;
 mod kind;
+mod node;
 mod quantity;
 mod selector;
 mod server;

@@ -36,6 +36,18 @@ impl Selector {
         self
     }
 
+    /// Whether the server reads an object to find out whether it is selected.
+    pub(crate) fn is_read(&self, object: &Value) -> bool {
+        let metadata = &object["metadata"];
+        let in_namespace =
+            self.namespace.as_ref().is_none_or(|name| metadata["namespace"] == name.as_str());
+        // One object by its name, which is its key where the namespace is known.
+        let is_key = self.namespace.is_some() || metadata["namespace"].is_null();
+        let names = self.fields.iter().filter(|field| field.key == "metadata.name" && field.equal);
+        let mut names = names.filter(|_| is_key);
+        in_namespace && names.all(|name| metadata["name"] == name.value.as_str())
+    }
+
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let metadata = &object["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

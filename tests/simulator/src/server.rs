@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::kind::{Key, Kind};
 use crate::selector::Selector;
 use crate::store::Store;
@@ -128,18 +128,19 @@ impl ApiServer {
             None => (options.at.unwrap_or_else(|| self.store.version()), None),
         };
         if version < self.store.compacted() {
-            let message =
-                "The provided continue parameter is too old to display a consistent list result.";
-            return Err(Failure::expired(message));
+            return Err(match options.token {
+                Some(_) => Failure::expired_token(),
+                None => Failure::expired("The resourceVersion for the provided list is too old."),
+            });
         }
         let objects = self.store.list(kind, version);
-        let mut objects = objects
-            .filter(|(key, object)| {
-                after.as_ref().is_none_or(|after| *key > after) && options.selector.matches(object)
-            })
-            .map(|(_, object)| Arc::clone(object));
+        let mut objects = objects.filter(|(key, object)| {
+            after.as_ref().is_none_or(|after| *key > after) && options.selector.is_read(object)
+        });
         let limit = if options.limit == 0 { usize::MAX } else { options.limit };
-        let items: Vec<_> = objects.by_ref().take(limit).collect();
+        let selected = objects.by_ref().filter(|(_, object)| options.selector.matches(object));
+        let items: Vec<_> = selected.map(|(_, object)| Arc::clone(object)).take(limit).collect();
+        // The server looks no further than a page goes: what is left may not be selected.
         let remaining = objects.count();
         let next = items.last().filter(|_| remaining > 0).map(|last| {
             let Key { namespace, name } = Key::of(last);
@@ -177,20 +178,34 @@ impl ApiServer {
         object["apiVersion"] = json!(kind.api_version());
         object["kind"] = json!(kind.name());
         let key = Key::of(&object);
-        if self.store.get(kind, &key).is_some() {
-            return Err(Failure::already_exists(kind, &key));
-        }
+        decode(kind, &mut object)?;
+        self.create_decoded(kind, &key, object, writer)
+    }
+
+    fn create_decoded(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        mut object: Value,
+        writer: &Writer,
+    ) -> Result<Arc<Value>, Failure> {
+        let ignored = strategy::restored(kind, Subresource::None);
+        fields::record(None, &mut object, (writer, "", &self.time), ignored);
         strategy::prepare_create(kind, &mut object);
-        strategy::validate(kind, &key, &object)?;
+        strategy::validate(kind, key, &object, None)?;
+        if self.store.get(kind, key).is_some() {
+            return Err(Failure::already_exists(kind, key));
+        }
         self.uids += 1;
         object["metadata"]["uid"] = json!(format!("00000000-0000-4000-8000-{:012}", self.uids));
         object["metadata"]["creationTimestamp"] = json!(self.time);
-        let ignored = strategy::restored(kind, Subresource::None);
-        fields::record(None, &mut object, (writer, "", &self.time), ignored);
-        self.store(kind, &key, object)
+        let is_defaulted = strategy::default_on_read(kind, &mut object);
+        self.store.set_defaulted(kind, key, is_defaulted);
+        self.store(kind, key, object)
     }
 
-    /// Replaces an object (PUT). One with a `resourceVersion` replaces that version only.
+    /// Replaces an object (PUT). One with a `resourceVersion` replaces that version only. A Lease or an Event that is
+    /// not there is created.
     ///
     /// # Errors
     /// 404 where there is none, 409 where it has another version or uid, 422 where it is invalid.
@@ -198,12 +213,23 @@ impl ApiServer {
         &mut self,
         kind: Kind,
         subresource: Subresource,
-        object: Value,
+        mut object: Value,
         writer: &Writer,
     ) -> Result<Arc<Value>, Failure> {
+        object["apiVersion"] = json!(kind.api_version());
+        object["kind"] = json!(kind.name());
         let key = Key::of(&object);
-        let old = self.get(kind, &key)?;
-        self.update(kind, (subresource, &key), &old, object, writer)
+        decode(kind, &mut object)?;
+        let old = match self.get(kind, &key) {
+            Err(_) if strategy::creates_on_update(kind) => {
+                check_uid(kind, &key, &object, "")?;
+                return self.create_decoded(kind, &key, object, writer);
+            }
+            old => old?,
+        };
+        check_uid(kind, &key, &object, text(&old, "uid"))?;
+        let new = self.updated(kind, (subresource, &key), &old, object, writer)?;
+        self.store_changed(kind, &key, &old, new)
     }
 
     /// Patches an object: all of the patch, or nothing.
@@ -219,6 +245,34 @@ impl ApiServer {
         patch: &PatchBody,
         writer: &Writer,
     ) -> Result<Arc<Value>, Failure> {
+        let (old, new) = self.patched(kind, (subresource, key), patch, writer)?;
+        self.store_changed(kind, key, &old, new)
+    }
+
+    /// Returns what a patch would make of an object, and stores nothing (`dryRun=All`).
+    ///
+    /// # Errors
+    /// Those of [`patch`](Self::patch).
+    pub fn dry_run_patch(
+        &self,
+        kind: Kind,
+        subresource: Subresource,
+        key: &Key,
+        patch: &PatchBody,
+        writer: &Writer,
+    ) -> Result<Arc<Value>, Failure> {
+        let (_, mut new) = self.patched(kind, (subresource, key), patch, writer)?;
+        strategy::default_on_read(kind, &mut new);
+        Ok(Arc::new(new))
+    }
+
+    fn patched(
+        &self,
+        kind: Kind,
+        (subresource, key): (Subresource, &Key),
+        patch: &PatchBody,
+        writer: &Writer,
+    ) -> Result<(Arc<Value>, Value), Failure> {
         let old = self.get(kind, key)?;
         let new = match patch {
             PatchBody::Json(patch) => json_patch::apply(&old, patch)?,
@@ -228,7 +282,12 @@ impl ApiServer {
                 new
             }
         };
-        self.update(kind, (subresource, key), &old, new, writer)
+        let mut decoded = new.clone();
+        // Where the patch leads to no object, or to one of another name.
+        strategy::decode(kind, &mut decoded).map_err(|why| Failure::unreadable(&new, &why))?;
+        check_name(key, &decoded)?;
+        let new = self.updated(kind, (subresource, key), &old, decoded, writer)?;
+        Ok((old, new))
     }
 
     /// Deletes an object at once; with `uid`, that one only.
@@ -237,47 +296,73 @@ impl ApiServer {
     /// 404 where there is none, 409 where it has another uid.
     pub fn delete(&mut self, kind: Kind, key: &Key, uid: Option<&str>) -> Result<(), Failure> {
         let old = self.get(kind, key)?;
-        if uid.is_some_and(|uid| old["metadata"]["uid"] != uid) {
-            return Err(Failure::conflict(kind, key, "the UID in the precondition does not match"));
+        if let Some(uid) = uid.filter(|uid| old["metadata"]["uid"] != **uid) {
+            return Err(Failure::deleted_other(kind, key, uid, text(&old, "uid")));
         }
+        if kind == Kind::Pod {
+            // Pods are marked first, also where they have no time to end.
+            let mut marked = (*old).clone();
+            let generation = marked["metadata"]["generation"].as_u64().unwrap_or(0);
+            marked["metadata"]["generation"] = json!(generation + 1);
+            marked["metadata"]["deletionTimestamp"] = json!(self.time);
+            marked["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+            self.store(kind, key, marked)?;
+        }
+        self.store.set_defaulted(kind, key, false);
         self.store.put(kind, key, |_| None);
         Ok(())
     }
 
-    fn update(
-        &mut self,
+    /// Returns what comes of a write.
+    fn updated(
+        &self,
         kind: Kind,
         (subresource, key): (Subresource, &Key),
         old: &Arc<Value>,
         mut new: Value,
         writer: &Writer,
-    ) -> Result<Arc<Value>, Failure> {
-        let version = &new["metadata"]["resourceVersion"];
-        if !matches!(version.as_str(), None | Some(""))
-            && *version != old["metadata"]["resourceVersion"]
-        {
+    ) -> Result<Value, Failure> {
+        let version = text(&new, "resourceVersion");
+        if version.is_empty() && !strategy::updates_unconditionally(kind) {
+            let why = "must be specified for an update";
+            let cause = Cause::invalid("metadata.resourceVersion".to_owned(), json!(0), why);
+            return Err(Failure::invalid_resource(kind, key, &[cause]));
+        }
+        if !version.is_empty() && version.parse::<u64>().is_err() {
+            return Err(Failure::unreadable_version(version));
+        }
+        if !version.is_empty() && version != text(old, "resourceVersion") {
             let why = "the object has been modified; please apply your changes to the latest version and try again";
             return Err(Failure::conflict(kind, key, why));
         }
-        let uid = new["metadata"]["uid"].as_str().unwrap_or_default();
-        if !uid.is_empty() && old["metadata"]["uid"] != uid {
-            let why = format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                old["metadata"]["uid"].as_str().unwrap_or_default()
-            );
-            return Err(Failure::conflict(kind, key, &why));
+        let uid = text(&new, "uid");
+        if uid.is_empty() {
+            new["metadata"]["uid"] = old["metadata"]["uid"].clone();
         }
-        for field in ["uid", "creationTimestamp", "resourceVersion"] {
+        for field in ["creationTimestamp", "resourceVersion"] {
             new["metadata"][field] = old["metadata"][field].clone();
         }
-        strategy::prepare_update(kind, subresource, old, &mut new);
-        strategy::validate(kind, key, &new)?;
         let ignored = strategy::restored(kind, subresource);
         let write = (writer, subresource.name(), self.time.as_str());
         fields::record(Some(old), &mut new, write, ignored);
-        if new == **old {
+        strategy::prepare_update(kind, subresource, old, &mut new);
+        strategy::validate(kind, key, &new, Some(old))?;
+        Ok(new)
+    }
+
+    /// Stores an object, if it is not as it was.
+    fn store_changed(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        old: &Arc<Value>,
+        mut new: Value,
+    ) -> Result<Arc<Value>, Failure> {
+        let is_defaulted = strategy::default_on_read(kind, &mut new);
+        if new == **old && is_defaulted == self.store.is_defaulted(kind, key) {
             return Ok(Arc::clone(old));
         }
+        self.store.set_defaulted(kind, key, is_defaulted);
         self.store(kind, key, new)
     }
 
@@ -288,6 +373,43 @@ impl ApiServer {
         });
         self.get(kind, key)
     }
+}
+
+/// Reads what is sent to be stored.
+fn decode(kind: Kind, object: &mut Value) -> Result<(), Failure> {
+    strategy::decode(kind, object).map_err(|why| {
+        let (name, version) = (kind.name(), kind.version());
+        Failure::bad_request(format!(
+            "{name} in version \"{version}\" cannot be handled as a {name}: {why}"
+        ))
+    })
+}
+
+fn check_name(key: &Key, object: &Value) -> Result<(), Failure> {
+    let (expected, name) = (&key.name, text(object, "name"));
+    if name.is_empty() {
+        let why = "was undeterminable: name must be provided";
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({expected} based on URL) {why}"
+        )));
+    }
+    if name != expected {
+        let why = format!("does not match the name on the URL ({expected})");
+        return Err(Failure::bad_request(format!("the name of the object ({name}) {why}")));
+    }
+    Ok(())
+}
+
+fn check_uid(kind: Kind, key: &Key, object: &Value, found: &str) -> Result<(), Failure> {
+    let uid = text(object, "uid");
+    if uid.is_empty() || uid == found {
+        return Ok(());
+    }
+    Err(Failure::precondition(kind, key, uid, found))
+}
+
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
 }
 
 /// The version that a list is of, and after which object it goes on.

@@ -1,6 +1,6 @@
 //! Every version of every object, as etcd keeps them until they are compacted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -23,6 +23,8 @@ type Versions = Vec<(u64, Option<Arc<Value>>)>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     objects: BTreeMap<(Kind, Key), Versions>,
+    /// The objects of which a part is not stored, and defaulted when they are read.
+    defaulted: BTreeSet<(Kind, Key)>,
     changes: Vec<Change>,
     version: u64,
     /// What is older than this version has been forgotten.
@@ -43,6 +45,20 @@ impl Store {
     pub(crate) fn get(&self, kind: Kind, key: &Key) -> Option<Arc<Value>> {
         let versions = self.objects.get(&(kind, key.clone()))?;
         versions.last().and_then(|(_, object)| object.clone())
+    }
+
+    /// Whether a part of an object is defaulted when it is read.
+    pub(crate) fn is_defaulted(&self, kind: Kind, key: &Key) -> bool {
+        self.defaulted.contains(&(kind, key.clone()))
+    }
+
+    pub(crate) fn set_defaulted(&mut self, kind: Kind, key: &Key, is_defaulted: bool) {
+        let of = (kind, key.clone());
+        if is_defaulted {
+            self.defaulted.insert(of)
+        } else {
+            self.defaulted.remove(&of)
+        };
     }
 
     /// The objects of a kind as they were at a version, by namespace and name.

@@ -3,13 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::kind::{Key, Kind};
-use crate::quantity::Quantity;
+use crate::node;
 use crate::server::Subresource;
-
-/// The maps of a node that have quantities.
-const QUANTITIES: [&str; 2] = ["capacity", "allocatable"];
 
 /// The part of an object that a request cannot change, and which is restored.
 pub(crate) fn restored(kind: Kind, subresource: Subresource) -> &'static str {
@@ -20,9 +17,82 @@ pub(crate) fn restored(kind: Kind, subresource: Subresource) -> &'static str {
     }
 }
 
+/// Whether PUT creates an object that is not there.
+pub(crate) fn creates_on_update(kind: Kind) -> bool {
+    matches!(kind, Kind::Lease | Kind::Event)
+}
+
+/// Whether PUT without a `resourceVersion` replaces whatever is there.
+pub(crate) fn updates_unconditionally(kind: Kind) -> bool {
+    matches!(kind, Kind::Node | Kind::Pod | Kind::Event)
+}
+
+/// Reads an object: what is unknown is dropped, and what is missing defaulted. The error is why it is none.
+pub(crate) fn decode(kind: Kind, object: &mut Value) -> Result<(), String> {
+    for map in ["labels", "annotations"] {
+        if object["metadata"].get(map).is_some_and(is_empty) {
+            remove(&mut object["metadata"], map);
+        }
+    }
+    match kind {
+        Kind::Node => node::decode(object)?,
+        Kind::Rule => default_rule(object),
+        Kind::Event => {
+            for (field, value) in [
+                ("deprecatedSource", json!({})),
+                ("deprecatedFirstTimestamp", Value::Null),
+                ("deprecatedLastTimestamp", Value::Null),
+            ] {
+                if object[field].is_null() {
+                    object[field] = value;
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The defaults of the CRD.
+fn default_rule(rule: &mut Value) {
+    if let Some(spec) = rule["spec"].as_object_mut() {
+        spec.retain(|_, value| !value.is_null());
+        for (field, value) in [
+            ("conflictPolicy", json!("Keep")),
+            ("deletionPolicy", json!("Withdraw")),
+            ("priority", json!(0)),
+            ("shrinkPolicy", json!("WhenFree")),
+        ] {
+            spec.entry(field).or_insert(value);
+        }
+    }
+    if let Some(nodes) = rule["status"].get_mut("nodes").and_then(Value::as_object_mut) {
+        for count in
+            ["advertised", "conflicted", "failed", "held", "missing", "overridden", "selected"]
+        {
+            nodes.entry(count).or_insert(json!(0));
+        }
+        nodes.entry("summary").or_insert(json!(""));
+    }
+}
+
+/// Adds what is missing in the store, and defaulted each time when it is read; returns whether there is any.
+pub(crate) fn default_on_read(kind: Kind, object: &mut Value) -> bool {
+    let status = &object["status"];
+    let (part, value) = match kind {
+        Kind::Node => ("allocatable", status["capacity"].clone()),
+        Kind::Rule => ("observedGeneration", json!(-1)),
+        _ => return false,
+    };
+    let is_missing = if kind == Kind::Rule { status.is_null() } else { status[part].is_null() };
+    if is_missing && !value.is_null() {
+        object["status"][part] = value;
+    }
+    is_missing && !object["status"][part].is_null()
+}
+
 /// Prepares an object that is new.
 pub(crate) fn prepare_create(kind: Kind, object: &mut Value) {
-    decode(kind, object);
     match kind {
         Kind::Rule => {
             object["metadata"]["generation"] = json!(1);
@@ -37,8 +107,9 @@ pub(crate) fn prepare_create(kind: Kind, object: &mut Value) {
             }
             object["spec"]["taints"] = Value::Array(taints);
         }
-        Kind::Pod if object["status"]["phase"].is_null() => {
-            object["status"]["phase"] = json!("Pending")
+        Kind::Pod => {
+            object["metadata"]["generation"] = json!(1);
+            object["status"]["phase"] = json!("Pending");
         }
         _ => {}
     }
@@ -46,7 +117,6 @@ pub(crate) fn prepare_create(kind: Kind, object: &mut Value) {
 
 /// Prepares an object that is to take the place of another.
 pub(crate) fn prepare_update(kind: Kind, subresource: Subresource, old: &Value, new: &mut Value) {
-    decode(kind, new);
     let part = restored(kind, subresource);
     if !part.is_empty() {
         match old.get(part) {
@@ -54,72 +124,48 @@ pub(crate) fn prepare_update(kind: Kind, subresource: Subresource, old: &Value, 
             None => remove(new, part),
         }
     }
-    if kind == Kind::Rule {
-        if subresource == Subresource::Status {
-            new["metadata"] = old["metadata"].clone();
-        }
-        if old["spec"] != new["spec"] {
-            let generation = old["metadata"]["generation"].as_u64().unwrap_or(0);
+    if kind == Kind::Rule && subresource == Subresource::Status {
+        let fields = new["metadata"]["managedFields"].take();
+        new["metadata"] = old["metadata"].clone();
+        new["metadata"]["managedFields"] = fields;
+    }
+    match old["metadata"]["generation"].as_u64() {
+        Some(generation) if kind == Kind::Rule && old["spec"] != new["spec"] => {
             new["metadata"]["generation"] = json!(generation + 1);
-        } else {
-            new["metadata"]["generation"] = old["metadata"]["generation"].clone();
         }
+        Some(generation) => new["metadata"]["generation"] = json!(generation),
+        None => remove(&mut new["metadata"], "generation"),
     }
 }
 
-/// What decoding drops and defaults.
-fn decode(kind: Kind, object: &mut Value) {
-    for map in ["labels", "annotations"] {
-        if object["metadata"].get(map).is_some_and(is_empty) {
-            remove(&mut object["metadata"], map);
-        }
-    }
-    if kind != Kind::Node || !object["status"].is_object() {
-        return;
-    }
-    let status = &mut object["status"];
-    for map in QUANTITIES {
-        for value in status[map].as_object_mut().into_iter().flat_map(|map| map.values_mut()) {
-            let text = match value {
-                Value::Null => "0".to_owned(),
-                Value::String(text) => text.clone(),
-                Value::Number(number) => number.to_string(),
-                _ => continue,
-            };
-            *value = json!(Quantity::parse(&text).map_or(text, Quantity::canonical));
-        }
-    }
-    if status["allocatable"].is_null() && !status["capacity"].is_null() {
-        status["allocatable"] = status["capacity"].clone();
-    }
-    for map in QUANTITIES {
-        if is_empty(&status[map]) {
-            remove(status, map);
-        }
-    }
-}
-
-/// Rejects what the API server rejects.
-pub(crate) fn validate(kind: Kind, key: &Key, object: &Value) -> Result<(), Failure> {
-    if kind != Kind::Node {
-        return Ok(());
-    }
+/// Rejects what the API server rejects. What is updated is validated twice.
+pub(crate) fn validate(
+    kind: Kind,
+    key: &Key,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), Failure> {
     let mut causes = Vec::new();
-    for map in QUANTITIES {
-        for (name, value) in object["status"][map].as_object().into_iter().flatten() {
-            let Some(text) = value.as_str() else {
-                return Err(Failure::bad_request(format!("status.{map}: not a quantity: {value}")));
-            };
-            let field = format!("status.{map}.{name}");
-            match Quantity::parse(text) {
-                None => causes.push(("FieldValueInvalid", field, "must be an integer".to_owned())),
-                Some(quantity) if quantity.is_negative() => {
-                    let why = "must be greater than or equal to 0".to_owned();
-                    causes.push(("FieldValueInvalid", field, why));
-                }
-                Some(_) => {}
+    if let Some(old) = old {
+        for field in ["name", "namespace", "uid"] {
+            let value = &object["metadata"][field];
+            if *value != old["metadata"][field] {
+                causes.push(Cause::invalid(
+                    format!("metadata.{field}"),
+                    value.clone(),
+                    "field is immutable",
+                ));
             }
         }
+    }
+    if kind == Kind::Node {
+        for (field, text, why) in node::invalid_quantities(object) {
+            causes.push(Cause::invalid(field, json!(text), why));
+        }
+    }
+    if old.is_some() && kind == Kind::Rule {
+        // Of custom resources, two places check it.
+        causes.extend(causes.clone());
     }
     if causes.is_empty() { Ok(()) } else { Err(Failure::invalid(kind, key, &causes)) }
 }
@@ -128,7 +174,7 @@ fn is_empty(value: &Value) -> bool {
     value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
-fn remove(object: &mut Value, field: &str) {
+pub(crate) fn remove(object: &mut Value, field: &str) {
     if let Some(members) = object.as_object_mut() {
         members.remove(field);
     }

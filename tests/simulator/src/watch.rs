@@ -46,7 +46,8 @@ impl Watch {
 
     /// Shows the next event that there is.
     pub(crate) fn next(&mut self, store: &Store) -> Option<WatchEvent> {
-        if self.position < store.compacted() {
+        // What follows the version is what has to be there still.
+        if self.position + 1 < store.compacted() {
             let message =
                 format!("too old resource version: {} ({})", self.position, store.compacted());
             return Some(WatchEvent::Error(Failure::expired(message)));
@@ -78,7 +79,7 @@ impl Watch {
     pub(crate) fn bookmark(&mut self, store: &Store) -> Option<WatchEvent> {
         let behind =
             store.changes_after(self.position).iter().any(|change| change.kind == self.kind);
-        if behind || self.position < store.compacted() {
+        if behind || self.position + 1 < store.compacted() {
             return None;
         }
         self.position = store.version();

@@ -1,0 +1,339 @@
+//! Operations on Nodes.
+
+use serde_json::{Map, Value, json};
+use simulator::{Key, Kind, PatchBody, Subresource};
+
+use super::Generator;
+use crate::model::Model;
+use crate::operation::Operation;
+
+const LEDGER: &str = "noderesource.dev/advertised";
+const RESOURCES: [&str; 4] = ["example.com/dongle", "example.com/x", "cpu", "memory"];
+
+impl Generator {
+    /// The patch that the controller sends for a node as it is: `src/planner/patch.rs`.
+    pub(super) fn controller_patch(&mut self, model: &Model) -> Operation {
+        let key = self.node();
+        let mut node = model.object(Kind::Node, &key);
+        if self.chance(10) {
+            // It was seen otherwise.
+            node = model.object(Kind::Node, &self.node());
+        }
+        let uid = if self.chance(5) { "@uid 1" } else { "@uid 0" };
+        let mut patch = vec![json!({"op": "test", "path": "/metadata/uid", "value": uid})];
+        let resource = self.pick(&RESOURCES[..2]);
+        let removes = self.chance(25);
+        let quantity = self.rng.u32(1..=5).to_string();
+        let path = format!("/metadata/annotations/{}", escape(LEDGER));
+        let text =
+            format!("{{\"{resource}\":{{\"quantity\":\"{quantity}\",\"rule\":\"dongle\"}}}}");
+        let annotations = &node["metadata"]["annotations"];
+        if annotations.is_null() {
+            patch.push(json!({"op": "test", "path": "/metadata/annotations", "value": null}));
+            patch.push(json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
+        } else {
+            patch.push(json!({"op": "test", "path": path, "value": annotations[LEDGER]}));
+        }
+        if removes && !annotations[LEDGER].is_null() {
+            patch.push(json!({"op": "remove", "path": path}));
+        } else {
+            patch.push(json!({"op": "add", "path": path, "value": text}));
+        }
+        for map in ["capacity", "allocatable"] {
+            let seen = &node["status"][map];
+            let parent = format!("/status/{map}");
+            let path = format!("{parent}/{}", escape(resource));
+            if seen.is_null() {
+                patch.push(json!({"op": "test", "path": parent, "value": null}));
+                patch.push(json!({"op": "add", "path": parent, "value": {}}));
+            } else if self.chance(80) {
+                patch.push(json!({"op": "test", "path": path, "value": seen[resource]}));
+            }
+            if removes && !seen[resource].is_null() {
+                patch.push(json!({"op": "remove", "path": path}));
+            } else {
+                patch.push(json!({"op": "add", "path": path, "value": quantity}));
+            }
+        }
+        Operation::Patch {
+            target: (Kind::Node, Subresource::Status, key),
+            patch: PatchBody::Json(json!(patch)),
+            manager: "node-resource-advertiser",
+            dry_run: self.chance(10),
+        }
+    }
+
+    pub(super) fn status_patch(&mut self, _: &Model) -> Operation {
+        self.random_patch(Subresource::Status)
+    }
+
+    pub(super) fn node_patch(&mut self, _: &Model) -> Operation {
+        self.random_patch(Subresource::None)
+    }
+
+    fn random_patch(&mut self, subresource: Subresource) -> Operation {
+        let count = self.pick(&[1, 1, 1, 2, 3]);
+        let patch: Vec<_> = (0..count).map(|_| self.operation()).collect();
+        Operation::Patch {
+            target: (Kind::Node, subresource, self.node()),
+            patch: PatchBody::Json(json!(patch)),
+            manager: self.manager(),
+            dry_run: self.chance(5),
+        }
+    }
+
+    /// One operation of a JSON Patch.
+    fn operation(&mut self) -> Value {
+        let (path, value) = self.place();
+        match self.pick(&["add", "add", "add", "replace", "replace", "remove", "test"]) {
+            "remove" => json!({"op": "remove", "path": path}),
+            op => json!({"op": op, "path": path, "value": value}),
+        }
+    }
+
+    /// A place in a node, and a value that might be there.
+    fn place(&mut self) -> (String, Value) {
+        let map = self.pick(&["capacity", "allocatable"]);
+        let resource = self.pick(&RESOURCES);
+        match self.rng.u32(..40) {
+            0..=14 => (format!("/status/{map}/{}", escape(resource)), self.quantity()),
+            15..=19 => {
+                let resources = self.resources();
+                (format!("/status/{map}"), self.pick(&[json!({}), Value::Null, resources]))
+            }
+            20..=22 => {
+                let value = self.pick(&[json!("x"), json!("1"), Value::Null, json!(1)]);
+                (
+                    format!(
+                        "/metadata/annotations/{}",
+                        self.pick(&["a", "b~1c", "noderesource.dev~1advertised"])
+                    ),
+                    value,
+                )
+            }
+            23 | 24 => {
+                let value = self.pick(&[
+                    json!({}),
+                    Value::Null,
+                    json!({"a": "x"}),
+                    json!({"a": null}),
+                    json!({"a": true}),
+                ]);
+                ("/metadata/annotations".to_owned(), value)
+            }
+            25 | 26 => (
+                format!("/metadata/labels/{}", self.pick(&["l", "m"])),
+                self.pick(&[json!("1"), json!("2")]),
+            ),
+            27 => (
+                "/metadata/labels".to_owned(),
+                self.pick(&[json!({}), Value::Null, json!({"l": "1", "m": "1"})]),
+            ),
+            28 | 29 => (
+                "/metadata/uid".to_owned(),
+                self.pick(&[json!("@uid 0"), json!("@uid 1"), Value::Null]),
+            ),
+            30 | 31 => {
+                let version = self.pick(&["@version 0", "@version 1", "@version 0", "abc", ""]);
+                ("/metadata/resourceVersion".to_owned(), json!(version))
+            }
+            32 => (
+                "/spec/unschedulable".to_owned(),
+                self.pick(&[json!(true), json!(false), Value::Null]),
+            ),
+            33 => ("/spec/taints".to_owned(), self.taints()),
+            34 => ("/status/conditions".to_owned(), self.conditions()),
+            35 => (
+                "/status/conditions/0/status".to_owned(),
+                self.pick(&[json!("True"), json!("Unknown")]),
+            ),
+            36 => ("/missing/parent".to_owned(), json!("x")),
+            37 => ("/status/phase".to_owned(), json!("Running")),
+            38 => ("/metadata/name".to_owned(), self.pick(&[json!("node-a"), json!("node-b")])),
+            _ => ("/status/missing/parent".to_owned(), Value::Null),
+        }
+    }
+
+    fn quantity(&mut self) -> Value {
+        let common = ["0", "1", "2", "3", "4", "5"];
+        let odd = [
+            json!("4.0"),
+            json!("1000"),
+            json!("1Ki"),
+            json!("1024"),
+            json!("007"),
+            json!(" 4 "),
+            json!(4),
+            json!(-1),
+            json!("1.5"),
+            json!("abc"),
+            Value::Null,
+            json!(true),
+            json!("9223372036854776"),
+            json!("9223372036854775"),
+            json!("9223372036854775807"),
+            json!("500m"),
+            json!("0.9999"),
+            json!("1e3"),
+            json!("1e2"),
+            json!("0.5k"),
+            json!("8Ei"),
+            json!("+4"),
+            json!("4."),
+            json!(""),
+            json!("1000m"),
+            json!("1048576"),
+            json!("1Gi"),
+            json!("1500Mi"),
+            json!("0.5Gi"),
+            json!(1.5),
+            json!("-0"),
+            json!("12E"),
+            json!("10E"),
+            json!("3u"),
+            json!("1E3"),
+            json!({}),
+            json!(["4"]),
+        ];
+        if self.chance(50) { json!(self.pick(&common)) } else { self.pick(&odd) }
+    }
+
+    fn resources(&mut self) -> Value {
+        let mut map = Map::new();
+        for _ in 0..self.rng.u32(1..=2) {
+            map.insert(self.pick(&RESOURCES).to_owned(), self.quantity());
+        }
+        Value::Object(map)
+    }
+
+    fn taints(&mut self) -> Value {
+        let taint = json!({"key": "example.com/t", "effect": "NoSchedule"});
+        let not_ready = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+        self.pick(&[
+            json!([]),
+            json!([taint]),
+            json!([not_ready]),
+            json!([not_ready, taint]),
+            Value::Null,
+        ])
+    }
+
+    fn conditions(&mut self) -> Value {
+        let status = self.pick(&["True", "False"]);
+        let time = format!("2026-01-01T00:00:{:02}Z", self.rng.u32(..60));
+        let ready = json!({"type": "Ready", "status": status, "reason": "KubeletReady",
+            "message": "m", "lastHeartbeatTime": time, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let pressure = json!({"type": "DiskPressure", "status": "False",
+            "lastHeartbeatTime": time, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        self.pick(&[json!([ready]), json!([ready, pressure]), json!([pressure, ready])])
+    }
+
+    fn whole_node(&mut self, key: &Key) -> Value {
+        let mut node = json!({"metadata": {"name": key.name}});
+        if self.chance(60) {
+            node["metadata"]["labels"] = json!({"l": self.pick(&["1", "2"])});
+        }
+        if self.chance(30) {
+            node["metadata"]["annotations"] = json!({"a": "x"});
+        }
+        if self.chance(30) {
+            node["spec"] = json!({"taints": self.taints()});
+        }
+        if self.chance(60) {
+            node["status"] = self.status();
+        }
+        node
+    }
+
+    fn status(&mut self) -> Value {
+        let mut status = json!({});
+        if self.chance(70) {
+            status["capacity"] = self.resources();
+        }
+        if self.chance(40) {
+            status["allocatable"] = self.resources();
+        }
+        if self.chance(40) {
+            status["conditions"] = self.conditions();
+        }
+        status
+    }
+
+    pub(super) fn create_node(&mut self, _: &Model) -> Operation {
+        let key = self.node();
+        let object = self.whole_node(&key);
+        Operation::Create { kind: Kind::Node, object, manager: self.manager() }
+    }
+
+    pub(super) fn delete_node(&mut self, _: &Model) -> Operation {
+        let uid = self.pick(&[None, Some(json!("@uid 0")), Some(json!("@uid 1"))]);
+        Operation::Delete { kind: Kind::Node, key: self.node(), uid }
+    }
+
+    pub(super) fn replace_node(&mut self, model: &Model) -> Operation {
+        self.replace(Subresource::None, model)
+    }
+
+    pub(super) fn replace_node_status(&mut self, model: &Model) -> Operation {
+        self.replace(Subresource::Status, model)
+    }
+
+    /// As it is but for a few places, or anew.
+    fn replace(&mut self, subresource: Subresource, model: &Model) -> Operation {
+        let key = self.node();
+        let mut object = self.whole_node(&key);
+        let found = model.object(Kind::Node, &key);
+        if self.chance(60) && found.is_object() {
+            let status = self.status();
+            object = found;
+            object["status"] = status;
+            object["metadata"]["uid"] = json!("@uid 0");
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                metadata.remove("managedFields");
+                metadata.remove("creationTimestamp");
+                metadata.remove("resourceVersion");
+            }
+        }
+        if self.chance(50) {
+            object["metadata"]["resourceVersion"] =
+                json!(self.pick(&["@version 0", "@version 0", "@version 1"]));
+        }
+        Operation::Replace { kind: Kind::Node, subresource, object, manager: self.manager() }
+    }
+
+    pub(super) fn node_merge_patch(&mut self, _: &Model) -> Operation {
+        self.merge_patch(Subresource::None)
+    }
+
+    pub(super) fn node_status_merge_patch(&mut self, _: &Model) -> Operation {
+        self.merge_patch(Subresource::Status)
+    }
+
+    fn merge_patch(&mut self, subresource: Subresource) -> Operation {
+        let map = self.pick(&["capacity", "allocatable"]);
+        let patch = match self.rng.u32(..8) {
+            0..=2 => json!({"status": {map: self.resources()}}),
+            3 => json!({"status": {"conditions": self.conditions()}}),
+            4 => {
+                json!({"metadata": {"labels": {"l": self.pick(&[json!("1"), json!("2"), Value::Null])}}})
+            }
+            5 => {
+                json!({"metadata": {"annotations": self.pick(&[json!({"a": null}), Value::Null, json!({"a": "y", "b": "z"})])}})
+            }
+            6 => {
+                json!({"metadata": {"uid": self.pick(&["@uid 0", "@uid 1"])}, "spec": {"unschedulable": true}})
+            }
+            _ => json!({"status": {map: self.pick(&[Value::Null, json!({})])}}),
+        };
+        Operation::Patch {
+            target: (Kind::Node, subresource, self.node()),
+            patch: PatchBody::Merge(patch),
+            manager: self.manager(),
+            dry_run: self.chance(5),
+        }
+    }
+}
+
+fn escape(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}

@@ -1,0 +1,201 @@
+//! Operations on pods, rules, Leases and Events.
+
+use serde_json::{Value, json};
+use simulator::{Kind, PatchBody, Subresource};
+
+use super::Generator;
+use crate::model::Model;
+use crate::operation::Operation;
+
+impl Generator {
+    pub(super) fn create_pod(&mut self, _: &Model) -> Operation {
+        let key = self.key(Kind::Pod);
+        let quantity = self.pick(&["1", "2"]);
+        let mut object = json!({
+            "metadata": {"name": key.name, "namespace": key.namespace, "labels": {"l": self.pick(&["1", "2"])}},
+            "spec": {"containers": [{"name": "app", "image": "pause", "resources": {
+                "limits": {"example.com/dongle": quantity}, "requests": {"example.com/dongle": quantity},
+            }}]},
+        });
+        if self.chance(80) {
+            object["spec"]["nodeName"] = json!(self.node().name);
+        }
+        Operation::Create { kind: Kind::Pod, object, manager: "kubectl" }
+    }
+
+    pub(super) fn pod_phase(&mut self, _: &Model) -> Operation {
+        let phase = self.pick(&["Running", "Running", "Succeeded", "Failed", "Pending"]);
+        Operation::Patch {
+            target: (Kind::Pod, Subresource::Status, self.key(Kind::Pod)),
+            patch: PatchBody::Merge(json!({"status": {"phase": phase}})),
+            manager: "kubelet",
+            dry_run: false,
+        }
+    }
+
+    pub(super) fn delete_pod(&mut self, _: &Model) -> Operation {
+        self.delete(Kind::Pod)
+    }
+
+    pub(super) fn delete_rule(&mut self, _: &Model) -> Operation {
+        self.delete(Kind::Rule)
+    }
+
+    pub(super) fn delete_lease(&mut self, _: &Model) -> Operation {
+        self.delete(Kind::Lease)
+    }
+
+    fn delete(&mut self, kind: Kind) -> Operation {
+        let uid = self.pick(&[None, None, Some(json!("@uid 0")), Some(json!("@uid 1"))]);
+        Operation::Delete { kind, key: self.key(kind), uid }
+    }
+
+    fn rule(&mut self) -> Value {
+        let key = self.key(Kind::Rule);
+        let quantity = self.pick(&[json!(4), json!("4"), json!("800Gi"), json!(2)]);
+        let mut spec = json!({"resourceName": "example.com/dongle", "quantity": quantity});
+        match self.rng.u32(..3) {
+            0 => spec["allNodes"] = json!(true),
+            1 => spec["nodeNames"] = json!([self.node().name]),
+            _ => spec["nodeSelector"] = json!({"matchLabels": {"l": "1"}}),
+        }
+        if self.chance(30) {
+            spec["priority"] = json!(self.rng.i32(-2..=2));
+        }
+        if self.chance(30) {
+            spec["conflictPolicy"] = json!(self.pick(&["Keep", "Overwrite"]));
+        }
+        let mut rule = json!({"metadata": {"name": key.name}, "spec": spec});
+        if self.chance(50) {
+            rule["metadata"]["labels"] = json!({"l": self.pick(&["1", "2"])});
+        }
+        rule
+    }
+
+    pub(super) fn create_rule(&mut self, _: &Model) -> Operation {
+        let mut object = self.rule();
+        if self.chance(10) {
+            object["status"] = json!({"observedGeneration": 7});
+        }
+        Operation::Create { kind: Kind::Rule, object, manager: "kubectl" }
+    }
+
+    pub(super) fn replace_rule(&mut self, _: &Model) -> Operation {
+        let mut object = self.rule();
+        match self.rng.u32(..10) {
+            0 => {}
+            1 => object["metadata"]["resourceVersion"] = json!("@version 1"),
+            _ => object["metadata"]["resourceVersion"] = json!("@version 0"),
+        }
+        if self.chance(20) {
+            object["metadata"]["uid"] = json!(self.pick(&["@uid 0", "@uid 1"]));
+        }
+        Operation::Replace {
+            kind: Kind::Rule,
+            subresource: Subresource::None,
+            object,
+            manager: "kubectl",
+        }
+    }
+
+    pub(super) fn rule_merge_patch(&mut self, _: &Model) -> Operation {
+        let patch = match self.rng.u32(..6) {
+            0 | 1 => json!({"spec": {"quantity": self.pick(&[json!(4), json!("4"), json!(3)])}}),
+            2 => json!({"spec": {"priority": self.pick(&[json!(1), json!(0), Value::Null])}}),
+            3 => json!({"metadata": {"labels": {"l": self.pick(&[json!("1"), Value::Null])}}}),
+            4 => {
+                json!({"metadata": {"uid": self.pick(&["@uid 0", "@uid 1"])}, "spec": {"priority": 2}})
+            }
+            _ => json!({"status": {"observedGeneration": 9}}),
+        };
+        Operation::Patch {
+            target: (Kind::Rule, Subresource::None, self.key(Kind::Rule)),
+            patch: PatchBody::Merge(patch),
+            manager: "kubectl",
+            dry_run: self.chance(10),
+        }
+    }
+
+    /// As the controller sends it: `src/controller/executor.rs`.
+    pub(super) fn rule_status(&mut self, _: &Model) -> Operation {
+        let uid = self.pick(&[json!("@uid 0"), json!("@uid 0"), json!("@uid 1"), Value::Null]);
+        let status = self.pick(&["True", "False"]);
+        let condition = json!({"type": "Ready", "status": status, "reason": "Advertised", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1});
+        let nodes = json!({"summary": "1/1", "selected": self.rng.u32(..3), "advertised": 1, "missing": 0,
+            "held": 0, "conflicted": 0, "overridden": 0, "failed": 0});
+        let nodes = self.pick(&[nodes.clone(), nodes, Value::Null]);
+        let problem = json!({"node": "node-a", "reason": "Conflict", "message": "m"});
+        let patch = json!({
+            "metadata": {"uid": uid},
+            "status": {
+                "observedGeneration": self.rng.u32(1..4), "conditions": self.pick(&[json!([condition]), json!([])]),
+                "nodes": nodes, "total": self.pick(&[json!("4"), Value::Null]),
+                "problems": self.pick(&[json!([]), json!([problem])]),
+            },
+        });
+        Operation::Patch {
+            target: (Kind::Rule, Subresource::Status, self.key(Kind::Rule)),
+            patch: PatchBody::Merge(patch),
+            manager: "node-resource-advertiser",
+            dry_run: false,
+        }
+    }
+
+    /// As the controller sends it: `src/cluster/lease/election.rs`.
+    fn lease(&mut self) -> Value {
+        let key = self.key(Kind::Lease);
+        let time = |second: u32| format!("2026-01-01T00:00:{second:02}.000000Z");
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": key.name, "namespace": key.namespace, "labels": {"l": "1"}},
+            "spec": {
+                "holderIdentity": self.pick(&["one", "two", ""]), "leaseDurationSeconds": 15,
+                "acquireTime": time(0), "renewTime": time(self.rng.u32(..60)), "leaseTransitions": self.rng.u32(..2),
+            },
+        })
+    }
+
+    pub(super) fn create_lease(&mut self, _: &Model) -> Operation {
+        Operation::Create {
+            kind: Kind::Lease,
+            object: self.lease(),
+            manager: "node-resource-advertiser",
+        }
+    }
+
+    pub(super) fn replace_lease(&mut self, _: &Model) -> Operation {
+        let mut object = self.lease();
+        match self.rng.u32(..10) {
+            0 => {}
+            1 | 2 => object["metadata"]["resourceVersion"] = json!("@version 1"),
+            _ => object["metadata"]["resourceVersion"] = json!("@version 0"),
+        }
+        if self.chance(50) {
+            object["metadata"]["uid"] = json!(self.pick(&["@uid 0", "@uid 0", "@uid 1"]));
+        }
+        let manager = "node-resource-advertiser";
+        Operation::Replace { kind: Kind::Lease, subresource: Subresource::None, object, manager }
+    }
+
+    /// As the controller sends it: `src/controller/events.rs`. Those about objects in no namespace are in `default`.
+    pub(super) fn create_event(&mut self, _: &Model) -> Operation {
+        let key = self.key(Kind::Event);
+        let regarding = match key.namespace.as_str() {
+            "default" => {
+                json!({"apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+                "name": "rule-1", "uid": "11111111-1111-1111-1111-111111111111"})
+            }
+            namespace => {
+                json!({"apiVersion": "v1", "kind": "Pod", "name": "pod-1", "namespace": namespace})
+            }
+        };
+        let object = json!({
+            "metadata": {"name": key.name, "namespace": key.namespace},
+            "eventTime": "2026-01-01T00:00:00.000000Z", "type": self.pick(&["Normal", "Warning"]),
+            "reason": "Advertised", "action": "Advertise", "note": "1 node", "regarding": regarding,
+            "reportingController": "noderesource.dev/controller", "reportingInstance": "pod-1",
+        });
+        Operation::Create { kind: Kind::Event, object, manager: "node-resource-advertiser" }
+    }
+}

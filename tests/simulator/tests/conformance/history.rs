@@ -1,0 +1,117 @@
+//! The versions and uids that a server has given out, by which those of two servers are compared: by their order.
+
+use serde_json::Value;
+use simulator::{Key, Kind};
+
+/// What a server has given out, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    versions: Vec<(String, Option<(Kind, Key)>)>,
+    uids: Vec<(String, Kind, Key)>,
+    /// What is before the version of this index has been compacted.
+    compacted: usize,
+}
+
+impl History {
+    /// A history that begins at a version.
+    pub(crate) fn since(version: &str) -> Self {
+        Self { versions: vec![(version.to_owned(), None)], uids: Vec::new(), compacted: 0 }
+    }
+
+    /// Notes what an object in a response, or its deletion, has for version and uid.
+    pub(crate) fn note(&mut self, kind: Kind, key: &Key, object: &Value) {
+        let metadata = &object["metadata"];
+        if let Some(version) = metadata["resourceVersion"].as_str().filter(|text| !text.is_empty())
+            && self.versions.iter().all(|(other, _)| other != version)
+        {
+            self.versions.push((version.to_owned(), Some((kind, key.clone()))));
+        }
+        if let Some(uid) = metadata["uid"].as_str()
+            && self.uids.iter().all(|(other, ..)| other != uid)
+        {
+            self.uids.push((uid.to_owned(), kind, key.clone()));
+        }
+    }
+
+    /// Whether a version is known.
+    pub(crate) fn has(&self, version: &str) -> bool {
+        self.versions.iter().any(|(other, _)| other == version)
+    }
+
+    /// The version of the write that was so many writes ago, or of the oldest.
+    pub(crate) fn version(&self, ago: usize) -> &str {
+        self.at(self.index(ago))
+    }
+
+    /// The same, to begin a watch. Whether one can begin right before what is compacted depends on whether others have
+    /// written in between, such as the real server itself: it begins at that version.
+    pub(crate) fn version_to_watch(&self, ago: usize) -> &str {
+        let index = self.index(ago);
+        self.at(if index + 1 == self.compacted { self.compacted } else { index })
+    }
+
+    /// The same, to compact there.
+    pub(crate) fn compact(&mut self, ago: usize) -> &str {
+        self.compacted = self.compacted.max(self.index(ago));
+        self.at(self.compacted)
+    }
+
+    fn index(&self, ago: usize) -> usize {
+        self.versions.len().saturating_sub(ago + 1)
+    }
+
+    fn at(&self, index: usize) -> &str {
+        self.versions.get(index).map_or("0", |(version, _)| version)
+    }
+
+    /// Puts in what `@uid N` and `@version N` stand for: the uid and the version of the object that the request is
+    /// about, `N` uids or writes ago.
+    pub(crate) fn resolve(&self, value: &Value, kind: Kind, key: &Key) -> Value {
+        match value {
+            Value::String(text) => {
+                let number = |prefix| {
+                    text.strip_prefix(prefix).and_then(|ago: &str| ago.parse::<usize>().ok())
+                };
+                let found = if let Some(ago) = number("@uid ") {
+                    let mut uids =
+                        self.uids.iter().rev().filter(|(_, of, at)| *of == kind && at == key);
+                    uids.nth(ago).map_or("00000000-0000-0000-0000-00000000dead", |(uid, ..)| uid)
+                } else if let Some(ago) = number("@version ") {
+                    let of_object = |(_, of): &&(_, Option<(Kind, Key)>)| {
+                        of.as_ref().is_some_and(|(of, at)| *of == kind && at == key)
+                    };
+                    let mut versions = self.versions.iter().rev().filter(of_object);
+                    versions.nth(ago).map_or("9007199254740993", |(version, _)| version)
+                } else {
+                    text
+                };
+                Value::String(found.to_owned())
+            }
+            Value::Array(items) => items.iter().map(|item| self.resolve(item, kind, key)).collect(),
+            Value::Object(members) => {
+                let members = members.iter();
+                Value::Object(
+                    members
+                        .map(|(name, value)| (name.clone(), self.resolve(value, kind, key)))
+                        .collect(),
+                )
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// The number of a version; that of a list, of the last write before it.
+    pub(crate) fn number(&self, version: &str) -> String {
+        let Ok(number) = version.parse::<u64>() else { return format!("{version:?}") };
+        let before = self.versions.iter().filter_map(|(other, _)| other.parse::<u64>().ok());
+        format!("version {}", before.filter(|other| *other <= number).count())
+    }
+
+    /// Puts in the number of each uid in a text.
+    pub(crate) fn mask_uids(&self, text: &str) -> String {
+        let uids = self.uids.iter().enumerate();
+        uids.fold(text.to_owned(), |text, (number, (uid, ..))| {
+            if text.contains(uid) { text.replace(uid, &format!("uid {number}")) } else { text }
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! The model of the API server, compared with a real one: the same random operations are sent to both, and the
+//! results compared. [`mask`] lists what cannot be the same.
+//!
+//! ```text
+//! Generator ─▶ Operation ─┬▶ Real: kube-apiserver ─▶ mask ─┬▶ equal, or the shortest sequence that differs
+//!                         └▶ Model: the simulator ─▶ mask ─┘
+//! ```
+//!
+//! Half of the episodes run on a server as it is in production, half on one without a watch cache: what is compacted
+//! there is gone at once. `make test-conformance` runs many with a new seed, `make test` a few with the same ones.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod client;
+mod episode;
+mod generator;
+mod history;
+mod mask;
+mod model;
+mod operation;
+mod real;
+
+use std::env;
+use std::thread;
+
+use crate::episode::{Counts, World};
+
+/// How many operations there are where nobody gives a number.
+const OPERATIONS: usize = 4_000;
+/// After how many differences a server has had enough.
+const MAX_DIFFERENCES: usize = 5;
+/// The seed where nobody gives one.
+const SEED: u64 = 1;
+
+#[test]
+fn model_answers_what_a_real_server_answers() {
+    let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
+    let seed = number("SEED").unwrap_or(SEED);
+    let operations = number("OPERATIONS").map_or(OPERATIONS, |number| number as usize);
+    let only = number("EPISODE");
+    let worlds = [false, true]
+        .map(|compacts| thread::spawn(move || run(compacts, seed, operations / 2, only)));
+    let (mut counts, mut differences) = (Counts::new(), Vec::new());
+    for world in worlds {
+        let (of_world, mut found) = world.join().expect("a world, which has printed why it failed");
+        differences.append(&mut found);
+        for (name, (all, succeeded)) in of_world {
+            let count = counts.entry(name).or_default();
+            *count = (count.0 + all, count.1 + succeeded);
+        }
+    }
+    report(&counts, seed, &differences);
+    assert!(differences.is_empty(), "{} differences", differences.len());
+}
+
+/// Runs episodes on one server until they have had so many operations, or enough differences.
+fn run(compacts: bool, seed: u64, operations: usize, only: Option<u64>) -> (Counts, Vec<String>) {
+    let (mut counts, mut differences, mut done) = (Counts::new(), Vec::new(), 0);
+    // An episode is on one server only, by its number.
+    let parity = u64::from(compacts);
+    if only.is_some_and(|only| only % 2 != parity) {
+        return (counts, differences);
+    }
+    let world = World::start(compacts).unwrap();
+    let mut episodes = (0..).map(|number| 2 * number + parity);
+    while done < operations && differences.len() < MAX_DIFFERENCES {
+        let episode = only.or_else(|| episodes.next()).unwrap_or_default();
+        let mixed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ episode;
+        let trace = world.run_random(mixed).unwrap();
+        trace.count(&mut counts);
+        done += trace.len();
+        if trace.differs {
+            let step = trace.len();
+            let shortest = world.shrink(trace).unwrap().report();
+            differences.push(format!(
+                "SEED={seed} EPISODE={episode}, step {step}; the shortest sequence:\n{shortest}"
+            ));
+        }
+        if only.is_some() {
+            break;
+        }
+    }
+    (counts, differences)
+}
+
+fn report(counts: &Counts, seed: u64, differences: &[String]) {
+    let all: usize = counts.values().map(|(all, _)| all).sum();
+    let succeeded: usize = counts.values().map(|(_, succeeded)| succeeded).sum();
+    for (name, (all, succeeded)) in counts {
+        println!("{all:>7} {name} ({} % succeed)", succeeded * 100 / all);
+    }
+    for difference in differences {
+        println!("\n{difference}");
+    }
+    let (kinds, percent, found) = (counts.len(), succeeded * 100 / all.max(1), differences.len());
+    println!(
+        "{all} operations ({kinds} kinds; {percent} % succeed) with SEED={seed}, {found} differences"
+    );
+}

@@ -1,0 +1,107 @@
+//! What two servers cannot have in common, taken out of their responses.
+//!
+//! | masked | why |
+//! |---|---|
+//! | versions | their order is compared, by their number in it |
+//! | uids | they are random: each is compared by its number, in the order in which they appeared |
+//! | timestamps of the server | time |
+//! | tokens of lists | opaque; what they lead to is compared |
+//! | the order of `details.causes`, and the message with more than one | a server goes through maps in a random order |
+//! | the object, and the reason, in the message about an object that cannot be read | the object has all of the above; the words are of Go's decoder |
+//! | the message about a watch from a version that is compacted | a server with a watch cache has another |
+//! | `managedFields` of other kinds than Node | nobody reads them |
+//! | what pods are defaulted with | dozens of fields, of which nothing reads any |
+
+use serde_json::{Map, Value, json};
+use simulator::Kind;
+
+use crate::history::History;
+
+/// An object, without what differs by nature.
+pub(crate) fn object(object: &Value, kind: Kind, history: &History) -> Value {
+    let mut object = if kind == Kind::Pod { pod(object) } else { object.clone() };
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for field in ["creationTimestamp", "deletionTimestamp"] {
+            mask_time(metadata.get_mut(field));
+        }
+        if let Some(version) = metadata.get_mut("resourceVersion") {
+            *version = json!(history.number(version.as_str().unwrap_or_default()));
+        }
+        match metadata.get_mut("managedFields") {
+            Some(fields) if kind == Kind::Node => managed_fields(fields),
+            _ => {
+                metadata.remove("managedFields");
+            }
+        }
+    }
+    strings(&mut object, &|text| history.mask_uids(text));
+    object
+}
+
+/// A `Status`, without what differs by nature.
+pub(crate) fn status(status: &Value, history: &History) -> Value {
+    let mut status = status.clone();
+    let mask = |text: &str| {
+        let unreadable = ["patch: Invalid value: ", "cannot be handled as a Node: "];
+        let ends = unreadable.iter().filter_map(|start| Some(text.find(start)? + start.len()));
+        let text = ends.min().map_or(text, |end| &text[..end]);
+        let text =
+            if text.starts_with("Invalid value: \"{") { "Invalid value: an object" } else { text };
+        let is_watch = text.starts_with("too old resource version: ")
+            || text == "The resourceVersion for the provided watch is too old.";
+        history.mask_uids(if is_watch { "a watch from what is compacted" } else { text })
+    };
+    strings(&mut status, &mask);
+    let causes = status.get_mut("details").and_then(|details| details.get_mut("causes"));
+    if let Some(causes) = causes.and_then(Value::as_array_mut) {
+        causes.sort_by_key(Value::to_string);
+        if causes.len() > 1 {
+            let message = status["message"].as_str().unwrap_or_default();
+            let end = message.find(": [").unwrap_or(message.len());
+            status["message"] = json!(message[..end]);
+        }
+    }
+    if let Some(details) = status.get("details")
+        && details.as_object().is_some_and(Map::is_empty)
+    {
+        status.as_object_mut().map(|status| status.remove("details"));
+    }
+    status
+}
+
+fn mask_time(time: Option<&mut Value>) {
+    if let Some(time) = time.filter(|time| time.is_string()) {
+        *time = json!("a time");
+    }
+}
+
+/// As a set: who, how and what.
+fn managed_fields(fields: &mut Value) {
+    let Some(entries) = fields.as_array_mut() else { return };
+    for entry in entries.iter_mut() {
+        mask_time(entry.get_mut("time"));
+    }
+    entries.sort_by_key(Value::to_string);
+}
+
+fn pod(pod: &Value) -> Value {
+    let (spec, status) = (&pod["spec"], &pod["status"]);
+    let containers = spec["containers"].as_array().into_iter().flatten();
+    let containers: Vec<_> = containers
+        .map(|container| json!({"name": container["name"], "resources": container["resources"]}))
+        .collect();
+    json!({
+        "metadata": pod["metadata"],
+        "spec": {"nodeName": spec["nodeName"], "containers": containers},
+        "status": {"phase": status["phase"]},
+    })
+}
+
+fn strings(value: &mut Value, mask: &impl Fn(&str) -> String) {
+    match value {
+        Value::String(text) => *text = mask(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| strings(item, mask)),
+        Value::Object(members) => members.values_mut().for_each(|member| strings(member, mask)),
+        _ => {}
+    }
+}
