@@ -2,7 +2,7 @@
 # for another selection, dependencies would be compiled again, with other features.
 CARGO_TEST := cargo test --workspace --locked
 TEST_IMAGE = $(if $(RELEASE),$(shell hack/image.sh path),target/image/test.tar)
-TEST := fmt clippy doc test-unit deny test-chart test-oracle test-image test-e2e test-demo test-cluster test-kubelet
+TEST := fmt clippy doc test-unit deny test-chart test-oracle test-image test-conformance-quick test-e2e test-demo test-cluster test-kubelet
 # What proves a tool rather than this project: hack/changed.sh has the files that each depends on.
 TEST_TOOLS := test-harness test-alerts test-gitops
 # Under another name: a recipe with that of make runs also where make is only to print it (`make -n`).
@@ -69,6 +69,16 @@ test-image: image-for-tests tools ## Check that an image is well formed, and the
 test-e2e: build-tests controlplane controlplane-extras tools monitoring-crds ## Run the tests against a real control plane
 	@$(STEP) $(CARGO_TEST) --test e2e -- --skip gitops::
 
+# The same few thousand operations each time.
+.PHONY: test-conformance-quick
+test-conformance-quick: build-tests controlplane
+	@$(STEP) $(CARGO_TEST) --test conformance -- --show-output
+
+.PHONY: test-conformance
+test-conformance: build-tests controlplane ## Compare the model of the API server with a real one, by random operations (OPERATIONS=100000, SEED=…)
+	@OPERATIONS=$(or $(OPERATIONS),100000) SEED=$(or $(SEED),$(shell date +%s)) \
+		$(STEP) $(CARGO_TEST) --test conformance -- --show-output
+
 .PHONY: test-demo
 test-demo: build-tests controlplane ## Run the demo as a test
 	@$(STEP) target/debug/demo
@@ -108,7 +118,7 @@ image-for-tests: | $(call asked,test-unit)
 controlplane: | tools
 controlplane-extras: | controlplane
 containers: | controlplane-extras
-test-e2e test-demo test-cluster: | $(call asked,test-oracle deny)
+test-conformance-quick test-e2e test-demo test-cluster: | $(call asked,test-oracle deny)
 test-kubelet: | $(filter-out test-kubelet,$(call asked,$(TEST)))
 test-harness gitops-tools test-alerts: | $(call asked,test-kubelet)
 test-alerts: | $(if $(call asked,test-gitops),gitops-tools)

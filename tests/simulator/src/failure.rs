@@ -15,19 +15,12 @@ pub struct Failure {
     pub retry_after: Option<u32>,
 }
 
-/// A value that validation rejects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
-    field: String,
-    why: String,
-}
+/// A value that validation rejects: the reason, the field and why.
+pub(crate) type Cause = (&'static str, String, String);
 
-impl Cause {
-    /// A value that is wrong.
-    #[must_use]
-    pub fn invalid(field: String, value: Value, why: &str) -> Self {
-        Self { field, why: format!("Invalid value: {value}: {why}") }
-    }
+/// A value that is wrong.
+pub(crate) fn invalid_value(field: impl Into<String>, value: &Value, why: &str) -> Cause {
+    ("FieldValueInvalid", field.into(), format!("Invalid value: {value}: {why}"))
 }
 
 impl Failure {
@@ -110,29 +103,33 @@ impl Failure {
         Self::new(422, "Invalid", message, json!({}))
     }
 
-    /// Values that validation rejects.
+    /// Values that validation rejects: of each the reason, the field and why.
     #[must_use]
-    pub fn invalid(kind: Kind, key: &Key, causes: &[Cause]) -> Self {
+    pub fn invalid(kind: Kind, key: &Key, causes: &[(&str, String, String)]) -> Self {
         Self::invalid_named((kind.name(), kind.group()), &key.name, causes)
     }
 
     /// The same, where the server names the resource in place of the kind.
     #[must_use]
-    pub fn invalid_resource(kind: Kind, key: &Key, causes: &[Cause]) -> Self {
+    pub(crate) fn invalid_resource(kind: Kind, key: &Key, causes: &[Cause]) -> Self {
         Self::invalid_named((kind.plural(), kind.group()), &key.name, causes)
     }
 
     /// A patch that leads to what is no object of the kind.
     #[must_use]
     pub fn unreadable(object: &Value, why: &str) -> Self {
-        let cause = Cause::invalid("patch".to_owned(), json!(object.to_string()), why);
+        let cause = invalid_value("patch", &json!(object.to_string()), why);
         Self::invalid_named(("", ""), "", &[cause])
     }
 
-    fn invalid_named((kind, group): (&str, &str), name: &str, causes: &[Cause]) -> Self {
+    fn invalid_named(
+        (kind, group): (&str, &str),
+        name: &str,
+        causes: &[(&str, String, String)],
+    ) -> Self {
         // What is said twice is a cause twice, and in the message once.
         let mut texts: Vec<_> =
-            causes.iter().map(|Cause { field, why }| format!("{field}: {why}")).collect();
+            causes.iter().map(|(_, field, why)| format!("{field}: {why}")).collect();
         texts.sort();
         texts.dedup();
         let text = match texts.as_slice() {
@@ -147,9 +144,9 @@ impl Failure {
                 details[field] = json!(value);
             }
         }
-        let causes = causes.iter().map(|Cause { field, why }| {
-            json!({"reason": "FieldValueInvalid", "message": why, "field": field})
-        });
+        let causes = causes
+            .iter()
+            .map(|(reason, field, why)| json!({"reason": reason, "message": why, "field": field}));
         details["causes"] = causes.collect();
         Self::new(422, "Invalid", message, details)
     }

@@ -9,12 +9,15 @@
 //!
 //! It knows nothing of the code that it tests, has no clock but [`ApiServer::set_time`], and no randomness. What
 //! becomes of a request on its way is up to who sends it: a request that is lost is not made, one that lands late
-//! is made later. `tests/conformance` sends the same operations to it and to a real server, and compares.
+//! is made later. `tests/conformance` sends the same operations to it
+//! and to a real server, and compares.
 
+mod checks;
 mod failure;
 mod fields;
 mod json_patch;
 mod kind;
+mod list;
 mod node;
 mod quantity;
 mod selector;
@@ -25,6 +28,7 @@ mod watch;
 
 pub use failure::Failure;
 pub use kind::{Key, Kind};
+pub use list::{List, ListOptions};
 pub use selector::Selector;
-pub use server::{ApiServer, List, ListOptions, PatchBody, Subresource, Writer};
+pub use server::{ApiServer, PatchBody, Subresource, Writer};
 pub use watch::{Watch, WatchEvent};

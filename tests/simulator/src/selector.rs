@@ -36,16 +36,20 @@ impl Selector {
         self
     }
 
-    /// Whether the server reads an object to find out whether it is selected.
-    pub(crate) fn is_read(&self, object: &Value) -> bool {
+    /// Whether the server reads an object to find out whether it is selected: not where it knows the key of the one
+    /// that can be, nor those of other nodes, for which its cache has an index.
+    pub(crate) fn is_read(&self, object: &Value, has_watch_cache: bool) -> bool {
         let metadata = &object["metadata"];
         let in_namespace =
             self.namespace.as_ref().is_none_or(|name| metadata["namespace"] == name.as_str());
-        // One object by its name, which is its key where the namespace is known.
         let is_key = self.namespace.is_some() || metadata["namespace"].is_null();
-        let names = self.fields.iter().filter(|field| field.key == "metadata.name" && field.equal);
-        let mut names = names.filter(|_| is_key);
-        in_namespace && names.all(|name| metadata["name"] == name.value.as_str())
+        let mut equal = self.fields.iter().filter(|field| field.equal);
+        let may_match = equal.all(|Requirement { key, value, .. }| match key.as_str() {
+            "metadata.name" if is_key => metadata["name"] == value.as_str(),
+            "spec.nodeName" if has_watch_cache => object["spec"]["nodeName"] == value.as_str(),
+            _ => true,
+        });
+        in_namespace && may_match
     }
 
     pub(crate) fn matches(&self, object: &Value) -> bool {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::failure::{Cause, Failure};
+use crate::checks::{check_name, check_uid, decode, text};
+use crate::failure::{Failure, invalid_value};
 use crate::kind::{Key, Kind};
 use crate::selector::Selector;
 use crate::store::Store;
@@ -14,10 +15,12 @@ use crate::{fields, json_patch, strategy};
 /// An API server and its store. A clone is another one, with the same history.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
-    store: Store,
+    pub(crate) store: Store,
     /// RFC 3339, as it is written into objects.
     time: String,
     uids: u64,
+    /// Whether it reads from a cache, as a server does unless it is told not to.
+    pub(crate) has_watch_cache: bool,
 }
 
 /// Who writes.
@@ -61,39 +64,24 @@ pub enum PatchBody {
     Merge(Value),
 }
 
-/// What is asked of a list.
-#[derive(Clone, Debug, Default)]
-pub struct ListOptions {
-    /// Which objects.
-    pub selector: Selector,
-    /// How many objects a page has at most; 0 for all.
-    pub limit: usize,
-    /// The token of the page before.
-    pub token: Option<String>,
-    /// Answer as of this version and not as of now, as a server that is behind does.
-    pub at: Option<u64>,
-}
-
-/// A page of a list.
-#[derive(Clone, Debug, PartialEq)]
-pub struct List {
-    /// The version that it is of: a watch from there misses nothing.
-    pub version: u64,
-    /// The objects by namespace and name.
-    pub items: Vec<Arc<Value>>,
-    /// The token for the next page; `None` for the last one.
-    pub next: Option<String>,
-    /// How many objects are on the pages after this one.
-    pub remaining: usize,
-}
-
 impl Default for ApiServer {
     fn default() -> Self {
-        Self { store: Store::default(), time: "2026-01-01T00:00:00Z".to_owned(), uids: 0 }
+        Self {
+            store: Store::default(),
+            time: "2026-01-01T00:00:00Z".to_owned(),
+            uids: 0,
+            has_watch_cache: true,
+        }
     }
 }
 
 impl ApiServer {
+    /// Returns one that was started with `--watch-cache=false`.
+    #[must_use]
+    pub fn without_watch_cache() -> Self {
+        Self { has_watch_cache: false, ..Self::default() }
+    }
+
     /// Sets the time that is written into objects: RFC 3339, to the second.
     pub fn set_time(&mut self, time: impl Into<String>) {
         self.time = time.into();
@@ -118,37 +106,6 @@ impl ApiServer {
         self.store.get(kind, key).ok_or_else(|| Failure::not_found(kind, key))
     }
 
-    /// Lists objects.
-    ///
-    /// # Errors
-    /// 410 for a token, or a version, that has been compacted; 400 for one that is none.
-    pub fn list(&self, kind: Kind, options: &ListOptions) -> Result<List, Failure> {
-        let (version, after) = match &options.token {
-            Some(token) => read_token(token)?,
-            None => (options.at.unwrap_or_else(|| self.store.version()), None),
-        };
-        if version < self.store.compacted() {
-            return Err(match options.token {
-                Some(_) => Failure::expired_token(),
-                None => Failure::expired("The resourceVersion for the provided list is too old."),
-            });
-        }
-        let objects = self.store.list(kind, version);
-        let mut objects = objects.filter(|(key, object)| {
-            after.as_ref().is_none_or(|after| *key > after) && options.selector.is_read(object)
-        });
-        let limit = if options.limit == 0 { usize::MAX } else { options.limit };
-        let selected = objects.by_ref().filter(|(_, object)| options.selector.matches(object));
-        let items: Vec<_> = selected.map(|(_, object)| Arc::clone(object)).take(limit).collect();
-        // The server looks no further than a page goes: what is left may not be selected.
-        let remaining = objects.count();
-        let next = items.last().filter(|_| remaining > 0).map(|last| {
-            let Key { namespace, name } = Key::of(last);
-            format!("{version}/{namespace}/{name}")
-        });
-        Ok(List { version, items, next, remaining })
-    }
-
     /// Begins a watch of what is written after a version. What is wrong with it, its events tell.
     #[must_use]
     pub fn watch(&self, kind: Kind, selector: Selector, after: u64) -> Watch {
@@ -157,7 +114,7 @@ impl ApiServer {
 
     /// Returns what a watch shows next, if there is anything.
     pub fn next_event(&self, watch: &mut Watch) -> Option<WatchEvent> {
-        watch.next(&self.store)
+        watch.next(&self.store, self.has_watch_cache)
     }
 
     /// Returns a bookmark, where a watch has shown everything.
@@ -325,7 +282,7 @@ impl ApiServer {
         let version = text(&new, "resourceVersion");
         if version.is_empty() && !strategy::updates_unconditionally(kind) {
             let why = "must be specified for an update";
-            let cause = Cause::invalid("metadata.resourceVersion".to_owned(), json!(0), why);
+            let cause = invalid_value("metadata.resourceVersion", &json!(0), why);
             return Err(Failure::invalid_resource(kind, key, &[cause]));
         }
         if !version.is_empty() && version.parse::<u64>().is_err() {
@@ -359,7 +316,11 @@ impl ApiServer {
         mut new: Value,
     ) -> Result<Arc<Value>, Failure> {
         let is_defaulted = strategy::default_on_read(kind, &mut new);
-        if new == **old && is_defaulted == self.store.is_defaulted(kind, key) {
+        // What is to be stored is compared with what is stored. A server with a cache compares it with the object there
+        // first, which has the defaults: where they are missing again, it looks no further.
+        let is_stored = !(is_defaulted && self.has_watch_cache)
+            && is_defaulted == self.store.is_defaulted(kind, key);
+        if is_stored && new == **old {
             return Ok(Arc::clone(old));
         }
         self.store.set_defaulted(kind, key, is_defaulted);
@@ -372,54 +333,5 @@ impl ApiServer {
             Some(object)
         });
         self.get(kind, key)
-    }
-}
-
-/// Reads what is sent to be stored.
-fn decode(kind: Kind, object: &mut Value) -> Result<(), Failure> {
-    strategy::decode(kind, object).map_err(|why| {
-        let (name, version) = (kind.name(), kind.version());
-        Failure::bad_request(format!(
-            "{name} in version \"{version}\" cannot be handled as a {name}: {why}"
-        ))
-    })
-}
-
-fn check_name(key: &Key, object: &Value) -> Result<(), Failure> {
-    let (expected, name) = (&key.name, text(object, "name"));
-    if name.is_empty() {
-        let why = "was undeterminable: name must be provided";
-        return Err(Failure::bad_request(format!(
-            "the name of the object ({expected} based on URL) {why}"
-        )));
-    }
-    if name != expected {
-        let why = format!("does not match the name on the URL ({expected})");
-        return Err(Failure::bad_request(format!("the name of the object ({name}) {why}")));
-    }
-    Ok(())
-}
-
-fn check_uid(kind: Kind, key: &Key, object: &Value, found: &str) -> Result<(), Failure> {
-    let uid = text(object, "uid");
-    if uid.is_empty() || uid == found {
-        return Ok(());
-    }
-    Err(Failure::precondition(kind, key, uid, found))
-}
-
-fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    object["metadata"][field].as_str().unwrap_or_default()
-}
-
-/// The version that a list is of, and after which object it goes on.
-fn read_token(token: &str) -> Result<(u64, Option<Key>), Failure> {
-    let mut parts = token.splitn(3, '/');
-    let version = parts.next().and_then(|version| version.parse().ok());
-    match (version, parts.next(), parts.next()) {
-        (Some(version), Some(namespace), Some(name)) => {
-            Ok((version, Some(Key::namespaced(namespace, name))))
-        }
-        _ => Err(Failure::bad_request("continue key is not valid")),
     }
 }

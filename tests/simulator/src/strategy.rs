@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::failure::{Cause, Failure};
+use crate::failure::{Failure, invalid_value};
 use crate::kind::{Key, Kind};
 use crate::node;
 use crate::server::Subresource;
@@ -150,9 +150,9 @@ pub(crate) fn validate(
         for field in ["name", "namespace", "uid"] {
             let value = &object["metadata"][field];
             if *value != old["metadata"][field] {
-                causes.push(Cause::invalid(
+                causes.push(invalid_value(
                     format!("metadata.{field}"),
-                    value.clone(),
+                    value,
                     "field is immutable",
                 ));
             }
@@ -160,7 +160,7 @@ pub(crate) fn validate(
     }
     if kind == Kind::Node {
         for (field, text, why) in node::invalid_quantities(object) {
-            causes.push(Cause::invalid(field, json!(text), why));
+            causes.push(invalid_value(field, &json!(text), why));
         }
     }
     if old.is_some() && kind == Kind::Rule {

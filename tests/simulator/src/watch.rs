@@ -45,11 +45,15 @@ impl Watch {
     }
 
     /// Shows the next event that there is.
-    pub(crate) fn next(&mut self, store: &Store) -> Option<WatchEvent> {
+    pub(crate) fn next(&mut self, store: &Store, has_watch_cache: bool) -> Option<WatchEvent> {
         // What follows the version is what has to be there still.
         if self.position + 1 < store.compacted() {
-            let message =
-                format!("too old resource version: {} ({})", self.position, store.compacted());
+            let message = match has_watch_cache {
+                true => {
+                    format!("too old resource version: {} ({})", self.position, store.compacted())
+                }
+                false => "The resourceVersion for the provided watch is too old.".to_owned(),
+            };
             return Some(WatchEvent::Error(Failure::expired(message)));
         }
         for change in store.changes_after(self.position) {

@@ -93,7 +93,7 @@ impl World {
         mut next: impl FnMut(&Model) -> Option<Operation>,
     ) -> Result<Trace> {
         let mut real = Real::new(&self.client, &self.control_plane, wait)?;
-        let (mut model, mut trace) = (Model::new(), Trace::default());
+        let (mut model, mut trace) = (Model::new(!self.compacts), Trace::default());
         for kind in KINDS {
             model.perform(&observe(kind));
         }

@@ -15,8 +15,11 @@ pub(crate) const NAMESPACES: [&str; 2] = ["default", "other"];
 const NODES: [&str; 5] = ["node-a", "node-b", "node-c", "node-d", "node-e"];
 const MANAGERS: [&str; 3] = ["node-resource-advertiser", "kubelet", "kubectl"];
 
+/// Makes an operation.
+type Make = fn(&mut Generator, &Model) -> Operation;
+
 /// What is done, and how often.
-const WEIGHTS: [(u32, fn(&mut Generator, &Model) -> Operation); 27] = [
+const WEIGHTS: [(u32, Make); 27] = [
     (14, Generator::controller_patch),
     (14, Generator::status_patch),
     (5, Generator::node_patch),
@@ -166,10 +169,7 @@ impl Generator {
         let kind = self.kind();
         let at = self.chance(30).then(|| self.rng.usize(..20));
         let query = self.query(kind);
-        // With a watch cache, a server finds the pods of a node by an index: it pages through these alone. Nobody lists
-        // them in pages.
-        let is_indexed = query.fields.starts_with("spec.nodeName=");
-        let limit = if is_indexed { 0 } else { self.pick(&[0, 1, 1, 2, 3, 500]) };
+        let limit = self.pick(&[0, 1, 1, 2, 3, 500]);
         Operation::List { kind, query, limit, at }
     }
 

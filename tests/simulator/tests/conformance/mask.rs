@@ -8,7 +8,6 @@
 //! | tokens of lists | opaque; what they lead to is compared |
 //! | the order of `details.causes`, and the message with more than one | a server goes through maps in a random order |
 //! | the object, and the reason, in the message about an object that cannot be read | the object has all of the above; the words are of Go's decoder |
-//! | the message about a watch from a version that is compacted | a server with a watch cache has another |
 //! | `managedFields` of other kinds than Node | nobody reads them |
 //! | what pods are defaulted with | dozens of fields, of which nothing reads any |
 
@@ -47,9 +46,7 @@ pub(crate) fn status(status: &Value, history: &History) -> Value {
         let text = ends.min().map_or(text, |end| &text[..end]);
         let text =
             if text.starts_with("Invalid value: \"{") { "Invalid value: an object" } else { text };
-        let is_watch = text.starts_with("too old resource version: ")
-            || text == "The resourceVersion for the provided watch is too old.";
-        history.mask_uids(if is_watch { "a watch from what is compacted" } else { text })
+        history.mask_uids(text)
     };
     strings(&mut status, &mask);
     let causes = status.get_mut("details").and_then(|details| details.get_mut("causes"));

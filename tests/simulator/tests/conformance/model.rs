@@ -21,8 +21,10 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new() -> Self {
-        let (server, history) = (ApiServer::default(), History::since("0"));
+    pub(crate) fn new(has_watch_cache: bool) -> Self {
+        let server =
+            if has_watch_cache { ApiServer::default() } else { ApiServer::without_watch_cache() };
+        let history = History::since("0");
         Self { server, history, page: None, watches: BTreeMap::new() }
     }
 

@@ -1,0 +1,82 @@
+//! Lists, in pages of one version.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::kind::{Key, Kind};
+use crate::selector::Selector;
+use crate::server::ApiServer;
+
+/// What is asked of a list.
+#[derive(Clone, Debug, Default)]
+pub struct ListOptions {
+    /// Which objects.
+    pub selector: Selector,
+    /// How many objects a page has at most; 0 for all.
+    pub limit: usize,
+    /// The token of the page before.
+    pub token: Option<String>,
+    /// Answer as of this version and not as of now, as a server that is behind does.
+    pub at: Option<u64>,
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct List {
+    /// The version that it is of: a watch from there misses nothing.
+    pub version: u64,
+    /// The objects by namespace and name.
+    pub items: Vec<Arc<Value>>,
+    /// The token for the next page; `None` for the last one. A page may be empty, where no more objects are selected.
+    pub next: Option<String>,
+    /// How many objects are on the pages after this one, selected or not. A server reports it where all are.
+    pub remaining: usize,
+}
+
+impl ApiServer {
+    /// Lists objects.
+    ///
+    /// # Errors
+    /// 410 for a token, or a version, that has been compacted; 400 for one that is none.
+    pub fn list(&self, kind: Kind, options: &ListOptions) -> Result<List, Failure> {
+        let (version, after) = match &options.token {
+            Some(token) => read_token(token)?,
+            None => (options.at.unwrap_or_else(|| self.store.version()), None),
+        };
+        if version < self.store.compacted() {
+            return Err(match options.token {
+                Some(_) => Failure::expired_token(),
+                None => Failure::expired("The resourceVersion for the provided list is too old."),
+            });
+        }
+        let objects = self.store.list(kind, version);
+        let mut objects = objects.filter(|(key, object)| {
+            after.as_ref().is_none_or(|after| *key > after)
+                && options.selector.is_read(object, self.has_watch_cache)
+        });
+        let limit = if options.limit == 0 { usize::MAX } else { options.limit };
+        let selected = objects.by_ref().filter(|(_, object)| options.selector.matches(object));
+        let items: Vec<_> = selected.map(|(_, object)| Arc::clone(object)).take(limit).collect();
+        // The server looks no further than a page goes: what is left may not be selected.
+        let remaining = objects.count();
+        let next = items.last().filter(|_| remaining > 0).map(|last| {
+            let Key { namespace, name } = Key::of(last);
+            format!("{version}/{namespace}/{name}")
+        });
+        Ok(List { version, items, next, remaining })
+    }
+}
+
+/// The version that a list is of, and after which object it goes on.
+fn read_token(token: &str) -> Result<(u64, Option<Key>), Failure> {
+    let mut parts = token.splitn(3, '/');
+    let version = parts.next().and_then(|version| version.parse().ok());
+    match (version, parts.next(), parts.next()) {
+        (Some(version), Some(namespace), Some(name)) => {
+            Ok((version, Some(Key::namespaced(namespace, name))))
+        }
+        _ => Err(Failure::bad_request("continue key is not valid")),
+    }
+}
