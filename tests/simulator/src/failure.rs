@@ -192,9 +192,13 @@ impl Failure {
     /// A right is missing.
     #[must_use]
     pub fn forbidden(user: &str, verb: &str, resource: &str, kind: Kind, key: &Key) -> Self {
+        let scope = match key.namespace.as_str() {
+            "" => "at the cluster scope".to_owned(),
+            namespace => format!("in the namespace \"{namespace}\""),
+        };
         let message = format!(
             "{} \"{}\" is forbidden: User \"{user}\" cannot {verb} resource \"{resource}\" in API group \"{}\" \
-             at the cluster scope",
+             {scope}",
             kind.qualified(),
             key.name,
             kind.group(),

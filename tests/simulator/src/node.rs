@@ -48,7 +48,7 @@ const NODE_INFO: [&str; 10] = [
     "architecture",
 ];
 
-/// Reads a Node; the error is why it is none.
+/// Reads a Node; the error is why it is none. What taints, conditions and addresses consist of is not checked.
 pub(crate) fn decode(node: &mut Value) -> Result<(), String> {
     keep(node, &["apiVersion", "kind", "metadata", "spec", "status"]);
     for (part, known) in [("metadata", &METADATA[..]), ("spec", &SPEC), ("status", &STATUS)] {

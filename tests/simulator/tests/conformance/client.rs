@@ -27,6 +27,14 @@ pub(crate) struct Message {
     pub(crate) method: Method,
     pub(crate) url: String,
     pub(crate) body: Option<(&'static str, Value)>,
+    /// Who sends it: the administrator, or for another user.
+    pub(crate) user: Option<&'static str>,
+}
+
+impl Message {
+    pub(crate) fn new(method: Method, url: String, body: Option<(&'static str, Value)>) -> Self {
+        Self { method, url, body, user: None }
+    }
 }
 
 /// The events of a watch.
@@ -61,7 +69,7 @@ impl Client {
     /// Opens a watch; returns the code and the body of the response where it is no stream.
     pub(crate) fn watch(&self, url: String) -> Result<Result<Stream, (u16, Value)>> {
         let response = async {
-            let message = Message { method: Method::GET, url, body: None };
+            let message = Message::new(Method::GET, url, None);
             let response = timeout(harness::DEADLINE, self.open(message)).await??;
             let code = response.status().as_u16();
             if code == 200 {
@@ -78,6 +86,9 @@ impl Client {
 
     async fn open(&self, message: Message) -> Result<Response<Incoming>> {
         let mut request = Request::builder().method(message.method).uri(message.url);
+        if let Some(user) = message.user {
+            request = request.header("Impersonate-User", user);
+        }
         let mut bytes = Bytes::new();
         if let Some((content_type, body)) = message.body {
             request = request.header("Content-Type", content_type);

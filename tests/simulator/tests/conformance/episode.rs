@@ -59,7 +59,7 @@ impl World {
             let url = format!("{}/api/v1/namespaces", control_plane.url());
             let namespace = json!({"metadata": {"name": namespace}});
             let body = Some(("application/json", namespace));
-            let (code, response) = client.send(Message { method: Method::POST, url, body })?;
+            let (code, response) = client.send(Message::new(Method::POST, url, body))?;
             ensure!(code == 201, "{response}");
         }
         for kind in KINDS {
@@ -138,7 +138,7 @@ impl World {
             for namespace in namespaces {
                 let url = collection(&self.control_plane, kind, Some(namespace));
                 let url = format!("{url}?gracePeriodSeconds=0");
-                self.client.send(Message { method: Method::DELETE, url, body: None })?;
+                self.client.send(Message::new(Method::DELETE, url, None))?;
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ mod nodes;
 mod objects;
 
 use serde_json::json;
-use simulator::{Key, Kind};
+use simulator::{Key, Kind, Subresource};
 
 use crate::episode::SLOTS;
 use crate::model::Model;
@@ -19,7 +19,8 @@ const MANAGERS: [&str; 3] = ["node-resource-advertiser", "kubelet", "kubectl"];
 type Make = fn(&mut Generator, &Model) -> Operation;
 
 /// What is done, and how often.
-const WEIGHTS: [(u32, Make); 27] = [
+const WEIGHTS: [(u32, Make); 28] = [
+    (1, Generator::denied),
     (14, Generator::controller_patch),
     (14, Generator::status_patch),
     (5, Generator::node_patch),
@@ -132,6 +133,12 @@ impl Generator {
     fn get(&mut self, _: &Model) -> Operation {
         let kind = self.kind();
         Operation::Get { kind, key: self.key(kind) }
+    }
+
+    fn denied(&mut self, _: &Model) -> Operation {
+        let kind = self.pick(&[Kind::Node, Kind::Rule, Kind::Pod]);
+        let subresource = self.pick(&[Subresource::None, Subresource::Status]);
+        Operation::Denied { kind, subresource, key: self.key(kind) }
     }
 
     fn query(&mut self, kind: Kind) -> Query {

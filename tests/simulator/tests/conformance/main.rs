@@ -11,6 +11,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod bookmarks;
 mod client;
 mod episode;
 mod generator;
@@ -62,6 +63,10 @@ fn run(compacts: bool, seed: u64, operations: usize, only: Option<u64>) -> (Coun
         return (counts, differences);
     }
     let world = World::start(compacts).unwrap();
+    if !compacts {
+        // Without a watch cache, bookmarks come when etcd reports its progress.
+        bookmarks::compare(&world).unwrap();
+    }
     let mut episodes = (0..).map(|number| 2 * number + parity);
     while done < operations && differences.len() < MAX_DIFFERENCES {
         let episode = only.or_else(|| episodes.next()).unwrap_or_default();

@@ -7,7 +7,7 @@
 //! | timestamps of the server | time |
 //! | tokens of lists | opaque; what they lead to is compared |
 //! | the order of `details.causes`, and the message with more than one | a server goes through maps in a random order |
-//! | the object, and the reason, in the message about an object that cannot be read | the object has all of the above; the words are of Go's decoder |
+//! | the object, and the reason, in the message about an object or a patch that cannot be read | the object has all of the above; the words are of Go's decoder |
 //! | `managedFields` of other kinds than Node | nobody reads them |
 //! | what pods are defaulted with | dozens of fields, of which nothing reads any |
 
@@ -41,7 +41,8 @@ pub(crate) fn object(object: &Value, kind: Kind, history: &History) -> Value {
 pub(crate) fn status(status: &Value, history: &History) -> Value {
     let mut status = status.clone();
     let mask = |text: &str| {
-        let unreadable = ["patch: Invalid value: ", "cannot be handled as a Node: "];
+        let unreadable =
+            ["patch: Invalid value: ", "cannot be handled as a Node: ", "error decoding patch: "];
         let ends = unreadable.iter().filter_map(|start| Some(text.find(start)? + start.len()));
         let text = ends.min().map_or(text, |end| &text[..end]);
         let text =

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use simulator::{
-    ApiServer, Failure, Key, Kind, ListOptions, PatchBody, Selector, Watch, WatchEvent, Writer,
+    ApiServer, Failure, Key, Kind, ListOptions, PatchBody, Selector, Subresource, Watch,
+    WatchEvent, Writer,
 };
 
 use crate::history::History;
 use crate::mask;
-use crate::operation::Operation;
+use crate::operation::{NOBODY, Operation};
 use crate::real::{listed, shown};
 
 /// The model, during one episode.
@@ -65,6 +66,11 @@ impl Model {
                     self.server.patch(*kind, *subresource, key, &patch, &writer)
                 };
                 self.written((*kind, key), 200, result.map(|object| (*object).clone()))
+            }
+            Operation::Denied { kind, subresource, key } => {
+                let status = if *subresource == Subresource::Status { "/status" } else { "" };
+                let resource = format!("{}{status}", kind.plural());
+                self.failed(&Failure::forbidden(NOBODY, "patch", &resource, *kind, key))
             }
             Operation::Delete { kind, key, uid } => {
                 let uid = uid.as_ref().map(|uid| self.history.resolve(uid, *kind, key));

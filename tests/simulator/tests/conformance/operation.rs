@@ -30,6 +30,12 @@ pub(crate) enum Operation {
         manager: &'static str,
         dry_run: bool,
     },
+    /// A patch by a user without rights.
+    Denied {
+        kind: Kind,
+        subresource: Subresource,
+        key: Key,
+    },
     Delete {
         kind: Kind,
         key: Key,
@@ -59,6 +65,9 @@ pub(crate) enum Operation {
         at: usize,
     },
 }
+
+/// Who has no rights.
+pub(crate) const NOBODY: &str = "nobody";
 
 /// Which objects are listed or watched.
 #[derive(Clone, Debug, Default)]
@@ -93,6 +102,9 @@ impl Operation {
                 let dry = if *dry_run { " (dry run)" } else { "" };
                 format!("{how} {}{dry}", part(kind, subresource))
             }
+            Self::Denied { kind, subresource, .. } => {
+                format!("patch {} without rights", part(kind, subresource))
+            }
             Self::Delete { kind, .. } => format!("delete {}", kind.plural()),
             Self::List { kind, at, .. } => {
                 format!("list {}{}", kind.plural(), if at.is_some() { " at a version" } else { "" })
@@ -109,7 +121,7 @@ impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name())?;
         match self {
-            Self::Get { key, .. } => write!(f, " {key}"),
+            Self::Get { key, .. } | Self::Denied { key, .. } => write!(f, " {key}"),
             Self::Create { object, manager, .. } | Self::Replace { object, manager, .. } => {
                 write!(f, " by {manager}: {object}")
             }

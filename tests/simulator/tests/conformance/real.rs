@@ -12,7 +12,7 @@ use simulator::{Key, Kind, PatchBody, Subresource};
 use crate::client::{Client, Message, Stream};
 use crate::history::History;
 use crate::mask;
-use crate::operation::{Operation, Query};
+use crate::operation::{NOBODY, Operation, Query};
 
 /// The kinds that are compared.
 pub(crate) const KINDS: [Kind; 5] = [Kind::Node, Kind::Pod, Kind::Rule, Kind::Lease, Kind::Event];
@@ -38,7 +38,7 @@ impl<'a> Real<'a> {
     ) -> Result<Self> {
         let version = || {
             let url = format!("{}?limit=1", collection(control_plane, Kind::Node, None));
-            let (_, list) = client.send(Message { method: Method::GET, url, body: None })?;
+            let (_, list) = client.send(Message::new(Method::GET, url, None))?;
             let version = list["metadata"]["resourceVersion"].as_str().map(str::to_owned);
             version.context("a list has a version")
         };
@@ -82,6 +82,13 @@ impl<'a> Real<'a> {
                 };
                 self.send((*kind, key), Method::PATCH, url, Some(body))
             }
+            Operation::Denied { kind, subresource, key } => {
+                let url = self.url(*kind, key, *subresource);
+                let body = Some(("application/json-patch+json", json!([])));
+                let message = Message::new(Method::PATCH, url, body);
+                let (code, body) = self.client.send(Message { user: Some(NOBODY), ..message })?;
+                Ok(json!({"code": code, "body": mask::status(&body, &self.history)}))
+            }
             Operation::Delete { kind, key, uid } => self.delete(*kind, key, uid.as_ref()),
             Operation::List { kind, query, limit, at } => {
                 let mut url = format!("{}limit={limit}", self.query_url(*kind, query));
@@ -117,7 +124,7 @@ impl<'a> Real<'a> {
                 let body = json!({"revision": self.history.compact(*at), "physical": true});
                 let url = format!("{}/v3/kv/compaction", self.control_plane.etcd_url());
                 let body = Some(("application/json", body));
-                self.client.send(Message { method: Method::POST, url, body })?;
+                self.client.send(Message::new(Method::POST, url, body))?;
                 // Older than an earlier one is an error, and as good.
                 Ok(Value::Null)
             }
@@ -132,7 +139,7 @@ impl<'a> Real<'a> {
         body: Option<(&'static str, &Value)>,
     ) -> Result<Value> {
         let body = body.map(|(content, body)| (content, self.history.resolve(body, kind, key)));
-        let (code, body) = self.client.send(Message { method, url, body })?;
+        let (code, body) = self.client.send(Message::new(method, url, body))?;
         if code >= 400 {
             return Ok(json!({"code": code, "body": mask::status(&body, &self.history)}));
         }
@@ -149,7 +156,7 @@ impl<'a> Real<'a> {
         }
         let url = self.url(kind, key, Subresource::None);
         let body = Some(("application/json", options));
-        let (code, body) = self.client.send(Message { method: Method::DELETE, url, body })?;
+        let (code, body) = self.client.send(Message::new(Method::DELETE, url, body))?;
         if code >= 400 {
             return Ok(json!({"code": code, "body": mask::status(&body, &self.history)}));
         }
@@ -173,8 +180,7 @@ impl<'a> Real<'a> {
     }
 
     fn list(&mut self, kind: Kind, url: String, is_selective: bool) -> Result<Value> {
-        let (code, body) =
-            self.client.send(Message { method: Method::GET, url: url.clone(), body: None })?;
+        let (code, body) = self.client.send(Message::new(Method::GET, url.clone(), None))?;
         self.page = None;
         if code >= 400 {
             return Ok(json!({"code": code, "body": mask::status(&body, &self.history)}));

@@ -73,10 +73,14 @@ impl Generator {
 
     fn random_patch(&mut self, subresource: Subresource) -> Operation {
         let count = self.pick(&[1, 1, 1, 2, 3]);
-        let patch: Vec<_> = (0..count).map(|_| self.operation()).collect();
+        let mut patch: Vec<_> = (0..count).map(|_| self.operation()).collect();
+        if self.rng.u32(..1000) == 0 {
+            patch = vec![patch[0].clone(); 10_001];
+        }
+        let patch = if self.rng.u32(..200) == 0 { json!({"patch": patch}) } else { json!(patch) };
         Operation::Patch {
             target: (Kind::Node, subresource, self.node()),
-            patch: PatchBody::Json(json!(patch)),
+            patch: PatchBody::Json(patch),
             manager: self.manager(),
             dry_run: self.chance(5),
         }
@@ -85,6 +89,13 @@ impl Generator {
     /// One operation of a JSON Patch.
     fn operation(&mut self) -> Value {
         let (path, value) = self.place();
+        if self.chance(3) {
+            let (from, path) = (self.movable(), self.movable());
+            return json!({"op": self.pick(&["move", "copy", "other"]), "from": from, "path": path});
+        }
+        if self.chance(2) {
+            return json!({"op": "add", "path": path.replacen('/', "", 1), "value": value});
+        }
         match self.pick(&["add", "add", "add", "replace", "replace", "remove", "test"]) {
             "remove" => json!({"op": "remove", "path": path}),
             op => json!({"op": op, "path": path, "value": value}),
@@ -151,6 +162,16 @@ impl Generator {
             37 => ("/status/phase".to_owned(), json!("Running")),
             38 => ("/metadata/name".to_owned(), self.pick(&[json!("node-a"), json!("node-b")])),
             _ => ("/status/missing/parent".to_owned(), Value::Null),
+        }
+    }
+
+    /// A place whose value can be in each other one, as far as its type goes.
+    fn movable(&mut self) -> String {
+        let map = self.pick(&["capacity", "allocatable"]);
+        match self.rng.u32(..4) {
+            0 => "/metadata/annotations/a".to_owned(),
+            1 => format!("/status/{map}"),
+            _ => format!("/status/{map}/{}", escape(self.pick(&RESOURCES))),
         }
     }
 

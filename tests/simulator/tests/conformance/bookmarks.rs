@@ -1,0 +1,70 @@
+//! Bookmarks, which a server sends every minute, and two seconds before a watch ends.
+
+use anyhow::{Context as _, Result, ensure};
+use harness::DEADLINE;
+use hyper::Method;
+use serde_json::{Value, json};
+use simulator::{ApiServer, Key, Kind, Selector, WatchEvent, Writer};
+
+use crate::client::Message;
+use crate::episode::World;
+use crate::real::{KINDS, collection};
+
+/// Compares the last events of watches that end soon: what was written before, and then a bookmark of a version that
+/// is no older. Only its kind and its version are compared: what else a server has in it is empty, and differs by
+/// kind.
+pub(crate) fn compare(world: &World) -> Result<()> {
+    let watches = KINDS.map(|kind| {
+        let url = collection(&world.control_plane, kind, None);
+        let url = format!("{url}?watch=true&allowWatchBookmarks=true&timeoutSeconds=3");
+        world.client.watch(url).map(|watch| (kind, watch))
+    });
+    let (node, name) = (json!({"metadata": {"name": "bookmark"}}), "bookmark");
+    let url = collection(&world.control_plane, Kind::Node, None);
+    let body = Some(("application/json", node.clone()));
+    let (_, created) = world.client.send(Message::new(Method::POST, url.clone(), body))?;
+    let written = version(&created)?;
+    for watch in watches {
+        let (kind, stream) = watch?;
+        let mut stream = stream.ok().context("a watch")?;
+        while world.client.next(&mut stream, DEADLINE) {}
+        let last =
+            stream.events.back().with_context(|| format!("no event of {}", kind.plural()))?;
+        let mut of_model = bookmark(kind, &node)?;
+        of_model["object"]["metadata"]["resourceVersion"] =
+            last["object"]["metadata"]["resourceVersion"].clone();
+        let kept = json!({"type": last["type"], "object": {
+            "kind": last["object"]["kind"], "apiVersion": last["object"]["apiVersion"],
+            "metadata": {"resourceVersion": last["object"]["metadata"]["resourceVersion"]},
+        }});
+        ensure!(kept == of_model, "the last event of {}: {kept}, model {of_model}", kind.plural());
+        let of_last = version(&last["object"])?;
+        ensure!(
+            kind != Kind::Node || of_last >= written,
+            "a bookmark of {of_last}, after {written}"
+        );
+    }
+    world.client.send(Message::new(Method::DELETE, format!("{url}/{name}"), None))?;
+    Ok(())
+}
+
+fn version(object: &Value) -> Result<u64> {
+    let version = object["metadata"]["resourceVersion"].as_str().context("a version")?;
+    Ok(version.parse()?)
+}
+
+/// What the model shows of the same: the write, and then a bookmark of its version.
+fn bookmark(kind: Kind, node: &Value) -> Result<Value> {
+    let mut server = ApiServer::default();
+    let mut watch = server.watch(kind, Selector::default(), 0);
+    let created = server.create(Kind::Node, node.clone(), &Writer::new("kubectl"));
+    ensure!(created.is_ok_and(|node| Key::of(&node) == Key::named("bookmark")), "a node");
+    ensure!(
+        (kind == Kind::Node) == server.bookmark(&mut watch).is_none(),
+        "a bookmark before the write"
+    );
+    while server.next_event(&mut watch).is_some() {}
+    let bookmark = server.bookmark(&mut watch).context("a bookmark of the model")?;
+    ensure!(bookmark == WatchEvent::Bookmark(server.version()), "it is of the last write");
+    Ok(bookmark.to_json(kind))
+}
