@@ -51,10 +51,12 @@ impl ApiServer {
                 None => Failure::expired("The resourceVersion for the provided list is too old."),
             });
         }
+        // The cache has an index of what is there now.
+        let has_index = self.has_watch_cache && options.token.is_none() && options.at.is_none();
         let objects = self.store.list(kind, version);
         let mut objects = objects.filter(|(key, object)| {
             after.as_ref().is_none_or(|after| *key > after)
-                && options.selector.is_read(object, self.has_watch_cache)
+                && options.selector.is_read(object, has_index)
         });
         let limit = if options.limit == 0 { usize::MAX } else { options.limit };
         let selected = objects.by_ref().filter(|(_, object)| options.selector.matches(object));

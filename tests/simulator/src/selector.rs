@@ -37,8 +37,8 @@ impl Selector {
     }
 
     /// Whether the server reads an object to find out whether it is selected: not where it knows the key of the one
-    /// that can be, nor those of other nodes, for which its cache has an index.
-    pub(crate) fn is_read(&self, object: &Value, has_watch_cache: bool) -> bool {
+    /// that can be, nor those of other nodes, where there is an index.
+    pub(crate) fn is_read(&self, object: &Value, has_index: bool) -> bool {
         let metadata = &object["metadata"];
         let in_namespace =
             self.namespace.as_ref().is_none_or(|name| metadata["namespace"] == name.as_str());
@@ -46,7 +46,9 @@ impl Selector {
         let mut equal = self.fields.iter().filter(|field| field.equal);
         let may_match = equal.all(|Requirement { key, value, .. }| match key.as_str() {
             "metadata.name" if is_key => metadata["name"] == value.as_str(),
-            "spec.nodeName" if has_watch_cache => object["spec"]["nodeName"] == value.as_str(),
+            "spec.nodeName" if has_index => {
+                object["spec"]["nodeName"].as_str().unwrap_or_default() == value
+            }
             _ => true,
         });
         in_namespace && may_match
