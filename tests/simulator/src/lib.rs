@@ -9,12 +9,15 @@
 //!
 //! It knows nothing of the code that it tests, has no clock but [`ApiServer::set_time`], and no randomness. What
 //! becomes of a request on its way is up to who sends it: a request that is lost is not made, one that lands late
-//! is made later. `tests/conformance` sends the same operations to it
-//! and to a real server, and compares.
+//! is made later. [`Network`] is such a way for a client that speaks HTTP, by tokio's clock. `tests/conformance`
+//! sends the same operations to the model and to a real server, and compares.
 
+mod chaos;
 mod checks;
 mod failure;
+mod fate;
 mod fields;
+mod http;
 mod json_patch;
 mod kind;
 mod list;
@@ -22,13 +25,19 @@ mod node;
 mod quantity;
 mod selector;
 mod server;
+mod service;
 mod store;
 mod strategy;
+mod stream;
 mod watch;
 
+pub use chaos::Chaos;
 pub use failure::Failure;
+pub use fate::{Fate, Fates, Flaw, WatchEnd};
+pub use http::{Call, Verb, not_served, plain_text};
 pub use kind::{Key, Kind};
 pub use list::{List, ListOptions};
 pub use selector::Selector;
 pub use server::{ApiServer, PatchBody, Subresource, Writer};
+pub use service::{Connection, Network, ResponseBody, Write};
 pub use watch::{Watch, WatchEvent};

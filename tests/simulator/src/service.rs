@@ -1,0 +1,333 @@
+//! The API server behind a network that loses, delays and cuts: a `tower::Service` on tokio's clock, which tests
+//! pause.
+//!
+//! ```text
+//!  kube::Client ─▶ Connection ─▶ Fates ─▶ http::Call ─▶ ApiServer
+//!  a test ────────────────────── act ─────────────────▶     │
+//!       watches' bodies ◀─ stream ◀─────────────────────────┘
+//! ```
+
+use std::future::pending;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use ::http::{Request, Response};
+use futures::{FutureExt as _, StreamExt as _, stream};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Body, Bytes, Frame};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tower::BoxError;
+
+use crate::failure::Failure;
+use crate::fate::{Fate, Fates};
+use crate::http::{Answer, Call};
+use crate::server::ApiServer;
+use crate::stream::WatchStream;
+
+/// The body of a response.
+pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
+
+type Sent = Result<Response<ResponseBody>, BoxError>;
+
+/// An API server, how it is reached, and what has happened.
+#[derive(Clone)]
+pub struct Network {
+    state: Arc<Mutex<State>>,
+    written: watch::Sender<u64>,
+    start: (Instant, Timestamp),
+}
+
+struct State {
+    api: ApiServer,
+    fates: Box<dyn Fates>,
+    log: Vec<String>,
+    on_write: Box<dyn FnMut(&Write<'_>) + Send>,
+}
+
+/// A request of a client that has been done, and may have changed something.
+#[derive(Debug)]
+pub struct Write<'a> {
+    /// Who sent it.
+    pub client: &'a str,
+    /// What was asked for.
+    pub call: &'a Call,
+    /// What became of it on its way.
+    pub fate: &'a Fate,
+    /// The object before it.
+    pub before: Option<Arc<Value>>,
+    /// The server after it.
+    pub api: &'a ApiServer,
+}
+
+impl Network {
+    /// A network in front of a server, from `start` on. It is called in a runtime of tokio.
+    pub fn new(api: ApiServer, start: Timestamp, fates: impl Fates + 'static) -> Self {
+        let (written, _) = watch::channel(api.version());
+        let on_write = Box::new(|_: &Write<'_>| ());
+        let state = State { api, fates: Box::new(fates), log: Vec::new(), on_write };
+        Self { state: Arc::new(Mutex::new(state)), written, start: (Instant::now(), start) }
+    }
+
+    /// Has a look taken at every write of a client as it is done.
+    pub fn on_write(&self, look: impl FnMut(&Write<'_>) + Send + 'static) {
+        self.state().on_write = Box::new(look);
+    }
+
+    /// Decides from now on what becomes of requests.
+    pub fn set_fates(&self, fates: impl Fates + 'static) {
+        self.state().fates = Box::new(fates);
+    }
+
+    /// The way of one client.
+    #[must_use]
+    pub fn connection(&self, client: impl Into<String>) -> Connection {
+        Connection { network: self.clone(), client: client.into().into() }
+    }
+
+    /// Does something at the server that no fault prevents.
+    pub fn act<R>(&self, action: impl FnOnce(&mut ApiServer) -> R) -> R {
+        let mut state = self.state();
+        state.api.set_time(self.wall());
+        let result = action(&mut state.api);
+        self.written.send_replace(state.api.version());
+        result
+    }
+
+    /// Looks at the server.
+    pub fn read<R>(&self, look: impl FnOnce(&ApiServer) -> R) -> R {
+        look(&self.state().api)
+    }
+
+    /// Takes a line into the log.
+    pub fn note(&self, text: impl AsRef<str>) {
+        let line = format!("{:9.3}s  {}", self.time().as_secs_f64(), text.as_ref());
+        self.state().log.push(line);
+    }
+
+    /// What has happened, a line each with the time since the beginning.
+    #[must_use]
+    pub fn log(&self) -> Vec<String> {
+        self.state().log.clone()
+    }
+
+    /// How much time has passed since the beginning.
+    #[must_use]
+    pub fn time(&self) -> Duration {
+        self.start.0.elapsed()
+    }
+
+    /// The time on the wall, to the second.
+    fn wall(&self) -> String {
+        let time = self.start.1.checked_add(self.time()).unwrap_or(self.start.1);
+        Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.written.subscribe()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the server do what a request asks for.
+    fn apply(&self, client: &str, call: &Call, fate: &Fate) -> Answer {
+        let mut state = self.state();
+        state.api.set_time(self.wall());
+        let (before, version) = (state.api.get(call.kind, &call.key).ok(), state.api.version());
+        let answer = call.answer(&mut state.api);
+        if state.api.version() > version {
+            let State { api, on_write, .. } = &mut *state;
+            on_write(&Write { client, call, fate, before, api });
+            self.written.send_replace(api.version());
+        }
+        answer
+    }
+
+    async fn send(self, client: Arc<str>, request: Request<Bytes>) -> Sent {
+        let call = match Call::read(&request) {
+            Ok(call) => call,
+            Err(failure) => {
+                self.note(format!(
+                    "{client}: {} {}: {}",
+                    request.method(),
+                    request.uri(),
+                    failure.code
+                ));
+                return Ok(respond(Answer::Failure(failure)));
+            }
+        };
+        let time = self.time();
+        let fate = self.state().fates.fate(&client, &call, time);
+        let done = || {
+            let answer = self.apply(&client, &call, &fate);
+            self.note(format!(
+                "{client}: {call}{}: {}{}",
+                sent(&call),
+                code(&answer),
+                fate.remark()
+            ));
+            answer
+        };
+        let not_done = || self.note(format!("{client}: {call}{}:{}", sent(&call), fate.remark()));
+        match fate.clone() {
+            Fate::Answered | Fate::Flawed(_) => Ok(self.respond(done(), &fate)),
+            Fate::Slow(time) => {
+                let answer = done();
+                sleep(time).await;
+                Ok(self.respond(answer, &fate))
+            }
+            Fate::Late(time) => {
+                not_done();
+                let late = self.clone().arrive_late(Arc::clone(&client), call.clone(), time);
+                let answer = tokio::spawn(late).await?;
+                Ok(self.respond(answer, &fate))
+            }
+            Fate::Failed(failure) => {
+                not_done();
+                Ok(respond(Answer::Failure(failure)))
+            }
+            Fate::DoneAndFailed(failure) => {
+                done();
+                Ok(respond(Answer::Failure(failure)))
+            }
+            Fate::Refused => {
+                not_done();
+                Err(io::Error::from(io::ErrorKind::ConnectionRefused).into())
+            }
+            Fate::Lost => {
+                not_done();
+                pending().await
+            }
+            Fate::Unanswered => {
+                done();
+                pending().await
+            }
+            Fate::Reset => {
+                done();
+                Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
+            }
+            Fate::Cut | Fate::Stalled => Ok(cut(done(), fate == Fate::Stalled)),
+        }
+    }
+
+    async fn arrive_late(self, client: Arc<str>, call: Call, time: Duration) -> Answer {
+        sleep(time).await;
+        let answer = self.apply(&client, &call, &Fate::Late(time));
+        self.note(format!("{client}: {call} arrives: {}", code(&answer)));
+        answer
+    }
+
+    fn respond(&self, answer: Answer, fate: &Fate) -> Response<ResponseBody> {
+        let Answer::Watch(call) = answer else { return respond(answer) };
+        let flaw = match fate {
+            Fate::Flawed(flaw) => Some(*flaw),
+            _ => None,
+        };
+        let frames = WatchStream::new(self.clone(), *call, flaw).frames();
+        response(200, None, StreamBody::new(frames).boxed_unsync())
+    }
+}
+
+/// What a log has to tell of a request, beside what it is.
+fn sent(call: &Call) -> String {
+    if call.verb.is_write() && !call.body.is_null() {
+        format!(" {}", call.body)
+    } else {
+        String::new()
+    }
+}
+
+fn code(answer: &Answer) -> String {
+    match answer {
+        Answer::Object(code, _) => code.to_string(),
+        Answer::Watch(_) => "200".to_owned(),
+        Answer::Failure(failure) => format!("{} {}", failure.code, failure.message()),
+    }
+}
+
+/// An answer that is no watch.
+fn respond(answer: Answer) -> Response<ResponseBody> {
+    let (code, retry_after, body) = match answer {
+        Answer::Object(code, object) => (code, None, object),
+        Answer::Failure(Failure { code, status, retry_after }) => (code, retry_after, status),
+        Answer::Watch(_) => (200, None, Value::Null),
+    };
+    let text = match body {
+        Value::String(text) => text,
+        body => body.to_string(),
+    };
+    let whole = stream::iter([Ok(Frame::data(Bytes::from(text)))]);
+    response(code, retry_after, StreamBody::new(whole).boxed_unsync())
+}
+
+/// The first half of an answer, and then an error or silence.
+fn cut(answer: Answer, is_silent: bool) -> Response<ResponseBody> {
+    let (code, text) = match answer {
+        Answer::Object(code, object) => (code, object.to_string()),
+        Answer::Failure(failure) => (failure.code, failure.status.to_string()),
+        Answer::Watch(_) => (200, String::new()),
+    };
+    let half = Bytes::from(text);
+    let half = half.slice(..half.len() / 2);
+    let end = async move {
+        if is_silent {
+            pending::<()>().await;
+        }
+        Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
+    };
+    let frames = stream::iter([Ok(Frame::data(half))]).chain(stream::once(end));
+    response(code, None, StreamBody::new(frames).boxed_unsync())
+}
+
+fn response(code: u16, retry_after: Option<u32>, body: ResponseBody) -> Response<ResponseBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = ::http::StatusCode::from_u16(code).unwrap_or_default();
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, ::http::HeaderValue::from_static("application/json"));
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// The way of one client to the server.
+#[derive(Clone)]
+pub struct Connection {
+    network: Network,
+    client: Arc<str>,
+}
+
+impl<B> tower::Service<Request<B>> for Connection
+where
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<ResponseBody>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Sent> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let Self { network, client } = self.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await.map_err(Into::into)?.to_bytes();
+            network.send(client, Request::from_parts(parts, body)).await
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,125 @@
+//! The body of a watch's response: a line for each event, as it happens.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::io;
+use std::time::Duration;
+
+use futures::{Stream, stream};
+use hyper::body::{Bytes, Frame};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
+use tower::BoxError;
+
+use crate::failure::Failure;
+use crate::fate::{Flaw, WatchEnd};
+use crate::http::WatchCall;
+use crate::service::Network;
+use crate::watch::WatchEvent;
+
+/// How often a bookmark shows.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+
+type Line = Result<Frame<Bytes>, BoxError>;
+
+pub(crate) struct WatchStream {
+    network: Network,
+    call: WatchCall,
+    changes: watch::Receiver<u64>,
+    initial: VecDeque<WatchEvent>,
+    lag: Duration,
+    end: (Instant, WatchEnd),
+    bookmark: Instant,
+    /// What is left to be shown at the end, once that has come.
+    ending: Option<VecDeque<Line>>,
+}
+
+impl WatchStream {
+    pub(crate) fn new(network: Network, mut call: WatchCall, flaw: Option<Flaw>) -> Self {
+        let now = Instant::now();
+        let mut end = (now + call.lasts, WatchEnd::Closed);
+        if let Some(flaw) = flaw.filter(|flaw| flaw.lasts < call.lasts) {
+            end = (now + flaw.lasts, flaw.end);
+        }
+        Self {
+            changes: network.changes(),
+            network,
+            initial: std::mem::take(&mut call.initial).into(),
+            call,
+            lag: flaw.map(|flaw| flaw.lag).unwrap_or_default(),
+            end,
+            bookmark: now + BOOKMARK_INTERVAL,
+            ending: None,
+        }
+    }
+
+    pub(crate) fn frames(self) -> impl Stream<Item = Line> + Send {
+        stream::unfold(self, |mut events| async move {
+            let line = events.next().await?;
+            Some((line, events))
+        })
+    }
+
+    async fn next(&mut self) -> Option<Line> {
+        loop {
+            if let Some(ending) = &mut self.ending {
+                return ending.pop_front();
+            }
+            let now = Instant::now();
+            if self.end.0 <= now {
+                if self.end.1 == WatchEnd::Silent {
+                    pending::<()>().await;
+                }
+                self.ending = Some(self.last_lines().into());
+                continue;
+            }
+            // What happens from here on is waited for below.
+            self.changes.mark_unchanged();
+            if let Some(event) = self.show() {
+                if matches!(event, WatchEvent::Error(_)) {
+                    self.ending = Some(VecDeque::new());
+                }
+                return Some(self.line(&event));
+            }
+            if self.bookmark <= now {
+                self.bookmark = now + BOOKMARK_INTERVAL;
+                let bookmark = self.network.read(|api| api.bookmark(&mut self.call.watch));
+                if let Some(bookmark) = bookmark.filter(|_| self.call.bookmarks) {
+                    return Some(self.line(&bookmark));
+                }
+            }
+            let end = self.end.0;
+            let changed = async {
+                // The sender is in the network, so that there is one.
+                let _ = self.changes.changed().await;
+                sleep(self.lag).await;
+            };
+            let _ = timeout_at(end.min(self.bookmark), changed).await;
+        }
+    }
+
+    fn show(&mut self) -> Option<WatchEvent> {
+        let Self { initial, network, call, .. } = self;
+        initial.pop_front().or_else(|| network.read(|api| api.next_event(&mut call.watch)))
+    }
+
+    fn last_lines(&self) -> Vec<Line> {
+        let data = |text: &'static str| Ok(Frame::data(Bytes::from(text)));
+        match self.end.1 {
+            WatchEnd::Closed | WatchEnd::Silent => Vec::new(),
+            WatchEnd::Cut => {
+                let broken = io::Error::from(io::ErrorKind::ConnectionReset);
+                vec![data("{\"type\":\"MODIFIED\",\"obj"), Err(broken.into())]
+            }
+            WatchEnd::Expired => {
+                let gone = "The resourceVersion for the provided watch is too old.";
+                vec![self.line(&WatchEvent::Error(Failure::expired(gone)))]
+            }
+            WatchEnd::Garbage => vec![data("{\"type\": oops\n")],
+        }
+    }
+
+    fn line(&self, event: &WatchEvent) -> Line {
+        Ok(Frame::data(Bytes::from(format!("{}\n", event.to_json(self.call.kind)))))
+    }
+}
