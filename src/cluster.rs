@@ -3,6 +3,7 @@
 pub(crate) mod backoff;
 mod certificates;
 pub mod client;
+pub(crate) mod clock;
 pub mod config;
 mod connector;
 mod credentials;

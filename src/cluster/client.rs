@@ -11,6 +11,10 @@ use std::time::Duration;
 use http::header::USER_AGENT;
 use http::uri::Scheme;
 use http::{HeaderValue, Response, StatusCode, Version};
+#[cfg(test)]
+use hyper::body::{Body as HttpBody, Bytes};
+#[cfg(test)]
+use kube::client::Body;
 use kube::client::{AuthError, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use thiserror::Error;
@@ -139,6 +143,22 @@ fn with_server(mut config: Config, server: Server, source: Source) -> Result<Cli
         .timeout(ANSWER_TIMEOUT)
         .service(transport);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
+
+/// A client whose requests take this way in place of connections, within the time limits of every client.
+#[cfg(test)]
+pub(crate) fn over<S, B>(transport: S) -> Client
+where
+    S: tower::Service<http::Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError> + Send,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let server = Server::new(&Config::new(http::Uri::from_static("http://simulated")), None);
+    let send =
+        move |request| transport::send(transport.clone(), request, server.clone(), Arc::default());
+    Client::new(ServiceBuilder::new().timeout(ANSWER_TIMEOUT).service_fn(send), "default")
 }
 
 /// The result of a request, with the API server's name where there is no response. No error from

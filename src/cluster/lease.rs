@@ -25,7 +25,6 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt as _};
@@ -33,6 +32,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
+use crate::cluster::clock;
 use crate::cluster::error::describe;
 use crate::cluster::watch::watch as watch_objects;
 use crate::model::api::FIELD_MANAGER;
@@ -98,7 +98,7 @@ pub async fn run(
     let mut writes: FuturesUnordered<BoxFuture<'static, _>> = FuturesUnordered::new();
     let at_end = loop {
         let now = Instant::now();
-        let (write, wake) = participant.next(now, Timestamp::now());
+        let (write, wake) = participant.next(now, clock::now());
         if let Some(lease) = write {
             let write = leases.clone().write_or_read(*lease, participant.write_timeout());
             writes.push(write.map(move |(written, found)| (now, written, found)).boxed());
@@ -112,11 +112,11 @@ pub async fn run(
             biased;
             at_end = &mut end => break at_end.unwrap_or(AtEnd::Expire),
             Some((started, written, found)) = writes.next() => {
-                let time = (Instant::now(), Timestamp::now());
+                let time = (Instant::now(), clock::now());
                 participant.written(written, found, started, time);
             }
             Some(event) = events.next() => {
-                participant.observe(event, Instant::now(), Timestamp::now());
+                participant.observe(event, Instant::now(), clock::now());
             }
             () = sleep_until_some(wake), if wake.is_some() => {}
         }
@@ -126,7 +126,7 @@ pub async fn run(
     }
     // What is under way has to be known before it can be undone.
     if let Ok(Some((started, written, _))) = timeout(RELEASE_TIMEOUT, writes.next()).await {
-        participant.written(written, None, started, (Instant::now(), Timestamp::now()));
+        participant.written(written, None, started, (Instant::now(), clock::now()));
     }
     end_election(client, participant.into_election()).await
 }

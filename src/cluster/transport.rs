@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Either};
-use hyper::body::{Body as HttpBody, Incoming};
+use hyper::body::{Body as HttpBody, Bytes};
 use kube::client::Body;
 use thiserror::Error;
-use tower::{BoxError, ServiceExt as _};
+use tower::{BoxError, Service, ServiceExt as _};
 use tower_http::timeout::{DeadlineBody, TimeoutError};
 
 use super::config::Server;
-use super::connector::Http;
 
 /// How long the body of a response may take. The API server itself ends a request after a minute,
 /// but what is in between may stall.
@@ -32,19 +31,24 @@ struct Stalled {
 /// Sends a request. The body of its response fails where it stalls, unless it is that of a watch.
 /// `failed` is set where the cause may be a certificate: the server rejects one that has expired by
 /// a 401, also on a connection that it accepted.
-pub(super) async fn send(
-    http: Http,
+pub(super) async fn send<S, B>(
+    http: S,
     request: Request<Body>,
     server: Server,
     failed: Arc<AtomicBool>,
-) -> Result<Response<impl HttpBody<Data = <Incoming as HttpBody>::Data, Error = BoxError>>, BoxError>
+) -> Result<Response<impl HttpBody<Data = Bytes, Error = BoxError>>, BoxError>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
 {
     let is_watch = is_watch(request.uri());
     let result = http.oneshot(request).await;
     if !result.as_ref().is_ok_and(|response| response.status() != StatusCode::UNAUTHORIZED) {
         failed.store(true, Ordering::Relaxed);
     }
-    let response = result?;
+    let response = result.map_err(Into::into)?;
     let may_last = is_watch && response.status().is_success();
     Ok(response.map(|body| {
         if may_last {

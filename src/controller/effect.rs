@@ -17,6 +17,7 @@ use super::device_classes::DeviceClass;
 use super::limiter::Kind;
 use super::protection::{self, PolicyObject};
 use super::rules::RuleObject;
+use crate::cluster::clock;
 use crate::cluster::lease::{Election, Written};
 use crate::cluster::node_client::{PodsByNode, Reply};
 use crate::cluster::requests::RequestError;
@@ -33,7 +34,7 @@ pub(super) struct Now {
 impl Now {
     /// Reads both clocks.
     pub(super) fn read() -> Self {
-        Self { instant: Instant::now(), wall: Timestamp::now() }
+        Self { instant: Instant::now(), wall: clock::now() }
     }
 }
 

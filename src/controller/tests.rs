@@ -143,3 +143,5 @@ async fn controller_that_is_dropped_sends_nothing_more() {
     assert!(controller.await.unwrap_err().is_cancelled());
     assert!(asked.recv().await.is_none(), "nothing of it goes on elsewhere");
 }
+
+mod shell;

@@ -13,6 +13,7 @@ use kube::Client;
 use thiserror::Error;
 use tokio::time::sleep;
 
+use crate::cluster::clock;
 use crate::cluster::error::describe;
 use crate::cluster::lease::holder::{self, Kind};
 use crate::cluster::lease::{AtEnd, Leadership, LeaseName};
@@ -131,7 +132,7 @@ impl LeaseGuard {
             _ => {}
         }
         if !is_take_over {
-            let now = Timestamp::now();
+            let now = clock::now();
             leases.iter().try_for_each(|lease| refuse_live(lease, now))?;
         }
         let mut guard = Self::none();

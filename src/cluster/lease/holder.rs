@@ -9,6 +9,8 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use crate::cluster::clock;
+
 /// The label of every Lease that a controller of this program has held. `prune` finds Leases by it,
 /// whatever their names are.
 pub(crate) const LABEL: (&str, &str) = ("noderesource.dev/leader-election", "true");
@@ -49,7 +51,7 @@ impl Kind {
 
 /// The identity of a `prune` that starts now.
 pub(crate) fn prune_identity() -> String {
-    format!("{PRUNE}{}", Timestamp::now().as_nanosecond())
+    format!("{PRUNE}{}", clock::now().as_nanosecond())
 }
 
 /// The identity under which a `prune` leaves its Lease behind.

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::keep::leave_behind;
+use crate::cluster::clock;
 use crate::cluster::lease::holder::{self, KEEP, Kind};
 use crate::cluster::lease::{self, Acquire, AtEnd, Candidate, Ended, Leadership, LeaseName};
 
@@ -80,7 +81,7 @@ impl Held {
     pub(super) async fn end(self, at_end: AtEnd) -> LeaseEnd {
         match self.keep {
             Keep::Release => self.release(at_end).await,
-            Keep::FromTheEnd => self.keep(None, Timestamp::now() + KEEP).await,
+            Keep::FromTheEnd => self.keep(None, clock::now() + KEEP).await,
             Keep::Until(until) => self.keep(None, until).await,
         }
     }
@@ -137,7 +138,7 @@ pub(super) async fn take(
     is_take_over: bool,
     progress: &impl Fn(String),
 ) -> Result<Held, String> {
-    let now = Timestamp::now();
+    let now = clock::now();
     let holder = holder::holder(lease);
     let kept_until = holder::kept_until(lease, now);
     let has_ended = holder.is_some_and(|holder| Kind::of(holder) == Kind::EndedPrune);

@@ -9,6 +9,7 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use tokio::time::{sleep, timeout};
 
+use crate::cluster::clock;
 use crate::cluster::error::describe;
 use crate::cluster::lease::{LeaseName, holder};
 use crate::model::api::FIELD_MANAGER;
@@ -69,7 +70,7 @@ async fn write_last(
         holder => return Err(LastWriteError::Lost(holder.unwrap_or("nobody").to_owned())),
     }
     // Rounded up: the renewal time makes up for it, so that the expiry is exact.
-    let left = until.duration_since(Timestamp::now()).as_secs().saturating_add(1).max(1);
+    let left = until.duration_since(clock::now()).as_secs().saturating_add(1).max(1);
     let renewed = until.checked_sub(SignedDuration::from_secs(left)).unwrap_or(until);
     let annotations = lease.metadata.annotations.get_or_insert_default();
     annotations.insert(holder::KEPT_UNTIL.to_owned(), until.to_string());

@@ -1,0 +1,152 @@
+//! A cluster, up to three replicas of the controller, and who starts, kills and stops them.
+
+use std::task::Poll;
+
+use simulator::{ApiServer, Chaos, Connection, Fate, Network};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::monitor::Monitor;
+use super::*;
+use crate::cluster::client;
+use crate::cluster::clock::simulated::{self, SimulatedClock};
+
+/// A run of the program.
+pub(super) struct Replica {
+    pub(super) task: JoinHandle<()>,
+    pub(super) identity: String,
+    /// Until then it does nothing, as a process that is not scheduled.
+    frozen: watch::Sender<Instant>,
+}
+
+pub(super) struct World {
+    pub(super) network: Network,
+    pub(super) rng: fastrand::Rng,
+    pub(super) monitor: Monitor,
+    /// By its number; `None` while it does not run.
+    pub(super) replicas: Vec<Option<Replica>>,
+    /// How many have been started.
+    started: usize,
+    options: Options,
+    _clock: SimulatedClock,
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        let start = "2026-02-01T00:00:00Z".parse().unwrap();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let one_in = [3, 10, 30, 1000][rng.usize(..4)];
+        let network = Network::new(ApiServer::default(), start, Chaos::new(seed, one_in));
+        let options = Options {
+            concurrency: [1, 4, 16][rng.usize(..3)],
+            request_timeout: Duration::from_secs([5, 15][rng.usize(..2)]),
+            mass_withdrawal_delay: Duration::from_secs([0, 30, 300][rng.usize(..3)]),
+            seed,
+        };
+        let monitor = Monitor::new(&network);
+        let clock = simulated::start(start);
+        network.note(format!("one in {one_in} requests goes wrong, {options:?}"));
+        let mut world = Self {
+            network,
+            rng,
+            monitor,
+            replicas: Vec::new(),
+            started: 0,
+            options,
+            _clock: clock,
+        };
+        world.populate();
+        let replicas = world.rng.usize(1..=3);
+        world.replicas.resize_with(replicas, || None);
+        (0..replicas).for_each(|number| world.start(number));
+        world
+    }
+
+    /// A while in which all kinds of things happen.
+    pub(super) async fn live(&mut self) -> Result<(), String> {
+        let end = Instant::now() + Duration::from_secs(self.rng.u64(60..300));
+        let busy = self.rng.u64(200..6000);
+        let mut tick = Instant::now();
+        while Instant::now() < end {
+            sleep(Duration::from_millis(self.rng.u64(1..busy))).await;
+            if tick <= Instant::now() {
+                tick += Duration::from_secs(10);
+                self.tick_kubelets();
+            }
+            self.happen();
+            self.monitor.check()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn start(&mut self, number: usize) {
+        self.started += 1;
+        let identity = format!("replica-{number}.{}", self.started);
+        self.network.note(format!("{identity} starts"));
+        let connection: Connection = self.network.connection(&identity);
+        let (readiness, _) = watch::channel(Readiness::default());
+        let (heartbeat, _) = watch::channel(Instant::now());
+        let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::default() };
+        let candidate = Candidate {
+            namespace: "system".to_owned(),
+            name: "lease".to_owned(),
+            identity: identity.clone(),
+            duration: Duration::from_secs(15),
+            acquire: Acquire::WhenFree,
+            reacquires: true,
+        };
+        let options = Options { seed: self.rng.u64(..), ..self.options.clone() };
+        let program =
+            run(client::over(connection), candidate, options, diagnostics, std::future::pending());
+        let (frozen, until) = watch::channel(Instant::now());
+        let task = tokio::spawn(freezable(program, until));
+        self.replicas[number] = Some(Replica { task, identity, frozen });
+    }
+
+    /// Ends a replica where it stands.
+    pub(super) fn kill(&mut self, number: usize) {
+        if let Some(Replica { task, identity, .. }) = self.replicas[number].take() {
+            self.network.note(format!("{identity} is killed"));
+            task.abort();
+        }
+    }
+
+    pub(super) fn freeze(&mut self, number: usize, time: Duration) {
+        if let Some(Replica { identity, frozen, .. }) = &self.replicas[number] {
+            self.network.note(format!("{identity} is frozen for {time:?}"));
+            frozen.send_replace(Instant::now() + time);
+        }
+    }
+
+    /// Nothing goes wrong any more, and every replica runs.
+    pub(super) fn heal(&mut self) {
+        self.network.note("nothing happens any more, and nothing goes wrong");
+        self.network.set_fates(|_: &str, _: &simulator::Call, _| Fate::Answered);
+        for number in 0..self.replicas.len() {
+            self.freeze(number, Duration::ZERO);
+            if self.replicas[number].is_none() {
+                self.start(number);
+            }
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        (0..self.replicas.len()).for_each(|number| self.kill(number));
+    }
+}
+
+/// Does nothing until the time that `frozen` has.
+async fn freezable(program: impl Future<Output = ()>, frozen: watch::Receiver<Instant>) {
+    let mut program = pin!(program);
+    let mut thaw = pin!(sleep(Duration::ZERO));
+    std::future::poll_fn(|context| {
+        let until = *frozen.borrow();
+        if Instant::now() < until {
+            thaw.as_mut().reset(until);
+            let _ = thaw.as_mut().poll(context);
+            return Poll::Pending;
+        }
+        program.as_mut().poll(context)
+    })
+    .await;
+}
