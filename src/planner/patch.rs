@@ -104,12 +104,13 @@ impl<'a> Map<'a> {
         Self { name, seen, is_absent: false, tests: Vec::new(), changes: Vec::new() }
     }
 
+    /// Writes a value also where it is the same number, as it is spelled there: somebody may have changed it since it was
+    /// seen, and the ledger lists both maps.
     fn write(&mut self, resource: &str, quantity: &str) {
-        let seen = self.seen.and_then(|map| map.get(resource));
         let parsed = quantity.parse::<Quantity>();
-        if !seen.is_some_and(|seen| parsed.is_ok_and(|quantity| same(seen, quantity))) {
-            self.changes.push(add(["status", self.name, resource], json!(quantity)));
-        }
+        let is_same = |seen: &&str| parsed.as_ref().is_ok_and(|quantity| same(seen, *quantity));
+        let seen = self.seen.and_then(|map| map.get(resource)).filter(is_same);
+        self.changes.push(add(["status", self.name, resource], json!(seen.unwrap_or(quantity))));
     }
 
     /// Has the patch require that nobody has changed the value meanwhile, nor written one where there was

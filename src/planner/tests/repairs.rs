@@ -37,6 +37,23 @@ fn ledger_alone_repairs_what_was_lost() {
     }
 }
 
+/// One of the two values is as declared when it is seen, and 0 when the patch arrives: a kubelet's reset, not seen yet.
+#[test]
+fn value_that_is_lost_after_it_was_seen_is_written_too() {
+    let spec = json!({"r": {"conflictPolicy": "Overwrite"}});
+    for seen in [dongles("4", "0"), owned(dongles("0", "4.0"), "4", "r")] {
+        let planned = plan(&decoded(&node_object(&seen)), &rule_set(&spec), &free());
+        let patch = patch(&decoded(&node_object(&seen)), planned.changes()).unwrap();
+        let mut reset = node_object(&seen);
+        for map in ["capacity", "allocatable"] {
+            reset["status"][map]["example.com/dongle"] = json!("0");
+        }
+        apply(&mut reset, &patch);
+        let again = plan(&decoded(&reset), &rule_set(&spec), &free());
+        assert_eq!(again.plan, Plan::InSync, "{seen}: {reset}");
+    }
+}
+
 #[test]
 fn ledger_alone_changes_nothing_else() {
     // Not listed; as listed; more than listed, which pods may use.
