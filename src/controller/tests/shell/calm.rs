@@ -114,6 +114,12 @@ fn unsettled(api: &ApiServer) -> Result<(), String> {
         {
             return Err(format!("the status of {name} is not {summary}: {status}"));
         }
+        // Nobody reverts anything any more.
+        let conditions = status["conditions"].as_array().into_iter().flatten();
+        let mut contested = conditions.filter(|condition| condition["type"] == "Contested");
+        if contested.any(|contested| contested["status"] == "True") {
+            return Err(format!("{name} is contested: {status}"));
+        }
     }
     Ok(())
 }
