@@ -8,6 +8,7 @@ use tracing::warn;
 use super::{Key, Now, Rank, Reconciler, Stage};
 use crate::controller::events::{EventTemplate, NodeSubject};
 use crate::controller::nodes::{NodeState, Seen, Work};
+use crate::model::ledger::Ledger;
 use crate::model::node::Node;
 use crate::planner::input::{Contested, NewValues, PlanningInput, PodUsage};
 use crate::planner::{self, Change, NodePlan, Outcome, Plan};
@@ -119,9 +120,11 @@ impl Reconciler {
         // I5: after a lowering pods are listed once more, and again until what that asks for is written.
         let is_planned = knows_all && !is_blocked;
         if has_pods && is_planned && state.work().is_some() {
+            // What has been withdrawn meanwhile is raised no more, contested or not.
+            let ledger = Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default();
             let is_open = |resource: &str| {
                 changes.iter().any(|change| change.resource == resource)
-                    || input.contested.contains_key(resource)
+                    || (input.contested.contains_key(resource) && ledger.get(resource).is_some())
             };
             state.work_mut().lowered_from.retain(|resource, _| is_open(resource));
         }

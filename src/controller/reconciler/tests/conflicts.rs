@@ -77,6 +77,31 @@ fn edited_rule_is_written_during_a_contest() {
     assert_eq!(world.patched(), ["node-0"]);
 }
 
+/// A contest is remembered for ten minutes. A value that was lowered in it, and is gone, needs no list of pods.
+#[test]
+fn withdrawn_value_of_a_contest_costs_no_lists() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    for second in 0..120 {
+        world.settle();
+        if second < 60 && world.dongles("node-0") == 4 {
+            world.set_dongles("node-0", 9);
+        }
+        world.advance(Duration::from_secs(1));
+    }
+    assert_eq!((world.dongles("node-0"), &*world.ready("dongle")), (4, "False Contested"));
+    world.delete_rule("dongle");
+    world.settle();
+    assert_eq!(world.ledger("node-0"), None);
+    world.advance(Duration::from_secs(5));
+    world.settle();
+    let mut node = world.nodes["node-0"].clone();
+    node["metadata"]["resourceVersion"] = json!(world.next_version());
+    node["metadata"]["labels"] = json!({"zone": "b"});
+    world.show(node);
+    world.run();
+    assert!(world.open.is_empty(), "{:?}", world.open);
+}
+
 /// A new leader does not begin with five more repairs.
 #[test]
 fn new_leader_takes_up_the_contest_that_statuses_report() {
