@@ -35,6 +35,41 @@ pub enum Fate {
 }
 
 impl Fate {
+    /// Every name.
+    pub const NAMES: [&str; 12] = [
+        "answered",
+        "slow",
+        "late",
+        "failed",
+        "done and failed",
+        "refused",
+        "lost",
+        "unanswered",
+        "reset",
+        "cut",
+        "stalled",
+        "flawed",
+    ];
+
+    /// In a word or two.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Slow(_) => "slow",
+            Self::Late(_) => "late",
+            Self::Failed(_) => "failed",
+            Self::DoneAndFailed(_) => "done and failed",
+            Self::Refused => "refused",
+            Self::Lost => "lost",
+            Self::Unanswered => "unanswered",
+            Self::Reset => "reset",
+            Self::Cut => "cut",
+            Self::Stalled => "stalled",
+            Self::Flawed(_) => "flawed",
+        }
+    }
+
     /// What a log adds to a request.
     pub(crate) fn remark(&self) -> String {
         match self {

@@ -7,6 +7,7 @@
 //!       watches' bodies ◀─ stream ◀─────────────────────────┘
 //! ```
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::io;
 use std::pin::Pin;
@@ -49,6 +50,7 @@ struct State {
     api: ApiServer,
     fates: Box<dyn Fates>,
     log: Vec<String>,
+    tally: BTreeMap<String, usize>,
     on_write: Box<dyn FnMut(&Write<'_>) + Send>,
 }
 
@@ -72,7 +74,13 @@ impl Network {
     pub fn new(api: ApiServer, start: Timestamp, fates: impl Fates + 'static) -> Self {
         let (written, _) = watch::channel(api.version());
         let on_write = Box::new(|_: &Write<'_>| ());
-        let state = State { api, fates: Box::new(fates), log: Vec::new(), on_write };
+        let state = State {
+            api,
+            fates: Box::new(fates),
+            log: Vec::new(),
+            tally: BTreeMap::new(),
+            on_write,
+        };
         Self { state: Arc::new(Mutex::new(state)), written, start: (Instant::now(), start) }
     }
 
@@ -110,6 +118,17 @@ impl Network {
     pub fn note(&self, text: impl AsRef<str>) {
         let line = format!("{:9.3}s  {}", self.time().as_secs_f64(), text.as_ref());
         self.state().log.push(line);
+    }
+
+    /// Counts what happens.
+    pub fn count(&self, what: impl Into<String>) {
+        *self.state().tally.entry(what.into()).or_default() += 1;
+    }
+
+    /// How often what has happened.
+    #[must_use]
+    pub fn tally(&self) -> BTreeMap<String, usize> {
+        self.state().tally.clone()
     }
 
     /// What has happened, a line each with the time since the beginning.
@@ -167,6 +186,7 @@ impl Network {
         };
         let time = self.time();
         let fate = self.state().fates.fate(&client, &call, time);
+        self.count(format!("{:?} {}: {}", call.verb, call.kind.plural(), fate.name()));
         let done = || {
             let answer = self.apply(&client, &call, &fate);
             self.note(format!(

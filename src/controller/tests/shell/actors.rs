@@ -72,25 +72,31 @@ impl World {
         }
     }
 
+    /// What somebody does, for the log and the table.
+    fn note(&self, who: &str, what: &str, kind: Kind, rest: &str) {
+        self.network.note(format!("{who} {what} {} {rest}", kind.name()));
+        self.network.count(format!("{who} {what} {}", kind.name()));
+    }
+
     fn create(&mut self, kind: Kind, object: Value, who: &str) {
-        let text = format!("{who} creates {} {}: {}", kind.name(), name(&object), object["spec"]);
+        let text = format!("{}: {}", name(&object), object["spec"]);
         if self.network.act(|api| api.create(kind, object, &Writer::new(who))).is_ok() {
-            self.network.note(text);
+            self.note(who, "creates", kind, &text);
         }
     }
 
     fn merge(&mut self, kind: Kind, part: Subresource, name: &str, patch: Value, who: &str) {
-        let text = format!("{who} changes {} {name}: {patch}", kind.name());
+        let text = format!("{name}: {patch}");
         let (key, body) = (Key::named(name), PatchBody::Merge(patch));
         if self.network.act(|api| api.patch(kind, part, &key, &body, &Writer::new(who))).is_ok() {
-            self.network.note(text);
+            self.note(who, "changes", kind, &text);
         }
     }
 
     fn delete(&mut self, kind: Kind, object: &Value) {
         let key = Key::of(object);
         if self.network.act(|api| api.delete(kind, &key, None)).is_ok() {
-            self.network.note(format!("kubectl deletes {} {key}", kind.name()));
+            self.note("kubectl", "deletes", kind, &key.to_string());
         }
     }
 
@@ -242,7 +248,7 @@ impl World {
         let pods = self.network.read(|api| all(api, Kind::Pod));
         let used = |pod: &Value| {
             let is_here = pod["spec"]["nodeName"] == node["metadata"]["name"]
-                && pod["status"]["phase"] == "Running";
+                && pod["status"]["phase"] != "Succeeded";
             let requests = &pod["spec"]["containers"][0]["resources"]["requests"];
             requests[resource].as_str().filter(|_| is_here).map_or(0, |text| text.parse().unwrap())
         };
@@ -257,7 +263,6 @@ impl World {
             "spec": {"nodeName": node["metadata"]["name"], "containers": [
                 {"name": "main", "resources": {"requests": amounts, "limits": amounts}},
             ]},
-            "status": {"phase": "Running"},
         });
         self.create(Kind::Pod, pod, "kube-scheduler");
     }

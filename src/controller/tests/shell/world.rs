@@ -35,7 +35,7 @@ impl World {
     pub(super) fn new(seed: u64) -> Self {
         let start = "2026-02-01T00:00:00Z".parse().unwrap();
         let mut rng = fastrand::Rng::with_seed(seed);
-        let one_in = [3, 10, 30, 1000][rng.usize(..4)];
+        let one_in = [2, 4, 12, 1000][rng.usize(..4)];
         let network = Network::new(ApiServer::default(), start, Chaos::new(seed, one_in));
         let options = Options {
             concurrency: [1, 4, 16][rng.usize(..3)],
@@ -107,6 +107,7 @@ impl World {
     pub(super) fn kill(&mut self, number: usize) {
         if let Some(Replica { task, identity, .. }) = self.replicas[number].take() {
             self.network.note(format!("{identity} is killed"));
+            self.network.count("a replica is killed");
             task.abort();
         }
     }
@@ -114,6 +115,7 @@ impl World {
     pub(super) fn freeze(&mut self, number: usize, time: Duration) {
         if let Some(Replica { identity, frozen, .. }) = &self.replicas[number] {
             self.network.note(format!("{identity} is frozen for {time:?}"));
+            self.network.count("a replica is frozen");
             frozen.send_replace(Instant::now() + time);
         }
     }
@@ -128,10 +130,6 @@ impl World {
                 self.start(number);
             }
         }
-    }
-
-    pub(super) fn end(&mut self) {
-        (0..self.replicas.len()).for_each(|number| self.kill(number));
     }
 }
 
