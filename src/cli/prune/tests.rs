@@ -58,3 +58,5 @@ fn failed_nodes_are_reported_beside_a_failed_output() {
     assert!(output.contains("disk full"), "{output}");
     assert!(failed.contains("nodes that failed: 1"), "{failed}");
 }
+
+mod worlds;

@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,7 @@ use tower::BoxError;
 use crate::failure::Failure;
 use crate::fate::{Fate, Fates};
 use crate::http::{Answer, Call};
+use crate::kind::Kind;
 use crate::server::ApiServer;
 use crate::stream::WatchStream;
 
@@ -257,13 +259,29 @@ impl Network {
     }
 }
 
-/// What a log has to tell of a request, beside what it is.
+/// What a log has to tell of a request, beside what it is: the body, as far as somebody reads it, and what tells it
+/// from others.
 fn sent(call: &Call) -> String {
-    if call.verb.is_write() && !call.body.is_null() {
-        format!(" {}", call.body)
-    } else {
-        String::new()
+    if !call.verb.is_write() || call.body.is_null() {
+        return String::new();
     }
+    let text = match (call.kind, call.body.as_array()) {
+        (Kind::Node, Some(operations)) => {
+            let operations = operations.iter().filter(|operation| operation["op"] != "test");
+            let edits = operations.map(|operation| match &operation["value"] {
+                Value::Null => format!("{} {}", operation["op"], operation["path"]),
+                value => format!("{}={value}", operation["path"]),
+            });
+            edits.collect::<Vec<_>>().join(" ").replace(['"', '\\'], "")
+        }
+        (Kind::Lease, _) => format!("holder={}", call.body["spec"]["holderIdentity"]),
+        (Kind::Event, _) => call.body["note"].to_string(),
+        (Kind::Rule, _) => call.body["status"]["nodes"].to_string(),
+        _ => String::new(),
+    };
+    let mut hasher = DefaultHasher::new();
+    call.body.to_string().hash(&mut hasher);
+    format!(" {text} #{:04x}", hasher.finish() & 0xffff)
 }
 
 fn code(answer: &Answer) -> String {

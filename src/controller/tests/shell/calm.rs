@@ -42,8 +42,7 @@ impl World {
         }
         self.monitor.check()?;
         let log = self.network.log();
-        let renewals =
-            log[before..].iter().filter(|line| line.contains(": replace leases/lease {"));
+        let renewals = log[before..].iter().filter(|line| line.contains(": replace leases/lease "));
         let renewals = renewals.count();
         let is_held = self.network.read(|api| {
             plans(api)
@@ -53,7 +52,7 @@ impl World {
         });
         let is_quiet = |line: &&String| {
             let is_held_list = is_held && line.contains(": list pods");
-            line.contains(": replace leases/lease {") || line.contains(": watch ") || is_held_list
+            line.contains(": replace leases/lease ") || line.contains(": watch ") || is_held_list
         };
         if let Some(noise) = log[before + 1..].iter().find(|line| !is_quiet(line)) {
             return Err(format!("it is not quiet: {noise}"));
