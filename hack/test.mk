@@ -41,6 +41,11 @@ build-tests:
 test-unit: build-tests ## Run the tests that need no cluster
 	@$(STEP) $(CARGO_TEST) --lib --test it --test fuzz
 
+.PHONY: simulate
+simulate: ## Run random worlds against the reconciler, with faults (SEEDS=10000 SEED=0), and tell the story of a failure
+	@SEEDS=$(or $(SEEDS),10000) SEED=$(or $(SEED),0) $(CARGO_TEST) --profile simulate --lib -- \
+		--ignored --nocapture many_random_worlds
+
 .PHONY: deny
 deny: cargo-deny ## Check licences, bans and sources of all dependencies
 	@$(STEP) $(TOOLS)/cargo-deny --log-level error --locked check bans licenses sources

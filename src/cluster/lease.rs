@@ -252,18 +252,22 @@ impl Leases {
         };
         match timeout(limit, request).await {
             Ok(Ok(lease)) => Written::Done(Box::new(lease)),
+            Ok(Err(error)) => error.into(),
+            Err(_) => Written::Failed(format!("the lease is not written: no answer in {limit:?}")),
+        }
+    }
+}
+
+impl From<kube::Error> for Written {
+    fn from(error: kube::Error) -> Self {
+        match error {
             // 404: it was deleted meanwhile. 409: it was changed, or made.
-            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
-                Written::Conflict
-            }
-            Ok(Err(kube::Error::Api(status))) if status.code == 403 => Written::Refused(format!(
+            kube::Error::Api(status) if matches!(status.code, 404 | 409) => Self::Conflict,
+            kube::Error::Api(status) if status.code == 403 => Self::Refused(format!(
                 "the lease cannot be written: {}; grant the verbs create and update on leases",
                 status.message
             )),
-            Ok(Err(error)) => {
-                Written::Failed(format!("the lease is not written: {}", describe(&error)))
-            }
-            Err(_) => Written::Failed(format!("the lease is not written: no answer in {limit:?}")),
+            error => Self::Failed(format!("the lease is not written: {}", describe(&error))),
         }
     }
 }

@@ -60,6 +60,17 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
+    /// To a patch that has failed since the node is not as it was seen, where this is how the node was then read.
+    pub(crate) fn stale(error: &RequestError, read: Result<Box<ApiNode>, Self>) -> Self {
+        match read {
+            Ok(node) => Self::Stale { node, message: error.to_string() },
+            Err(Self::Failed { message, retry_after, .. }) => {
+                Self::Failed { message, retry_after, maybe_applied: false }
+            }
+            Err(reply) => reply,
+        }
+    }
+
     /// In one word, for the metrics.
     pub(crate) fn result(&self) -> &'static str {
         match self {
@@ -89,16 +100,7 @@ impl NodeClient {
             nodes().patch_subresource("status", &node, &params, &Patch::Json::<()>(patch));
         match self.requests.send(request).await {
             Ok(node) => Reply::Patched(Box::new(node)),
-            Err(RequestError::Api { code, status, .. }) if is_stale(code, &status) => {
-                let message = format!("{code}: {}", status.message);
-                match self.get(&node).await {
-                    Ok(node) => Reply::Stale { node, message },
-                    Err(Reply::Failed { message, retry_after, .. }) => {
-                        Reply::Failed { message, retry_after, maybe_applied: false }
-                    }
-                    Err(reply) => reply,
-                }
-            }
+            Err(error) if error.is_stale() => Reply::stale(&error, self.get(&node).await),
             Err(error) => error.into(),
         }
     }
@@ -166,15 +168,17 @@ fn nodes() -> ApiRequest {
     ApiRequest::new(K8sNode::url_path(&(), None))
 }
 
-/// Whether the node is not as the patch assumed: a resourceVersion or a uid in conflict, or a failed
-/// `test`. The latter is a 422 without causes; with causes it is a refused value.
-fn is_stale(code: StatusCode, status: &Status) -> bool {
-    match code {
-        StatusCode::CONFLICT => true,
-        StatusCode::UNPROCESSABLE_ENTITY => {
-            status.details.as_ref().is_none_or(|details| details.causes.is_empty())
+impl RequestError {
+    /// Whether the node is not as the patch assumed: a resourceVersion or a uid in conflict, or a failed
+    /// `test`. The latter is a 422 without causes; with causes it is a refused value.
+    pub(crate) fn is_stale(&self) -> bool {
+        match self {
+            Self::Api { code: StatusCode::CONFLICT, .. } => true,
+            Self::Api { code: StatusCode::UNPROCESSABLE_ENTITY, status, .. } => {
+                status.details.as_ref().is_none_or(|details| details.causes.is_empty())
+            }
+            _ => false,
         }
-        _ => false,
     }
 }
 

@@ -82,17 +82,22 @@ impl Requests {
                 RequestError::Transport(format!("an answer that cannot be read: {error}"))
             });
         }
-        // Where the server sheds load it answers in plain text.
-        let status = serde_json::from_slice(&body).unwrap_or_else(|_| {
-            let text = String::from_utf8_lossy(&body);
-            Box::new(Status::failure(text.trim(), ""))
-        });
-        let retry_after = retry_after(&head.headers, &status);
-        Err(RequestError::Api { code: head.status, status, retry_after })
+        Err(RequestError::from_response(head.status, &head.headers, &body))
     }
 }
 
 impl RequestError {
+    /// What a response says that is an error.
+    pub(crate) fn from_response(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
+        // Where the server sheds load it answers in plain text.
+        let status = serde_json::from_slice(body).unwrap_or_else(|_| {
+            let text = String::from_utf8_lossy(body);
+            Box::new(Status::failure(text.trim(), ""))
+        });
+        let retry_after = retry_after(headers, &status);
+        Self::Api { code, status, retry_after }
+    }
+
     /// The code of the response, where there is one.
     pub(crate) fn code(&self) -> Option<StatusCode> {
         match self {

@@ -11,7 +11,7 @@ use k8s_openapi::api::events::v1::Event as KubeEvent;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, Request as ApiRequest};
 use kube::core::Resource as _;
 use kube::{Client, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::effect::{Completion, Effect, PodScope, Request, RequestId};
@@ -138,10 +138,21 @@ async fn patch_status(
     uid: Option<String>,
     status: NodeExtendedResourceStatus,
 ) -> Completion {
+    let patch = status_patch(uid.as_deref(), &status);
+    let params =
+        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let rules = ApiRequest::new(NodeExtendedResource::url_path(&(), None));
+    let request = rules.patch_subresource("status", &rule, &params, &Patch::Merge(patch));
+    let result = requests.send::<serde::de::IgnoredAny>(request).await.map(|_| status);
+    Completion::StatusPatched { rule, uid, result }
+}
+
+/// The merge patch that writes a status. Every field is there, also the empty ones: a merge patch leaves alone what it
+/// does not name.
+pub(super) fn status_patch(uid: Option<&str>, status: &NodeExtendedResourceStatus) -> Value {
     let NodeExtendedResourceStatus { observed_generation, conditions, nodes, total, problems } =
-        &status;
-    // Every field is there, also the empty ones: a merge patch leaves alone what it does not name.
-    let patch = json!({
+        status;
+    json!({
         // A rule recreated under the same name is another rule.
         "metadata": { "uid": uid },
         "status": {
@@ -151,13 +162,7 @@ async fn patch_status(
             "total": total,
             "problems": problems,
         },
-    });
-    let params =
-        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let rules = ApiRequest::new(NodeExtendedResource::url_path(&(), None));
-    let request = rules.patch_subresource("status", &rule, &params, &Patch::Merge(patch));
-    let result = requests.send::<serde::de::IgnoredAny>(request).await.map(|_| status);
-    Completion::StatusPatched { rule, uid, result }
+    })
 }
 
 async fn create_event(requests: Requests, event: Box<KubeEvent>) -> Completion {

@@ -1,6 +1,8 @@
 //! The shell against an API server of a few lines, on a paused clock: that requests are sent, that responses come
 //! back, and how it ends. What is decided is tested with the reconciler.
 
+mod simulation;
+
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt as _;

@@ -215,7 +215,7 @@ impl Reconciler {
 }
 
 /// What a plan of a node depends on besides the node and the rules.
-fn planning_input(state: &mut NodeState, now: Now) -> PlanningInput {
+pub(super) fn planning_input(state: &mut NodeState, now: Now) -> PlanningInput {
     // A value that is new to a young node cannot be less than one that pods there have begun with.
     let is_young = state.node.created.is_some_and(|created| {
         let age = now.wall.duration_since(created).as_secs();

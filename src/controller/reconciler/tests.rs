@@ -21,7 +21,35 @@ use super::*;
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::PodScope;
+use crate::planner;
 use world::{Open, World, error, failed, object};
+
+impl Reconciler {
+    /// Whether this process writes.
+    pub(in crate::controller) fn is_leading(&self, now: Instant) -> bool {
+        self.leads(now)
+    }
+
+    /// A node with work to do that is nowhere to be worked on (I8).
+    pub(in crate::controller) fn lost_node(&mut self, now: Now) -> Option<Arc<str>> {
+        let leads = self.leads(now.instant);
+        let (knows_all, rules) = (self.knows_all(), self.rules.set());
+        let queue = &self.schedule.queue;
+        self.nodes.iter_mut().find_map(|(name, state)| {
+            if queue.has(&Key::Node(Arc::clone(name))) {
+                return None;
+            }
+            let input = nodes::planning_input(state, now);
+            let plan = match (leads, knows_all) {
+                (false, _) => planner::plan_resets(&state.node),
+                (true, false) => planner::plan_repairs(&state.node, &input.contested),
+                (true, true) => planner::plan(&state.node, &rules, &input),
+            };
+            let is_lost = !plan.changes().is_empty() || plan.needs_pods();
+            is_lost.then(|| Arc::clone(name))
+        })
+    }
+}
 
 #[test]
 fn rule_is_advertised_and_withdrawn() {

@@ -18,6 +18,7 @@ mod failure;
 mod fate;
 mod fields;
 mod http;
+pub mod invariants;
 mod json_patch;
 mod kind;
 mod list;

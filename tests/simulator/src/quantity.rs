@@ -117,6 +117,17 @@ impl Quantity {
         self.mantissa < 0
     }
 
+    /// The number of units; `None` where that is not whole, or out of range.
+    pub(crate) fn units(&self) -> Option<i128> {
+        match u32::try_from(self.scale) {
+            Ok(zeros) => self.mantissa.checked_mul(10_i128.checked_pow(zeros)?),
+            Err(_) => {
+                let power = 10_i128.checked_pow(self.scale.unsigned_abs())?;
+                (self.mantissa % power == 0).then_some(self.mantissa / power)
+            }
+        }
+    }
+
     /// Whether the server takes it for a whole number: by a number of thousandths that may overflow.
     pub(crate) fn is_whole(&self) -> bool {
         let steps = u32::try_from(self.scale + 3).unwrap_or(0);

@@ -1,0 +1,43 @@
+//! Random worlds: the reconciler that ships, several times over, on a model of the API server, beside all who write to
+//! nodes and rules, with faults at every request and every watch.
+//!
+//! ```text
+//!  actors ──▶ ┌────────────┐ ─▶ streams (lag, break, relist) ─▶ ┌───────────────────┐
+//!             │ API server │                                    │ reconciler, 1 to 3 │
+//!   checks ◀─ └────────────┘ ◀─ network (lost, late, rejected) ─ └───────────────────┘
+//! ```
+//!
+//! Every choice comes from a seed. A run that breaks an invariant is shortened, and told as a story.
+
+mod actors;
+mod calm;
+mod checks;
+mod choices;
+mod gitops;
+mod network;
+mod process;
+mod reports;
+mod run;
+mod steps;
+mod story;
+mod stream;
+mod world;
+
+/// As many as unoptimized code gets through within a minute.
+const SEEDS: u64 = 500;
+
+#[test]
+fn random_worlds_keep_the_invariants() {
+    run::check(0..SEEDS);
+}
+
+/// `make simulate`
+#[test]
+#[ignore = "takes as long as it is told to"]
+fn many_random_worlds_keep_the_invariants() {
+    let number = |name, default| {
+        std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
+    };
+    let first = number("SEED", 0);
+    run::check(first..first + number("SEEDS", 10_000));
+}

@@ -1,0 +1,207 @@
+//! The end of a run: nobody writes and nothing fails any more. Then the cluster becomes as the rules declare, and
+//! falls silent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::json;
+use simulator::Kind;
+
+use super::process::LEASE;
+use super::world::{Due, Millis, World};
+use crate::controller::standing::{Standing, State};
+use crate::model::api::NodeExtendedResource;
+use crate::model::node::{Interner, Node};
+use crate::model::pod::{Pod, Requests};
+use crate::planner::input::{PlanningInput, PodUsage};
+use crate::planner::rules::{Rule, RuleSet};
+use crate::planner::{self, Plan};
+
+/// How long it may take: a contest pauses for five minutes, and ends ten minutes after the last repair.
+const MAX_TIME: Millis = 30 * 60_000;
+/// How often that is looked at.
+const LOOK: Millis = 5_000;
+/// How long an edit may take where others are rejected.
+const EDIT_TIME: Millis = 10_000;
+
+impl World {
+    /// Ends all faults and actors, but a rejection of some patches.
+    pub(super) fn calm_down(&mut self) {
+        self.faults = 0;
+        self.tell(|| "nobody writes any more, and nothing fails".to_owned());
+        self.end_plugins();
+        self.mend_annotations();
+        let now = self.now;
+        for number in 0..self.processes.len() {
+            for stream in &mut self.processes[number].streams {
+                (stream.lag, stream.fails_until) = (2, 0);
+                stream.silent_until = stream.silent_until.min(now);
+            }
+            self.resume(number);
+            self.wake_watches(number);
+        }
+        self.install_crd();
+        if !self.processes.iter().any(|process| !process.is_dead) && !self.is_due(Due::Start) {
+            self.start_process();
+        }
+        self.rejected.clear();
+        if self.choices.percent(25) {
+            let what = self.choices.one_of(&["node-1", "example.com/key"]);
+            self.tell(|| format!("admission goes on to reject patches of {what}"));
+            self.rejected.insert(what.to_owned());
+        }
+        self.converge();
+    }
+
+    fn converge(&mut self) {
+        let end = self.now + MAX_TIME;
+        let start = self.now;
+        let mut quiet = 0;
+        while quiet < 2 {
+            let before = self.checks.requests;
+            self.run_until(self.now + LOOK);
+            if self.violation.is_some() {
+                return;
+            }
+            let unsettled = self.unsettled();
+            quiet = if unsettled.is_none() && before == self.checks.requests { quiet + 1 } else { 0 };
+            if self.now >= end {
+                let what = unsettled.unwrap_or_else(|| "requests go on".to_owned());
+                return self.violate(format!("liveness: {what}"));
+            }
+        }
+        let minutes = (self.now - start) / 60_000;
+        self.count(if minutes == 0 { "calm within a minute" } else { "calm after minutes" });
+        self.check_lowerings();
+        if self.violation.is_none() && !self.rejected.is_empty() {
+            self.check_edit();
+        }
+        if self.violation.is_none() {
+            self.check_silence();
+        }
+    }
+
+    /// I9: where patches of one node or resource are rejected, an edit comes to the others.
+    fn check_edit(&mut self) {
+        let rules = self.objects(Kind::Rule);
+        let is_other = |rule: &&Arc<serde_json::Value>| {
+            let resource = rule["spec"]["resourceName"].as_str().unwrap_or_default();
+            !self.rejected.contains(resource)
+        };
+        let Some(rule) = rules.iter().find(is_other) else { return };
+        let name = rule["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let quantity = rule["spec"]["quantity"].as_i64().unwrap_or_default() + 10;
+        self.count("edit beside a rejection");
+        self.edit_rule(&name, &json!({"quantity": quantity}));
+        self.run_until(self.now + EDIT_TIME);
+        if let Some(what) = self.unsettled().filter(|_| self.violation.is_none()) {
+            self.violate(format!("I9: after an edit beside a rejection, {what}"));
+        }
+    }
+
+    /// I7: nothing is sent but renewals, and lists of pods where values are held.
+    fn check_silence(&mut self) {
+        if !self.rejected.is_empty() {
+            return;
+        }
+        let is_long = self.choices.percent(10);
+        let time = if is_long { 600_000 } else { 40_000 };
+        self.count(if is_long { "silence for ten minutes" } else { "silence" });
+        let lists = self.checks.lists;
+        let requests = self.checks.requests - lists;
+        self.run_until(self.now + time);
+        let held = self.objects(Kind::Rule).iter().any(|rule| {
+            rule["status"]["nodes"]["held"].as_i64().unwrap_or_default() > 0
+        });
+        if self.checks.requests - self.checks.lists != requests {
+            self.violate("I7: a converged cluster costs requests".to_owned());
+        }
+        if self.checks.lists != lists && !held {
+            self.violate("I7: pods are listed, and nothing is held".to_owned());
+        }
+        if let Some(what) = self.unsettled() {
+            self.violate(format!("liveness: it was settled, and then {what}"));
+        }
+    }
+
+    /// What is not as the rules declare, by the planner and the objects as they are.
+    fn unsettled(&self) -> Option<String> {
+        let leaders = self.processes.iter().filter(|process| process.leads_since.is_some());
+        let leader = leaders.filter(|process| process.knows_rules).count();
+        if leader != 1 {
+            return Some(format!("{leader} processes lead and know the rules of {}", LEASE.1));
+        }
+        let objects = self.objects(Kind::Rule);
+        let mut set = (Vec::new(), Vec::new());
+        for object in &objects {
+            let rule: NodeExtendedResource = serde_json::from_value((**object).clone()).unwrap();
+            match Rule::new(&rule) {
+                Ok(rule) => set.0.push(Arc::new(rule)),
+                Err(_) => set.1.push((
+                    rule.metadata.name.unwrap_or_default().into(),
+                    Some(rule.spec.priority),
+                )),
+            }
+        }
+        let rules = RuleSet::new(set.0, set.1);
+        let mut counts: BTreeMap<(Arc<str>, State), i64> = BTreeMap::new();
+        for object in self.objects(Kind::Node) {
+            let node = Node::new(
+                serde_json::from_value((*object).clone()).unwrap(),
+                &mut Interner::default(),
+            );
+            let pods = PodUsage::Known(self.requested(&node.name));
+            let input = PlanningInput { pods, ..PlanningInput::default() };
+            let plan = planner::plan(&node, &rules, &input);
+            let is_rejected = self.rejected.contains(&*node.name);
+            let open = plan.changes().iter().find(|change| {
+                !is_rejected && !self.rejected.contains(&change.resource)
+            });
+            if let Some(change) = open {
+                return Some(format!("{} is yet to be patched: {change}", node.name));
+            }
+            if matches!(plan.plan, Plan::Blocked(_)) {
+                return Some(format!("{} has a ledger that cannot be read", node.name));
+            }
+            for (rule, outcome) in plan.outcomes {
+                let state = Standing::new(outcome, false, None).state();
+                *counts.entry((rule, state)).or_default() += 1;
+            }
+        }
+        objects.iter().find_map(|rule| self.unsettled_status(rule, &counts))
+    }
+
+    fn unsettled_status(
+        &self,
+        rule: &serde_json::Value,
+        counts: &BTreeMap<(Arc<str>, State), i64>,
+    ) -> Option<String> {
+        if !self.rejected.is_empty() {
+            return None;
+        }
+        let name: Arc<str> = rule["metadata"]["name"].as_str().unwrap_or_default().into();
+        let count = |state: State| counts.get(&(Arc::clone(&name), state)).copied().unwrap_or(0);
+        let selected = counts.iter().filter(|((other, _), _)| *other == name).map(|(_, n)| n).sum();
+        let expected = [
+            ("selected", selected),
+            ("advertised", count(State::Advertised)),
+            ("held", count(State::Held)),
+            ("conflicted", count(State::Conflicted)),
+            ("overridden", count(State::Overridden)),
+            ("failed", 0),
+        ];
+        self.wrong_status(rule, &expected)
+    }
+
+    /// What pods on a node request.
+    fn requested(&self, node: &str) -> Requests {
+        let mut requests = Requests::default();
+        for pod in self.objects(Kind::Pod) {
+            let pod: Pod = serde_json::from_value((*pod).clone()).unwrap();
+            if pod.node() == Some(node) {
+                requests.add_pod(&pod);
+            }
+        }
+        requests
+    }
+}

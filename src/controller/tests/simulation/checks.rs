@@ -1,0 +1,294 @@
+//! What is checked while a run goes on, and what that takes to know.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use simulator::invariants::{NodeWrite, Right};
+use simulator::{Key, Kind};
+use tokio::time::Instant;
+
+use super::process::LEASE;
+use super::world::{Millis, World};
+use crate::controller::effect::{Effect, PodScope, RequestId};
+
+/// A version at which an object was written, and how; or whose object was deleted.
+pub(super) type History = Vec<(u64, Result<Arc<Value>, Key>)>;
+
+/// What pods request, by resource, by node.
+type Usage = BTreeMap<String, BTreeMap<String, i128>>;
+
+#[derive(Default)]
+pub(super) struct Checks {
+    nodes: History,
+    rules: History,
+    /// What lists of pods have found that are on their way, by process.
+    listing: BTreeMap<(usize, u64), Usage>,
+    /// What processes know of pods.
+    pods: BTreeMap<usize, Usage>,
+    lowerings: Vec<Lowering>,
+    /// How often each resource on a node was changed, by what Events call it.
+    pub(super) changes: BTreeMap<(String, String, &'static str), u64>,
+    /// How often Events have reported that.
+    pub(super) reported: BTreeMap<(String, String, &'static str), u64>,
+    /// Requests but those for Leases; and how many of them are lists of pods.
+    pub(super) requests: u64,
+    pub(super) lists: u64,
+}
+
+/// What a process knew when it sent a request.
+#[derive(Clone)]
+pub(super) struct Sent {
+    pub(super) instant: Instant,
+    at: Millis,
+    right: Right,
+    leads_since: Option<Millis>,
+    /// The versions of nodes and rules that it had seen, of rules at least and at most; and the version by then.
+    pub(super) nodes: u64,
+    rules: [u64; 2],
+    version: u64,
+    pods: Option<Usage>,
+}
+
+/// A value that was lowered, so that pods are to be listed once more.
+struct Lowering {
+    process: usize,
+    leads_since: Option<Millis>,
+    node: String,
+    uid: Value,
+    resource: String,
+    from: i128,
+    /// What pods requested by a list after it.
+    requested: Option<i128>,
+}
+
+impl Checks {
+    pub(super) fn history(&mut self, kind: Kind) -> &mut History {
+        if kind == Kind::Node { &mut self.nodes } else { &mut self.rules }
+    }
+
+    /// The rules and nodes that a process may have known when it sent a request.
+    pub(super) fn states(&self, sent: &Sent) -> (States, States) {
+        let rules = states(&self.rules, sent.rules[0], sent.version);
+        (rules, states(&self.nodes, sent.nodes, sent.version))
+    }
+}
+
+/// Rules, or nodes, at several moments.
+type States = Vec<Vec<Arc<Value>>>;
+
+/// The objects at a version, and after each later write up to another.
+fn states(history: &History, from: u64, to: u64) -> States {
+    let mut now: BTreeMap<Key, Arc<Value>> = BTreeMap::new();
+    let mut states = Vec::new();
+    for (version, object) in history.iter().take_while(|(version, _)| *version <= to) {
+        if *version > from {
+            states.push(now.values().cloned().collect());
+        }
+        match object {
+            Ok(object) => now.insert(Key::of(object), Arc::clone(object)),
+            Err(key) => now.remove(key),
+        };
+    }
+    states.push(now.into_values().collect());
+    states
+}
+
+impl World {
+    /// What a process knows now.
+    pub(super) fn sent(&self, number: usize) -> Sent {
+        let process = &self.processes[number];
+        let right = match (process.leads_since, process.knows_rules) {
+            (None, _) => Right::Resets,
+            (Some(_), false) => Right::Repairs,
+            (Some(_), true) => Right::All,
+        };
+        let rules = process.streams[1].position;
+        Sent {
+            instant: self.clock(number).instant,
+            at: self.now,
+            right,
+            leads_since: process.leads_since,
+            nodes: process.streams[2].position,
+            rules: [rules, rules.max(process.listed_rules)],
+            version: self.server.version(),
+            pods: self.checks.pods.get(&number).cloned(),
+        }
+    }
+
+    /// I6: what a process sends that does not lead; and that no two lead.
+    pub(super) fn check_right(&mut self, number: usize, effect: &Effect) {
+        let process = &self.processes[number];
+        let name = Arc::clone(&process.name);
+        if matches!(effect, Effect::WriteLease(_) | Effect::ReleaseLease(_)) {
+            return;
+        }
+        if process.leads_since.is_none() {
+            if !matches!(effect, Effect::PatchNode { .. }) {
+                self.violate(format!("I6: {name} does not lead, and sends more than a patch"));
+            }
+            return;
+        }
+        let lease = self.server.get(Kind::Lease, &Key::namespaced(LEASE.0, LEASE.1));
+        let holder = lease.map(|lease| lease["spec"]["holderIdentity"].clone()).unwrap_or_default();
+        if process.stood == 0 && holder != *name {
+            self.violate(format!("I6: {name} writes as the leader, and {holder} holds the Lease"));
+        }
+    }
+
+    /// A list of rules has come.
+    pub(super) fn rules_are_known(&mut self, number: usize, sent: &Sent) {
+        let process = &mut self.processes[number];
+        if process.leads_since.is_some() && process.leads_since == sent.leads_since {
+            process.knows_rules = true;
+        }
+        process.listed_rules = process.listed_rules.max(sent.version);
+    }
+
+    /// A list of pods has been served.
+    pub(super) fn pods_are_listed(&mut self, process: usize, id: RequestId, scope: &PodScope) {
+        let mut usage = Usage::new();
+        for pod in self.objects(Kind::Pod) {
+            let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+            let is_finished = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+            if is_finished || matches!(scope, PodScope::Node(name) if **name != *node) {
+                continue;
+            }
+            for (resource, amount) in requests(&pod) {
+                *usage.entry(node.to_owned()).or_default().entry(resource).or_default() += amount;
+            }
+        }
+        if let PodScope::Node(name) = scope {
+            usage.entry(name.to_string()).or_default();
+        } else {
+            for machine in &self.machines {
+                usage.entry(machine.name.clone()).or_default();
+            }
+        }
+        for lowering in self.checks.lowerings.iter_mut().filter(|it| it.process == process) {
+            if let Some(usage) = usage.get(&lowering.node) {
+                let requested = usage.get(&lowering.resource).copied().unwrap_or_default();
+                lowering.requested = Some(requested.min(lowering.from));
+            }
+        }
+        self.checks.listing.insert((process, id.number), usage);
+    }
+
+    /// And has come.
+    pub(super) fn pods_are_known(&mut self, process: usize, id: RequestId) {
+        let usage = self.checks.listing.remove(&(process, id.number)).unwrap_or_default();
+        self.checks.pods.entry(process).or_default().extend(usage);
+    }
+
+    /// A patch has been applied.
+    pub(super) fn check_node_write(
+        &mut self,
+        number: usize,
+        before: &Arc<Value>,
+        after: &Arc<Value>,
+        sent: &Sent,
+    ) {
+        let name = before["metadata"]["name"].as_str().unwrap_or_default();
+        let known = states(&self.checks.rules, sent.rules[0], sent.version);
+        let certain_from =
+            known.len() - states(&self.checks.rules, sent.rules[1], sent.version).len();
+        let mut labels: Vec<_> = states(&self.checks.nodes, sent.nodes, u64::MAX)
+            .into_iter()
+            .flatten()
+            .filter(|node| node["metadata"]["uid"] == before["metadata"]["uid"])
+            .map(|node| node["metadata"]["labels"].clone())
+            .collect();
+        labels.dedup();
+        let write = NodeWrite {
+            before,
+            after,
+            right: sent.right,
+            known: &known,
+            certain_from,
+            labels: &labels,
+            pods: sent.pods.as_ref().and_then(|pods| pods.get(name)),
+        };
+        let checked = write.check();
+        let who = Arc::clone(&self.processes[number].name);
+        if self.story.is_told {
+            let text = show_node(after);
+            self.tell(|| format!("{name} is {text} by {who}"));
+        }
+        if let Err(what) = checked {
+            return self.violate(format!("{what} on {name} by {who}, sent at {} ms", sent.at));
+        }
+        for change in write.changes() {
+            self.count(change.name);
+            let key = (name.to_owned(), change.resource.clone(), change.name);
+            *self.checks.changes.entry(key).or_default() += 1;
+            let is_same = |it: &Lowering| it.node == name && it.resource == change.resource;
+            self.checks.lowerings.retain(|it| !is_same(it));
+            if let Some(from) = change.lowered_from {
+                self.checks.lowerings.push(Lowering {
+                    process: number,
+                    leads_since: sent.leads_since,
+                    node: name.to_owned(),
+                    uid: before["metadata"]["uid"].clone(),
+                    resource: change.resource,
+                    from,
+                    requested: None,
+                });
+            }
+        }
+    }
+
+    /// I5: each lowering has been followed by a list, and by a raise where that asks for one.
+    pub(super) fn check_lowerings(&mut self) {
+        for lowering in std::mem::take(&mut self.checks.lowerings) {
+            let Lowering { process, leads_since, node, uid, resource, requested, .. } = &lowering;
+            let Ok(object) = self.server.get(Kind::Node, &Key::named(node)) else { continue };
+            let leads = self.processes[*process].leads_since;
+            if leads.is_none() || leads != *leads_since || object["metadata"]["uid"] != *uid {
+                continue;
+            }
+            self.count("lowering followed to its end");
+            let Some(requested) = requested else {
+                return self.violate(format!(
+                    "I5: no list of pods follows the lowering of {resource} on {node}"
+                ));
+            };
+            let value = simulator::invariants::units(&object["status"]["allocatable"][resource]);
+            if value.is_some_and(|value| value > 0 && value < *requested) {
+                return self.violate(format!(
+                    "I5: {resource} on {node} is {value:?}, and pods request {requested}"
+                ));
+            }
+        }
+    }
+}
+
+/// What a pod requests, by resource.
+pub(super) fn requests(pod: &Value) -> BTreeMap<String, i128> {
+    let mut sum: BTreeMap<String, i128> = BTreeMap::new();
+    for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
+        for (name, amount) in container["resources"]["requests"].as_object().into_iter().flatten() {
+            *sum.entry(name.clone()).or_default() +=
+                simulator::invariants::units(amount).unwrap_or_default();
+        }
+    }
+    sum
+}
+
+/// A node's extended resources and its ledger, for a story.
+pub(super) fn show_node(node: &Value) -> String {
+    let extended = |map: &str| {
+        let members = node["status"][map].as_object().into_iter().flatten();
+        let members = members.filter(|(name, _)| name.contains('/'));
+        let members = members.map(|(name, value)| {
+            format!("{}={}", name.rsplit('/').next().unwrap_or_default(), value.as_str().unwrap_or_default())
+        });
+        members.collect::<Vec<_>>().join(" ")
+    };
+    let ledger = node["metadata"]["annotations"]["noderesource.dev/advertised"].as_str();
+    format!(
+        "[{}] / [{}], ledger {}",
+        extended("capacity"),
+        extended("allocatable"),
+        ledger.unwrap_or("none")
+    )
+}

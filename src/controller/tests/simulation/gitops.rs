@@ -1,0 +1,142 @@
+//! Who writes rules.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use simulator::{Key, Kind, PatchBody, Subresource, Writer};
+
+use super::actors::RESOURCES;
+use super::world::{Due, World};
+
+const RULES: [&str; 4] = ["rule-1", "rule-2", "rule-3", "rule-4"];
+
+impl World {
+    fn spec(&mut self) -> Value {
+        let resource = self.choices.one_of(&RESOURCES);
+        let quantity = match self.choices.below(8) {
+            7 => json!(0),
+            quantity => json!(quantity + 1),
+        };
+        let mut spec = json!({"resourceName": resource, "quantity": quantity});
+        match self.choices.below(4) {
+            0 | 1 => spec["allNodes"] = json!(true),
+            2 => spec["nodeSelector"] = json!({"matchLabels": {"zone": "a"}}),
+            _ => spec["nodeNames"] = json!(["node-1", "node-9"]),
+        }
+        if self.choices.percent(20) {
+            spec["priority"] = json!(1);
+        }
+        if self.choices.percent(30) {
+            spec["conflictPolicy"] = json!("Overwrite");
+        }
+        if self.choices.percent(25) {
+            spec["deletionPolicy"] = json!("Retain");
+        }
+        if self.choices.percent(25) {
+            spec["shrinkPolicy"] = json!("Immediate");
+        }
+        spec
+    }
+
+    pub(super) fn create_rule(&mut self, name: &str) {
+        let spec = self.spec();
+        if self.crd_missing {
+            return;
+        }
+        let (text, writer) = (spec.to_string(), Writer::new("argocd"));
+        let rule = json!({"metadata": {"name": name}, "spec": spec});
+        if self.write(|server| server.create(Kind::Rule, rule, &writer)).is_some() {
+            self.count("rule created");
+            self.tell(|| format!("{name} is created: {text}"));
+        }
+    }
+
+    fn delete_rule(&mut self, name: &str) {
+        let key = Key::named(name);
+        if self.write(|server| server.delete(Kind::Rule, &key, None)).is_some() {
+            self.count("rule deleted");
+            self.tell(|| format!("{name} is deleted"));
+        }
+    }
+
+    /// Creates a rule, edits it, deletes it, or all of them.
+    pub(super) fn change_rules(&mut self) {
+        let name = self.choices.one_of(&RULES);
+        let exists = self.server.get(Kind::Rule, &Key::named(name)).is_ok();
+        match self.choices.below(10) {
+            _ if self.crd_missing => {}
+            _ if !exists => self.create_rule(name),
+            0..=2 => {
+                let quantity = self.choices.below(7) + 1;
+                self.edit_rule(name, &json!({"quantity": quantity}));
+            }
+            3..=5 => {
+                let mut spec = self.spec();
+                for field in ["allNodes", "nodeSelector", "nodeNames", "priority",
+                    "conflictPolicy", "deletionPolicy", "shrinkPolicy"]
+                {
+                    if spec.get(field).is_none() {
+                        spec[field] = Value::Null;
+                    }
+                }
+                self.edit_rule(name, &spec);
+            }
+            6 | 7 => self.delete_rule(name),
+            8 => {
+                self.delete_rule(name);
+                self.create_rule(name);
+            }
+            _ => self.delete_crd(),
+        }
+    }
+
+    pub(super) fn edit_rule(&mut self, name: &str, spec: &Value) {
+        let (key, writer) = (Key::named(name), Writer::new("argocd"));
+        let patch = PatchBody::Merge(json!({"spec": spec}));
+        let edit = |server: &mut simulator::ApiServer| {
+            server.patch(Kind::Rule, Subresource::None, &key, &patch, &writer)
+        };
+        if let Some(rule) = self.write(edit) {
+            self.count("rule edited");
+            let spec = rule["spec"].to_string();
+            self.tell(|| format!("{name} is edited: {spec}"));
+        }
+    }
+
+    /// The CustomResourceDefinition is deleted, and all rules with it; and recreated, with them or not.
+    fn delete_crd(&mut self) {
+        let time = u64::from(self.choices.below(3)) * 20_000 + 500;
+        self.count("CustomResourceDefinition deleted");
+        self.tell(|| "the CustomResourceDefinition is deleted, with all rules".to_owned());
+        self.backup = if self.choices.percent(60) { self.objects(Kind::Rule) } else { Vec::new() };
+        for name in RULES {
+            let _ = self.write(|server| server.delete(Kind::Rule, &Key::named(name), None));
+        }
+        self.crd_missing = true;
+        // Watches of what is not served end, and begin anew with a list.
+        for process in 0..self.processes.len() {
+            self.processes[process].streams[1].is_to_restart = true;
+            self.wake_watches(process);
+        }
+        self.after(time, Due::Crd);
+    }
+
+    pub(super) fn install_crd(&mut self) {
+        if !std::mem::take(&mut self.crd_missing) {
+            return;
+        }
+        self.tell(|| "the CustomResourceDefinition is there again".to_owned());
+        for rule in std::mem::take(&mut self.backup) {
+            self.restore_rule(&rule);
+        }
+    }
+
+    fn restore_rule(&mut self, rule: &Arc<Value>) {
+        let (name, writer) = (Key::of(rule).name, Writer::new("argocd"));
+        let object = json!({"metadata": {"name": name}, "spec": rule["spec"]});
+        if self.write(|server| server.create(Kind::Rule, object, &writer)).is_some() {
+            self.count("rule restored");
+            self.tell(|| format!("{name} is restored"));
+        }
+    }
+}

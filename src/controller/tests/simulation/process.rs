@@ -1,0 +1,212 @@
+//! A process: a reconciler with watches of its own, a clock of its own, and requests in flight.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::SignedDuration;
+use simulator::Kind;
+use tokio::sync::watch;
+
+use super::world::{Due, Millis, World};
+use super::stream::Stream;
+use crate::cluster::lease::{Acquire, Candidate};
+use crate::controller::effect::{Completion, Now, Observation};
+use crate::controller::readiness::Readiness;
+use crate::controller::reconciler::Reconciler;
+use crate::controller::{Diagnostics, Options};
+
+/// The Lease, by namespace and name.
+pub(super) const LEASE: (&str, &str) = ("system", "lease");
+/// Shorter than what is usual, so that runs reach its end.
+pub(super) const MASS_WITHDRAWAL_DELAY: Duration = Duration::from_secs(60);
+
+pub(super) struct Process {
+    pub(super) name: Arc<str>,
+    pub(super) reconciler: Reconciler,
+    pub(super) streams: [Stream; 3],
+    /// For how long its clock has stood still.
+    pub(super) stood: Millis,
+    /// By how much its clock on the wall is ahead.
+    skew: SignedDuration,
+    pub(super) is_dead: bool,
+    pub(super) is_paused: bool,
+    /// Since when its clock has been standing still.
+    standing_since: Option<Millis>,
+    /// What has come for it while it was paused.
+    pub(super) held_back: Vec<Due>,
+    wake_at: Option<Millis>,
+    /// Since when it has led, as it sees it itself.
+    pub(super) leads_since: Option<Millis>,
+    /// Whether it has listed all rules since then.
+    pub(super) knows_rules: bool,
+    /// The version of the last list of them.
+    pub(super) listed_rules: u64,
+}
+
+impl World {
+    /// Starts a process.
+    pub(super) fn start_process(&mut self) {
+        let number = self.processes.len();
+        let name: Arc<str> = format!("pod-{}", number + 1).into();
+        self.tell(|| format!("{name} starts"));
+        self.count("process started");
+        let skew = self.choices.one_of(&[0, 2, -2, 30]);
+        let options = Options {
+            concurrency: self.choices.one_of(&[16, 2, 1]),
+            request_timeout: Duration::from_secs(15),
+            mass_withdrawal_delay: MASS_WITHDRAWAL_DELAY,
+            seed: 7 + number as u64 * 1000,
+        };
+        let (readiness, _) = watch::channel(Readiness::default());
+        let (heartbeat, _) = watch::channel(self.instant(0));
+        let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::default() };
+        let candidate = Candidate {
+            namespace: LEASE.0.to_owned(),
+            name: LEASE.1.to_owned(),
+            identity: name.to_string(),
+            duration: Duration::from_secs(15),
+            acquire: Acquire::WhenFree,
+            reacquires: true,
+        };
+        self.processes.push(Process {
+            name,
+            reconciler: Reconciler::new(candidate, options, diagnostics),
+            streams: [Kind::Lease, Kind::Rule, Kind::Node].map(Stream::new),
+            stood: 0,
+            skew: SignedDuration::from_secs(skew),
+            is_dead: false,
+            is_paused: false,
+            standing_since: None,
+            held_back: Vec::new(),
+            wake_at: None,
+            leads_since: None,
+            knows_rules: false,
+            listed_rules: 0,
+        });
+        for stream in 0..3 {
+            self.after(1, Due::Watch(number, stream));
+        }
+        self.act(number);
+    }
+
+    pub(super) fn clock(&self, process: usize) -> Now {
+        let Process { stood, skew, .. } = &self.processes[process];
+        Now { instant: self.instant(*stood), wall: self.wall() + *skew }
+    }
+
+    pub(super) fn wake(&mut self, process: usize) {
+        if self.processes[process].wake_at == Some(self.now) {
+            self.act(process);
+        }
+    }
+
+    pub(super) fn observe(&mut self, process: usize, observation: Observation) {
+        let now = self.clock(process);
+        self.processes[process].reconciler.observe(observation, now);
+        self.act(process);
+    }
+
+    pub(super) fn complete(&mut self, process: usize, completion: Completion) {
+        let now = self.clock(process);
+        self.processes[process].reconciler.complete(completion, now);
+        self.act(process);
+    }
+
+    /// Lets a process do what there is to do, as `controller::run` does.
+    fn act(&mut self, number: usize) {
+        let now = self.clock(number);
+        for _ in 0..10_000 {
+            let step = self.processes[number].reconciler.next(now);
+            self.follow_leadership(number);
+            for request in step.requests {
+                self.send(number, request);
+            }
+            if step.done {
+                return self.kill(number, "ends");
+            }
+            let at = step.wake.map(|wake| self.moment(wake, self.processes[number].stood));
+            match at {
+                Some(at) if at <= self.now => continue,
+                Some(at) => {
+                    let process = &mut self.processes[number];
+                    if process.wake_at != Some(at) {
+                        process.wake_at = Some(at);
+                        self.at(at, Due::Wake(number));
+                    }
+                }
+                None => self.processes[number].wake_at = None,
+            }
+            let process = &mut self.processes[number];
+            if let Some(lost) = process.reconciler.lost_node(now) {
+                let name = Arc::clone(&process.name);
+                self.violate(format!("I8: {name} has lost {lost}"));
+            }
+            return;
+        }
+        self.violate(format!("I8: {} never comes to rest", self.processes[number].name));
+    }
+
+    fn follow_leadership(&mut self, number: usize) {
+        let now = self.clock(number).instant;
+        let process = &mut self.processes[number];
+        let leads = process.reconciler.is_leading(now);
+        if leads == process.leads_since.is_some() {
+            return;
+        }
+        process.knows_rules = false;
+        process.leads_since = leads.then_some(self.now);
+        let name = Arc::clone(&process.name);
+        self.count(if leads { "leadership gained" } else { "leadership lost" });
+        let what = if leads { "leads" } else { "leads no longer" };
+        self.tell(|| format!("{name} {what}"));
+    }
+
+    pub(super) fn kill(&mut self, number: usize, how: &str) {
+        let process = &mut self.processes[number];
+        (process.is_dead, process.leads_since) = (true, None);
+        let name = Arc::clone(&process.name);
+        self.tell(|| format!("{name} {how}"));
+    }
+
+    /// Stops a process for a while; with its clock, as a machine that is suspended does.
+    pub(super) fn pause(&mut self, number: usize, time: Millis, with_clock: bool) {
+        let process = &mut self.processes[number];
+        if process.is_dead || process.is_paused {
+            return;
+        }
+        process.is_paused = true;
+        process.standing_since = with_clock.then_some(self.now);
+        let name = Arc::clone(&process.name);
+        let clock = if with_clock { ", and its clock with it" } else { "" };
+        self.count(if with_clock { "process suspended with its clock" } else { "process paused" });
+        self.tell(|| format!("{name} is stopped for {} s{clock}", time as f64 / 1000.0));
+        self.after(time, Due::Resume(number));
+    }
+
+    pub(super) fn resume(&mut self, number: usize) {
+        let now = self.now;
+        let process = &mut self.processes[number];
+        if process.is_dead || !process.is_paused {
+            return;
+        }
+        process.is_paused = false;
+        let stood = process.standing_since.take().map_or(0, |since| now - since);
+        process.stood += stood;
+        process.wake_at = None;
+        let mut held_back: VecDeque<Due> = std::mem::take(&mut process.held_back).into();
+        let name = Arc::clone(&process.name);
+        self.tell(|| format!("{name} goes on"));
+        // What a response waits for is seen before its deadline is.
+        held_back.make_contiguous().sort_by_key(|due| matches!(due, Due::Expire(_)));
+        for due in held_back {
+            match due {
+                Due::Wake(_) => {}
+                // By a clock that has stood still the deadline is not yet reached.
+                Due::Expire(_) => self.after(stood, due),
+                due => self.after(0, due),
+            }
+        }
+        self.act(number);
+    }
+}

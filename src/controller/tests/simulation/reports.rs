@@ -1,0 +1,108 @@
+//! I10: statuses and Events are what happened.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::events::v1::Event;
+use serde_json::Value;
+use simulator::invariants::{declared, ledger, units};
+
+use super::checks::Sent;
+use super::world::World;
+use crate::model::api::NodeExtendedResourceStatus;
+
+impl World {
+    /// A rule is reported to be in force only where each node has been as it declares, at the version that was seen or
+    /// since.
+    pub(super) fn check_status(
+        &mut self,
+        process: usize,
+        rule: &Arc<str>,
+        status: &NodeExtendedResourceStatus,
+        sent: &Sent,
+    ) {
+        let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
+        let Some(ready) = ready else {
+            return self.violate(format!("I10: the status of {rule} has no condition Ready"));
+        };
+        if ready.status != "True" {
+            return self.count("status: not ready");
+        }
+        self.count("status: ready");
+        let Some(nodes) = &status.nodes else { return };
+        let (rules, objects) = self.checks.states(sent);
+        let mut rules = rules.into_iter().flatten().filter(|object| {
+            object["metadata"]["name"] == **rule
+                && object["metadata"]["generation"].as_i64() == status.observed_generation
+        });
+        let Some(object) = rules.next() else { return };
+        let resource = object["spec"]["resourceName"].as_str().unwrap_or_default();
+        let mut carrying = BTreeSet::new();
+        for node in objects.into_iter().flatten() {
+            if carries(&node, rule, resource, declared(&object)) {
+                carrying.insert(node["metadata"]["name"].to_string());
+            }
+        }
+        if nodes.advertised > i64::try_from(carrying.len()).unwrap() {
+            let who = Arc::clone(&self.processes[process].name);
+            let summary = &nodes.summary;
+            self.violate(format!(
+                "I10: {who} reports {rule} on {summary} nodes, and of the nodes that it may have seen only \
+                 {carrying:?} carry it"
+            ));
+        }
+    }
+
+    /// What an Event reports has been done.
+    pub(super) fn check_event(&mut self, event: &Event) {
+        let done: &[&'static str] = match event.reason.as_deref() {
+            Some("Repaired") => &["repaired"],
+            Some("TakenOver") => &["taken over", "adopted"],
+            Some("Withdrawn") => &["withdrawn"],
+            Some("Released") => &["released"],
+            Some("Adopted") => &["adopted"],
+            Some("Held") => &["lowered", "raised", "advertised", "taken over", "relisted"],
+            _ => return self.count("event: of something else"),
+        };
+        self.count("event: of a change");
+        let regarding = event.regarding.clone().unwrap_or_default();
+        if regarding.kind.as_deref() != Some("Node") {
+            return;
+        }
+        let (node, note) = (regarding.name.unwrap_or_default(), event.note.clone().unwrap_or_default());
+        let resource = note.split(' ').next().unwrap_or_default().to_owned();
+        let times = |what: &&'static str| {
+            self.checks.changes.get(&(node.clone(), resource.clone(), *what)).copied()
+        };
+        let times: u64 = done.iter().filter_map(times).sum();
+        let reported = self.checks.reported.entry((node, resource, done[0])).or_default();
+        *reported += 1;
+        if *reported > times {
+            let reported = *reported;
+            self.violate(format!("I10: {reported} Events of what was done {times} times: {note}"));
+        }
+    }
+
+    /// What the rules' statuses have to say in the end, where they do not.
+    pub(super) fn wrong_status(&self, rule: &Value, expected: &[(&str, i64)]) -> Option<String> {
+        let name = &rule["metadata"]["name"];
+        let status = &rule["status"];
+        if status["observedGeneration"] != rule["metadata"]["generation"] {
+            return Some(format!("the status of {name} is of an older generation"));
+        }
+        let wrong = expected.iter().find(|(field, number)| {
+            status["nodes"][field].as_i64().unwrap_or_default() != *number
+        });
+        wrong.map(|(field, number)| {
+            format!("the status of {name} has {} {field}, not {number}", status["nodes"][field])
+        })
+    }
+}
+
+/// Whether a node has what a rule declares, for it.
+fn carries(node: &Value, rule: &str, resource: &str, quantity: Option<i128>) -> bool {
+    let entry = ledger(node).and_then(|mut ledger| ledger.remove(resource));
+    let is_listed = entry.is_some_and(|(listed, by, _)| by == rule && Some(listed) == quantity);
+    let value = |map: &str| units(&node["status"][map][resource]);
+    is_listed && value("capacity") == quantity && value("allocatable") == quantity
+}

@@ -1,0 +1,161 @@
+//! Many runs, on all cores; and the shortest story of the first that fails.
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::choices::Choices;
+use super::steps;
+use super::story::Tally;
+
+/// How many steps a run has.
+const STEPS: usize = 60;
+/// How long a run is shortened at most.
+const MAX_SHRINK_TIME: Duration = Duration::from_secs(40);
+
+/// What came of a run.
+struct Outcome {
+    violation: Option<String>,
+    steps: Vec<Vec<u32>>,
+    story: Vec<String>,
+    tally: Tally,
+}
+
+fn run(choices: Choices, is_told: bool) -> Outcome {
+    let recorded = choices.clone();
+    let run = catch_unwind(AssertUnwindSafe(|| steps::run(choices, STEPS, is_told)));
+    match run {
+        Ok(world) => Outcome {
+            violation: world.violation,
+            steps: world.choices.into_steps(),
+            story: world.story.lines,
+            tally: world.story.tally,
+        },
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+            let violation = Some(format!("panic: {}", text.unwrap_or_default()));
+            let steps = recorded.into_steps();
+            Outcome { violation, steps, story: Vec::new(), tally: Tally::new() }
+        }
+    }
+}
+
+/// Runs these seeds, and panics with a story where an invariant does not hold.
+pub(super) fn check(seeds: Range<u64>) {
+    let (next, started) = (AtomicU64::new(seeds.start), Instant::now());
+    let (total, failed) = (Mutex::new(Tally::new()), Mutex::new(None));
+    let work = || {
+        while failed.lock().unwrap().is_none() {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            let outcome = run(Choices::of_seed(seed), false);
+            for (what, times) in &outcome.tally {
+                *total.lock().unwrap().entry(what).or_default() += times;
+            }
+            let done = seed - seeds.start;
+            if done > 0 && done.is_multiple_of(1000) {
+                println!("{done} seeds, {:.0} s", started.elapsed().as_secs_f64());
+            }
+            if outcome.violation.is_some() {
+                failed.lock().unwrap().get_or_insert((seed, outcome));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    println!("{} seeds in {:.1} s", next.load(Ordering::Relaxed), started.elapsed().as_secs_f64());
+    if let Some((seed, outcome)) = failed.into_inner().unwrap() {
+        panic!("{}", tell(seed, outcome));
+    }
+    let tally = total.into_inner().unwrap();
+    for (what, times) in &tally {
+        println!("{times:>12}  {what}");
+    }
+    let time = started.elapsed().as_secs_f64();
+    let number = seeds.end - seeds.start;
+    let sum = |prefix: &str| -> u64 {
+        let matching = tally.iter().filter(|(what, _)| what.starts_with(prefix));
+        matching.map(|(_, times)| times).sum()
+    };
+    println!(
+        "{number} seeds, {} steps, {} writes, {} faults, {:.1} seeds/s: 0 violations",
+        sum("steps"),
+        sum("patch applied"),
+        sum("fault: "),
+        number as f64 / time
+    );
+}
+
+/// The shortest story that is found of what a seed leads to.
+fn tell(seed: u64, outcome: Outcome) -> String {
+    let what = outcome.violation.unwrap_or_default();
+    let before = outcome.steps.len();
+    let steps = shrink(outcome.steps, &what);
+    let told = run(Choices::replay(steps), true);
+    format!(
+        "seed {seed}: {what}\n(shortened from {before} steps)\n{}\n{}",
+        told.story.join("\n"),
+        told.violation.unwrap_or_default()
+    )
+}
+
+/// Leaves out what is not needed for the same invariant to be broken.
+fn shrink(mut steps: Vec<Vec<u32>>, what: &str) -> Vec<Vec<u32>> {
+    let label = |what: &str| what.split(':').next().unwrap_or_default().to_owned();
+    let (wanted, started) = (label(what), Instant::now());
+    let fails = |steps: &[Vec<u32>]| {
+        let outcome = run(Choices::replay(steps.to_vec()), false);
+        outcome.violation.is_some_and(|violation| label(&violation) == wanted)
+    };
+    loop {
+        let mut is_shorter = false;
+        let mut attempt = |steps: &mut Vec<Vec<u32>>, candidate: Vec<Vec<u32>>| {
+            let is_better = candidate != *steps
+                && started.elapsed() < MAX_SHRINK_TIME
+                && fails(&candidate);
+            if is_better {
+                *steps = candidate;
+                is_shorter = true;
+            }
+            is_better
+        };
+        // Steps first, many at once; the first is the beginning and the last the calm.
+        let mut length = steps.len() / 2;
+        while length > 0 {
+            let mut from = 1;
+            while from + length < steps.len() {
+                let mut candidate = steps.clone();
+                candidate.drain(from..from + length);
+                if !attempt(&mut steps, candidate) {
+                    from += length;
+                }
+            }
+            length /= 2;
+        }
+        // Then numbers: none from here on, or 0.
+        for step in 0..steps.len() {
+            for place in 0..steps[step].len() {
+                let mut candidate = steps.clone();
+                candidate[step].truncate(place);
+                if attempt(&mut steps, candidate) {
+                    break;
+                }
+                let mut candidate = steps.clone();
+                candidate[step][place] = 0;
+                attempt(&mut steps, candidate);
+            }
+        }
+        if !is_shorter {
+            return steps;
+        }
+    }
+}

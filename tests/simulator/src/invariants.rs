@@ -1,0 +1,394 @@
+//! What holds of every patch that the controller makes to a node (`docs/architecture.md`): told from the objects alone,
+//! and independently of what plans the patches.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::quantity::Quantity;
+
+const LEDGER: &str = "noderesource.dev/advertised";
+const MAPS: [&str; 2] = ["capacity", "allocatable"];
+
+/// What a process may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// What a kubelet has reset: it does not lead.
+    Resets,
+    /// What the ledger lists: it leads, and does not know the rules.
+    Repairs,
+    /// All.
+    All,
+}
+
+/// A patch that has been applied.
+#[derive(Clone, Debug)]
+pub struct NodeWrite<'a> {
+    /// The node before it.
+    pub before: &'a Value,
+    /// And after it.
+    pub after: &'a Value,
+    /// What the sender may write.
+    pub right: Right,
+    /// The rules at each moment that the sender may have known last when it sent the patch, and of the node the labels.
+    pub known: &'a [Vec<Arc<Value>>],
+    /// How many of these moments are not certain to be before what it knew: it may not withdraw what all the others
+    /// declare.
+    pub certain_from: usize,
+    /// The labels that the node had at one of these moments.
+    pub labels: &'a [Value],
+    /// What pods on the node requested when the sender listed them last, by resource.
+    pub pods: Option<&'a BTreeMap<String, i128>>,
+}
+
+/// Quantity, rule and the rest, by resource.
+pub type Ledger = BTreeMap<String, (i128, String, Value)>;
+
+/// What does not hold: the invariant, and how.
+pub type Violation = String;
+
+/// One resource on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    /// In both maps.
+    values: [Option<i128>; 2],
+    /// Quantity, rule and the rest.
+    entry: Option<(i128, String, Value)>,
+}
+
+/// What a patch has done to one resource.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The resource.
+    pub resource: String,
+    /// What was done, in words.
+    pub name: &'static str,
+    /// What there was before, where a rule's value is less now.
+    pub lowered_from: Option<i128>,
+}
+
+impl NodeWrite<'_> {
+    /// Returns what the patch has done.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Change> {
+        let [before, after] = [self.before, self.after].map(|node| ledger(node).unwrap_or_default());
+        let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let changes = names.into_iter().filter_map(|name| {
+            let old = Place::on(self.before, &before, name);
+            let new = Place::on(self.after, &after, name);
+            if old == new {
+                return None;
+            }
+            let lowered_from = match (&new.entry, old.most()) {
+                (Some((quantity, rule, _)), Some(most)) => {
+                    (*quantity < most && !self.is_immediate(rule)).then_some(most)
+                }
+                _ => None,
+            };
+            let writes = old.values != new.values;
+            let vacant = old.values.iter().all(|value| value.is_none_or(|value| value == 0));
+            let what = match (&old.entry, &new.entry) {
+                (None, _) if !writes => "adopted",
+                (None, _) if vacant => "advertised",
+                (None, _) => "taken over",
+                (Some(_), None) if new.values == [None; 2] => "withdrawn",
+                (Some(_), None) => "released",
+                (Some(old_entry), Some(_)) if old.values != [Some(old_entry.0); 2] => "repaired",
+                (Some(old_entry), Some(new_entry)) if old_entry.0 < new_entry.0 => "raised",
+                (Some(old_entry), Some(new_entry)) if old_entry.0 > new_entry.0 => "lowered",
+                (Some(_), Some(_)) => "relisted",
+            };
+            Some(Change { resource: name.clone(), name: what, lowered_from })
+        });
+        changes.collect()
+    }
+
+    /// Checks everything.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn check(&self) -> Result<(), Violation> {
+        self.check_rest()?;
+        let ledgers = [self.before, self.after].map(ledger);
+        let [Some(before), Some(after)] = ledgers else {
+            return Err("I1: a ledger that cannot be read is written, or is written over".to_owned());
+        };
+        let mut names: BTreeSet<&str> = BTreeSet::new();
+        for (node, ledger) in [(self.before, &before), (self.after, &after)] {
+            names.extend(ledger.keys().map(String::as_str));
+            for map in MAPS {
+                let members = node["status"][map].as_object().into_iter().flatten();
+                names.extend(members.map(|(name, _)| name.as_str()));
+            }
+        }
+        for name in names.into_iter().filter(|name| name.contains('/')) {
+            let old = Place::on(self.before, &before, name);
+            let new = Place::on(self.after, &after, name);
+            if old != new {
+                let checked = self.check_place(name, &old, &new);
+                checked.map_err(|what| format!("{what} ({name}: {old} -> {new})"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing else of the node changes.
+    fn check_rest(&self) -> Result<(), Violation> {
+        let rest = |node: &Value| {
+            let mut node = node.clone();
+            for map in MAPS {
+                if let Some(members) = node["status"][map].as_object_mut() {
+                    members.retain(|name, _| !name.contains('/'));
+                }
+                if node["status"][map].as_object().is_none_or(serde_json::Map::is_empty) {
+                    node["status"][map] = Value::Null;
+                }
+            }
+            if let Some(annotations) = node["metadata"]["annotations"].as_object_mut() {
+                annotations.remove(LEDGER);
+            }
+            if node["metadata"]["annotations"].as_object().is_none_or(serde_json::Map::is_empty) {
+                node["metadata"]["annotations"] = Value::Null;
+            }
+            for field in ["managedFields", "resourceVersion"] {
+                node["metadata"][field] = Value::Null;
+            }
+            node
+        };
+        if rest(self.before) == rest(self.after) {
+            return Ok(());
+        }
+        Err("I1: more is changed than extended resources and the ledger".to_owned())
+    }
+
+    fn check_place(&self, name: &str, old: &Place, new: &Place) -> Result<(), Violation> {
+        let writes = old.values != new.values;
+        let is_zero = |value: &Option<i128>| value.is_none_or(|value| value == 0);
+        let wrote_zero = (0..2).any(|map| new.values[map] == Some(0) && old.values[map] != Some(0));
+        if wrote_zero {
+            return Err("I3: a 0 is written".to_owned());
+        }
+        let edited = old.entry != new.entry;
+        if self.right != Right::All {
+            let Some((listed, ..)) = &old.entry else {
+                return Err("I4, I6: something is written that the ledger does not list".to_owned());
+            };
+            if edited || new.values != [Some(*listed); 2] {
+                return Err("I4, I6: something else is written than what the ledger lists".to_owned());
+            }
+            if self.right == Right::Resets && old.values != [Some(0); 2] {
+                return Err("I6: what does not lead writes back what is not reset".to_owned());
+            }
+            return Ok(());
+        }
+        match (&old.entry, &new.entry) {
+            (None, None) => Err("I1: an unlisted resource is changed".to_owned()),
+            (_, Some((quantity, rule, _))) => {
+                if new.values != [Some(*quantity); 2] {
+                    return Err("I2: values and ledger do not agree".to_owned());
+                }
+                let is_foreign = old.entry.is_none() && !old.values.iter().all(is_zero);
+                let takes_over = |rules: &Vec<Arc<Value>>| {
+                    rules.iter().any(|object| {
+                        object["metadata"]["name"] == rule.as_str()
+                            && object["spec"]["conflictPolicy"] == "Overwrite"
+                    })
+                };
+                if is_foreign && writes && !self.known.iter().any(takes_over) {
+                    return Err("I1: a value that the ledger does not list is overwritten".to_owned());
+                }
+                if edited {
+                    self.check_declared(name, *quantity, rule, old)?;
+                }
+                self.check_pods(name, *quantity, rule, old)
+            }
+            (Some((listed, _, rest)), None) => {
+                let retains = rest["deletionPolicy"] == "Retain";
+                let is_own = old.values.iter().all(|value| is_zero(value) || *value == Some(*listed));
+                let expected = match (is_own, retains) {
+                    (true, false) => [None; 2],
+                    (true, true) if old.values.iter().all(is_zero) && old.values != [None; 2] => {
+                        [Some(*listed); 2]
+                    }
+                    _ => old.values,
+                };
+                if new.values != expected {
+                    return Err(format!("I2: the values are not {expected:?}"));
+                }
+                let is_declared = |rules: &Vec<Arc<Value>>| {
+                    self.labels.iter().all(|labels| decider(rules, self.before, labels, name).is_some())
+                };
+                let certain = self.known.get(self.certain_from..).unwrap_or_default();
+                if !certain.is_empty() && certain.iter().all(is_declared) {
+                    return Err("I1: what is declared is given up".to_owned());
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// An entry is what some rule declares, or more.
+    fn check_declared(
+        &self,
+        name: &str,
+        quantity: i128,
+        rule: &str,
+        old: &Place,
+    ) -> Result<(), Violation> {
+        let requested = self.pods.and_then(|pods| pods.get(name)).copied().unwrap_or_default();
+        let most = old.most().unwrap_or_default().max(requested);
+        let declares = |rules: &Vec<Arc<Value>>| {
+            self.labels.iter().any(|labels| {
+                decider(rules, self.before, labels, name).is_some_and(|decider| {
+                    let declared = declared(decider);
+                    let may_hold = decider["spec"]["shrinkPolicy"] != "Immediate";
+                    decider["metadata"]["name"] == rule
+                        && declared.is_some_and(|declared| {
+                            declared == quantity
+                                || may_hold && declared < quantity && quantity <= most
+                        })
+                })
+            })
+        };
+        if self.known.iter().any(declares) {
+            return Ok(());
+        }
+        Err("I1: what no rule declares is listed".to_owned())
+    }
+
+    /// The rule of a name, as it was at the moments.
+    fn objects(&self, rule: &str) -> impl Iterator<Item = &Arc<Value>> {
+        self.known.iter().flatten().filter(move |object| object["metadata"]["name"] == rule)
+    }
+
+    fn is_immediate(&self, rule: &str) -> bool {
+        self.objects(rule).any(|rule| rule["spec"]["shrinkPolicy"] == "Immediate")
+    }
+
+    /// I5, as far as one patch shows it.
+    fn check_pods(
+        &self,
+        name: &str,
+        quantity: i128,
+        rule: &str,
+        old: &Place,
+    ) -> Result<(), Violation> {
+        if self.is_immediate(rule) {
+            return Ok(());
+        }
+        let mut objects = self.objects(rule);
+        let appears = old.entry.is_none() && old.values.iter().all(|value| value.is_none_or(|value| value == 0));
+        let limit = if appears {
+            let age = |object: &Value| object["metadata"]["creationTimestamp"].as_str().map(str::to_owned);
+            let node = age(self.before);
+            // A node that is younger than the rule has no pods that are older than the value.
+            if objects.any(|rule| node > age(rule)) {
+                return Ok(());
+            }
+            i128::MAX
+        } else {
+            match old.most() {
+                Some(most) if quantity < most => most,
+                _ => return Ok(()),
+            }
+        };
+        let Some(pods) = self.pods else {
+            return Err("I5: a value is lowered, or appears, without a list of pods".to_owned());
+        };
+        let requested = pods.get(name).copied().unwrap_or_default().min(limit);
+        if quantity < requested {
+            return Err(format!("I5: pods request {requested}"));
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    fn on(node: &Value, ledger: &Ledger, name: &str) -> Self {
+        let value = |map: &str| units(&node["status"][map][name]);
+        Self { values: MAPS.map(value), entry: ledger.get(name).cloned() }
+    }
+
+    fn most(&self) -> Option<i128> {
+        let listed = self.entry.as_ref().map(|(quantity, ..)| *quantity);
+        self.values.iter().copied().chain([listed]).flatten().max()
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = |value: Option<i128>| value.map_or("none".to_owned(), |value| value.to_string());
+        let [capacity, allocatable] = self.values.map(text);
+        write!(f, "{capacity}/{allocatable}")?;
+        match &self.entry {
+            Some((quantity, rule, _)) => write!(f, " listed as {quantity} by {rule}"),
+            None => f.write_str(" unlisted"),
+        }
+    }
+}
+
+/// A quantity as a number.
+#[must_use]
+pub fn units(value: &Value) -> Option<i128> {
+    Quantity::parse(value.as_str()?)?.units()
+}
+
+/// The ledger of a node: quantity, rule and the rest, by resource; `None` where it cannot be read.
+#[must_use]
+pub fn ledger(node: &Value) -> Option<Ledger> {
+    let text = &node["metadata"]["annotations"][LEDGER];
+    let Some(text) = text.as_str() else { return Some(BTreeMap::new()) };
+    let entries: BTreeMap<String, Value> = serde_json::from_str(text).ok()?;
+    let entries = entries.into_iter().map(|(name, mut entry)| {
+        let quantity = units(&entry["quantity"])?;
+        let rule = entry["rule"].as_str()?.to_owned();
+        entry["quantity"] = json!(null);
+        Some((name, (quantity, rule, entry)))
+    });
+    entries.collect()
+}
+
+/// Returns how much a rule declares; `None` where it is invalid.
+#[must_use]
+pub fn declared(rule: &Value) -> Option<i128> {
+    let quantity = &rule["spec"]["quantity"];
+    let units = match quantity.as_i64() {
+        Some(number) => i128::from(number),
+        None => units(quantity)?,
+    };
+    (units > 0).then_some(units)
+}
+
+/// Whether a rule selects a node of this name with these labels.
+#[must_use]
+pub fn selects(rule: &Value, name: &Value, labels: &Value) -> bool {
+    let spec = &rule["spec"];
+    let mut names = spec["nodeNames"].as_array().into_iter().flatten();
+    let labelled = &spec["nodeSelector"]["matchLabels"];
+    spec["allNodes"] == true
+        || names.any(|other| other == name)
+        || labelled.as_object().is_some_and(|required| {
+            !required.is_empty() && required.iter().all(|(key, value)| labels[key] == *value)
+        })
+}
+
+/// The valid rule that decides about a resource on a node.
+#[must_use]
+pub fn decider<'a>(
+    rules: &'a [Arc<Value>],
+    node: &Value,
+    labels: &Value,
+    resource: &str,
+) -> Option<&'a Arc<Value>> {
+    let declaring = rules.iter().filter(|rule| {
+        rule["spec"]["resourceName"] == resource
+            && declared(rule).is_some()
+            && selects(rule, &node["metadata"]["name"], labels)
+    });
+    declaring.min_by_key(|rule| {
+        let text = |field: &str| rule["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let priority = rule["spec"]["priority"].as_i64().unwrap_or_default();
+        (-priority, text("creationTimestamp"), text("name"))
+    })
+}
