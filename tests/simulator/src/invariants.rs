@@ -72,7 +72,8 @@ impl NodeWrite<'_> {
     /// Returns what the patch has done.
     #[must_use]
     pub fn changes(&self) -> Vec<Change> {
-        let [before, after] = [self.before, self.after].map(|node| ledger(node).unwrap_or_default());
+        let [before, after] =
+            [self.before, self.after].map(|node| ledger(node).unwrap_or_default());
         let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         let changes = names.into_iter().filter_map(|name| {
             let old = Place::on(self.before, &before, name);
@@ -112,7 +113,9 @@ impl NodeWrite<'_> {
         self.check_rest()?;
         let ledgers = [self.before, self.after].map(ledger);
         let [Some(before), Some(after)] = ledgers else {
-            return Err("I1: a ledger that cannot be read is written, or is written over".to_owned());
+            return Err(
+                "I1: a ledger that cannot be read is written, or is written over".to_owned()
+            );
         };
         let mut names: BTreeSet<&str> = BTreeSet::new();
         for (node, ledger) in [(self.before, &before), (self.after, &after)] {
@@ -175,7 +178,9 @@ impl NodeWrite<'_> {
                 return Err("I4, I6: something is written that the ledger does not list".to_owned());
             };
             if edited || new.values != [Some(*listed); 2] {
-                return Err("I4, I6: something else is written than what the ledger lists".to_owned());
+                return Err(
+                    "I4, I6: something else is written than what the ledger lists".to_owned()
+                );
             }
             if self.right == Right::Resets && old.values != [Some(0); 2] {
                 return Err("I6: what does not lead writes back what is not reset".to_owned());
@@ -185,7 +190,8 @@ impl NodeWrite<'_> {
         match (&old.entry, &new.entry) {
             (None, None) => Err("I1: an unlisted resource is changed".to_owned()),
             (_, Some((quantity, rule, _))) => {
-                if new.values != [Some(*quantity); 2] {
+                // What has been changed meanwhile is found at the next look.
+                if new.values != [Some(*quantity); 2] && old.agrees() {
                     return Err("I2: values and ledger do not agree".to_owned());
                 }
                 let is_foreign = old.entry.is_none() && !old.values.iter().all(is_zero);
@@ -196,7 +202,9 @@ impl NodeWrite<'_> {
                     })
                 };
                 if is_foreign && writes && !self.known.iter().any(takes_over) {
-                    return Err("I1: a value that the ledger does not list is overwritten".to_owned());
+                    return Err(
+                        "I1: a value that the ledger does not list is overwritten".to_owned()
+                    );
                 }
                 if edited {
                     self.check_declared(name, *quantity, rule, old)?;
@@ -205,7 +213,8 @@ impl NodeWrite<'_> {
             }
             (Some((listed, _, rest)), None) => {
                 let retains = rest["deletionPolicy"] == "Retain";
-                let is_own = old.values.iter().all(|value| is_zero(value) || *value == Some(*listed));
+                let is_own =
+                    old.values.iter().all(|value| is_zero(value) || *value == Some(*listed));
                 let expected = match (is_own, retains) {
                     (true, false) => [None; 2],
                     (true, true) if old.values.iter().all(is_zero) && old.values != [None; 2] => {
@@ -217,7 +226,9 @@ impl NodeWrite<'_> {
                     return Err(format!("I2: the values are not {expected:?}"));
                 }
                 let is_declared = |rules: &Vec<Arc<Value>>| {
-                    self.labels.iter().all(|labels| decider(rules, self.before, labels, name).is_some())
+                    self.labels
+                        .iter()
+                        .all(|labels| decider(rules, self.before, labels, name).is_some())
                 };
                 let certain = self.known.get(self.certain_from..).unwrap_or_default();
                 if !certain.is_empty() && certain.iter().all(is_declared) {
@@ -278,9 +289,12 @@ impl NodeWrite<'_> {
             return Ok(());
         }
         let mut objects = self.objects(rule);
-        let appears = old.entry.is_none() && old.values.iter().all(|value| value.is_none_or(|value| value == 0));
+        let appears = old.entry.is_none()
+            && old.values.iter().all(|value| value.is_none_or(|value| value == 0));
         let limit = if appears {
-            let age = |object: &Value| object["metadata"]["creationTimestamp"].as_str().map(str::to_owned);
+            let age = |object: &Value| {
+                object["metadata"]["creationTimestamp"].as_str().map(str::to_owned)
+            };
             let node = age(self.before);
             // A node that is younger than the rule has no pods that are older than the value.
             if objects.any(|rule| node > age(rule)) {
@@ -308,6 +322,11 @@ impl Place {
     fn on(node: &Value, ledger: &Ledger, name: &str) -> Self {
         let value = |map: &str| units(&node["status"][map][name]);
         Self { values: MAPS.map(value), entry: ledger.get(name).cloned() }
+    }
+
+    /// Whether values are as the ledger lists them.
+    fn agrees(&self) -> bool {
+        self.entry.as_ref().is_none_or(|(quantity, ..)| self.values == [Some(*quantity); 2])
     }
 
     fn most(&self) -> Option<i128> {

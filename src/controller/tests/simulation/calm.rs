@@ -64,7 +64,8 @@ impl World {
                 return;
             }
             let unsettled = self.unsettled();
-            quiet = if unsettled.is_none() && before == self.checks.requests { quiet + 1 } else { 0 };
+            quiet =
+                if unsettled.is_none() && before == self.checks.requests { quiet + 1 } else { 0 };
             if self.now >= end {
                 let what = unsettled.unwrap_or_else(|| "requests go on".to_owned());
                 return self.violate(format!("liveness: {what}"));
@@ -110,9 +111,10 @@ impl World {
         let lists = self.checks.lists;
         let requests = self.checks.requests - lists;
         self.run_until(self.now + time);
-        let held = self.objects(Kind::Rule).iter().any(|rule| {
-            rule["status"]["nodes"]["held"].as_i64().unwrap_or_default() > 0
-        });
+        let held = self
+            .objects(Kind::Rule)
+            .iter()
+            .any(|rule| rule["status"]["nodes"]["held"].as_i64().unwrap_or_default() > 0);
         if self.checks.requests - self.checks.lists != requests {
             self.violate("I7: a converged cluster costs requests".to_owned());
         }
@@ -130,6 +132,9 @@ impl World {
         let leader = leaders.filter(|process| process.knows_rules).count();
         if leader != 1 {
             return Some(format!("{leader} processes lead and know the rules of {}", LEASE.1));
+        }
+        if self.is_any_late() {
+            return Some("a request is yet to arrive".to_owned());
         }
         let objects = self.objects(Kind::Rule);
         let mut set = (Vec::new(), Vec::new());
@@ -154,9 +159,10 @@ impl World {
             let input = PlanningInput { pods, ..PlanningInput::default() };
             let plan = planner::plan(&node, &rules, &input);
             let is_rejected = self.rejected.contains(&*node.name);
-            let open = plan.changes().iter().find(|change| {
-                !is_rejected && !self.rejected.contains(&change.resource)
-            });
+            let open = plan
+                .changes()
+                .iter()
+                .find(|change| !is_rejected && !self.rejected.contains(&change.resource));
             if let Some(change) = open {
                 return Some(format!("{} is yet to be patched: {change}", node.name));
             }

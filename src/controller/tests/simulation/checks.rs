@@ -150,7 +150,8 @@ impl World {
         let mut usage = Usage::new();
         for pod in self.objects(Kind::Pod) {
             let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-            let is_finished = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+            let is_finished =
+                matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
             if is_finished || matches!(scope, PodScope::Node(name) if **name != *node) {
                 continue;
             }
@@ -280,7 +281,11 @@ pub(super) fn show_node(node: &Value) -> String {
         let members = node["status"][map].as_object().into_iter().flatten();
         let members = members.filter(|(name, _)| name.contains('/'));
         let members = members.map(|(name, value)| {
-            format!("{}={}", name.rsplit('/').next().unwrap_or_default(), value.as_str().unwrap_or_default())
+            format!(
+                "{}={}",
+                name.rsplit('/').next().unwrap_or_default(),
+                value.as_str().unwrap_or_default()
+            )
         });
         members.collect::<Vec<_>>().join(" ")
     };

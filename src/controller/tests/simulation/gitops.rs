@@ -72,9 +72,15 @@ impl World {
             }
             3..=5 => {
                 let mut spec = self.spec();
-                for field in ["allNodes", "nodeSelector", "nodeNames", "priority",
-                    "conflictPolicy", "deletionPolicy", "shrinkPolicy"]
-                {
+                for field in [
+                    "allNodes",
+                    "nodeSelector",
+                    "nodeNames",
+                    "priority",
+                    "conflictPolicy",
+                    "deletionPolicy",
+                    "shrinkPolicy",
+                ] {
                     if spec.get(field).is_none() {
                         spec[field] = Value::Null;
                     }

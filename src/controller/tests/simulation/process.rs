@@ -8,8 +8,8 @@ use k8s_openapi::jiff::SignedDuration;
 use simulator::Kind;
 use tokio::sync::watch;
 
-use super::world::{Due, Millis, World};
 use super::stream::Stream;
+use super::world::{Due, Millis, World};
 use crate::cluster::lease::{Acquire, Candidate};
 use crate::controller::effect::{Completion, Now, Observation};
 use crate::controller::readiness::Readiness;

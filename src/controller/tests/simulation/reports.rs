@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::events::v1::Event;
 use serde_json::Value;
 use simulator::invariants::{declared, ledger, units};
 
+use super::actors::RESOURCES;
 use super::checks::Sent;
 use super::world::World;
 use crate::model::api::NodeExtendedResourceStatus;
@@ -53,11 +55,35 @@ impl World {
         }
     }
 
+    /// A patch may write what somebody else has written in the same moment.
+    pub(super) fn note_repeated(
+        &mut self,
+        node: &str,
+        before: &Value,
+        after: &Value,
+        patch: &Patch,
+    ) {
+        for resource in RESOURCES {
+            let end = resource.replace('/', "~1");
+            let writes = patch.0.iter().any(|operation| {
+                let is_add = matches!(operation, PatchOperation::Add(_));
+                is_add && operation.path().as_str().ends_with(&end)
+            });
+            let values = |node: &Value| {
+                ["capacity", "allocatable"].map(|map| node["status"][map][resource].clone())
+            };
+            if writes && values(before) == values(after) {
+                let key = (node.to_owned(), resource.to_owned(), "repeated");
+                *self.checks.changes.entry(key).or_default() += 1;
+            }
+        }
+    }
+
     /// What an Event reports has been done.
     pub(super) fn check_event(&mut self, event: &Event) {
         let done: &[&'static str] = match event.reason.as_deref() {
-            Some("Repaired") => &["repaired"],
-            Some("TakenOver") => &["taken over", "adopted"],
+            Some("Repaired") => &["repaired", "repeated"],
+            Some("TakenOver") => &["taken over", "adopted", "repeated"],
             Some("Withdrawn") => &["withdrawn"],
             Some("Released") => &["released"],
             Some("Adopted") => &["adopted"],
@@ -69,7 +95,8 @@ impl World {
         if regarding.kind.as_deref() != Some("Node") {
             return;
         }
-        let (node, note) = (regarding.name.unwrap_or_default(), event.note.clone().unwrap_or_default());
+        let (node, note) =
+            (regarding.name.unwrap_or_default(), event.note.clone().unwrap_or_default());
         let resource = note.split(' ').next().unwrap_or_default().to_owned();
         let times = |what: &&'static str| {
             self.checks.changes.get(&(node.clone(), resource.clone(), *what)).copied()
@@ -90,9 +117,9 @@ impl World {
         if status["observedGeneration"] != rule["metadata"]["generation"] {
             return Some(format!("the status of {name} is of an older generation"));
         }
-        let wrong = expected.iter().find(|(field, number)| {
-            status["nodes"][field].as_i64().unwrap_or_default() != *number
-        });
+        let wrong = expected
+            .iter()
+            .find(|(field, number)| status["nodes"][field].as_i64().unwrap_or_default() != *number);
         wrong.map(|(field, number)| {
             format!("the status of {name} has {} {field}, not {number}", status["nodes"][field])
         })

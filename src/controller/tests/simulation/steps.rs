@@ -3,9 +3,10 @@
 use k8s_openapi::jiff::SignedDuration;
 
 use super::choices::Choices;
-use super::network::LONG;
 use super::world::{Due, Millis, World};
 
+/// How long a process, or a watch, is silent at most: longer than a Lease lasts.
+const LONG: Millis = 40_000;
 /// How long it is until the next step.
 const PAUSES: [Millis; 10] = [0, 1, 3, 10, 100, 500, 1000, 3000, 10_000, 30_000];
 

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use simulator::{Failure, Kind, ListOptions, Selector, Watch, WatchEvent};
 
-use super::network::status_of;
+use super::responses::{object, status_of};
 use super::world::{Due, Millis, World};
 use crate::controller::effect::Observation;
 
@@ -34,7 +34,9 @@ pub(super) struct Stream {
 enum State {
     /// A list is to begin.
     Empty,
-    Listing { token: Option<String> },
+    Listing {
+        token: Option<String>,
+    },
     Watching(Watch),
 }
 
@@ -166,10 +168,6 @@ impl World {
             self.observe(process, event);
         }
     }
-}
-
-fn object<T: DeserializeOwned>(object: &Value) -> T {
-    serde_json::from_value(object.clone()).unwrap()
 }
 
 /// An event without an object.

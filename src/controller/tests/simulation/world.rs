@@ -76,7 +76,8 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(choices: Choices, is_told: bool) -> Self {
         let server = ApiServer::default();
-        let changes = [Kind::Node, Kind::Rule].map(|kind| server.watch(kind, Selector::default(), 0));
+        let changes =
+            [Kind::Node, Kind::Rule].map(|kind| server.watch(kind, Selector::default(), 0));
         Self {
             server,
             now: 0,

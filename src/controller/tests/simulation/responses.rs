@@ -1,0 +1,132 @@
+//! What responses are to a process: by the conversions that the executor uses.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, StatusCode};
+use kube::core::Status;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use simulator::Failure;
+
+use super::checks::Sent;
+use super::network::Call;
+use super::world::World;
+use crate::cluster::lease::Written;
+use crate::cluster::node_client::{PodsByNode, Reply};
+use crate::cluster::requests::RequestError;
+use crate::controller::effect::{Completion, Effect, PodScope};
+use crate::model::pod::{Pod, Requests};
+
+impl World {
+    /// Hands the process what the executor would.
+    pub(super) fn conclude(
+        &mut self,
+        process: usize,
+        call: Call,
+        result: Result<Value, RequestError>,
+        sent: Sent,
+    ) {
+        let completion = match call {
+            Call::Nothing => return,
+            Call::ReadNode { id, node, error } => {
+                let read = result.map(|body| Box::new(object(&body))).map_err(Reply::from);
+                Completion::NodePatched { id, node, reply: Reply::stale(&error, read) }
+            }
+            Call::ReadLease { started } => {
+                let found = result.ok().filter(|body| !body.is_null());
+                let found = found.map(|body| Box::new(object(&body)));
+                Completion::LeaseWritten { started, written: Written::Conflict, found }
+            }
+            Call::Effect(effect) => match effect {
+                Effect::PatchNode { id, node, .. } => match result {
+                    Err(error) if error.is_stale() => {
+                        let deadline = self.clock(process).instant + Duration::from_secs(15);
+                        let call = Call::ReadNode { id, node, error };
+                        self.call(process, call, sent, deadline);
+                        return;
+                    }
+                    Ok(body) => {
+                        let reply = Reply::Patched(Box::new(object(&body)));
+                        Completion::NodePatched { id, node, reply }
+                    }
+                    Err(error) => Completion::NodePatched { id, node, reply: error.into() },
+                },
+                Effect::WriteLease(_) => {
+                    let started = sent.instant;
+                    let written = match result {
+                        Ok(body) => Written::Done(Box::new(object(&body))),
+                        Err(RequestError::Transport(why)) => Written::Failed(why),
+                        Err(RequestError::Api { status, .. }) => kube::Error::Api(status).into(),
+                    };
+                    if matches!(written, Written::Conflict) {
+                        let deadline = self.clock(process).instant + Duration::from_secs(1);
+                        self.call(process, Call::ReadLease { started }, sent, deadline);
+                        return;
+                    }
+                    Completion::LeaseWritten { started, written, found: None }
+                }
+                Effect::ReleaseLease(_) => Completion::LeaseReleased,
+                Effect::ListRules { id } => {
+                    let reply = result.map(|body| objects(&body));
+                    if reply.is_ok() {
+                        self.rules_are_known(process, &sent);
+                    }
+                    Completion::RulesListed { id, reply }
+                }
+                Effect::ListPods { id, scope } => {
+                    let reply = result.map(|body| pods_by_node(&body, &scope));
+                    if reply.is_ok() {
+                        self.pods_are_known(process, id);
+                    }
+                    Completion::PodsListed { id, scope, reply }
+                }
+                Effect::PatchStatus { rule, uid, status } => {
+                    Completion::StatusPatched { rule, uid, result: result.map(|_| *status) }
+                }
+                Effect::CreateEvent(event) => {
+                    Completion::EventCreated { event, result: result.map(|_| ()) }
+                }
+            },
+        };
+        self.complete(process, completion);
+    }
+}
+
+pub(super) fn object<T: DeserializeOwned>(value: &Value) -> T {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+fn objects<T: DeserializeOwned>(list: &Value) -> Vec<T> {
+    list.as_array().into_iter().flatten().map(object).collect()
+}
+
+fn pods_by_node(list: &Value, scope: &PodScope) -> PodsByNode {
+    let pods: Vec<Pod> = objects(list);
+    let mut nodes: HashMap<Arc<str>, Requests> = HashMap::new();
+    if let PodScope::Node(node) = scope {
+        nodes.insert(Arc::clone(node), Requests::default());
+    }
+    for pod in &pods {
+        if let Some(node) = pod.node() {
+            nodes.entry(node.into()).or_default().add_pod(pod);
+        }
+    }
+    nodes
+}
+
+/// An error as the client reads it from the response.
+pub(super) fn error(failure: &Failure) -> RequestError {
+    let mut headers = HeaderMap::new();
+    if let Some(seconds) = failure.retry_after {
+        headers.insert(RETRY_AFTER, seconds.into());
+    }
+    let body = serde_json::to_vec(&failure.status).unwrap();
+    RequestError::from_response(StatusCode::from_u16(failure.code).unwrap(), &headers, &body)
+}
+
+pub(super) fn status_of(failure: &Failure) -> Box<Status> {
+    Box::new(object(&failure.status))
+}
