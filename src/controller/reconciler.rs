@@ -214,7 +214,8 @@ impl Reconciler {
             step.wake,
             self.schedule.queue.next_due(),
             self.schedule.limiter.next_wake(now.instant),
-            self.rules.hold().until(),
+            // Before all is known it does not end.
+            self.rules.hold().until().filter(|_| self.knows_all()),
             self.schedule.rules.not_before(),
             self.reports.events.next_due(now.instant),
         ];

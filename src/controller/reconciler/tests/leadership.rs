@@ -200,3 +200,25 @@ fn stopping_leader_starts_nothing_new() {
     world.run();
     assert!(world.open.is_empty());
 }
+
+/// A hold that is due to end while a leader that leads again cannot list the rules does not keep it awake.
+#[test]
+fn leader_without_a_list_of_rules_rests_when_a_hold_is_due_to_end() {
+    let mut world = World::leading(2, &[("dongle", 4)]);
+    world.settle();
+    world.rules.clear();
+    world.observe(Observation::Rule(Ok(Event::Init)));
+    world.observe(Observation::Rule(Ok(Event::InitDone)));
+    world.settle();
+    world.advance(Duration::from_secs(280));
+    world.renews_no_more();
+    world.list_rules = 500;
+    world.renews = true;
+    // It panics where the process never comes to rest.
+    world.advance(Duration::from_secs(120));
+    assert_eq!(world.dongles("node-0"), 4);
+    world.list_rules = 200;
+    world.advance(Duration::from_secs(130));
+    world.settle();
+    assert_eq!(world.dongles("node-0"), -1, "the hold has ended");
+}
