@@ -39,8 +39,8 @@ impl Reconciler {
         }
     }
 
-    /// Has a node planned. One with a request in flight is planned after the response; where rules have changed,
-    /// also soon, for its standings: a rule's status must not leave a node out because its patch is slow.
+    /// Has a node planned. One with a request in flight is planned after the response, and also soon, for its
+    /// standings: a rule's status must not report a node as it was because its patch is slow.
     pub(super) fn enqueue(&mut self, name: &Arc<str>, rank: Rank, now: Now) {
         let Some(state) = self.nodes.get_mut(name) else { return };
         state.pending_since.get_or_insert(now.instant);
@@ -52,7 +52,7 @@ impl Reconciler {
             work.pods.abandon(now.instant);
             self.schedule.queue.end(&key);
         }
-        if !self.schedule.queue.add(&key, Stage::Plan, rank) && rank == Rank::Replan {
+        if !self.schedule.queue.add(&key, Stage::Plan, rank) {
             self.schedule.standings_due.insert(Arc::clone(name));
         }
     }

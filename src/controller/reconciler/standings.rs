@@ -18,10 +18,14 @@ impl Reconciler {
         let Some(state) = self.nodes.get_mut(name) else { return };
         let mut undone = Vec::new();
         let standings = outcomes.into_iter().map(|(rule, outcome)| {
-            let change = changes.iter().find(|change| change.rule() == Some(&*rule));
             let resource =
                 self.rules.get(&rule).and_then(|rule| rule.resource()).unwrap_or_default();
+            let change = changes.iter().find(|change| change.rule() == Some(&*rule));
             let failure = state.work().and_then(|work| work.failures.message(resource));
+            // What is in flight may have been sent for the rule as it was.
+            let sent = state.work().and_then(|work| work.sent.as_ref());
+            let mut in_flight = sent.into_iter().flat_map(|sent| &sent.changes);
+            let is_changing = change.is_some() || in_flight.any(|sent| sent.resource == resource);
             let before = state.standings.iter().find(|(other, _)| *other == rule);
             let before = before.map(|(_, standing)| standing);
             // What was this rule's own, and has lost its ledger entry, has been undone. Where pods are listed
@@ -35,7 +39,7 @@ impl Reconciler {
                 undone.push(resource.to_owned());
             }
             let keeps = matches!(outcome, Outcome::AwaitingPods { pods_error: None });
-            let standing = Standing::new(outcome, change.is_some(), failure);
+            let standing = Standing::new(outcome, is_changing, failure);
             // A held node is asked for its pods again and again: it is held meanwhile.
             let standing = match before {
                 Some(before @ (Standing::Held { .. } | Standing::PodsUnavailable { .. }))

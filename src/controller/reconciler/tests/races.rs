@@ -239,3 +239,35 @@ fn nodes_that_failed_together_go_on_together() {
     assert_eq!(missing.count(), 0);
     assert!(lists < 20, "{lists} lists of pods");
 }
+
+/// I10: a rule that is edited, and edited back, while a patch for it is in flight, is not in force before the response.
+#[test]
+fn rule_with_an_older_patch_in_flight_is_not_reported_in_force() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.pass(2);
+    world.set_rule("dongle", json!({"quantity": 5}));
+    world.run();
+    let (id, node, patch) = world.only_patch();
+    world.set_rule("dongle", json!({"quantity": 4}));
+    world.advance(Duration::from_secs(2));
+    assert_eq!(world.ready("dongle"), "False Progressing");
+    let reply = world.apply(&node, &patch);
+    world.reply(id, &node, reply);
+    world.pass(5);
+    assert_eq!((world.dongles("node-0"), world.ready("dongle").as_str()), (4, "True Advertised"));
+}
+
+/// I10: a value that is lost while a patch for another resource is in flight is reported before the response.
+#[test]
+fn value_that_is_lost_while_a_patch_is_in_flight_is_reported() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.set_rule("key", json!({"resourceName": "example.com/key"}));
+    world.pass(2);
+    assert_eq!(world.ready("key"), "True Advertised");
+    world.set_rule("dongle", json!({"quantity": 5}));
+    world.run();
+    let amounts = json!({"example.com/dongle": "4", "example.com/key": "0"});
+    world.set_node("node-0", json!({"capacity": amounts, "allocatable": amounts}));
+    world.advance(Duration::from_secs(2));
+    assert_eq!(world.ready("key"), "False Progressing");
+}
