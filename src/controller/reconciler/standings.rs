@@ -20,7 +20,9 @@ impl Reconciler {
         let standings = outcomes.into_iter().map(|(rule, outcome)| {
             let resource =
                 self.rules.get(&rule).and_then(|rule| rule.resource()).unwrap_or_default();
-            let change = changes.iter().find(|change| change.rule() == Some(&*rule));
+            // By the resource, since a value may be written back as another rule has listed it.
+            let is_decided = !matches!(outcome, Outcome::Overridden { .. });
+            let change = changes.iter().find(|change| is_decided && change.resource == resource);
             let failure = state.work().and_then(|work| work.failures.message(resource));
             // What is in flight may have been sent for the rule as it was.
             let sent = state.work().and_then(|work| work.sent.as_ref());

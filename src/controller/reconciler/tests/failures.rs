@@ -219,3 +219,18 @@ fn withdrawal_that_fails_is_reported() {
     world.reply(id, &node, failed(500));
     assert!(world.events.contains(&"PatchFailed".to_owned()), "{:?}", world.events);
 }
+
+/// I10: where a rejected repair writes what another rule has listed, the rule that decides by now is not in force.
+#[test]
+fn rejected_repair_is_reported_by_the_rule_that_decides() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_rule("first", json!({"priority": 1}));
+    world.set_dongles("node-0", 0);
+    let reject = |_: &mut World, _: &str, _: &json_patch::Patch| Reply::Rejected("no".to_owned());
+    for _ in 0..5 {
+        world.answer_all(reject);
+        world.advance(Duration::from_secs(2));
+    }
+    assert_eq!(world.ready("first"), "False PatchFailed");
+}
