@@ -6,7 +6,6 @@ mod leadership;
 mod pods;
 mod queue;
 mod races;
-mod random;
 mod responses;
 mod standby;
 mod starts;

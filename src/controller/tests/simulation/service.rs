@@ -21,7 +21,10 @@ impl World {
             Call::Effect(Effect::PatchNode { node, .. }) => &**node,
             _ => "object",
         });
+        // A status is rejected so for good, since its rule has not the CRD's shape: here all rules have.
+        let is_status = matches!(call, Call::Effect(Effect::PatchStatus { .. }));
         match code {
+            422 if is_status => Failure::internal("etcdserver: request timed out"),
             409 => Failure::conflict(Kind::Node, &key, "the object has been modified"),
             422 => {
                 let why = ("FieldValueInvalid", "status".to_owned(), "must not be so".to_owned());
@@ -66,7 +69,17 @@ impl World {
                 }
                 .map(of)
             }
-            Effect::ReleaseLease(_) => Ok(Value::Null),
+            Effect::ReleaseLease(_) => {
+                let lease = self.server.get(Kind::Lease, &Key::namespaced(LEASE.0, LEASE.1));
+                let mut lease = lease.map(of).unwrap_or_default();
+                if lease["spec"]["holderIdentity"] == *self.processes[process].name {
+                    lease["spec"]["holderIdentity"] = Value::Null;
+                    self.count("lease released");
+                    let _ =
+                        self.server.replace(Kind::Lease, Subresource::None, lease, &writer);
+                }
+                Ok(Value::Null)
+            }
             Effect::ListRules { .. } if self.crd_missing => {
                 Err(Failure::not_found(Kind::Rule, &Key::named("")))
             }

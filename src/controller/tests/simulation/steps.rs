@@ -4,6 +4,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::choices::Choices;
 use super::world::{Due, Millis, World};
+use crate::controller::effect::Observation;
 
 /// How long a process, or a watch, is silent at most: longer than a Lease lasts.
 const LONG: Millis = 40_000;
@@ -79,6 +80,13 @@ impl World {
                 self.kill(process, "is killed");
                 let pause = self.choices.one_of(&[100, 1000, 5000, 20_000]);
                 self.after(pause, Due::Start);
+            }
+            46 if is_alive && !self.processes[process].is_paused => {
+                self.count("process stopped");
+                let name = std::sync::Arc::clone(&self.processes[process].name);
+                self.tell(|| format!("{name} is asked to end"));
+                self.observe(process, Observation::Stop);
+                self.after(1000, Due::Start);
             }
             32..=34 if is_alive => {
                 let time = self.choices.one_of(&[100, 1000, 5000, 12_000, 20_000, LONG]);
