@@ -19,7 +19,7 @@ impl World {
     pub(super) fn check_status(
         &mut self,
         process: usize,
-        rule: &Arc<str>,
+        (rule, uid): (&Arc<str>, Option<&str>),
         status: &NodeExtendedResourceStatus,
         sent: &Sent,
     ) {
@@ -34,7 +34,7 @@ impl World {
         let Some(nodes) = &status.nodes else { return };
         let (rules, objects) = self.checks.states(sent);
         let mut rules = rules.into_iter().flatten().filter(|object| {
-            object["metadata"]["name"] == **rule
+            object["metadata"]["uid"].as_str() == uid
                 && object["metadata"]["generation"].as_i64() == status.observed_generation
         });
         let Some(object) = rules.next() else { return };

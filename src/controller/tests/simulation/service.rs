@@ -75,8 +75,7 @@ impl World {
                 if lease["spec"]["holderIdentity"] == *self.processes[process].name {
                     lease["spec"]["holderIdentity"] = Value::Null;
                     self.count("lease released");
-                    let _ =
-                        self.server.replace(Kind::Lease, Subresource::None, lease, &writer);
+                    let _ = self.server.replace(Kind::Lease, Subresource::None, lease, &writer);
                 }
                 Ok(Value::Null)
             }
@@ -111,7 +110,7 @@ impl World {
                 let patched =
                     self.server.patch(Kind::Rule, Subresource::Status, &key, &body, &writer);
                 if patched.is_ok() {
-                    self.check_status(process, rule, status, sent);
+                    self.check_status(process, (rule, uid.as_deref()), status, sent);
                 }
                 patched.map(of)
             }
