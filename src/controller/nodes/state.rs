@@ -222,6 +222,16 @@ impl NodeState {
         })
     }
 
+    /// Forgets the lowerings after which pods have been listed, but where `is_open` holds for the resource. One whose
+    /// response was lost stays until the node shows it: it may be applied yet, or be applied and not seen.
+    pub(in crate::controller) fn forget_lowerings(&mut self, is_open: impl Fn(&str) -> bool) {
+        let Self { node, work: Some(work), .. } = self else { return };
+        let is_lost = work.lost_at.is_some();
+        work.lowered_from.retain(|resource, from| {
+            is_open(resource) || (is_lost && most(node, resource) >= Some(*from))
+        });
+    }
+
     /// It is as it should be.
     pub(in crate::controller) fn settle(&mut self) {
         self.pending_since = None;
@@ -328,6 +338,13 @@ impl Work {
             && pods.is_idle()
             && lowered_from.is_empty()
     }
+}
+
+/// How much of a resource a node carries: the larger of both maps' values.
+pub(in crate::controller) fn most(node: &Node, resource: &str) -> Option<Quantity> {
+    let maps = [&node.capacity, &node.allocatable];
+    let values = maps.into_iter().flatten().filter_map(|map| map.get(resource)?.parse().ok());
+    values.max()
 }
 
 fn has_resets(node: &Node) -> bool {

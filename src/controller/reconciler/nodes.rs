@@ -126,7 +126,7 @@ impl Reconciler {
                 changes.iter().any(|change| change.resource == resource)
                     || (input.contested.contains_key(resource) && ledger.get(resource).is_some())
             };
-            state.work_mut().lowered_from.retain(|resource, _| is_open(resource));
+            state.forget_lowerings(is_open, now.instant);
         }
         let is_lowered = state.work().is_some_and(|work| !work.lowered_from.is_empty());
         needs_pods |= is_planned && !has_pods && is_lowered;

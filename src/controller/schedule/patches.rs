@@ -12,10 +12,9 @@ use super::Schedule;
 use crate::cluster::node_client::Reply;
 use crate::controller::effect::{Effect, Request, RequestId, Step};
 use crate::controller::limiter::Kind;
-use crate::controller::nodes::{Cause, Nodes, Sent};
+use crate::controller::nodes::{Cause, Nodes, Sent, most};
 use crate::controller::work_queue::{Key, Rank, Stage};
-use crate::model::node::{ApiNode, Node};
-use crate::model::quantity::Quantity;
+use crate::model::node::ApiNode;
 use crate::planner::{self, Action, Change};
 
 /// Of the nodes that wait for an API server or for a right, one is tried again so often while patches of others go
@@ -217,11 +216,4 @@ impl Schedule {
 
 fn is_withdrawal(change: &Change) -> bool {
     matches!(change.action, Action::Withdraw { .. })
-}
-
-/// How much of a resource a node carries: the larger of both maps' values.
-fn most(node: &Node, resource: &str) -> Option<Quantity> {
-    let maps = [&node.capacity, &node.allocatable];
-    let values = maps.into_iter().flatten().filter_map(|map| map.get(resource)?.parse().ok());
-    values.max()
 }

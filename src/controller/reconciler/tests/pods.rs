@@ -137,6 +137,24 @@ fn lowering_whose_response_is_lost_is_followed_by_a_list() {
     assert_eq!(world.dongles("node-0"), 3);
 }
 
+/// The same where pods are listed before the watch shows the lowering.
+#[test]
+fn lowering_that_the_watch_shows_late_is_followed_by_a_list() {
+    let (mut world, (id, node, patch)) = World::lowering_while_a_pod_is_bound();
+    world.pods.insert("node-0".to_owned(), 4);
+    world.watching = false;
+    world.apply(&node, &patch);
+    let lost = RequestError::Transport("no answer".to_owned());
+    world.reply(id, &node, Reply::from(lost));
+    world.pass(3);
+    assert_eq!(world.dongles("node-0"), 2, "the node is taken to have 4 still");
+    world.watching = true;
+    let node = world.nodes["node-0"].clone();
+    world.show(node);
+    world.pass(10);
+    assert_eq!(world.dongles("node-0"), 4);
+}
+
 /// A lowering that the API server rejects is a failure, and not held by pods.
 #[test]
 fn rejected_lowering_is_reported_as_a_failure_and_backs_off() {
