@@ -292,8 +292,13 @@ impl Reconciler {
             && let Some(state) = self.nodes.get_mut(name)
             && state.work().is_some()
         {
+            let work = state.work_mut();
             // What the plan finds now is not what the last response left.
-            state.work_mut().applied.clear();
+            work.applied.clear();
+            // It may be a lowering whose response was lost: the list has to come after it (I5).
+            if !work.lowered_from.is_empty() {
+                work.pods.forget_usage();
+            }
         }
         self.follow_node(seen, now);
         if self.nodes.listed() && !listed {

@@ -155,6 +155,34 @@ fn lowering_that_the_watch_shows_late_is_followed_by_a_list() {
     assert_eq!(world.dongles("node-0"), 4);
 }
 
+/// A list from before a lowering that is applied late is not the one that follows it.
+#[test]
+fn lowering_that_is_applied_after_a_list_is_followed_by_another() {
+    let (mut world, (id, node, patch)) = World::lowering_while_a_pod_is_bound();
+    world.pods.clear();
+    world.reply(id, &node, Reply::from(RequestError::Transport("no answer".to_owned())));
+    world.advance(Duration::from_secs(2));
+    let list = world.open.remove(0);
+    // The API server asks for a pause, in response to another patch.
+    world.set_node("node-1", json!({}));
+    world.run();
+    let young = world.open.remove(0);
+    world.answer(young);
+    let (id, other, _) = world.only_patch();
+    let reply = Reply::Failed {
+        message: "too many requests".to_owned(),
+        retry_after: Some(Duration::from_secs(5)),
+        maybe_applied: false,
+    };
+    world.reply(id, &other, reply);
+    world.answer(list);
+    assert!(world.open.is_empty(), "the next lowering waits for the end of the pause");
+    world.pods.insert(node.clone(), 4);
+    world.apply(&node, &patch);
+    world.pass(10);
+    assert_eq!(world.dongles(&node), 4);
+}
+
 /// A lowering that the API server rejects is a failure, and not held by pods.
 #[test]
 fn rejected_lowering_is_reported_as_a_failure_and_backs_off() {
