@@ -1,6 +1,8 @@
 //! The shell against an API server of a few lines, on a paused clock: that requests are sent, that responses come
 //! back, and how it ends. What is decided is tested with the reconciler.
 
+mod exploration;
+mod shell;
 mod simulation;
 
 use std::sync::{Arc, Mutex};
@@ -145,5 +147,3 @@ async fn controller_that_is_dropped_sends_nothing_more() {
     assert!(controller.await.unwrap_err().is_cancelled());
     assert!(asked.recv().await.is_none(), "nothing of it goes on elsewhere");
 }
-
-mod shell;

@@ -1,0 +1,126 @@
+//! The invariants of one patch that is applied: I1 to I6 of `docs/architecture.md`.
+
+use super::node::{ALLOCATABLE, Amount, MAPS, RESOURCES, SmallNode};
+use super::planning::Kind;
+
+/// What a patch may do, by what its sender knew when it was planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct License {
+    pub(super) kind: Kind,
+    pub(super) grants: [Grant; 2],
+}
+
+/// What it may do to one resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Grant {
+    /// Whether the rule that decides takes values over.
+    pub(super) overwrites: bool,
+    pub(super) floor: Floor,
+    /// Whether a value may appear without a list of pods.
+    pub(super) may_appear: bool,
+}
+
+/// How far a value may be lowered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Floor {
+    Any,
+    /// Not at all: pods have not been listed.
+    Unknown,
+    /// To what pods requested when they were listed.
+    Listed(u8),
+}
+
+/// Checks what an applied patch has done to the node.
+pub(super) fn check(
+    license: &License,
+    before: &SmallNode,
+    after: &SmallNode,
+) -> Result<(), String> {
+    for (place, resource) in RESOURCES.into_iter().enumerate() {
+        let [old, new] = [before, after].map(|node| &node.amounts[place]);
+        let grant = &license.grants[place];
+        let checks = [
+            check_ownership(old, new, grant),
+            check_agreement(old, new),
+            check_zero(old, new),
+            check_kind(license.kind, old, new),
+            check_pods(old, new, grant),
+        ];
+        if let Some(Err(violation)) = checks.into_iter().find(Result::is_err) {
+            return Err(format!("{violation} ({resource}: {before} -> {after})"));
+        }
+    }
+    Ok(())
+}
+
+fn check_ownership(old: &Amount, new: &Amount, grant: &Grant) -> Result<(), String> {
+    for (map, name) in MAPS.into_iter().enumerate() {
+        let (value, written) = (old.values[map], new.values[map]);
+        if value == written || value.is_none_or(|value| value == 0) {
+            continue;
+        }
+        let is_own = match old.entry {
+            // Only what is as listed is removed.
+            Some(entry) => written.is_some() || value == Some(entry.quantity),
+            None => written.is_some() && grant.overwrites,
+        };
+        if !is_own {
+            return Err(format!("I1: {name} was another field manager's"));
+        }
+    }
+    Ok(())
+}
+
+fn check_agreement(old: &Amount, new: &Amount) -> Result<(), String> {
+    if old.agrees() && !new.agrees() {
+        return Err("I2: values and ledger do not agree any more".to_owned());
+    }
+    Ok(())
+}
+
+fn check_zero(old: &Amount, new: &Amount) -> Result<(), String> {
+    let is_zero = |map: usize| new.values[map] == Some(0) && old.values[map] != Some(0);
+    if [0, 1].into_iter().any(is_zero) {
+        return Err("I3: a 0 was written".to_owned());
+    }
+    Ok(())
+}
+
+fn check_kind(kind: Kind, old: &Amount, new: &Amount) -> Result<(), String> {
+    let invariant = match kind {
+        Kind::Plan => return Ok(()),
+        Kind::Repairs => "I4: more than a repair was written before the rules were listed",
+        Kind::Resets => "I6: a process that does not lead wrote more than a repair of a reset",
+    };
+    let is_repaired = old.entry.is_some_and(|entry| new.values == [Some(entry.quantity); 2]);
+    let was_reset = kind == Kind::Repairs || old.values == [Some(0); 2];
+    let is_same = old.values == new.values || (is_repaired && was_reset);
+    if is_same && old.entry == new.entry { Ok(()) } else { Err(invariant.to_owned()) }
+}
+
+fn check_pods(old: &Amount, new: &Amount, grant: &Grant) -> Result<(), String> {
+    let appears = old.entry.is_none()
+        && old.is_vacant()
+        && new.values[ALLOCATABLE].is_some_and(|value| value > 0);
+    for map in [0, 1] {
+        let (Some(written), value) = (new.values[map], old.values[map]) else { continue };
+        let is_lowered = value.is_some_and(|value| written < value);
+        match grant.floor {
+            Floor::Any => {}
+            Floor::Unknown if is_lowered => {
+                return Err("I5: a value was lowered without a list of pods".to_owned());
+            }
+            Floor::Unknown if appears && !grant.may_appear => {
+                return Err("I5: a value appeared without a list of pods".to_owned());
+            }
+            Floor::Unknown => {}
+            Floor::Listed(pods) => {
+                let least = if appears { pods } else { pods.min(value.unwrap_or_default()) };
+                if (is_lowered || appears) && written < least {
+                    return Err(format!("I5: pods were listed that request {pods}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}

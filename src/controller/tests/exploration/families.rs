@@ -1,0 +1,147 @@
+//! What is explored.
+
+use super::planning::Spec;
+use super::world::Family;
+
+const SPEC: Spec = Spec {
+    resource: 0,
+    quantity: 1,
+    priority: 0,
+    overwrite: false,
+    immediate: false,
+    retain: false,
+    is_frozen: false,
+};
+
+const TWO: Spec = Spec { quantity: 2, ..SPEC };
+const OVERWRITE: Spec = Spec { overwrite: true, ..SPEC };
+const RETAIN: Spec = Spec { retain: true, ..SPEC };
+const FROZEN: Spec = Spec { is_frozen: true, ..SPEC };
+
+/// Those of some thousand states, for tests without optimization.
+pub(super) fn small_families() -> Vec<Family> {
+    vec![
+        Family {
+            name: "a pod is bound while a rule is lowered",
+            variants: [vec![SPEC, TWO], vec![]],
+            rules: [2, 0],
+            max_pods: [2, 0],
+            losses: true,
+            crashes: true,
+            ..Family::default()
+        },
+        Family {
+            name: "a kubelet resets, and a standby repairs",
+            variants: [vec![SPEC, TWO], vec![]],
+            rules: [1, 0],
+            resets: true,
+            repairing_standby: true,
+            crashes: true,
+            ..Family::default()
+        },
+    ]
+}
+
+/// All.
+pub(super) fn families() -> Vec<Family> {
+    let every = vec![None, Some(0), Some(1), Some(2)];
+    let b = |spec: Spec| Spec { resource: 1, ..spec };
+    let first = |spec: Spec| Spec { priority: 1, ..spec };
+    let mut all = small_families();
+    all.extend([
+        Family {
+            name: "another field manager writes, under Keep",
+            variants: [vec![SPEC, TWO], vec![first(TWO)]],
+            foreign: every.clone(),
+            foreign_resources: 1,
+            wipes: 1,
+            ..Family::default()
+        },
+        Family {
+            name: "another field manager writes, under Overwrite",
+            variants: [vec![OVERWRITE, TWO], vec![first(Spec { overwrite: true, ..TWO })]],
+            foreign: every.clone(),
+            foreign_resources: 1,
+            losses: true,
+            ..Family::default()
+        },
+        Family {
+            name: "another field manager writes, and pods are bound",
+            variants: [vec![SPEC, TWO], vec![]],
+            foreign: vec![None, Some(2)],
+            foreign_resources: 1,
+            resets: true,
+            max_pods: [2, 0],
+            ..Family::default()
+        },
+        Family {
+            name: "what is deleted is retained",
+            variants: [vec![RETAIN, Spec { retain: true, ..TWO }], vec![first(SPEC)]],
+            foreign: vec![Some(0), Some(2)],
+            foreign_resources: 1,
+            resets: true,
+            wipes: 1,
+            ..Family::default()
+        },
+        Family {
+            name: "a rule becomes invalid",
+            variants: [vec![SPEC, TWO, FROZEN], vec![first(TWO), SPEC]],
+            resets: true,
+            crashes: true,
+            max_pods: [2, 0],
+            ..Family::default()
+        },
+        Family {
+            name: "Immediate and WhenFree take turns under pods",
+            variants: [vec![Spec { immediate: true, ..SPEC }, SPEC, TWO], vec![]],
+            max_pods: [2, 0],
+            losses: true,
+            resets: true,
+            ..Family::default()
+        },
+        Family {
+            name: "a young node is deleted and created again",
+            variants: [vec![SPEC, TWO], vec![]],
+            is_young: true,
+            recreations: 1,
+            max_pods: [2, 0],
+            losses: true,
+            ..Family::default()
+        },
+        Family {
+            name: "two resources, in parts",
+            variants: [vec![SPEC, TWO, b(SPEC)], vec![b(SPEC), b(TWO)]],
+            resets: true,
+            parts: true,
+            wipes: 2,
+            ..Family::default()
+        },
+        Family {
+            name: "two resources under pods",
+            variants: [vec![SPEC, TWO], vec![b(SPEC), b(TWO)]],
+            max_pods: [2, 1],
+            parts: true,
+            ..Family::default()
+        },
+        Family {
+            name: "two processes, each with a view of its own",
+            variants: [vec![SPEC, TWO], vec![]],
+            resets: true,
+            repairing_standby: true,
+            crashes: true,
+            losses: true,
+            second_view: true,
+            ..Family::default()
+        },
+        Family {
+            name: "two processes, and another field manager",
+            variants: [vec![OVERWRITE, TWO], vec![]],
+            foreign: vec![Some(0), Some(2)],
+            foreign_resources: 1,
+            crashes: true,
+            second_view: true,
+            ..Family::default()
+        },
+    ]);
+    all
+}
