@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use backon::{BackoffBuilder, ExponentialBuilder};
 
 const INITIAL_DELAY: Duration = Duration::from_millis(500);
 /// For what is blind until it works again.
@@ -11,8 +11,11 @@ const INITIAL_WATCH_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// Growing pauses between tries at one thing.
-#[derive(Debug)]
-pub(crate) struct Backoff(ExponentialBackoff);
+#[derive(Clone, Debug)]
+pub(crate) struct Backoff {
+    pauses: ExponentialBuilder,
+    taken: usize,
+}
 
 impl Backoff {
     /// Pauses that double from half a second to a minute, with as much again at random, so that
@@ -33,12 +36,14 @@ impl Backoff {
             .without_max_times()
             .with_jitter()
             .with_jitter_seed(seed);
-        Self(builder.build())
+        Self { pauses: builder, taken: 0 }
     }
 
     /// The next pause, no shorter than what the server asked for.
     pub(crate) fn next(&mut self, retry_after: Option<Duration>) -> Duration {
-        self.0.next().unwrap_or(MAX_DELAY).max(retry_after.unwrap_or_default())
+        let pause = self.pauses.build().nth(self.taken).unwrap_or(MAX_DELAY);
+        self.taken += 1;
+        pause.max(retry_after.unwrap_or_default())
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) enum Mapping {
 }
 
 /// The resources that DeviceClasses map.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct DeviceClasses {
     /// By the class's name.
     mapped: BTreeMap<String, String>,

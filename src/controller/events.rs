@@ -49,7 +49,7 @@ const NAMESPACE: &str = "default";
 const MAX_NAME: usize = 200;
 
 /// Events that are to be written, within limits.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Events {
     buckets: HashMap<RateLimitKey, Bucket>,
     /// Each with the number of times it has been sent.
@@ -73,7 +73,7 @@ struct RateLimitKey {
 }
 
 /// What has been used of a limit.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Bucket {
     events: u32,
     since: Instant,

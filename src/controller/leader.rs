@@ -15,7 +15,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long releasing the Lease may take then.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Leader {
     /// `None` once the Lease is being released.
     participant: Option<Participant>,

@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Event,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Limiter {
     max_patches: usize,
     /// How many patches may be in flight as the API server is: at most `max_patches`.

@@ -22,7 +22,7 @@ pub(super) use start::Start;
 pub(super) use state::{NodeState, Sent, Work, has_resource, most};
 
 /// Every node.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
     by_name: BTreeMap<Arc<str>, NodeState>,
     interner: Interner,
@@ -32,7 +32,7 @@ pub(super) struct Nodes {
 }
 
 /// A list under way.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Listing {
     /// The nodes that it has brought so far.
     names: HashSet<Arc<str>>,

@@ -80,14 +80,14 @@ impl fmt::Display for State {
 }
 
 /// What is known of the policy and its binding.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Protection {
     policies: Objects,
     bindings: Objects,
 }
 
 /// The objects of one kind with the label.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Objects {
     /// Each with the policy that it names.
     by_name: BTreeMap<String, Option<String>>,

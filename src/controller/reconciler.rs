@@ -50,6 +50,7 @@ use crate::model::node::ApiNode;
 /// How many nodes are planned between two looks at what else has happened.
 const PLAN_BATCH_SIZE: usize = 256;
 
+#[derive(Clone)]
 pub(super) struct Reconciler {
     options: Options,
     diagnostics: Diagnostics,
@@ -62,13 +63,14 @@ pub(super) struct Reconciler {
 }
 
 /// What the cluster has, beside nodes and rules.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct ClusterFacts {
     device_classes: DeviceClasses,
     protection: Protection,
 }
 
 /// What is reported, beside logs and metrics.
+#[derive(Clone)]
 struct Reports {
     events: Events,
     statuses: StatusWrites,

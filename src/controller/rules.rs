@@ -22,7 +22,7 @@ pub(super) type RuleObject = DeserializeGuard<NodeExtendedResource>;
 const MAX_DELETED: usize = 1000;
 
 /// Every rule that exists.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     by_name: BTreeMap<Arc<str>, RuleState>,
     /// What a list under way has brought so far.
@@ -39,7 +39,7 @@ pub(super) struct Rules {
 }
 
 /// A list under way.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Listing {
     rules: BTreeMap<Arc<str>, RuleState>,
     /// The newest version of a rule that was known when it began.

@@ -14,7 +14,7 @@ use super::nodes::Cause;
 use super::work_queue::WorkQueue;
 use crate::cluster::backoff::Backoff;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Schedule {
     pub(super) queue: WorkQueue,
     pub(super) limiter: Limiter,
@@ -37,7 +37,7 @@ pub(super) struct Schedule {
 }
 
 /// Whether this leader knows all rules.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum RulesList {
     /// They have to be listed, not before this moment.
     Needed {

@@ -15,10 +15,10 @@ const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
 /// When each rule's status has been written.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct StatusWrites(HashMap<Arc<str>, StatusWrite>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct StatusWrite {
     at: Option<Instant>,
     /// While writes fail.

@@ -11,7 +11,7 @@ use crate::model::quantity::Quantity;
 pub(super) const MAX_PROBLEMS: usize = 10;
 
 /// The counts of every rule that selects a node.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     rules: HashMap<Arc<str>, Counts>,
     totals: [usize; STATES],

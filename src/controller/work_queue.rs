@@ -56,7 +56,7 @@ enum Place {
 /// Keys by the order in which they are popped.
 type Ready = BTreeMap<(Rank, u64), Key>;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct WorkQueue {
     places: HashMap<Key, Place>,
     ready: [Ready; 4],

@@ -289,7 +289,7 @@ impl Labels {
 
 /// What many nodes have in common, each kept once: label keys, most of their values, and the names of
 /// field managers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Interner {
     strings: Pool<str>,
     managers: Pool<[ResourceManagers]>,

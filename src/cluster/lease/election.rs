@@ -42,7 +42,7 @@ pub enum Acquire {
 }
 
 /// What is known of the Lease, and whether this process holds it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Election {
     candidate: Candidate,
     /// Whether the watch has told if there is a Lease.
@@ -59,7 +59,7 @@ pub(crate) struct Election {
 }
 
 /// The Lease as it is, by the watch.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Seen {
     lease: Lease,
     /// When it was first seen like that.
@@ -73,7 +73,7 @@ struct Seen {
 }
 
 /// The Lease while it is this process's.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Held {
     /// The newest version of it that is known, which the next renewal replaces; `None` where it is gone,
     /// and is created again.
@@ -83,7 +83,7 @@ struct Held {
 }
 
 /// A write that may be applied.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Sent {
     /// The renewal time that it writes, in microseconds, as the API server stores it. The watch shows by
     /// it that the write is applied, where its answer is lost.

@@ -36,7 +36,7 @@ impl Leadership {
 }
 
 /// Takes part in an election.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Participant {
     election: Election,
     write_timeout: Duration,

@@ -22,10 +22,10 @@ const INITIAL_DELAY: Duration = Duration::from_secs(30);
 const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
 
 /// What has been undone on one node, by resource.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Conflicts(BTreeMap<Arc<str>, History>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct History {
     /// The last ones, at most `MAX_REPAIRS`.
     repairs: VecDeque<Repair>,

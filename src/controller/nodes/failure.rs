@@ -36,7 +36,7 @@ pub(in crate::controller) enum Cause {
 }
 
 /// Why patches of one node do not go through.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Failures {
     node: Option<Failure>,
     resources: BTreeMap<String, Failure>,
@@ -46,7 +46,7 @@ pub(in crate::controller) struct Failures {
     stale: u32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Failure {
     cause: Cause,
     /// For people; `None` while it is nothing to report.

@@ -12,7 +12,7 @@ use crate::model::node::Node;
 use crate::planner::observed::Observed;
 
 /// The resources of one node, by name.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Released(BTreeSet<Arc<str>>);
 
 impl Released {

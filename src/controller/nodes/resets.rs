@@ -10,7 +10,7 @@ const MAX_REPAIRS: usize = 2;
 const WINDOW: Duration = Duration::from_secs(10 * 60);
 
 /// What has been written back on one node, by resource.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Resets(BTreeMap<String, Vec<Instant>>);
 
 impl Resets {

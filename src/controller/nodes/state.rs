@@ -30,12 +30,16 @@ const JITTER_STEPS: u64 = 1000;
 /// And after so long at last: a node may be held for weeks.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(60);
 
+/// A patch without a response is applied within this time, or never: the API server gives a request a minute
+/// (`--request-timeout`).
+const MAX_LATENCY: Duration = Duration::from_secs(60);
+
 /// Why a patch is a failure that went through.
 const UNDONE: &str = "the patch went through, and yet the node is as before: something between the controller \
                       and the API server's storage undoes it";
 
 /// One node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::controller) struct NodeState {
     pub(in crate::controller) node: Node,
     /// Where each rule that selects it stands.
@@ -55,7 +59,7 @@ pub(in crate::controller) struct NodeState {
 }
 
 /// What only a node has on which something is going on.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Work {
     /// What is to be sent, and was planned for the node as it is.
     pub(in crate::controller) planned: Vec<Change>,
@@ -80,7 +84,7 @@ pub(in crate::controller) struct Work {
 }
 
 /// A request in flight.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::controller) struct Sent {
     pub(in crate::controller) id: RequestId,
     /// What a patch is for; nothing for a list of pods.
@@ -90,7 +94,7 @@ pub(in crate::controller) struct Sent {
 }
 
 /// When the pods on the node are listed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct PodPolls {
     /// What they request, since when that is known.
     listed: Option<(Requests, Instant)>,
@@ -223,10 +227,15 @@ impl NodeState {
     }
 
     /// Forgets the lowerings after which pods have been listed, but where `is_open` holds for the resource. One whose
-    /// response was lost stays until the node shows it: it may be applied yet, or be applied and not seen.
-    pub(in crate::controller) fn forget_lowerings(&mut self, is_open: impl Fn(&str) -> bool) {
+    /// response was lost stays until the node shows it, or it can be applied no more: it may be applied yet, or be
+    /// applied and not seen.
+    pub(in crate::controller) fn forget_lowerings(
+        &mut self,
+        is_open: impl Fn(&str) -> bool,
+        now: Instant,
+    ) {
         let Self { node, work: Some(work), .. } = self else { return };
-        let is_lost = work.lost_at.is_some();
+        let is_lost = work.lost_at.is_some_and(|at| now.duration_since(at) < MAX_LATENCY);
         work.lowered_from.retain(|resource, from| {
             is_open(resource) || (is_lost && most(node, resource) >= Some(*from))
         });

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Rules that ledgers name and that do not exist.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Hold {
     rules: BTreeSet<Arc<str>>,
     until: Option<Instant>,

@@ -12,6 +12,12 @@ pub(super) struct Pool<T: ?Sized> {
     sweep_at: usize,
 }
 
+impl<T: ?Sized> Clone for Pool<T> {
+    fn clone(&self) -> Self {
+        Self { interned: self.interned.clone(), sweep_at: self.sweep_at }
+    }
+}
+
 impl<T: ?Sized> Default for Pool<T> {
     fn default() -> Self {
         Self { interned: HashSet::new(), sweep_at: 0 }
