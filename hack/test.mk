@@ -46,6 +46,11 @@ simulate: ## Run random worlds against the reconciler, with faults (SEEDS=10000 
 	@SEEDS=$(or $(SEEDS),10000) SEED=$(or $(SEED),0) $(CARGO_TEST) --profile simulate --lib -- \
 		--ignored --nocapture many_random_worlds
 
+# Not a step of `make test`, which explores some of it.
+.PHONY: explore
+explore: ## Explore small worlds in full: every order of events, with the planner and the reconciler (minutes)
+	@$(STEP) $(CARGO_TEST) --profile simulate --lib exploration -- --include-ignored --show-output
+
 .PHONY: deny
 deny: cargo-deny ## Check licences, bans and sources of all dependencies
 	@$(STEP) $(TOOLS)/cargo-deny --log-level error --locked check bans licenses sources

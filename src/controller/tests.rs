@@ -1,7 +1,7 @@
 //! The shell against an API server of a few lines, on a paused clock: that requests are sent, that responses come
 //! back, and how it ends. What is decided is tested with the reconciler.
 
-mod exploration;
+pub(in crate::controller) mod exploration;
 mod shell;
 mod simulation;
 

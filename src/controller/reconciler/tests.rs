@@ -1,6 +1,7 @@
 //! The state machine, tried without a network, a client or a runtime.
 
 mod conflicts;
+mod exploration;
 mod failures;
 mod leadership;
 mod pods;

@@ -6,11 +6,11 @@
 //! else happens, every end is one state with nothing to do.
 
 mod actors;
-mod checks;
+pub(in crate::controller) mod checks;
 mod components;
 mod families;
-mod node;
-mod planning;
+pub(in crate::controller) mod node;
+pub(in crate::controller) mod planning;
 mod search;
 mod state;
 mod world;

@@ -5,24 +5,26 @@ use super::planning::Kind;
 
 /// What a patch may do, by what its sender knew when it was planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct License {
-    pub(super) kind: Kind,
-    pub(super) grants: [Grant; 2],
+pub(in crate::controller) struct License {
+    pub(in crate::controller) kind: Kind,
+    pub(in crate::controller) grants: [Grant; 2],
 }
 
 /// What it may do to one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Grant {
+pub(in crate::controller) struct Grant {
     /// Whether the rule that decides takes values over.
-    pub(super) overwrites: bool,
-    pub(super) floor: Floor,
+    pub(in crate::controller) overwrites: bool,
+    /// What it saw there: it lowers nothing that another manager has raised since.
+    pub(in crate::controller) seen: [Option<u8>; 2],
+    pub(in crate::controller) floor: Floor,
     /// Whether a value may appear without a list of pods.
-    pub(super) may_appear: bool,
+    pub(in crate::controller) may_appear: bool,
 }
 
 /// How far a value may be lowered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Floor {
+pub(in crate::controller) enum Floor {
     Any,
     /// Not at all: pods have not been listed.
     Unknown,
@@ -31,7 +33,7 @@ pub(super) enum Floor {
 }
 
 /// Checks what an applied patch has done to the node.
-pub(super) fn check(
+pub(in crate::controller) fn check(
     license: &License,
     before: &SmallNode,
     after: &SmallNode,
@@ -99,12 +101,15 @@ fn check_kind(kind: Kind, old: &Amount, new: &Amount) -> Result<(), String> {
 }
 
 fn check_pods(old: &Amount, new: &Amount, grant: &Grant) -> Result<(), String> {
+    let is_vacant = |values: &[Option<u8>; 2]| values.iter().all(|it| it.is_none_or(|it| it == 0));
     let appears = old.entry.is_none()
-        && old.is_vacant()
+        && is_vacant(&old.values)
+        && is_vacant(&grant.seen)
         && new.values[ALLOCATABLE].is_some_and(|value| value > 0);
     for map in [0, 1] {
         let (Some(written), value) = (new.values[map], old.values[map]) else { continue };
-        let is_lowered = value.is_some_and(|value| written < value);
+        let is_less = |than: Option<u8>| than.is_some_and(|than| written < than);
+        let is_lowered = is_less(value) && is_less(grant.seen[map]);
         match grant.floor {
             Floor::Any => {}
             Floor::Unknown if is_lowered => {

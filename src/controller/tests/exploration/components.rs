@@ -2,10 +2,53 @@
 
 const UNSEEN: u32 = u32::MAX;
 
-/// Returns the components that no edge leaves. The edges of vertex `v` are
-/// `targets[begins[v]..begins[v + 1]]`.
-pub(super) fn bottom_components(begins: &[usize], targets: &[u32]) -> Vec<Vec<u32>> {
-    let count = begins.len().saturating_sub(1);
+/// The edges of a graph, vertex by vertex.
+#[derive(Default)]
+pub(super) struct Edges {
+    targets: Vec<u32>,
+    begins: Vec<usize>,
+}
+
+impl Edges {
+    /// The edges that are added from now on are those of the next vertex.
+    pub(super) fn begin(&mut self) {
+        self.begins.push(self.targets.len());
+    }
+
+    pub(super) fn add(&mut self, target: u32) {
+        self.targets.push(target);
+    }
+
+    pub(super) fn of(&self, vertex: u32) -> &[u32] {
+        let end = self.begins.get(vertex as usize + 1).copied().unwrap_or(self.targets.len());
+        &self.targets[self.begins[vertex as usize]..end]
+    }
+
+    /// Returns the components that no edge leaves.
+    pub(super) fn bottoms(&self) -> Vec<Vec<u32>> {
+        let components = self.components();
+        let mut members = vec![Vec::new(); components.len()];
+        for vertex in 0..components.len() as u32 {
+            let component = components[vertex as usize];
+            members[component as usize].push(vertex);
+        }
+        let leaves = |vertex: u32| {
+            let component = components[vertex as usize];
+            self.of(vertex).iter().any(|target| components[*target as usize] != component)
+        };
+        members
+            .retain(|members| !members.is_empty() && !members.iter().any(|vertex| leaves(*vertex)));
+        members
+    }
+
+    /// Returns the component of each vertex, as one of its members.
+    pub(super) fn components(&self) -> Vec<u32> {
+        components(self)
+    }
+}
+
+fn components(edges: &Edges) -> Vec<u32> {
+    let count = edges.begins.len();
     let mut order = vec![UNSEEN; count];
     let mut low = vec![0_u32; count];
     let mut component = vec![UNSEEN; count];
@@ -13,12 +56,11 @@ pub(super) fn bottom_components(begins: &[usize], targets: &[u32]) -> Vec<Vec<u3
     // A vertex under way, and its next edge.
     let mut open: Vec<(u32, usize)> = Vec::new();
     let mut visited = 0;
-    let mut bottoms = Vec::new();
     for root in 0..count as u32 {
         if order[root as usize] != UNSEEN {
             continue;
         }
-        open.push((root, begins[root as usize]));
+        open.push((root, 0));
         while let Some(&mut (vertex, ref mut edge)) = open.last_mut() {
             let here = vertex as usize;
             if order[here] == UNSEEN {
@@ -26,12 +68,11 @@ pub(super) fn bottom_components(begins: &[usize], targets: &[u32]) -> Vec<Vec<u3
                 visited += 1;
                 stack.push(vertex);
             }
-            if *edge < begins[here + 1] {
-                let target = targets[*edge];
+            if let Some(&target) = edges.of(vertex).get(*edge) {
                 *edge += 1;
                 let there = target as usize;
                 if order[there] == UNSEEN {
-                    open.push((target, begins[there]));
+                    open.push((target, 0));
                 } else if component[there] == UNSEEN {
                     low[here] = low[here].min(order[there]);
                 }
@@ -47,28 +88,19 @@ pub(super) fn bottom_components(begins: &[usize], targets: &[u32]) -> Vec<Vec<u3
             let begin = stack.iter().rposition(|other| *other == vertex).unwrap_or_default();
             let members = stack.split_off(begin);
             members.iter().for_each(|member| component[*member as usize] = vertex);
-            let leaves = |member: &u32| {
-                let edges = begins[*member as usize]..begins[*member as usize + 1];
-                targets[edges].iter().any(|target| component[*target as usize] != vertex)
-            };
-            if !members.iter().any(leaves) {
-                bottoms.push(members);
-            }
         }
     }
-    bottoms
+    component
 }
 
 #[test]
 fn bottom_components_are_those_that_no_edge_leaves() {
     // 0 -> 1 <-> 2 -> 3, 4 <-> 5, 6
     let edges: [&[u32]; 7] = [&[1], &[2], &[1, 3], &[], &[5], &[4], &[]];
-    let mut begins = vec![0];
-    begins.extend(edges.iter().scan(0, |sum, edges| {
-        *sum += edges.len();
-        Some(*sum)
-    }));
-    let mut bottoms = bottom_components(&begins, &edges.concat());
-    bottoms.iter_mut().for_each(|members| members.sort_unstable());
-    assert_eq!(bottoms, [vec![3], vec![4, 5], vec![6]]);
+    let mut graph = Edges::default();
+    for targets in edges {
+        graph.begin();
+        targets.iter().for_each(|target| graph.add(*target));
+    }
+    assert_eq!(graph.bottoms(), [vec![3], vec![4, 5], vec![6]]);
 }

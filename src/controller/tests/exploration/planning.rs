@@ -38,7 +38,7 @@ pub(super) struct Spec {
 
 /// Which of the planner's functions is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub(in crate::controller) enum Kind {
     Plan,
     Repairs,
     Resets,
@@ -199,6 +199,7 @@ impl Planning {
             Grant {
                 overwrites: kind == Kind::Plan
                     && decides.is_some_and(|spec| spec.overwrite && !spec.is_frozen),
+                seen: amount.values,
                 floor,
                 may_appear: is_young && !is_zeroed,
             }
@@ -288,7 +289,7 @@ fn rule_set(variants: &[Vec<Spec>; 2], rules: [u8; 2]) -> RuleSet {
     RuleSet::new(valid, frozen)
 }
 
-fn requests(pods: [u8; 2]) -> Requests {
+pub(in crate::controller) fn requests(pods: [u8; 2]) -> Requests {
     let amounts = RESOURCES.iter().zip(pods).map(|(name, amount)| (*name, amount.to_string()));
     let amounts: BTreeMap<_, _> = amounts.collect();
     let pod = json!({"spec": {"containers": [{"resources": {"requests": amounts}}]}});

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::time::Instant;
 
-use super::components::bottom_components;
+use super::components::Edges;
 
 /// A world whose states are counted in millions: small, and compared by value.
 pub(super) trait Model {
@@ -23,6 +23,12 @@ pub(super) trait Model {
 
     /// Returns a step in words.
     fn describe(&self, step: &Self::Step) -> String;
+
+    /// Whether it may happen where processes take turns in leading, and no watch shows them anything.
+    fn is_turn(&self, step: &Self::Step) -> bool;
+
+    /// Whether a transition writes to the node.
+    fn writes(&self, from: &Self::State, to: &Self::State) -> bool;
 
     /// Checks one that calm does not leave any more.
     fn check_end(&mut self, state: &Self::State) -> Result<(), String>;
@@ -50,15 +56,15 @@ pub(super) struct Search<M: Model> {
     /// The state from which each was reached first; the starts have themselves.
     parents: Vec<u32>,
     places: HashMap<M::State, u32, BuildHasherDefault<FastHasher>>,
-    /// Where the transitions of calm lead, state by state, and where those of each state begin.
-    calm: Vec<u32>,
-    calm_begins: Vec<usize>,
+    /// Where the transitions of calm lead, and those of turns.
+    calm: Edges,
+    turns: Edges,
 }
 
 impl<M: Model> Search<M> {
     pub(super) fn new(model: M) -> Self {
         let (states, parents, places) = (Vec::new(), Vec::new(), HashMap::default());
-        Self { model, states, parents, places, calm: Vec::new(), calm_begins: Vec::new() }
+        Self { model, states, parents, places, calm: Edges::default(), turns: Edges::default() }
     }
 
     /// Explores everything. An error is a violation, with the shortest story that leads to it.
@@ -71,7 +77,8 @@ impl<M: Model> Search<M> {
         let mut taken = Vec::new();
         let mut next = 0;
         while let Some(state) = self.states.get(next).copied() {
-            self.calm_begins.push(self.calm.len());
+            self.calm.begin();
+            self.turns.begin();
             taken.clear();
             if let Err((step, violation)) = self.model.steps(&state, &mut taken) {
                 let story = self.story(next);
@@ -79,17 +86,20 @@ impl<M: Model> Search<M> {
                 return Err(format!("{story}\n  {step}\nviolation: {violation}"));
             }
             counts.transitions += taken.len();
-            for Taken { to, is_calm, .. } in &taken {
+            for Taken { to, is_calm, step } in &taken {
                 let place = self.enter(*to, next as u32);
                 if *is_calm && place as usize != next {
-                    self.calm.push(place);
+                    self.calm.add(place);
+                }
+                if self.model.is_turn(step) {
+                    self.turns.add(place);
                 }
             }
             next += 1;
         }
-        self.calm_begins.push(self.calm.len());
+        self.check_turns()?;
         counts.states = self.states.len();
-        for end in bottom_components(&self.calm_begins, &self.calm) {
+        for end in self.calm.bottoms() {
             counts.ends += 1;
             let place = end.iter().copied().min().unwrap_or_default() as usize;
             let checked = match end.as_slice() {
@@ -109,6 +119,23 @@ impl<M: Model> Search<M> {
             })?;
         }
         Ok(counts)
+    }
+
+    /// Checks that no two leaders write for ever what the other undoes.
+    fn check_turns(&mut self) -> Result<(), String> {
+        let components = self.turns.components();
+        for place in 0..self.states.len() {
+            let alike = |target: &&u32| components[**target as usize] == components[place];
+            let writes = |target: &&u32| {
+                self.model.writes(&self.states[place], &self.states[**target as usize])
+            };
+            let mut again = self.turns.of(place as u32).iter().filter(alike);
+            if again.any(|target| writes(&target)) {
+                let story = self.story(place);
+                return Err(format!("{story}\nviolation: from here leaders alternate for ever"));
+            }
+        }
+        Ok(())
     }
 
     fn enter(&mut self, state: M::State, parent: u32) -> u32 {
@@ -174,7 +201,7 @@ where
                             results.0.transitions += transitions;
                         }
                         Err(story) => {
-                            println!("{name}: violated after {} states", search.states.len());
+                            println!("{name}: violated after {} states\n{story}", search.states.len());
                             results.1.push(format!("{name}:\n{story}"));
                         }
                     }

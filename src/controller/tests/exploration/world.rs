@@ -297,6 +297,18 @@ impl Model for World {
         }
     }
 
+    fn is_turn(&self, step: &Step) -> bool {
+        let is_leading = matches!(
+            step,
+            Step::ListRules | Step::ListPods | Step::Settle | Step::Send(_) | Step::Answered(_)
+        );
+        self.family.second_view && (is_leading || *step == Step::Crash)
+    }
+
+    fn writes(&self, from: &State, to: &State) -> bool {
+        from.node != to.node
+    }
+
     fn check_end(&mut self, state: &State) -> Result<(), String> {
         if state.owed != [false; 2] {
             return Err(format!("I5: no raise follows a lowering: {state}"));

@@ -1,0 +1,240 @@
+//! What may happen next: what the environment does, what fails, and what goes on by itself.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use super::super::world::{error, failed};
+use super::world::{NODE, Open, Shown, World};
+use crate::cluster::node_client::Reply;
+use crate::cluster::requests::RequestError;
+use crate::controller::effect::Completion;
+use crate::controller::reconciler::tests::exploration::calm::Rest;
+use crate::controller::tests::exploration::node::{RULES, SmallNode, Writer};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// A request is answered as usual; or by an error of this code.
+    Answer(usize),
+    Fail(usize, u16),
+    /// A patch is applied, and its response lost.
+    Lose(usize),
+    /// The response to a patch is lost, and it may be applied yet.
+    Delay(usize),
+    /// A late patch is applied, if its tests hold.
+    Land(usize),
+    /// A watch that is behind shows the next of what it has not shown.
+    Show(usize),
+    /// Nothing happens until the reconciler wakes.
+    Wait,
+    GetBehind(usize),
+    List(usize),
+    Depose,
+    Lead,
+    Crash,
+    Reset,
+    Foreign(u8),
+    SetRule(usize, u8),
+    DeleteRule(usize),
+    DeleteNode,
+    CreateNode,
+    Bind,
+    End,
+}
+
+impl World {
+    /// All that may happen next.
+    pub(super) fn actions(&self) -> Vec<Action> {
+        let mut actions: Vec<_> = (0..self.open.len()).map(Action::Answer).collect();
+        actions.extend((0..self.late.len()).map(Action::Land));
+        let behind = |watch: &usize| self.behind[*watch].as_ref().is_some_and(|it| !it.is_empty());
+        actions.extend([0, 1].into_iter().filter(behind).map(Action::Show));
+        if self.open.is_empty() {
+            actions.push(Action::Wait);
+        }
+        if self.is_deposed {
+            actions.push(Action::Lead);
+        }
+        if self.faults_left > 0 {
+            for (place, open) in self.open.iter().enumerate() {
+                match open {
+                    Open::Patch { .. } => {
+                        actions.extend([500, 429, 422, 403].map(|code| Action::Fail(place, code)));
+                        actions.extend([Action::Lose(place), Action::Delay(place)]);
+                    }
+                    _ => actions.push(Action::Fail(place, 500)),
+                }
+            }
+            let shows = |watch: &usize| self.behind[*watch].is_none();
+            actions.extend([0, 1].into_iter().filter(shows).map(Action::GetBehind));
+            actions.extend([Action::List(0), Action::List(1), Action::Crash]);
+            actions.extend((!self.is_deposed).then_some(Action::Depose));
+        }
+        if self.actions_left > 0 {
+            match self.node {
+                Some(node) => {
+                    let is_reset = node.amounts[0].values == [Some(0); 2];
+                    let has_value = node.amounts[0].values[0].is_some();
+                    actions.extend((has_value && !is_reset).then_some(Action::Reset));
+                    actions.extend([Action::Foreign(2), Action::DeleteNode]);
+                    actions.extend((self.pods < self.schedulable()).then_some(Action::Bind));
+                    actions.extend((self.pods > 0).then_some(Action::End));
+                }
+                None => actions.push(Action::CreateNode),
+            }
+            for rule in [0, 1] {
+                let quantity = self.rules.get(&rule).map(|rule| rule["spec"]["quantity"].as_u64());
+                let set = [1, 2].into_iter().filter(|new| quantity != Some(Some(*new)));
+                actions.extend(set.map(|new| Action::SetRule(rule, new as u8)));
+                actions.extend(quantity.map(|_| Action::DeleteRule(rule)));
+            }
+        }
+        actions
+    }
+
+    /// Lets something happen, and the reconciler do what it can then. An error is a violation.
+    pub(super) fn act(&mut self, action: Action) -> Result<(), String> {
+        match action {
+            Action::Answer(_) | Action::Land(_) | Action::Show(_) | Action::Wait | Action::Lead => {
+            }
+            Action::Reset
+            | Action::Foreign(_)
+            | Action::SetRule(..)
+            | Action::DeleteRule(_)
+            | Action::DeleteNode
+            | Action::CreateNode
+            | Action::Bind
+            | Action::End => self.actions_left -= 1,
+            _ => self.faults_left -= 1,
+        }
+        match action {
+            Action::Answer(place) => {
+                let open = self.open.remove(place);
+                self.answer(open)?;
+            }
+            Action::Fail(place, code) => match self.open.remove(place) {
+                Open::Patch { id, .. } => {
+                    let node = NODE.into();
+                    let reply = match code {
+                        403 => Reply::Forbidden("no right".to_owned()),
+                        422 => Reply::Rejected("a policy".to_owned()),
+                        code => failed(code),
+                    };
+                    self.reconciler.complete(Completion::NodePatched { id, node, reply }, self.now);
+                }
+                Open::Pods { id, scope } => {
+                    let reply = Err(error(code));
+                    self.reconciler.complete(Completion::PodsListed { id, scope, reply }, self.now);
+                }
+                Open::Rules { id } => {
+                    let reply = Err(error(code));
+                    self.reconciler.complete(Completion::RulesListed { id, reply }, self.now);
+                }
+            },
+            Action::Lose(place) | Action::Delay(place) => {
+                if let Open::Patch { id, patch, license, ledger } = self.open.remove(place) {
+                    if action == Action::Lose(place) {
+                        self.apply(&patch, &license)?;
+                    } else {
+                        self.late.push((patch, license, ledger));
+                    }
+                    let lost = RequestError::Transport("no answer".to_owned());
+                    let (node, reply) = (NODE.into(), Reply::from(lost));
+                    self.reconciler.complete(Completion::NodePatched { id, node, reply }, self.now);
+                }
+            }
+            Action::Land(place) => {
+                let (patch, license, ledger) = self.late.remove(place);
+                // That a node carries the very same ledger again takes longer than a request lives.
+                if ledger.as_deref() == self.ledger().as_deref() {
+                    self.apply(&patch, &license)?;
+                }
+            }
+            Action::Show(watch) => {
+                let shown = self.behind[watch].as_mut().and_then(VecDeque::pop_front);
+                if let Some(shown) = shown {
+                    self.show_now(watch, shown);
+                }
+                self.behind[watch].take_if(|behind| behind.is_empty());
+            }
+            Action::Wait => return self.wait().map(|_: Rest| ()),
+            Action::GetBehind(watch) => self.behind[watch] = Some(VecDeque::new()),
+            Action::List(0) => self.list_nodes(),
+            Action::List(_) => self.list_rules(),
+            Action::Depose => self.depose(true),
+            Action::Lead => self.depose(false),
+            Action::Crash => self.crash(),
+            Action::Reset => self.write(0, Writer::Kubelet),
+            Action::Foreign(value) => self.write(value, Writer::Other),
+            Action::SetRule(rule, quantity) => self.set_rule(rule, quantity),
+            Action::DeleteRule(rule) => self.delete_rule(rule),
+            Action::DeleteNode => {
+                let node = self.node_object();
+                (self.node, self.pods, self.is_owed) = (None, 0, false);
+                node.into_iter().for_each(|node| self.show(0, Shown::Delete(node)));
+            }
+            Action::CreateNode => {
+                self.uids += 1;
+                self.node = Some(SmallNode::new(self.uids));
+                self.show_node();
+            }
+            Action::Bind => self.pods = self.schedulable(),
+            Action::End => (self.pods, self.is_owed) = (0, false),
+        }
+        self.run().map(|_| ())
+    }
+
+    /// Another process leads from now on, which knows nothing of what this one has sent.
+    fn crash(&mut self) {
+        for open in std::mem::take(&mut self.open) {
+            if let Open::Patch { patch, license, ledger, .. } = open {
+                self.late.push((patch, license, ledger));
+            }
+        }
+        self.is_owed = false;
+        self.restart();
+    }
+
+    fn write(&mut self, value: u8, writer: Writer) {
+        if let Some(node) = &mut self.node {
+            [0, 1].into_iter().for_each(|map| node.amounts[0].write(map, Some(value), writer));
+            self.is_owed = false;
+            self.show_node();
+        }
+    }
+
+    fn ledger(&self) -> Option<String> {
+        let node = self.node_object()?;
+        let text = node["metadata"]["annotations"][crate::model::ledger::ANNOTATION].as_str();
+        text.map(str::to_owned)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let watch = |watch: usize| ["nodes", "rules"][watch];
+        match *self {
+            Self::Answer(_) => f.write_str("the request is answered"),
+            Self::Fail(_, code) => write!(f, "the request fails with {code}"),
+            Self::Lose(_) => f.write_str("the patch is applied, and its response lost"),
+            Self::Delay(_) => f.write_str("the response is lost, the patch may be applied yet"),
+            Self::Land(_) => f.write_str("the late patch arrives"),
+            Self::Show(place) => write!(f, "the watch of {} shows what is next", watch(place)),
+            Self::Wait => f.write_str("nothing happens until the reconciler wakes"),
+            Self::GetBehind(place) => write!(f, "the watch of {} gets behind", watch(place)),
+            Self::List(place) => write!(f, "the watch of {} lists anew", watch(place)),
+            Self::Depose => f.write_str("another process takes the Lease"),
+            Self::Lead => f.write_str("the other process releases the Lease"),
+            Self::Crash => f.write_str("the process crashes, and a new one leads"),
+            Self::Reset => f.write_str("the kubelet resets the resource"),
+            Self::Foreign(value) => write!(f, "kubectl-patch writes {value}"),
+            Self::SetRule(rule, quantity) => {
+                write!(f, "the rule {} declares {quantity}", RULES[rule])
+            }
+            Self::DeleteRule(rule) => write!(f, "the rule {} is deleted", RULES[rule]),
+            Self::DeleteNode => f.write_str("the node is deleted"),
+            Self::CreateNode => f.write_str("the node is created again"),
+            Self::Bind => f.write_str("a pod is bound that requests all there is"),
+            Self::End => f.write_str("the pods end"),
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! A world of one node and two rules that can be copied, and every request in it that is unanswered.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Debug;
+use std::time::Duration;
+
+use json_patch::Patch;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::SignedDuration;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::super::world::object;
+use crate::cluster::lease::{Acquire, Written};
+use crate::cluster::node_client::Reply;
+use crate::controller::effect::{PodScope, RequestId};
+use crate::controller::reconciler::*;
+use crate::controller::tests::exploration::checks::{Floor, Grant, License, check};
+use crate::controller::tests::exploration::node::{RESOURCES, RULES, SmallNode};
+use crate::controller::tests::exploration::planning::{Kind as Planned, requests};
+use crate::model::api::{ConflictPolicy, ShrinkPolicy};
+use crate::planner::tests::try_apply;
+
+pub(super) const NODE: &str = "node-1";
+const NODE_CREATED: &str = "2026-01-01T00:00:00Z";
+/// Longer than anything takes: renewals are none of what is explored.
+const LEASE_DURATION: Duration = Duration::from_secs(100_000);
+
+/// A request that is unanswered.
+#[derive(Clone, Debug)]
+pub(super) enum Open {
+    Patch { id: RequestId, patch: Patch, license: License, ledger: Option<String> },
+    Pods { id: RequestId, scope: PodScope },
+    Rules { id: RequestId },
+}
+
+/// Something that a watch shows.
+#[derive(Clone, Debug)]
+pub(super) enum Shown {
+    Apply(Value),
+    Delete(Value),
+}
+
+#[derive(Clone)]
+pub(super) struct World {
+    pub(super) reconciler: Reconciler,
+    pub(super) now: Now,
+    pub(super) node: Option<SmallNode>,
+    pub(super) uids: u8,
+    pub(super) node_version: u64,
+    pub(super) version: u64,
+    pub(super) rules: BTreeMap<usize, Value>,
+    pub(super) pods: u8,
+    pub(super) open: Vec<Open>,
+    /// Patches whose responses are lost, and which may be applied yet.
+    pub(super) late: Vec<(Patch, License, Option<String>)>,
+    /// What the watches of nodes and rules have not shown yet, where they are behind.
+    pub(super) behind: [Option<VecDeque<Shown>>; 2],
+    /// Whether another process holds the Lease.
+    pub(super) is_deposed: bool,
+    /// What pods requested when they were listed, until a patch is sent.
+    listed: Option<u8>,
+    /// Whether a lowering has come after a pod that it did not know of (I5).
+    pub(super) is_owed: bool,
+    pub(super) actions_left: u8,
+    pub(super) faults_left: u8,
+    /// How many patches have been sent.
+    pub(super) patches: usize,
+}
+
+impl World {
+    /// A leader with both rules at 1 and 2, the second of higher priority on the other resource.
+    pub(super) fn new(actions_left: u8, faults_left: u8) -> Self {
+        let mut world = Self {
+            reconciler: reconciler(),
+            now: Now { instant: Instant::now(), wall: "2026-02-01T00:00:30Z".parse().unwrap() },
+            node: Some(SmallNode::new(1)),
+            uids: 1,
+            node_version: 1_000_000,
+            version: 1_000_000,
+            rules: BTreeMap::new(),
+            pods: 0,
+            open: Vec::new(),
+            late: Vec::new(),
+            behind: [None, None],
+            is_deposed: false,
+            listed: None,
+            is_owed: false,
+            actions_left,
+            faults_left,
+            patches: 0,
+        };
+        world.set_rule(0, 2);
+        world.restart();
+        world
+    }
+
+    /// A new process, which lists everything and leads.
+    pub(super) fn restart(&mut self) {
+        self.reconciler = reconciler();
+        self.is_deposed = false;
+        self.listed = None;
+        self.list_nodes();
+        self.list_rules();
+        self.observe(Observation::Lease(Ok(Event::Init)));
+        self.observe(Observation::Lease(Ok(Event::InitDone)));
+    }
+
+    /// Everything beside the reconciler that decides what happens next.
+    pub(super) fn facts(&self) -> impl Debug {
+        let budget = (self.actions_left, self.faults_left, self.is_deposed, self.is_owed);
+        let objects = (self.node, self.node_version, &self.rules, self.pods, self.listed);
+        (budget, objects, self.open.clone(), self.late.clone(), &self.behind)
+    }
+
+    pub(super) fn observe(&mut self, observation: Observation) {
+        self.reconciler.observe(observation, self.now);
+    }
+
+    pub(super) fn list_nodes(&mut self) {
+        self.behind[0] = None;
+        self.observe(Observation::Node(Ok(Event::Init)));
+        if let Some(node) = self.node_object() {
+            self.observe(Observation::Node(Ok(Event::InitApply(object(node)))));
+        }
+        self.observe(Observation::Node(Ok(Event::InitDone)));
+    }
+
+    pub(super) fn list_rules(&mut self) {
+        self.behind[1] = None;
+        self.observe(Observation::Rule(Ok(Event::Init)));
+        for rule in self.rules.clone().into_values() {
+            self.observe(Observation::Rule(Ok(Event::InitApply(object(rule)))));
+        }
+        self.observe(Observation::Rule(Ok(Event::InitDone)));
+    }
+
+    pub(super) fn node_object(&self) -> Option<Value> {
+        let mut node = self.node?.object(NODE_CREATED);
+        node["metadata"]["resourceVersion"] = json!(self.node_version.to_string());
+        Some(node)
+    }
+
+    fn next_version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    /// The node has changed.
+    pub(super) fn show_node(&mut self) {
+        self.node_version = self.next_version();
+        self.is_owed &= self.schedulable() < self.pods;
+        if let Some(node) = self.node_object() {
+            self.show(0, Shown::Apply(node));
+        }
+    }
+
+    /// What a watch shows at once, unless it is behind.
+    pub(super) fn show(&mut self, watch: usize, shown: Shown) {
+        match &mut self.behind[watch] {
+            Some(behind) => behind.push_back(shown),
+            None => self.show_now(watch, shown),
+        }
+    }
+
+    pub(super) fn show_now(&mut self, watch: usize, shown: Shown) {
+        self.observe(match (watch, shown) {
+            (0, Shown::Apply(node)) => Observation::Node(Ok(Event::Apply(object(node)))),
+            (0, Shown::Delete(node)) => Observation::Node(Ok(Event::Delete(object(node)))),
+            (_, Shown::Apply(rule)) => Observation::Rule(Ok(Event::Apply(object(rule)))),
+            (_, Shown::Delete(rule)) => Observation::Rule(Ok(Event::Delete(object(rule)))),
+        });
+    }
+
+    pub(super) fn set_rule(&mut self, rule: usize, quantity: u8) {
+        let version = self.next_version();
+        let uid = self
+            .rules
+            .get(&rule)
+            .map_or(json!(version.to_string()), |rule| rule["metadata"]["uid"].clone());
+        // The second rule takes over from the first.
+        let policy = ["Keep", "Overwrite"][rule];
+        let object = json!({
+            "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+            "metadata": {"name": RULES[rule], "uid": uid, "generation": version,
+                "resourceVersion": version.to_string(), "creationTimestamp": "2026-01-02T00:00:00Z"},
+            "spec": {"resourceName": RESOURCES[0], "quantity": quantity, "allNodes": true,
+                "priority": rule, "conflictPolicy": policy},
+        });
+        self.rules.insert(rule, object.clone());
+        self.is_owed = false;
+        self.show(1, Shown::Apply(object));
+    }
+
+    pub(super) fn delete_rule(&mut self, rule: usize) {
+        let version = self.next_version();
+        if let Some(mut object) = self.rules.remove(&rule) {
+            object["metadata"]["resourceVersion"] = json!(version.to_string());
+            self.is_owed = false;
+            self.show(1, Shown::Delete(object));
+        }
+    }
+
+    /// Another process takes the Lease, or gives it back.
+    pub(super) fn depose(&mut self, is_deposed: bool) {
+        let holder = if is_deposed { "pod-2" } else { "" };
+        let version = self.next_version();
+        let lease: Lease = object(json!({
+            "metadata": {"name": "lease", "namespace": "system", "resourceVersion": version.to_string()},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": LEASE_DURATION.as_secs(),
+                "renewTime": "2026-02-01T00:00:30.000000Z"},
+        }));
+        self.is_deposed = is_deposed;
+        self.observe(Observation::Lease(Ok(Event::Apply(lease))));
+    }
+
+    pub(super) fn schedulable(&self) -> u8 {
+        self.node.and_then(|node| node.amounts[0].values[1]).unwrap_or_default()
+    }
+
+    /// Lets the reconciler do all that it can at this moment. Returns when it has more to do.
+    pub(super) fn run(&mut self) -> Result<Option<Instant>, String> {
+        for _ in 0..1000 {
+            let step = self.reconciler.next(self.now);
+            let wake = step.wake.filter(|wake| *wake > self.now.instant);
+            if step.requests.is_empty() && wake == step.wake {
+                return Ok(wake);
+            }
+            for request in step.requests {
+                self.take(request.effect)?;
+            }
+        }
+        Err("it never comes to rest".to_owned())
+    }
+
+    pub(super) fn pass(&mut self, until: Instant) {
+        let passed = until.duration_since(self.now.instant);
+        self.now.instant = until;
+        self.now.wall += SignedDuration::try_from(passed).unwrap();
+    }
+
+    fn take(&mut self, effect: Effect) -> Result<(), String> {
+        let completion = match effect {
+            Effect::WriteLease(mut lease) => {
+                lease.metadata.resource_version = Some(self.next_version().to_string());
+                let written = Written::Done(lease);
+                Completion::LeaseWritten { started: self.now.instant, written, found: None }
+            }
+            Effect::ReleaseLease(_) => Completion::LeaseReleased,
+            Effect::ListRules { id } => {
+                self.open.push(Open::Rules { id });
+                return Ok(());
+            }
+            Effect::ListPods { id, scope } => {
+                self.open.push(Open::Pods { id, scope });
+                return Ok(());
+            }
+            Effect::PatchNode { id, patch, .. } => {
+                if self.open.iter().any(|open| matches!(open, Open::Patch { .. })) {
+                    return Err("I8: two patches of one node are in flight".to_owned());
+                }
+                let license = self.license();
+                let ledger = self.seen_ledger();
+                self.listed = None;
+                self.patches += 1;
+                self.open.push(Open::Patch { id, patch, license, ledger });
+                return Ok(());
+            }
+            Effect::PatchStatus { rule, uid, status } => {
+                Completion::StatusPatched { rule, uid, result: Ok(*status) }
+            }
+            Effect::CreateEvent(event) => Completion::EventCreated { event, result: Ok(()) },
+        };
+        self.reconciler.complete(completion, self.now);
+        Ok(())
+    }
+
+    fn seen_ledger(&self) -> Option<String> {
+        let state = self.reconciler.nodes.get(NODE)?;
+        state.node.ledger.as_deref().map(str::to_owned)
+    }
+
+    /// What a patch may do that is sent now.
+    fn license(&self) -> License {
+        let kind = match (self.reconciler.leads(self.now.instant), self.reconciler.knows_all()) {
+            (false, _) => Planned::Resets,
+            (true, false) => Planned::Repairs,
+            (true, true) => Planned::Plan,
+        };
+        let valid = self.reconciler.rules.iter().filter_map(|(_, state)| state.rule.as_ref().ok());
+        let decides = valid.max_by_key(|rule| rule.priority);
+        let when_free = decides.is_some_and(|rule| rule.shrink_policy == ShrinkPolicy::WhenFree);
+        let floor = match (kind, self.listed) {
+            (Planned::Plan, _) if !when_free => Floor::Any,
+            (_, Some(pods)) => Floor::Listed(pods),
+            (_, None) => Floor::Unknown,
+        };
+        let overwrites = kind == Planned::Plan
+            && decides.is_some_and(|rule| rule.conflict_policy == ConflictPolicy::Overwrite);
+        let state = self.reconciler.nodes.get(NODE);
+        let seen = [0, 1].map(|map| {
+            let node = state.map(|state| &state.node)?;
+            let map = [&node.capacity, &node.allocatable][map].as_ref()?;
+            map.get(RESOURCES[0])?.parse().ok()
+        });
+        let grant = Grant { overwrites, seen, floor, may_appear: false };
+        License { kind, grants: [grant; 2] }
+    }
+
+    /// Applies a patch as the API server does. `None` where a test does not hold.
+    pub(super) fn apply(&mut self, patch: &Patch, license: &License) -> Result<Reply, String> {
+        let Some((mut object, before)) = self.node_object().zip(self.node) else {
+            return Ok(Reply::NotFound);
+        };
+        if try_apply(&mut object, patch).is_err() {
+            let node = Box::new(super::super::world::object(self.node_object().unwrap()));
+            return Ok(Reply::Stale { node, message: "422: a test failed".to_owned() });
+        }
+        let after = before.written(&object);
+        check(license, &before, &after)?;
+        let old = self.schedulable();
+        self.node = Some(after);
+        let is_lowered = license.kind == Planned::Plan && self.schedulable() < old;
+        let is_owed = is_lowered && after.amounts[0].entry.is_some() && self.pods <= old;
+        self.is_owed |= is_owed;
+        if before != after {
+            self.show_node();
+        }
+        Ok(Reply::Patched(Box::new(super::super::world::object(self.node_object().unwrap()))))
+    }
+
+    /// Answers a request as an API server does that works.
+    pub(super) fn answer(&mut self, open: Open) -> Result<(), String> {
+        let completion = match open {
+            Open::Patch { id, patch, license, .. } => {
+                let reply = self.apply(&patch, &license)?;
+                Completion::NodePatched { id, node: NODE.into(), reply }
+            }
+            Open::Rules { id } => {
+                let reply = Ok(self.rules.values().cloned().map(object).collect());
+                Completion::RulesListed { id, reply }
+            }
+            Open::Pods { id, scope } => {
+                self.listed = Some(self.pods);
+                let pods = [(NODE.into(), requests([self.pods, 0]))];
+                Completion::PodsListed { id, scope, reply: Ok(pods.into()) }
+            }
+        };
+        self.reconciler.complete(completion, self.now);
+        Ok(())
+    }
+}
+
+fn reconciler() -> Reconciler {
+    let options = Options {
+        concurrency: 16,
+        request_timeout: Duration::from_secs(15),
+        mass_withdrawal_delay: Duration::from_secs(300),
+        seed: 7,
+    };
+    let (readiness, _) = watch::channel(Readiness::default());
+    let (heartbeat, _) = watch::channel(Instant::now());
+    let diagnostics = Diagnostics { readiness, heartbeat, metrics: Default::default() };
+    let candidate = Candidate {
+        namespace: "system".to_owned(),
+        name: "lease".to_owned(),
+        identity: "pod-1".to_owned(),
+        duration: LEASE_DURATION,
+        acquire: Acquire::WhenFree,
+        reacquires: true,
+    };
+    Reconciler::new(candidate, options, diagnostics)
+}
