@@ -10,10 +10,10 @@ mod network;
 mod permissions;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::objects::{self, DONGLE, advertises, ledger, quantity};
-use harness::{Cluster, Controller, Fault, FaultProxy, wait_until};
+use harness::{Cluster, Controller, Fault, FaultProxy};
 use serde_json::{Value, json};
 
 /// What somebody else advertises and notes on each node.
@@ -97,22 +97,4 @@ fn reset(cluster: &Cluster, node: &str) {
     let patch = json!({"status": {"capacity": map, "allocatable": map}}).to_string();
     let kubelet = ["--field-manager=kubelet", "--subresource=status", "--type=strategic"];
     cluster.kubectl(&[&["patch", "node", node, "-p", &patch], &kubelet[..]].concat());
-}
-
-/// Counts the requests about what the controller works with, within a window.
-fn requests_within(cluster: &Cluster, window: Duration) -> u64 {
-    let count = || -> u64 {
-        let counts = cluster.control_plane.request_counts().expect("the API server's metrics");
-        let works_with = |resource: &str| {
-            ["nodes", "nodeextendedresources", "events", "leases"].contains(&resource)
-        };
-        counts
-            .iter()
-            .filter(|((_, resource, _), _)| works_with(resource))
-            .map(|(_, count)| count)
-            .sum()
-    };
-    let (start, before) = (Instant::now(), count());
-    wait_until("the window to pass", || Ok((start.elapsed() >= window).then_some(()))).unwrap();
-    count() - before
 }
