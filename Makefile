@@ -52,6 +52,11 @@ bench: controlplane ## Measure against the floor (NODES=1000 PAIRS=5), into targ
 bench-protection: controlplane ## Measure what the policy against a kubelet's reset costs the API server (NODES=200 ROUNDS=10)
 	@NODES=$(NODES) ROUNDS=$(ROUNDS) cargo bench --locked --profile dev --bench protection
 
+# Memory and times are those of the release build; PROFILE=dev is compiled sooner.
+.PHONY: soak
+soak: controlplane ## Run two replicas under load and disruptions, into target/soak/ (MINUTES=60 NODES=200 SEED=1 PROFILE=bench)
+	@MINUTES=$(MINUTES) NODES=$(NODES) SEED=$(SEED) cargo bench --locked --profile $(or $(PROFILE),bench) --bench soak
+
 ##@ Generate
 
 .PHONY: crds

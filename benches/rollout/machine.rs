@@ -38,10 +38,20 @@ impl Cpu {
 
 /// Returns the peak of a process's resident memory since its start or the last reset.
 pub fn peak_memory_mib(pid: i32) -> Result<f64> {
+    memory_mib_of(pid, "VmHWM:")
+}
+
+/// Returns a process's resident memory.
+pub fn memory_mib(pid: i32) -> Result<f64> {
+    memory_mib_of(pid, "VmRSS:")
+}
+
+fn memory_mib_of(pid: i32, field: &str) -> Result<f64> {
     let status = read(&format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no VmHWM")?;
-    let kib: f64 = kib.trim().parse().with_context(|| format!("VmHWM: {kib}"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    let kib = kib.with_context(|| format!("process {pid} has no {field}"))?;
+    let kib: f64 = kib.trim().parse().with_context(|| format!("{field} {kib}"))?;
     Ok(kib / 1024.0)
 }
 

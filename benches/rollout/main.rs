@@ -28,6 +28,7 @@ mod cluster;
 mod compare;
 mod controller;
 mod edits;
+#[allow(dead_code)] // the soak uses more of it
 mod machine;
 mod nodes;
 mod observer;

@@ -33,9 +33,12 @@ fn src_layers_import_downwards_only() {
 
 #[test]
 fn bench_modules_import_without_circles() {
-    let imports = imports(&sources("benches/rollout", "main"));
-    assert!(imports.values().map(BTreeSet::len).sum::<usize>() > 10, "the imports were not found");
-    assert_eq!(circles(&imports), [""; 0]);
+    for bench in ["benches/rollout", "benches/soak"] {
+        let imports = imports(&sources(bench, "main"));
+        let count = imports.values().map(BTreeSet::len).sum::<usize>();
+        assert!(count > 10, "the imports of {bench} were not found");
+        assert_eq!(circles(&imports), [""; 0]);
+    }
 }
 
 #[test]

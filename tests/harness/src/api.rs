@@ -75,24 +75,50 @@ impl ControlPlane {
         Ok(lines.map_while(|line| serde_json::from_str(&line).ok()))
     }
 
+    /// Sends a request with a body, and returns the code and the body of the response.
+    ///
+    /// # Errors
+    /// Where there is no response.
+    pub fn send(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: &str,
+    ) -> Result<(u16, String)> {
+        http::send_body(self.proxy.address, method, path, (content_type, body))
+    }
+
     /// Counts the requests that kube-apiserver has completed, by verb, resource and subresource.
     ///
     /// # Errors
     /// Where its metrics cannot be read.
     pub fn request_counts(&self) -> Result<BTreeMap<(String, String, String), u64>> {
+        let counts = self.request_counts_by(["verb", "resource", "subresource"])?;
+        Ok(counts.into_iter().map(|(labels, count)| (labels.into(), count)).collect())
+    }
+
+    /// Counts the requests that kube-apiserver has completed since it started, by these labels of its metric.
+    ///
+    /// # Errors
+    /// Where its metrics cannot be read.
+    pub fn request_counts_by<const N: usize>(
+        &self,
+        names: [&str; N],
+    ) -> Result<BTreeMap<[String; N], u64>> {
         let metrics = self.get("/metrics")?;
         let mut counts = BTreeMap::new();
         for line in metrics.lines() {
             let Some(series) = line.strip_prefix("apiserver_request_total{") else { continue };
             let (labels, value) = series.rsplit_once("} ").context("a series with a value")?;
+            let labels = format!(",{labels}");
             let label = |name: &str| {
-                let start = labels.find(&format!("{name}=\""))? + name.len() + 2;
-                labels.get(start..)?.split('"').next().map(str::to_owned)
+                let (_, rest) = labels.split_once(&format!(",{name}=\""))?;
+                rest.split('"').next().map(str::to_owned)
             };
-            let key = (label("verb"), label(",resource"), label("subresource"));
-            let (Some(verb), Some(resource), Some(subresource)) = key else { continue };
+            let key = names.map(|name| label(name).unwrap_or_default());
             let value: u64 = value.trim().parse().with_context(|| line.to_owned())?;
-            *counts.entry((verb, resource, subresource)).or_default() += value;
+            *counts.entry(key).or_default() += value;
         }
         Ok(counts)
     }

@@ -42,7 +42,8 @@ impl Etcd {
     }
 
     fn request(&self, path: &str, body: &Value) -> Result<Value> {
-        let (code, body) = http::post(self.address, path, &body.to_string())?;
+        let body = ("application/json", &*body.to_string());
+        let (code, body) = http::send_body(self.address, "POST", path, body)?;
         ensure!(code == 200, "POST {path}: {code}: {body}");
         serde_json::from_str(&body).with_context(|| format!("POST {path}: {body}"))
     }

@@ -17,9 +17,14 @@ pub(crate) fn request(address: SocketAddr, method: &str, path: &str) -> Result<(
     whole(open(address, method, path)?, path)
 }
 
-/// Sends a POST; returns the status code and the body of the response.
-pub(crate) fn post(address: SocketAddr, path: &str, body: &str) -> Result<(u16, String)> {
-    whole(send(address, "POST", path, body)?, path)
+/// Sends a request with a body of a media type; returns the status code and the body of the response.
+pub(crate) fn send_body(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    body: (&str, &str),
+) -> Result<(u16, String)> {
+    whole(send(address, method, path, body)?, path)
 }
 
 fn whole((code, mut stream): (u16, BufReader<TcpStream>), path: &str) -> Result<(u16, String)> {
@@ -34,22 +39,25 @@ pub(crate) fn open(
     method: &str,
     path: &str,
 ) -> Result<(u16, BufReader<TcpStream>)> {
-    send(address, method, path, "")
+    send(address, method, path, ("", ""))
 }
 
 fn send(
     address: SocketAddr,
     method: &str,
     path: &str,
-    body: &str,
+    (content_type, body): (&str, &str),
 ) -> Result<(u16, BufReader<TcpStream>)> {
     let mut stream = TcpStream::connect_timeout(&address, DEADLINE)
         .with_context(|| format!("nothing listens on {address}"))?;
     stream.set_read_timeout(Some(DEADLINE))?;
     // In HTTP/1.0 a body ends where the connection does: it comes without a length or in chunks.
-    let length = body.len();
-    let head = format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}");
-    write!(stream, "{head}\r\n\r\n{body}")?;
+    write!(stream, "{method} {path} HTTP/1.0\r\nHost: localhost\r\n")?;
+    if !body.is_empty() {
+        let length = body.len();
+        write!(stream, "Content-Type: {content_type}\r\nContent-Length: {length}\r\n")?;
+    }
+    write!(stream, "\r\n{body}")?;
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
     stream.read_line(&mut line)?;
