@@ -66,14 +66,17 @@ pub(crate) struct Generator {
     rng: fastrand::Rng,
     /// Whether the server forgets at once what is compacted.
     compacts: bool,
+    /// What there is.
+    present: Vec<(Kind, Key)>,
 }
 
 impl Generator {
     pub(crate) fn new(seed: u64, compacts: bool) -> Self {
-        Self { rng: fastrand::Rng::with_seed(seed), compacts }
+        Self { rng: fastrand::Rng::with_seed(seed), compacts, present: Vec::new() }
     }
 
     pub(crate) fn next(&mut self, model: &Model) -> Operation {
+        self.present = model.keys();
         let total: u32 = WEIGHTS.iter().map(|(weight, _)| weight).sum();
         let mut at = self.rng.u32(..total);
         for (weight, make) in WEIGHTS {
@@ -97,16 +100,18 @@ impl Generator {
         self.pick(&MANAGERS)
     }
 
-    fn node(&mut self) -> Key {
-        let count = if self.chance(80) { 3 } else { NODES.len() };
-        Key::named(NODES[self.rng.usize(..count)])
+    /// An object that is there, most often.
+    fn key(&mut self, kind: Kind) -> Key {
+        let of_kind = self.present.iter().filter(|(of, _)| *of == kind);
+        let keys: Vec<_> = of_kind.map(|(_, key)| key.clone()).collect();
+        if keys.is_empty() || self.chance(15) { self.any_key(kind) } else { self.pick(&keys) }
     }
 
-    /// The name of one of a few objects.
-    fn key(&mut self, kind: Kind) -> Key {
+    /// One of a few objects, which may be there.
+    fn any_key(&mut self, kind: Kind) -> Key {
         let number = self.rng.u32(1..=3);
         let name = match kind {
-            Kind::Node => return self.node(),
+            Kind::Node => self.pick(&NODES).to_owned(),
             Kind::Pod => format!("pod-{}", self.rng.u32(1..=6)),
             Kind::Rule => format!("rule-{number}"),
             Kind::Lease => format!("lease-{}", self.rng.u32(1..=2)),
@@ -153,7 +158,7 @@ impl Generator {
             return query;
         }
         let name = self.key(kind).name;
-        let node = self.node();
+        let node = self.key(Kind::Node);
         query.fields = match (kind, self.rng.u32(..6)) {
             (Kind::Pod, 0 | 1) => {
                 format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed")

@@ -11,7 +11,7 @@ use simulator::{
 use crate::history::History;
 use crate::mask;
 use crate::operation::{NOBODY, Operation};
-use crate::real::{listed, shown};
+use crate::real::{KINDS, listed, shown};
 
 /// The model, during one episode.
 pub(crate) struct Model {
@@ -177,9 +177,13 @@ impl Model {
         self.watches.remove(&slot);
     }
 
-    /// Whether a kind has objects.
-    pub(crate) fn has(&self, kind: Kind) -> bool {
-        self.server.list(kind, &ListOptions::default()).is_ok_and(|list| !list.items.is_empty())
+    /// Returns which objects there are.
+    pub(crate) fn keys(&self) -> Vec<(Kind, Key)> {
+        let lists = KINDS.map(|kind| (kind, self.server.list(kind, &ListOptions::default())));
+        let lists = lists.into_iter().filter_map(|(kind, list)| Some((kind, list.ok()?.items)));
+        lists
+            .flat_map(|(kind, items)| items.into_iter().map(move |item| (kind, Key::of(&item))))
+            .collect()
     }
 
     /// Returns an object as it is.

@@ -13,11 +13,11 @@ const RESOURCES: [&str; 4] = ["example.com/dongle", "example.com/x", "cpu", "mem
 impl Generator {
     /// The patch that the controller sends for a node as it is: `src/planner/patch.rs`.
     pub(super) fn controller_patch(&mut self, model: &Model) -> Operation {
-        let key = self.node();
+        let key = self.key(Kind::Node);
         let mut node = model.object(Kind::Node, &key);
         if self.chance(10) {
             // It was seen otherwise.
-            node = model.object(Kind::Node, &self.node());
+            node = model.object(Kind::Node, &self.any_key(Kind::Node));
         }
         let uid = if self.chance(5) { "@uid 1" } else { "@uid 0" };
         let mut patch = vec![json!({"op": "test", "path": "/metadata/uid", "value": uid})];
@@ -79,7 +79,7 @@ impl Generator {
         }
         let patch = if self.rng.u32(..200) == 0 { json!({"patch": patch}) } else { json!(patch) };
         Operation::Patch {
-            target: (Kind::Node, subresource, self.node()),
+            target: (Kind::Node, subresource, self.key(Kind::Node)),
             patch: PatchBody::Json(patch),
             manager: self.manager(),
             dry_run: self.chance(5),
@@ -281,14 +281,14 @@ impl Generator {
     }
 
     pub(super) fn create_node(&mut self, _: &Model) -> Operation {
-        let key = self.node();
+        let key = self.any_key(Kind::Node);
         let object = self.whole_node(&key);
         Operation::Create { kind: Kind::Node, object, manager: self.manager() }
     }
 
     pub(super) fn delete_node(&mut self, _: &Model) -> Operation {
         let uid = self.pick(&[None, Some(json!("@uid 0")), Some(json!("@uid 1"))]);
-        Operation::Delete { kind: Kind::Node, key: self.node(), uid }
+        Operation::Delete { kind: Kind::Node, key: self.key(Kind::Node), uid }
     }
 
     pub(super) fn replace_node(&mut self, model: &Model) -> Operation {
@@ -301,7 +301,7 @@ impl Generator {
 
     /// As it is but for a few places, or anew.
     fn replace(&mut self, subresource: Subresource, model: &Model) -> Operation {
-        let key = self.node();
+        let key = self.key(Kind::Node);
         let mut object = self.whole_node(&key);
         let found = model.object(Kind::Node, &key);
         if self.chance(60) && found.is_object() {
@@ -347,7 +347,7 @@ impl Generator {
             _ => json!({"status": {map: self.pick(&[Value::Null, json!({})])}}),
         };
         Operation::Patch {
-            target: (Kind::Node, subresource, self.node()),
+            target: (Kind::Node, subresource, self.key(Kind::Node)),
             patch: PatchBody::Merge(patch),
             manager: self.manager(),
             dry_run: self.chance(5),

@@ -1,7 +1,7 @@
 //! Operations on pods, rules, Leases and Events.
 
 use serde_json::{Value, json};
-use simulator::{Kind, PatchBody, Subresource};
+use simulator::{Key, Kind, PatchBody, Subresource};
 
 use super::Generator;
 use crate::model::Model;
@@ -9,7 +9,7 @@ use crate::operation::Operation;
 
 impl Generator {
     pub(super) fn create_pod(&mut self, _: &Model) -> Operation {
-        let key = self.key(Kind::Pod);
+        let key = self.any_key(Kind::Pod);
         let quantity = self.pick(&["1", "2"]);
         let mut object = json!({
             "metadata": {"name": key.name, "namespace": key.namespace, "labels": {"l": self.pick(&["1", "2"])}},
@@ -18,7 +18,7 @@ impl Generator {
             }}]},
         });
         if self.chance(80) {
-            object["spec"]["nodeName"] = json!(self.node().name);
+            object["spec"]["nodeName"] = json!(self.any_key(Kind::Node).name);
         }
         Operation::Create { kind: Kind::Pod, object, manager: "kubectl" }
     }
@@ -50,13 +50,12 @@ impl Generator {
         Operation::Delete { kind, key: self.key(kind), uid }
     }
 
-    fn rule(&mut self) -> Value {
-        let key = self.key(Kind::Rule);
+    fn rule(&mut self, key: &Key) -> Value {
         let quantity = self.pick(&[json!(4), json!("4"), json!("800Gi"), json!(2)]);
         let mut spec = json!({"resourceName": "example.com/dongle", "quantity": quantity});
         match self.rng.u32(..3) {
             0 => spec["allNodes"] = json!(true),
-            1 => spec["nodeNames"] = json!([self.node().name]),
+            1 => spec["nodeNames"] = json!([self.any_key(Kind::Node).name]),
             _ => spec["nodeSelector"] = json!({"matchLabels": {"l": "1"}}),
         }
         if self.chance(30) {
@@ -73,7 +72,8 @@ impl Generator {
     }
 
     pub(super) fn create_rule(&mut self, _: &Model) -> Operation {
-        let mut object = self.rule();
+        let key = self.any_key(Kind::Rule);
+        let mut object = self.rule(&key);
         if self.chance(10) {
             object["status"] = json!({"observedGeneration": 7});
         }
@@ -81,7 +81,8 @@ impl Generator {
     }
 
     pub(super) fn replace_rule(&mut self, _: &Model) -> Operation {
-        let mut object = self.rule();
+        let key = self.key(Kind::Rule);
+        let mut object = self.rule(&key);
         match self.rng.u32(..10) {
             0 => {}
             1 => object["metadata"]["resourceVersion"] = json!("@version 1"),
@@ -143,8 +144,7 @@ impl Generator {
     }
 
     /// As the controller sends it: `src/cluster/lease/election.rs`.
-    fn lease(&mut self) -> Value {
-        let key = self.key(Kind::Lease);
+    fn lease(&mut self, key: &Key) -> Value {
         let time = |second: u32| format!("2026-01-01T00:00:{second:02}.000000Z");
         json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -157,15 +157,14 @@ impl Generator {
     }
 
     pub(super) fn create_lease(&mut self, _: &Model) -> Operation {
-        Operation::Create {
-            kind: Kind::Lease,
-            object: self.lease(),
-            manager: "node-resource-advertiser",
-        }
+        let key = self.any_key(Kind::Lease);
+        let object = self.lease(&key);
+        Operation::Create { kind: Kind::Lease, object, manager: "node-resource-advertiser" }
     }
 
     pub(super) fn replace_lease(&mut self, _: &Model) -> Operation {
-        let mut object = self.lease();
+        let key = self.key(Kind::Lease);
+        let mut object = self.lease(&key);
         match self.rng.u32(..10) {
             0 => {}
             1 | 2 => object["metadata"]["resourceVersion"] = json!("@version 1"),
@@ -180,7 +179,7 @@ impl Generator {
 
     /// As the controller sends it: `src/controller/events.rs`. Those about objects in no namespace are in `default`.
     pub(super) fn create_event(&mut self, _: &Model) -> Operation {
-        let key = self.key(Kind::Event);
+        let key = self.any_key(Kind::Event);
         let regarding = match key.namespace.as_str() {
             "default" => {
                 json!({"apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
