@@ -19,6 +19,8 @@ use crate::planner::{self, Plan};
 
 /// How long it may take: a contest pauses for five minutes, and ends ten minutes after the last repair.
 const MAX_TIME: Millis = 30 * 60_000;
+/// And how many requests.
+const MAX_REQUESTS: u64 = 1000;
 /// How often that is looked at.
 const LOOK: Millis = 5_000;
 /// How long an edit may take where others are rejected.
@@ -55,7 +57,7 @@ impl World {
 
     fn converge(&mut self) {
         let end = self.now + MAX_TIME;
-        let start = self.now;
+        let (start, first) = (self.now, self.checks.requests);
         let mut quiet = 0;
         while quiet < 2 {
             let before = self.checks.requests;
@@ -66,6 +68,9 @@ impl World {
             let unsettled = self.unsettled();
             quiet =
                 if unsettled.is_none() && before == self.checks.requests { quiet + 1 } else { 0 };
+            if self.checks.requests - first > MAX_REQUESTS {
+                return self.violate("liveness: one request follows another".to_owned());
+            }
             if self.now >= end {
                 let what = unsettled.unwrap_or_else(|| "requests go on".to_owned());
                 return self.violate(format!("liveness: {what}"));
@@ -118,7 +123,8 @@ impl World {
         if self.checks.requests - self.checks.lists != requests {
             self.violate("I7: a converged cluster costs requests".to_owned());
         }
-        if self.checks.lists != lists && !held {
+        // A list whose response was lost before is sent once more.
+        if self.checks.lists - lists > self.machines.len() as u64 && !held {
             self.violate("I7: pods are listed, and nothing is held".to_owned());
         }
         if let Some(what) = self.unsettled() {
