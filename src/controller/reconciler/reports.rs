@@ -39,7 +39,10 @@ impl Reconciler {
             }
             let listed = ledger.get(&change.resource).map(|entry| entry.quantity.as_str());
             let is_released = matches!(change.action, Action::Release { .. });
+            let is_withdrawn = matches!(change.action, Action::Withdraw { .. });
+            // Somebody may have removed the entry alone.
             listed == change.quantity().filter(|_| !is_released)
+                && !(is_withdrawn && state.node.values(&change.resource) != [None, None])
         });
         self.report_changes(node, &changes, now);
     }

@@ -186,6 +186,23 @@ fn change_whose_response_is_lost_is_reported() {
     assert!(world.events.contains(&"Withdrawn".to_owned()), "{:?}", world.events);
 }
 
+/// Nor is a withdrawal reported where somebody has removed the entry, and the value is still there.
+#[test]
+fn withdrawal_of_which_only_the_entry_is_gone_is_not_reported() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.delete_rule("dongle");
+    world.run();
+    let (id, node, _) = world.only_patch();
+    let annotations = json!({"a": "b"});
+    world.nodes.get_mut(&node).unwrap()["metadata"]["annotations"] = annotations;
+    world.set_dongles(&node, 4);
+    world.reply(id, &node, failed(504));
+    world.pass(5);
+    assert!(!world.events.contains(&"Withdrawn".to_owned()), "{:?}", world.events);
+    assert_eq!(world.dongles(&node), 4);
+}
+
 /// A change that was rejected, and then is not answered, waits for the end of the longer pause.
 #[test]
 fn failure_of_the_node_after_a_rejection_backs_off() {
