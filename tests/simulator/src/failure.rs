@@ -169,8 +169,9 @@ impl Failure {
     /// A patch of too many operations.
     #[must_use]
     pub fn too_large(operations: usize, limit: usize) -> Self {
-        let message =
-            format!("The allowed maximum operations in a JSON patch is {limit}, got {operations}");
+        let message = format!(
+            "Request entity too large: The allowed maximum operations in a JSON patch is {limit}, got {operations}"
+        );
         Self::new(413, "RequestEntityTooLarge", message, Value::Null)
     }
 

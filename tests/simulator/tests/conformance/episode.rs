@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use harness::{Cluster, ControlPlane, wait_until};
 use hyper::Method;
 use serde_json::{Value, json};
-use simulator::{Kind, PatchBody};
+use simulator::Kind;
 
 use crate::client::{Client, Message};
 use crate::generator::{Generator, NAMESPACES};
@@ -23,6 +23,10 @@ pub(crate) const LENGTH: usize = 80;
 pub(crate) const SLOTS: Range<usize> = 0..4;
 /// How often a sequence is tried with fewer operations.
 const MAX_TRIALS: usize = 200;
+
+/// How much is printed of an operation, and of a result that both have.
+const LONGEST_OPERATION: usize = 4_000;
+const LONGEST_RESULT: usize = 160;
 
 /// A real server, and how to talk to it.
 pub(crate) struct World {
@@ -166,28 +170,31 @@ impl World {
         self.shrink_patches(best)
     }
 
-    /// Leaves out single operations of the JSON Patches.
+    /// Leaves out operations of the JSON Patches.
     fn shrink_patches(&self, mut best: Trace) -> Result<Trace> {
-        let mut step = 0;
-        while step < best.steps.len() {
-            let mut at = 0;
-            loop {
-                let mut fewer = best.operations();
-                let Some(Operation::Patch { patch: PatchBody::Json(Value::Array(patch)), .. }) =
-                    fewer.get_mut(step)
-                else {
-                    break;
-                };
-                if at >= patch.len() || patch.len() < 2 {
-                    break;
+        let mut trials = 0;
+        for step in 0..best.steps.len() {
+            let length = |trace: &Trace| {
+                trace.steps.get(step).map_or(0, |step| step.operation.patch().map_or(0, Vec::len))
+            };
+            let mut chunk = length(&best).div_ceil(2);
+            while chunk > 0 {
+                let mut at = 0;
+                while at < length(&best) && length(&best) > chunk && trials < MAX_TRIALS {
+                    let mut fewer = best.operations();
+                    if let Some(patch) = fewer[step].patch_mut() {
+                        patch.drain(at..(at + chunk).min(patch.len()));
+                    }
+                    trials += 1;
+                    match self.replay(&fewer)? {
+                        trial if trial.differs && trial.steps.len() <= best.steps.len() => {
+                            best = trial;
+                        }
+                        _ => at += chunk,
+                    }
                 }
-                patch.remove(at);
-                match self.replay(&fewer)? {
-                    trial if trial.differs && trial.steps.len() <= best.steps.len() => best = trial,
-                    _ => at += 1,
-                }
+                chunk /= 2;
             }
-            step += 1;
         }
         Ok(best)
     }
@@ -239,9 +246,14 @@ impl Trace {
         let mut text = String::new();
         for (number, Step { operation, real, model }) in (1..).zip(&self.steps) {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{number}. {operation}");
+            let _ = writeln!(
+                text,
+                "{number}. {}",
+                shortened(&operation.to_string(), LONGEST_OPERATION)
+            );
             if real == model {
-                let _ = writeln!(text, "     both: {}", shortened(&real.to_string()));
+                let _ =
+                    writeln!(text, "     both: {}", shortened(&real.to_string(), LONGEST_RESULT));
             } else {
                 let _ = writeln!(text, "     real:  {real}\n     model: {model}");
                 for line in differences("", real, model) {
@@ -253,9 +265,8 @@ impl Trace {
     }
 }
 
-fn shortened(text: &str) -> String {
-    const LONGEST: usize = 160;
-    match text.char_indices().nth(LONGEST) {
+fn shortened(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

@@ -84,6 +84,21 @@ impl Query {
 }
 
 impl Operation {
+    /// The operations of a JSON Patch.
+    pub(crate) fn patch(&self) -> Option<&Vec<Value>> {
+        match self {
+            Self::Patch { patch: PatchBody::Json(Value::Array(patch)), .. } => Some(patch),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn patch_mut(&mut self) -> Option<&mut Vec<Value>> {
+        match self {
+            Self::Patch { patch: PatchBody::Json(Value::Array(patch)), .. } => Some(patch),
+            _ => None,
+        }
+    }
+
     /// By which operations are counted.
     pub(crate) fn name(&self) -> String {
         let part = |kind: &Kind, subresource: &Subresource| match subresource {
