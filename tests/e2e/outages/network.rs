@@ -55,24 +55,24 @@ fn wait_failures(controller: &Controller) {
 
 #[test]
 fn refused_connections_during_rollout_lose_no_node() {
-    break_during_rollout(Fault::Refuse, 20, wait_failures);
+    break_during_rollout(Fault::Refuse, 10, wait_failures);
 }
 
 #[test]
 fn reset_connections_during_rollout_lose_no_node() {
-    break_during_rollout(Fault::Reset, 20, wait_failures);
+    break_during_rollout(Fault::Reset, 10, wait_failures);
 }
 
 #[test]
 fn responses_cut_within_the_handshake_lose_no_node() {
     // One of a TLS session that is resumed has some 250 bytes from the server.
-    break_during_rollout(Fault::Truncate(100), 20, wait_failures);
+    break_during_rollout(Fault::Truncate(100), 10, wait_failures);
 }
 
 /// A patch is applied, and half its response is lost.
 #[test]
 fn responses_cut_in_their_middle_lose_no_node() {
-    break_during_rollout(Fault::Truncate(1_000), 20, wait_failures);
+    break_during_rollout(Fault::Truncate(1_000), 10, wait_failures);
 }
 
 #[test]
