@@ -24,6 +24,7 @@ mod kind;
 mod list;
 mod node;
 mod quantity;
+mod rules;
 mod seeds;
 mod selector;
 mod server;

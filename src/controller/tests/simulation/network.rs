@@ -159,9 +159,13 @@ impl World {
         self.in_flight.insert(number, request);
     }
 
-    /// Whether a request is to be served after its sender has given it up.
-    pub(super) fn is_any_late(&self) -> bool {
-        self.in_flight.values().any(|request| request.fate == Fate::Late)
+    /// Whether a request, but for a renewal, is still to be served or waited for.
+    pub(super) fn is_any_under_way(&self) -> bool {
+        self.in_flight.values().any(|request| {
+            let is_renewal = matches!(request.call, Call::Effect(Effect::WriteLease(_)));
+            let is_waited_for = !request.is_ended && !self.processes[request.process].is_dead;
+            request.fate == Fate::Late || is_waited_for && !is_renewal
+        })
     }
 
     /// The response comes to the process.
