@@ -44,41 +44,43 @@ pub(super) fn small_families() -> Vec<Family> {
 
 /// All.
 pub(super) fn families() -> Vec<Family> {
-    let every = vec![None, Some(0), Some(1), Some(2)];
     let b = |spec: Spec| Spec { resource: 1, ..spec };
     let first = |spec: Spec| Spec { priority: 1, ..spec };
     let mut all = small_families();
     all.extend([
         Family {
             name: "another field manager writes, under Keep",
-            variants: [vec![SPEC, TWO], vec![first(TWO)]],
-            foreign: every.clone(),
+            variants: [vec![SPEC], vec![first(TWO)]],
+            foreign: vec![Some(0), Some(2)],
             foreign_resources: 1,
-            wipes: 1,
             ..Family::default()
         },
         Family {
             name: "another field manager writes, under Overwrite",
-            variants: [vec![OVERWRITE, TWO], vec![first(Spec { overwrite: true, ..TWO })]],
-            foreign: every.clone(),
+            variants: [vec![OVERWRITE, TWO], vec![]],
+            foreign: vec![None, Some(2)],
             foreign_resources: 1,
-            losses: true,
             ..Family::default()
         },
         Family {
             name: "another field manager writes, and pods are bound",
             variants: [vec![SPEC, TWO], vec![]],
-            foreign: vec![None, Some(2)],
+            foreign: vec![Some(2)],
             foreign_resources: 1,
-            resets: true,
             max_pods: [2, 0],
             ..Family::default()
         },
         Family {
             name: "what is deleted is retained",
-            variants: [vec![RETAIN, Spec { retain: true, ..TWO }], vec![first(SPEC)]],
-            foreign: vec![Some(0), Some(2)],
+            variants: [vec![RETAIN, Spec { retain: true, ..TWO }], vec![]],
+            foreign: vec![Some(2)],
             foreign_resources: 1,
+            resets: true,
+            ..Family::default()
+        },
+        Family {
+            name: "an administrator removes the ledger",
+            variants: [vec![SPEC, TWO, RETAIN], vec![first(TWO)]],
             resets: true,
             wipes: 1,
             ..Family::default()

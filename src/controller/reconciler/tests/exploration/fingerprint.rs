@@ -16,6 +16,7 @@ static NUMBERS: LazyLock<Regex> = LazyLock::new(|| {
         r"Instant \{ tv_sec: (\d+), tv_nsec: (\d+) \}",
         r"|\b(1\d{6})\b",
         r"|\bnumber: (\d+)",
+        r"|\b(?:taken|attempts): (\d+)",
         r"|sequence: \d+|seed: (?:Some\()?\d+|\((?:Repair|Changed|Replan), \d+\)",
     );
     Regex::new(pattern).unwrap()
@@ -23,6 +24,9 @@ static NUMBERS: LazyLock<Regex> = LazyLock::new(|| {
 
 /// What is longer ago than anything is remembered: contests are, for ten minutes.
 const FORGOTTEN_AFTER_MS: i128 = 700_000;
+
+/// After so many tries pauses grow no longer.
+const MAX_COUNT: u64 = 8;
 
 impl World {
     pub(super) fn fingerprint(&self) -> u64 {
@@ -38,6 +42,9 @@ impl World {
                 // Pauses have some randomness, so that those of the same kind are not as long.
                 let since = if since.abs() < 10_000 { since } else { since / 10_000 * 10_000 };
                 return format!("{since}ms");
+            }
+            if let Some(count) = number(found, 5) {
+                return format!("{}x", count.min(MAX_COUNT));
             }
             let rank = |place: usize| {
                 let number = number(found, place + 3)?;
