@@ -94,10 +94,15 @@ fn check_kind(kind: Kind, old: &Amount, new: &Amount) -> Result<(), String> {
         Kind::Repairs => "I4: more than a repair was written before the rules were listed",
         Kind::Resets => "I6: a process that does not lead wrote more than a repair of a reset",
     };
-    let is_repaired = old.entry.is_some_and(|entry| new.values == [Some(entry.quantity); 2]);
+    let listed = old.entry.map(|entry| entry.quantity);
     let was_reset = kind == Kind::Repairs || old.values == [Some(0); 2];
-    let is_same = old.values == new.values || (is_repaired && was_reset);
-    if is_same && old.entry == new.entry { Ok(()) } else { Err(invariant.to_owned()) }
+    let is_repaired = |map: usize| was_reset && listed.is_some() && new.values[map] == listed;
+    let is_fine = |map: usize| old.values[map] == new.values[map] || is_repaired(map);
+    if is_fine(0) && is_fine(1) && old.entry == new.entry {
+        Ok(())
+    } else {
+        Err(invariant.to_owned())
+    }
 }
 
 fn check_pods(old: &Amount, new: &Amount, grant: &Grant) -> Result<(), String> {

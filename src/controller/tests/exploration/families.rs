@@ -18,6 +18,10 @@ const OVERWRITE: Spec = Spec { overwrite: true, ..SPEC };
 const RETAIN: Spec = Spec { retain: true, ..SPEC };
 const FROZEN: Spec = Spec { is_frozen: true, ..SPEC };
 
+const fn first(spec: Spec) -> Spec {
+    Spec { priority: 1, ..spec }
+}
+
 /// Those of some thousand states, for tests without optimization.
 pub(super) fn small_families() -> Vec<Family> {
     vec![
@@ -28,6 +32,14 @@ pub(super) fn small_families() -> Vec<Family> {
             max_pods: [2, 0],
             losses: true,
             crashes: true,
+            ..Family::default()
+        },
+        Family {
+            name: "another field manager writes over a listed value",
+            variants: [vec![SPEC], vec![first(OVERWRITE)]],
+            rules: [1, 0],
+            foreign: vec![Some(2)],
+            foreign_resources: 1,
             ..Family::default()
         },
         Family {
@@ -45,7 +57,6 @@ pub(super) fn small_families() -> Vec<Family> {
 /// All.
 pub(super) fn families() -> Vec<Family> {
     let b = |spec: Spec| Spec { resource: 1, ..spec };
-    let first = |spec: Spec| Spec { priority: 1, ..spec };
     let mut all = small_families();
     all.extend([
         Family {

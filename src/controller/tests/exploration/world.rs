@@ -257,8 +257,13 @@ impl World {
     pub(super) fn forgive(&self, state: &mut State) {
         for resource in [0, 1] {
             let amount = &state.node.amounts[resource];
-            let decides = self.planning.deciding(state.rules, resource, amount.entry);
-            let holds = decides.is_some_and(|spec| spec.is_frozen || !spec.immediate);
+            let holds = |rules| {
+                let decides = self.planning.deciding(rules, resource, amount.entry);
+                decides.is_some_and(|spec| spec.is_frozen || !spec.immediate)
+            };
+            // A leader that takes the rule for Immediate, or for gone, owes nothing either.
+            let leader = &state.leader;
+            let holds = holds(state.rules) && (!leader.listed || holds(leader.rules));
             let is_listed = amount.entry.is_some();
             let is_short = schedulable(&state.node, resource) < state.pods[resource];
             state.owed[resource] &= holds && is_listed && is_short;

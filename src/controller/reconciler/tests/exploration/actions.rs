@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use super::super::world::{error, failed};
+use super::super::world::{error, failed, object};
+use super::calm::Rest;
 use super::world::{NODE, Open, Shown, World};
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::Completion;
-use crate::controller::reconciler::tests::exploration::calm::Rest;
 use crate::controller::tests::exploration::node::{RULES, SmallNode, Writer};
+use crate::controller::tests::exploration::planning::requests;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
@@ -125,7 +126,7 @@ impl World {
                     let reply = Err(error(code));
                     self.reconciler.complete(Completion::PodsListed { id, scope, reply }, self.now);
                 }
-                Open::Rules { id } => {
+                Open::Rules { id, .. } => {
                     let reply = Err(error(code));
                     self.reconciler.complete(Completion::RulesListed { id, reply }, self.now);
                 }
@@ -181,6 +182,28 @@ impl World {
             Action::End => (self.pods, self.is_owed) = (0, false),
         }
         self.run().map(|_| ())
+    }
+
+    /// Answers a request as an API server does that works.
+    pub(super) fn answer(&mut self, open: Open) -> Result<(), String> {
+        let completion = match open {
+            Open::Patch { id, patch, license, .. } => {
+                let reply = self.apply(&patch, &license)?;
+                Completion::NodePatched { id, node: NODE.into(), reply }
+            }
+            Open::Rules { id, is_valid } => {
+                self.has_rules |= is_valid;
+                let reply = Ok(self.rules.values().cloned().map(object).collect());
+                Completion::RulesListed { id, reply }
+            }
+            Open::Pods { id, scope } => {
+                self.listed = Some(self.pods);
+                let pods = [(NODE.into(), requests([self.pods, 0]))];
+                Completion::PodsListed { id, scope, reply: Ok(pods.into()) }
+            }
+        };
+        self.reconciler.complete(completion, self.now);
+        Ok(())
     }
 
     /// Another process leads from now on, which knows nothing of what this one has sent.

@@ -17,7 +17,7 @@ use crate::controller::effect::{PodScope, RequestId};
 use crate::controller::reconciler::*;
 use crate::controller::tests::exploration::checks::{Floor, Grant, License, check};
 use crate::controller::tests::exploration::node::{RESOURCES, RULES, SmallNode};
-use crate::controller::tests::exploration::planning::{Kind as Planned, requests};
+use crate::controller::tests::exploration::planning::Kind as Planned;
 use crate::model::api::{ConflictPolicy, ShrinkPolicy};
 use crate::planner::tests::try_apply;
 
@@ -29,9 +29,21 @@ const LEASE_DURATION: Duration = Duration::from_secs(100_000);
 /// A request that is unanswered.
 #[derive(Clone, Debug)]
 pub(super) enum Open {
-    Patch { id: RequestId, patch: Patch, license: License, ledger: Option<String> },
-    Pods { id: RequestId, scope: PodScope },
-    Rules { id: RequestId },
+    Patch {
+        id: RequestId,
+        patch: Patch,
+        license: License,
+        ledger: Option<String>,
+    },
+    Pods {
+        id: RequestId,
+        scope: PodScope,
+    },
+    /// Whether this process has led since it was sent.
+    Rules {
+        id: RequestId,
+        is_valid: bool,
+    },
 }
 
 /// Something that a watch shows.
@@ -58,8 +70,10 @@ pub(super) struct World {
     pub(super) behind: [Option<VecDeque<Shown>>; 2],
     /// Whether another process holds the Lease.
     pub(super) is_deposed: bool,
+    /// Whether a list of the rules has come since this process leads (I4).
+    pub(super) has_rules: bool,
     /// What pods requested when they were listed, until a patch is sent.
-    listed: Option<u8>,
+    pub(super) listed: Option<u8>,
     /// Whether a lowering has come after a pod that it did not know of (I5).
     pub(super) is_owed: bool,
     pub(super) actions_left: u8,
@@ -84,6 +98,7 @@ impl World {
             late: Vec::new(),
             behind: [None, None],
             is_deposed: false,
+            has_rules: false,
             listed: None,
             is_owed: false,
             actions_left,
@@ -99,6 +114,7 @@ impl World {
     pub(super) fn restart(&mut self) {
         self.reconciler = reconciler();
         self.is_deposed = false;
+        self.has_rules = false;
         self.listed = None;
         self.list_nodes();
         self.list_rules();
@@ -108,7 +124,8 @@ impl World {
 
     /// Everything beside the reconciler that decides what happens next.
     pub(super) fn facts(&self) -> impl Debug {
-        let budget = (self.actions_left, self.faults_left, self.is_deposed, self.is_owed);
+        let budget =
+            (self.actions_left, self.faults_left, self.is_deposed, self.has_rules, self.is_owed);
         let objects = (self.node, self.node_version, &self.rules, self.pods, self.listed);
         (budget, objects, self.open.clone(), self.late.clone(), &self.behind)
     }
@@ -210,8 +227,18 @@ impl World {
             "spec": {"holderIdentity": holder, "leaseDurationSeconds": LEASE_DURATION.as_secs(),
                 "renewTime": "2026-02-01T00:00:30.000000Z"},
         }));
-        self.is_deposed = is_deposed;
+        self.begin_term(is_deposed);
         self.observe(Observation::Lease(Ok(Event::Apply(lease))));
+    }
+
+    /// Another process leads, or this one again: what it has asked for before does not count.
+    fn begin_term(&mut self, is_deposed: bool) {
+        (self.is_deposed, self.has_rules) = (is_deposed, false);
+        for open in &mut self.open {
+            if let Open::Rules { is_valid, .. } = open {
+                *is_valid = false;
+            }
+        }
     }
 
     pub(super) fn schedulable(&self) -> u8 {
@@ -242,13 +269,17 @@ impl World {
     fn take(&mut self, effect: Effect) -> Result<(), String> {
         let completion = match effect {
             Effect::WriteLease(mut lease) => {
+                // The other process has not renewed it.
+                if self.is_deposed {
+                    self.begin_term(false);
+                }
                 lease.metadata.resource_version = Some(self.next_version().to_string());
                 let written = Written::Done(lease);
                 Completion::LeaseWritten { started: self.now.instant, written, found: None }
             }
             Effect::ReleaseLease(_) => Completion::LeaseReleased,
             Effect::ListRules { id } => {
-                self.open.push(Open::Rules { id });
+                self.open.push(Open::Rules { id, is_valid: true });
                 return Ok(());
             }
             Effect::ListPods { id, scope } => {
@@ -282,10 +313,10 @@ impl World {
 
     /// What a patch may do that is sent now.
     fn license(&self) -> License {
-        let kind = match (self.reconciler.leads(self.now.instant), self.reconciler.knows_all()) {
-            (false, _) => Planned::Resets,
-            (true, false) => Planned::Repairs,
-            (true, true) => Planned::Plan,
+        let kind = match (self.is_deposed, self.has_rules) {
+            (true, _) => Planned::Resets,
+            (false, false) => Planned::Repairs,
+            (false, true) => Planned::Plan,
         };
         let valid = self.reconciler.rules.iter().filter_map(|(_, state)| state.rule.as_ref().ok());
         let decides = valid.max_by_key(|rule| rule.priority);
@@ -327,27 +358,6 @@ impl World {
             self.show_node();
         }
         Ok(Reply::Patched(Box::new(super::super::world::object(self.node_object().unwrap()))))
-    }
-
-    /// Answers a request as an API server does that works.
-    pub(super) fn answer(&mut self, open: Open) -> Result<(), String> {
-        let completion = match open {
-            Open::Patch { id, patch, license, .. } => {
-                let reply = self.apply(&patch, &license)?;
-                Completion::NodePatched { id, node: NODE.into(), reply }
-            }
-            Open::Rules { id } => {
-                let reply = Ok(self.rules.values().cloned().map(object).collect());
-                Completion::RulesListed { id, reply }
-            }
-            Open::Pods { id, scope } => {
-                self.listed = Some(self.pods);
-                let pods = [(NODE.into(), requests([self.pods, 0]))];
-                Completion::PodsListed { id, scope, reply: Ok(pods.into()) }
-            }
-        };
-        self.reconciler.complete(completion, self.now);
-        Ok(())
     }
 }
 
