@@ -337,13 +337,13 @@ mod tests {
         let proxy = echo();
         let open = connect(&proxy);
         proxy.set(Some(Fault::Stall));
-        thread::scope(|scope| {
-            let exchanged = scope.spawn(|| exchange(&open, "hello"));
-            proxy.wait_hits(1).unwrap();
-            assert!(!exchanged.is_finished());
-            proxy.set(None);
-            assert_eq!(exchanged.join().unwrap().unwrap(), "hello");
-        });
+        open.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let error = exchange(&open, "hello").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        proxy.wait_hits(1).unwrap();
+        proxy.set(None);
+        open.set_read_timeout(Some(DEADLINE)).unwrap();
+        assert_eq!(exchange(&open, " world").unwrap(), "hello ", "what was held back comes first");
         proxy.cut();
         assert!(
             exchange(&open, "hello").is_ok_and(|back| back.is_empty())
