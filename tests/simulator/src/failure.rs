@@ -181,13 +181,18 @@ impl Failure {
         Self::new(410, "Expired", message.into(), Value::Null)
     }
 
-    /// A token of a list that has been compacted.
+    /// A token of a list that has been compacted, with another one for the rest of the list as it is.
     #[must_use]
-    pub fn expired_token() -> Self {
-        Self::expired(
+    pub fn expired_token(token: &str) -> Self {
+        let mut failure = Self::expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new list \
-             without the continue parameter.",
-        )
+             without the continue parameter, or use the continue token in this response to retrieve the remainder of \
+             the results. Continuing with the provided token results in an inconsistent list - objects that were \
+             created, modified, or deleted between the time the first chunk was returned and now may show up in the \
+             list.",
+        );
+        failure.status["metadata"]["continue"] = json!(token);
+        failure
     }
 
     /// A right is missing.

@@ -43,11 +43,14 @@ impl ApiServer {
     pub fn list(&self, kind: Kind, options: &ListOptions) -> Result<List, Failure> {
         let (version, after) = match &options.token {
             Some(token) => read_token(token)?,
-            None => (options.at.unwrap_or_else(|| self.store.version()), None),
+            None => (options.at, None),
         };
+        let version = version.unwrap_or_else(|| self.store.version());
         if version < self.store.compacted() {
-            return Err(match options.token {
-                Some(_) => Failure::expired_token(),
+            return Err(match after {
+                Some(Key { namespace, name }) => {
+                    Failure::expired_token(&format!("{NOW}/{namespace}/{name}"))
+                }
                 None => Failure::expired("The resourceVersion for the provided list is too old."),
             });
         }
@@ -71,14 +74,17 @@ impl ApiServer {
     }
 }
 
-/// The version that a list is of, and after which object it goes on.
-fn read_token(token: &str) -> Result<(u64, Option<Key>), Failure> {
+/// In a token, in place of a version.
+const NOW: &str = "-1";
+
+/// The version that a list is of, `None` where it is the last one, and after which object it goes on.
+fn read_token(token: &str) -> Result<(Option<u64>, Option<Key>), Failure> {
+    let invalid = || Failure::bad_request("continue key is not valid");
     let mut parts = token.splitn(3, '/');
-    let version = parts.next().and_then(|version| version.parse().ok());
-    match (version, parts.next(), parts.next()) {
-        (Some(version), Some(namespace), Some(name)) => {
-            Ok((version, Some(Key::namespaced(namespace, name))))
-        }
-        _ => Err(Failure::bad_request("continue key is not valid")),
-    }
+    let (Some(version), Some(namespace), Some(name)) = (parts.next(), parts.next(), parts.next())
+    else {
+        return Err(invalid());
+    };
+    let version = if version == NOW { None } else { Some(version.parse().map_err(|_| invalid())?) };
+    Ok((version, Some(Key::namespaced(namespace, name))))
 }

@@ -153,7 +153,13 @@ impl Model {
                 }
                 result
             }
-            Err(failure) => self.failed(&failure),
+            Err(failure) => {
+                if let Some(token) = failure.status["metadata"]["continue"].as_str() {
+                    let options = ListOptions { token: Some(token.to_owned()), ..options };
+                    self.page = Some((kind, options, is_selective));
+                }
+                self.failed(&failure)
+            }
         }
     }
 

@@ -121,7 +121,7 @@ impl<'a> Real<'a> {
             }
             Operation::ReadWatch { slot } => self.read_watch(*slot, events),
             Operation::Compact { at } => {
-                let body = json!({"revision": self.history.compact(*at), "physical": true});
+                let body = json!({"revision": self.history.compact(*at)});
                 let url = format!("{}/v3/kv/compaction", self.control_plane.etcd_url());
                 let body = Some(("application/json", body));
                 self.client.send(Message::new(Method::POST, url, body))?;
@@ -181,12 +181,13 @@ impl<'a> Real<'a> {
 
     fn list(&mut self, kind: Kind, url: String, is_selective: bool) -> Result<Value> {
         let (code, body) = self.client.send(Message::new(Method::GET, url.clone(), None))?;
-        self.page = None;
+        // Also an error may have a token, for an inconsistent rest of the list.
+        let token = body["metadata"]["continue"].as_str().filter(|token| !token.is_empty());
+        self.page = token.map(|token| (kind, url, token.to_owned()));
         if code >= 400 {
             return Ok(json!({"code": code, "body": mask::status(&body, &self.history)}));
         }
         let metadata = &body["metadata"];
-        let token = metadata["continue"].as_str().filter(|token| !token.is_empty());
         let remaining = metadata["remainingItemCount"].as_u64().unwrap_or(0);
         let items = body["items"].as_array().into_iter().flatten();
         let items: Vec<_> = items
@@ -200,9 +201,7 @@ impl<'a> Real<'a> {
             .collect();
         let version = metadata["resourceVersion"].as_str().unwrap_or_default();
         let version = self.history.number(version);
-        let result = listed(version, items, token.is_some(), (remaining, is_selective));
-        self.page = token.map(|token| (kind, url, token.to_owned()));
-        Ok(result)
+        Ok(listed(version, items, token.is_some(), (remaining, is_selective)))
     }
 
     fn read_watch(&mut self, slot: usize, events: usize) -> Result<Value> {

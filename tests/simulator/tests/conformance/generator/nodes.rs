@@ -75,7 +75,7 @@ impl Generator {
         let count = self.pick(&[1, 1, 1, 2, 3]);
         let mut patch: Vec<_> = (0..count).map(|_| self.operation()).collect();
         if self.rng.u32(..1000) == 0 {
-            patch = vec![patch[0].clone(); 10_001];
+            patch = vec![json!({"op": "test", "path": "/metadata/uid", "value": "@uid 0"}); 10_001];
         }
         let patch = if self.rng.u32(..200) == 0 { json!({"patch": patch}) } else { json!(patch) };
         Operation::Patch {
