@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use simulator::{
-    ApiServer, Chaos, Fate, Key, Kind, ListOptions, Network, Outcome, PatchBody, Seeds,
-    Subresource, Write, Writer,
+    ApiServer, Call, Chaos, Fate, Fates, Key, Kind, ListOptions, Network, Outcome, PatchBody,
+    Seeds, Subresource, Verb, Write, Writer,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -35,6 +35,23 @@ struct World {
     rng: fastrand::Rng,
     writes: Arc<Mutex<Writes>>,
     controllers: Vec<JoinHandle<()>>,
+}
+
+/// What becomes of requests: in an outage every patch of `prune` goes wrong.
+struct Fortune {
+    all: Chaos,
+    is_outage: bool,
+}
+
+impl Fates for Fortune {
+    fn fate(&mut self, client: &str, call: &Call, time: Duration) -> Fate {
+        let is_patch = call.verb == Verb::Patch && client == "prune";
+        let mut fate = self.all.fate(client, call, time);
+        while self.is_outage && is_patch && matches!(fate, Fate::Answered | Fate::Slow(_)) {
+            fate = self.all.fate(client, call, time);
+        }
+        fate
+    }
 }
 
 /// What has been written to nodes.
@@ -74,14 +91,16 @@ fn ledger(node: &Value) -> serde_json::Map<String, Value> {
 
 impl World {
     fn new(seed: u64, start: Timestamp) -> Self {
-        let network =
-            Network::new(ApiServer::default(), start, |_: &str, _: &simulator::Call, _| {
-                Fate::Answered
-            });
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let one_in = [2, 3, 8, 1000][rng.usize(..4)];
+        let fates = Fortune { all: Chaos::new(seed, one_in), is_outage: rng.u32(..4) == 0 };
+        let outage = if fates.is_outage { "every patch of prune" } else { "no more" };
+        let network = Network::new(ApiServer::default(), start, fates);
+        network.note(format!("one in {one_in} requests goes wrong, and {outage}"));
         let writes = Arc::<Mutex<Writes>>::default();
         let seen = Arc::clone(&writes);
         network.on_write(move |write| seen.lock().unwrap().add(write));
-        Self { network, rng: fastrand::Rng::with_seed(seed), writes, controllers: Vec::new() }
+        Self { network, rng, writes, controllers: Vec::new() }
     }
 
     /// Nodes that a controller has advertised resources on.
@@ -141,13 +160,11 @@ impl World {
     }
 
     /// Runs `prune`, and compares what it reports with what has happened.
-    async fn prune(&mut self, seed: u64) -> Result<(), String> {
-        let one_in = [2, 3, 8, 1000][self.rng.usize(..4)];
+    async fn prune(&mut self) -> Result<(), String> {
         let choices =
             [IfControllerActive::Refuse, IfControllerActive::Ignore, IfControllerActive::TakeOver];
         let if_active = choices[self.rng.usize(..3)];
-        self.network.note(format!("one in {one_in} requests goes wrong; prune with {if_active:?}"));
-        self.network.set_fates(Chaos::new(seed, one_in));
+        self.network.note(format!("prune with {if_active:?}"));
         let client = client::over(self.network.connection("prune"));
         let choice = LeaseSelector { namespace: None, name: None };
         let guard = LeaseGuard::new(&client, &choice, if_active, |_| ()).await;
@@ -304,7 +321,7 @@ fn simulate(seed: u64) -> Outcome {
         world.begin().await;
         let network = world.network.clone();
         tokio::spawn(World::disturb(network.clone(), fastrand::Rng::with_seed(seed + 1)));
-        let pruned = timeout(MAX_TIME, world.prune(seed)).await;
+        let pruned = timeout(MAX_TIME, world.prune()).await;
         let pruned = pruned.unwrap_or_else(|_| Err(format!("it has not ended after {MAX_TIME:?}")));
         Outcome::new(&network, pruned.err())
     })
