@@ -63,6 +63,10 @@ test-chart: tools ## Lint the chart and run its tests that need no cluster
 test-oracle: build-tests controlplane-extras ## Compare quantities and names with Kubernetes' own parsers
 	@$(STEP) $(CARGO_TEST) --test oracle
 
+.PHONY: mutants
+mutants: ## Plant bugs one after another, and report which layer of the tests finds each (NAMES=…; an hour for all)
+	@hack/mutants.sh $(NAMES)
+
 .PHONY: fuzz
 fuzz: controlplane-extras ## Fuzz what reads foreign input, guided by coverage (MINUTES=1 for each TARGET=, or for all)
 	@hack/fuzz.sh $(or $(MINUTES),1) $(TARGET)

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Plants one bug after another into a copy of the source tree, and reports which layer of the tests finds it.
+#
+#   hack/mutants.sh [NAME…]     those of tests/mutants/ with these names; all, where none is given
+#
+# The layers run from the most general to the most special, and a bug counts for the first that finds it; with ALL=1
+# each layer is asked. Fails where a bug is found by none, or where a patch does not apply or compile any more.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# A layer and the filters of its tests in the library.
+declare -A layers=(
+	[exploration]='exploration::'
+	[simulation]='simulation::'
+	[program]='shell:: worlds::'
+	[units]='--skip exploration:: --skip simulation:: --skip shell:: --skip worlds::'
+)
+order=(exploration simulation program units)
+# A bug may also make a test run for ever.
+limit=600
+
+folder=target/mutants
+tree=$folder/tree
+results=$folder/results.tsv
+rm -rf "$tree"
+mkdir -p "$tree"
+# What git knows of, and what is new: not what was built.
+git ls-files -z --cached --others --exclude-standard | tar --create --null --files-from=- | tar --extract --directory="$tree"
+export CARGO_TARGET_DIR=$PWD/$folder/target CARGO_PROFILE_DEV_DEBUG=0
+
+build() {
+	(cd "$tree" && cargo test --locked --lib --no-run --package node-resource-advertiser) 2> "$folder/build.log" || return 1
+	sed -n 's/^ *Executable unittests src\/lib.rs (\(.*\))$/\1/p' "$folder/build.log" | tail -1
+}
+
+# How a failed run shows itself: the first seed or violation that it names, and the tests that failed.
+evidence() {
+	local tests
+	tests=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$1" | head -2 | paste -s -d ' ')
+	echo "$(grep -o -m 1 -E 'seed [0-9]+' "$1" || true) ${tests:-it does not end}"
+}
+
+run() {
+	local name=$1 layer binary log found=()
+	if ! patch --directory "$tree" --strip 1 --silent < "tests/mutants/$name.patch"; then
+		echo "$name	does not apply	"
+		return
+	fi
+	if ! binary=$(build) || [[ -z $binary ]]; then
+		echo "$name	does not compile	"
+	else
+		for layer in "${order[@]}"; do
+			log=$folder/$name-$layer.log
+			# shellcheck disable=SC2086
+			if ! (cd "$tree" && timeout "$limit" "$binary" ${layers[$layer]}) > "$log" 2>&1; then
+				found+=("$layer:$(evidence "$log")")
+				[[ -n ${ALL:-} ]] || break
+			fi
+		done
+		printf '%s\t%s\n' "$name" "${found[*]:-not found}"
+	fi
+	patch --directory "$tree" --strip 1 --silent --reverse < "tests/mutants/$name.patch"
+}
+
+names=("$@")
+if ((${#names[@]} == 0)); then
+	for patch in tests/mutants/*.patch; do
+		names+=("$(basename "$patch" .patch)")
+	done
+fi
+: > "$results"
+for name in "${names[@]}"; do
+	run "$name" | tee -a "$results"
+done
+found=$(grep --count --extended-regexp '	(exploration|simulation|program|units):' "$results" || true)
+echo "$found of ${#names[@]} planted bugs found"
+((found == ${#names[@]}))
