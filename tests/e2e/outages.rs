@@ -22,7 +22,7 @@ const FOREIGN: (&str, &str) = ("example.com/foreign", "7");
 /// Without a request for so long, requests have calmed down.
 const CALM: Duration = Duration::from_secs(2);
 
-/// Slows a rollout of one patch at a time down to a second or more, so that it can be interrupted.
+/// Slows a rollout of one patch at a time down to some seconds, so that it can be interrupted.
 const SLOW: Fault = Fault::Delay(Duration::from_millis(20));
 
 /// A controller that dies of a fault would be started again, and nothing would be noticed.
