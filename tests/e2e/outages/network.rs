@@ -69,10 +69,10 @@ fn responses_cut_within_the_handshake_lose_no_node() {
     break_during_rollout(Fault::Truncate(100), 10, wait_failures);
 }
 
-/// A patch is applied, and half its response is lost.
+/// A patch is applied, and half its response is lost. A few times only: lists fail too, and the pauses between them grow.
 #[test]
 fn responses_cut_in_their_middle_lose_no_node() {
-    break_during_rollout(Fault::Truncate(1_000), 10, wait_failures);
+    break_during_rollout(Fault::Truncate(1_000), 4, wait_failures);
 }
 
 #[test]
