@@ -43,12 +43,13 @@ pub(super) fn small_families() -> Vec<Family> {
             ..Family::default()
         },
         Family {
-            name: "a kubelet resets, and a standby repairs",
-            variants: [vec![SPEC, TWO], vec![]],
+            name: "a standby repairs while another field manager writes",
+            variants: [vec![SPEC], vec![]],
             rules: [1, 0],
+            foreign: vec![Some(2)],
+            foreign_resources: 1,
             resets: true,
             repairing_standby: true,
-            crashes: true,
             ..Family::default()
         },
     ]
@@ -59,6 +60,15 @@ pub(super) fn families() -> Vec<Family> {
     let b = |spec: Spec| Spec { resource: 1, ..spec };
     let mut all = small_families();
     all.extend([
+        Family {
+            name: "a kubelet resets, and a standby repairs",
+            variants: [vec![SPEC, TWO], vec![]],
+            rules: [1, 0],
+            resets: true,
+            repairing_standby: true,
+            crashes: true,
+            ..Family::default()
+        },
         Family {
             name: "another field manager writes, under Keep",
             variants: [vec![SPEC], vec![first(TWO)]],
