@@ -157,8 +157,8 @@ pub(super) fn families() -> Vec<Family> {
         },
         Family {
             name: "two processes, and another field manager",
-            variants: [vec![OVERWRITE, TWO], vec![]],
-            foreign: vec![Some(0), Some(2)],
+            variants: [vec![SPEC], vec![]],
+            foreign: vec![Some(2)],
             foreign_resources: 1,
             crashes: true,
             second_view: true,
