@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::super::world::{error, failed, object};
 use super::calm::Rest;
-use super::world::{NODE, Open, Shown, World};
+use super::world::{Late, NODE, Open, Shown, World};
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::Completion;
@@ -136,7 +136,7 @@ impl World {
                     if action == Action::Lose(place) {
                         self.apply(&patch, &license)?;
                     } else {
-                        self.late.push((patch, license, ledger));
+                        self.late.push(Late { patch, license, ledger, is_orphan: false });
                     }
                     let lost = RequestError::Transport("no answer".to_owned());
                     let (node, reply) = (NODE.into(), Reply::from(lost));
@@ -144,10 +144,13 @@ impl World {
                 }
             }
             Action::Land(place) => {
-                let (patch, license, ledger) = self.late.remove(place);
+                let Late { patch, license, ledger, is_orphan } = self.late.remove(place);
+                let was_owed = self.is_owed;
                 // That a node carries the very same ledger again takes longer than a request lives.
                 if ledger.as_deref() == self.ledger().as_deref() {
                     self.apply(&patch, &license)?;
+                    // The process that leads knows of no lowering.
+                    self.is_owed &= was_owed || !is_orphan;
                 }
             }
             Action::Show(watch) => {
@@ -210,9 +213,10 @@ impl World {
     fn crash(&mut self) {
         for open in std::mem::take(&mut self.open) {
             if let Open::Patch { patch, license, ledger, .. } = open {
-                self.late.push((patch, license, ledger));
+                self.late.push(Late { patch, license, ledger, is_orphan: true });
             }
         }
+        self.late.iter_mut().for_each(|late| late.is_orphan = true);
         self.is_owed = false;
         self.restart();
     }

@@ -46,6 +46,16 @@ pub(super) enum Open {
     },
 }
 
+/// A patch whose response is lost, and which may be applied yet.
+#[derive(Clone, Debug)]
+pub(super) struct Late {
+    pub(super) patch: Patch,
+    pub(super) license: License,
+    pub(super) ledger: Option<String>,
+    /// Whether the process has ended that sent it.
+    pub(super) is_orphan: bool,
+}
+
 /// Something that a watch shows.
 #[derive(Clone, Debug)]
 pub(super) enum Shown {
@@ -64,8 +74,7 @@ pub(super) struct World {
     pub(super) rules: BTreeMap<usize, Value>,
     pub(super) pods: u8,
     pub(super) open: Vec<Open>,
-    /// Patches whose responses are lost, and which may be applied yet.
-    pub(super) late: Vec<(Patch, License, Option<String>)>,
+    pub(super) late: Vec<Late>,
     /// What the watches of nodes and rules have not shown yet, where they are behind.
     pub(super) behind: [Option<VecDeque<Shown>>; 2],
     /// Whether another process holds the Lease.
