@@ -39,6 +39,8 @@ pub struct NodeWrite<'a> {
     pub certain_from: usize,
     /// The labels that the node had at one of these moments.
     pub labels: &'a [Value],
+    /// Whether the sender had seen the node as it was before the patch: of what it had not, only the ledger is certain.
+    pub was_seen: bool,
     /// What pods on the node requested when the sender listed them last, by resource.
     pub pods: Option<&'a BTreeMap<String, i128>>,
 }
@@ -303,7 +305,8 @@ impl NodeWrite<'_> {
             }
             i128::MAX
         } else {
-            match old.most() {
+            let listed = old.entry.as_ref().map(|(listed, ..)| *listed);
+            match if self.was_seen { old.most() } else { listed } {
                 Some(most) if quantity < most => most,
                 _ => return Ok(()),
             }

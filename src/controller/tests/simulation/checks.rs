@@ -207,6 +207,10 @@ impl World {
             known: &known,
             certain_from,
             labels: &labels,
+            was_seen: {
+                let version = before["metadata"]["resourceVersion"].as_str();
+                version.and_then(|version| version.parse().ok()) <= Some(sent.nodes)
+            },
             pods: sent.pods.as_ref().and_then(|pods| pods.get(name)),
         };
         let checked = write.check();
