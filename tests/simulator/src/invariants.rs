@@ -84,7 +84,8 @@ impl NodeWrite<'_> {
             if old == new {
                 return None;
             }
-            let lowered_from = match (&new.entry, old.most()) {
+            let value = old.values.iter().copied().flatten().max();
+            let lowered_from = match (&new.entry, value) {
                 (Some((quantity, rule, _)), Some(most)) => {
                     (*quantity < most && !self.is_immediate(rule)).then_some(most)
                 }
