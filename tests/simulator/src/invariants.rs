@@ -97,6 +97,7 @@ impl NodeWrite<'_> {
                 (None, _) if !writes => "adopted",
                 (None, _) if vacant => "advertised",
                 (None, _) => "taken over",
+                (Some(_), None) if old.values == [None; 2] => "unlisted",
                 (Some(_), None) if new.values == [None; 2] => "withdrawn",
                 (Some(_), None) => "released",
                 (Some(old_entry), Some(_)) if old.values != [Some(old_entry.0); 2] => "repaired",

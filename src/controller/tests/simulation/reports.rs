@@ -84,8 +84,8 @@ impl World {
         let done: &[&'static str] = match event.reason.as_deref() {
             Some("Repaired") => &["repaired", "repeated"],
             Some("TakenOver") => &["taken over", "adopted", "repeated"],
-            Some("Withdrawn") => &["withdrawn"],
-            Some("Released") => &["released"],
+            Some("Withdrawn") => &["withdrawn", "unlisted"],
+            Some("Released") => &["released", "unlisted"],
             Some("Adopted") => &["adopted"],
             Some("Held") => &["lowered", "raised", "advertised", "taken over", "relisted"],
             _ => return self.count("event: of something else"),
