@@ -83,7 +83,7 @@ impl World {
     pub(super) fn check_event(&mut self, event: &Event) {
         let done: &[&'static str] = match event.reason.as_deref() {
             Some("Repaired") => &["repaired", "repeated"],
-            Some("TakenOver") => &["taken over", "adopted", "repeated"],
+            Some("TakenOver") => &["taken over", "adopted", "advertised", "repeated"],
             Some("Withdrawn") => &["withdrawn", "unlisted"],
             Some("Released") => &["released", "unlisted"],
             Some("Adopted") => &["adopted"],
