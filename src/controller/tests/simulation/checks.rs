@@ -67,6 +67,12 @@ impl Checks {
         if kind == Kind::Node { &mut self.nodes } else { &mut self.rules }
     }
 
+    /// Every version of a node.
+    pub(super) fn versions(&self, node: &str) -> impl Iterator<Item = &Arc<Value>> {
+        let objects = self.nodes.iter().filter_map(|(_, object)| object.as_ref().ok());
+        objects.filter(move |object| object["metadata"]["name"] == node)
+    }
+
     /// The rules and nodes that a process may have known when it sent a request.
     pub(super) fn states(&self, sent: &Sent) -> (States, States) {
         let rules = states(&self.rules, sent.rules[0], sent.version);
