@@ -30,6 +30,9 @@ const MAPS: [&str; 2] = ["capacity", "allocatable"];
 /// However much goes wrong, it has ended by then.
 const MAX_TIME: Duration = Duration::from_secs(60 * 60);
 
+/// Longer than it goes on trying.
+const OUTAGE: Duration = Duration::from_secs(150);
+
 struct World {
     network: Network,
     rng: fastrand::Rng,
@@ -37,7 +40,7 @@ struct World {
     controllers: Vec<JoinHandle<()>>,
 }
 
-/// What becomes of requests: in an outage every patch of `prune` goes wrong.
+/// What becomes of requests: in an outage every patch of `prune` arrives when nobody waits for it any more.
 struct Fortune {
     all: Chaos,
     is_outage: bool,
@@ -45,12 +48,10 @@ struct Fortune {
 
 impl Fates for Fortune {
     fn fate(&mut self, client: &str, call: &Call, time: Duration) -> Fate {
-        let is_patch = call.verb == Verb::Patch && client == "prune";
-        let mut fate = self.all.fate(client, call, time);
-        while self.is_outage && is_patch && matches!(fate, Fate::Answered | Fate::Slow(_)) {
-            fate = self.all.fate(client, call, time);
+        if self.is_outage && call.verb == Verb::Patch && client == "prune" {
+            return Fate::Late(OUTAGE);
         }
-        fate
+        self.all.fate(client, call, time)
     }
 }
 
@@ -94,7 +95,7 @@ impl World {
         let mut rng = fastrand::Rng::with_seed(seed);
         let one_in = [2, 3, 8, 1000][rng.usize(..4)];
         let fates = Fortune { all: Chaos::new(seed, one_in), is_outage: rng.u32(..4) == 0 };
-        let outage = if fates.is_outage { "every patch of prune" } else { "no more" };
+        let outage = if fates.is_outage { "prune has an outage" } else { "no more" };
         let network = Network::new(ApiServer::default(), start, fates);
         network.note(format!("one in {one_in} requests goes wrong, and {outage}"));
         let writes = Arc::<Mutex<Writes>>::default();
@@ -228,7 +229,7 @@ impl World {
             return Err(format!("{errors:?} for {leases:?}"));
         }
         // What lands late.
-        sleep(Duration::from_secs(120)).await;
+        sleep(OUTAGE + Duration::from_secs(1)).await;
         let late = self.writes.lock().unwrap().count - count;
         if releases && late > 0 && if_active != IfControllerActive::Ignore {
             return Err(format!("{late} writes after all of them were answered"));
