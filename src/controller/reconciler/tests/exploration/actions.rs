@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::super::world::{error, failed, object};
 use super::calm::Rest;
-use super::world::{Late, NODE, Open, Shown, World};
+use super::world::{Late, MAX_LATENCY, NODE, Open, Shown, World};
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::Completion;
@@ -136,7 +136,8 @@ impl World {
                     if action == Action::Lose(place) {
                         self.apply(&patch, &license)?;
                     } else {
-                        self.late.push(Late { patch, license, ledger, is_orphan: false });
+                        let until = self.now.instant + MAX_LATENCY;
+                        self.late.push(Late { patch, license, ledger, until, is_orphan: false });
                     }
                     let lost = RequestError::Transport("no answer".to_owned());
                     let (node, reply) = (NODE.into(), Reply::from(lost));
@@ -144,7 +145,7 @@ impl World {
                 }
             }
             Action::Land(place) => {
-                let Late { patch, license, ledger, is_orphan } = self.late.remove(place);
+                let Late { patch, license, ledger, is_orphan, .. } = self.late.remove(place);
                 let was_owed = self.is_owed;
                 // That a node carries the very same ledger again takes longer than a request lives.
                 if ledger.as_deref() == self.ledger().as_deref() {
@@ -213,7 +214,8 @@ impl World {
     fn crash(&mut self) {
         for open in std::mem::take(&mut self.open) {
             if let Open::Patch { patch, license, ledger, .. } = open {
-                self.late.push(Late { patch, license, ledger, is_orphan: true });
+                let until = self.now.instant + MAX_LATENCY;
+                self.late.push(Late { patch, license, ledger, until, is_orphan: true });
             }
         }
         self.late.iter_mut().for_each(|late| late.is_orphan = true);

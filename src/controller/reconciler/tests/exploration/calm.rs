@@ -102,7 +102,7 @@ impl World {
         if is_silent { Ok(()) } else { Err(format!("it writes at rest: {}", self.describe())) }
     }
 
-    /// Whether the node is as the rules and its pods ask for, by a plan of what is really there.
+    /// Whether the node is as the rules and its pods ask for, by a plan of what is really there, and nothing is to follow.
     fn is_converged(&self) -> Result<bool, String> {
         let Some(node) = self.node_object() else { return Ok(true) };
         let valid =
@@ -114,18 +114,22 @@ impl World {
             ..PlanningInput::default()
         };
         let node = crate::controller::tests::exploration::node::SmallNode::decoded(node);
-        let is_planned = plan(&node, &rules, &input).changes().is_empty();
-        if is_planned && self.is_owed {
-            let is_over =
-                self.reconciler.nodes.get(NODE).is_none_or(|state| {
-                    state.work().is_none_or(|work| work.lowered_from.is_empty())
-                });
-            if is_over && self.reconciler.schedule.queue.len(Stage::Plan) == 0 {
-                return Err(format!("I5: no raise follows a lowering: {}", self.describe()));
-            }
+        if !plan(&node, &rules, &input).changes().is_empty() {
             return Ok(false);
         }
-        Ok(is_planned)
+        // What a crashed process has lowered is owed to nobody, and may be raised all the same.
+        let is_queued = self.reconciler.schedule.queue.has(&Key::Node(NODE.into()));
+        let is_lowered =
+            self.reconciler.nodes.get(NODE).is_some_and(|state| {
+                state.work().is_some_and(|work| !work.lowered_from.is_empty())
+            });
+        if is_queued && is_lowered {
+            return Ok(false);
+        }
+        if self.is_owed {
+            return Err(format!("I5: no raise follows a lowering: {}", self.describe()));
+        }
+        Ok(true)
     }
 
     /// The state in a line.

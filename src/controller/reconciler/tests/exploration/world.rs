@@ -46,12 +46,17 @@ pub(super) enum Open {
     },
 }
 
+/// So long the API server works on a request at most.
+pub(super) const MAX_LATENCY: Duration = Duration::from_secs(60);
+
 /// A patch whose response is lost, and which may be applied yet.
 #[derive(Clone, Debug)]
 pub(super) struct Late {
     pub(super) patch: Patch,
     pub(super) license: License,
     pub(super) ledger: Option<String>,
+    /// When the API server has given up on it.
+    pub(super) until: Instant,
     /// Whether the process has ended that sent it.
     pub(super) is_orphan: bool,
 }
@@ -270,6 +275,7 @@ impl World {
     }
 
     pub(super) fn pass(&mut self, until: Instant) {
+        self.late.retain(|late| until < late.until);
         let passed = until.duration_since(self.now.instant);
         self.now.instant = until;
         self.now.wall += SignedDuration::try_from(passed).unwrap();
