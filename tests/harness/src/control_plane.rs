@@ -73,12 +73,6 @@ impl ControlPlane {
         credentials::kubeconfig(&self.dir, user)
     }
 
-    /// Returns the URL of etcd.
-    #[must_use]
-    pub fn etcd_url(&self) -> String {
-        format!("http://{}", self.etcd.address)
-    }
-
     /// Returns the URL under which the API server takes requests of an administrator over plain HTTP.
     #[must_use]
     pub fn url(&self) -> String {
@@ -146,6 +140,14 @@ impl ControlPlane {
     /// Where etcd rejects that.
     pub fn compact_etcd(&self) -> Result<()> {
         self.etcd.compact()
+    }
+
+    /// Compacts etcd: it forgets what is older than a revision, where it has not done so already.
+    ///
+    /// # Errors
+    /// Where etcd rejects that.
+    pub fn compact_etcd_to(&self, revision: &str) -> Result<()> {
+        self.etcd.compact_to(revision)
     }
 
     /// Returns where kube-apiserver listens.

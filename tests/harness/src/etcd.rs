@@ -35,6 +35,15 @@ impl Etcd {
         Ok(())
     }
 
+    /// Forgets what is older than a revision; where it has forgotten more already, that is as good.
+    pub(crate) fn compact_to(&self, revision: &str) -> Result<()> {
+        let body = json!({"revision": revision}).to_string();
+        let path = "/v3/kv/compaction";
+        let (code, answer) = self.send(path, &body)?;
+        ensure!(code == 200 || answer.contains("has been compacted"), "POST {path}: {answer}");
+        Ok(())
+    }
+
     fn revision(&self) -> Result<Value> {
         // The key is a NUL, which nobody has.
         let mut found = self.request("/v3/kv/range", &json!({"key": "AA=="}))?;
@@ -42,9 +51,12 @@ impl Etcd {
     }
 
     fn request(&self, path: &str, body: &Value) -> Result<Value> {
-        let body = ("application/json", &*body.to_string());
-        let (code, body) = http::send_body(self.address, "POST", path, body)?;
+        let (code, body) = self.send(path, &body.to_string())?;
         ensure!(code == 200, "POST {path}: {code}: {body}");
         serde_json::from_str(&body).with_context(|| format!("POST {path}: {body}"))
+    }
+
+    fn send(&self, path: &str, body: &str) -> Result<(u16, String)> {
+        http::send_body(self.address, "POST", path, ("application/json", body))
     }
 }
