@@ -101,11 +101,42 @@ impl Store {
     pub(crate) fn compact(&mut self, version: u64) {
         self.compacted = self.compacted.max(version.min(self.version));
         let compacted = self.compacted;
-        self.changes.retain(|change| change.version > compacted);
+        // A watch may begin right before it, and is shown that write.
+        self.changes.retain(|change| change.version >= compacted);
         self.objects.retain(|_, versions| {
             let last = versions.partition_point(|(since, _)| *since <= compacted);
             versions.drain(..last.saturating_sub(1));
             versions.len() > 1 || versions.iter().any(|(_, object)| object.is_some())
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::{ApiServer, Key, Kind, Selector, WatchEvent, Writer};
+
+    /// etcd keeps the revision that it is compacted to, deletions too.
+    #[test]
+    fn watch_that_begins_right_before_a_compaction_misses_nothing() {
+        for deletes in [false, true] {
+            let mut api = ApiServer::default();
+            let node = json!({"metadata": {"name": "node-1"}});
+            let mut watch = api.watch(Kind::Node, Selector::default(), api.version());
+            api.create(Kind::Node, node, &Writer::new("test")).unwrap();
+            if deletes {
+                watch = api.watch(Kind::Node, Selector::default(), api.version());
+                api.delete(Kind::Node, &Key::named("node-1"), None).unwrap();
+            }
+            api.compact(api.version());
+            let event = api.next_event(&mut watch);
+            let is_shown = match event {
+                Some(WatchEvent::Added(_)) => !deletes,
+                Some(WatchEvent::Deleted(_)) => deletes,
+                _ => false,
+            };
+            assert!(is_shown, "{event:?}");
+        }
     }
 }
