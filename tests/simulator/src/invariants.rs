@@ -282,6 +282,10 @@ impl NodeWrite<'_> {
         self.objects(rule).any(|rule| rule["spec"]["shrinkPolicy"] == "Immediate")
     }
 
+    fn overwrites(&self, rule: &str) -> bool {
+        self.objects(rule).any(|rule| rule["spec"]["conflictPolicy"] == "Overwrite")
+    }
+
     /// I5, as far as one patch shows it.
     fn check_pods(
         &self,
@@ -296,6 +300,10 @@ impl NodeWrite<'_> {
         let mut objects = self.objects(rule);
         let appears = old.entry.is_none()
             && old.values.iter().all(|value| value.is_none_or(|value| value == 0));
+        // What was to be raised may have vanished on the way.
+        if appears && !self.was_seen && self.overwrites(rule) {
+            return Ok(());
+        }
         let limit = if appears {
             let age = |object: &Value| {
                 object["metadata"]["creationTimestamp"].as_str().map(str::to_owned)
