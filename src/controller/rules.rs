@@ -27,6 +27,8 @@ pub(super) struct Rules {
     by_name: BTreeMap<Arc<str>, RuleState>,
     /// What a list under way has brought so far.
     listing: Option<Listing>,
+    /// How many lists the watch has begun.
+    lists_begun: u64,
     listed: bool,
     /// Rules that a list no longer had, with many others: they are kept for a while as they were.
     hold: Hold,
@@ -78,11 +80,16 @@ pub(super) struct Seen {
     pub(super) removed: Vec<Arc<str>>,
     /// Whether a list has just been completed.
     pub(super) is_list: bool,
+    /// Whether it lacked a rule that another list has brought meanwhile, so that only a further one tells whether there
+    /// is such a rule.
+    pub(super) is_in_doubt: bool,
 }
 
 impl Seen {
     fn nothing() -> Self {
-        Self { enqueue: Enqueue::None, touched: Vec::new(), removed: Vec::new(), is_list: false }
+        let (touched, removed) = (Vec::new(), Vec::new());
+        let enqueue = Enqueue::None;
+        Self { enqueue, touched, removed, is_list: false, is_in_doubt: false }
     }
 }
 
@@ -93,6 +100,7 @@ impl Rules {
             Event::Init => {
                 // A list that begins now has what was deleted before only where it has been restored.
                 self.deleted.clear();
+                self.lists_begun += 1;
                 self.listing = Some(Listing { rules: BTreeMap::new(), newest: self.newest() });
                 Seen::nothing()
             }
@@ -106,7 +114,10 @@ impl Rules {
             }
             Event::InitDone => {
                 let listing = self.listing.take().unwrap_or_default();
-                self.replace(listing)
+                let names: BTreeSet<_> = listing.rules.keys().cloned().collect();
+                let seen = self.replace(listing);
+                let is_in_doubt = self.by_name.keys().any(|name| !names.contains(name));
+                Seen { is_in_doubt, ..seen }
             }
             Event::Apply(object) if object.meta().deletion_timestamp.is_none() => {
                 let name: Arc<str> = object.name_any().into();
@@ -186,7 +197,8 @@ impl Rules {
             self.is_dirty = true;
             Enqueue::All
         };
-        Seen { enqueue, touched: self.by_name.keys().cloned().collect(), removed, is_list: true }
+        let touched = self.by_name.keys().cloned().collect();
+        Seen { enqueue, touched, removed, is_list: true, is_in_doubt: false }
     }
 
     fn changed(
@@ -236,6 +248,12 @@ impl Rules {
     /// The rules that are held.
     pub(super) fn hold(&self) -> &Hold {
         &self.hold
+    }
+
+    /// How many lists the watch has begun, and whether the last of them is under way. What was listed before the last
+    /// one may be older: it may have rules whose deletion only that list shows.
+    pub(super) fn lists_begun(&self) -> (u64, bool) {
+        (self.lists_begun, self.listing.is_some())
     }
 
     /// Whether all rules have been listed once. Before that, none can be taken for gone.

@@ -44,10 +44,12 @@ pub(super) enum RulesList {
         not_before: Option<Instant>,
         backoff: Backoff,
     },
-    /// The list is in flight; with the newest version of a rule that was known before.
+    /// The list is in flight; with the newest version of a rule that was known before, and how many lists the watch had
+    /// begun.
     InFlight {
         id: RequestId,
         newest: Option<u64>,
+        lists_begun: u64,
         backoff: Backoff,
     },
     Done,

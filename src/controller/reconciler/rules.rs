@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{Effect, Kind, Now, Rank, Reconciler, RulesList, Step};
+use crate::cluster::backoff::Backoff;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::RequestId;
 use crate::controller::rules::{Enqueue, RuleObject, Seen};
@@ -27,11 +28,15 @@ impl Reconciler {
             self.reports.broken_watches.remove("rules");
         }
         let seen = self.rules.observe(event);
+        if seen.is_in_doubt && matches!(self.schedule.rules, RulesList::Done) {
+            let backoff = Backoff::new(self.schedule.seed());
+            self.schedule.rules = RulesList::Needed { not_before: None, backoff };
+        }
         self.follow_rules(seen, now);
     }
 
     fn follow_rules(&mut self, seen: Seen, now: Now) {
-        let Seen { enqueue, touched, removed, is_list } = seen;
+        let Seen { enqueue, touched, removed, is_list, is_in_doubt: _ } = seen;
         let names = match &enqueue {
             Enqueue::None => Vec::new(),
             Enqueue::Selected(rules) => {
@@ -69,8 +74,8 @@ impl Reconciler {
         }
         let done = std::mem::replace(&mut self.schedule.rules, RulesList::Done);
         if let RulesList::Needed { backoff, .. } = done {
-            let newest = self.rules.newest();
-            self.schedule.rules = RulesList::InFlight { id, newest, backoff };
+            let (newest, (lists_begun, _)) = (self.rules.newest(), self.rules.lists_begun());
+            self.schedule.rules = RulesList::InFlight { id, newest, lists_begun, backoff };
         }
     }
 
@@ -80,10 +85,10 @@ impl Reconciler {
         reply: Result<Vec<RuleObject>, RequestError>,
         now: Now,
     ) {
-        let (newest, mut backoff) =
+        let (newest, lists, mut backoff) =
             match std::mem::replace(&mut self.schedule.rules, RulesList::Done) {
-                RulesList::InFlight { id: sent, newest, backoff } if sent == id => {
-                    (newest, backoff)
+                RulesList::InFlight { id: sent, newest, lists_begun, backoff } if sent == id => {
+                    (newest, lists_begun, backoff)
                 }
                 // It was sent before this process led the last time.
                 other => {
@@ -92,11 +97,19 @@ impl Reconciler {
                 }
             };
         match reply {
-            Ok(objects) => {
-                let seen = self.rules.observe_list(objects, newest);
-                self.follow_rules(seen, now);
-                self.begin_if_complete(now);
-            }
+            Ok(objects) => match self.rules.lists_begun() {
+                // The watch has listed the rules meanwhile, and may have done so later.
+                (begun, false) if begun > lists => self.begin_if_complete(now),
+                (begun, true) if begun > lists => {
+                    let not_before = Some(now.instant + backoff.next(None));
+                    self.schedule.rules = RulesList::Needed { not_before, backoff };
+                }
+                _ => {
+                    let seen = self.rules.observe_list(objects, newest);
+                    self.follow_rules(seen, now);
+                    self.begin_if_complete(now);
+                }
+            },
             Err(error) => {
                 // A list that failed is no evidence that a rule is gone.
                 warn!(

@@ -106,6 +106,49 @@ fn list_of_rules_does_not_bring_back_a_deleted_rule() {
     assert_eq!(world.ledger("node-0"), None);
 }
 
+/// The watch lists the rules again while the list of a new leader is under way: as after the CRD has been deleted.
+#[test]
+fn list_of_rules_does_not_bring_back_what_the_watch_lists_no_more() {
+    for is_complete in [true, false] {
+        let mut world = World::new(16);
+        world.set_node("node-0", json!({}));
+        world.set_rule("dongle", json!({}));
+        world.holds_lists = true;
+        world.start();
+        let list = world.open.pop().unwrap();
+        assert!(matches!(list, Open::Rules { .. }), "{list:?}");
+        world.delete_rule("dongle");
+        world.observe(Observation::Rule(Ok(Event::Init)));
+        if is_complete {
+            world.observe(Observation::Rule(Ok(Event::InitDone)));
+        }
+        world.answer(list);
+        if !is_complete {
+            world.observe(Observation::Rule(Ok(Event::InitDone)));
+        }
+        world.holds_lists = false;
+        world.pass(5);
+        assert_eq!(world.ledger("node-0"), None, "complete: {is_complete}");
+        assert!(world.reconciler.knows_all());
+    }
+}
+
+#[test]
+fn list_of_rules_does_not_drop_a_rule_that_is_newer() {
+    let mut world = World::new(16);
+    world.set_node("node-0", json!({}));
+    world.set_rule("dongle", json!({}));
+    world.holds_lists = true;
+    world.start();
+    let list = world.open.pop().unwrap();
+    assert!(matches!(list, Open::Rules { .. }), "{list:?}");
+    world.set_rule("key", json!({"resourceName": "example.com/key"}));
+    world.answer(list);
+    world.settle();
+    let ledger = world.ledger("node-0").unwrap();
+    assert!(ledger.contains("dongle") && ledger.contains("key"), "{ledger}");
+}
+
 /// Events that the API server does not take are sent again with pauses, and slow no patch.
 #[test]
 fn events_that_fail_back_off_and_slow_no_patch() {
