@@ -11,7 +11,7 @@ use k8s_openapi::api::events::v1::Event as KubeEvent;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, Request as ApiRequest};
 use kube::core::Resource as _;
 use kube::{Client, ResourceExt as _};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::effect::{Completion, Effect, PodScope, Request, RequestId};
@@ -138,31 +138,27 @@ async fn patch_status(
     uid: Option<String>,
     status: NodeExtendedResourceStatus,
 ) -> Completion {
-    let patch = status_patch(uid.as_deref(), &status);
     let params =
         PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let rules = ApiRequest::new(NodeExtendedResource::url_path(&(), None));
-    let request = rules.patch_subresource("status", &rule, &params, &Patch::Merge(patch));
+    let request = status_patch(uid.as_deref(), &status)
+        .map_err(kube::core::request::Error::SerializeBody)
+        .and_then(|patch| {
+            rules.patch_subresource("status", &rule, &params, &Patch::Json::<()>(patch))
+        });
     let result = requests.send::<serde::de::IgnoredAny>(request).await.map(|_| status);
     Completion::StatusPatched { rule, uid, result }
 }
 
-/// The merge patch that writes a status. Every field is there, also the empty ones: a merge patch leaves alone what it
-/// does not name.
-pub(super) fn status_patch(uid: Option<&str>, status: &NodeExtendedResourceStatus) -> Value {
-    let NodeExtendedResourceStatus { observed_generation, conditions, nodes, total, problems } =
-        status;
-    json!({
-        // A rule recreated under the same name is another rule.
-        "metadata": { "uid": uid },
-        "status": {
-            "observedGeneration": observed_generation,
-            "conditions": conditions,
-            "nodes": nodes,
-            "total": total,
-            "problems": problems,
-        },
-    })
+/// The patch that writes a status as a whole, on the rule with this uid: one recreated under its name is another rule. A
+/// merge patch of a status cannot ask for that: the API server ignores the uid in it.
+pub(super) fn status_patch(
+    uid: Option<&str>,
+    status: &NodeExtendedResourceStatus,
+) -> serde_json::Result<JsonPatch> {
+    let test = uid.map(|uid| json!({"op": "test", "path": "/metadata/uid", "value": uid}));
+    let add = json!({"op": "add", "path": "/status", "value": serde_json::to_value(status)?});
+    serde_json::from_value(test.into_iter().chain([add]).collect())
 }
 
 async fn create_event(requests: Requests, event: Box<KubeEvent>) -> Completion {

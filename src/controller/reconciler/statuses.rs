@@ -137,7 +137,7 @@ impl Reconciler {
                 false
             }
             // The object has not the CRD's shape, so that no status can be written before it is corrected.
-            Err(error) if error.code().is_some_and(|code| code == 422) => {
+            Err(error) if error.code().is_some_and(|code| code == 422) && !error.is_stale() => {
                 warn!(%rule, "the API server rejects a status for the rule: {error}");
                 false
             }

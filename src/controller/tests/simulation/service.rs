@@ -105,7 +105,8 @@ impl World {
                 Err(Failure::not_found(Kind::Rule, &Key::named(&**rule)))
             }
             Effect::PatchStatus { rule, uid, status } => {
-                let body = PatchBody::Merge(status_patch(uid.as_deref(), status));
+                let patch = status_patch(uid.as_deref(), status).unwrap();
+                let body = PatchBody::Json(serde_json::to_value(patch).unwrap());
                 let key = Key::named(&**rule);
                 let patched =
                     self.server.patch(Kind::Rule, Subresource::Status, &key, &body, &writer);

@@ -127,17 +127,26 @@ impl Generator {
             "held": 0, "conflicted": 0, "overridden": 0, "failed": 0});
         let nodes = self.pick(&[nodes.clone(), nodes, Value::Null]);
         let problem = json!({"node": "node-a", "reason": "Conflict", "message": "m"});
-        let patch = json!({
-            "metadata": {"uid": uid},
-            "status": {
-                "observedGeneration": self.rng.u32(1..4), "conditions": self.pick(&[json!([condition]), json!([])]),
-                "nodes": nodes, "total": self.pick(&[json!("4"), Value::Null]),
-                "problems": self.pick(&[json!([]), json!([problem])]),
-            },
+        let mut status = json!({
+            "observedGeneration": self.rng.u32(1..4), "conditions": self.pick(&[json!([condition]), json!([])]),
+            "nodes": nodes, "total": self.pick(&[json!("4"), Value::Null]),
+            "problems": self.pick(&[json!([]), json!([problem])]),
         });
+        // A merge patch cannot ask for a uid: the server ignores it there.
+        let patch = if self.chance(20) {
+            PatchBody::Merge(json!({"metadata": {"uid": uid}, "status": status}))
+        } else {
+            if self.chance(90) {
+                status.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+            }
+            PatchBody::Json(json!([
+                {"op": "test", "path": "/metadata/uid", "value": uid},
+                {"op": "add", "path": "/status", "value": status},
+            ]))
+        };
         Operation::Patch {
             target: (Kind::Rule, Subresource::Status, self.key(Kind::Rule)),
-            patch: PatchBody::Merge(patch),
+            patch,
             manager: "node-resource-advertiser",
             dry_run: false,
         }

@@ -1,0 +1,73 @@
+//! What is sent, and read, by each request.
+
+use kube::{Client, ResourceExt as _};
+
+use super::*;
+use crate::controller::effect::{Completion, Effect, PodScope, Request, RequestId};
+use crate::controller::executor::Executor;
+use crate::controller::limiter;
+use crate::model::api::NodeExtendedResourceStatus;
+
+const ID: RequestId = RequestId { number: 1, kind: limiter::Kind::PodList };
+
+async fn send(client: Client, effect: Effect) -> Completion {
+    let deadline = Instant::now() + Duration::from_secs(15);
+    Executor::new(client).send(Request { effect, deadline }).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_beyond_the_first_page_count() {
+    let (network, _asked) = cluster(Fate::Answered);
+    network.act(|api| {
+        for number in 0..300 {
+            let spec = json!({"resourceName": "example.com/key", "quantity": 1, "allNodes": true});
+            let rule = json!({"metadata": {"name": format!("a-{number:04}")}, "spec": spec});
+            api.create(Kind::Rule, rule, &Writer::new("kubectl")).unwrap();
+        }
+    });
+    let client = client::over(network.connection("pod-1"));
+    let listed = send(client, Effect::ListRules { id: ID }).await;
+    let Completion::RulesListed { reply: Ok(rules), .. } = listed else { panic!() };
+    assert_eq!(rules.len(), 301);
+    assert!(rules.iter().any(|rule| rule.name_any() == "dongle"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_beyond_the_first_page_count() {
+    let (network, _asked) = cluster(Fate::Answered);
+    network.act(|api| {
+        for number in 0..600 {
+            let resources = json!({"requests": {"example.com/dongle": "1"}, "limits": {"example.com/dongle": "1"}});
+            let container = json!({"name": "main", "image": "image", "resources": resources});
+            let spec = json!({"nodeName": "node-1", "containers": [container]});
+            let metadata = json!({"name": format!("pod-{number:04}"), "namespace": "default"});
+            let pod = json!({"metadata": metadata, "spec": spec});
+            api.create(Kind::Pod, pod, &Writer::new("kubectl")).unwrap();
+        }
+    });
+    let client = client::over(network.connection("pod-1"));
+    let listed = send(client, Effect::ListPods { id: ID, scope: PodScope::Cluster }).await;
+    let Completion::PodsListed { reply: Ok(pods), .. } = listed else { panic!() };
+    let requested = pods["node-1"].get("example.com/dongle");
+    assert_eq!(requested.to_string(), "600");
+}
+
+/// A rule that was deleted, and created again under its name, has a status of its own.
+#[tokio::test(start_paused = true)]
+async fn status_of_a_rule_that_is_gone_is_not_written() {
+    let (network, _asked) = cluster(Fate::Answered);
+    let client = client::over(network.connection("pod-1"));
+    let status = NodeExtendedResourceStatus { total: Some("4/4".to_owned()), ..Default::default() };
+    for (uid, is_written) in [("another", false), ("", true)] {
+        let key = simulator::Key::named("dongle");
+        let rule = network.read(|api| api.get(Kind::Rule, &key)).unwrap();
+        let uid = if is_written { rule["metadata"]["uid"].as_str().unwrap() } else { uid };
+        let (rule, status) = ("dongle".into(), Box::new(status.clone()));
+        let effect = Effect::PatchStatus { rule, uid: Some(uid.to_owned()), status };
+        let patched = send(client.clone(), effect).await;
+        let Completion::StatusPatched { result, .. } = patched else { panic!() };
+        assert_eq!(result.is_ok(), is_written, "{:?}", result.err());
+        let rule = network.read(|api| api.get(Kind::Rule, &key)).unwrap();
+        assert_eq!(rule["status"]["total"].is_string(), is_written);
+    }
+}
