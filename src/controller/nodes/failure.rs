@@ -163,6 +163,11 @@ impl Failures {
         }
     }
 
+    /// Forgets the failures of resources that a plan does not change: somebody else may have written what was rejected.
+    pub(in crate::controller) fn forget_others(&mut self, changes: &[Change]) {
+        self.resources.retain(|resource, _| changes.iter().any(|it| it.resource == *resource));
+    }
+
     /// Forgets all: the node is as planned.
     pub(in crate::controller) fn clear(&mut self) {
         *self = Self::default();

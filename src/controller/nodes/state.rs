@@ -231,13 +231,15 @@ impl NodeState {
     /// applied and not seen.
     pub(in crate::controller) fn forget_lowerings(
         &mut self,
+        is_listed: impl Fn(&str) -> bool,
         is_open: impl Fn(&str) -> bool,
         now: Instant,
     ) {
         let Self { node, work: Some(work), .. } = self else { return };
         let is_lost = work.lost_at.is_some_and(|at| now.duration_since(at) < MAX_LATENCY);
         work.lowered_from.retain(|resource, from| {
-            is_open(resource) || (is_lost && most(node, resource) >= Some(*from))
+            let may_land = is_lost && is_listed(resource) && most(node, resource) >= Some(*from);
+            is_open(resource) || may_land
         });
     }
 

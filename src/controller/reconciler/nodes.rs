@@ -122,11 +122,12 @@ impl Reconciler {
         if has_pods && is_planned && state.work().is_some() {
             // What has been withdrawn meanwhile is raised no more, contested or not.
             let ledger = Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default();
+            let is_listed = |resource: &str| ledger.get(resource).is_some();
             let is_open = |resource: &str| {
                 changes.iter().any(|change| change.resource == resource)
-                    || (input.contested.contains_key(resource) && ledger.get(resource).is_some())
+                    || (input.contested.contains_key(resource) && is_listed(resource))
             };
-            state.forget_lowerings(is_open, now.instant);
+            state.forget_lowerings(is_listed, is_open, now.instant);
         }
         let is_lowered = state.work().is_some_and(|work| !work.lowered_from.is_empty());
         needs_pods |= is_planned && !has_pods && is_lowered;
@@ -135,6 +136,12 @@ impl Reconciler {
             && let Some(message) = work.check_undone(&changes, (now.instant, self.schedule.seed()))
         {
             warn!(node = %name, "{message}");
+        }
+        if is_planned
+            && !needs_pods
+            && let Some(work) = state.working()
+        {
+            work.failures.forget_others(&changes);
         }
         if knows_all {
             self.record(name, outcomes, &changes, now);

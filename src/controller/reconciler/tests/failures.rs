@@ -109,6 +109,30 @@ fn rejected_resource_does_not_hold_up_the_others() {
     assert_eq!(world.ready("r2"), "False PatchFailed");
 }
 
+/// The next edit of what was rejected, and what somebody else has written since, waits for nothing.
+#[test]
+fn rejection_is_forgotten_once_the_resource_is_as_declared() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    world.set_rule("key", json!({"resourceName": "example.com/key"}));
+    world.set_dongles("node-0", 0);
+    for _ in 0..100 {
+        world.answer_all(|_, _, _| Reply::Rejected("a policy".to_owned()));
+        world.advance(Duration::from_secs(1));
+    }
+    world.set_dongles("node-0", 4);
+    world.answer_all(|_, _, _| Reply::Rejected("a policy".to_owned()));
+    world.advance(Duration::from_secs(2));
+    assert_eq!(world.ready("dongle"), "True Advertised");
+    world.set_rule("dongle", json!({"quantity": 8}));
+    world.answer_all(|world, node, patch| {
+        let is_key = serde_json::to_string(patch).unwrap().contains("~1key\"");
+        if is_key { Reply::Rejected("a policy".to_owned()) } else { world.apply(node, patch) }
+    });
+    assert_eq!(world.dongles("node-0"), 8);
+    assert_eq!(world.ready("key"), "False PatchFailed");
+}
+
 /// A value that is lost while a node waits after a failure is repaired at once.
 #[test]
 fn new_repair_does_not_wait_for_the_end_of_a_pause() {
