@@ -30,6 +30,17 @@ impl Reconciler {
         self.leads(now)
     }
 
+    /// Whether Events are sent again after a pause.
+    pub(in crate::controller) fn has_delayed_events(&self, now: Now) -> bool {
+        self.reports.events.next_due(now.instant).is_some()
+    }
+
+    /// How many nodes have lowerings after which pods are to be listed, at the latest when the node changes.
+    pub(in crate::controller) fn lowered_nodes(&self) -> u64 {
+        let works = self.nodes.iter().filter_map(|(_, state)| state.work());
+        works.filter(|work| !work.lowered_from.is_empty()).count() as u64
+    }
+
     /// A node with work to do that is nowhere to be worked on (I8).
     pub(in crate::controller) fn lost_node(&mut self, now: Now) -> Option<Arc<str>> {
         let leads = self.leads(now.instant);

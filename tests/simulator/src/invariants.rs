@@ -84,7 +84,11 @@ impl NodeWrite<'_> {
             if old == new {
                 return None;
             }
-            let value = old.values.iter().copied().flatten().max();
+            // What it had not seen, the sender did not mean to lower.
+            let value = match self.was_seen {
+                true => old.values.iter().copied().flatten().max(),
+                false => old.entry.as_ref().map(|(listed, ..)| *listed),
+            };
             let lowered_from = match (&new.entry, value) {
                 (Some((quantity, rule, _)), Some(most)) => {
                     (*quantity < most && !self.is_immediate(rule)).then_some(most)
@@ -267,7 +271,12 @@ impl NodeWrite<'_> {
                 })
             })
         };
-        if self.known.iter().any(declares) {
+        // The value of a rule that has become invalid is kept, and held where pods request more.
+        let is_invalid = self.objects(rule).any(|rule| declared(rule).is_none());
+        let is_kept = old.entry.as_ref().is_some_and(|(listed, old_rule, _)| {
+            old_rule == rule && *listed <= quantity && quantity <= most
+        });
+        if self.known.iter().any(declares) || is_invalid && is_kept {
             return Ok(());
         }
         Err("I1: what no rule declares is listed".to_owned())

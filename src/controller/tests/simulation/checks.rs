@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use simulator::invariants::{NodeWrite, Right};
+use simulator::invariants::{NodeWrite, Right, ledger};
 use simulator::{Key, Kind};
 use tokio::time::Instant;
 
@@ -255,6 +255,10 @@ impl World {
             let Ok(object) = self.server.get(Kind::Node, &Key::named(node)) else { continue };
             let leads = self.processes[*process].leads_since;
             if leads.is_none() || leads != *leads_since || object["metadata"]["uid"] != *uid {
+                continue;
+            }
+            // What is listed no more, as after somebody has removed the annotation, is not raised.
+            if !ledger(&object).is_some_and(|ledger| ledger.contains_key(resource)) {
                 continue;
             }
             self.count("lowering followed to its end");

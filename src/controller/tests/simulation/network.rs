@@ -74,7 +74,15 @@ impl World {
         self.checks.lists += u64::from(is_list);
         self.check_right(process, &effect);
         let sent = self.sent(process);
+        let patch = match &effect {
+            Effect::PatchNode { node, patch, .. } => Some((Arc::clone(node), patch.clone())),
+            _ => None,
+        };
         let fate = self.call(process, Call::Effect(effect), sent, deadline);
+        let may_be_lost = matches!(fate, Fate::Lost | Fate::Late | Fate::Refused);
+        if let Some((node, patch)) = patch.filter(|_| may_be_lost) {
+            self.note_lost(&node, &patch);
+        }
         self.tell(|| format!("{name} {line}{}", fate.describe()));
     }
 
@@ -133,6 +141,13 @@ impl World {
         };
         if request.fate == Fate::Late {
             self.tell(|| format!("a request of {name} arrives late: {}", outcome(&response)));
+        }
+        let is_unknown = matches!(request.fate, Fate::Unanswered | Fate::Broken);
+        if let Call::Effect(Effect::PatchNode { node, patch, .. }) = &request.call
+            && is_unknown
+            && response.is_err()
+        {
+            self.note_lost(node, patch);
         }
         match request.fate {
             Fate::Unanswered | Fate::Late => {

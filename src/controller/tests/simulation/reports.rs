@@ -13,6 +13,15 @@ use super::checks::{Checks, Sent};
 use super::world::World;
 use crate::model::api::NodeExtendedResourceStatus;
 
+/// Whether a patch writes a value of a resource.
+fn writes(patch: &Patch, resource: &str) -> bool {
+    let end = resource.replace('/', "~1");
+    patch.0.iter().any(|operation| {
+        let is_add = matches!(operation, PatchOperation::Add(_));
+        is_add && operation.path().as_str().ends_with(&end)
+    })
+}
+
 impl World {
     /// A rule is reported to be in force only where each node has been as it declares, at the version that was seen or
     /// since.
@@ -64,25 +73,28 @@ impl World {
         patch: &Patch,
     ) {
         for resource in RESOURCES {
-            let end = resource.replace('/', "~1");
-            let writes = patch.0.iter().any(|operation| {
-                let is_add = matches!(operation, PatchOperation::Add(_));
-                is_add && operation.path().as_str().ends_with(&end)
-            });
             let values = |node: &Value| {
                 ["capacity", "allocatable"].map(|map| node["status"][map][resource].clone())
             };
-            if writes && values(before) == values(after) {
+            if writes(patch, resource) && values(before) == values(after) {
                 let key = (node.to_owned(), resource.to_owned(), "repeated");
                 *self.checks.changes.entry(key).or_default() += 1;
             }
         }
     }
 
+    /// Where a patch is lost, a node that is as was asked for counts as patched, whoever has done it.
+    pub(super) fn note_lost(&mut self, node: &str, patch: &Patch) {
+        for resource in RESOURCES.into_iter().filter(|resource| writes(patch, resource)) {
+            let key = (node.to_owned(), resource.to_owned(), "lost");
+            *self.checks.changes.entry(key).or_default() += 1;
+        }
+    }
+
     /// What an Event reports has been done.
     pub(super) fn check_event(&mut self, event: &Event) {
         let done: &[&'static str] = match event.reason.as_deref() {
-            Some("Repaired") => &["repaired", "repeated"],
+            Some("Repaired") => &["repaired", "repeated", "lost"],
             Some("TakenOver") => &["taken over", "adopted", "advertised", "repeated"],
             Some("Withdrawn") => &["withdrawn", "unlisted"],
             Some("Released") => &["released", "unlisted"],
