@@ -36,8 +36,7 @@ impl World {
         let now = self.now;
         for number in 0..self.processes.len() {
             for stream in &mut self.processes[number].streams {
-                (stream.lag, stream.fails_until) = (2, 0);
-                stream.silent_until = stream.silent_until.min(now);
+                stream.calm_down(now);
             }
             self.resume(number);
             self.wake_watches(number);

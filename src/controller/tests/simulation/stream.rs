@@ -55,6 +55,15 @@ impl Stream {
         }
     }
 
+    /// Ends what slows it down.
+    pub(super) fn calm_down(&mut self, now: Millis) {
+        (self.lag, self.fails_until) = (2, 0);
+        if now < self.silent_until {
+            // It was to go on at the end of its silence.
+            (self.silent_until, self.is_due) = (now, false);
+        }
+    }
+
     /// It begins anew with a list.
     pub(super) fn restart(&mut self) {
         self.state = State::Empty;
