@@ -19,7 +19,7 @@ use crate::planner::{Change, Plan};
 
 /// How many nodes are patched at once. The API server is busy at about ten.
 const CONCURRENCY: usize = 16;
-/// How often a change is tried in a row before it is given up.
+/// How often each change of a node is tried in a row at least before the node is given up.
 pub(super) const TRIES: usize = 6;
 /// An API server that has failed so long, and as often as a change is tried, makes an end of all.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
@@ -279,10 +279,8 @@ impl Pruner {
             let why = format!("given up after {TRIES} tries: {}", messages.join("; "));
             return self.settle(name, Settled::Failed(why));
         }
-        let open = changes.iter().zip(attempts).filter(|(_, (tries, _))| *tries < TRIES);
-        let open = open.map(|(change, _)| change.clone()).collect();
         let key = Key::Node(Arc::clone(name));
-        match work.plan(open, now) {
+        match work.plan(changes, now) {
             Ok(_) => {
                 self.schedule.queue.add(&key, Stage::Patch, Rank::Changed);
             }

@@ -83,7 +83,6 @@ fn story(parents: &[(usize, Option<Action>)], place: usize, mut world: World) ->
 }
 
 #[test]
-#[ignore = "takes minutes without optimization"]
 fn few_events_and_a_fault_end_at_rest() {
     explore(1, 1);
 }

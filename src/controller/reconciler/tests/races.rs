@@ -133,6 +133,37 @@ fn list_of_rules_does_not_bring_back_what_the_watch_lists_no_more() {
     }
 }
 
+/// A rule is created and deleted while the watch lists the rules: the list of a new leader has it, that of the watch
+/// lacks it, and no event of the watch shows its deletion.
+#[test]
+fn list_of_rules_does_not_bring_back_what_is_gone_before_the_watch_lists() {
+    let mut world = World::new(16);
+    world.set_node("node-0", json!({}));
+    world.set_rule("dongle", json!({}));
+    let listed = world.rules["dongle"].clone();
+    world.start();
+    world.settle();
+    world.observe(Observation::Rule(Ok(Event::Init)));
+    world.renews_no_more();
+    world.watching = false;
+    world.set_rule("key", json!({"resourceName": "example.com/key"}));
+    (world.renews, world.holds_lists) = (true, true);
+    world.advance(Duration::from_secs(30));
+    let list = world.open.pop().unwrap();
+    assert!(matches!(list, Open::Rules { .. }), "{list:?}");
+    world.delete_rule("key");
+    world.answer(list);
+    world.observe(Observation::Rule(Ok(Event::InitApply(object(listed)))));
+    world.observe(Observation::Rule(Ok(Event::InitDone)));
+    world.watching = true;
+    assert!(!world.reconciler.knows_all(), "there may be such a rule, or not");
+    world.holds_lists = false;
+    world.pass(5);
+    let ledger = world.ledger("node-0").unwrap();
+    assert!(ledger.contains("dongle") && !ledger.contains("key"), "{ledger}");
+    assert!(world.reconciler.knows_all());
+}
+
 #[test]
 fn list_of_rules_does_not_drop_a_rule_that_is_newer() {
     let mut world = World::new(16);
