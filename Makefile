@@ -6,6 +6,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 CHART := charts/node-resource-advertiser
+RULES_CHART := charts/node-resource-advertiser-rules
 CRD := crds/noderesource.dev_nodeextendedresources.yaml
 # In a folder of its own, which `kubectl apply -f crds/` leaves alone.
 JSON_SCHEMA := crds/json-schema/nodeextendedresource_v1alpha1.json
@@ -60,14 +61,15 @@ soak: controlplane ## Run two replicas under load and disruptions, into target/s
 ##@ Generate
 
 .PHONY: crds
-crds: ## Generate crds/, and the chart's copy, from the Rust types
+crds: ## Generate crds/, and what the charts have of it, from the Rust types
 	cargo run --quiet --locked -- crd > $(CRD)
 	cargo run --quiet --locked -- crd --output json-schema > $(JSON_SCHEMA)
 	cp $(CRD) $(CHART)/files/crd.yaml
+	cd tests/tools && go run ./ruleschema "$$OLDPWD"
 
 .PHONY: chart-docs
-chart-docs: ## Generate the table of values in the chart's README
-	@cd tests/tools && go run ./valuestable "$$OLDPWD/$(CHART)"
+chart-docs: ## Generate the tables of values in the charts' READMEs
+	@cd tests/tools && for chart in $(CHART) $(RULES_CHART); do go run ./valuestable "$$OLDPWD/$$chart"; done
 
 .PHONY: manifests
 manifests: tools ## Render the chart into deploy/

@@ -1,0 +1,115 @@
+// Writes the schema of the values of the chart of rules, from the schema of the kind in crds/, and stricter only in
+// what that leaves to CEL. With --check it only says whether the file is what it should be.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+const (
+	kindSchema  = "crds/json-schema/nodeextendedresource_v1alpha1.json"
+	chartSchema = "charts/node-resource-advertiser-rules/values.schema.json"
+)
+
+// What CEL checks in the CRD, as far as a schema can say it.
+const stricter = `{
+	"properties": {
+		"resourceName": {"pattern": "^[^/]+/[^/]+$"},
+		"quantity": {"minimum": 1},
+		"nodeSelector": {
+			"minProperties": 1,
+			"properties": {"matchLabels": {"minProperties": 1}, "matchExpressions": {"minItems": 1}}
+		}
+	},
+	"oneOf": [{"required": ["nodeSelector"]}, {"required": ["nodeNames"]}, {"required": ["allNodes"]}]
+}`
+
+func main() {
+	args := os.Args[1:]
+	check := len(args) > 0 && args[0] == "--check"
+	if check {
+		args = args[1:]
+	}
+	if len(args) != 1 {
+		fail("usage: ruleschema [--check] PROJECT")
+	}
+	after, err := generate(filepath.Join(args[0], kindSchema))
+	if err != nil {
+		fail("%v", err)
+	}
+	path := filepath.Join(args[0], chartSchema)
+	if !check {
+		err = os.WriteFile(path, after, 0o644)
+	} else if before, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+		err = fmt.Errorf("%s is not what %s says: run `make crds`", chartSchema, kindSchema)
+	}
+	if err != nil {
+		fail("%v", err)
+	}
+}
+
+func fail(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "error: "+format+"\n", args...)
+	os.Exit(1)
+}
+
+func generate(kind string) ([]byte, error) {
+	text, err := os.ReadFile(kind)
+	if err != nil {
+		return nil, err
+	}
+	var schema struct{ Properties struct{ Spec map[string]any } }
+	if err := json.Unmarshal(text, &schema); err != nil {
+		return nil, fmt.Errorf("%s: %w", kind, err)
+	}
+	spec := schema.Properties.Spec
+	if spec == nil {
+		return nil, fmt.Errorf("%s: has no spec", kind)
+	}
+	var checks map[string]any
+	if err := json.Unmarshal([]byte(stricter), &checks); err != nil {
+		return nil, err
+	}
+	merge(spec, checks)
+	strings := map[string]any{"type": "string"}
+	labels := map[string]any{"type": "string", "maxLength": 63}
+	whole := map[string]any{
+		"$schema":              "http://json-schema.org/draft-07/schema#",
+		"title":                "Values of the chart node-resource-advertiser-rules",
+		"type":                 "object",
+		"additionalProperties": false,
+		"properties": map[string]any{
+			"global":            map[string]any{"type": "object", "description": "Values of a parent chart, of which this one uses none."},
+			"enabled":           map[string]any{"type": "boolean", "description": "For the condition of a parent chart; not used here."},
+			"keep":              map[string]any{"type": "boolean"},
+			"commonLabels":      map[string]any{"type": "object", "additionalProperties": labels},
+			"commonAnnotations": map[string]any{"type": "object", "additionalProperties": strings},
+			"rules": map[string]any{
+				"type":                 "object",
+				"propertyNames":        map[string]any{"pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", "maxLength": 253},
+				"additionalProperties": spec,
+			},
+		},
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	err = encoder.Encode(whole)
+	return out.Bytes(), err
+}
+
+func merge(into, from map[string]any) {
+	for key, value := range from {
+		inner, isMap := value.(map[string]any)
+		if known, ok := into[key].(map[string]any); ok && isMap {
+			merge(known, inner)
+		} else {
+			into[key] = value
+		}
+	}
+}
