@@ -22,29 +22,37 @@ node-resource-advertiser
 {{- end }}
 {{- end }}
 
+{{- /* A tag beside a digest is for people. */}}
 {{- define "nra.image" -}}
-{{- $image := printf "%s/%s" .Values.image.registry .Values.image.repository }}
-{{- if .Values.image.digest }}
-{{- printf "%s@%s" $image .Values.image.digest }}
-{{- else }}
-{{- printf "%s:%s" $image (.Values.image.tag | default .Chart.AppVersion) }}
+{{- $registry := .Values.global.imageRegistry | default .Values.image.registry }}
+{{- printf "%s/%s:%s" $registry .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end }}
+
+{{- /* The namespace of namespaced objects. */}}
+{{- define "nra.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace }}
 {{- end }}
 
 {{- /* What never changes over a release's life, as a selector must not. */}}
 {{- define "nra.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "nra.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "nra.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "nra.labels" -}}
-{{ include "nra.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
+{{- include "nra.labelsWith" (list . "" dict) }}
 {{- end }}
+
+{{- /* The labels of an object: (list root component labels). They are merged: a key that is rendered twice is an error to some tools. */}}
+{{- define "nra.labelsWith" -}}
+{{- $root := index . 0 }}{{ $component := index . 1 }}
+{{- $own := include "nra.selectorLabels" $root | fromYaml }}
+{{- if $component }}{{ $_ := set $own "app.kubernetes.io/component" $component }}{{ end }}
+{{- $chart := dict "app.kubernetes.io/version" (toString $root.Chart.AppVersion)
+  "app.kubernetes.io/managed-by" $root.Release.Service
+  "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") }}
+{{- merge $own (deepCopy (index . 2)) (deepCopy $root.Values.commonLabels) $chart | toYaml }}
 {{- end }}
 
 {{- /* Whether an object of a kind that the cluster may lack is rendered: (list root values apiVersion kind path) */}}
@@ -59,17 +67,51 @@ true
 {{- end }}
 {{- end }}
 
+{{- /* Whether the prune Job is rendered: where Helm runs it as a hook. A lookup finds nothing where a tool only renders, which might
+take the hook for an object as any other. Each cluster has the role, and who installs may read roles: validate.yaml does. */}}
+{{- define "nra.prunes" -}}
+{{- $cluster := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "view" }}
+{{- if or (eq (toString .Values.prune.enabled) "true") (and (eq (toString .Values.prune.enabled) "auto") $cluster) -}}
+true
+{{- end }}
+{{- end }}
+
 {{- /* What the Deployment's pods and the prune Job's have in common. */}}
 {{- define "nra.podSpec" -}}
-serviceAccountName: {{ include "nra.serviceAccountName" . }}
+serviceAccountName: {{ include "nra.serviceAccountName" . | quote }}
 automountServiceAccountToken: true
 enableServiceLinks: false
-{{- with .Values.imagePullSecrets }}
+{{- $secrets := list }}
+{{- range concat .Values.imagePullSecrets .Values.global.imagePullSecrets }}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) }}
+{{- end }}
+{{- with $secrets | uniq }}
 imagePullSecrets: {{ toYaml . | nindent 2 }}
 {{- end }}
 securityContext: {{ toYaml .Values.podSecurityContext | nindent 2 }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- with .Values.runtimeClassName }}
+runtimeClassName: {{ . | quote }}
+{{- end }}
+{{- with .Values.schedulerName }}
+schedulerName: {{ . | quote }}
+{{- end }}
+{{- if not (kindIs "invalid" .Values.hostUsers) }}
+hostUsers: {{ .Values.hostUsers }}
+{{- end }}
+{{- if .Values.hostNetwork }}
+hostNetwork: true
+{{- end }}
+{{- with .Values.dnsPolicy | default (ternary "ClusterFirstWithHostNet" "" .Values.hostNetwork) }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .Values.dnsConfig }}
+dnsConfig: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.hostAliases }}
+hostAliases: {{ toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector: {{ toYaml . | nindent 2 }}
@@ -80,6 +122,15 @@ tolerations: {{ toYaml . | nindent 2 }}
 {{- with .Values.affinity }}
 affinity: {{ toYaml . | nindent 2 }}
 {{- end }}
+{{- with .Values.extraVolumes }}
+volumes: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* A probe without its switch. The values' httpGet is there until another handler takes its place. */}}
+{{- define "nra.probe" -}}
+{{- $others := or (hasKey . "exec") (hasKey . "grpc") (hasKey . "tcpSocket") }}
+{{- toYaml (ternary (omit . "enabled" "httpGet") (omit . "enabled") $others) }}
 {{- end }}
 
 {{- /* The same of their containers. */}}
@@ -90,6 +141,9 @@ env: {{- include "nra.env" . | nindent 2 }}
 resources: {{ toYaml .Values.resources | nindent 2 }}
 securityContext: {{ toYaml .Values.securityContext | nindent 2 }}
 terminationMessagePolicy: FallbackToLogsOnError
+{{- with .Values.extraVolumeMounts }}
+volumeMounts: {{ toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "nra.env" -}}
@@ -106,9 +160,11 @@ terminationMessagePolicy: FallbackToLogsOnError
 - name: NRA_LOG_FORMAT
   value: {{ .Values.controller.logFormat }}
 - name: NRA_LEADER_ELECT_RESOURCE_NAMESPACE
-  value: {{ .Release.Namespace }}
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
 - name: NRA_LEADER_ELECT_RESOURCE_NAME
-  value: {{ .Values.leaderElection.leaseName }}
+  value: {{ .Values.leaderElection.leaseName | quote }}
 - name: NRA_LEADER_ELECT_LEASE_DURATION
   value: {{ .Values.leaderElection.leaseDuration | quote }}
 - name: NRA_IDENTITY
