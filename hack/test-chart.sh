@@ -1,30 +1,44 @@
 #!/usr/bin/env bash
-# Tests of the chart that need no cluster.
+# Tests of the charts that need no cluster.
 set -euo pipefail
 
-chart=charts/node-resource-advertiser
+main=charts/node-resource-advertiser
+charts=("$main" charts/node-resource-advertiser-rules)
 tools=target/tools/bin
+helms=("$tools/helm" target/tools/helm3/helm)
 
 echo '==> helm lint'
-for values in "$chart"/ci/*.yaml; do
-	"$tools/helm" lint --strict --quiet --values "$values" "$chart"
+for chart in "${charts[@]}"; do
+	for values in "$chart"/ci/*.yaml; do
+		for helm in "${helms[@]}"; do
+			"$helm" lint --strict --quiet --values "$values" "$chart"
+		done
+	done
 done
 
 echo '==> a Kubernetes that is too old'
-if output=$("$tools/helm" template "$chart" --kube-version 1.29.9 2>&1); then
-	echo 'the chart renders for Kubernetes 1.29.9'
-	exit 1
-fi
-grep 'requires kubeVersion' <<< "$output"
+for helm in "${helms[@]}"; do
+	if output=$("$helm" template "$main" --kube-version 1.29.9 2>&1); then
+		echo 'the chart renders for Kubernetes 1.29.9'
+		exit 1
+	fi
+	grep 'requires kubeVersion' <<< "$output"
+done
 
 echo '==> helm-unittest'
-"$tools/helm-unittest" --strict "$chart"
+"$tools/helm-unittest" --strict "${charts[@]}"
 
-echo '==> what is generated from the chart'
-(cd tests/tools && go run ./valuestable --check "$OLDPWD/$chart")
+echo '==> what is generated'
+for chart in "${charts[@]}"; do
+	(cd tests/tools && go run ./valuestable --check "$OLDPWD/$chart")
+done
+(cd tests/tools && go run ./ruleschema --check "$OLDPWD")
 for name in install protect; do
 	if ! diff -u "deploy/$name.yaml" <(hack/manifests.sh "$name"); then
 		echo "deploy/$name.yaml is not what the chart renders: run \`make manifests\`"
 		exit 1
 	fi
 done
+
+echo '==> what the tools that people install with make of the charts'
+(cd tests/tools && go test -vet=off -count=1 -timeout=30m ./installs)

@@ -1,16 +1,21 @@
 # Tools that the tests need, at these versions.
 TOOLS := target/tools/bin
+# Its program has the name of the other Helm's.
+HELM3 := target/tools/helm3
 CARGO_DENY_VERSION := 0.20.2
 # Not in a go.mod: it depends on modules that are nowhere published. The checksum database vouches for it.
 ARGO_CD := github.com/argoproj/argo-cd/v3@v3.4.13
 PROMETHEUS_OPERATOR := github.com/prometheus-operator/prometheus-operator
 PROMETHEUS_OPERATOR_CRDS := $(addprefix example/prometheus-operator-crd/monitoring.coreos.com_,prometheusrules.yaml servicemonitors.yaml)
+# Its kind only: the program does not run in the tests.
+FLUX_HELM := github.com/fluxcd/helm-controller@v1.6.3
 FLUX_SOURCE_CRDS := $(addprefix config/crd/bases/source.toolkit.fluxcd.io_,buckets.yaml externalartifacts.yaml gitrepositories.yaml ocirepositories.yaml)
 
 .PHONY: tools
-tools: ## Build helm and other tools for the chart and the image into target/tools/bin/
-	@$(STEP) hack/go-build.sh tools $(TOOLS) -- github.com/google/go-containerregistry/cmd/crane \
-		github.com/helm-unittest/helm-unittest/cmd/helm-unittest github.com/yannh/kubeconform/cmd/kubeconform helm.sh/helm/v4/cmd/helm
+tools: ## Build helm and other tools for the charts and the image into target/tools/
+	@$(STEP) bash -ec 'hack/go-build.sh tools $(TOOLS) -- github.com/google/go-containerregistry/cmd/crane \
+		github.com/helm-unittest/helm-unittest/cmd/helm-unittest github.com/yannh/kubeconform/cmd/kubeconform helm.sh/helm/v4/cmd/helm; \
+		hack/go-build.sh tools $(HELM3) -- helm.sh/helm/v3/cmd/helm'
 
 # The kinds of Prometheus Operator, which a chart may have objects of.
 .PHONY: monitoring-crds
@@ -27,6 +32,7 @@ gitops-crds: CRDS := hack/crds.sh target/tools/gitops-crds tests/gitops
 gitops-crds:
 	@$(STEP) bash -ec '$(CRDS) github.com/fluxcd/kustomize-controller config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml; \
 		$(CRDS) github.com/fluxcd/source-controller $(FLUX_SOURCE_CRDS); \
+		$(CRDS) $(FLUX_HELM) config/crd/bases/helm.toolkit.fluxcd.io_helmreleases.yaml; \
 		$(CRDS) $(ARGO_CD) manifests/crds/application-crd.yaml'
 
 .PHONY: cargo-deny

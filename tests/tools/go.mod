@@ -7,13 +7,18 @@ tool (
 	github.com/google/go-containerregistry/cmd/crane
 	github.com/helm-unittest/helm-unittest/cmd/helm-unittest
 	github.com/yannh/kubeconform/cmd/kubeconform
+	helm.sh/helm/v3/cmd/helm
 	helm.sh/helm/v4/cmd/helm
 )
 
 // As helm-unittest has it: a replace holds in the main module only.
 replace github.com/vmware-labs/yaml-jsonpath v0.3.2 => github.com/helm-unittest/yaml-jsonpath v0.4.0
 
-require go.yaml.in/yaml/v3 v3.0.5
+require (
+	go.yaml.in/yaml/v3 v3.0.5
+	sigs.k8s.io/kustomize/api v0.21.1
+	sigs.k8s.io/kustomize/kyaml v0.21.2
+)
 
 require (
 	dario.cat/mergo v1.0.2 // indirect
@@ -152,8 +157,6 @@ require (
 	oras.land/oras-go/v2 v2.6.2 // indirect
 	sigs.k8s.io/controller-runtime v0.25.2 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
-	sigs.k8s.io/kustomize/api v0.21.1 // indirect
-	sigs.k8s.io/kustomize/kyaml v0.21.2 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect

@@ -1,0 +1,68 @@
+package installs
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Kustomize, and with it Flux, fails on two objects of one identity; Argo CD keeps the last.
+func TestNoObjectIsRenderedTwice(t *testing.T) {
+	eachVariant(t, func(t *testing.T, rendered string) {
+		seen := map[string]bool{}
+		for _, object := range decode(t, rendered) {
+			if seen[object.identity()] {
+				t.Errorf("%s is rendered twice", object.identity())
+			}
+			seen[object.identity()] = true
+		}
+	})
+}
+
+// YAML takes a name such as 123 or 1e3 for a number unless it is quoted.
+func TestNamesThatLookLikeNumbersAreStrings(t *testing.T) {
+	args := []string{"--namespace", "123", "--set-string", "leaderElection.leaseName=1e3,serviceAccount.name=0x1", "--set", "prune.enabled=true"}
+	for _, object := range decode(t, render(t, helms[0], controller, args...)) {
+		checkStrings(t, object.identity(), map[string]any(object))
+	}
+}
+
+// Checks the fields that are strings in every kind of the chart.
+func checkStrings(t *testing.T, path string, value any) {
+	t.Helper()
+	strings := map[string]bool{"name": true, "namespace": true, "value": true, "serviceAccountName": true}
+	switch value := value.(type) {
+	case map[string]any:
+		for key, value := range value {
+			path := path + "." + key
+			_, isNumber := value.(int)
+			_, isFloat := value.(float64)
+			if strings[key] && (isNumber || isFloat) {
+				t.Errorf("%s is %v, a %T", path, value, value)
+			}
+			if names, ok := value.([]any); ok && key == "resourceNames" {
+				for _, name := range names {
+					if _, ok := name.(string); !ok {
+						t.Errorf("%s has %v, a %T", path, name, name)
+					}
+				}
+			}
+			checkStrings(t, path, value)
+		}
+	case []any:
+		for index, value := range value {
+			checkStrings(t, fmt.Sprintf("%s[%d]", path, index), value)
+		}
+	}
+}
+
+// What renders without a cluster and applies knows no hooks: each would be an object as any other, and the Job
+// would withdraw everything as soon as it is installed.
+func TestWithoutAClusterNothingIsAHook(t *testing.T) {
+	eachVariant(t, func(t *testing.T, rendered string) {
+		for _, object := range decode(t, rendered) {
+			if hooks := object.hooks(); hooks != nil {
+				t.Errorf("%s is the hook %v", object.identity(), hooks)
+			}
+		}
+	})
+}
