@@ -3,22 +3,21 @@
 //! Method: apply what helm renders to a real API server, and run the program with the arguments,
 //! the environment and the token of the chart's pods, which no kubelet runs here.
 
+mod container;
+mod installs;
+mod rules;
 mod schema_conformance;
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
-use harness::helm::{NAMESPACE, RELEASE, chart, helm, helm_chart, service_account_kubeconfig};
-use harness::{Cluster, ControlPlane, Controller, Output, project_file};
-use serde_json::{Value, json};
+use harness::helm::{
+    NAMESPACE, RELEASE, chart, helm, helm_chart, rules_chart, service_account_kubeconfig,
+};
+use harness::{Cluster, ControlPlane, project_file};
+use serde_json::json;
 
-/// A rule that comes with the chart.
-const FOUR_DONGLES: [&str; 3] = [
-    "--set=rules.dongle.resourceName=example.com/dongle",
-    "--set=rules.dongle.nodeNames={node-1}",
-    "--set=rules.dongle.quantity=4",
-];
+use container::Container;
+use rules::{install_rules, uninstall_rules};
 
 /// Every kind of the chart is installed, Prometheus Operator's too, so that the API server validates
 /// every field of every object; kubeconform does the same with the schemas that this API server publishes.
@@ -38,10 +37,17 @@ fn chart_variants_apply_without_warnings() {
     let mut variants = Vec::new();
     for entry in fs::read_dir(chart().join("ci")).unwrap() {
         let path = entry.unwrap().path();
-        let rendered = helm_chart(&cluster, "template", &["--values", path.to_str().unwrap()]);
+        // Without the cluster, `auto` renders no Job.
+        let prune = "--set=prune.enabled=true";
+        let args = ["--values", path.to_str().unwrap(), prune];
+        let rendered = helm_chart(&cluster, "template", &args);
         variants.push((path, rendered));
     }
     assert!(variants.len() >= 3, "{variants:?}");
+    let values = rules_chart().join("ci/everything-values.yaml");
+    let chart = rules_chart();
+    let args = ["template", "rules", chart.to_str().unwrap(), "-f", values.to_str().unwrap()];
+    variants.push((values.clone(), helm(&cluster, &args).stdout));
     let deploy = project_file("deploy");
     let built = cluster.kubectl(&["kustomize", deploy.to_str().unwrap()]);
     variants.push((deploy, built));
@@ -66,8 +72,7 @@ fn chart_uninstall_withdraws_everything() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
     cluster.create_nodes(["node-1"], &json!({}));
     let annotations = cluster.node("node-1")["metadata"]["annotations"].clone();
-    let notes =
-        helm_chart(&cluster, "install", &[&["--create-namespace"], &FOUR_DONGLES[..]].concat());
+    let notes = helm_chart(&cluster, "install", &["--create-namespace"]);
     assert!(notes.contains("kubectl get ner -o wide"), "{notes}");
     assert_eq!(protection_objects(&cluster), 2, "the policy and its binding, found by their label");
     assert!(!notes.contains("MutatingAdmissionPolicy"), "{notes}");
@@ -79,22 +84,18 @@ fn chart_uninstall_withdraws_everything() {
     leader.wait_ready();
     let standby = controller.start(&cluster, &kubeconfig);
     standby.wait_log("standing by");
+    install_rules(&cluster);
     cluster.wait_advertised("node-1", "example.com/dongle", "4");
 
-    // Helm installed the rule by a hook since its kind was new; an upgrade makes it part of the release.
-    helm_chart(&cluster, "upgrade", &["--reuse-values", "--set=rules.dongle.quantity=5"]);
-    cluster.wait_advertised("node-1", "example.com/dongle", "5");
     let hooks = helm(&cluster, &["get", "hooks", RELEASE, "--namespace", NAMESPACE]).stdout;
-    assert!(!hooks.contains("NodeExtendedResource"), "{hooks}");
-
-    let job = hooks.split("\n---\n").find(|hook| hook.contains("kind: Job")).expect("a prune Job");
-    let prune = Container::from_workload(&serde_saphyr::from_str(job).unwrap()).run(&kubeconfig);
+    assert!(!hooks.contains("kind: Lease"), "there was none to replace: {hooks}");
+    let prune = Container::from_hooks(&hooks).run(&kubeconfig);
     assert_eq!(prune.code, 0, "{prune:?}");
     // No kubelet runs the Job again.
-    helm_chart(&cluster, "upgrade", &["--reuse-values", "--set=prune.enabled=false"]);
-    uninstall(&cluster);
+    uninstall(&cluster, &["--no-hooks"]);
     let node = cluster.wait_withdrawn("node-1", "example.com/dongle");
     assert_eq!(node["metadata"]["annotations"], annotations, "as before the installation");
+    uninstall_rules(&cluster);
     assert_only_crd_is_left(&cluster);
     for replica in [leader, standby] {
         assert!(!replica.log().contains("denied request"), "{}", replica.log());
@@ -105,56 +106,13 @@ fn chart_uninstall_withdraws_everything() {
     assert_only_crd_is_left(&cluster);
 
     // Installed again, it does not wait until the Job's Lease expires.
-    helm_chart(&cluster, "install", &FOUR_DONGLES);
+    helm_chart(&cluster, "install", &[]);
+    let hooks = helm(&cluster, &["get", "hooks", RELEASE, "--namespace", NAMESPACE]).stdout;
+    assert!(hooks.contains("kind: Lease"), "{hooks}");
+    install_rules(&cluster);
     let leader = controller.start(&cluster, &service_account_kubeconfig(&cluster));
     cluster.wait_advertised("node-1", "example.com/dongle", "4");
     leader.stop();
-}
-
-/// A container as a kubelet would start it.
-struct Container {
-    args: Vec<String>,
-    env: Vec<(String, String)>,
-}
-
-impl Container {
-    /// Returns the container of a Deployment or a Job.
-    fn from_workload(workload: &Value) -> Self {
-        let container = &workload["spec"]["template"]["spec"]["containers"][0];
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let variable = |variable: &Value| {
-            // The only variable without a value is the pod's name.
-            let value = variable.get("value").map_or_else(|| "a-pod".to_owned(), text);
-            (text(&variable["name"]), value)
-        };
-        Self {
-            args: container["args"].as_array().unwrap().iter().map(text).collect(),
-            env: container["env"].as_array().unwrap().iter().map(variable).collect(),
-        }
-    }
-
-    fn start(&self, cluster: &Cluster, kubeconfig: &Path) -> Controller {
-        let args: Vec<_> = self.args.iter().map(String::as_str).collect();
-        let env: Vec<_> = self.env.iter().map(|(name, value)| (&**name, &**value)).collect();
-        Controller::spawn(&cluster.control_plane, kubeconfig, &args, &env).unwrap()
-    }
-
-    fn run(&self, kubeconfig: &Path) -> Output {
-        let mut program = Command::new(harness::program().unwrap());
-        program.args(&self.args).envs(self.env.iter().map(|(name, value)| (name, value)));
-        Output::run(program.env("KUBECONFIG", kubeconfig), None).unwrap()
-    }
-}
-
-#[test]
-fn chart_rule_is_deleted_with_a_release_never_upgraded() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
-    // No kubelet runs the Job.
-    let args = ["--create-namespace", "--set=prune.enabled=false"];
-    helm_chart(&cluster, "install", &[&args, &FOUR_DONGLES[..]].concat());
-    cluster.get(&["ner", "dongle"]);
-    uninstall(&cluster);
-    assert_only_crd_is_left(&cluster);
 }
 
 /// A controller that is running while helm deletes its permissions withdraws nothing either.
@@ -170,7 +128,7 @@ fn chart_uninstall_without_prune_keeps_values() {
     let before = cluster.wait_ready("dongle", "1/1");
     let before = (before, cluster.node("node-1")["metadata"]["annotations"].clone());
 
-    uninstall(&cluster);
+    uninstall(&cluster, &[]);
     cluster.kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]);
     controller.wait_log("this process leads no longer");
     controller.stop();
@@ -191,7 +149,8 @@ fn chart_rejects_a_second_release() {
     let because = format!(
         "the release {RELEASE} in the namespace {NAMESPACE} is this cluster's \
          node-resource-advertiser already, and two would undo each other's work: upgrade that one, \
-         or uninstall it first"
+         or uninstall it first; `helm uninstall` withdraws everything from all nodes, and with \
+         --no-hooks leaves it there for the next release"
     );
     assert!(output.code != 0 && output.stderr.contains(&because), "{output:?}");
     let roles = cluster.get(&["clusterrolebindings", "node-resource-advertiser"]);
@@ -235,8 +194,9 @@ fn protection_objects(cluster: &Cluster) -> usize {
     found["items"].as_array().unwrap().len()
 }
 
-fn uninstall(cluster: &Cluster) {
-    let output = helm(cluster, &["uninstall", RELEASE, "--namespace", NAMESPACE]);
+fn uninstall(cluster: &Cluster, args: &[&str]) {
+    let uninstall = ["uninstall", RELEASE, "--namespace", NAMESPACE];
+    let output = helm(cluster, &[&uninstall[..], args].concat());
     assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
 }
 

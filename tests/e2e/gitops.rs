@@ -144,7 +144,13 @@ fn gitops_examples_are_valid_for_their_tools() {
     for namespace in ["flux-system", "argocd"] {
         cluster.kubectl(&["create", "namespace", namespace]);
     }
-    for path in ["flux/rules.yaml", "argocd/application.yaml", "argocd/argocd-cm.yaml"] {
+    for path in [
+        "flux/rules.yaml",
+        "flux/controller.yaml",
+        "argocd/application.yaml",
+        "argocd/controller.yaml",
+        "argocd/argocd-cm.yaml",
+    ] {
         let path = example(path);
         let args = ["create", "--validate=strict", "--dry-run=server", "-f"];
         cluster.kubectl(&[&args[..], &[path.to_str().unwrap()]].concat());

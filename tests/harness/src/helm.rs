@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // they are for tests, which fail by a panic
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -20,9 +20,26 @@ pub fn chart() -> PathBuf {
     project_file("charts/node-resource-advertiser")
 }
 
+/// Returns the folder of the chart of rules.
+#[must_use]
+pub fn rules_chart() -> PathBuf {
+    project_file("charts/node-resource-advertiser-rules")
+}
+
 /// Runs helm, and returns what it prints, success or not.
 pub fn helm(cluster: &Cluster, args: &[&str]) -> Output {
-    let mut helm = Command::new(tool("helm").unwrap());
+    run(cluster, &tool("helm").unwrap(), args)
+}
+
+/// Runs Helm 3, and returns what it prints, success or not.
+pub fn helm_3(cluster: &Cluster, args: &[&str]) -> Output {
+    let helm = project_file("target/tools/helm3/helm");
+    assert!(helm.exists(), "{} does not exist: run `make tools`", helm.display());
+    run(cluster, &helm, args)
+}
+
+fn run(cluster: &Cluster, helm: &Path, args: &[&str]) -> Output {
+    let mut helm = Command::new(helm);
     Output::run(helm.args(args).envs(environment(cluster)), None).expect("helm runs")
 }
 
@@ -67,9 +84,14 @@ pub fn apply_chart(cluster: &Cluster, args: &[&str]) {
 /// Writes a kubeconfig of the chart's ServiceAccount, with a token such as a pod gets.
 pub fn service_account_kubeconfig(cluster: &Cluster) -> PathBuf {
     let token = cluster.kubectl(&["create", "token", RELEASE, "--namespace", NAMESPACE]);
+    kubeconfig_of_token(cluster, token.trim())
+}
+
+/// Writes a kubeconfig that authenticates by a token.
+pub fn kubeconfig_of_token(cluster: &Cluster, token: &str) -> PathBuf {
     let admin = std::fs::read_to_string(cluster.control_plane.kubeconfig()).unwrap();
     let mut config: Value = serde_json::from_str(&admin).unwrap();
-    config["users"][0]["user"]["token"] = Value::from(token.trim());
+    config["users"][0]["user"]["token"] = Value::from(token);
     let path = cluster.control_plane.dir().join("service-account.kubeconfig");
     std::fs::write(&path, config.to_string()).unwrap();
     path

@@ -1,0 +1,104 @@
+//! Ways to install besides Helm 4, and to uninstall again. `tests/tools/installs` has what needs no cluster.
+
+use harness::helm::{
+    NAMESPACE, RELEASE, chart, helm, helm_3, helm_chart, service_account_kubeconfig,
+};
+use harness::{Cluster, ControlPlane, project_file};
+use serde_json::json;
+
+use super::{Container, assert_only_crd_is_left, uninstall};
+
+const DEPLOYMENT: [&str; 4] = ["deployment", RELEASE, "--namespace", NAMESPACE];
+
+/// The Job would withdraw everything, and keep the controllers from writing for ten minutes.
+#[test]
+fn chart_rendered_and_applied_runs_no_prune_job() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    cluster.create_nodes(["node-1"], &json!({}));
+    cluster.kubectl(&["create", "namespace", NAMESPACE]);
+    let rendered = helm_chart(&cluster, "template", &[]);
+    cluster.apply(&rendered);
+    cluster.wait_crds();
+    let found = cluster.get(&["jobs,leases", "--namespace", NAMESPACE]);
+    assert_eq!(found["items"], json!([]), "hooks are no objects of an installation");
+    let controller = Container::from_workload(&cluster.get(&DEPLOYMENT))
+        .start(&cluster, &service_account_kubeconfig(&cluster));
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "1/1");
+    cluster.apply(&rendered);
+    cluster.wait_advertised("node-1", "example.com/dongle", "4");
+
+    // By hand, what the Job does for Helm.
+    cluster.kubectl(&["delete", "ner", "--all"]);
+    cluster.wait_withdrawn("node-1", "example.com/dongle");
+    cluster.control_plane.kubectl_stdin(&["delete", "-f", "-"], &rendered).unwrap();
+    controller.stop();
+}
+
+#[test]
+fn chart_installs_upgrades_and_uninstalls_by_helm_3() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let chart = chart();
+    let of_release = [RELEASE, chart.to_str().unwrap(), "--namespace", NAMESPACE];
+    for command in [&["install", "--create-namespace"][..], &["upgrade", "--set=replicaCount=3"]] {
+        let output = helm_3(&cluster, &[command, &of_release].concat());
+        assert_eq!(output.code, 0, "{output:?}");
+    }
+    assert_eq!(cluster.get(&DEPLOYMENT)["spec"]["replicas"], 3);
+    let hooks = helm_3(&cluster, &["get", "hooks", RELEASE, "--namespace", NAMESPACE]).stdout;
+    let prune = Container::from_hooks(&hooks).run(&service_account_kubeconfig(&cluster));
+    assert_eq!(prune.code, 0, "{prune:?}");
+    let uninstall = ["uninstall", RELEASE, "--namespace", NAMESPACE, "--no-hooks"];
+    assert_eq!(helm_3(&cluster, &uninstall).code, 0);
+    assert_only_crd_is_left(&cluster);
+}
+
+/// An image that cannot be pulled has a Job fail, too.
+#[test]
+fn chart_uninstalls_without_its_job() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    helm_chart(&cluster, "install", &["--create-namespace", "--set=image.tag=missing"]);
+    uninstall(&cluster, &["--no-hooks"]);
+    assert_only_crd_is_left(&cluster);
+}
+
+/// From the manifests to Helm: nothing is deleted, so that the nodes keep what they have.
+#[test]
+fn helm_takes_over_what_the_manifests_installed() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let deploy = project_file("deploy/install.yaml");
+    cluster.kubectl(&["apply", "--server-side", "-f", deploy.to_str().unwrap()]);
+    let deployment = ["deployment", RELEASE, "--namespace", RELEASE];
+    let uid = cluster.get(&deployment)["metadata"]["uid"].clone();
+    let chart = chart();
+    let of_release = [RELEASE, chart.to_str().unwrap(), "--namespace", RELEASE];
+    let output = helm(&cluster, &[&["install", "--take-ownership"][..], &of_release].concat());
+    assert_eq!(output.code, 0, "{output:?}");
+    assert_eq!(cluster.get(&deployment)["metadata"]["uid"], uid);
+}
+
+/// The overlay of the examples: in another namespace, with what belongs to `default` left there.
+#[test]
+fn kustomize_overlay_of_deploy_leads_in_its_namespace() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    cluster.create_nodes(["node-1"], &json!({}));
+    let overlay = project_file("examples/gitops/kustomize/controller");
+    let built = cluster.kubectl(&["kustomize", overlay.to_str().unwrap()]);
+    cluster.apply(&built);
+    cluster.wait_crds();
+    let deployment = cluster.get(&["deployment", RELEASE, "--namespace", "platform"]);
+    let token = cluster.kubectl(&["create", "token", RELEASE, "--namespace", "platform"]);
+    let kubeconfig = harness::helm::kubeconfig_of_token(&cluster, token.trim());
+    let controller = Container::from_workload(&deployment).start(&cluster, &kubeconfig);
+    controller.wait_log("this process leads now");
+    cluster.get(&["lease", RELEASE, "--namespace", "platform"]);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "1/1");
+    cluster.write_quantity("node-1", "example.com/dongle", "9");
+    cluster.wait_event("node-1", "Repaired", "was 9");
+
+    cluster.kubectl(&["delete", "ner", "--all"]);
+    cluster.wait_withdrawn("node-1", "example.com/dongle");
+    cluster.control_plane.kubectl_stdin(&["delete", "-f", "-"], &built).unwrap();
+    controller.stop();
+}
