@@ -2,6 +2,7 @@ package installs
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -29,18 +30,18 @@ func TestNamesThatLookLikeNumbersAreStrings(t *testing.T) {
 // Checks the fields that are strings in every kind of the chart.
 func checkStrings(t *testing.T, path string, value any) {
 	t.Helper()
-	strings := map[string]bool{"name": true, "namespace": true, "value": true, "serviceAccountName": true}
+	names := map[string]bool{"name": true, "namespace": true, "value": true, "serviceAccountName": true}
 	switch value := value.(type) {
 	case map[string]any:
 		for key, value := range value {
 			path := path + "." + key
 			_, isNumber := value.(int)
 			_, isFloat := value.(float64)
-			if strings[key] && (isNumber || isFloat) {
+			if names[key] && (isNumber || isFloat) {
 				t.Errorf("%s is %v, a %T", path, value, value)
 			}
-			if names, ok := value.([]any); ok && key == "resourceNames" {
-				for _, name := range names {
+			if values, ok := value.([]any); ok && key == "resourceNames" {
+				for _, name := range values {
 					if _, ok := name.(string); !ok {
 						t.Errorf("%s has %v, a %T", path, name, name)
 					}
@@ -65,4 +66,22 @@ func TestWithoutAClusterNothingIsAHook(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The policy names the account by its namespace, unless it takes any.
+func TestNoAccountLeavesThePolicyByItsNamespace(t *testing.T) {
+	const because = "would not confine the account in platform"
+	args := []string{"--set", "namespaceOverride=platform,serviceAccount.create=false,serviceAccount.name=other"}
+	for _, helm := range helms {
+		rendered, err := template(t, helm, controller, args...)
+		if err == nil && !strings.Contains(rendered, "system:serviceaccount:platform:other") {
+			t.Error("the account is not confined")
+		}
+		if err != nil && !strings.Contains(err.Error(), because) {
+			t.Error(err)
+		}
+	}
+	if _, err := template(t, helms[0], controller, append(args, "--set", "policy.enabled=false")...); err != nil {
+		t.Error(err)
+	}
 }
