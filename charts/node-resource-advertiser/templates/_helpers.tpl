@@ -52,7 +52,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- $chart := dict "app.kubernetes.io/version" (toString $root.Chart.AppVersion)
   "app.kubernetes.io/managed-by" $root.Release.Service
   "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_") }}
-{{- merge $own (deepCopy (index . 2)) (deepCopy $root.Values.commonLabels) $chart | toYaml }}
+{{- merge $own (deepCopy (index . 2 | default dict)) (deepCopy ($root.Values.commonLabels | default dict)) $chart | toYaml }}
 {{- end }}
 
 {{- /* Whether an object of a kind that the cluster may lack is rendered: (list root values apiVersion kind path) */}}
