@@ -1,6 +1,6 @@
 //! What the kubelet and Prometheus ask: `/readyz`, `/livez` and `/metrics`.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,12 +41,27 @@ pub struct ListenError {
     source: std::io::Error,
 }
 
-/// Takes the address.
+/// Takes the address. In place of `[::]`, which answers IPv4 as well, that is 0.0.0.0 where the kernel has no IPv6.
 ///
 /// # Errors
 /// Where it is in use, or not this machine's.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
-    TcpListener::bind(address).await.map_err(|source| ListenError { address, source })
+    listen_by(address, async |address| TcpListener::bind(address).await).await
+}
+
+async fn listen_by<T>(
+    address: SocketAddr,
+    bind: impl AsyncFn(SocketAddr) -> std::io::Result<T>,
+) -> Result<T, ListenError> {
+    let error = |source| ListenError { address, source };
+    match bind(address).await {
+        Err(source) if address.ip() == Ipv6Addr::UNSPECIFIED => {
+            let without_ipv6 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+            // Where that fails too, it is not for want of IPv6.
+            bind(without_ipv6).await.map_err(|_| error(source))
+        }
+        bound => bound.map_err(error),
+    }
 }
 
 /// Answers until it is dropped.
@@ -119,6 +134,23 @@ mod tests {
             let answer = readyz(State(health.clone()), RawQuery(query.map(str::to_owned))).await;
             assert_eq!(answer, (StatusCode::OK, text.to_owned()), "{query:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn listener_falls_back_where_the_kernel_has_no_ipv6() {
+        let no_ipv6 = async |address: SocketAddr| match address {
+            SocketAddr::V4(_) => Ok(address),
+            SocketAddr::V6(_) => Err(std::io::Error::from(std::io::ErrorKind::Unsupported)),
+        };
+        let listened = |address: &str| listen_by(address.parse().unwrap(), &no_ipv6);
+        assert_eq!(listened("[::]:8080").await.unwrap().to_string(), "0.0.0.0:8080");
+        assert_eq!(listened("127.0.0.1:8080").await.unwrap().to_string(), "127.0.0.1:8080");
+        let error = listened("[::1]:8080").await.unwrap_err().to_string();
+        assert!(error.starts_with("cannot listen on [::1]:8080: "), "{error}");
+        let in_use =
+            async |_: SocketAddr| Err::<(), _>(std::io::Error::from(std::io::ErrorKind::AddrInUse));
+        let error = listen_by("[::]:8080".parse().unwrap(), in_use).await.unwrap_err().to_string();
+        assert!(error.starts_with("cannot listen on [::]:8080: address"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]
