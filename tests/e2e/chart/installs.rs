@@ -72,7 +72,8 @@ fn helm_takes_over_what_the_manifests_installed() {
     let uid = cluster.get(&deployment)["metadata"]["uid"].clone();
     let chart = chart();
     let of_release = [RELEASE, chart.to_str().unwrap(), "--namespace", RELEASE];
-    let output = helm(&cluster, &[&["install", "--take-ownership"][..], &of_release].concat());
+    let install = ["install", "--take-ownership", "--force-conflicts"];
+    let output = helm(&cluster, &[&install[..], &of_release].concat());
     assert_eq!(output.code, 0, "{output:?}");
     assert_eq!(cluster.get(&deployment)["metadata"]["uid"], uid);
 }
@@ -99,6 +100,7 @@ fn kustomize_overlay_of_deploy_leads_in_its_namespace() {
 
     cluster.kubectl(&["delete", "ner", "--all"]);
     cluster.wait_withdrawn("node-1", "example.com/dongle");
-    cluster.control_plane.kubectl_stdin(&["delete", "-f", "-"], &built).unwrap();
+    // No controller-manager runs here, which would end the namespace.
+    cluster.control_plane.kubectl_stdin(&["delete", "--wait=false", "-f", "-"], &built).unwrap();
     controller.stop();
 }

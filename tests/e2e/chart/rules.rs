@@ -61,7 +61,7 @@ fn chart_upgrade_deletes_no_rule_of_an_earlier_version() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
     helm_chart(&cluster, "install", &["--create-namespace"]);
     cluster.wait_crds();
-    cluster.apply_rule("dongle", &json!({}));
+    cluster.apply_rule("dongle", &json!({"nodeNames": ["node-1"]}));
     let labels = ["app.kubernetes.io/name=node-resource-advertiser"];
     cluster.kubectl(&[&["label", "ner", "dongle"], &labels[..]].concat());
     let release = format!("meta.helm.sh/release-name={}", harness::helm::RELEASE);
@@ -81,7 +81,7 @@ fn chart_upgrade_deletes_no_rule_of_an_earlier_version() {
     // As the message says.
     cluster.kubectl(&["annotate", "ner", "dongle", "helm.sh/resource-policy=keep"]);
     assert_eq!(helm(&cluster, &upgrade).code, 0);
-    let output = helm_rules(&cluster, "install", &["--take-ownership"]);
+    let output = helm_rules(&cluster, "install", &["--take-ownership", "--force-conflicts"]);
     assert_eq!(output.code, 0, "{output:?}");
     uninstall_rules(&cluster);
 }
