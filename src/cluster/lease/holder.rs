@@ -22,6 +22,10 @@ pub(crate) const KEPT_UNTIL: &str = "noderesource.dev/kept-until";
 /// gone.
 pub(crate) const KEEP: Duration = Duration::from_secs(600);
 
+/// The longest duration that is believed: what a `prune` that ends writes, in whole seconds. Whoever may write
+/// the Lease could otherwise have every replica stand by for 68 years.
+const MAX_DURATION: Duration = Duration::from_secs(KEEP.as_secs() + 1);
+
 const PRUNE: &str = "prune_";
 const ENDED: &str = "_ended";
 
@@ -65,10 +69,10 @@ pub(crate) fn holder(lease: &Lease) -> Option<&str> {
     Some(holder).filter(|holder| !holder.is_empty())
 }
 
-/// How long the holder has the Lease after each renewal, by its own word.
+/// How long the holder has the Lease after each renewal, by its own word, which is believed up to a limit.
 pub(crate) fn duration(lease: &Lease) -> Option<Duration> {
     let seconds = lease.spec.as_ref()?.lease_duration_seconds?;
-    u64::try_from(seconds).ok().map(Duration::from_secs)
+    u64::try_from(seconds).ok().map(|seconds| Duration::from_secs(seconds).min(MAX_DURATION))
 }
 
 /// When the Lease expires, by the clock of its holder.
@@ -100,6 +104,8 @@ pub(crate) fn kept_until(lease: &Lease, now: Timestamp) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::coordination::v1::LeaseSpec;
+
     use super::*;
 
     #[test]
@@ -115,6 +121,20 @@ mod tests {
             ("node-resource-advertiser-7c9_1a2b3c4d".to_owned(), Kind::Controller),
         ] {
             assert_eq!(Kind::of(&holder), kind, "{holder}");
+        }
+    }
+
+    #[test]
+    fn lease_duration_beyond_what_is_ever_written_is_not_believed() {
+        let lease = |seconds| Lease {
+            spec: Some(LeaseSpec { lease_duration_seconds: Some(seconds), ..LeaseSpec::default() }),
+            ..Lease::default()
+        };
+        for (written, believed) in
+            [(15, Some(15)), (601, Some(601)), (i32::MAX, Some(601)), (-1, None)]
+        {
+            let duration = duration(&lease(written)).map(|duration| duration.as_secs());
+            assert_eq!(duration, believed, "{written}");
         }
     }
 }
