@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{error, info};
+use tracing::info;
 use tracing_subscriber::EnvFilter;
 
 use super::error::Error;
@@ -33,11 +33,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         heartbeat: beats,
         metrics: Arc::clone(&diagnostics.metrics),
     };
-    tokio::spawn(async move {
-        if let Err(error) = server::serve(listener, health).await {
-            error!("nothing is answered over HTTP any more: {error}");
-        }
-    });
+    tokio::spawn(server::serve(listener, health));
 
     let candidate = Candidate {
         namespace: settings.lease.namespace(&client),

@@ -22,7 +22,7 @@ const LOG_DIRECTIVES: &str = "kube_runtime=error,kube_client=error";
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Where /readyz, /livez and /metrics are answered.
-    #[arg(long, env = "NRA_BIND_ADDRESS", default_value = "0.0.0.0:8080")]
+    #[arg(long, env = "NRA_BIND_ADDRESS", default_value = "[::]:8080")]
     pub(super) bind_address: String,
     /// How many nodes are patched at once, from 1 to 1000. The API server is busy at about ten.
     #[arg(long, env = "NRA_MAX_CONCURRENT_PATCHES", default_value = "16")]
@@ -87,7 +87,7 @@ impl Settings {
         let listen = errors.parse::<SocketAddr>(
             "bind-address",
             &args.bind_address,
-            "an address and a port, such as 0.0.0.0:8080",
+            "an address and a port, such as [::]:8080",
         );
         let concurrency =
             errors.number("max-concurrent-patches", &args.max_concurrent_patches, 1..=1000);

@@ -1,5 +1,7 @@
 //! What the kubelet and Prometheus ask: `/readyz`, `/livez` and `/metrics`.
 
+mod connections;
+
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,16 +67,13 @@ async fn listen_by<T>(
 }
 
 /// Answers until it is dropped.
-///
-/// # Errors
-/// Where the listener fails for good.
-pub async fn serve(listener: TcpListener, health: HealthState) -> std::io::Result<()> {
+pub async fn serve(listener: TcpListener, health: HealthState) {
     let router = Router::new()
         .route("/readyz", get(readyz))
         .route("/livez", get(livez))
         .route("/metrics", get(metrics))
         .with_state(health);
-    axum::serve(listener, router).await
+    connections::serve(listener, router, connections::LIMITS).await;
 }
 
 async fn readyz(
@@ -119,16 +118,20 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn readyz_reports_the_protection_where_asked() {
+    async fn readyz_reports_what_the_policies_do_where_asked() {
         let (readiness, health) =
             watch::channel(Readiness { rules: None, nodes: None, ..Readiness::default() });
         let (_, heartbeat) = watch::channel(Instant::now());
         let health = HealthState { readiness: health, heartbeat, metrics: Arc::default() };
-        readiness.send_modify(|readiness| readiness.protection = "there is no policy".to_owned());
+        readiness.send_modify(|readiness| {
+            readiness.protection = "there is no policy".to_owned();
+            readiness.confinement = "there is a wall".to_owned();
+        });
+        let verbose = "ready\nprotection: there is no policy\nconfinement: there is a wall\n";
         for (query, text) in [
             (None, "ready\n"),
-            (Some("verbose"), "ready\nprotection: there is no policy\n"),
-            (Some("a=b&verbose=1"), "ready\nprotection: there is no policy\n"),
+            (Some("verbose"), verbose),
+            (Some("a=b&verbose=1"), verbose),
             (Some("verboser"), "ready\n"),
         ] {
             let answer = readyz(State(health.clone()), RawQuery(query.map(str::to_owned))).await;

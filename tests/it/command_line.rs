@@ -36,7 +36,7 @@ fn run_reports_all_invalid_settings_together() {
     assert_eq!(output.status.code(), Some(1));
     let expected = "\
 error: the settings are wrong:
-  --bind-address (NRA_BIND_ADDRESS) is \"here\": write an address and a port, such as 0.0.0.0:8080
+  --bind-address (NRA_BIND_ADDRESS) is \"here\": write an address and a port, such as [::]:8080
   --max-concurrent-patches (NRA_MAX_CONCURRENT_PATCHES) is \"0\": write a whole number from 1 to 1000
   --request-timeout (NRA_REQUEST_TIMEOUT) is \"61\": write a duration from 1s to 60s, such as 15s
   --leader-elect-lease-duration (NRA_LEADER_ELECT_LEASE_DURATION) is \"2\": write a duration from 3s to 300s, such as 15s

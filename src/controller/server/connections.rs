@@ -1,0 +1,192 @@
+//! The connections to the port, which any pod of the cluster may open: bounded in number, in time and in memory.
+//!
+//! Each has one request. Where there are too many, the oldest is closed and not the newest turned away: a probe of the
+//! kubelet, which is answered at once, then gets through between any number of connections that just stay open.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+use tracing::warn;
+
+/// What a client may take up.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// How many connections are open at the same time.
+    connections: usize,
+    /// How long a client may take for its request.
+    request_timeout: Duration,
+    /// How long it may take for everything, the response included.
+    connection_timeout: Duration,
+    /// How large a request may be: a larger one is answered 431.
+    request_bytes: usize,
+}
+
+pub(super) const LIMITS: Limits = Limits {
+    connections: 64,
+    request_timeout: Duration::from_secs(5),
+    connection_timeout: Duration::from_secs(30),
+    request_bytes: 16 * 1024,
+};
+
+/// How long to wait where no connection can be accepted, such as for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Answers until it is dropped.
+pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.request_timeout)
+        .max_buf_size(limits.request_bytes)
+        .keep_alive(false);
+    // Dropped with this future, and the connections with it.
+    let mut connections = JoinSet::new();
+    let mut by_age = VecDeque::<AbortHandle>::new();
+    loop {
+        let stream = tokio::select! {
+            stream = accept(&listener) => stream,
+            Some(_) = connections.join_next() => continue,
+        };
+        by_age.retain(|connection| !connection.is_finished());
+        if by_age.len() == limits.connections
+            && let Some(oldest) = by_age.pop_front()
+        {
+            oldest.abort();
+        }
+        let service = TowerToHyperService::new(router.clone());
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        by_age.push_back(connections.spawn(async move {
+            // What goes wrong is the client's.
+            let _ = timeout(limits.connection_timeout, connection).await;
+        }));
+    }
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                warn!("no connection can be accepted: {error}");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use axum::routing::get;
+
+    use super::*;
+
+    /// A server, and its address.
+    async fn start(limits: Limits) -> (JoinSet<()>, std::net::SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        // Larger than any buffer on the way.
+        let large = get(|| async { "a".repeat(32 * 1024 * 1024) });
+        let router = Router::new().route("/", get(|| async { "here" })).route("/large", large);
+        let mut server = JoinSet::new();
+        server.spawn(serve(listener, router, limits));
+        (server, address)
+    }
+
+    async fn connect(address: std::net::SocketAddr, request: &str) -> TcpStream {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut rest = request.as_bytes();
+        while !rest.is_empty() {
+            stream.writable().await.unwrap();
+            match stream.try_write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // A server that has closed the connection by now resets it.
+                Err(_) => break,
+            }
+        }
+        stream
+    }
+
+    /// What comes until the server closes the connection.
+    async fn response(stream: TcpStream) -> String {
+        let (mut response, mut buffer) = (Vec::new(), [0; 4096]);
+        let read = async {
+            loop {
+                stream.readable().await.unwrap();
+                match stream.try_read(&mut buffer) {
+                    Ok(0) => break,
+                    Ok(count) => response.extend_from_slice(&buffer[..count]),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    // It is reset where part of the request was not read.
+                    Err(_) => break,
+                }
+            }
+        };
+        timeout(Duration::from_secs(120), read).await.expect("the server closes the connection");
+        String::from_utf8(response).unwrap()
+    }
+
+    const REQUEST: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    #[tokio::test]
+    async fn probe_is_answered_among_hundreds_of_slow_connections() {
+        // By time, none of them is closed.
+        let long = Duration::from_secs(3600);
+        let limits = Limits { request_timeout: long, connection_timeout: long, ..LIMITS };
+        let (_server, address) = start(limits).await;
+        let mut slow = Vec::new();
+        for _ in 0..300 {
+            slow.push(connect(address, "GET / HTTP/1.1\r\nHost: ").await);
+        }
+        assert!(response(connect(address, REQUEST).await).await.ends_with("here"));
+        // Beside the slow ones that are left there was the probe.
+        let newest = slow.split_off(slow.len() - LIMITS.connections);
+        for stream in slow {
+            assert_eq!(response(stream).await, "");
+        }
+        let open = newest.iter().filter(|stream| {
+            let closed = stream.try_read(&mut [0]);
+            closed.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        });
+        assert!(open.count() >= LIMITS.connections - 1);
+    }
+
+    #[tokio::test]
+    async fn connection_has_one_request() {
+        let (_server, address) = start(LIMITS).await;
+        let answer = response(connect(address, &REQUEST.repeat(2)).await).await;
+        assert_eq!(answer.matches("200 OK").count(), 1, "{answer}");
+    }
+
+    #[tokio::test]
+    async fn request_that_is_too_large_is_refused() {
+        let (_server, address) = start(LIMITS).await;
+        let header = "a".repeat(2 * LIMITS.request_bytes);
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nA: {header}\r\n\r\n");
+        let answer = response(connect(address, &request).await).await;
+        // What it has not read may have the response discarded.
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    }
+
+    /// The clock runs ahead where nothing else is to be done.
+    #[tokio::test(start_paused = true)]
+    async fn client_that_takes_too_long_is_cut_off() {
+        let (_server, address) = start(LIMITS).await;
+        let begun = tokio::time::Instant::now();
+        assert_eq!(response(connect(address, "GET / HTTP/1.1\r\nHost: ").await).await, "");
+        assert!(begun.elapsed() < LIMITS.connection_timeout, "{:?}", begun.elapsed());
+
+        // One that reads nothing.
+        let stream = connect(address, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        sleep(LIMITS.connection_timeout * 2).await;
+        assert!(response(stream).await.len() < 32 * 1024 * 1024);
+    }
+}
