@@ -10,6 +10,7 @@
 //! drop the future of [`run`] is to kill the controller: nothing of it goes on elsewhere.
 
 mod change_log;
+mod confinement;
 mod device_classes;
 mod effect;
 mod events;

@@ -47,6 +47,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         concurrency: settings.concurrency,
         request_timeout: settings.request_timeout,
         mass_withdrawal_delay: settings.mass_withdrawal_delay,
+        confinement_test: settings.confinement_test,
         seed: seed(),
     };
     controller::run(client, candidate, options, diagnostics, wait_for(stop)).await;

@@ -35,6 +35,10 @@ pub(super) struct Args {
     /// controller was running, or a backup restored.
     #[arg(long, env = "NRA_MASS_WITHDRAWAL_DELAY", default_value = "5m")]
     pub(super) mass_withdrawal_delay: String,
+    /// Whether the leader tests once a minute, by a dry run, that the API server rejects what this account must
+    /// not do: true or false, where no ValidatingAdmissionPolicy is to confine it.
+    #[arg(long, env = "NRA_CONFINEMENT_TEST", default_value = "true")]
+    pub(super) confinement_test: String,
     #[command(flatten)]
     pub(super) lease: LeaseArgs,
     /// How long another process waits for this one's next sign of life before it takes over, from 3s
@@ -61,6 +65,7 @@ pub(super) struct Settings {
     pub(super) concurrency: usize,
     pub(super) request_timeout: Duration,
     pub(super) mass_withdrawal_delay: Duration,
+    pub(super) confinement_test: bool,
     pub(super) cluster: ClusterArgs,
     pub(super) lease: LeaseArgs,
     pub(super) lease_duration: Duration,
@@ -94,6 +99,8 @@ impl Settings {
         let request_timeout = errors.duration("request-timeout", &args.request_timeout, 1..=60);
         let mass_withdrawal_delay =
             errors.duration("mass-withdrawal-delay", &args.mass_withdrawal_delay, 0..=24 * 60 * 60);
+        let confinement_test =
+            errors.parse("confinement-test", &args.confinement_test, "true or false");
         let lease_duration = errors.duration(
             "leader-elect-lease-duration",
             &args.leader_elect_lease_duration,
@@ -133,19 +140,21 @@ impl Settings {
             );
         }
         let durations = request_timeout.zip(mass_withdrawal_delay).zip(lease_duration);
-        match (listen, concurrency, durations, log, log_format, errors.0) {
+        let log = log.zip(log_format);
+        match (listen, concurrency, durations, confinement_test, log, errors.0) {
             (
                 Some(listen),
                 Some(concurrency),
                 Some(((request_timeout, mass_withdrawal_delay), lease_duration)),
-                Some(log),
-                Some(log_format),
+                Some(confinement_test),
+                Some((log, log_format)),
                 errors,
             ) if errors.is_empty() => Ok(Self {
                 listen,
                 concurrency: usize::try_from(concurrency).unwrap_or(usize::MAX),
                 request_timeout,
                 mass_withdrawal_delay,
+                confinement_test,
                 cluster: args.cluster,
                 lease: args.lease,
                 lease_duration,

@@ -10,6 +10,8 @@ use k8s_openapi::api::core::v1::{Node as K8sNode, Pod as K8sPod};
 use kube::Client;
 use kube::api::{GetParams, ListParams, Patch, PatchParams, Request as ApiRequest};
 use kube::core::{Resource, Status};
+use serde::de::IgnoredAny;
+use serde_json::json;
 
 use super::requests::{Page, RequestError, Requests as ApiRequests};
 use crate::model::api::FIELD_MANAGER;
@@ -22,6 +24,9 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 const POD_PAGE_SIZE: u32 = 500;
 /// Finished pods stay until they are deleted, and may be many.
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
+/// The label that [`NodeClient::try_label`] adds.
+const SELF_TEST_LABEL: &str = "noderesource.dev/self-test";
 
 /// Sends requests about nodes, each within a time limit.
 #[derive(Clone)]
@@ -103,6 +108,19 @@ impl NodeClient {
             Err(error) if error.is_stale() => Reply::stale(&error, self.get(&node).await),
             Err(error) => error.into(),
         }
+    }
+
+    /// Adds a label to a node by a patch of its status, as a dry run: every check is made, and nothing is stored.
+    pub(crate) async fn try_label(self, node: Arc<str>, value: String) -> Result<(), RequestError> {
+        let params = PatchParams {
+            dry_run: true,
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        // Unlike a JSON Patch, it does not depend on what the node has.
+        let label = json!({"metadata": {"labels": {SELF_TEST_LABEL: value}}});
+        let request = nodes().patch_subresource("status", &node, &params, &Patch::Merge(label));
+        self.requests.send::<IgnoredAny>(request).await.map(drop)
     }
 
     /// Reads a node. An error is never [`Reply::Patched`] or [`Reply::Stale`].
@@ -232,7 +250,6 @@ mod tests {
     use http::header::RETRY_AFTER;
     use http::{Request, Response};
     use kube::client::Body;
-    use serde_json::json;
 
     use super::*;
 
@@ -296,6 +313,15 @@ mod tests {
         let (reply, asked) = reply(vec![Some((200, "", NODE))]).await;
         assert!(matches!(reply, Reply::Patched(_)), "{reply:?}");
         assert_eq!(asked, [PATCH]);
+    }
+
+    #[tokio::test]
+    async fn label_is_tried_as_a_dry_run_alone() {
+        let (requests, asked) = answering(vec![Some((200, "", NODE))]);
+        requests.try_label("node-1".into(), "a".to_owned()).await.unwrap();
+        let dry_run =
+            "PATCH /api/v1/nodes/node-1/status?&dryRun=All&fieldManager=node-resource-advertiser";
+        assert_eq!(*asked.lock().unwrap(), [dry_run]);
     }
 
     #[tokio::test]

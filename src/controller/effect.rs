@@ -92,6 +92,12 @@ pub(super) enum Effect {
         status: Box<NodeExtendedResourceStatus>,
     },
     CreateEvent(Box<KubeEvent>),
+    /// A dry run that adds a label to a node: the API server is to reject it, and stores nothing either way.
+    TestConfinement {
+        number: u64,
+        node: Arc<str>,
+        label: String,
+    },
 }
 
 /// An effect, and the moment after which it counts as unanswered.
@@ -133,6 +139,10 @@ pub(super) enum Completion {
     EventCreated {
         event: Box<KubeEvent>,
         result: Result<(), RequestError>,
+    },
+    ConfinementTested {
+        number: u64,
+        reply: Result<(), RequestError>,
     },
 }
 

@@ -69,6 +69,10 @@ impl Executor {
                 patch_status(requests, rule, uid, *status).boxed()
             }
             Effect::CreateEvent(event) => create_event(requests, event).boxed(),
+            Effect::TestConfinement { number, node, label } => {
+                let tested = nodes.try_label(node, label);
+                tested.map(move |reply| Completion::ConfinementTested { number, reply }).boxed()
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use super::confinement;
 use super::protection::State;
 use super::standing::TABLE;
 
@@ -46,6 +47,10 @@ pub struct Metrics {
     pub(crate) protection: Family<Label, Gauge>,
     /// Kubelets that started after a reboot, by what came of listed values.
     pub(crate) kubelet_starts: Family<Label, Counter>,
+    /// Whether the API server confines this account, by state: 1 or 0.
+    pub(crate) confinement: Family<Label, Gauge>,
+    /// Tests of that, by what they showed.
+    pub(crate) confinement_tests: Family<Label, Counter>,
 }
 
 /// What came of listed values when a kubelet started.
@@ -77,6 +82,8 @@ impl Default for Metrics {
             leader: Gauge::default(),
             protection: Family::default(),
             kubelet_starts: Family::default(),
+            confinement: Family::default(),
+            confinement_tests: Family::default(),
             registry: Registry::default(),
         };
         // A series that is not there yet cannot be told from one that is gone.
@@ -90,6 +97,11 @@ impl Default for Metrics {
         }
         set_all(&metrics.protection, "state", State::NAMES.map(|state| (state, 0)));
         [KEPT, RESET].iter().for_each(|values| drop(metrics.kubelet_starts.get_or_create(values)));
+        let states = confinement::State::NAMES.map(|state| (state, 0));
+        set_all(&metrics.confinement, "state", states);
+        for result in confinement::State::RESULTS {
+            drop(metrics.confinement_tests.get_or_create(&[("result", result)]));
+        }
         registry.register(
             "patches",
             "Patches of nodes, by what came of them",
@@ -145,6 +157,16 @@ impl Default for Metrics {
             "kubelet_starts",
             "Kubelets seen to start after a reboot, by whether they have reset listed values",
             metrics.kubelet_starts.clone(),
+        );
+        registry.register(
+            "confinement",
+            "Whether the API server rejects what this account must not do: 1 for what the last test showed",
+            metrics.confinement.clone(),
+        );
+        registry.register(
+            "confinement_tests",
+            "Dry runs that the API server is to reject, by what they showed",
+            metrics.confinement_tests.clone(),
         );
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         registry.register("build", "What was built", Info::new(version));

@@ -8,6 +8,7 @@ mod start;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use kube::runtime::watcher::Event;
@@ -181,6 +182,13 @@ impl Nodes {
 
     pub(super) fn len(&self) -> usize {
         self.by_name.len()
+    }
+
+    /// The name after this one, or the first one.
+    pub(super) fn name_after(&self, name: Option<&str>) -> Option<&Arc<str>> {
+        let after = |name| (Bound::Excluded(name), Bound::Unbounded);
+        let next = name.and_then(|name| self.by_name.range::<str, _>(after(name)).next());
+        next.or_else(|| self.by_name.first_key_value()).map(|(name, _)| name)
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&NodeState> {

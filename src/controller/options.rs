@@ -19,6 +19,8 @@ pub struct Options {
     pub request_timeout: Duration,
     /// How long what rules advertised stays where a list lacks most of the rules that nodes' annotations name.
     pub mass_withdrawal_delay: Duration,
+    /// Whether the leader tests that the policy confines this account.
+    pub confinement_test: bool,
     /// Where the randomness of pauses and of Events' names comes from.
     pub seed: u64,
 }

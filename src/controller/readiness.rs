@@ -20,6 +20,8 @@ pub struct Readiness {
     pub standby: Option<String>,
     /// Whether kubelets' resets are kept from nodes, in words; this one is ready either way.
     pub protection: String,
+    /// Whether the API server confines this account, in words; this one is ready either way.
+    pub confinement: String,
 }
 
 impl Default for Readiness {
@@ -31,6 +33,7 @@ impl Default for Readiness {
             lease: None,
             standby: None,
             protection: "unknown: not read yet".to_owned(),
+            confinement: String::new(),
         }
     }
 }
@@ -45,7 +48,7 @@ impl Readiness {
     /// The same, and what else is to be known.
     #[must_use]
     pub fn verbose(&self) -> String {
-        format!("{self}protection: {}\n", self.protection)
+        format!("{self}protection: {}\nconfinement: {}\n", self.protection, self.confinement)
     }
 
     fn reasons(&self) -> impl Iterator<Item = &str> {

@@ -12,6 +12,7 @@
 //!                   └▶ else: Patch ──slot──▶ in flight ──▶ Plan, with the node as it is now
 //! ```
 
+mod confinement;
 mod nodes;
 mod pods;
 mod protection;
@@ -29,6 +30,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use super::confinement::Confinement;
 use super::device_classes::DeviceClasses;
 use super::effect::{Completion, Effect, Now, Observation, Request, Step};
 use super::events::Events;
@@ -63,10 +65,11 @@ pub(super) struct Reconciler {
 }
 
 /// What the cluster has, beside nodes and rules.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct ClusterFacts {
     device_classes: DeviceClasses,
     protection: Protection,
+    confinement: Confinement,
 }
 
 /// What is reported, beside logs and metrics.
@@ -97,7 +100,12 @@ impl Reconciler {
             rules_changed: false,
             planned: 0,
         };
-        Self {
+        let cluster = ClusterFacts {
+            device_classes: DeviceClasses::default(),
+            protection: Protection::default(),
+            confinement: Confinement::new(options.confinement_test),
+        };
+        let reconciler = Self {
             leader: Leader::new(candidate),
             schedule: Schedule::new(options.concurrency, options.seed),
             options,
@@ -105,8 +113,10 @@ impl Reconciler {
             rules: Rules::default(),
             nodes: Nodes::default(),
             reports,
-            cluster: ClusterFacts::default(),
-        }
+            cluster,
+        };
+        reconciler.report_confinement();
+        reconciler
     }
 
     /// Takes in what has happened outside.
@@ -144,6 +154,9 @@ impl Reconciler {
             Completion::EventCreated { event, result } => {
                 self.schedule.limiter.end(Kind::Event);
                 self.reports.events.written(event, result, now.instant);
+            }
+            Completion::ConfinementTested { number, reply } => {
+                self.confinement_tested(number, reply);
             }
         }
     }
@@ -212,6 +225,7 @@ impl Reconciler {
         }
         self.send_events(now.instant, step);
         self.report_forbidden();
+        self.test_confinement(now, step);
         let wakes = [
             step.wake,
             self.schedule.queue.next_due(),
@@ -220,6 +234,7 @@ impl Reconciler {
             self.rules.hold().until().filter(|_| self.knows_all()),
             self.schedule.rules.not_before(),
             self.reports.events.next_due(now.instant),
+            self.cluster.confinement.next_due().filter(|_| self.nodes.listed()),
         ];
         step.wake = wakes.into_iter().flatten().min();
     }
@@ -255,6 +270,8 @@ impl Reconciler {
         }
         let Some(leads) = self.leader.take_change(now.instant) else { return };
         self.diagnostics.metrics.leader.set(leads.into());
+        self.cluster.confinement.follow(leads, now.instant);
+        self.report_confinement();
         if leads {
             self.schedule.list_rules();
             self.restart_all(now);

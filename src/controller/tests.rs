@@ -48,6 +48,7 @@ fn start(network: &Network) -> (tokio::task::JoinHandle<()>, oneshot::Sender<()>
         concurrency: 4,
         request_timeout: Duration::from_secs(15),
         mass_withdrawal_delay: Duration::ZERO,
+        confinement_test: false,
         seed: 1,
     };
     let (readiness, _) = watch::channel(Readiness::default());

@@ -1,5 +1,6 @@
 //! The state machine, tried without a network, a client or a runtime.
 
+mod confinement;
 mod conflicts;
 mod exploration;
 mod failures;

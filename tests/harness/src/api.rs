@@ -98,7 +98,8 @@ impl ControlPlane {
         Ok(counts.into_iter().map(|(labels, count)| (labels.into(), count)).collect())
     }
 
-    /// Counts the requests that kube-apiserver has completed since it started, by these labels of its metric.
+    /// Counts the requests that kube-apiserver has completed since it started, by these labels of its metric. Dry
+    /// runs are not among them: the controller sends one a minute.
     ///
     /// # Errors
     /// Where its metrics cannot be read.
@@ -112,6 +113,9 @@ impl ControlPlane {
             let Some(series) = line.strip_prefix("apiserver_request_total{") else { continue };
             let (labels, value) = series.rsplit_once("} ").context("a series with a value")?;
             let labels = format!(",{labels}");
+            if labels.contains(",dry_run=\"All\"") {
+                continue;
+            }
             let label = |name: &str| {
                 let (_, rest) = labels.split_once(&format!(",{name}=\""))?;
                 rest.split('"').next().map(str::to_owned)

@@ -152,6 +152,7 @@ impl World {
             concurrency: 4,
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: Duration::ZERO,
+            confinement_test: false,
             seed: self.rng.u64(..),
         };
         let client = client::over(self.network.connection(identity));

@@ -51,6 +51,8 @@ pub(super) struct World {
     pub(super) write_status: u16,
     pub(super) statuses: Vec<(String, Value)>,
     pub(super) events: Vec<String>,
+    /// The self-tests, none of which is answered: each with its number, its node and its label.
+    pub(super) self_tests: Vec<(u64, String, String)>,
     readiness: watch::Receiver<Readiness>,
 }
 
@@ -60,21 +62,14 @@ impl World {
             concurrency,
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: Duration::from_secs(300),
+            confinement_test: true,
             seed: 7,
         };
         let (ready, readiness) = watch::channel(Readiness::default());
         let (heartbeat, _) = watch::channel(Instant::now());
         let diagnostics = Diagnostics { readiness: ready, heartbeat, metrics: Default::default() };
-        let candidate = Candidate {
-            namespace: "system".to_owned(),
-            name: "lease".to_owned(),
-            identity: "pod-1".to_owned(),
-            duration: Duration::from_secs(15),
-            acquire: Acquire::WhenFree,
-            reacquires: true,
-        };
         Self {
-            reconciler: Reconciler::new(candidate, options, diagnostics),
+            reconciler: Reconciler::new(candidate(), options, diagnostics),
             now: Now { instant: Instant::now(), wall: "2026-02-01T00:00:30Z".parse().unwrap() },
             nodes: BTreeMap::new(),
             rules: BTreeMap::new(),
@@ -89,6 +84,7 @@ impl World {
             write_status: 200,
             statuses: Vec::new(),
             events: Vec::new(),
+            self_tests: Vec::new(),
             readiness,
         }
     }
@@ -273,6 +269,9 @@ impl World {
                 let result = if is_ok { Ok(*status) } else { Err(error(self.write_status)) };
                 Completion::StatusPatched { rule, uid, result }
             }
+            Effect::TestConfinement { number, node, label } => {
+                return self.self_tests.push((number, node.to_string(), label));
+            }
             Effect::CreateEvent(event) => {
                 self.events.push(event.reason.clone().unwrap_or_default());
                 let is_ok = self.write_event == 200;
@@ -351,6 +350,17 @@ impl World {
         self.renews = false;
         self.advance(Duration::from_secs(11));
         assert!(!self.reconciler.leads(self.now.instant));
+    }
+}
+
+pub(super) fn candidate() -> Candidate {
+    Candidate {
+        namespace: "system".to_owned(),
+        name: "lease".to_owned(),
+        identity: "pod-1".to_owned(),
+        duration: Duration::from_secs(15),
+        acquire: Acquire::WhenFree,
+        reacquires: true,
     }
 }
 

@@ -41,6 +41,7 @@ impl World {
             concurrency: [1, 4, 16][rng.usize(..3)],
             request_timeout: Duration::from_secs([5, 15][rng.usize(..2)]),
             mass_withdrawal_delay: Duration::from_secs([0, 30, 300][rng.usize(..3)]),
+            confinement_test: false,
             seed,
         };
         let monitor = Monitor::new(&network);

@@ -266,8 +266,9 @@ fn copy(effect: &Effect) -> Call {
             Effect::PatchStatus { rule: Arc::clone(rule), uid: uid.clone(), status: status.clone() }
         }
         Effect::CreateEvent(event) => Effect::CreateEvent(event.clone()),
-        Effect::ReleaseLease(_) | Effect::ListRules { .. } | Effect::ListPods { .. } => {
-            return Call::Nothing;
-        }
+        Effect::ReleaseLease(_)
+        | Effect::ListRules { .. }
+        | Effect::ListPods { .. }
+        | Effect::TestConfinement { .. } => return Call::Nothing,
     })
 }

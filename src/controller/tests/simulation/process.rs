@@ -56,6 +56,7 @@ impl World {
             concurrency: self.choices.one_of(&[16, 2, 1]),
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: MASS_WITHDRAWAL_DELAY,
+            confinement_test: false,
             seed: 7 + number as u64 * 1000,
         };
         let (readiness, _) = watch::channel(Readiness::default());

@@ -89,6 +89,9 @@ impl World {
                 Effect::CreateEvent(event) => {
                     Completion::EventCreated { event, result: result.map(|_| ()) }
                 }
+                Effect::TestConfinement { number, .. } => {
+                    Completion::ConfinementTested { number, reply: result.map(|_| ()) }
+                }
             },
         };
         self.complete(process, completion);

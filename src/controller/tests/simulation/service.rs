@@ -115,6 +115,10 @@ impl World {
                 }
                 patched.map(of)
             }
+            // The policy rejects it, or there is none: the node stays as it is.
+            Effect::TestConfinement { node, .. } => {
+                self.server.get(Kind::Node, &Key::named(&**node)).map(of)
+            }
             Effect::CreateEvent(event) => {
                 let created =
                     self.server.create(Kind::Event, serde_json::to_value(event).unwrap(), &writer);

@@ -60,6 +60,7 @@ pub(super) fn describe(effect: &Effect) -> String {
                 ready.map(|ready| format!("{} {}: {}", ready.status, ready.reason, ready.message));
             format!("writes the status of {rule}: Ready={}", ready.unwrap_or_default())
         }
+        Effect::TestConfinement { node, .. } => format!("tries a label of {node}"),
         Effect::CreateEvent(event) => {
             format!(
                 "reports {}: {}",

@@ -316,6 +316,7 @@ impl World {
                 Completion::StatusPatched { rule, uid, result: Ok(*status) }
             }
             Effect::CreateEvent(event) => Completion::EventCreated { event, result: Ok(()) },
+            Effect::TestConfinement { .. } => return Err("a test that is off".to_owned()),
         };
         self.reconciler.complete(completion, self.now);
         Ok(())
@@ -381,6 +382,7 @@ fn reconciler() -> Reconciler {
         concurrency: 16,
         request_timeout: Duration::from_secs(15),
         mass_withdrawal_delay: Duration::from_secs(300),
+        confinement_test: false,
         seed: 7,
     };
     let (readiness, _) = watch::channel(Readiness::default());

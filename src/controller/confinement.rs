@@ -1,0 +1,162 @@
+//! The self-test: whether the API server rejects what the controller's account must never do.
+//!
+//! The account may patch `nodes/status`, by which it could change nearly all of a node; a
+//! `ValidatingAdmissionPolicy` confines it to what the controller is for. Whether that is in force shows only in a
+//! request: the leader sends a dry run that must be rejected. The API server evaluates admission for it, and
+//! stores nothing.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::effect::{Effect, Now};
+use super::nodes::Nodes;
+use crate::cluster::requests::RequestError;
+
+/// How often the leader tests.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// What the policy's rejection contains, whatever an overlay has made of the policy's name.
+const BY_A_POLICY: &str = "ValidatingAdmissionPolicy";
+const REJECTION: &str = "node-resource-advertiser may not change metadata";
+
+/// What the tests show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// The policy has rejected the last test.
+    Confined,
+    /// The API server would have done what the last test asked for.
+    Unconfined,
+    /// The last test shows nothing. Why, in words.
+    Unknown(String),
+    /// There is no node to test with.
+    NoNode,
+    /// The settings say that there is no policy.
+    Off,
+    /// Another replica leads, and tests.
+    Standby,
+}
+
+impl State {
+    /// In one word, for the metrics; a standby has none of them.
+    pub(super) const NAMES: [&str; 5] = ["confined", "unconfined", "unknown", "no_node", "off"];
+    /// What a test can come to.
+    pub(super) const RESULTS: [&str; 3] = ["confined", "unconfined", "unknown"];
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Confined => "confined",
+            Self::Unconfined => "unconfined",
+            Self::Unknown(_) => "unknown",
+            Self::NoNode => "no_node",
+            Self::Off => "off",
+            Self::Standby => "standby",
+        }
+    }
+
+    /// What the response to a test shows. Only the policy's own words show that it is in force: the right may be
+    /// missing, and a webhook or another policy may reject the request, which says nothing about the next one.
+    fn of(reply: Result<(), RequestError>) -> Self {
+        match reply {
+            Ok(()) => Self::Unconfined,
+            Err(RequestError::Api { status, .. })
+                if status.message.contains(BY_A_POLICY) && status.message.contains(REJECTION) =>
+            {
+                Self::Confined
+            }
+            Err(error) => Self::Unknown(error.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Confined => f.write_str(
+                "the API server rejects what this account must not do: the last dry run of a label was rejected",
+            ),
+            Self::Unconfined => f.write_str(
+                "the API server lets this account change nodes beyond extended resources: the last dry run of a \
+                 label was not rejected. The ValidatingAdmissionPolicy is missing, not bound, without the action \
+                 Deny, or for another account",
+            ),
+            Self::Unknown(why) => write!(f, "unknown: {why}"),
+            Self::NoNode => f.write_str("unknown: there is no node to test with"),
+            Self::Off => f.write_str("not tested, as --confinement-test has it"),
+            Self::Standby => f.write_str("the leader tests it"),
+        }
+    }
+}
+
+/// What is known, and when the next test is due.
+#[derive(Clone, Debug)]
+pub(super) struct Confinement {
+    state: State,
+    /// `None` where this process does not test.
+    due: Option<Instant>,
+    /// How many tests have been sent. A response to any but the last is late, and shows nothing.
+    sent: u64,
+    in_flight: bool,
+    /// The node of the last test. The next one has the next: one of them may be special.
+    node: Option<Arc<str>>,
+}
+
+impl Confinement {
+    pub(super) fn new(is_tested: bool) -> Self {
+        let state = if is_tested { State::Standby } else { State::Off };
+        Self { state, due: None, sent: 0, in_flight: false, node: None }
+    }
+
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// This process leads from now on, or no longer.
+    pub(super) fn follow(&mut self, leads: bool, now: Instant) {
+        if self.state == State::Off {
+            return;
+        }
+        self.in_flight = false;
+        self.due = leads.then_some(now);
+        self.state =
+            if leads { State::Unknown("not tested yet".to_owned()) } else { State::Standby };
+    }
+
+    /// The test that is due. It is not sent again where it fails: the next one is due a minute after it.
+    pub(super) fn next(&mut self, nodes: &Nodes, now: Now) -> Option<Effect> {
+        if !nodes.listed() || self.next_due().is_none_or(|due| due > now.instant) {
+            return None;
+        }
+        self.due = Some(now.instant + INTERVAL);
+        let Some(node) = nodes.name_after(self.node.as_deref()) else {
+            self.state = State::NoNode;
+            return None;
+        };
+        self.node = Some(Arc::clone(node));
+        self.sent += 1;
+        self.in_flight = true;
+        // Another value each time: one that the node has already would be no change, and be let through.
+        let label = format!("{:x}-{:x}", now.wall.as_millisecond(), self.sent);
+        Some(Effect::TestConfinement { number: self.sent, node: Arc::clone(node), label })
+    }
+
+    /// When the next test is due, where none is under way. Before nodes are listed, that is in the past.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.due.filter(|_| !self.in_flight)
+    }
+
+    /// Takes in the response to a test. Returns whether it shows anything by now.
+    pub(super) fn tested(&mut self, number: u64, reply: Result<(), RequestError>) -> bool {
+        if number != self.sent || !self.in_flight {
+            return false;
+        }
+        self.in_flight = false;
+        self.state = State::of(reply);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

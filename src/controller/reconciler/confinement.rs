@@ -1,0 +1,48 @@
+//! The self-test of the policy that confines this account: at most one request a minute, and only while this
+//! process leads. Nothing waits for it.
+
+use tracing::{info, warn};
+
+use super::{Now, Reconciler, Step};
+use crate::cluster::requests::RequestError;
+use crate::controller::confinement::State;
+use crate::controller::metrics;
+
+impl Reconciler {
+    /// Sends the test that is due.
+    pub(super) fn test_confinement(&mut self, now: Now, step: &mut Step) {
+        if let Some(test) = self.cluster.confinement.next(&self.nodes, now) {
+            self.send(test, now.instant, step);
+        }
+        self.report_confinement();
+    }
+
+    /// A test has been answered.
+    pub(super) fn confinement_tested(&mut self, number: u64, reply: Result<(), RequestError>) {
+        let confinement = &mut self.cluster.confinement;
+        if confinement.tested(number, reply) {
+            let result = confinement.state().name();
+            let tests = &self.diagnostics.metrics.confinement_tests;
+            tests.get_or_create(&[("result", result)]).inc();
+        }
+        self.report_confinement();
+    }
+
+    /// Reports what the tests show, where that has changed.
+    pub(super) fn report_confinement(&self) {
+        let state = self.cluster.confinement.state();
+        let text = state.to_string();
+        if self.diagnostics.readiness.borrow().confinement == text {
+            return;
+        }
+        match state {
+            State::Unconfined => warn!("confinement: {text}"),
+            // What it has been from the start, or what the loss of leadership comes to.
+            State::Standby => {}
+            _ => info!("confinement: {text}"),
+        }
+        let states = State::NAMES.map(|name| (name, usize::from(name == state.name())));
+        metrics::set_all(&self.diagnostics.metrics.confinement, "state", states);
+        self.set_ready(|readiness| readiness.confinement = text);
+    }
+}
