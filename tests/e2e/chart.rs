@@ -16,7 +16,7 @@ use harness::helm::{
 use harness::{Cluster, ControlPlane, project_file};
 use serde_json::json;
 
-use container::Container;
+pub(crate) use container::Container;
 use rules::{install_rules, uninstall_rules};
 
 /// Every kind of the chart is installed, Prometheus Operator's too, so that the API server validates

@@ -9,6 +9,7 @@
 mod admission_policy;
 mod adoption;
 mod chart;
+mod confinement;
 mod conflicts;
 mod crd_validation;
 mod device_classes;

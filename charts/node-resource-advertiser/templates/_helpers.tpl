@@ -159,6 +159,9 @@ volumeMounts: {{ toYaml . | nindent 2 }}
   value: {{ .Values.controller.logLevel | quote }}
 - name: NRA_LOG_FORMAT
   value: {{ .Values.controller.logFormat }}
+- name: NRA_CONFINEMENT_TEST
+  value: {{ and .Values.policy.enabled (has "Deny" .Values.policy.validationActions) | quote }}
+# An overlay of Kustomize may move the pod.
 - name: NRA_LEADER_ELECT_RESOURCE_NAMESPACE
   valueFrom:
     fieldRef:

@@ -83,7 +83,12 @@ pub fn apply_chart(cluster: &Cluster, args: &[&str]) {
 
 /// Writes a kubeconfig of the chart's ServiceAccount, with a token such as a pod gets.
 pub fn service_account_kubeconfig(cluster: &Cluster) -> PathBuf {
-    let token = cluster.kubectl(&["create", "token", RELEASE, "--namespace", NAMESPACE]);
+    kubeconfig_of(cluster, NAMESPACE, RELEASE)
+}
+
+/// The same of any ServiceAccount.
+pub fn kubeconfig_of(cluster: &Cluster, namespace: &str, name: &str) -> PathBuf {
+    let token = cluster.kubectl(&["create", "token", name, "--namespace", namespace]);
     kubeconfig_of_token(cluster, token.trim())
 }
 
