@@ -6,7 +6,7 @@ the account has another name, it is that one alone: no other program's account m
 {{- if contains .Chart.Name $name -}}
 request.userInfo.username.matches('^system:serviceaccount:[^:]+:[^:]*{{ .Chart.Name }}[^:]*$')
 {{- else -}}
-request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:{{ $name }}'
+request.userInfo.username == 'system:serviceaccount:{{ include "nra.namespace" . }}:{{ $name }}'
 {{- end }}
 {{- end }}
 
