@@ -13,6 +13,8 @@ RUN case "$TARGETARCH" in \
         *) echo "there is no image for $TARGETARCH, but for amd64 and arm64" >&2; exit 1 ;; \
     esac > /machine \
     && rustup target add "$(cat /machine)-unknown-linux-gnu"
+# Without it the program would have root's group in a pod that names no user.
+RUN printf 'nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n' > /passwd
 WORKDIR /source
 COPY . .
 # Static, since there is nothing else in the image; see hack/image.sh. The machine's paths stay out of it.
@@ -28,6 +30,7 @@ FROM scratch
 LABEL org.opencontainers.image.title="node-resource-advertiser" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.source="https://github.com/noderesource/node-resource-advertiser"
+COPY --from=build /passwd /etc/
 COPY --from=build /node-resource-advertiser /
 # By number: Kubernetes' runAsNonRoot cannot check a name.
 USER 65532:65532

@@ -12,8 +12,15 @@ use sha2::{Digest as _, Sha256};
 use crate::program::Program;
 use crate::rfc3339;
 
-/// Who runs the program, of which no file need know: `nonroot`, as other small images have it.
+/// Who runs the program: `nonroot`, as other small images have it.
 pub const USER: u32 = 65532;
+
+/// The user's entry. Without it the program would have root's group: where the pod names no user, the kubelet passes on
+/// the image's number without its group, which the runtime looks up here.
+#[must_use]
+pub fn passwd() -> String {
+    format!("nonroot:x:{USER}:{USER}:nonroot:/:/sbin/nologin\n")
+}
 
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
@@ -42,7 +49,7 @@ pub struct Archive {
     pub digest: String,
 }
 
-/// Puts an image together: the program, as the only file.
+/// Puts an image together: the program, and who runs it.
 ///
 /// # Errors
 /// Where the reference has no tag, or the time is no date.
@@ -51,7 +58,12 @@ pub fn build(program: &Program, description: &Description) -> Result<Archive> {
     let Some((_, tag)) = reference.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')) else {
         bail!("{reference} has no tag: name the image as registry/repository:tag");
     };
-    let files = tar([(program.name.as_str(), 0o755, &program.bytes[..])], *created)?;
+    let passwd = passwd();
+    let files = [
+        ("etc/passwd", 0o644, passwd.as_bytes()),
+        (program.name.as_str(), 0o755, &program.bytes[..]),
+    ];
+    let files = tar(files, *created)?;
     let layer = Blob::new(LAYER_TYPE, gzip(&files)?);
     let config = configuration(program, description, &digest(&files))?;
     let config = Blob::new(CONFIG_TYPE, config.to_string().into_bytes());

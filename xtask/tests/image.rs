@@ -1,5 +1,5 @@
 //! That an image is what it is said to be: the same every time, well formed, and with nothing in it
-//! but the program. `IMAGE` names an archive to check besides the one that is made here.
+//! but the program and its user. `IMAGE` names an archive to check besides the one that is made here.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 
@@ -113,10 +113,12 @@ fn archive_of_the_same_input_has_the_same_bytes() {
 }
 
 #[test]
-fn archive_is_well_formed_and_holds_only_the_program() {
+fn archive_is_well_formed_and_holds_the_program_and_its_user() {
     let archive = build();
     let (manifest, config, files) = check(&archive.bytes);
-    assert_eq!(files.keys().collect::<Vec<_>>(), ["program"]);
+    assert_eq!(files.keys().collect::<Vec<_>>(), ["etc/passwd", "program"]);
+    let passwd = String::from_utf8_lossy(&files["etc/passwd"].bytes);
+    assert_eq!(passwd, "nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n");
     assert!(files["program"].bytes == program().bytes);
     assert_eq!(digest(manifest.to_string().as_bytes()), archive.digest);
     let labels = json!({"org.opencontainers.image.version": "1.2"});
@@ -177,7 +179,7 @@ fn built_archive_is_well_formed_and_runs_unprivileged() {
     };
     let archive = std::fs::read(path).unwrap();
     let (_, config, files) = check(&archive);
-    assert_eq!(files.keys().collect::<Vec<_>>(), [PACKAGE]);
+    assert_eq!(files.keys().collect::<Vec<_>>(), ["etc/passwd", PACKAGE]);
     let file = &files[PACKAGE];
     assert_eq!((file.mode, file.owner), (0o755, (0, 0)));
     assert_eq!(config["config"]["User"], "65532:65532");
@@ -196,11 +198,13 @@ fn dockerfile_matches_the_archive() {
     let text = std::fs::read_to_string(path).unwrap();
     let (build, image) = text.split_once("\nFROM scratch\n").expect("a last stage of nothing");
     assert!(build.contains("+crt-static"), "{build}");
+    assert!(build.contains(&image::passwd().replace("\n", "\\n")), "{build}");
     let lines: Vec<_> = image
         .lines()
         .filter(|line| !line.starts_with([' ', '#']) && !line.starts_with("LABEL"))
         .collect();
     let expected = [
+        "COPY --from=build /passwd /etc/".to_owned(),
         format!("COPY --from=build /{PACKAGE} /"),
         format!("USER {0}:{0}", image::USER),
         "WORKDIR /".to_owned(),
