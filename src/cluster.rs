@@ -15,3 +15,4 @@ pub(crate) mod paging;
 pub(crate) mod requests;
 mod transport;
 pub(crate) mod watch;
+mod watch_body;

@@ -13,6 +13,7 @@ use tower::{BoxError, Service, ServiceExt as _};
 use tower_http::timeout::{DeadlineBody, TimeoutError};
 
 use super::config::Server;
+use super::watch_body::WatchBody;
 
 /// How long the body of a response may take. The API server itself ends a request after a minute,
 /// but what is in between may stall.
@@ -28,7 +29,7 @@ struct Stalled {
     server: Server,
 }
 
-/// Sends a request. The body of its response fails where it stalls, unless it is that of a watch.
+/// Sends a request. The body of its response fails where it stalls; that of a watch where it ends at once.
 /// `failed` is set where the cause may be a certificate: the server rejects one that has expired by
 /// a 401, also on a connection that it accepted.
 pub(super) async fn send<S, B>(
@@ -52,7 +53,7 @@ where
     let may_last = is_watch && response.status().is_success();
     Ok(response.map(|body| {
         if may_last {
-            return Either::Left(body);
+            return Either::Left(WatchBody::new(body));
         }
         Either::Right(DeadlineBody::new(BODY_TIMEOUT, body).map_err(move |error| {
             if error.is::<TimeoutError>() {

@@ -18,7 +18,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 /// A list or a watch without an error for so long has worked: longer than the longest pause.
 const CALM: Duration = Duration::from_secs(3 * 60);
 /// A watch that breaks after so long has worked until then: a proxy may end each after a minute.
-const STABLE: Duration = Duration::from_secs(5);
+pub(super) const STABLE: Duration = Duration::from_secs(5);
 
 /// What has failed: each kind has pauses of its own, so that an API server which restarts is not waited for by the pauses
 /// of the time when it was away.

@@ -1,0 +1,133 @@
+//! The body of a watch's response, which may last but may not end as soon as it has begun.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use hyper::body::{Body as HttpBody, Bytes, Frame};
+use thiserror::Error;
+use tokio::time::Instant;
+use tower::BoxError;
+
+use super::watch::STABLE;
+
+/// A watch that has ended at once.
+///
+/// It does not quote how the body ended: kube takes an end of file, which it also finds in texts, for no error.
+#[derive(Debug, Error)]
+#[error("the API server, or a proxy before it, ends each watch at once")]
+struct EndedAtOnce;
+
+/// A body that fails where it ends within [`STABLE`].
+///
+/// kube begins a watch that has ended anew, with no error and no pause: where each ends at once, as before a proxy that
+/// cuts what it forwards, it would do nothing else.
+pub(super) struct WatchBody<B> {
+    body: Pin<Box<B>>,
+    begun: Instant,
+    has_ended: bool,
+}
+
+impl<B> WatchBody<B> {
+    pub(super) fn new(body: B) -> Self {
+        Self { body: Box::pin(body), begun: Instant::now(), has_ended: false }
+    }
+}
+
+impl<B> HttpBody for WatchBody<B>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let end = match ready!(self.body.as_mut().poll_frame(context)) {
+            Some(Ok(frame)) => return Poll::Ready(Some(Ok(frame))),
+            end => end,
+        };
+        self.has_ended = true;
+        if self.begun.elapsed() < STABLE {
+            return Poll::Ready(Some(Err(EndedAtOnce.into())));
+        }
+        Poll::Ready(end.map(|end| end.map_err(Into::into)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use axum::body::Body as ResponseBody;
+    use futures::{StreamExt as _, stream};
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::Node;
+    use kube::Api;
+    use kube::client::Body;
+    use kube::runtime::watcher;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::cluster::client;
+    use crate::cluster::watch::watch;
+
+    const LIST: &str = r#"{"metadata": {"resourceVersion": "1"}, "items": []}"#;
+
+    /// The watches that are begun within ten minutes, and what is said of them, where each ends after so long.
+    async fn watches(lasting: Duration, end: Option<ErrorKind>) -> (usize, Vec<String>) {
+        let begun = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&begun);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let is_watch = request.uri().to_string().contains("watch=true");
+            let body = if is_watch {
+                let before = count.fetch_add(1, Ordering::Relaxed);
+                assert!(before < 1000, "the watch is begun again and again");
+                let last = stream::iter(end.map(|kind| Err::<Vec<u8>, _>(Error::from(kind))));
+                let pause = stream::once(async move {
+                    tokio::time::sleep(lasting).await;
+                    Ok(Vec::new())
+                });
+                ResponseBody::from_stream(pause.chain(last))
+            } else {
+                ResponseBody::from(LIST)
+            };
+            async { Ok::<_, BoxError>(Response::new(body)) }
+        });
+        let nodes = Api::<Node>::all(client::over(service));
+        let mut errors = Vec::new();
+        let events = watch(nodes, watcher::Config::default(), 7);
+        let seen = events.for_each(|event| {
+            errors.extend(event.err().map(|error| format!("{error:?}")));
+            async {}
+        });
+        let _ = timeout(Duration::from_secs(600), seen).await;
+        (begun.load(Ordering::Relaxed), errors)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watch_that_ends_at_once_is_begun_again_after_pauses() {
+        for end in [None, Some(ErrorKind::UnexpectedEof), Some(ErrorKind::ConnectionReset)] {
+            let (begun, errors) = watches(Duration::from_millis(10), end).await;
+            assert!((100..=200).contains(&begun), "{end:?}: {begun} watches");
+            assert!(errors[0].contains("EndedAtOnce"), "{end:?}: {}", errors[0]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watch_that_ends_after_a_while_is_begun_again_at_once() {
+        for end in [None, Some(ErrorKind::UnexpectedEof)] {
+            let (begun, errors) = watches(Duration::from_secs(6), end).await;
+            assert_eq!(begun, 100, "{end:?}");
+            assert_eq!(errors, [""; 0], "{end:?}");
+        }
+    }
+}
