@@ -41,6 +41,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use kube::runtime::watcher;
 use kube::{Api, Client};
+use thiserror::Error;
 
 use crate::cluster::lease::{Candidate, Leases};
 use crate::cluster::paging::PAGE_SIZE;
@@ -55,17 +56,28 @@ use rules::RuleObject;
 /// How often the controller reports that it is alive, where nothing else happens.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The API server is at an earlier state than it was.
+#[derive(Debug, Error)]
+#[error(
+    "the API server is at an earlier state than it was, as after a restore of etcd, and shows nothing that happens until \
+     it has caught up: start the controller again, as the kubelet does by itself"
+)]
+pub struct WentBack;
+
 /// Runs the controller until `shutdown` is ready; then lets the requests in flight end and releases the Lease. It
 /// writes while it holds the Lease, and otherwise keeps itself up to date.
 ///
-/// Nothing the API server does ends it: what fails is logged, shows in `readiness` and is tried again.
+/// What fails is logged, shows in `readiness` and is tried again.
+///
+/// # Errors
+/// Where the API server is at an earlier state than it was: everything has to be listed anew.
 pub async fn run(
     client: Client,
     candidate: Candidate,
     options: Options,
     diagnostics: Diagnostics,
     shutdown: impl Future<Output = ()>,
-) {
+) -> Result<(), WentBack> {
     let leases = Leases::new(client.clone(), &candidate);
     let seed = options.seed;
     let by_pages = watcher::Config::default().page_size(PAGE_SIZE);
@@ -119,6 +131,7 @@ pub async fn run(
             () = tokio::time::sleep_until(wake), if wake > now.instant => {}
         }
     }
+    if reconciler.server_went_back() { Err(WentBack) } else { Ok(()) }
 }
 
 #[cfg(test)]

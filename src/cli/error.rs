@@ -10,6 +10,7 @@ use super::prune::nodes::PlanPruneError;
 use super::settings::InvalidSettings;
 use crate::cluster::client::ConnectError;
 use crate::cluster::lease::LeaseName;
+use crate::controller::WentBack;
 use crate::controller::server::ListenError;
 
 /// What ends a subcommand.
@@ -24,6 +25,9 @@ pub enum Error {
     /// The address for health and metrics cannot be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The API server was taken back.
+    #[error(transparent)]
+    WentBack(#[from] WentBack),
     /// The CRD could not be printed.
     #[error("cannot write the CRD as YAML: {0}")]
     Yaml(String),

@@ -50,7 +50,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         confinement_test: settings.confinement_test,
         seed: seed(),
     };
-    controller::run(client, candidate, options, diagnostics, wait_for(stop)).await;
+    controller::run(client, candidate, options, diagnostics, wait_for(stop)).await?;
     info!("stopped");
     Ok(())
 }

@@ -27,6 +27,8 @@ pub(super) struct Leader {
     /// Since when the process is to end.
     stopping: Option<Instant>,
     is_releasing: bool,
+    /// Whether the API server is at an earlier state than it was.
+    server_went_back: bool,
 }
 
 /// How far the end of the process is.
@@ -48,6 +50,7 @@ impl Leader {
             led: false,
             stopping: None,
             is_releasing: false,
+            server_went_back: false,
         }
     }
 
@@ -68,6 +71,13 @@ impl Leader {
     ) {
         if let Some(participant) = &mut self.participant {
             participant.written(written, found, started, (now.instant, now.wall));
+            if participant.server_went_back() && !self.server_went_back {
+                warn!(
+                    "the API server is at an earlier state than it was, as after a restore of etcd"
+                );
+                self.server_went_back = true;
+                self.stop(now.instant);
+            }
         }
     }
 
@@ -132,6 +142,11 @@ impl Leader {
     /// The process is to end.
     pub(super) fn stop(&mut self, now: Instant) {
         self.stopping.get_or_insert(now);
+    }
+
+    /// Whether the process ends since the API server is at an earlier state than it was.
+    pub(super) fn server_went_back(&self) -> bool {
+        self.server_went_back
     }
 
     pub(super) fn is_stopping(&self) -> bool {

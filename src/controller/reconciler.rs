@@ -161,6 +161,11 @@ impl Reconciler {
         }
     }
 
+    /// Whether the controller ends since the API server is at an earlier state than it was.
+    pub(super) fn server_went_back(&self) -> bool {
+        self.leader.server_went_back()
+    }
+
     /// Decides what is sent now.
     pub(super) fn next(&mut self, now: Now) -> Step {
         let mut step = Step::default();

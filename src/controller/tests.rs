@@ -65,7 +65,8 @@ fn start(network: &Network) -> (tokio::task::JoinHandle<()>, oneshot::Sender<()>
     let (stop, stopped) = oneshot::channel();
     let stopped = stopped.map(|_| ());
     let client = client::over(network.connection("pod-1"));
-    (tokio::spawn(run(client, candidate, options, diagnostics, stopped)), stop)
+    let program = run(client, candidate, options, diagnostics, stopped);
+    (tokio::spawn(async { program.await.unwrap() }), stop)
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ mod crd;
 mod credentials;
 mod network;
 mod permissions;
+mod restore;
 
 use std::path::Path;
 use std::time::Duration;

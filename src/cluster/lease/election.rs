@@ -366,7 +366,7 @@ fn renew_time(lease: &Lease) -> Option<i64> {
 }
 
 /// Resource versions of one resource type may be compared as numbers (Kubernetes 1.35, KEP-5504).
-fn version(lease: &Lease) -> Option<u64> {
+pub(super) fn version(lease: &Lease) -> Option<u64> {
     lease.metadata.resource_version.as_ref()?.parse().ok()
 }
 

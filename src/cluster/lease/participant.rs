@@ -9,7 +9,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::election::{Candidate, Election, Step, Written, write_timeout};
+use super::election::{Candidate, Election, Step, Written, version, write_timeout};
 use crate::cluster::error::{describe_watch, is_expired};
 
 /// Whether this process may write.
@@ -42,6 +42,11 @@ pub(crate) struct Participant {
     write_timeout: Duration,
     /// Whether a write is in flight: one at a time, so that its outcome is known.
     is_writing: bool,
+    /// The newest version of the Lease that is known, and the one that was when the last write was sent.
+    newest: Option<u64>,
+    newest_at_write: Option<u64>,
+    /// Whether the API server has answered a write with a version older than one from before it.
+    server_went_back: bool,
     /// Why the Lease can be neither read nor written.
     last_error: Option<String>,
     /// What was logged about the watch while it is broken.
@@ -55,6 +60,9 @@ impl Participant {
             write_timeout: write_timeout(candidate.duration),
             election: Election::new(candidate),
             is_writing: false,
+            newest: None,
+            newest_at_write: None,
+            server_went_back: false,
             last_error: None,
             last_warning: None,
             leadership: Leadership::Standby(None),
@@ -72,6 +80,9 @@ impl Participant {
             Ok(event) => {
                 if !matches!(event, Event::Init) {
                     self.last_warning = None;
+                }
+                if let Event::Apply(lease) | Event::InitApply(lease) = &event {
+                    self.newest = self.newest.max(version(lease));
                 }
                 let listed = self.election.listed();
                 self.election.observe(event, now, wall);
@@ -112,6 +123,15 @@ impl Participant {
             Written::Failed(message) => warn!("{message}"),
             Written::Done(_) | Written::Conflict => self.last_error = None,
         }
+        let answer = match &written {
+            Written::Done(lease) => Some(&**lease),
+            _ => found.as_ref(),
+        };
+        if let Some(answer) = answer.and_then(version) {
+            // A watch may show more than what was read before it: only what was known when it was asked for counts.
+            self.server_went_back |= Some(answer) < self.newest_at_write;
+            self.newest = self.newest.max(Some(answer));
+        }
         self.election.written(written, started, now);
         if let Some(lease) = found {
             self.election.observe(Event::Apply(lease), now, wall);
@@ -129,6 +149,7 @@ impl Participant {
             match self.election.next(now, wall) {
                 Step::Write(lease) => {
                     self.is_writing = true;
+                    self.newest_at_write = self.newest;
                     write = Some(lease);
                 }
                 Step::Wait(until) => wake = until,
@@ -157,6 +178,12 @@ impl Participant {
         self.is_writing
     }
 
+    /// Whether the API server is at an earlier state than it was, as after a restore of etcd. Watches are silent then
+    /// until it has caught up, which may take days: they go on from versions that are yet to come.
+    pub(crate) fn server_went_back(&self) -> bool {
+        self.server_went_back
+    }
+
     pub(crate) fn leadership(&self) -> &Leadership {
         &self.leadership
     }
@@ -177,5 +204,81 @@ fn log_change(before: &Leadership, now: &Leadership) {
     }
     if let Leadership::Standby(Some(holder)) = now {
         info!(%holder, "standing by");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Acquire;
+    use super::*;
+    use crate::cluster::clock;
+
+    /// A candidate that has listed no Lease, and written one of version 100.
+    fn leader() -> Participant {
+        let candidate = Candidate {
+            namespace: "system".to_owned(),
+            name: "lease".to_owned(),
+            identity: "a".to_owned(),
+            duration: Duration::from_secs(15),
+            acquire: Acquire::WhenFree,
+            reacquires: true,
+        };
+        let mut participant = Participant::new(candidate);
+        participant.observe(Ok(Event::Init), Instant::now(), clock::now());
+        participant.observe(Ok(Event::InitDone), Instant::now(), clock::now());
+        let lease = write(&mut participant);
+        answer(&mut participant, Written::Done(Box::new(at(lease, "100"))), None);
+        participant
+    }
+
+    /// What it writes next, whenever that is due.
+    fn write(participant: &mut Participant) -> Lease {
+        let later = Instant::now() + Duration::from_secs(60);
+        *participant.next(later, clock::now()).0.expect("a write is due")
+    }
+
+    fn answer(participant: &mut Participant, written: Written, found: Option<Lease>) {
+        let now = Instant::now();
+        participant.written(written, found, now, (now, clock::now()));
+    }
+
+    fn at(mut lease: Lease, version: &str) -> Lease {
+        lease.metadata.resource_version = Some(version.to_owned());
+        lease
+    }
+
+    #[test]
+    fn older_version_after_a_write_shows_that_the_server_went_back() {
+        for is_gone in [false, true] {
+            let mut participant = leader();
+            let lease = write(&mut participant);
+            if is_gone {
+                answer(&mut participant, Written::Conflict, None);
+                assert!(!participant.server_went_back());
+                let gone = Event::Delete(at(lease.clone(), "101"));
+                participant.observe(Ok(gone), Instant::now(), clock::now());
+                write(&mut participant);
+                answer(&mut participant, Written::Done(Box::new(at(lease, "50"))), None);
+            } else {
+                answer(&mut participant, Written::Conflict, Some(at(lease, "50")));
+            }
+            assert!(participant.server_went_back(), "gone: {is_gone}");
+        }
+    }
+
+    /// The watch is ahead of a response that was on its way, and behind the next one.
+    #[test]
+    fn versions_that_overtake_one_another_show_nothing() {
+        let mut participant = leader();
+        let lease = write(&mut participant);
+        let shown = Event::Apply(at(lease.clone(), "103"));
+        participant.observe(Ok(shown), Instant::now(), clock::now());
+        answer(&mut participant, Written::Done(Box::new(at(lease.clone(), "102"))), None);
+        assert!(!participant.server_went_back());
+        let shown = Event::Apply(at(lease.clone(), "90"));
+        participant.observe(Ok(shown), Instant::now(), clock::now());
+        write(&mut participant);
+        answer(&mut participant, Written::Done(Box::new(at(lease, "104"))), None);
+        assert!(!participant.server_went_back());
     }
 }

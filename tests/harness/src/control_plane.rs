@@ -134,6 +134,18 @@ impl ControlPlane {
         self.wait_apiserver()
     }
 
+    /// Stops kube-apiserver and etcd, hands over the folder with etcd's data, and starts both again.
+    ///
+    /// # Errors
+    /// Where `change` fails, or one of them does not become ready.
+    pub fn change_etcd_data(&mut self, change: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        self.kill_apiserver()?;
+        self.kill_etcd()?;
+        change(&self.dir.join("etcd"))?;
+        self.etcd.restart()?;
+        self.restart_apiserver()
+    }
+
     /// Compacts etcd: it forgets every state of every object but the present one.
     ///
     /// # Errors

@@ -135,6 +135,18 @@ impl Controller {
         Ok(())
     }
 
+    /// Waits until it ends by itself with an exit code other than 0, and returns what it has logged.
+    #[must_use]
+    pub fn wait_failure(mut self) -> String {
+        let code = self.process.wait_exit(DEADLINE);
+        let log = self.log();
+        assert!(
+            code.as_ref().is_ok_and(|code| *code != 0),
+            "the controller ended with {code:?}\n{log}"
+        );
+        log
+    }
+
     /// Sends a signal, such as SIGSTOP and SIGCONT.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal).unwrap();

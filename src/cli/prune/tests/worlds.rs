@@ -158,7 +158,7 @@ impl World {
         let client = client::over(self.network.connection(identity));
         let never = std::future::pending();
         let program = controller::run(client, candidate, options, diagnostics, never);
-        self.controllers.push(tokio::spawn(program));
+        self.controllers.push(tokio::spawn(async { program.await.unwrap() }));
     }
 
     /// Runs `prune`, and compares what it reports with what has happened.

@@ -100,7 +100,7 @@ impl World {
         let program =
             run(client::over(connection), candidate, options, diagnostics, std::future::pending());
         let (frozen, until) = watch::channel(Instant::now());
-        let task = tokio::spawn(freezable(program, until));
+        let task = tokio::spawn(freezable(async { program.await.unwrap() }, until));
         self.replicas[number] = Some(Replica { task, identity, frozen });
     }
 
