@@ -147,14 +147,14 @@ impl Confinement {
         self.due.filter(|_| !self.in_flight)
     }
 
-    /// Takes in the response to a test. Returns whether it shows anything by now.
-    pub(super) fn tested(&mut self, number: u64, reply: Result<(), RequestError>) -> bool {
+    /// Takes in the response to a test. Returns what the test comes to: unknown, where the response is late.
+    pub(super) fn tested(&mut self, number: u64, reply: Result<(), RequestError>) -> &'static str {
         if number != self.sent || !self.in_flight {
-            return false;
+            return State::Unknown(String::new()).name();
         }
         self.in_flight = false;
         self.state = State::of(reply);
-        true
+        self.state.name()
     }
 }
 

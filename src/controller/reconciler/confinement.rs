@@ -19,12 +19,8 @@ impl Reconciler {
 
     /// A test has been answered.
     pub(super) fn confinement_tested(&mut self, number: u64, reply: Result<(), RequestError>) {
-        let confinement = &mut self.cluster.confinement;
-        if confinement.tested(number, reply) {
-            let result = confinement.state().name();
-            let tests = &self.diagnostics.metrics.confinement_tests;
-            tests.get_or_create(&[("result", result)]).inc();
-        }
+        let result = self.cluster.confinement.tested(number, reply);
+        self.diagnostics.metrics.confinement_tests.get_or_create(&[("result", result)]).inc();
         self.report_confinement();
     }
 

@@ -92,16 +92,21 @@ var healthy = map[string]string{
 	`node_resource_advertiser_confinement{pod="a",state="unconfined"}`:            "0x120",
 	`node_resource_advertiser_confinement{pod="a",state="unknown"}`:               "0x120",
 	`node_resource_advertiser_confinement_tests_total{pod="a",result="confined"}`: "0+1x120",
-	// Of two API servers, each of which has half of the tests.
-	`apiserver_validating_admission_policy_check_total{instance="a",policy="node-resource-advertiser",enforcement_action="deny"}`: "0+0.5x120",
-	`apiserver_validating_admission_policy_check_total{instance="b",policy="node-resource-advertiser",enforcement_action="deny"}`: "0+0.5x120",
+	// For the first two minutes after an installation.
+	`node_resource_advertiser_confinement_tests_total{pod="a",result="unconfined"}`: "0x110 1 2x8",
+	`node_resource_advertiser_confinement_tests_total{pod="a",result="unknown"}`:    "0x120",
+	// Of two API servers, each of which has half of the tests, and one of which is scraped twice.
+	`apiserver_validating_admission_policy_check_total{endpoint="a",instance="a",policy="node-resource-advertiser",enforcement_action="deny"}`:              "0+0.5x120",
+	`apiserver_validating_admission_policy_check_total{endpoint="b",instance="a",policy="node-resource-advertiser",enforcement_action="deny"}`:              "0+0.5x120",
+	`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="node-resource-advertiser",enforcement_action="deny"}`:              "0+0.5x120",
+	`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="prod-node-resource-advertiser-objects",enforcement_action="deny"}`: "0x120",
 	// What those are refused who write rules.
-	`apiserver_validating_admission_policy_check_total{instance="a",policy="node-resource-advertiser-rules",enforcement_action="deny"}`: "0+10x120",
-	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="0.01"}`:                                                "0+60x120",
-	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="1"}`:                                                   "0+60x120",
-	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="+Inf"}`:                                                "0+60x120",
-	`node_resource_advertiser_plan_duration_seconds_bucket{pod="a",le="0.001"}`:                                                         "0+60x120",
-	`node_resource_advertiser_plan_duration_seconds_bucket{pod="a",le="+Inf"}`:                                                          "0+60x120",
+	`apiserver_validating_admission_policy_check_total{endpoint="a",instance="a",policy="node-resource-advertiser-rules",enforcement_action="deny"}`: "0+10x120",
+	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="0.01"}`:                                                             "0+60x120",
+	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="1"}`:                                                                "0+60x120",
+	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="+Inf"}`:                                                             "0+60x120",
+	`node_resource_advertiser_plan_duration_seconds_bucket{pod="a",le="0.001"}`:                                                                      "0+60x120",
+	`node_resource_advertiser_plan_duration_seconds_bucket{pod="a",le="+Inf"}`:                                                                       "0+60x120",
 	// The API server ends every watch after some minutes, and it is begun anew.
 	`node_resource_advertiser_watch_restarts_total{pod="a",resource="nodes"}`: "0+0.2x120",
 	`node_resource_advertiser_watch_restarts_total{pod="a",resource="rules"}`: "0+0.2x120",
@@ -155,16 +160,21 @@ var troubles = map[string]map[string]string{
 	"NodeResourceAdvertiserProtectionIneffective": {
 		`node_resource_advertiser_kubelet_starts_total{pod="a",values="reset"}`: "0x110 1x9",
 	},
+	// One of three API servers: the gauge says so for a minute at a time.
 	"NodeResourceAdvertiserUnconfined": {
-		`node_resource_advertiser_confinement{pod="a",state="confined"}`:   "0x120",
-		`node_resource_advertiser_confinement{pod="a",state="unconfined"}`: "1x120",
+		`node_resource_advertiser_confinement{pod="a",state="confined"}`:                                                                           "1x120",
+		`node_resource_advertiser_confinement_tests_total{pod="a",result="confined"}`:                                                              "0+0.6x120",
+		`node_resource_advertiser_confinement_tests_total{pod="a",result="unconfined"}`:                                                            "0+0.4x120",
+		`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="node-resource-advertiser",enforcement_action="deny"}`: "0+0.1x120",
 	},
 	"NodeResourceAdvertiserConfinementUnknown": {
 		`node_resource_advertiser_confinement{pod="a",state="confined"}`: "0x120",
 		`node_resource_advertiser_confinement{pod="a",state="unknown"}`:  "1x120",
 	},
+	// Tests that were not rejected are no excuse for what was.
 	"NodeResourceAdvertiserDenied": {
-		`apiserver_validating_admission_policy_check_total{instance="b",policy="node-resource-advertiser",enforcement_action="deny"}`: "0+0.5x110 56+2x9",
+		`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="node-resource-advertiser",enforcement_action="deny"}`: "0+0.5x110 56+2x9",
+		`node_resource_advertiser_confinement_tests_total{pod="a",result="unknown"}`:                                                               "0+1x120",
 	},
 	"NodeResourceAdvertiserSlow": {
 		`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="0.01"}`: "0+55x120",

@@ -118,6 +118,7 @@ fn answer_that_comes_after_leadership_shows_nothing() {
     world.answer_self_test(Ok(()));
     assert!(world.shows_confinement("standby", "the leader tests it"));
     assert!(world.metric(r#"confinement_tests_total{result="unconfined"} 0"#));
+    assert!(world.metric(r#"confinement_tests_total{result="unknown"} 1"#));
     world.advance(Duration::from_secs(180));
     assert_eq!(world.self_tests.len(), 1);
 }
