@@ -1,9 +1,11 @@
 //! The connections to the port, which any pod of the cluster may open: bounded in number, in time and in memory.
 //!
-//! Each has one request. Where there are too many, the oldest is closed and not the newest turned away: a probe of the
-//! kubelet, which is answered at once, then gets through between any number of connections that just stay open.
+//! Each has one request. Where there are too many, one is closed and not the newest turned away: the oldest of the address
+//! that has the most. A probe of the kubelet then gets through, whatever number of connections a pod opens.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::Router;
@@ -47,31 +49,46 @@ pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits)
         .keep_alive(false);
     // Dropped with this future, and the connections with it.
     let mut connections = JoinSet::new();
-    let mut by_age = VecDeque::<AbortHandle>::new();
+    let mut by_age = Vec::<(IpAddr, AbortHandle)>::new();
     loop {
-        let stream = tokio::select! {
-            stream = accept(&listener) => stream,
+        let (stream, peer) = tokio::select! {
+            accepted = accept(&listener) => accepted,
             Some(_) = connections.join_next() => continue,
         };
-        by_age.retain(|connection| !connection.is_finished());
-        if by_age.len() == limits.connections
-            && let Some(oldest) = by_age.pop_front()
+        by_age.retain(|(_, connection)| !connection.is_finished());
+        if by_age.len() >= limits.connections
+            && let Some(surplus) = surplus(by_age.iter().map(|(peer, _)| *peer))
         {
-            oldest.abort();
+            by_age.remove(surplus).1.abort();
         }
         let service = TowerToHyperService::new(router.clone());
         let connection = http.serve_connection(TokioIo::new(stream), service);
-        by_age.push_back(connections.spawn(async move {
+        let connection = connections.spawn(async move {
             // What goes wrong is the client's.
             let _ = timeout(limits.connection_timeout, connection).await;
-        }));
+        });
+        by_age.push((peer, connection));
+        // There may always be another one to accept: those that are open have their turn.
+        tokio::task::yield_now().await;
     }
 }
 
-async fn accept(listener: &TcpListener) -> TcpStream {
+/// Which connection makes room, of those that are open, by age: the oldest of the address that has the most.
+fn surplus(peers: impl Iterator<Item = IpAddr>) -> Option<usize> {
+    let mut by_peer = HashMap::<_, Vec<_>>::new();
+    for (index, peer) in peers.enumerate() {
+        by_peer.entry(peer).or_default().push(index);
+    }
+    // Among equals, the one whose oldest is the oldest.
+    let most =
+        by_peer.into_values().max_by_key(|open| (open.len(), Reverse(open.first().copied())));
+    most?.first().copied()
+}
+
+async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return stream,
+            Ok((stream, peer)) => return (stream, peer.ip()),
             Err(error) => {
                 warn!("no connection can be accepted: {error}");
                 sleep(ACCEPT_PAUSE).await;
@@ -82,9 +99,10 @@ async fn accept(listener: &TcpListener) -> TcpStream {
 
 #[cfg(test)]
 mod tests {
-    use std::io::ErrorKind;
+    use std::io::{ErrorKind, Write};
 
     use axum::routing::get;
+    use tokio::net::TcpSocket;
 
     use super::*;
 
@@ -101,7 +119,13 @@ mod tests {
     }
 
     async fn connect(address: std::net::SocketAddr, request: &str) -> TcpStream {
-        let stream = TcpStream::connect(address).await.unwrap();
+        connect_from("127.0.0.1", address, request).await
+    }
+
+    async fn connect_from(local: &str, address: std::net::SocketAddr, request: &str) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{local}:0").parse().unwrap()).unwrap();
+        let stream = socket.connect(address).await.unwrap();
         let mut rest = request.as_bytes();
         while !rest.is_empty() {
             stream.writable().await.unwrap();
@@ -157,6 +181,58 @@ mod tests {
             closed.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
         });
         assert!(open.count() >= LIMITS.connections - 1);
+    }
+
+    /// By age alone, the flood would push it out before its request is there.
+    #[tokio::test]
+    async fn address_with_many_connections_does_not_push_out_another() {
+        let long = Duration::from_secs(3600);
+        let limits = Limits { request_timeout: long, connection_timeout: long, ..LIMITS };
+        let (_server, address) = start(limits).await;
+        let probe = connect_from("127.0.0.2", address, "").await;
+        let mut flood = Vec::new();
+        for _ in 0..300 {
+            flood.push(connect(address, "GET / HTTP/1.1\r\nHost: ").await);
+        }
+        // The flood has been accepted up to here.
+        let oldest = flood.len() - LIMITS.connections;
+        assert_eq!(response(flood.swap_remove(oldest)).await, "");
+        probe.writable().await.unwrap();
+        assert_eq!(probe.try_write(REQUEST.as_bytes()).unwrap(), REQUEST.len());
+        assert!(response(probe).await.ends_with("here"));
+    }
+
+    /// Each of them has its turn before others push it out.
+    #[tokio::test]
+    async fn all_are_answered_that_come_at_once() {
+        let (_server, address) = start(LIMITS).await;
+        // Nothing here waits, so that the server has them all at once.
+        let ask = || {
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            stream.write_all(REQUEST.as_bytes()).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            TcpStream::from_std(stream).unwrap()
+        };
+        let streams: Vec<_> = (0..LIMITS.connections * 3 / 2).map(|_| ask()).collect();
+        for stream in streams {
+            assert!(response(stream).await.ends_with("here"));
+        }
+    }
+
+    #[test]
+    fn oldest_connection_of_the_address_with_the_most_makes_room() {
+        let peers = |last: &[u8]| -> Vec<IpAddr> {
+            last.iter().map(|last| IpAddr::from([10, 0, 0, *last])).collect()
+        };
+        for (open, expected) in [
+            (&[][..], None),
+            (&[1], Some(0)),
+            (&[1, 2, 2], Some(1)),
+            (&[1, 2, 3, 2, 3, 3], Some(2)),
+            (&[2, 1, 1, 2], Some(0)),
+        ] {
+            assert_eq!(surplus(peers(open).into_iter()), expected, "{open:?}");
+        }
     }
 
     #[tokio::test]
