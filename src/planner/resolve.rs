@@ -103,18 +103,23 @@ impl Resolver<'_> {
         } else {
             self.holds(Some(target))
         };
-        let entry = desired.entry(target, observed.listed);
+        let mut entry = desired.entry(target, observed.listed);
         let is_listed = observed.is_listed_as(&entry);
         if is_listed && observed.is(target) || !may_write(Some(target)) {
             return outcome;
         }
-        if !is_listed && !self.has_room(resource, &entry) {
-            // What is listed is repaired all the same.
-            let listed = observed.listed.filter(|_| !observed.is_as_listed());
-            let repair = listed.and_then(|listed| repairs::repair(resource, listed, &observed));
-            self.changes.extend(repair);
-            return Outcome::LedgerFull;
+        if observed.listed != Some(&entry) && !self.has_room(resource, &entry) {
+            let Some(listed) = observed.listed.filter(|_| is_listed) else {
+                // What is listed is repaired all the same.
+                let listed = observed.listed.filter(|_| !observed.is_as_listed());
+                let repair = listed.and_then(|listed| repairs::repair(resource, listed, &observed));
+                self.changes.extend(repair);
+                return Outcome::LedgerFull;
+            };
+            entry = listed.clone();
         }
+        // Admission compares texts: what is written is spelled as it is listed.
+        let is_listed = observed.listed == Some(&entry);
 
         let (rule, quantity) = (Arc::clone(&desired.rule), entry.quantity.clone());
         let was = || (observed.to_string(), observed.manager().cloned());

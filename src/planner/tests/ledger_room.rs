@@ -87,3 +87,24 @@ fn update_that_does_not_fit_leaves_the_entry_repaired() {
     let full = texts.values().filter(|it| *it == "ledger full").count();
     assert!(full > 0 && full < entries, "{full}");
 }
+
+#[test]
+fn value_is_repaired_as_it_is_listed_where_another_spelling_has_no_room() {
+    let entries = capacity();
+    let mut before = full_node(entries, "0");
+    before["ledger"][name(0)]["quantity"] = json!("1Ki");
+    let length = before["ledger"].to_string().len();
+    let filled = format!("{}{}", long(1), "x".repeat(MAX_BYTES - length));
+    before["ledger"][name(1)]["rule"] = json!(filled);
+    let mut all: Map<_, _> =
+        (2..entries).map(|number| (long(number), json!({"resourceName": name(number)}))).collect();
+    all.insert(filled, json!({"resourceName": name(1)}));
+    all.insert(long(0), json!({"resourceName": name(0), "quantity": 1024}));
+    let rules = rule_set(&Value::Object(all));
+    let mut object = node_object(&before);
+    let first = planned(&mut object, &rules);
+    assert_eq!(outcome_texts(&first.outcomes)[&*long(0)], "advertised");
+    assert_eq!(first.changes().len(), entries);
+    assert_eq!(object["status"]["capacity"][name(0)], "1Ki");
+    assert_eq!(plan(&decoded(&object), &rules, &free()).plan, Plan::InSync);
+}

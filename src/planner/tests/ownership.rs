@@ -67,6 +67,19 @@ fn retain_policy_releases_ledger_entry_and_keeps_value() {
     check(after, json!({"r": "invalid"}), &[], &[], json!({}));
 }
 
+/// Admission admits a value that the ledger lists by the same text.
+#[test]
+fn value_is_repaired_with_an_entry_that_is_spelled_as_the_value() {
+    let rules = json!({"r": {"quantity": "1Ki"}});
+    let expected = [("r", "advertised")];
+    let before = owned(dongles("1024", "1024"), "1024", "r");
+    check(before, rules.clone(), &expected, &[], json!({}));
+    let before = owned(dongles("7", "7"), "1024", "r");
+    let expected_changes = ["repaired example.com/dongle=1Ki (rule r; was 7)"];
+    let after = owned(dongles("1Ki", "1Ki"), "1Ki", "r");
+    check(before, rules, &expected, &expected_changes, after);
+}
+
 #[test]
 fn several_resources_are_written_in_one_patch() {
     let rules = json!({

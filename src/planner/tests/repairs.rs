@@ -84,13 +84,19 @@ fn ledger_alone_repairs_contested_values_when_due() {
 /// A repair leaves the annotation as it is, to the letter: others test its text.
 #[test]
 fn repair_writes_no_ledger() {
-    let mut before = dongles("0", "0");
-    before["ledgerText"] = json!(r#"{ "example.com/dongle": {"rule":"r", "quantity":"4.0"} }"#);
-    let object = node_object(&before);
-    for planned in [
-        plan_repairs(&decoded(&object), &Contested::new()),
-        plan(&decoded(&object), &rule_set(&json!({"r": "invalid"})), &free()),
-    ] {
+    for by_the_ledger_alone in [true, false] {
+        // Admission admits a value that is listed by the same text: with the rules, the entry is written anew.
+        let quantity = if by_the_ledger_alone { "4.0" } else { "4" };
+        let mut before = dongles("0", "0");
+        let text =
+            format!(r#"{{ "example.com/dongle": {{"rule":"r", "quantity":"{quantity}"}} }}"#);
+        before["ledgerText"] = json!(text);
+        let object = node_object(&before);
+        let planned = if by_the_ledger_alone {
+            plan_repairs(&decoded(&object), &Contested::new())
+        } else {
+            plan(&decoded(&object), &rule_set(&json!({"r": "invalid"})), &free())
+        };
         let mut after = object.clone();
         apply(&mut after, &patch(&decoded(&object), planned.changes()).unwrap());
         assert_eq!(after["metadata"], object["metadata"], "{:?}", planned.changes());
