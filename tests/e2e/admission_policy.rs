@@ -44,12 +44,25 @@ pub(crate) fn install(cluster: &Cluster, args: &[&str]) -> PathBuf {
     kubeconfig
 }
 
-/// Patches a node's status as the user of a kubeconfig.
+/// Patches a node's status as the user of a kubeconfig, and as the controller's field manager.
 pub(crate) fn patch(cluster: &Cluster, kubeconfig: &Path, node: &str, patch: &Value) -> Output {
-    let (kubeconfig, patch) = (kubeconfig.to_str().unwrap(), patch.to_string());
-    let args = ["--kubeconfig", kubeconfig, "patch", "node", node, "--subresource=status"];
-    let args = [&args[..], &["--type=json", "-p", &patch]].concat();
-    cluster.control_plane.kubectl_output(&args, None).unwrap()
+    patch_as(cluster, kubeconfig, RELEASE, node, patch)
+}
+
+/// Patches a node's status as the user of a kubeconfig, and as this field manager.
+pub(crate) fn patch_as(
+    cluster: &Cluster,
+    kubeconfig: &Path,
+    manager: &str,
+    node: &str,
+    patch: &Value,
+) -> Output {
+    let kubeconfig = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+    let node = ["patch", "node", node, "--subresource=status", "--field-manager", manager];
+    // Longer than an argument may be.
+    let from_stdin = ["--type=json", "--patch-file=/dev/stdin"];
+    let args = [&kubeconfig[..], &node, &from_stdin].concat();
+    cluster.control_plane.kubectl_output(&args, Some(&patch.to_string())).unwrap()
 }
 
 /// Creates a node with a value in every field that a patch could change.

@@ -11,7 +11,7 @@ use harness::objects::{DONGLE, LEDGER, ledger, quantity};
 use harness::{Cluster, ControlPlane, Controller, Output, project_file, wait_until};
 use serde_json::{Map, Value, json};
 
-use crate::admission_policy::{install, patch};
+use crate::admission_policy::{install, patch, patch_as};
 use crate::chart::Container;
 
 const LEDGER_PATH: &str = "/metadata/annotations/noderesource.dev~1advertised";
@@ -87,10 +87,29 @@ fn stolen_token_is_bounded_as_security_md_says() {
         &try_patch(&advertise(&many, &many)),
         "node-resource-advertiser may add to a node of 512 resources at most",
     );
-    let long = json!([{"op": "add", "path": LEDGER_PATH, "value": "a".repeat(65_537)}]);
+    let names: Vec<_> =
+        (0..200).map(|number| format!("{}.com/{number}", "e".repeat(200))).collect();
+    let long: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
     assert_rejected(
-        &try_patch(&long),
+        &try_patch(&advertise(&long, &long)),
+        "node-resource-advertiser may add to a node whose resources have names of 32768 characters at most",
+    );
+    let write = |text: &str| json!([{"op": "add", "path": LEDGER_PATH, "value": text}]);
+    assert_rejected(
+        &try_patch(&write(&"a".repeat(65_537))),
         "node-resource-advertiser may write an annotation of 65536 characters at most",
+    );
+    // What CEL reads as something else than JSON has it, and what has more bytes than characters.
+    for text in [r#"{"example.com/dongle":{"quant\u0069ty":"4"}}"#, "{\t}", "\u{1d11e}"] {
+        assert_rejected(
+            &try_patch(&write(text)),
+            "node-resource-advertiser may write an annotation of printable ASCII without a backslash only",
+        );
+    }
+    let four = advertise(&four, &four);
+    assert_rejected(
+        &patch_as(&cluster, &kubeconfig, "another", "node-1", &four),
+        "node-resource-advertiser may patch nodes as the field manager of that name only",
     );
     // As many at once as the program lists are not too dear to evaluate.
     let fit = &many[..500];
@@ -116,6 +135,94 @@ fn stolen_token_is_bounded_as_security_md_says() {
     }
 }
 
+/// Other programs may have put more on a node than the controller may add to it.
+#[test]
+fn node_of_many_resources_is_still_repaired_and_withdrawn_from() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let kubeconfig = install(&cluster, &[]);
+    let four = [(DONGLE, "4")];
+    for (node, length, count) in [("many", 1, 600), ("long", 200, 200)] {
+        cluster.create_nodes([node], &json!({}));
+        cluster.kubectl(&["annotate", "node", node, "example.com/owner=platform"]);
+        cluster.write_quantity(node, DONGLE, "7");
+        let names: Vec<_> =
+            (0..count).map(|number| format!("{}.com/{number}", "e".repeat(length))).collect();
+        let mut present: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
+        present.push((DONGLE, "7"));
+        let admin = cluster.control_plane.kubeconfig();
+        let output = patch(&cluster, &admin, node, &advertise(&present, &four));
+        assert_eq!(output.code, 0, "{output:?}");
+        for attempt in [advertise(&four, &four), withdraw(DONGLE, &[])] {
+            let output = patch(&cluster, &kubeconfig, node, &attempt);
+            assert_eq!(output.code, 0, "{node}: {attempt}: {output:?}");
+        }
+        // The place that one has left is not for another.
+        let output = patch(&cluster, &kubeconfig, node, &advertise(&four, &four));
+        assert!(output.code != 0 && output.stderr.contains("may add to a node"), "{output:?}");
+    }
+}
+
+/// A client may send managedFields of its own, which the API server does not store.
+#[test]
+fn managed_fields_are_not_a_store() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let kubeconfig = install(&cluster, &[]);
+    cluster.create_nodes(["node-1"], &json!({}));
+    cluster.write_quantity("node-1", DONGLE, "7");
+    cluster.kubectl(&["annotate", "node", "node-1", "example.com/owner=platform"]);
+    let managers = || {
+        let node = cluster.get(&["node", "node-1"]);
+        let fields = node["metadata"]["managedFields"].as_array().unwrap().clone();
+        fields
+            .iter()
+            .map(|entry| (entry["manager"].to_string(), entry["fieldsV1"].to_string()))
+            .collect::<Vec<_>>()
+    };
+    let set = |quantity| advertise(&[(DONGLE, quantity)], &[(DONGLE, quantity)]);
+    let output = patch(&cluster, &kubeconfig, "node-1", &set("1"));
+    assert_eq!(output.code, 0, "{output:?}");
+    let before = managers();
+
+    let large: Map<_, _> =
+        (0..500).map(|it| (format!("f:{it}-{}", "a".repeat(200)), json!({}))).collect();
+    let entry = |manager: &str, fields: Value| {
+        json!({"op": "add", "path": "/metadata/managedFields/-", "value": {
+            "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields, "manager": manager,
+            "operation": "Update", "subresource": "status", "time": "2026-01-01T00:00:00Z",
+        }})
+    };
+    let manager = "/metadata/managedFields/0/manager";
+    for (attempt, quantity) in [
+        (entry("another", json!({"f:status": {"f:capacity": large}})), "2"),
+        (entry(RELEASE, json!({"f:status": large})), "3"),
+        (entry("another", json!({"f:status": {"f:capacity": {"f:example.com/dongle": {}}}})), "4"),
+        (json!({"op": "replace", "path": manager, "value": "another"}), "5"),
+    ] {
+        let mut operations = set(quantity);
+        operations.as_array_mut().unwrap().push(attempt);
+        let output = patch(&cluster, &kubeconfig, "node-1", &operations);
+        assert_eq!(output.code, 0, "{output:?}");
+        assert_eq!(managers(), before, "with {quantity}");
+    }
+}
+
+/// The policy compares texts.
+#[test]
+fn value_is_repaired_that_the_annotation_spells_otherwise_than_the_rule() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let kubeconfig = install(&cluster, &[]);
+    cluster.create_nodes(["node-1"], &json!({}));
+    let lease = ["--leader-elect-resource-namespace", NAMESPACE];
+    let controller = Controller::start_unready(&cluster, &kubeconfig, &lease);
+    cluster.apply_rule("dongle", &json!({"quantity": 1024, "nodeNames": ["node-1"]}));
+    cluster.wait_advertised("node-1", DONGLE, "1024");
+    let text = r#"{"example.com/dongle":{"quantity":"1Ki","rule":"dongle"}}"#;
+    cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &format!("{LEDGER}={text}")]);
+    cluster.write_quantity("node-1", DONGLE, "7");
+    cluster.wait_advertised("node-1", DONGLE, "1024");
+    controller.stop();
+}
+
 /// What a person has made of the annotation does not keep the controller from repairs.
 #[test]
 fn value_is_repaired_by_an_annotation_that_somebody_has_reformatted() {
@@ -127,7 +234,7 @@ fn value_is_repaired_by_an_annotation_that_somebody_has_reformatted() {
     let spec = json!({"deletionPolicy": "Retain", "nodeNames": ["node-1"]});
     cluster.apply_rule("dongle", &spec);
     cluster.wait_advertised("node-1", DONGLE, "4");
-    let text = "{\n \"example.com/dongle\" : { \"rule\": \"dongle\", \"deletionPolicy\": \"Retain\",\n \
+    let text = "{\r\n\t\"example.com/dongle\" : { \"rule\": \"dongle\", \"deletionPolicy\": \"Retain\",\n \
                 \"quantity\": \"4\" }\n}";
     let edit = json!({"metadata": {"annotations": {LEDGER: text}}});
     cluster.kubectl(&["patch", "node", "node-1", "--type=merge", "-p", &edit.to_string()]);
@@ -148,7 +255,8 @@ fn value_is_repaired_by_an_annotation_that_somebody_has_reformatted() {
 fn allowed_resources_confine_the_controller_and_existing_rules() {
     let cluster = Cluster::start();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
-    let spec = json!({"resourceName": "nvidia.com/gpu", "nodeNames": ["node-1", "node-2"]});
+    let spec =
+        json!({"resourceName": "nvidia.com/gpu", "nodeNames": ["node-1", "node-2", "node-3"]});
     let controller = Controller::start(&cluster);
     cluster.apply_rule("old", &json!({"resourceName": "nvidia.com/gpu", "nodeNames": ["node-1"]}));
     cluster.wait_advertised("node-1", "nvidia.com/gpu", "4");
@@ -176,6 +284,9 @@ fn allowed_resources_confine_the_controller_and_existing_rules() {
     cluster.write_quantity("node-1", "nvidia.com/gpu", "7");
     let lease = ["--leader-elect-resource-namespace", NAMESPACE];
     let controller = Controller::start_unready(&cluster, &kubeconfig, &lease);
+    // What was listed before is restored, and elsewhere it is not advertised any more.
+    cluster.wait_advertised("node-1", "nvidia.com/gpu", "4");
+    cluster.create_nodes(["node-3"], &json!({}));
     cluster.wait_status("old", "the policy's words", |status| {
         status["problems"].to_string().contains("policy.allowedResources of the chart")
     });
@@ -219,12 +330,21 @@ fn policy_bounds_events_and_leases() {
         lease
     };
     let own = "node-resource-advertiser may report Events about nodes and rules only, and in its own name";
-    let bare =
-        "node-resource-advertiser may not put annotations, labels or long references on Events";
+    let short_texts = "node-resource-advertiser may put 16 annotations of 1024 characters and 64 labels on what it \
+                       creates at most";
+    let owners =
+        "node-resource-advertiser may not put finalizers or ownerReferences on what it creates";
+    let references =
+        "node-resource-advertiser may put references of 253 characters on Events at most";
+    let holder = "node-resource-advertiser may hold its Lease by a name of 512 characters at most";
     let one = "node-resource-advertiser may write the Lease node-resource-advertiser only";
     let short = "node-resource-advertiser may hold its Lease for 601 seconds at most";
-    let small = "node-resource-advertiser may not put large annotations on its Lease";
     let large = "a".repeat(200_000);
+    let many = |count| {
+        let labels: Map<_, _> = (0..count).map(|it| (format!("a-{it}"), json!("b"))).collect();
+        Value::from(labels)
+    };
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "1"});
     wait_until("the policy to take effect", || {
         attempt += 1;
         let output = create(&lease(&json!({"metadata": {"name": format!("canary-{attempt}")}})));
@@ -234,20 +354,66 @@ fn policy_bounds_events_and_leases() {
     for (object, because) in [
         (event(&json!({"reportingController": "node-controller"})), own),
         (event(&json!({"regarding": {"kind": "Pod", "namespace": "default"}})), own),
-        (event(&json!({"metadata": {"annotations": {"a": large}}})), bare),
-        (event(&json!({"metadata": {"labels": {"a": "b"}}})), bare),
-        (event(&json!({"metadata": {"finalizers": ["example.com/a"]}})), bare),
-        (event(&json!({"regarding": {"fieldPath": large}})), bare),
+        (event(&json!({"metadata": {"annotations": {"a": large}}})), short_texts),
+        (event(&json!({"metadata": {"annotations": many(17)}})), short_texts),
+        (event(&json!({"metadata": {"labels": many(65)}})), short_texts),
+        (event(&json!({"metadata": {"finalizers": ["example.com/a"]}})), owners),
+        (event(&json!({"metadata": {"ownerReferences": [owner]}})), owners),
+        (event(&json!({"regarding": {"fieldPath": large}})), references),
         (lease(&json!({"metadata": {"name": "kube-scheduler"}})), one),
         (lease(&json!({"spec": {"leaseDurationSeconds": i32::MAX}})), short),
-        (lease(&json!({"metadata": {"annotations": {"a": large}}})), small),
+        (lease(&json!({"spec": {"holderIdentity": large}})), holder),
+        (lease(&json!({"metadata": {"annotations": {"a": large}}})), short_texts),
+        (lease(&json!({"metadata": {"labels": many(65)}})), short_texts),
+        (lease(&json!({"metadata": {"finalizers": ["example.com/a"]}})), owners),
+        (lease(&json!({"metadata": {"ownerReferences": [owner]}})), owners),
     ] {
         assert_rejected(&create(&object), because);
     }
-    for object in [event(&json!({})), lease(&json!({}))] {
+    // A mutating webhook may label what is created.
+    let labelled = json!({"metadata": {"annotations": {"a": "b"}, "labels": {"a": "b"}}});
+    for object in [event(&json!({})), event(&labelled), lease(&labelled)] {
         let output = create(&object);
         assert_eq!(output.code, 0, "{object}: {output:?}");
     }
+    let own = "--field-selector=reportingComponent=noderesource.dev/node-resource-advertiser";
+    let deleted = cluster.kubectl(&["--namespace=default", "delete", "events", own]);
+    assert_eq!(deleted.matches("deleted").count(), 2, "as SECURITY.md has it: {deleted}");
+}
+
+/// Without renewals there would be no leader, for ever.
+#[test]
+fn lease_with_more_on_it_than_the_policy_allows_is_still_renewed() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let kubeconfig = install(&cluster, &[]);
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "1"});
+    let annotations: Map<_, _> =
+        (0..20).map(|it| (format!("example.com/{it}"), json!("a".repeat(2_000)))).collect();
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": RELEASE, "namespace": NAMESPACE, "annotations": annotations,
+            "finalizers": ["example.com/keep"], "ownerReferences": [owner],
+        },
+        "spec": {"holderIdentity": "", "leaseDurationSeconds": 15},
+    });
+    let lease_args = ["lease", RELEASE, "--namespace", NAMESPACE];
+    cluster.kubectl(&[&["delete", "--ignore-not-found"], &lease_args[..]].concat());
+    cluster.control_plane.kubectl_stdin(&["create", "-f", "-"], &lease.to_string()).unwrap();
+    let controller = Controller::start_unready(
+        &cluster,
+        &kubeconfig,
+        &["--leader-elect-resource-namespace", NAMESPACE],
+    );
+    controller.wait_log("this process leads now");
+    cluster.wait_for("the Lease to be renewed", &lease_args, |lease| {
+        lease["spec"]["renewTime"] != lease["spec"]["acquireTime"]
+    });
+    let lease = cluster.get(&lease_args);
+    assert_eq!(lease["metadata"]["finalizers"], json!(["example.com/keep"]));
+    controller.stop();
+    let edit = json!({"metadata": {"finalizers": null}}).to_string();
+    cluster.kubectl(&[&["patch"], &lease_args[..], &["--type=merge", "-p", &edit]].concat());
 }
 
 fn merge(object: &mut Value, change: &Value) {

@@ -12,5 +12,5 @@ request.userInfo.username == 'system:serviceaccount:{{ include "nra.namespace" .
 
 {{- /* The entries of an annotation noderesource.dev/advertised in CEL, each as <name>=<quantity>. */}}
 {{- define "nra.listed" -}}
-{{ . }} == '' ? [] : {{ . }}.replace(' ', '').replace('\n', '').split('},"').filter(entry, entry.contains('"quantity":"')).map(entry, entry.replace('{"', '').split('"')[0] + '=' + entry.split('"quantity":"')[1].split('"')[0])
+{{ . }} == '' ? [] : {{ . }}.replace(' ', '').replace('\n', '').replace('\t', '').replace('\r', '').split('},"').filter(entry, entry.contains('"quantity":"')).map(entry, entry.replace('{"', '').split('"')[0] + '=' + entry.split('"quantity":"')[1].split('"')[0])
 {{- end }}
