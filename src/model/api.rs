@@ -20,7 +20,7 @@ use serde_json::json;
 pub use json_schema::json_schema;
 
 pub use reason::Reason;
-pub use status::{NodeCounts, NodeExtendedResourceStatus, NodeProblem};
+pub use status::{MAX_MESSAGE, NodeCounts, NodeExtendedResourceStatus, NodeProblem};
 
 /// The API group, which is also the domain of the annotation on nodes.
 pub const GROUP: &str = "noderesource.dev";

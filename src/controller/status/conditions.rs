@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
+use super::shortened;
 use crate::controller::device_classes::Mapping;
 use crate::controller::standing::{Standing, State, TABLE};
 use crate::controller::tally::{Counts, MAX_PROBLEMS};
@@ -53,6 +54,7 @@ impl ConditionUpdate {
         now: Timestamp,
     ) -> Condition {
         let Self { kind, status, reason, message } = self;
+        let message = shortened(message);
         let status = status.as_str();
         let since = before
             .iter()

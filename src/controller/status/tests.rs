@@ -211,6 +211,20 @@ fn status_lists_the_first_ten_problems() {
     assert_eq!(status.problems[0].reason, "PatchFailed");
 }
 
+/// The API server rejects a status with a longer one.
+#[test]
+fn message_is_cut_at_a_character_boundary() {
+    let message = "é".repeat(MAX_MESSAGE + 1);
+    let failed = Standing::Failed(message.as_str().into());
+    let problems = [("node-1".into(), failed)].into();
+    let counts = Counts { problems, ..nodes(&[(State::Failed, 1)]) };
+    let mapping = Mapping::Unknown(message);
+    let status = status(&everywhere(), Some(&counts), &mapping, Timestamp::UNIX_EPOCH);
+    assert_eq!(status.problems[0].message.chars().count(), MAX_MESSAGE);
+    let longest = status.conditions.iter().map(|said| said.message.chars().count()).max();
+    assert_eq!(longest, Some(MAX_MESSAGE));
+}
+
 #[test]
 fn total_is_what_advertised_and_held_nodes_carry() {
     let total = |spec, counts: &Counts| {

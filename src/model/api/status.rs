@@ -4,6 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+/// The longest message in a status, in characters: as in Kubernetes' own conditions.
+pub const MAX_MESSAGE: usize = 32_768;
+
 /// What the controller last saw and did.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -27,6 +30,7 @@ pub struct NodeExtendedResourceStatus {
     /// How much of the resource the nodes together carry for this rule: those that are counted as
     /// advertised or held. Absent while the rule is invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub total: Option<String>,
 
     /// The first ten nodes, by name, that are not as declared; the rest are counted in `nodes`.
@@ -41,6 +45,7 @@ pub struct NodeExtendedResourceStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeCounts {
     /// Advertised of selected, such as 11/12: what `kubectl get` prints.
+    #[schemars(length(max = 64))]
     pub summary: String,
     /// Nodes that exist and that the rule selects.
     pub selected: i64,
@@ -65,21 +70,34 @@ pub struct NodeCounts {
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeProblem {
     /// The node's name.
+    #[schemars(length(max = 253))]
     pub node: String,
     /// One word for machines: Held, PodsUnavailable, Conflict, Contested, PatchFailed, InvalidLedger or
     /// LedgerFull.
+    #[schemars(length(max = 1024))]
     pub reason: String,
     /// The same for people, with the value that is there.
+    #[schemars(length(max = MAX_MESSAGE))]
     pub message: String,
 }
 
 fn conditions(generator: &mut SchemaGenerator) -> Schema {
+    let mut condition = Condition::json_schema(generator);
+    for (field, length) in
+        [("type", 316), ("status", 16), ("reason", 1024), ("message", MAX_MESSAGE)]
+    {
+        if let Some(field) = condition.pointer_mut(&format!("/properties/{field}"))
+            && let Some(field) = field.as_object_mut()
+        {
+            field.insert("maxLength".to_owned(), length.into());
+        }
+    }
     json_schema!({
         "type": "array",
         "maxItems": 8,
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["type"],
-        "items": generator.subschema_for::<Condition>(),
+        "items": condition,
     })
 }
 
