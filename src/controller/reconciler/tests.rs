@@ -42,6 +42,25 @@ impl Reconciler {
         works.filter(|work| !work.lowered_from.is_empty()).count() as u64
     }
 
+    /// What this process waits for at a moment that is earlier than the one at which `step` has it woken.
+    pub(in crate::controller) fn missed_wake(&self, step: &Step, now: Now) -> Option<&'static str> {
+        if self.leader.is_stopping() {
+            return None;
+        }
+        let leads = self.leads(now.instant);
+        let knows_all = leads && self.knows_all();
+        let waits = [
+            ("a node or a status", true, self.schedule.queue.next_due()),
+            ("the end of a hold", knows_all, self.rules.hold().until()),
+            ("another list of rules", leads, self.schedule.rules.not_before()),
+            ("the end of a pause", leads, self.schedule.limiter.next_wake(now.instant)),
+            ("an Event", leads, self.reports.events.next_due(now.instant)),
+        ];
+        let is_missed = |at: Instant| step.wake.is_none_or(|wake| at < wake);
+        let missed = waits.into_iter().find(|(_, waits, at)| *waits && at.is_some_and(is_missed));
+        missed.map(|(what, ..)| what)
+    }
+
     /// A node with work to do that is nowhere to be worked on (I8).
     pub(in crate::controller) fn lost_node(&mut self, now: Now) -> Option<Arc<str>> {
         let leads = self.leads(now.instant);

@@ -211,17 +211,19 @@ impl World {
         }
     }
 
-    /// Lets the reconciler do all that it can at this moment. Patches and lists of pods stay open.
-    pub(super) fn run(&mut self) {
+    /// Lets the reconciler do all that it can at this moment. Patches and lists of pods stay open. Returns when it has
+    /// more to do.
+    pub(super) fn run(&mut self) -> Option<Instant> {
         for _ in 0..10_000 {
             let step = self.reconciler.next(self.now);
-            let idle =
-                step.requests.is_empty() && step.wake.is_none_or(|wake| wake > self.now.instant);
+            assert_eq!(self.reconciler.missed_wake(&step, self.now), None, "it wakes too late");
+            let wake = step.wake.filter(|wake| *wake > self.now.instant);
+            let idle = step.requests.is_empty() && wake == step.wake;
             for request in step.requests {
                 self.take(request);
             }
             if idle || step.done {
-                return;
+                return wake;
             }
         }
         panic!("it never comes to rest");
@@ -282,20 +284,19 @@ impl World {
         self.reconciler.complete(completion, self.now);
     }
 
-    /// Lets time pass, and the reconciler follow it.
+    /// Lets time pass, and the reconciler follow it: it does nothing at a moment that it did not ask for.
     pub(super) fn advance(&mut self, time: Duration) {
         let end = self.now.instant + time;
-        loop {
-            self.run();
-            let wake = self.reconciler.next(self.now).wake;
-            let to = wake.filter(|wake| *wake > self.now.instant).map_or(end, |wake| wake.min(end));
-            let passed = to.duration_since(self.now.instant);
-            self.now.instant = to;
-            self.now.wall += SignedDuration::try_from(passed).unwrap();
-            if to >= end {
-                return self.run();
-            }
+        while let Some(wake) = self.run().filter(|wake| *wake <= end) {
+            self.set_time(wake);
         }
+        self.set_time(end);
+    }
+
+    fn set_time(&mut self, instant: Instant) {
+        let passed = instant.duration_since(self.now.instant);
+        self.now.instant = instant;
+        self.now.wall += SignedDuration::try_from(passed).unwrap();
     }
 
     /// The one open patch.

@@ -119,6 +119,10 @@ impl World {
         let now = self.clock(number);
         for _ in 0..10_000 {
             let step = self.processes[number].reconciler.next(now);
+            if let Some(what) = self.processes[number].reconciler.missed_wake(&step, now) {
+                let name = Arc::clone(&self.processes[number].name);
+                self.violate(format!("I8: {name} sleeps through {what}"));
+            }
             self.follow_leadership(number);
             for request in step.requests {
                 self.send(number, request);

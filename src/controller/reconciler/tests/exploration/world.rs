@@ -263,6 +263,9 @@ impl World {
     pub(super) fn run(&mut self) -> Result<Option<Instant>, String> {
         for _ in 0..1000 {
             let step = self.reconciler.next(self.now);
+            if let Some(what) = self.reconciler.missed_wake(&step, self.now) {
+                return Err(format!("I8: it sleeps through {what}"));
+            }
             let wake = step.wake.filter(|wake| *wake > self.now.instant);
             if step.requests.is_empty() && wake == step.wake {
                 return Ok(wake);
@@ -368,8 +371,7 @@ impl World {
         let old = self.schedulable();
         self.node = Some(after);
         let is_lowered = license.kind == Planned::Plan && self.schedulable() < old;
-        let is_owed = is_lowered && after.amounts[0].entry.is_some() && self.pods <= old;
-        self.is_owed |= is_owed;
+        self.is_owed |= is_lowered && after.amounts[0].entry.is_some() && self.pods <= old;
         if before != after {
             self.show_node();
         }
