@@ -133,6 +133,27 @@ fn mass_withdrawal_waits() {
     assert!(world.metric("rules_held 0"));
 }
 
+/// The same where the nodes are listed last, as by a process that starts beside many of them.
+#[test]
+fn mass_withdrawal_waits_where_nodes_are_listed_after_rules() {
+    let mut world = World::leading(2, &[("dongle", 4)]);
+    world.settle();
+    let mut next = World::new(16);
+    next.nodes = world.nodes.clone();
+    next.observe(Observation::Rule(Ok(Event::Init)));
+    next.observe(Observation::Rule(Ok(Event::InitDone)));
+    next.lead();
+    next.list_nodes();
+    next.settle();
+    assert!(next.metric("rules_held 1"));
+    next.advance(Duration::from_secs(299));
+    next.settle();
+    assert_eq!(next.dongles("node-0"), 4, "the rule is held");
+    next.advance(Duration::from_secs(1));
+    next.settle();
+    assert_eq!(next.dongles("node-0"), -1, "the hold has ended");
+}
+
 /// What an ex-leader counted, and what it waited for, is not reported any more.
 #[test]
 fn ex_leader_reports_no_states_and_is_ready() {
