@@ -4,13 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::quantity::Quantity;
-pub use crate::rules::{decider, declared, selects};
-
-const LEDGER: &str = "noderesource.dev/advertised";
-const MAPS: [&str; 2] = ["capacity", "allocatable"];
+use crate::ledger::{LEDGER, MAPS, is_adoptable};
+pub use crate::ledger::{Ledger, ledger, units};
+pub use crate::rules::{Calm, decider, declared, selects};
 
 /// What a process may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +39,11 @@ pub struct NodeWrite<'a> {
     pub labels: &'a [Value],
     /// Whether the sender had seen the node as it was before the patch: of what it had not, only the ledger is certain.
     pub was_seen: bool,
+    /// The versions of the node before this one, as far as they are known.
+    pub history: &'a [Arc<Value>],
     /// What pods on the node requested when the sender listed them last, by resource.
     pub pods: Option<&'a BTreeMap<String, i128>>,
 }
-
-/// Quantity, rule and the rest, by resource.
-pub type Ledger = BTreeMap<String, (i128, String, Value)>;
 
 /// What does not hold: the invariant, and how.
 pub type Violation = String;
@@ -210,10 +207,15 @@ impl NodeWrite<'_> {
                             && object["spec"]["conflictPolicy"] == "Overwrite"
                     })
                 };
-                if is_foreign && writes && !self.known.iter().any(takes_over) {
-                    return Err(
-                        "I1: a value that the ledger does not list is overwritten".to_owned()
-                    );
+                if is_foreign && !self.known.iter().any(takes_over) {
+                    if writes {
+                        let what = "I1: a value that the ledger does not list is overwritten";
+                        return Err(what.to_owned());
+                    }
+                    // Whoever has written the same anew meanwhile is found at the next look.
+                    if self.was_seen && !is_adoptable(self.before, self.history, name, *quantity) {
+                        return Err("I1: what somebody else has written is adopted".to_owned());
+                    }
                 }
                 if edited {
                     self.check_declared(name, *quantity, rule, old)?;
@@ -368,25 +370,4 @@ impl std::fmt::Display for Place {
             None => f.write_str(" unlisted"),
         }
     }
-}
-
-/// A quantity as a number.
-#[must_use]
-pub fn units(value: &Value) -> Option<i128> {
-    Quantity::parse(value.as_str()?)?.units()
-}
-
-/// The ledger of a node: quantity, rule and the rest, by resource; `None` where it cannot be read.
-#[must_use]
-pub fn ledger(node: &Value) -> Option<Ledger> {
-    let text = &node["metadata"]["annotations"][LEDGER];
-    let Some(text) = text.as_str() else { return Some(BTreeMap::new()) };
-    let entries: BTreeMap<String, Value> = serde_json::from_str(text).ok()?;
-    let entries = entries.into_iter().map(|(name, mut entry)| {
-        let quantity = units(&entry["quantity"])?;
-        let rule = entry["rule"].as_str()?.to_owned();
-        entry["quantity"] = json!(null);
-        Some((name, (quantity, rule, entry)))
-    });
-    entries.collect()
 }

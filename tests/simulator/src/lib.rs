@@ -21,6 +21,7 @@ mod http;
 pub mod invariants;
 mod json_patch;
 mod kind;
+mod ledger;
 mod list;
 mod node;
 mod quantity;

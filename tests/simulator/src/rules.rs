@@ -1,10 +1,11 @@
-//! Rules, as far as the invariants read them: which of them decides on a node.
+//! Rules, as far as the invariants read them: which of them decides on a node, and whether it is as that one declares.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::invariants::units;
+use crate::ledger::{Ledger, ledger, units};
 
 /// Returns how much a rule declares; `None` where it is invalid.
 #[must_use]
@@ -48,4 +49,81 @@ pub fn decider<'a>(
         let priority = rule["spec"]["priority"].as_i64().unwrap_or_default();
         (-priority, text("creationTimestamp"), text("name"))
     })
+}
+
+/// The objects of a cluster in which nothing goes on.
+#[derive(Clone, Debug)]
+pub struct Calm {
+    /// All rules.
+    pub rules: Vec<Arc<Value>>,
+    /// All nodes.
+    pub nodes: Vec<Arc<Value>>,
+    /// All pods.
+    pub pods: Vec<Arc<Value>>,
+}
+
+impl Calm {
+    /// Checks that each resource of each node is as the rule declares that decides about it, and is not listed where none
+    /// does; but for those that `is_excused` has, by node and resource.
+    ///
+    /// # Errors
+    /// What is not as declared.
+    pub fn check(&self, is_excused: impl Fn(&str, &str) -> bool) -> Result<(), String> {
+        for node in &self.nodes {
+            let name = node["metadata"]["name"].as_str().unwrap_or_default();
+            let ledger = ledger(node).ok_or_else(|| format!("{name} has a spoilt ledger"))?;
+            let declared = self.rules.iter().map(|rule| &rule["spec"]["resourceName"]);
+            let mut resources: BTreeSet<&str> = declared.filter_map(Value::as_str).collect();
+            resources.extend(ledger.keys().map(String::as_str));
+            for resource in resources.into_iter().filter(|resource| !is_excused(name, resource)) {
+                self.check_resource(node, &ledger, resource)
+                    .map_err(|what| format!("{resource} on {name} {what}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_resource(&self, node: &Value, ledger: &Ledger, resource: &str) -> Result<(), String> {
+        let decider = decider(&self.rules, node, &node["metadata"]["labels"], resource);
+        let entry = ledger.get(resource);
+        let priority = |rule: &Value| rule["spec"]["priority"].as_i64().unwrap_or_default();
+        // What a rule has advertised that is invalid by now stays, but for a rule of a higher priority.
+        let is_kept = |rule: &&Arc<Value>| {
+            declared(rule).is_none()
+                && entry.is_some_and(|(_, by, _)| rule["metadata"]["name"] == by.as_str())
+                && decider.is_none_or(|decider| priority(decider) <= priority(rule))
+        };
+        if self.rules.iter().any(|rule| is_kept(&rule)) {
+            return Ok(());
+        }
+        let Some(decider) = decider else {
+            let listed =
+                entry.map(|(_, by, _)| format!("is listed by {by}, and no rule declares it"));
+            return listed.map_or(Ok(()), Err);
+        };
+        let values = ["capacity", "allocatable"].map(|map| units(&node["status"][map][resource]));
+        let quantity = declared(decider);
+        let is_foreign = entry.is_none() && values.into_iter().flatten().any(|value| value != 0);
+        let is_left = is_foreign && decider["spec"]["conflictPolicy"] != "Overwrite";
+        if is_left || Some(self.requested(&node["metadata"]["name"], resource)) > quantity {
+            return Ok(());
+        }
+        let rule = decider["metadata"]["name"].as_str().unwrap_or_default();
+        let is_listed =
+            entry.is_some_and(|(listed, by, _)| by == rule && Some(*listed) == quantity);
+        if is_listed && values == [quantity; 2] {
+            return Ok(());
+        }
+        Err(format!("is {values:?}, listed as {entry:?}, and {rule} declares {quantity:?}"))
+    }
+
+    /// What pods on a node request.
+    fn requested(&self, node: &Value, resource: &str) -> i128 {
+        let pods = self.pods.iter().filter(|pod| {
+            let phase = pod["status"]["phase"].as_str();
+            pod["spec"]["nodeName"] == *node && !matches!(phase, Some("Succeeded" | "Failed"))
+        });
+        let containers = pods.filter_map(|pod| pod["spec"]["containers"].as_array()).flatten();
+        containers.filter_map(|it| units(&it["resources"]["requests"][resource])).sum()
+    }
 }

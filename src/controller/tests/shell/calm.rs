@@ -1,5 +1,6 @@
 //! The end: nothing goes wrong any more, and the cluster becomes as it is declared, and silent.
 
+use simulator::invariants::Calm;
 use simulator::{ApiServer, Kind};
 use tokio::time::sleep;
 
@@ -98,6 +99,9 @@ fn unsettled(api: &ApiServer) -> Result<(), String> {
             return Err(format!("{node} is not as declared: {:?}", plan.changes()));
         }
     }
+    // And apart from what plans.
+    let [rules, nodes, pods] = [Kind::Rule, Kind::Node, Kind::Pod].map(|kind| all(api, kind));
+    Calm { rules, nodes, pods }.check(|_, _| false)?;
     for rule in all(api, Kind::Rule) {
         let name = name(&rule);
         let of_rule = |plan: &NodePlan| {

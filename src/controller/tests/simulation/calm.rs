@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use simulator::Kind;
+use simulator::invariants::Calm;
 
 use super::process::{LEASE, Process};
 use super::world::{Due, Millis, World};
@@ -133,7 +134,7 @@ impl World {
         }
     }
 
-    /// What is not as the rules declare, by the planner and the objects as they are.
+    /// What is not as the rules declare, by the planner and, apart from it, by the objects as they are.
     fn unsettled(&self) -> Option<String> {
         let leaders = self.processes.iter().filter(|process| process.leads_since.is_some());
         let leader = leaders.filter(|process| process.knows_rules).count();
@@ -187,7 +188,15 @@ impl World {
                 *counts.entry((rule, state)).or_default() += 1;
             }
         }
-        objects.iter().find_map(|rule| self.unsettled_status(rule, &counts))
+        let [nodes, pods] = [Kind::Node, Kind::Pod].map(|kind| self.objects(kind));
+        let calm = Calm { rules: objects.clone(), nodes, pods };
+        let is_rejected = |node: &str, resource: &str| {
+            [node, resource].iter().any(|what| self.rejected.contains(*what))
+        };
+        let is_declared = calm.check(is_rejected);
+        is_declared
+            .err()
+            .or_else(|| objects.iter().find_map(|rule| self.unsettled_status(rule, &counts)))
     }
 
     fn unsettled_status(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use simulator::invariants::{NodeWrite, Right, ledger};
@@ -15,17 +16,21 @@ use crate::controller::effect::{Effect, PodScope, RequestId};
 /// A version at which an object was written, and how; or whose object was deleted.
 pub(super) type History = Vec<(u64, Result<Arc<Value>, Key>)>;
 
-/// What pods request, by resource, by node.
-type Usage = BTreeMap<String, BTreeMap<String, i128>>;
+/// What pods request, by resource; and by node.
+type Requested = BTreeMap<String, i128>;
+type Usage = BTreeMap<String, Requested>;
+
+/// So long what pods request is good for a plan, and so long a plan waits for a slot.
+const MAX_USAGE_AGE: Duration = Duration::from_secs(2 + 30);
 
 #[derive(Default)]
 pub(super) struct Checks {
     nodes: History,
     rules: History,
-    /// What lists of pods have found that are on their way, by process.
-    listing: BTreeMap<(usize, u64), Usage>,
-    /// What processes know of pods.
-    pods: BTreeMap<usize, Usage>,
+    /// What lists of pods have found that are on their way, by process, and at which version.
+    listing: BTreeMap<(usize, u64), (Usage, u64)>,
+    /// What processes know of pods on a node, and since when.
+    pods: BTreeMap<(usize, String), (Requested, Instant)>,
     lowerings: Vec<Lowering>,
     /// How often each resource on a node was changed, by what Events call it.
     pub(super) changes: BTreeMap<(String, String, &'static str), u64>,
@@ -47,7 +52,8 @@ pub(super) struct Sent {
     pub(super) nodes: u64,
     rules: [u64; 2],
     version: u64,
-    pods: Option<Usage>,
+    /// What pods requested on the node that a patch is for.
+    pods: Option<Requested>,
 }
 
 /// A value that was lowered, so that pods are to be listed once more.
@@ -58,6 +64,7 @@ struct Lowering {
     uid: Value,
     resource: String,
     from: i128,
+    version: u64,
     /// What pods requested by a list after it.
     requested: Option<i128>,
 }
@@ -102,7 +109,14 @@ fn states(history: &History, from: u64, to: u64) -> States {
 
 impl World {
     /// What a process knows now.
-    pub(super) fn sent(&self, number: usize) -> Sent {
+    pub(super) fn sent(&mut self, number: usize, effect: &Effect) -> Sent {
+        let instant = self.clock(number).instant;
+        // It is for one patch.
+        let pods = match effect {
+            Effect::PatchNode { node, .. } => self.checks.pods.remove(&(number, node.to_string())),
+            _ => None,
+        };
+        let is_recent = |(_, since): &(_, Instant)| instant.duration_since(*since) <= MAX_USAGE_AGE;
         let process = &self.processes[number];
         let right = match (process.leads_since, process.knows_rules) {
             (None, _) => Right::Resets,
@@ -111,14 +125,14 @@ impl World {
         };
         let rules = process.streams[1].position;
         Sent {
-            instant: self.clock(number).instant,
+            instant,
             at: self.now,
             right,
             leads_since: process.leads_since,
             nodes: process.streams[2].position,
             rules: [rules, rules.max(process.listed_rules)],
             version: self.server.version(),
-            pods: self.checks.pods.get(&number).cloned(),
+            pods: pods.filter(is_recent).map(|(requested, _)| requested),
         }
     }
 
@@ -172,19 +186,26 @@ impl World {
                 usage.entry(machine.name.clone()).or_default();
             }
         }
-        for lowering in self.checks.lowerings.iter_mut().filter(|it| it.process == process) {
+        let version = self.server.version();
+        self.checks.listing.insert((process, id.number), (usage, version));
+    }
+
+    /// And has come.
+    pub(super) fn pods_are_known(&mut self, process: usize, id: RequestId) {
+        let now = self.clock(process).instant;
+        let Some((usage, version)) = self.checks.listing.remove(&(process, id.number)) else {
+            return;
+        };
+        let follows = |it: &&mut Lowering| it.process == process && it.version <= version;
+        for lowering in self.checks.lowerings.iter_mut().filter(follows) {
             if let Some(usage) = usage.get(&lowering.node) {
                 let requested = usage.get(&lowering.resource).copied().unwrap_or_default();
                 lowering.requested = Some(requested.min(lowering.from));
             }
         }
-        self.checks.listing.insert((process, id.number), usage);
-    }
-
-    /// And has come.
-    pub(super) fn pods_are_known(&mut self, process: usize, id: RequestId) {
-        let usage = self.checks.listing.remove(&(process, id.number)).unwrap_or_default();
-        self.checks.pods.entry(process).or_default().extend(usage);
+        let usage = usage.into_iter();
+        let known = usage.map(|(node, requested)| ((process, node), (requested, now)));
+        self.checks.pods.extend(known);
     }
 
     /// A patch has been applied.
@@ -206,6 +227,7 @@ impl World {
             .map(|node| node["metadata"]["labels"].clone())
             .collect();
         labels.dedup();
+        let history: Vec<_> = self.checks.versions(name).cloned().collect();
         let write = NodeWrite {
             before,
             after,
@@ -217,7 +239,8 @@ impl World {
                 let version = before["metadata"]["resourceVersion"].as_str();
                 version.and_then(|version| version.parse().ok()) <= Some(sent.nodes)
             },
-            pods: sent.pods.as_ref().and_then(|pods| pods.get(name)),
+            history: &history,
+            pods: sent.pods.as_ref(),
         };
         let checked = write.check();
         let who = Arc::clone(&self.processes[number].name);
@@ -242,6 +265,7 @@ impl World {
                     uid: before["metadata"]["uid"].clone(),
                     resource: change.resource,
                     from,
+                    version: self.server.version(),
                     requested: None,
                 });
             }

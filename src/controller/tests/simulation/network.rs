@@ -73,7 +73,7 @@ impl World {
         self.checks.requests += u64::from(!matches!(effect, Effect::WriteLease(_)));
         self.checks.lists += u64::from(is_list);
         self.check_right(process, &effect);
-        let sent = self.sent(process);
+        let sent = self.sent(process, &effect);
         let patch = match &effect {
             Effect::PatchNode { node, patch, .. } => Some((Arc::clone(node), patch.clone())),
             _ => None,

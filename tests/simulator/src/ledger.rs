@@ -1,0 +1,66 @@
+//! What a node's ledger lists, and what counts as the controller's own although it is not listed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::quantity::Quantity;
+
+pub(crate) const LEDGER: &str = "noderesource.dev/advertised";
+pub(crate) const MAPS: [&str; 2] = ["capacity", "allocatable"];
+const FIELD_MANAGER: &str = "node-resource-advertiser";
+
+/// Quantity, rule and the rest, by resource.
+pub type Ledger = BTreeMap<String, (i128, String, Value)>;
+
+/// A quantity as a number.
+#[must_use]
+pub fn units(value: &Value) -> Option<i128> {
+    Quantity::parse(value.as_str()?)?.units()
+}
+
+/// The ledger of a node: quantity, rule and the rest, by resource; `None` where it cannot be read.
+#[must_use]
+pub fn ledger(node: &Value) -> Option<Ledger> {
+    let text = &node["metadata"]["annotations"][LEDGER];
+    let Some(text) = text.as_str() else { return Some(BTreeMap::new()) };
+    let entries: BTreeMap<String, Value> = serde_json::from_str(text).ok()?;
+    let entries = entries.into_iter().map(|(name, mut entry)| {
+        let quantity = units(&entry["quantity"])?;
+        let rule = entry["rule"].as_str()?.to_owned();
+        entry["quantity"] = json!(null);
+        Some((name, (quantity, rule, entry)))
+    });
+    entries.collect()
+}
+
+/// Whether a value that the ledger does not list may be adopted: the controller alone wrote it, in both maps; or, where it
+/// was listed before like this, a kubelet whose reset admission has undone.
+pub(crate) fn is_adoptable(
+    node: &Value,
+    history: &[Arc<Value>],
+    resource: &str,
+    quantity: i128,
+) -> bool {
+    let was_listed = history.iter().any(|before| {
+        let entry = ledger(before).and_then(|mut ledger| ledger.remove(resource));
+        before["metadata"]["uid"] == node["metadata"]["uid"]
+            && entry.is_some_and(|(listed, ..)| listed == quantity)
+    });
+    let is_own = |manager: &&str| *manager == FIELD_MANAGER || was_listed && *manager == "kubelet";
+    MAPS.iter().all(|map| {
+        let managers = managers(node, map, resource);
+        !managers.is_empty() && managers.iter().all(&is_own)
+    })
+}
+
+/// Who has written a value last.
+fn managers<'a>(node: &'a Value, map: &str, resource: &str) -> Vec<&'a str> {
+    let entries = node["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let owning = entries.filter(|entry| {
+        let fields = &entry["fieldsV1"]["f:status"][format!("f:{map}")];
+        !fields[format!("f:{resource}")].is_null()
+    });
+    owning.map(|entry| entry["manager"].as_str().unwrap_or_default()).collect()
+}
