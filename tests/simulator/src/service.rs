@@ -30,7 +30,7 @@ use tower::BoxError;
 
 use crate::failure::Failure;
 use crate::fate::{Fate, Fates};
-use crate::http::{Answer, Call};
+use crate::http::{Answer, Call, Verb};
 use crate::kind::Kind;
 use crate::server::ApiServer;
 use crate::stream::WatchStream;
@@ -54,9 +54,10 @@ struct State {
     log: Vec<String>,
     tally: BTreeMap<String, usize>,
     on_write: Box<dyn FnMut(&Write<'_>) + Send>,
+    on_list: Box<dyn FnMut(&Write<'_>) + Send>,
 }
 
-/// A request of a client that has been done, and may have changed something.
+/// A request of a client that has been done, and may have changed something; or a list.
 #[derive(Debug)]
 pub struct Write<'a> {
     /// Who sent it.
@@ -82,6 +83,7 @@ impl Network {
             log: Vec::new(),
             tally: BTreeMap::new(),
             on_write,
+            on_list: Box::new(|_: &Write<'_>| ()),
         };
         Self { state: Arc::new(Mutex::new(state)), written, start: (Instant::now(), start) }
     }
@@ -89,6 +91,11 @@ impl Network {
     /// Has a look taken at every write of a client as it is done.
     pub fn on_write(&self, look: impl FnMut(&Write<'_>) + Send + 'static) {
         self.state().on_write = Box::new(look);
+    }
+
+    /// Has a look taken at every list for a client as it is served.
+    pub fn on_list(&self, look: impl FnMut(&Write<'_>) + Send + 'static) {
+        self.state().on_list = Box::new(look);
     }
 
     /// Decides from now on what becomes of requests.
@@ -169,6 +176,9 @@ impl Network {
             let State { api, on_write, .. } = &mut *state;
             on_write(&Write { client, call, fate, before, api });
             self.written.send_replace(api.version());
+        } else if call.verb == Verb::List && matches!(answer, Answer::Object(..)) {
+            let State { api, on_list, .. } = &mut *state;
+            on_list(&Write { client, call, fate, before, api });
         }
         answer
     }

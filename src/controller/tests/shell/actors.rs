@@ -38,6 +38,7 @@ impl World {
 
     /// One thing that happens.
     pub(super) fn happen(&mut self) {
+        self.monitor.follow(&self.network);
         let replica = self.rng.usize(..self.replicas.len());
         match self.rng.u32(..30) {
             0..=3 => self.reboot(),
@@ -150,7 +151,6 @@ impl World {
             "shrinkPolicy": one_of(&["WhenFree", "WhenFree", "Immediate"]),
         });
         (spec["quantity"], spec["priority"]) = (json!(rng.u64(1..9)), json!(rng.u64(..2)));
-        spec["paused"] = json!(rng.u32(..8) == 0);
         match rng.u32(..4) {
             0 => spec["nodeNames"] = json!(["node-0", "node-1"]),
             1 => spec["nodeSelector"] = json!({"matchLabels": {"zone": "a"}}),
@@ -168,8 +168,7 @@ impl World {
     fn edit_rule(&mut self) {
         let Some(rule) = self.pick(Kind::Rule) else { return };
         let new = self.rule_spec();
-        let field =
-            ["quantity", "priority", "conflictPolicy", "shrinkPolicy", "paused", "deletionPolicy"];
+        let field = ["quantity", "priority", "conflictPolicy", "shrinkPolicy", "deletionPolicy"];
         let field = field[self.rng.usize(..field.len())];
         let patch = json!({"spec": {field: new[field]}});
         self.merge(Kind::Rule, Subresource::None, &name(&rule), patch, "gitops");

@@ -1,33 +1,65 @@
-//! What holds at every write of a replica, told from the objects alone.
+//! What holds at every write of a replica (I1 to I6), told from what the API server has been asked for.
+//!
+//! What a replica has seen is not known here, so that whatever it may have seen counts in its favour.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use simulator::{Fate, Key, Kind, Network, Write};
+use simulator::invariants::{NodeWrite, Right, units};
+use simulator::{ApiServer, Fate, Key, Kind, Network, Selector, Watch, WatchEvent, Write};
 
 use super::actors::all;
 use super::*;
-use crate::model::ledger::ANNOTATION;
 
-const MAPS: [&str; 2] = ["capacity", "allocatable"];
+/// What pods request is good for a plan for 2 seconds. It comes by a list that takes 60 at most, and the patch may wait
+/// for a slot.
+const MAX_USAGE_AGE: Duration = Duration::from_secs(2 + 60 + 30);
 
 /// Looks at writes.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Monitor(Arc<Mutex<State>>);
 
-#[derive(Default)]
+/// What pods request, by resource.
+type Usage = BTreeMap<String, i128>;
+
 struct State {
     violation: Option<String>,
-    /// The resources that a rule with `Overwrite` has ever declared.
-    overwritten: BTreeSet<String>,
+    watches: [Watch; 2],
+    /// The rules after each change of one.
+    rules: Vec<Vec<Arc<Value>>>,
+    /// Every version of every node.
+    nodes: Vec<Arc<Value>>,
+    /// Who has held the Lease, the last one last.
+    terms: Vec<Term>,
+    /// What lists of pods have found, by client and node, and when.
+    usages: BTreeMap<(String, String), Vec<(Instant, Usage)>>,
+}
+
+/// How long one replica holds the Lease.
+struct Term {
+    holder: String,
+    since: Instant,
+    /// When rules were listed in it first, and how many states they had had by then.
+    rules_listed: Option<(Instant, usize)>,
 }
 
 impl Monitor {
     pub(super) fn new(network: &Network) -> Self {
-        let monitor = Self::default();
-        let state = Arc::clone(&monitor.0);
+        let watch = |kind| network.read(|api| api.watch(kind, Selector::default(), 0));
+        let state = State {
+            violation: None,
+            watches: [watch(Kind::Rule), watch(Kind::Node)],
+            rules: vec![Vec::new()],
+            nodes: Vec::new(),
+            terms: Vec::new(),
+            usages: BTreeMap::new(),
+        };
+        let monitor = Self(Arc::new(Mutex::new(state)));
+        let [writes, lists] = [Arc::clone(&monitor.0), Arc::clone(&monitor.0)];
+        network.on_list(move |list| lists.lock().unwrap().listed(list));
         network.on_write(move |write| {
-            let mut state = state.lock().unwrap();
-            state.look_at_rules(write);
+            let mut state = writes.lock().unwrap();
+            state.follow(write.api);
+            state.follow_lease(write);
             if write.call.kind == Kind::Node
                 && let Err(violation) = state.check(write)
             {
@@ -38,98 +70,132 @@ impl Monitor {
         monitor
     }
 
+    /// Takes in what has been written, before somebody compacts the history.
+    pub(super) fn follow(&self, network: &Network) {
+        network.read(|api| self.0.lock().unwrap().follow(api));
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
         self.0.lock().unwrap().violation.clone().map_or(Ok(()), Err)
     }
 }
 
 impl State {
-    fn look_at_rules(&mut self, write: &Write<'_>) {
-        for rule in all(write.api, Kind::Rule) {
-            if rule["spec"]["conflictPolicy"] == "Overwrite" {
-                let resource = rule["spec"]["resourceName"].as_str().unwrap();
-                self.overwritten.insert(resource.to_owned());
+    fn follow(&mut self, api: &ApiServer) {
+        let [rules, nodes] = &mut self.watches;
+        while let Some(event) = api.next_event(rules) {
+            let mut now = self.rules.last().cloned().unwrap_or_default();
+            let (object, exists) = match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, true),
+                WatchEvent::Deleted(object) => (object, false),
+                other => panic!("{other:?}"),
+            };
+            now.retain(|rule| Key::of(rule) != Key::of(&object));
+            now.extend(exists.then_some(object));
+            self.rules.push(now);
+        }
+        while let Some(event) = api.next_event(nodes) {
+            match event {
+                WatchEvent::Added(node) | WatchEvent::Modified(node) => self.nodes.push(node),
+                WatchEvent::Deleted(_) => {}
+                other => panic!("{other:?}"),
             }
         }
+    }
+
+    fn follow_lease(&mut self, write: &Write<'_>) {
+        let lease = write.api.get(Kind::Lease, &Key::namespaced("system", "lease")).ok();
+        let holder = lease.as_ref().and_then(|lease| lease["spec"]["holderIdentity"].as_str());
+        let holder = holder.unwrap_or_default();
+        if self.terms.last().is_none_or(|term| term.holder != holder) {
+            let (holder, since) = (holder.to_owned(), Instant::now());
+            self.terms.push(Term { holder, since, rules_listed: None });
+        }
+    }
+
+    /// A list has been served.
+    fn listed(&mut self, list: &Write<'_>) {
+        self.follow(list.api);
+        let (now, states) = (Instant::now(), self.rules.len());
+        if list.call.kind == Kind::Rule
+            && let Some(term) = self.terms.last_mut().filter(|term| term.holder == list.client)
+        {
+            term.rules_listed.get_or_insert((now, states - 1));
+        }
+        if list.call.kind != Kind::Pod {
+            return;
+        }
+        let pods = all(list.api, Kind::Pod);
+        let call = list.call.to_string();
+        for node in all(list.api, Kind::Node) {
+            let name = node["metadata"]["name"].as_str().unwrap_or_default();
+            if call.contains("spec.nodeName=") && !call.contains(&format!("spec.nodeName={name},"))
+            {
+                continue;
+            }
+            let mut usage = Usage::new();
+            for pod in pods.iter().filter(|pod| pod["spec"]["nodeName"] == name) {
+                let requests = &pod["spec"]["containers"][0]["resources"]["requests"];
+                for (resource, amount) in requests.as_object().into_iter().flatten() {
+                    *usage.entry(resource.clone()).or_default() +=
+                        units(amount).unwrap_or_default();
+                }
+            }
+            let usages = self.usages.entry((list.client.to_owned(), name.to_owned())).or_default();
+            usages.push((now, usage));
+        }
+    }
+
+    /// The least that a client may think is requested on a node, if it has listed that.
+    fn usage(&self, client: &str, node: &str, sent: Instant) -> Option<Usage> {
+        let usages = self.usages.get(&(client.to_owned(), node.to_owned()))?.iter();
+        let mut recent = usages
+            .filter(|(at, _)| *at <= sent && sent.duration_since(*at) <= MAX_USAGE_AGE)
+            .map(|(_, usage)| usage);
+        let mut least = recent.next()?.clone();
+        for other in recent {
+            least.retain(|resource, _| other.contains_key(resource));
+            for (resource, amount) in &mut least {
+                *amount = (*amount).min(other[resource]);
+            }
+        }
+        Some(least)
     }
 
     fn check(&self, write: &Write<'_>) -> Result<(), String> {
         let after =
             write.api.get(Kind::Node, &write.call.key).map_err(|_| "the node is deleted")?;
         let before = write.before.as_ref().ok_or("the node is created")?;
-        let rest = |node: &Value| {
-            let mut node = node.clone();
-            for map in MAPS {
-                if let Some(amounts) = node["status"][map].as_object_mut() {
-                    amounts.retain(|resource, _| !resource.contains('/'));
-                }
-            }
-            if let Some(annotations) = node["metadata"]["annotations"].as_object_mut() {
-                annotations.remove(ANNOTATION);
-            }
-            if node["metadata"]["annotations"] == json!({}) {
-                node["metadata"]["annotations"] = Value::Null;
-            }
-            node["metadata"]["managedFields"] = Value::Null;
-            node["metadata"]["resourceVersion"] = Value::Null;
-            node
+        let sent = match write.fate {
+            Fate::Late(time) => Instant::now() - *time,
+            _ => Instant::now(),
         };
-        if rest(before) != rest(&after) {
-            return Err("it changes more than resources and the ledger".to_owned());
+        let term = self.terms.iter().rfind(|term| term.since <= sent);
+        let term = term.filter(|term| term.holder == write.client);
+        let listed = term.and_then(|term| term.rules_listed).filter(|(at, _)| *at <= sent);
+        let right = match (term, listed) {
+            (None, _) => Right::Resets,
+            (Some(_), None) => Right::Repairs,
+            (Some(_), Some(_)) => Right::All,
+        };
+        let uid = &before["metadata"]["uid"];
+        let versions = self.nodes.iter().filter(|node| node["metadata"]["uid"] == *uid);
+        let history: Vec<_> = versions.cloned().collect();
+        let mut labels: Vec<_> =
+            history.iter().map(|node| node["metadata"]["labels"].clone()).collect();
+        labels.dedup();
+        let node = before["metadata"]["name"].as_str().unwrap_or_default();
+        NodeWrite {
+            before,
+            after: &after,
+            right,
+            known: &self.rules,
+            certain_from: listed.map_or(0, |(_, states)| states),
+            labels: &labels,
+            was_seen: false,
+            history: &history,
+            pods: self.usage(write.client, node, sent).as_ref(),
         }
-        let ledgers = [&**before, &*after].map(ledger);
-        let mut is_reset = ledgers[0] == ledgers[1];
-        for resource in resources(before).union(&resources(&after)) {
-            let values =
-                [&**before, &*after].map(|node| MAPS.map(|map| amount(node, map, resource)));
-            let entries = ledgers.each_ref().map(|ledger| {
-                ledger[resource]["quantity"].as_str().map(|text| text.parse::<u64>().unwrap())
-            });
-            let agrees = |at: usize| entries[at].is_none_or(|entry| values[at] == [Some(entry); 2]);
-            if agrees(0) && !agrees(1) {
-                return Err(format!(
-                    "I2: {resource} agreed with the ledger, and does not: {values:?}"
-                ));
-            }
-            for (old, new) in values[0].into_iter().zip(values[1]) {
-                if old == new {
-                    continue;
-                }
-                if new == Some(0) {
-                    return Err(format!("I3: it writes 0 for {resource}"));
-                }
-                let is_listed = entries[0].is_some() || old.is_none_or(|old| old == 0);
-                if !is_listed && !self.overwritten.contains(resource) {
-                    return Err(format!("I1: {resource} is not listed, and becomes {new:?}"));
-                }
-            }
-            is_reset &= values[0] == values[1]
-                || (values[0] == [Some(0); 2] && values[1] == [entries[0]; 2]);
-        }
-        // What lands later than its sender waits for is nobody's fault.
-        let lease = write.api.get(Kind::Lease, &Key::namespaced("system", "lease")).ok();
-        let holder = lease.as_ref().and_then(|lease| lease["spec"]["holderIdentity"].as_str());
-        let leads = holder == Some(write.client) || matches!(write.fate, Fate::Late(_));
-        if !is_reset && !leads {
-            return Err(format!("I6: {} writes while {holder:?} holds the lease", write.client));
-        }
-        Ok(())
+        .check()
     }
-}
-
-fn ledger(node: &Value) -> Value {
-    let text = node["metadata"]["annotations"][ANNOTATION].as_str().unwrap_or("{}");
-    serde_json::from_str(text).unwrap_or_default()
-}
-
-fn amount(node: &Value, map: &str, resource: &str) -> Option<u64> {
-    node["status"][map][resource].as_str().map(|text| text.parse().unwrap())
-}
-
-fn resources(node: &Value) -> BTreeSet<String> {
-    let amounts = MAPS.into_iter().filter_map(|map| node["status"][map].as_object()).flatten();
-    let listed = ledger(node);
-    let listed = listed.as_object().into_iter().flatten().map(|(resource, _)| resource.clone());
-    let names = amounts.map(|(resource, _)| resource.clone()).chain(listed);
-    names.filter(|resource| resource.contains('/')).collect()
 }
