@@ -4,7 +4,8 @@
 #   hack/mutants.sh [NAME…]     those of tests/mutants/ with these names; all, where none is given
 #
 # The layers run from the most general to the most special, and a bug counts for the first that finds it; with ALL=1
-# each layer is asked. Fails where a bug is found by none, or where a patch does not apply or compile any more.
+# each layer is asked. Fails where a bug is found by none, where a patch does not apply or compile any more, or where a
+# layer fails without any bug.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +17,7 @@ declare -A layers=(
 	[units]='--skip exploration:: --skip simulation:: --skip shell:: --skip worlds::'
 )
 order=(exploration simulation program units)
-# A bug may also make a test run for ever.
+# A bug may also make a test run for ever: it counts where that happens twice.
 limit=600
 
 folder=target/mutants
@@ -33,15 +34,53 @@ build() {
 	sed -n 's/^ *Executable unittests src\/lib.rs (\(.*\))$/\1/p' "$folder/build.log" | tail -1
 }
 
-# How a failed run shows itself: the first seed or violation that it names, and the tests that failed.
+# Runs a layer of the tests that are built.
+ask() {
+	# shellcheck disable=SC2086
+	(cd "$tree" && timeout "$limit" "$1" ${layers[$2]}) > "$3" 2>&1
+}
+
+# How a failed run shows itself: the first seed that it names, and the tests that failed. Nothing where there is neither.
 evidence() {
-	local tests
+	local seed tests
+	seed=$(grep -o -m 1 -E 'seed [0-9]+:' "$1" || true)
 	tests=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$1" | head -2 | paste -s -d ' ')
-	echo "$(grep -o -m 1 -E 'seed [0-9]+' "$1" || true) ${tests:-it does not end}"
+	echo "${seed%:}${seed:+ }$tests"
+}
+
+# Returns what a layer finds, if anything.
+find_in() {
+	local binary=$1 layer=$2 log=$3 code=0
+	ask "$binary" "$layer" "$log" || code=$?
+	if ((code == 124)); then
+		code=0
+		ask "$binary" "$layer" "$log" || code=$?
+		if ((code == 124)); then
+			echo 'it does not end'
+			return
+		fi
+	fi
+	((code == 0)) || evidence "$log"
+}
+
+# Without a bug every layer passes: else whatever a layer finds is no evidence.
+check_baseline() {
+	local binary layer log
+	if ! binary=$(build) || [[ -z $binary ]]; then
+		echo "without a bug it does not compile: see $folder/build.log" >&2
+		return 1
+	fi
+	for layer in "${order[@]}"; do
+		log=$folder/baseline-$layer.log
+		if ! ask "$binary" "$layer" "$log"; then
+			echo "$layer fails without a bug: see $log" >&2
+			return 1
+		fi
+	done
 }
 
 run() {
-	local name=$1 layer binary log found=()
+	local name=$1 layer binary what found=()
 	if ! patch --directory "$tree" --strip 1 --silent < "tests/mutants/$name.patch"; then
 		echo "$name	does not apply	"
 		return
@@ -50,10 +89,9 @@ run() {
 		echo "$name	does not compile	"
 	else
 		for layer in "${order[@]}"; do
-			log=$folder/$name-$layer.log
-			# shellcheck disable=SC2086
-			if ! (cd "$tree" && timeout "$limit" "$binary" ${layers[$layer]}) > "$log" 2>&1; then
-				found+=("$layer:$(evidence "$log")")
+			what=$(find_in "$binary" "$layer" "$folder/$name-$layer.log")
+			if [[ -n $what ]]; then
+				found+=("$layer:$what")
 				[[ -n ${ALL:-} ]] || break
 			fi
 		done
@@ -62,6 +100,7 @@ run() {
 	patch --directory "$tree" --strip 1 --silent --reverse < "tests/mutants/$name.patch"
 }
 
+check_baseline
 names=("$@")
 if ((${#names[@]} == 0)); then
 	for patch in tests/mutants/*.patch; do
