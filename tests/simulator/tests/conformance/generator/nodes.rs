@@ -11,7 +11,8 @@ const LEDGER: &str = "noderesource.dev/advertised";
 const RESOURCES: [&str; 4] = ["example.com/dongle", "example.com/x", "cpu", "memory"];
 
 impl Generator {
-    /// The patch that the controller sends for a node as it is: `src/planner/patch.rs`.
+    /// A patch of the shape that the controller sends: `src/planner/patch.rs`. It is built anew here, since the model knows
+    /// nothing of the code that it tests: where that patch gets another shape, this one has to follow.
     pub(super) fn controller_patch(&mut self, model: &Model) -> Operation {
         let key = self.key(Kind::Node);
         let mut node = model.object(Kind::Node, &key);
