@@ -93,3 +93,25 @@ fn rule_is_advertised_and_withdrawn() {
     world.settle();
     assert_eq!((world.dongles("node-0"), world.ledger("node-0")), (-1, None));
 }
+
+/// I10: what is changed is reported, on the node and on a rule that exists, and once.
+#[test]
+fn each_change_is_reported_by_one_event() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.settle();
+    let expect = |world: &mut World, events: &[&str]| {
+        world.settle();
+        world.advance(Duration::from_secs(2));
+        assert_eq!(std::mem::take(&mut world.events), events, "{:?}", world.nodes);
+    };
+    expect(&mut world, &[]);
+    world.set_dongles("node-0", 7);
+    expect(&mut world, &["Repaired", "Repaired"]);
+    world.delete_rule("dongle");
+    expect(&mut world, &["Withdrawn"]);
+    world.set_dongles("node-0", 7);
+    world.set_rule("dongle", json!({"conflictPolicy": "Overwrite", "deletionPolicy": "Retain"}));
+    expect(&mut world, &["TakenOver", "TakenOver"]);
+    world.delete_rule("dongle");
+    expect(&mut world, &["Released"]);
+}

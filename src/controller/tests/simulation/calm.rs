@@ -1,7 +1,7 @@
 //! The end of a run: nobody writes and nothing fails any more. Then the cluster becomes as the rules declare, and
 //! falls silent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::json;
@@ -100,7 +100,9 @@ impl World {
         self.count("edit beside a rejection");
         self.edit_rule(&name, &json!({"quantity": quantity}));
         self.run_until(self.now + EDIT_TIME);
-        if let Some(what) = self.unsettled().filter(|_| self.violation.is_none()) {
+        if let Err(what) = self.standings()
+            && self.violation.is_none()
+        {
             self.violate(format!("I9: after an edit beside a rejection, {what}"));
         }
     }
@@ -134,21 +136,32 @@ impl World {
         }
     }
 
-    /// What is not as the rules declare, by the planner and, apart from it, by the objects as they are.
+    /// What is not as the rules declare, or is not reported like that.
     fn unsettled(&self) -> Option<String> {
+        let counts = match self.standings() {
+            Ok(counts) => counts,
+            Err(what) => return Some(what),
+        };
+        let rules = self.objects(Kind::Rule);
+        rules.iter().find_map(|rule| self.unsettled_status(rule, &counts))
+    }
+
+    /// On how many nodes each rule stands how, where they are as the rules declare: by the planner and, apart from it, by
+    /// the objects as they are.
+    fn standings(&self) -> Result<BTreeMap<(Arc<str>, State), i64>, String> {
         let leaders = self.processes.iter().filter(|process| process.leads_since.is_some());
         let leader = leaders.filter(|process| process.knows_rules).count();
         if leader != 1 {
-            return Some(format!("{leader} processes lead and know the rules of {}", LEASE.1));
+            return Err(format!("{leader} processes lead and know the rules of {}", LEASE.1));
         }
         if self.is_any_under_way() {
-            return Some("a request is under way".to_owned());
+            return Err("a request is under way".to_owned());
         }
         let is_delayed = |(number, process): (usize, &Process)| {
             !process.is_dead && process.reconciler.has_delayed_events(self.clock(number))
         };
         if self.processes.iter().enumerate().any(is_delayed) {
-            return Some("Events are delayed".to_owned());
+            return Err("Events are delayed".to_owned());
         }
         let objects = self.objects(Kind::Rule);
         let mut set = (Vec::new(), Vec::new());
@@ -162,6 +175,11 @@ impl World {
                 )),
             }
         }
+        let resources: BTreeMap<_, _> = set
+            .0
+            .iter()
+            .map(|rule: &Arc<Rule>| (Arc::clone(&rule.name), rule.resource.as_str().to_owned()))
+            .collect();
         let rules = RuleSet::new(set.0, set.1);
         let mut counts: BTreeMap<(Arc<str>, State), i64> = BTreeMap::new();
         for object in self.objects(Kind::Node) {
@@ -178,13 +196,20 @@ impl World {
                 .iter()
                 .find(|change| !is_rejected && !self.rejected.contains(&change.resource));
             if let Some(change) = open {
-                return Some(format!("{} is yet to be patched: {change}", node.name));
+                return Err(format!("{} is yet to be patched: {change}", node.name));
             }
             if matches!(plan.plan, Plan::Blocked(_)) {
-                return Some(format!("{} has a ledger that cannot be read", node.name));
+                return Err(format!("{} has a ledger that cannot be read", node.name));
             }
+            // What is rejected is not in force.
+            let changes = plan.changes().iter();
+            let open: BTreeSet<String> = changes.map(|change| change.resource.clone()).collect();
             for (rule, outcome) in plan.outcomes {
-                let state = Standing::new(outcome, false, None).state();
+                let is_open = resources.get(&rule).is_some_and(|it| open.contains(it));
+                let state = match Standing::new(outcome, false, None).state() {
+                    State::Advertised | State::Held if is_open => State::Failed,
+                    state => state,
+                };
                 *counts.entry((rule, state)).or_default() += 1;
             }
         }
@@ -193,10 +218,7 @@ impl World {
         let is_rejected = |node: &str, resource: &str| {
             [node, resource].iter().any(|what| self.rejected.contains(*what))
         };
-        let is_declared = calm.check(is_rejected);
-        is_declared
-            .err()
-            .or_else(|| objects.iter().find_map(|rule| self.unsettled_status(rule, &counts)))
+        calm.check(is_rejected).map(|()| counts)
     }
 
     fn unsettled_status(
@@ -204,9 +226,6 @@ impl World {
         rule: &serde_json::Value,
         counts: &BTreeMap<(Arc<str>, State), i64>,
     ) -> Option<String> {
-        if !self.rejected.is_empty() {
-            return None;
-        }
         let conditions = rule["status"]["conditions"].as_array().into_iter().flatten();
         if conditions.into_iter().any(|condition| condition["reason"] == "PodsUnavailable") {
             return Some("pods are yet to be listed".to_owned());
@@ -220,7 +239,7 @@ impl World {
             ("held", count(State::Held)),
             ("conflicted", count(State::Conflicted)),
             ("overridden", count(State::Overridden)),
-            ("failed", 0),
+            ("failed", count(State::Failed)),
         ];
         self.wrong_status(rule, &expected)
     }

@@ -23,7 +23,7 @@ fn writes(patch: &Patch, resource: &str) -> bool {
 }
 
 impl World {
-    /// A rule is reported to be in force only where each node has been as it declares, at the version that was seen or
+    /// A rule is reported to be in force only on nodes that have been as it declares, at the version that was seen or
     /// since.
     pub(super) fn check_status(
         &mut self,
@@ -36,10 +36,7 @@ impl World {
         let Some(ready) = ready else {
             return self.violate(format!("I10: the status of {rule} has no condition Ready"));
         };
-        if ready.status != "True" {
-            return self.count("status: not ready");
-        }
-        self.count("status: ready");
+        self.count(if ready.status == "True" { "status: ready" } else { "status: not ready" });
         let Some(nodes) = &status.nodes else { return };
         let (rules, objects) = self.checks.states(sent);
         let mut rules = rules.into_iter().flatten().filter(|object| {
@@ -93,16 +90,20 @@ impl World {
 
     /// What an Event reports has been done.
     pub(super) fn check_event(&mut self, event: &Event) {
-        let done: &[&'static str] = match event.reason.as_deref() {
-            Some("Repaired") => &["repaired", "repeated", "lost"],
-            Some("TakenOver") => &["taken over", "adopted", "advertised", "repeated"],
-            Some("Withdrawn") => &["withdrawn", "unlisted"],
-            Some("Released") => &["released", "unlisted"],
-            Some("Adopted") => &["adopted"],
-            Some("Held") => &["lowered", "raised", "advertised", "taken over", "relisted"],
+        let (name, done): (_, &[&'static str]) = match event.reason.as_deref() {
+            Some("Repaired") => ("event: repaired", &["repaired", "repeated", "lost"]),
+            Some("TakenOver") => {
+                ("event: taken over", &["taken over", "adopted", "advertised", "repeated"])
+            }
+            Some("Withdrawn") => ("event: withdrawn", &["withdrawn", "unlisted"]),
+            Some("Released") => ("event: released", &["released", "unlisted"]),
+            Some("Adopted") => ("event: adopted", &["adopted"]),
+            Some("Held") => {
+                ("event: held", &["lowered", "raised", "advertised", "taken over", "relisted"])
+            }
             _ => return self.count("event: of something else"),
         };
-        self.count("event: of a change");
+        self.count(name);
         let regarding = event.regarding.clone().unwrap_or_default();
         if regarding.kind.as_deref() != Some("Node") {
             return;

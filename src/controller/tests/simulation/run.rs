@@ -17,7 +17,7 @@ const STEPS: usize = 60;
 const MAX_SHRINK_TIME: Duration = Duration::from_secs(40);
 
 /// What happens in any hundreds of worlds: an empty run proves nothing.
-const EXPECTED: [&str; 54] = [
+const EXPECTED: [&str; 60] = [
     "CustomResourceDefinition deleted",
     "administrator removed an entry",
     "administrator removed the annotation",
@@ -33,7 +33,12 @@ const EXPECTED: [&str; 54] = [
     "compaction",
     "device plugin changed",
     "edit beside a rejection",
-    "event: of a change",
+    "event: adopted",
+    "event: held",
+    "event: released",
+    "event: repaired",
+    "event: taken over",
+    "event: withdrawn",
     "fault: 403",
     "fault: 409",
     "fault: 422",
@@ -68,6 +73,7 @@ const EXPECTED: [&str; 54] = [
     "rule edited",
     "rule restored",
     "silence for ten minutes",
+    "status: not ready",
     "status: ready",
     "taken over",
     "watch expired",
