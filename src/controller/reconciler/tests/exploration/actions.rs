@@ -132,12 +132,12 @@ impl World {
                 }
             },
             Action::Lose(place) | Action::Delay(place) => {
-                if let Open::Patch { id, patch, license, ledger } = self.open.remove(place) {
+                if let Open::Patch { id, patch, license } = self.open.remove(place) {
                     if action == Action::Lose(place) {
                         self.apply(&patch, &license)?;
                     } else {
                         let until = self.now.instant + MAX_LATENCY;
-                        self.late.push(Late { patch, license, ledger, until, is_orphan: false });
+                        self.late.push(Late { patch, license, until, is_orphan: false });
                     }
                     let lost = RequestError::Transport("no answer".to_owned());
                     let (node, reply) = (NODE.into(), Reply::from(lost));
@@ -145,14 +145,11 @@ impl World {
                 }
             }
             Action::Land(place) => {
-                let Late { patch, license, ledger, is_orphan, .. } = self.late.remove(place);
+                let Late { patch, license, is_orphan, .. } = self.late.remove(place);
                 let was_owed = self.is_owed;
-                // That a node carries the very same ledger again takes longer than a request lives.
-                if ledger.as_deref() == self.ledger().as_deref() {
-                    self.apply(&patch, &license)?;
-                    // The process that leads knows of no lowering.
-                    self.is_owed &= was_owed || !is_orphan;
-                }
+                self.apply(&patch, &license)?;
+                // The process that leads knows of no lowering.
+                self.is_owed &= was_owed || !is_orphan;
             }
             Action::Show(watch) => {
                 let shown = self.behind[watch].as_mut().and_then(VecDeque::pop_front);
@@ -213,9 +210,9 @@ impl World {
     /// Another process leads from now on, which knows nothing of what this one has sent.
     fn crash(&mut self) {
         for open in std::mem::take(&mut self.open) {
-            if let Open::Patch { patch, license, ledger, .. } = open {
+            if let Open::Patch { patch, license, .. } = open {
                 let until = self.now.instant + MAX_LATENCY;
-                self.late.push(Late { patch, license, ledger, until, is_orphan: true });
+                self.late.push(Late { patch, license, until, is_orphan: true });
             }
         }
         self.late.iter_mut().for_each(|late| late.is_orphan = true);
@@ -229,12 +226,6 @@ impl World {
             self.is_owed = false;
             self.show_node();
         }
-    }
-
-    fn ledger(&self) -> Option<String> {
-        let node = self.node_object()?;
-        let text = node["metadata"]["annotations"][crate::model::ledger::ANNOTATION].as_str();
-        text.map(str::to_owned)
     }
 }
 

@@ -33,7 +33,6 @@ pub(super) enum Open {
         id: RequestId,
         patch: Patch,
         license: License,
-        ledger: Option<String>,
     },
     Pods {
         id: RequestId,
@@ -54,7 +53,6 @@ pub(super) const MAX_LATENCY: Duration = Duration::from_secs(60);
 pub(super) struct Late {
     pub(super) patch: Patch,
     pub(super) license: License,
-    pub(super) ledger: Option<String>,
     /// When the API server has given up on it.
     pub(super) until: Instant,
     /// Whether the process has ended that sent it.
@@ -309,10 +307,9 @@ impl World {
                     return Err("I8: two patches of one node are in flight".to_owned());
                 }
                 let license = self.license();
-                let ledger = self.seen_ledger();
                 self.listed = None;
                 self.patches += 1;
-                self.open.push(Open::Patch { id, patch, license, ledger });
+                self.open.push(Open::Patch { id, patch, license });
                 return Ok(());
             }
             Effect::PatchStatus { rule, uid, status } => {
@@ -323,11 +320,6 @@ impl World {
         };
         self.reconciler.complete(completion, self.now);
         Ok(())
-    }
-
-    fn seen_ledger(&self) -> Option<String> {
-        let state = self.reconciler.nodes.get(NODE)?;
-        state.node.ledger.as_deref().map(str::to_owned)
     }
 
     /// What a patch may do that is sent now.
