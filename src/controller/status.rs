@@ -8,7 +8,7 @@ use super::device_classes::Mapping;
 use super::rules::RuleState;
 use super::standing::State;
 use super::tally::{Counts, MAX_PROBLEMS};
-use crate::model::api::{MAX_MESSAGE, NodeCounts, NodeExtendedResourceStatus, NodeProblem, Reason};
+use crate::model::api::{NodeCounts, NodeExtendedResourceStatus, NodeProblem, Reason};
 use crate::planner::selector::Selection;
 
 /// The status that a rule should have now. Conditions that say the same as in the observed status
@@ -62,17 +62,9 @@ fn problems(counts: &Counts) -> Vec<NodeProblem> {
         |(node, standing): (&std::sync::Arc<str>, &super::standing::Standing)| NodeProblem {
             node: node.to_string(),
             reason: standing.state().info().reason.to_string(),
-            message: shortened(standing.message()),
+            message: conditions::shortened(standing.message()),
         };
     problems.map(problem).collect()
-}
-
-/// Cuts a text to what a message of a status may have: an error of the API server may be of any length.
-fn shortened(mut text: String) -> String {
-    if let Some((end, _)) = text.char_indices().nth(MAX_MESSAGE) {
-        text.truncate(end);
-    }
-    text
 }
 
 /// Whether a condition has this reason.

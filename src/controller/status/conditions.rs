@@ -3,11 +3,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
-use super::shortened;
 use crate::controller::device_classes::Mapping;
 use crate::controller::standing::{Standing, State, TABLE};
 use crate::controller::tally::{Counts, MAX_PROBLEMS};
-use crate::model::api::{NodeCounts, Reason};
+use crate::model::api::{MAX_MESSAGE, NodeCounts, Reason};
 use crate::model::node::UNKNOWN_MANAGER;
 use crate::planner::input::Lost;
 
@@ -195,4 +194,12 @@ fn device_class(mapping: &Mapping) -> ConditionUpdate {
             message: why.clone(),
         },
     }
+}
+
+/// Cuts a text to what a message of a status may have: an error of the API server may be of any length.
+pub(super) fn shortened(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MAX_MESSAGE) {
+        text.truncate(end);
+    }
+    text
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::controller::standing::Standing;
+use crate::model::api::MAX_MESSAGE;
 use crate::planner::rules::{InvalidRule, Rule};
 
 fn state(spec: serde_json::Value) -> RuleState {

@@ -1,0 +1,133 @@
+//! What the account may write besides nodes: Events and its Lease.
+
+use harness::helm::{NAMESPACE, RELEASE};
+use harness::{Cluster, ControlPlane, Controller, wait_until};
+use serde_json::{Map, Value, json};
+
+use super::assert_rejected;
+use crate::admission_policy::install;
+
+#[test]
+fn policy_bounds_events_and_leases() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let kubeconfig = install(&cluster, &[]);
+    let create = |object: &Value| {
+        let args = ["--kubeconfig", kubeconfig.to_str().unwrap(), "create", "-f", "-"];
+        cluster.control_plane.kubectl_output(&args, Some(&object.to_string())).unwrap()
+    };
+    let (mut number, mut attempt) = (0, 0);
+    let mut event = |change: &Value| {
+        number += 1;
+        let mut event = json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event",
+            "metadata": {"name": format!("event-{number}"), "namespace": "default"},
+            "eventTime": "2026-01-01T00:00:00.000000Z", "type": "Normal", "reason": "Repaired",
+            "action": "Repair", "reportingInstance": "a",
+            "reportingController": "noderesource.dev/node-resource-advertiser",
+            "regarding": {"apiVersion": "v1", "kind": "Node", "name": "node-1"},
+        });
+        merge(&mut event, change);
+        event
+    };
+    let lease = |change: &Value| {
+        let mut lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": RELEASE, "namespace": NAMESPACE},
+            "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15},
+        });
+        merge(&mut lease, change);
+        lease
+    };
+    let own = "node-resource-advertiser may report Events about nodes and rules only, and in its own name";
+    let short_texts = "node-resource-advertiser may put 16 annotations of 1024 characters and 64 labels on what it \
+                       creates at most";
+    let owners =
+        "node-resource-advertiser may not put finalizers or ownerReferences on what it creates";
+    let references =
+        "node-resource-advertiser may put references of 253 characters on Events at most";
+    let holder = "node-resource-advertiser may hold its Lease by a name of 512 characters at most";
+    let one = "node-resource-advertiser may write the Lease node-resource-advertiser only";
+    let short = "node-resource-advertiser may hold its Lease for 601 seconds at most";
+    let large = "a".repeat(200_000);
+    let many = |count| {
+        let labels: Map<_, _> = (0..count).map(|it| (format!("a-{it}"), json!("b"))).collect();
+        Value::from(labels)
+    };
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "1"});
+    wait_until("the policy to take effect", || {
+        attempt += 1;
+        let output = create(&lease(&json!({"metadata": {"name": format!("canary-{attempt}")}})));
+        Ok(output.stderr.contains(one).then_some(()))
+    })
+    .unwrap();
+    for (object, because) in [
+        (event(&json!({"reportingController": "node-controller"})), own),
+        (event(&json!({"regarding": {"kind": "Pod", "namespace": "default"}})), own),
+        (event(&json!({"metadata": {"annotations": {"a": large}}})), short_texts),
+        (event(&json!({"metadata": {"annotations": many(17)}})), short_texts),
+        (event(&json!({"metadata": {"labels": many(65)}})), short_texts),
+        (event(&json!({"metadata": {"finalizers": ["example.com/a"]}})), owners),
+        (event(&json!({"metadata": {"ownerReferences": [owner]}})), owners),
+        (event(&json!({"regarding": {"fieldPath": large}})), references),
+        (lease(&json!({"metadata": {"name": "kube-scheduler"}})), one),
+        (lease(&json!({"spec": {"leaseDurationSeconds": i32::MAX}})), short),
+        (lease(&json!({"spec": {"holderIdentity": large}})), holder),
+        (lease(&json!({"metadata": {"annotations": {"a": large}}})), short_texts),
+        (lease(&json!({"metadata": {"labels": many(65)}})), short_texts),
+        (lease(&json!({"metadata": {"finalizers": ["example.com/a"]}})), owners),
+        (lease(&json!({"metadata": {"ownerReferences": [owner]}})), owners),
+    ] {
+        assert_rejected(&create(&object), because);
+    }
+    // A mutating webhook may label what is created.
+    let labelled = json!({"metadata": {"annotations": {"a": "b"}, "labels": {"a": "b"}}});
+    for object in [event(&json!({})), event(&labelled), lease(&labelled)] {
+        let output = create(&object);
+        assert_eq!(output.code, 0, "{object}: {output:?}");
+    }
+    let own = "--field-selector=reportingComponent=noderesource.dev/node-resource-advertiser";
+    let deleted = cluster.kubectl(&["--namespace=default", "delete", "events", own]);
+    assert_eq!(deleted.matches("deleted").count(), 2, "as SECURITY.md has it: {deleted}");
+}
+
+/// Without renewals there would be no leader, for ever.
+#[test]
+fn lease_with_more_on_it_than_the_policy_allows_is_still_renewed() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let kubeconfig = install(&cluster, &[]);
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "1"});
+    let annotations: Map<_, _> =
+        (0..20).map(|it| (format!("example.com/{it}"), json!("a".repeat(2_000)))).collect();
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": RELEASE, "namespace": NAMESPACE, "annotations": annotations,
+            "finalizers": ["example.com/keep"], "ownerReferences": [owner],
+        },
+        "spec": {"holderIdentity": "", "leaseDurationSeconds": 15},
+    });
+    let lease_args = ["lease", RELEASE, "--namespace", NAMESPACE];
+    cluster.kubectl(&[&["delete", "--ignore-not-found"], &lease_args[..]].concat());
+    cluster.control_plane.kubectl_stdin(&["create", "-f", "-"], &lease.to_string()).unwrap();
+    let controller = Controller::start_unready(
+        &cluster,
+        &kubeconfig,
+        &["--leader-elect-resource-namespace", NAMESPACE],
+    );
+    controller.wait_log("this process leads now");
+    cluster.wait_for("the Lease to be renewed", &lease_args, |lease| {
+        lease["spec"]["renewTime"] != lease["spec"]["acquireTime"]
+    });
+    let lease = cluster.get(&lease_args);
+    assert_eq!(lease["metadata"]["finalizers"], json!(["example.com/keep"]));
+    controller.stop();
+    let edit = json!({"metadata": {"finalizers": null}}).to_string();
+    cluster.kubectl(&[&["patch"], &lease_args[..], &["--type=merge", "-p", &edit]].concat());
+}
+
+fn merge(object: &mut Value, change: &Value) {
+    let Value::Object(change) = change else { return *object = change.clone() };
+    for (key, value) in change {
+        merge(&mut object[key], value);
+    }
+}

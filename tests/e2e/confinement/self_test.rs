@@ -1,0 +1,99 @@
+//! That the policy follows the account, and that the controller notices where nothing confines it.
+
+use std::fs;
+
+use harness::helm::{NAMESPACE, RELEASE, apply_chart, kubeconfig_of, service_account_kubeconfig};
+use harness::{Cluster, ControlPlane, Controller, project_file, wait_until};
+use serde_json::json;
+
+use crate::chart::Container;
+/// Builds an overlay of deploy/ with kubectl.
+fn build_overlay(cluster: &Cluster, name: &str, lines: &str) -> String {
+    let dir = cluster.control_plane.dir().join("kustomize");
+    let (base, overlay) = (dir.join("base"), dir.join(name));
+    for dir in [&base, &overlay] {
+        fs::create_dir_all(dir).unwrap();
+    }
+    for file in ["install.yaml", "kustomization.yaml"] {
+        fs::copy(project_file("deploy").join(file), base.join(file)).unwrap();
+    }
+    fs::write(overlay.join("kustomization.yaml"), format!("resources: [../base]\n{lines}\n"))
+        .unwrap();
+    cluster.kubectl(&["kustomize", overlay.to_str().unwrap()])
+}
+
+#[test]
+fn policy_follows_the_account_that_an_overlay_moves() {
+    for (lines, namespace, name) in [
+        ("namespace: platform", "platform", RELEASE.to_owned()),
+        ("namePrefix: prod-", RELEASE, format!("prod-{RELEASE}")),
+        (
+            "{namespace: platform, namePrefix: prod-, nameSuffix: -a}",
+            "platform",
+            format!("prod-{RELEASE}-a"),
+        ),
+    ] {
+        let cluster = Cluster::start_without_crd(ControlPlane::builder());
+        let lines = lines.trim_matches(['{', '}']).replace(", ", "\n");
+        cluster.apply(&build_overlay(&cluster, "overlay", &lines));
+        cluster.wait_crds();
+        cluster.create_nodes(["node-1"], &json!({}));
+        let account = kubeconfig_of(&cluster, namespace, &name);
+        let deployment = cluster.get(&["deployment", &name, "--namespace", namespace]);
+        let controller = Container::from_workload(&deployment).start(&cluster, &account);
+        controller.wait_log("this process leads now");
+        controller.wait_ready();
+        // A policy takes effect a moment after it is created: the next test is a minute later.
+        wait_confinement(&controller, "confined");
+        cluster.apply_rule("dongle", &json!({}));
+        cluster.wait_ready("dongle", "1/1");
+        controller.stop();
+    }
+}
+
+/// Waits until the metric says so, which takes up to a minute.
+fn wait_confinement(controller: &Controller, state: &str) {
+    let line = format!("node_resource_advertiser_confinement{{state=\"{state}\"}} 1");
+    wait_until(&format!("the metric {line}"), || {
+        let (_, metrics) = controller.get("/metrics")?;
+        Ok(metrics.lines().any(|other| other == line).then_some(()))
+    })
+    .unwrap_or_else(|error| panic!("{error:#}\n{}", controller.log()));
+}
+
+#[test]
+fn controller_reports_within_a_minute_that_nothing_confines_it() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    apply_chart(&cluster, &[]);
+    let kubeconfig = service_account_kubeconfig(&cluster);
+    cluster.create_nodes(["node-1"], &json!({}));
+    let deployment = cluster.get(&["deployment", RELEASE, "--namespace", NAMESPACE]);
+    let controller = Container::from_workload(&deployment).start(&cluster, &kubeconfig);
+    wait_confinement(&controller, "confined");
+    let (_, verbose) = controller.get("/readyz?verbose").unwrap();
+    assert!(verbose.contains("confinement: the API server rejects what this account"), "{verbose}");
+    let before = cluster.node("node-1");
+
+    cluster.kubectl(&["delete", "validatingadmissionpolicybinding", RELEASE]);
+    wait_confinement(&controller, "unconfined");
+    controller.wait_log("confinement: the API server lets this account change nodes");
+    let (code, verbose) = controller.get("/readyz?verbose").unwrap();
+    assert!(code == 200 && verbose.contains("confinement: the API server lets"), "{verbose}");
+    assert_eq!(cluster.node("node-1"), before, "a dry run stores nothing");
+    controller.stop();
+}
+
+#[test]
+fn chart_switches_the_self_test_off_with_the_policy() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    apply_chart(&cluster, &["--set", "policy.validationActions={Warn,Audit}"]);
+    let kubeconfig = service_account_kubeconfig(&cluster);
+    cluster.create_nodes(["node-1"], &json!({}));
+    let deployment = cluster.get(&["deployment", RELEASE, "--namespace", NAMESPACE]);
+    let controller = Container::from_workload(&deployment).start(&cluster, &kubeconfig);
+    controller.wait_log("this process leads now");
+    wait_confinement(&controller, "off");
+    let (_, verbose) = controller.get("/readyz?verbose").unwrap();
+    assert!(verbose.contains("confinement: not tested"), "{verbose}");
+    controller.stop();
+}
