@@ -1,4 +1,4 @@
-//! A release of the chart: installed, used, upgraded, without its leader, and uninstalled.
+//! A release of the chart: installed, used, upgraded, rolled back, without its leader, and uninstalled.
 //!
 //! Method: do with helm and kubectl what a user does, and check processes, containers, metrics, values
 //! and the machine after each step.
@@ -146,14 +146,28 @@ fn run_the_documented_commands(cluster: &Cluster) {
 }
 
 fn upgrade(cluster: &Cluster) {
-    let old = replicas::ready(cluster);
     let args =
         ["--reuse-values", "--set=controller.maxConcurrentPatches=8", "--wait", "--timeout=15m"];
-    helm_or_events(cluster, "upgrade", &args);
+    replace_the_replicas(cluster, || helm_or_events(cluster, "upgrade", &args));
+    println!("upgraded: two new replicas, and the node as before");
+    let args = ["rollback", RELEASE, "1", "--namespace", NAMESPACE, "--wait", "--timeout=15m"];
+    replace_the_replicas(cluster, || {
+        let output = helm(cluster, &args);
+        assert_eq!(output.code, 0, "{}{}\n{}", output.stdout, output.stderr, events(cluster));
+    });
+    println!("rolled back: two new replicas, and the node as before");
+}
+
+/// Has every replica replaced, and checks that the node keeps what it has.
+fn replace_the_replicas(cluster: &Cluster, by: impl FnOnce()) {
+    let old = replicas::ready(cluster);
+    let listed = |cluster: &Cluster| ledger(&cluster.node("node-1")).map(str::to_owned);
+    let before = listed(cluster);
+    by();
     let (leader, other) = wait_leader(cluster, None);
     assert!(!old.contains(&leader) && !old.contains(&other), "{old:?}, {leader}, {other}");
     assert!(advertises(&cluster.node("node-1"), DONGLE, "4"));
-    println!("upgraded: two new replicas, and the node as before");
+    assert_eq!(listed(cluster), before);
 }
 
 fn lose_the_leader(cluster: &Cluster) {
