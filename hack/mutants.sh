@@ -25,8 +25,9 @@ tree=$folder/tree
 results=$folder/results.tsv
 rm -rf "$tree"
 mkdir -p "$tree"
-# What git knows of, and what is new: not what was built.
-git ls-files -z --cached --others --exclude-standard | tar --create --null --files-from=- | tar --extract --directory="$tree"
+# What git knows of, and what is new: not what was built. As new, or cargo would take what was built with a bug for the
+# same, after a run that was interrupted.
+git ls-files -z --cached --others --exclude-standard | tar --create --null --files-from=- | tar --extract --touch --directory="$tree"
 export CARGO_TARGET_DIR=$PWD/$folder/target CARGO_PROFILE_DEV_DEBUG=0
 
 build() {

@@ -136,7 +136,8 @@ impl Call {
     /// 404 for an unknown path, 405 for a method that there is not, 400 for a body that cannot be read.
     pub fn read(request: &Request<Bytes>) -> Result<Self, Failure> {
         let (kind, key, subresource) = read_path(request.uri().path()).ok_or_else(not_served)?;
-        let query = read_query(request.uri().query().unwrap_or_default());
+        let query = request.uri().query().unwrap_or_default();
+        let query: BTreeMap<_, _> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let is_watch = query.get("watch").is_some_and(|watch| watch == "true" || watch == "1");
         let verb = match (request.method(), key.name.is_empty()) {
             (&Method::GET, true) if is_watch => Verb::Watch,
@@ -192,11 +193,15 @@ impl Call {
         if !self.verb.is_write() {
             return self.read_answer(api);
         }
-        // What is not to be stored is stored in a server that is thrown away.
-        let mut copy = self.is_dry_run().then(|| api.clone());
-        let api = copy.as_mut().unwrap_or(api);
         let writer = self.writer();
         let (kind, key, part) = (self.kind, &self.key, self.subresource);
+        if self.is_dry_run() {
+            if self.verb != Verb::Patch {
+                return Err(plain_text(501, "the model knows dry runs of patches alone"));
+            }
+            let object = api.dry_run_patch(kind, part, key, &self.patch()?, &writer)?;
+            return Ok(Answer::Object(200, (*object).clone()));
+        }
         let (code, object) = match self.verb {
             Verb::Create => (201, api.create(kind, self.object()?, &writer)?),
             Verb::Patch => (200, api.patch(kind, part, key, &self.patch()?, &writer)?),
@@ -210,7 +215,11 @@ impl Call {
                 });
                 return Ok(Answer::Object(200, status));
             }
-            _ => (200, api.replace(kind, part, self.object()?, &writer)?),
+            _ => {
+                let is_new = api.get(kind, key).is_err();
+                let object = api.replace(kind, part, self.object()?, &writer)?;
+                (if is_new { 201 } else { 200 }, object)
+            }
         };
         Ok(Answer::Object(code, (*object).clone()))
     }
@@ -265,7 +274,11 @@ impl Call {
         let mut metadata = json!({"resourceVersion": version.to_string()});
         if let Some(next) = next {
             metadata["continue"] = json!(next);
-            metadata["remainingItemCount"] = json!(remaining);
+            // Where only some objects are selected, a server does not count the rest.
+            if !["fieldSelector", "labelSelector"].iter().any(|name| self.query.contains_key(*name))
+            {
+                metadata["remainingItemCount"] = json!(remaining);
+            }
         }
         json!({
             "kind": format!("{}List", self.kind.name()), "apiVersion": self.kind.api_version(),
@@ -367,24 +380,4 @@ fn read_path(path: &str) -> Option<(Kind, Key, Subresource)> {
         kind.is_namespaced() != namespace.is_empty()
     };
     is_placed.then(|| (kind, Key::namespaced(namespace, name), subresource))
-}
-
-fn read_query(query: &str) -> BTreeMap<String, String> {
-    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (decode(name), decode(value))).collect()
-}
-
-/// Text without its percent-encoding.
-fn decode(text: &str) -> String {
-    let text = text.replace('+', " ");
-    let mut parts = text.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        let code = part.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match code {
-            Some(code) => bytes.extend([&[code], &part.as_bytes()[2..]].concat()),
-            None => bytes.extend(format!("%{part}").bytes()),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -38,7 +38,7 @@ mod watch;
 pub use chaos::Chaos;
 pub use failure::Failure;
 pub use fate::{Fate, Fates, Flaw, WatchEnd};
-pub use http::{Call, Verb, not_served, plain_text};
+pub use http::{Answer, Call, Verb, not_served, plain_text};
 pub use kind::{Key, Kind};
 pub use list::{List, ListOptions};
 pub use seeds::{Outcome, Seeds};

@@ -8,19 +8,20 @@ use simulator::{ApiServer, Key, Kind, Selector, WatchEvent, Writer};
 
 use crate::client::Message;
 use crate::episode::World;
-use crate::real::{KINDS, collection};
+use crate::exchange::collection;
+use crate::real::KINDS;
 
 /// Compares the last events of watches that end soon: what was written before, and then a bookmark of a version that
 /// is no older. Only its kind and its version are compared: what else a server has in it is empty, and differs by
 /// kind.
 pub(crate) fn compare(world: &World) -> Result<()> {
     let watches = KINDS.map(|kind| {
-        let url = collection(&world.control_plane, kind, None);
+        let url = world.control_plane.url() + &collection(kind, None);
         let url = format!("{url}?watch=true&allowWatchBookmarks=true&timeoutSeconds=3");
         world.client.watch(url).map(|watch| (kind, watch))
     });
     let (node, name) = (json!({"metadata": {"name": "bookmark"}}), "bookmark");
-    let url = collection(&world.control_plane, Kind::Node, None);
+    let url = world.control_plane.url() + &collection(Kind::Node, None);
     let body = Some(("application/json", node.clone()));
     let (_, created) = world.client.send(Message::new(Method::POST, url.clone(), body))?;
     let written = version(&created)?;

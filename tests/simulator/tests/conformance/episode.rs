@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 use simulator::Kind;
 
 use crate::client::{Client, Message};
+use crate::exchange::collection;
 use crate::generator::{Generator, NAMESPACES};
 use crate::model::Model;
 use crate::operation::Operation;
-use crate::real::{KINDS, Real, collection, observe, observer};
+use crate::real::{KINDS, Real, observe, observer};
 
 /// How many operations an episode has.
 pub(crate) const LENGTH: usize = 80;
@@ -67,7 +68,8 @@ impl World {
             ensure!(code == 201, "{response}");
         }
         for kind in KINDS {
-            let url = collection(&control_plane, kind, None) + "?watch=true&resourceVersion=1";
+            let url =
+                control_plane.url() + &collection(kind, None) + "?watch=true&resourceVersion=1";
             // Its cache fills after the CRD is established.
             let what = format!("watches of {}", kind.plural());
             wait_until(&what, || Ok(client.watch(url.clone())?.ok()))?;
@@ -141,7 +143,7 @@ impl World {
         for kind in KINDS.into_iter().filter(|kind| is_there(*kind)) {
             let namespaces = if kind.is_namespaced() { &NAMESPACES[..] } else { &[""] };
             for namespace in namespaces {
-                let url = collection(&self.control_plane, kind, Some(namespace));
+                let url = self.control_plane.url() + &collection(kind, Some(namespace));
                 let url = format!("{url}?gracePeriodSeconds=0");
                 self.client.send(Message::new(Method::DELETE, url, None))?;
             }

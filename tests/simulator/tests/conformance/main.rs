@@ -14,6 +14,7 @@
 mod bookmarks;
 mod client;
 mod episode;
+mod exchange;
 mod generator;
 mod history;
 mod mask;

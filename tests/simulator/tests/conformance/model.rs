@@ -2,164 +2,90 @@
 
 use std::collections::BTreeMap;
 
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::header::CONTENT_TYPE;
 use serde_json::{Value, json};
+
 use simulator::{
-    ApiServer, Failure, Key, Kind, ListOptions, PatchBody, Selector, Subresource, Watch,
-    WatchEvent, Writer,
+    Answer, ApiServer, Call, Failure, Key, Kind, ListOptions, Subresource, Watch, WatchEvent,
+    Writer,
 };
 
-use crate::history::History;
-use crate::mask;
+use crate::client::Message;
+use crate::exchange::Exchanges;
 use crate::operation::{NOBODY, Operation};
-use crate::real::{KINDS, listed, shown};
+use crate::real::{KINDS, shown};
 
-/// The model, during one episode.
+/// The model, during one episode. Requests go through what reads HTTP.
 pub(crate) struct Model {
     pub(crate) server: ApiServer,
-    history: History,
-    page: Option<(Kind, ListOptions, bool)>,
+    exchanges: Exchanges,
     watches: BTreeMap<usize, (Kind, Watch)>,
 }
 
 impl Model {
     pub(crate) fn new(has_watch_cache: bool) -> Self {
-        let server =
+        let mut server =
             if has_watch_cache { ApiServer::default() } else { ApiServer::without_watch_cache() };
-        let history = History::since("0");
-        Self { server, history, page: None, watches: BTreeMap::new() }
+        // Something has been written before, as on any server: to HTTP, version 0 is none.
+        let node = json!({"metadata": {"name": "gone"}});
+        server.create(Kind::Node, node, &Writer::new("kubectl")).expect("a node");
+        server.delete(Kind::Node, &Key::named("gone"), None).expect("the node is there");
+        let exchanges = Exchanges::since(&server.version().to_string());
+        Self { server, exchanges, watches: BTreeMap::new() }
     }
 
     /// Performs an operation.
     pub(crate) fn perform(&mut self, operation: &Operation) -> Value {
         match operation {
-            Operation::Get { kind, key } => {
-                let result = self.server.get(*kind, key);
-                self.written((*kind, key), 200, result.map(|object| (*object).clone()))
-            }
-            Operation::Create { kind, object, manager } => {
-                let result = self.server.create(*kind, object.clone(), &Writer::new(*manager));
-                let result = result.map(|object| (*object).clone());
-                self.written((*kind, &Key::of(object)), 201, result)
-            }
-            Operation::Replace { kind, subresource, object, manager } => {
-                let key = Key::of(object);
-                let object = self.history.resolve(object, *kind, &key);
-                let is_new = self.server.get(*kind, &key).is_err();
-                let writer = Writer::new(*manager);
-                let result = self.server.replace(*kind, *subresource, object, &writer);
-                let result = result.map(|object| (*object).clone());
-                self.written((*kind, &key), if is_new { 201 } else { 200 }, result)
-            }
-            Operation::Patch { target: (kind, subresource, key), patch, manager, dry_run } => {
-                let patch = match patch {
-                    PatchBody::Json(patch) => {
-                        PatchBody::Json(self.history.resolve(patch, *kind, key))
-                    }
-                    PatchBody::Merge(patch) => {
-                        PatchBody::Merge(self.history.resolve(patch, *kind, key))
-                    }
-                };
-                let writer = Writer::new(*manager);
-                let result = if *dry_run {
-                    self.server.dry_run_patch(*kind, *subresource, key, &patch, &writer)
-                } else {
-                    self.server.patch(*kind, *subresource, key, &patch, &writer)
-                };
-                self.written((*kind, key), 200, result.map(|object| (*object).clone()))
-            }
-            Operation::Denied { kind, subresource, key } => {
-                let status = if *subresource == Subresource::Status { "/status" } else { "" };
-                let resource = format!("{}{status}", kind.plural());
-                self.failed(&Failure::forbidden(NOBODY, "patch", &resource, *kind, key))
-            }
-            Operation::Delete { kind, key, uid } => {
-                let uid = uid.as_ref().map(|uid| self.history.resolve(uid, *kind, key));
-                let uid = uid.as_ref().and_then(Value::as_str);
-                match self.server.delete(*kind, key, uid) {
-                    Ok(()) => {
-                        let version = self.server.version().to_string();
-                        let deleted = json!({"metadata": {"resourceVersion": version}});
-                        self.history.note(*kind, key, &deleted);
-                        json!({"code": 200})
-                    }
-                    Err(failure) => self.failed(&failure),
-                }
-            }
-            Operation::List { kind, query, limit, at } => {
-                let selector = self.selector(&query.fields, &query.labels, query.namespace);
-                let at = at.and_then(|at| self.history.version(at).parse().ok());
-                let options = ListOptions { selector, limit: *limit, token: None, at };
-                self.list(*kind, options, query.is_selective())
-            }
-            Operation::NextPage => match self.page.take() {
-                Some((kind, options, is_selective)) => self.list(kind, options, is_selective),
-                None => Value::Null,
-            },
-            Operation::Watch { slot, kind, query, after } => {
-                let selector = self.selector(&query.fields, &query.labels, query.namespace);
-                let after = self.history.version_to_watch(*after).parse().unwrap_or_default();
-                let watch = self.server.watch(*kind, selector, after);
-                self.watches.insert(*slot, (*kind, watch));
-                Value::Null
-            }
-            Operation::ReadWatch { slot } => self.read_watch(*slot),
+            Operation::ReadWatch { slot } => return self.read_watch(*slot),
             Operation::Compact { at } => {
-                let version = self.history.compact(*at).parse().unwrap_or_default();
+                let version = self.exchanges.history.compact(*at).parse().unwrap_or_default();
                 self.server.compact(version);
-                Value::Null
+                return Value::Null;
             }
+            _ => {}
         }
-    }
-
-    fn selector(&self, fields: &str, labels: &str, namespace: Option<&str>) -> Selector {
-        let selector = Selector::parse(fields, labels).expect("a selector that can be parsed");
-        match namespace {
-            Some(namespace) => selector.in_namespace(namespace),
-            None => selector,
+        let Some(message) = self.exchanges.message(operation) else { return Value::Null };
+        let path = message.url.clone();
+        // The model lets everybody do everything.
+        if let Operation::Denied { kind, subresource, key } = operation {
+            let status = if *subresource == Subresource::Status { "/status" } else { "" };
+            let resource = format!("{}{status}", kind.plural());
+            let Failure { code, status, .. } =
+                Failure::forbidden(NOBODY, "patch", &resource, *kind, key);
+            return self.exchanges.compared(operation, path, (code, &status));
         }
-    }
-
-    fn written(
-        &mut self,
-        (kind, key): (Kind, &Key),
-        code: u16,
-        result: Result<Value, Failure>,
-    ) -> Value {
-        match result {
-            Ok(object) => {
-                self.history.note(kind, key, &object);
-                json!({"code": code, "body": mask::object(&object, kind, &self.history)})
+        let (code, body) = match (operation, self.answer(message)) {
+            (Operation::Watch { slot, .. }, Answer::Watch(watch)) => {
+                self.watches.insert(*slot, (watch.kind, watch.watch));
+                return Value::Null;
             }
-            Err(failure) => self.failed(&failure),
+            (_, Answer::Object(code, body)) => (code, body),
+            (_, Answer::Failure(failure)) => (failure.code, failure.status),
+            (_, Answer::Watch(_)) => (200, json!("a watch")),
+        };
+        if let (Operation::Delete { kind, key, .. }, 200) = (operation, code) {
+            let version = self.server.version().to_string();
+            let deleted = json!({"metadata": {"resourceVersion": version}});
+            self.exchanges.history.note(*kind, key, &deleted);
         }
+        self.exchanges.compared(operation, path, (code, &body))
     }
 
-    fn failed(&self, failure: &Failure) -> Value {
-        json!({"code": failure.code, "body": mask::status(&failure.status, &self.history)})
-    }
-
-    fn list(&mut self, kind: Kind, options: ListOptions, is_selective: bool) -> Value {
-        self.page = None;
-        match self.server.list(kind, &options) {
-            Ok(list) => {
-                let items = list.items.iter();
-                let items = items.map(|item| mask::object(item, kind, &self.history)).collect();
-                let version = self.history.number(&list.version.to_string());
-                let remaining = (u64::try_from(list.remaining).unwrap_or(u64::MAX), is_selective);
-                let result = listed(version, items, list.next.is_some(), remaining);
-                if let Some(token) = list.next {
-                    let options = ListOptions { token: Some(token), ..options };
-                    self.page = Some((kind, options, is_selective));
-                }
-                result
-            }
-            Err(failure) => {
-                if let Some(token) = failure.status["metadata"]["continue"].as_str() {
-                    let options = ListOptions { token: Some(token.to_owned()), ..options };
-                    self.page = Some((kind, options, is_selective));
-                }
-                self.failed(&failure)
-            }
+    fn answer(&mut self, message: Message) -> Answer {
+        let Message { method, url, body, user: _ } = message;
+        let mut request = Request::builder().method(method).uri(url);
+        let mut bytes = Bytes::new();
+        if let Some((content_type, body)) = body {
+            request = request.header(CONTENT_TYPE, content_type);
+            bytes = body.to_string().into();
+        }
+        let request = request.body(bytes).expect("a request");
+        match Call::read(&request) {
+            Ok(call) => call.answer(&mut self.server),
+            Err(failure) => Answer::Failure(failure),
         }
     }
 
@@ -175,7 +101,10 @@ impl Model {
         if matches!(events.last(), Some(WatchEvent::Error(_))) {
             self.watches.remove(&slot);
         }
-        events.iter().map(|event| shown(&event.to_json(kind), kind, &self.history)).collect()
+        events
+            .iter()
+            .map(|event| shown(&event.to_json(kind), kind, &self.exchanges.history))
+            .collect()
     }
 
     /// Ends a watch.

@@ -77,12 +77,6 @@ pub(crate) struct Query {
     pub(crate) labels: String,
 }
 
-impl Query {
-    pub(crate) fn is_selective(&self) -> bool {
-        !self.fields.is_empty() || !self.labels.is_empty()
-    }
-}
-
 impl Operation {
     /// The operations of a JSON Patch.
     pub(crate) fn patch(&self) -> Option<&Vec<Value>> {
