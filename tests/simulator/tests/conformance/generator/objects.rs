@@ -100,19 +100,20 @@ impl Generator {
     }
 
     pub(super) fn rule_merge_patch(&mut self, _: &Model) -> Operation {
-        let patch = match self.rng.u32(..6) {
+        let patch = match self.rng.u32(..7) {
             0 | 1 => json!({"spec": {"quantity": self.pick(&[json!(4), json!("4"), json!(3)])}}),
             2 => json!({"spec": {"priority": self.pick(&[json!(1), json!(0), Value::Null])}}),
             3 => json!({"metadata": {"labels": {"l": self.pick(&[json!("1"), Value::Null])}}}),
             4 => {
                 json!({"metadata": {"uid": self.pick(&["@uid 0", "@uid 1"])}, "spec": {"priority": 2}})
             }
+            5 => json!({}),
             _ => json!({"status": {"observedGeneration": 9}}),
         };
         Operation::Patch {
             target: (Kind::Rule, Subresource::None, self.key(Kind::Rule)),
             patch: PatchBody::Merge(patch),
-            manager: "kubectl",
+            manager: self.pick(&["kubectl", "kubectl", "another"]),
             dry_run: self.chance(10),
         }
     }
