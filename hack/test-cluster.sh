@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests on a real one-node cluster.
 #
-#   hack/test-cluster.sh IMAGE PAUSE-IMAGE
+#   hack/test-cluster.sh IMAGE PAUSE-IMAGE [TEST…]
 set -euo pipefail
 
 export IMAGE=$PWD/$1 PAUSE_IMAGE=$PWD/$2 SECCOMP=''
@@ -11,4 +11,4 @@ if cmp --silent "$bin/runc" "$bin/runtime"; then
 else
 	echo "    without libseccomp's headers: no container has a seccomp filter"
 fi
-exec cargo test --workspace --locked --test cluster -- --show-output
+exec cargo test --workspace --locked --test cluster -- --show-output "${@:3}"

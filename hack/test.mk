@@ -105,6 +105,10 @@ test-kubelet: build-tests controlplane controlplane-extras ## Run the tests on a
 test-cluster: image-for-tests controlplane tools containers pause ## Run the tests on a real one-node cluster (root on Linux; elsewhere they are skipped; RELEASE=1: with the image of make image)
 	@$(STEP) hack/isolated.sh cluster hack/test-cluster.sh $(TEST_IMAGE) $(PAUSE_IMAGE)
 
+.PHONY: test-upgrade
+test-upgrade: image-for-tests controlplane tools containers pause ## Upgrade on a real one-node cluster from the version of a commit, and roll back (FROM=<commit>; minutes)
+	@$(STEP) hack/isolated.sh cluster hack/test-upgrade.sh "$(FROM)" $(TEST_IMAGE) $(PAUSE_IMAGE)
+
 .PHONY: test-harness
 test-harness: build-tests controlplane ## Test the harness that boots control planes
 	@$(STEP) $(CARGO_TEST) --test boot

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 
 mod release;
+mod upgrade;
 
 /// What a test must leave on the machine as it was.
 mod host_state;

@@ -22,7 +22,7 @@ const SERVICE: &str = "/api/v1/namespaces/advertising/services/node-resource-adv
 fn chart_release_runs_on_a_real_node() {
     let machine = host_state::read();
     let outside = isolated("release::chart_release_runs_on_a_real_node", || {
-        let (cluster, _node) = start_cluster();
+        let (cluster, _node) = start_cluster(None);
         let before = cluster.node("node-1");
         install(&cluster);
         let pod = run_the_examples(&cluster);
@@ -181,7 +181,7 @@ fn lose_the_leader(cluster: &Cluster) {
     println!("leader deleted: the other replica repairs");
 }
 
-fn assert_same_container(pod: &Value, before: &Value) {
+pub(crate) fn assert_same_container(pod: &Value, before: &Value) {
     let container = |pod: &Value| {
         let status = &pod["status"]["containerStatuses"][0];
         ["containerID", "restartCount", "state"].map(|field| status[field].clone())

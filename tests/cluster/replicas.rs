@@ -1,7 +1,7 @@
 //! The controller's pods: which are Ready, which one leads, and what they log.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use harness::helm::{NAMESPACE, RELEASE};
 use harness::objects::condition;
@@ -11,15 +11,15 @@ use serde_json::Value;
 /// The image that the examples run, and in which the namespaces of a pod are held.
 const PAUSE: &str = "registry.k8s.io/pause:3.10";
 
-/// Starts a control plane and `node-1`, with the images that IMAGE and PAUSE_IMAGE name.
-pub fn start_cluster() -> (Cluster, Node) {
+/// Starts a control plane and `node-1`, with the images that IMAGE and PAUSE_IMAGE name, and another.
+pub fn start_cluster(another: Option<&Path>) -> (Cluster, Node) {
     let builder = ControlPlane::builder().reachable_from_pods().controller_manager().scheduler();
     let cluster = Cluster::start_without_crd(builder);
     let images = ["IMAGE", "PAUSE_IMAGE"].map(|name| {
         let path = env::var_os(name).unwrap_or_else(|| panic!("no {name}: `make test-cluster`"));
         PathBuf::from(path)
     });
-    let images = [&*images[0], &*images[1]];
+    let images: Vec<_> = images.iter().map(PathBuf::as_path).chain(another).collect();
     let node = Node::start(&cluster.control_plane, "node-1", PAUSE, &images);
     (cluster, node.expect("the node starts"))
 }

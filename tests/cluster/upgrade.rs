@@ -1,0 +1,96 @@
+//! An upgrade from an earlier version, and the way back: with the chart and the image of that version.
+//!
+//! Method: with a value on the node that a pod uses, upgrade, change the rule, roll back, change it again; after each
+//! step both replicas are new, and the node has what the rule declares, written by nobody in between.
+
+use std::env;
+use std::path::Path;
+
+use harness::helm::{NAMESPACE, RELEASE, helm};
+use harness::objects::{DONGLE, quantity};
+use harness::{Cluster, isolated};
+use serde_json::{Value, json};
+
+use crate::release::assert_same_container;
+use crate::replicas::{self, events, start_cluster, wait_leader};
+
+const NAME: &str = "upgrade::values_survive_an_upgrade_from_an_earlier_version_and_the_way_back";
+
+#[test]
+fn values_survive_an_upgrade_from_an_earlier_version_and_the_way_back() {
+    let before = env::var("BEFORE_IMAGE").ok().zip(env::var("BEFORE_CHART").ok());
+    let Some((image, chart)) = before else {
+        println!("skipped: `make test-upgrade FROM=<commit>` names an earlier version");
+        return;
+    };
+    let _outside = isolated(NAME, || upgrade_and_back(Path::new(&image), &chart));
+}
+
+fn upgrade_and_back(image: &Path, earlier: &str) {
+    let (cluster, _node) = start_cluster(Some(image));
+    let chart = harness::helm::chart();
+    let chart = chart.to_str().unwrap();
+    let run = |args: &[&str]| {
+        let fixed = ["--namespace", NAMESPACE, "--wait", "--timeout=15m"];
+        let output = helm(&cluster, &[args, &fixed[..]].concat());
+        assert_eq!(output.code, 0, "{}{}\n{}", output.stdout, output.stderr, events(&cluster));
+    };
+    run(&["install", RELEASE, earlier, "--create-namespace", "--set=image.tag=before"]);
+    wait_leader(&cluster, None);
+    let pod = use_dongles(&cluster);
+    println!("installed: the earlier version, and a pod that uses three of four dongles");
+
+    replace(&cluster, "4", || run(&["upgrade", RELEASE, chart, "--reset-values"]));
+    set_quantity(&cluster, "5");
+    println!("upgraded: two new replicas, the node as before, and a rule that changes");
+    replace(&cluster, "5", || run(&["rollback", RELEASE, "1"]));
+    set_quantity(&cluster, "6");
+    println!("rolled back: two old replicas, the node as before, and a rule that changes");
+    replace(&cluster, "6", || run(&["upgrade", RELEASE, chart, "--reset-values"]));
+    assert_same_container(&cluster.get(&["pod", "dongle-user"]), &pod);
+    cluster.kubectl(&["delete", "pod", "dongle-user", "--wait=true"]);
+    run(&["uninstall", RELEASE]);
+    assert_eq!(quantity(&cluster.node("node-1"), "capacity", DONGLE), None);
+    println!("upgraded again and uninstalled: the pod ran all the time, and nothing is left");
+}
+
+/// Has a rule declare four dongles, and a pod use three.
+fn use_dongles(cluster: &Cluster) -> Value {
+    cluster.kubectl(&["label", "node", "node-1", "example.com/has-dongle=true"]);
+    for file in ["dongle.yaml", "pod.yaml"] {
+        let path = format!("{}/examples/{file}", env!("CARGO_MANIFEST_DIR"));
+        cluster.kubectl(&["apply", "-f", &path]);
+    }
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    cluster.wait_for("the pod of the examples to run", &["pod", "dongle-user"], |pod| {
+        pod["status"]["containerStatuses"][0]["ready"] == true
+    })
+}
+
+/// Has every replica replaced, and checks that nobody has written the node's quantities meanwhile.
+fn replace(cluster: &Cluster, expected: &str, by: impl FnOnce()) {
+    let old = replicas::ready(cluster);
+    let before = last_write(cluster);
+    by();
+    let (leader, other) = wait_leader(cluster, None);
+    assert!(!old.contains(&leader) && !old.contains(&other), "{old:?}, {leader}, {other}");
+    let node = cluster.node("node-1");
+    assert_eq!(quantity(&node, "capacity", DONGLE), Some(expected));
+    assert_eq!(quantity(&node, "allocatable", DONGLE), Some(expected));
+    assert_eq!(last_write(cluster), before, "the controller has written the node");
+}
+
+/// When the controller has written the node's status last.
+fn last_write(cluster: &Cluster) -> Value {
+    let node = cluster.node("node-1");
+    let entries = node["metadata"]["managedFields"].as_array().unwrap().iter();
+    let mut own = entries.filter(|entry| entry["manager"] == "node-resource-advertiser");
+    own.next().expect("the controller has written the node")["time"].clone()
+}
+
+fn set_quantity(cluster: &Cluster, quantity: &str) {
+    let number: u64 = quantity.parse().unwrap();
+    let patch = json!({"spec": {"quantity": number}}).to_string();
+    cluster.kubectl(&["patch", "ner", "dongle", "--type=merge", "--patch", &patch]);
+    cluster.wait_advertised("node-1", DONGLE, quantity);
+}
