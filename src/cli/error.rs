@@ -25,7 +25,7 @@ pub enum Error {
     /// The address for health and metrics cannot be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The API server was taken back.
+    /// The API server is at an earlier state than before, as after a restore of etcd.
     #[error(transparent)]
     WentBack(#[from] WentBack),
     /// The CRD could not be printed.

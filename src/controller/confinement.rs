@@ -94,6 +94,8 @@ impl fmt::Display for State {
 #[derive(Clone, Debug)]
 pub(super) struct Confinement {
     state: State,
+    /// Whether the state has been reported.
+    is_reported: bool,
     /// `None` where this process does not test.
     due: Option<Instant>,
     /// How many tests have been sent. A response to any but the last is late, and shows nothing.
@@ -106,11 +108,18 @@ pub(super) struct Confinement {
 impl Confinement {
     pub(super) fn new(is_tested: bool) -> Self {
         let state = if is_tested { State::Standby } else { State::Off };
-        Self { state, due: None, sent: 0, in_flight: false, node: None }
+        Self { state, is_reported: false, due: None, sent: 0, in_flight: false, node: None }
     }
 
-    pub(super) fn state(&self) -> &State {
-        &self.state
+    /// Returns the state where it has changed since it was last taken.
+    pub(super) fn take_change(&mut self) -> Option<&State> {
+        let is_reported = std::mem::replace(&mut self.is_reported, true);
+        (!is_reported).then_some(&self.state)
+    }
+
+    fn set(&mut self, state: State) {
+        self.is_reported &= self.state == state;
+        self.state = state;
     }
 
     /// This process leads from now on, or no longer.
@@ -120,8 +129,8 @@ impl Confinement {
         }
         self.in_flight = false;
         self.due = leads.then_some(now);
-        self.state =
-            if leads { State::Unknown("not tested yet".to_owned()) } else { State::Standby };
+        let untested = State::Unknown("not tested yet".to_owned());
+        self.set(if leads { untested } else { State::Standby });
     }
 
     /// The test that is due. It is not sent again where it fails: the next one is due a minute after it.
@@ -131,7 +140,7 @@ impl Confinement {
         }
         self.due = Some(now.instant + INTERVAL);
         let Some(node) = nodes.name_after(self.node.as_deref()) else {
-            self.state = State::NoNode;
+            self.set(State::NoNode);
             return None;
         };
         self.node = Some(Arc::clone(node));
@@ -153,7 +162,7 @@ impl Confinement {
             return State::Unknown(String::new()).name();
         }
         self.in_flight = false;
-        self.state = State::of(reply);
+        self.set(State::of(reply));
         self.state.name()
     }
 }

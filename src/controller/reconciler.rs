@@ -105,7 +105,7 @@ impl Reconciler {
             protection: Protection::default(),
             confinement: Confinement::new(options.confinement_test),
         };
-        let reconciler = Self {
+        let mut reconciler = Self {
             leader: Leader::new(candidate),
             schedule: Schedule::new(options.concurrency, options.seed),
             options,

@@ -18,7 +18,6 @@ use tokio::time::{Instant, sleep, timeout};
 use super::readiness::Readiness;
 use super::*;
 use crate::cluster::client;
-use crate::cluster::lease::Acquire;
 
 /// A cluster with one node and one rule. Each PATCH of the node is announced, and has this fate.
 fn cluster(fate: Fate) -> (Network, mpsc::UnboundedReceiver<()>) {
@@ -54,14 +53,7 @@ fn start(network: &Network) -> (tokio::task::JoinHandle<()>, oneshot::Sender<()>
     let (readiness, _) = watch::channel(Readiness::default());
     let (heartbeat, _) = watch::channel(Instant::now());
     let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::default() };
-    let candidate = Candidate {
-        namespace: "default".to_owned(),
-        name: "lease".to_owned(),
-        identity: "pod-1".to_owned(),
-        duration: Duration::from_secs(15),
-        acquire: Acquire::WhenFree,
-        reacquires: true,
-    };
+    let candidate = Candidate { namespace: "default".to_owned(), ..Candidate::for_test("pod-1") };
     let (stop, stopped) = oneshot::channel();
     let stopped = stopped.map(|_| ());
     let client = client::over(network.connection("pod-1"));

@@ -8,6 +8,7 @@ mod objects;
 mod self_test;
 
 use std::fs;
+use std::path::Path;
 
 use harness::helm::{NAMESPACE, RELEASE};
 use harness::objects::{DONGLE, LEDGER, ledger, quantity};
@@ -125,7 +126,7 @@ fn stolen_token_is_bounded_as_security_md_says() {
     let output = try_patch(&cleared);
     assert_eq!(output.code, 0, "{output:?}");
 
-    // What remains, and SECURITY.md says so.
+    // What remains possible, as SECURITY.md documents.
     for attempt in [
         advertise(&[(DONGLE, "8")], &[(DONGLE, "8")]),
         advertise(&[(DONGLE, "1")], &[(DONGLE, "1")]),
@@ -208,14 +209,27 @@ fn managed_fields_are_not_a_store() {
     }
 }
 
-/// The policy compares texts.
-#[test]
-fn value_is_repaired_that_the_annotation_spells_otherwise_than_the_rule() {
+/// A controller with the chart's account, confined by its policy, and a node.
+fn start_confined() -> (Cluster, Controller) {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
     let kubeconfig = install(&cluster, &[]);
     cluster.create_nodes(["node-1"], &json!({}));
-    let lease = ["--leader-elect-resource-namespace", NAMESPACE];
-    let controller = Controller::start_unready(&cluster, &kubeconfig, &lease);
+    let controller = start_as(&cluster, &kubeconfig);
+    (cluster, controller)
+}
+
+fn start_as(cluster: &Cluster, kubeconfig: &Path) -> Controller {
+    Controller::start_unready(
+        cluster,
+        kubeconfig,
+        &["--leader-elect-resource-namespace", NAMESPACE],
+    )
+}
+
+/// The policy compares texts.
+#[test]
+fn value_is_repaired_that_the_annotation_spells_otherwise_than_the_rule() {
+    let (cluster, controller) = start_confined();
     cluster.apply_rule("dongle", &json!({"quantity": 1024, "nodeNames": ["node-1"]}));
     cluster.wait_advertised("node-1", DONGLE, "1024");
     let text = r#"{"example.com/dongle":{"quantity":"1Ki","rule":"dongle"}}"#;
@@ -228,11 +242,7 @@ fn value_is_repaired_that_the_annotation_spells_otherwise_than_the_rule() {
 /// What a person has made of the annotation does not keep the controller from repairs.
 #[test]
 fn value_is_repaired_by_an_annotation_that_somebody_has_reformatted() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
-    let kubeconfig = install(&cluster, &[]);
-    cluster.create_nodes(["node-1"], &json!({}));
-    let lease = ["--leader-elect-resource-namespace", NAMESPACE];
-    let controller = Controller::start_unready(&cluster, &kubeconfig, &lease);
+    let (cluster, controller) = start_confined();
     let spec = json!({"deletionPolicy": "Retain", "nodeNames": ["node-1"]});
     cluster.apply_rule("dongle", &spec);
     cluster.wait_advertised("node-1", DONGLE, "4");
@@ -284,8 +294,7 @@ fn allowed_resources_confine_the_controller_and_existing_rules() {
         assert!(output.code != 0 && output.stderr.trim_end().ends_with(because), "{output:?}");
     }
     cluster.write_quantity("node-1", "nvidia.com/gpu", "7");
-    let lease = ["--leader-elect-resource-namespace", NAMESPACE];
-    let controller = Controller::start_unready(&cluster, &kubeconfig, &lease);
+    let controller = start_as(&cluster, &kubeconfig);
     // What was listed before is restored, and elsewhere it is not advertised any more.
     cluster.wait_advertised("node-1", "nvidia.com/gpu", "4");
     cluster.create_nodes(["node-3"], &json!({}));

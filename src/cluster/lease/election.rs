@@ -30,6 +30,21 @@ pub struct Candidate {
     pub reacquires: bool,
 }
 
+#[cfg(test)]
+impl Candidate {
+    /// A controller's, for the Lease system/lease.
+    pub(crate) fn for_test(identity: &str) -> Self {
+        Self {
+            namespace: "system".to_owned(),
+            name: "lease".to_owned(),
+            identity: identity.to_owned(),
+            duration: Duration::from_secs(15),
+            acquire: Acquire::WhenFree,
+            reacquires: true,
+        }
+    }
+}
+
 /// From whom a candidate takes the Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquire {

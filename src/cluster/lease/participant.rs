@@ -209,21 +209,12 @@ fn log_change(before: &Leadership, now: &Leadership) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Acquire;
     use super::*;
     use crate::cluster::clock;
 
     /// A candidate that has listed no Lease, and written one of version 100.
     fn leader() -> Participant {
-        let candidate = Candidate {
-            namespace: "system".to_owned(),
-            name: "lease".to_owned(),
-            identity: "a".to_owned(),
-            duration: Duration::from_secs(15),
-            acquire: Acquire::WhenFree,
-            reacquires: true,
-        };
-        let mut participant = Participant::new(candidate);
+        let mut participant = Participant::new(Candidate::for_test("a"));
         participant.observe(Ok(Event::Init), Instant::now(), clock::now());
         participant.observe(Ok(Event::InitDone), Instant::now(), clock::now());
         let lease = write(&mut participant);

@@ -20,17 +20,9 @@ async fn leader(api: &FakeApi) -> Process {
 }
 
 fn start(api: &FakeApi) -> Process {
-    let candidate = Candidate {
-        namespace: "system".to_owned(),
-        name: "lease".to_owned(),
-        identity: "a".to_owned(),
-        duration: Duration::from_secs(15),
-        acquire: Acquire::WhenFree,
-        reacquires: true,
-    };
     let (lead, leadership) = watch::channel(Leadership::Standby(None));
     let (end, ended) = oneshot::channel();
-    let election = tokio::spawn(run(api.client(), candidate, lead, ended));
+    let election = tokio::spawn(run(api.client(), Candidate::for_test("a"), lead, ended));
     Process { leadership, end, election }
 }
 

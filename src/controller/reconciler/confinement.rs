@@ -25,12 +25,9 @@ impl Reconciler {
     }
 
     /// Reports what the tests show, where that has changed.
-    pub(super) fn report_confinement(&self) {
-        let state = self.cluster.confinement.state();
+    pub(super) fn report_confinement(&mut self) {
+        let Some(state) = self.cluster.confinement.take_change() else { return };
         let text = state.to_string();
-        if self.diagnostics.readiness.borrow().confinement == text {
-            return;
-        }
         match state {
             State::Unconfined => warn!("confinement: {text}"),
             // What it has been from the start, or what the loss of leadership comes to.

@@ -51,7 +51,7 @@ fn policy_follows_the_account_that_an_overlay_moves() {
     }
 }
 
-/// Waits until the metric says so, which takes up to a minute.
+/// Waits until the metric has this value, which takes up to a minute.
 fn wait_confinement(controller: &Controller, state: &str) {
     let line = format!("node_resource_advertiser_confinement{{state=\"{state}\"}} 1");
     wait_until(&format!("the metric {line}"), || {

@@ -1,4 +1,4 @@
-//! The cluster is taken back to an earlier state, with the controller running.
+//! The cluster is restored from a backup while the controller runs.
 
 use std::path::Path;
 use std::process::Command;

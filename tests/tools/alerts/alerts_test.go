@@ -160,7 +160,7 @@ var troubles = map[string]map[string]string{
 	"NodeResourceAdvertiserProtectionIneffective": {
 		`node_resource_advertiser_kubelet_starts_total{pod="a",values="reset"}`: "0x110 1x9",
 	},
-	// One of three API servers: the gauge says so for a minute at a time.
+	// One of three API servers has the hole: the gauge shows it for a minute at a time.
 	"NodeResourceAdvertiserUnconfined": {
 		`node_resource_advertiser_confinement{pod="a",state="confined"}`:                                                                           "1x120",
 		`node_resource_advertiser_confinement_tests_total{pod="a",result="confined"}`:                                                              "0+0.6x120",

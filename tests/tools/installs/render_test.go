@@ -48,7 +48,7 @@ func (o object) text(path ...string) string {
 	return text
 }
 
-// What an API server and a GitOps tool tell objects apart by.
+// The identity of an object, for an API server and for a GitOps tool.
 func (o object) identity() string {
 	return strings.Join([]string{o.groupKind(), o.text("metadata", "namespace"), o.text("metadata", "name")}, "|")
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"noderesource.dev/tests/tools/generated"
 )
 
 const (
@@ -29,32 +31,11 @@ const stricter = `{
 }`
 
 func main() {
-	args := os.Args[1:]
-	check := len(args) > 0 && args[0] == "--check"
-	if check {
-		args = args[1:]
-	}
-	if len(args) != 1 {
-		fail("usage: ruleschema [--check] PROJECT")
-	}
-	after, err := generate(filepath.Join(args[0], kindSchema))
-	if err != nil {
-		fail("%v", err)
-	}
-	path := filepath.Join(args[0], chartSchema)
-	if !check {
-		err = os.WriteFile(path, after, 0o644)
-	} else if before, _ := os.ReadFile(path); !bytes.Equal(before, after) {
-		err = fmt.Errorf("%s is not what %s says: run `make crds`", chartSchema, kindSchema)
-	}
-	if err != nil {
-		fail("%v", err)
-	}
-}
-
-func fail(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "error: "+format+"\n", args...)
-	os.Exit(1)
+	generated.Main("ruleschema", func(project string) (generated.File, error) {
+		text, err := generate(filepath.Join(project, kindSchema))
+		path := filepath.Join(project, chartSchema)
+		return generated.File{Path: path, Text: text, Source: kindSchema, Target: "crds"}, err
+	})
 }
 
 func generate(kind string) ([]byte, error) {

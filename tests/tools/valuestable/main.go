@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"noderesource.dev/tests/tools/generated"
 )
 
 const (
@@ -19,37 +21,15 @@ const (
 )
 
 func main() {
-	args := os.Args[1:]
-	check := len(args) > 0 && args[0] == "--check"
-	if check {
-		args = args[1:]
-	}
-	if len(args) != 1 {
-		fail("usage: valuestable [--check] CHART")
-	}
-	readme := filepath.Join(args[0], "README.md")
-	before, err := os.ReadFile(readme)
-	if err != nil {
-		fail("%v", err)
-	}
-	after, err := replace(before, filepath.Join(args[0], "values.yaml"))
-	if err != nil {
-		fail("%v", err)
-	}
-	if bytes.Equal(before, after) {
-		return
-	}
-	if check {
-		fail("%s: the table is not what values.yaml says: run `make chart-docs`", readme)
-	}
-	if err := os.WriteFile(readme, after, 0o644); err != nil {
-		fail("%v", err)
-	}
-}
-
-func fail(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "error: "+format+"\n", args...)
-	os.Exit(1)
+	generated.Main("valuestable", func(chart string) (generated.File, error) {
+		readme, values := filepath.Join(chart, "README.md"), filepath.Join(chart, "values.yaml")
+		before, err := os.ReadFile(readme)
+		if err != nil {
+			return generated.File{}, err
+		}
+		after, err := replace(before, values)
+		return generated.File{Path: readme, Text: after, Source: "values.yaml", Target: "chart-docs"}, err
+	})
 }
 
 func replace(readme []byte, values string) ([]byte, error) {

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::*;
 use crate::cluster::client;
 use crate::cluster::clock::simulated;
-use crate::cluster::lease::{Acquire, Candidate};
+use crate::cluster::lease::Candidate;
 use crate::controller::readiness::Readiness;
 use crate::controller::{self, Diagnostics, Options};
 use crate::model::ledger::ANNOTATION;
@@ -141,12 +141,8 @@ impl World {
         let (heartbeat, _) = watch::channel(Instant::now());
         let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::default() };
         let candidate = Candidate {
-            namespace: "system".to_owned(),
             name: "node-resource-advertiser".to_owned(),
-            identity: identity.clone(),
-            duration: Duration::from_secs(15),
-            acquire: Acquire::WhenFree,
-            reacquires: true,
+            ..Candidate::for_test(&identity)
         };
         let options = Options {
             concurrency: 4,

@@ -8,14 +8,7 @@ use super::*;
 const DURATION: Duration = Duration::from_secs(15);
 
 fn election(identity: &str) -> Election {
-    Election::new(Candidate {
-        namespace: "system".to_owned(),
-        name: "lease".to_owned(),
-        identity: identity.to_owned(),
-        duration: DURATION,
-        acquire: Acquire::WhenFree,
-        reacquires: true,
-    })
+    Election::new(Candidate { duration: DURATION, ..Candidate::for_test(identity) })
 }
 
 /// The API server's part: one Lease, with a resource version that counts up.

@@ -154,7 +154,7 @@ fn self_test_that_is_switched_off_is_reported_so() {
     let mut world = World::new(16);
     let options = Options { confinement_test: false, ..world.reconciler.options.clone() };
     let diagnostics = world.reconciler.diagnostics.clone();
-    world.reconciler = Reconciler::new(world::candidate(), options, diagnostics);
+    world.reconciler = Reconciler::new(Candidate::for_test("pod-1"), options, diagnostics);
     world.set_node("node-0", json!({}));
     world.start();
     world.advance(Duration::from_secs(180));

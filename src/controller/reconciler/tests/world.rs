@@ -10,7 +10,7 @@ use kube::core::Status;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::cluster::lease::{Acquire, Written};
+use crate::cluster::lease::Written;
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::{PodScope, RequestId};
@@ -69,7 +69,7 @@ impl World {
         let (heartbeat, _) = watch::channel(Instant::now());
         let diagnostics = Diagnostics { readiness: ready, heartbeat, metrics: Default::default() };
         Self {
-            reconciler: Reconciler::new(candidate(), options, diagnostics),
+            reconciler: Reconciler::new(Candidate::for_test("pod-1"), options, diagnostics),
             now: Now { instant: Instant::now(), wall: "2026-02-01T00:00:30Z".parse().unwrap() },
             nodes: BTreeMap::new(),
             rules: BTreeMap::new(),
@@ -351,17 +351,6 @@ impl World {
         self.renews = false;
         self.advance(Duration::from_secs(11));
         assert!(!self.reconciler.leads(self.now.instant));
-    }
-}
-
-pub(super) fn candidate() -> Candidate {
-    Candidate {
-        namespace: "system".to_owned(),
-        name: "lease".to_owned(),
-        identity: "pod-1".to_owned(),
-        duration: Duration::from_secs(15),
-        acquire: Acquire::WhenFree,
-        reacquires: true,
     }
 }
 

@@ -1,4 +1,4 @@
-//! What holds at every write of a replica (I1 to I6), told from what the API server has been asked for.
+//! What holds at every write of a replica (I1 to I6), judged by the requests that the API server received.
 //!
 //! What a replica has seen is not known here, so that whatever it may have seen counts in its favour.
 

@@ -88,14 +88,7 @@ impl World {
         let (readiness, _) = watch::channel(Readiness::default());
         let (heartbeat, _) = watch::channel(Instant::now());
         let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::default() };
-        let candidate = Candidate {
-            namespace: "system".to_owned(),
-            name: "lease".to_owned(),
-            identity: identity.clone(),
-            duration: Duration::from_secs(15),
-            acquire: Acquire::WhenFree,
-            reacquires: true,
-        };
+        let candidate = Candidate::for_test(&identity);
         let options = Options { seed: self.rng.u64(..), ..self.options.clone() };
         let program =
             run(client::over(connection), candidate, options, diagnostics, std::future::pending());

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::stream::Stream;
 use super::world::{Due, Millis, World};
-use crate::cluster::lease::{Acquire, Candidate};
+use crate::cluster::lease::Candidate;
 use crate::controller::effect::{Completion, Now, Observation};
 use crate::controller::readiness::Readiness;
 use crate::controller::reconciler::Reconciler;
@@ -62,14 +62,7 @@ impl World {
         let (readiness, _) = watch::channel(Readiness::default());
         let (heartbeat, _) = watch::channel(self.instant(0));
         let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::default() };
-        let candidate = Candidate {
-            namespace: LEASE.0.to_owned(),
-            name: LEASE.1.to_owned(),
-            identity: name.to_string(),
-            duration: Duration::from_secs(15),
-            acquire: Acquire::WhenFree,
-            reacquires: true,
-        };
+        let candidate = Candidate::for_test(&name);
         self.processes.push(Process {
             name,
             reconciler: Reconciler::new(candidate, options, diagnostics),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::super::world::object;
-use crate::cluster::lease::{Acquire, Written};
+use crate::cluster::lease::Written;
 use crate::cluster::node_client::Reply;
 use crate::controller::effect::{PodScope, RequestId};
 use crate::controller::reconciler::*;
@@ -382,13 +382,6 @@ fn reconciler() -> Reconciler {
     let (readiness, _) = watch::channel(Readiness::default());
     let (heartbeat, _) = watch::channel(Instant::now());
     let diagnostics = Diagnostics { readiness, heartbeat, metrics: Default::default() };
-    let candidate = Candidate {
-        namespace: "system".to_owned(),
-        name: "lease".to_owned(),
-        identity: "pod-1".to_owned(),
-        duration: LEASE_DURATION,
-        acquire: Acquire::WhenFree,
-        reacquires: true,
-    };
+    let candidate = Candidate { duration: LEASE_DURATION, ..Candidate::for_test("pod-1") };
     Reconciler::new(candidate, options, diagnostics)
 }
