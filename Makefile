@@ -45,8 +45,8 @@ image: ## Make a container image without Docker, and list what is in it: target/
 	@$(STEP) hack/image.sh release
 
 .PHONY: bench
-bench: controlplane ## Measure against the floor (NODES=1000 PAIRS=5), into target/bench/results.json
-	@NODES=$(or $(NODES),1000) PAIRS=$(or $(PAIRS),5) cargo bench --locked --bench rollout
+bench: controlplane ## Measure against the floor (NODES=1000 PAIRS=5 ONLY=policy), into target/bench/results.json
+	@NODES=$(or $(NODES),1000) PAIRS=$(or $(PAIRS),5) ONLY=$(ONLY) cargo bench --locked --bench rollout
 
 # Without optimization, which the API server alone needs: that is what it measures.
 .PHONY: bench-protection

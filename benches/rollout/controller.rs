@@ -37,8 +37,9 @@ impl Controller {
         let (bind, patches) = (address.to_string(), MAX_CONCURRENT_PATCHES.to_string());
         let args = ["run", "--bind-address", &bind, "--max-concurrent-patches", &patches];
         let start = Instant::now();
-        let process =
-            Process::spawn("controller", program, &args, &[("KUBECONFIG", kubeconfig)], &log)?;
+        // The self-test is a patch too, once a minute: in the middle of what is measured, or not.
+        let env = [("KUBECONFIG", kubeconfig), ("NRA_CONFINEMENT_TEST", "false")];
+        let process = Process::spawn("controller", program, &args, &env, &log)?;
         let controller = Self { process, address };
         controller.poll("to be ready", cluster.deadline(), |controller| {
             controller.http_get("/readyz").is_ok_and(|(code, _)| code == "200")

@@ -90,7 +90,12 @@ fn bench() -> Result<()> {
     let pairs = number("PAIRS", 5)?;
     // One thread, as the controller has.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(measure(nodes, pairs))
+    let only_policy = match env::var("ONLY").as_deref() {
+        Ok("policy") => true,
+        Ok("") | Err(_) => false,
+        Ok(rows) => bail!("ONLY={rows} is not policy"),
+    };
+    runtime.block_on(measure(nodes, pairs, only_policy))
 }
 
 fn number(name: &str, default: usize) -> Result<usize> {
@@ -102,10 +107,10 @@ fn number(name: &str, default: usize) -> Result<usize> {
     Ok(number)
 }
 
-async fn measure(node_count: usize, pairs: usize) -> Result<()> {
+async fn measure(node_count: usize, pairs: usize, only_policy: bool) -> Result<()> {
     eprintln!("==> starting etcd and kube-apiserver");
     let cluster = Cluster::start(node_count).await?;
-    policy::unbind(&cluster).await?;
+    policy::delete_binding(&cluster).await?;
     let kubernetes = cluster.client.apiserver_version().await?.git_version;
 
     let (controller, _) = Controller::start(&cluster)?;
@@ -124,14 +129,20 @@ async fn measure(node_count: usize, pairs: usize) -> Result<()> {
     let (mut controllers, mut baselines) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
         // A drift of the machine in the course of the run weighs on both alike.
-        let (mut controller, baseline) = if pair % 2 == 0 {
+        let baseline_first = pair % 2 == 0;
+        let (mut controller, mut baseline) = if only_policy {
+            (Sample::default(), Sample::default())
+        } else if baseline_first {
             let baseline = bench.baseline().await?;
             (bench.controller().await?, baseline)
         } else {
             (bench.controller().await?, bench.baseline().await?)
         };
         bench.record_memory_per_node(&mut controller, empty_mib);
-        controller.extend(bench.policy().await?);
+        for in_force in [!baseline_first, baseline_first] {
+            let sample = if in_force { &mut controller } else { &mut baseline };
+            sample.extend(bench.policy(in_force).await?);
+        }
         controllers.push(controller);
         baselines.push(baseline);
 
@@ -142,7 +153,7 @@ async fn measure(node_count: usize, pairs: usize) -> Result<()> {
     }
     print!("{}", Report::new(&kubernetes, node_count, &controllers, &baselines));
     eprintln!("==> {RESULTS}");
-    check_requests(node_count, &controllers)
+    if only_policy { Ok(()) } else { check_requests(node_count, &controllers) }
 }
 
 /// Returns the last ratio of each time.

@@ -89,20 +89,28 @@ impl Bench {
         self.flood(&cluster.client, LOWER, State::Lowered, &mut sample).await?;
         self.flood(&cluster.client, WITHDRAW, State::Vacant, &mut Sample::default()).await?;
         pods::delete_all(&cluster.client, cluster.node_count).await?;
-        sample.copy_row(ADVERTISE, ADVERTISE_WITH_POLICY);
-        sample.copy_row(WITHDRAW, WITHDRAW_WITH_POLICY);
         Ok(sample)
     }
 
-    /// Measures the baseline's patches once more, as the chart's ServiceAccount sends them.
-    pub async fn policy(&self) -> Result<Sample> {
+    /// Measures the baseline's patches as the chart's ServiceAccount sends them, with the policy or without it: what
+    /// differs is the policy alone.
+    pub async fn policy(&self, in_force: bool) -> Result<Sample> {
         let Self { cluster, observer, .. } = self;
         observer.wait_all(State::Vacant, cluster.deadline()).await?;
-        let client = policy::bind(cluster).await?;
+        let client = policy::client(cluster)?;
+        if in_force {
+            policy::bind(cluster, &client).await?;
+        }
         let mut sample = Sample::default();
+        // The first requests of a client take longer.
+        let mut discarded = Sample::default();
+        self.flood(&client, ADVERTISE_WITH_POLICY, State::Advertised, &mut discarded).await?;
+        self.flood(&client, WITHDRAW_WITH_POLICY, State::Vacant, &mut discarded).await?;
         self.flood(&client, ADVERTISE_WITH_POLICY, State::Advertised, &mut sample).await?;
         self.flood(&client, WITHDRAW_WITH_POLICY, State::Vacant, &mut sample).await?;
-        policy::unbind(cluster).await?;
+        if in_force {
+            policy::unbind(cluster, &client).await?;
+        }
         Ok(sample)
     }
 

@@ -68,14 +68,6 @@ impl Sample {
         requests.map(|(_, value)| value).sum::<f64>() + 0.0
     }
 
-    /// Records everything of one row under the name of another one too.
-    pub fn copy_row(&mut self, from: &str, to: &str) {
-        let row = self.0.iter().filter(|(key, _)| key.row == from);
-        let copies: Vec<_> =
-            row.map(|(key, value)| (Key { row: to.to_owned(), ..key.clone() }, *value)).collect();
-        self.0.extend(copies);
-    }
-
     pub fn extend(&mut self, other: Self) {
         self.0.extend(other.0);
     }
