@@ -102,7 +102,7 @@ impl CrossChecks {
                 continue;
             };
             let message =
-                format!("another rule of these files has the name {:?} already", rule.name);
+                format!("another rule in these files is already named {:?}", rule.name);
             report.add(
                 Diagnostic::new(
                     Severity::Error,
@@ -111,7 +111,7 @@ impl CrossChecks {
                     rule.name_location.clone(),
                 )
                 .at(rule, "metadata.name")
-                .hint("the one that is applied last replaces the other: give them different names")
+                .hint("the rule applied last replaces the other: give them different names")
                 .related(before.name_location.clone(), "first here"),
             );
         }
@@ -121,14 +121,14 @@ impl CrossChecks {
     pub(super) fn check_nameless(&self, report: &mut Report) {
         for rule in self.rules.iter().filter(|rule| rule.name.is_empty() && rule.rule.is_some()) {
             let message =
-                "Required value: a rule that the server names can only be created, not applied";
+                "Required value: a rule with generateName can only be created, not applied";
             let diagnostic = Diagnostic::new(
                 Severity::Error,
                 Code::GenerateName,
                 message,
                 rule.name_location.clone(),
             );
-            report.add(diagnostic.at(rule, "metadata.name").hint("give it a metadata.name"));
+            report.add(diagnostic.at(rule, "metadata.name").hint("set metadata.name"));
         }
     }
 
@@ -168,11 +168,11 @@ impl CrossChecks {
                 }
                 continue;
             }
-            let message = format!("no rule of these files declares {}", request.resource);
+            let message = format!("no rule in these files declares {}", request.resource);
             let hint = match closest_resource(&request.resource, &declared) {
                 Some(close) => format!("did you mean {close}?"),
                 None => {
-                    "declare it by a rule, unless a device plugin or DRA provides it".to_owned()
+                    "declare it with a rule, unless a device plugin or DRA provides it".to_owned()
                 }
             };
             report.add(request.warning(Code::UndeclaredResource, message, hint));
@@ -199,7 +199,7 @@ impl ResourceRef {
     fn unsatisfiable(&self, most: Quantity) -> Diagnostic {
         let Self { resource, amount, .. } = self;
         let message = format!(
-            "a pod requests {amount} of {resource} in all, and no rule of these files declares more than {most}"
+            "a pod requests {amount} of {resource} in all, and no rule in these files declares more than {most}"
         );
         let hint = "no node can run it: request less, or declare more".to_owned();
         self.warning(Code::UnsatisfiableRequest, message, hint)

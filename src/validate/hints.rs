@@ -17,7 +17,7 @@ const EXACT: i64 = 1 << 53;
 pub(super) fn unreadable(location: &SourceLocation) -> Option<String> {
     if location.file_text().contains("{{") {
         let hint = "this looks like a Helm template: check what it renders (helm template CHART | \
-                    node-resource-advertiser validate -), or leave it out by --exclude";
+                    node-resource-advertiser validate -), or skip it with --exclude";
         return Some(hint.to_owned());
     }
     // What is joined to the line before is found wrong in a line after it.
@@ -39,7 +39,7 @@ fn has_no_break_space(line: &str) -> bool {
 }
 
 fn no_break_space(place: &str) -> String {
-    format!("{place} has a no-break space (U+00A0), which YAML takes for text: write a plain space")
+    format!("{place} has a no-break space (U+00A0), which YAML treats as text: use a plain space")
 }
 
 /// The quantities that a text which is none may stand for.

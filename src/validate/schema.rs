@@ -300,7 +300,7 @@ impl Schema {
         }
         let hint = match value {
             Value::Bool(_) | Value::Number(_) if self.kind == "string" => {
-                Some("put it in quotes: YAML takes it for something other than text".to_owned())
+                Some("put it in quotes: YAML does not read it as text".to_owned())
             }
             Value::Number(_) if self.int_or_string => {
                 Some("write a whole number, or put it in quotes".to_owned())

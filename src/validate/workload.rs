@@ -85,7 +85,7 @@ fn check_container(container: &Value, path: &Path, violations: &mut Vec<Violatio
             if quantity.is_ok_and(|quantity| quantity.whole().is_none()) {
                 let message = format!("Invalid value: \"{}\": must be an integer", excerpt(text));
                 let hint = "extended resources cannot be split: to share one, declare thousandths \
-                            of it as a resource of their own, such as example.com/dongle-milli";
+                            of it as a separate resource, such as example.com/dongle-milli";
                 let violation =
                     Violation::new(&path.key(map).key(name), Code::PodFraction, message);
                 violations.push(violation.hint(Some(hint.to_owned())));
@@ -96,7 +96,7 @@ fn check_container(container: &Value, path: &Path, violations: &mut Vec<Violatio
         let at = path.key("requests").key(name);
         let Some(limit) = limits.get(name) else {
             let message = "Required value: limit must be set for non overcommitable resources";
-            let hint = format!("write it below limits; requests then has the same: {request}");
+            let hint = format!("write it under limits; requests then defaults to the same value: {request}");
             let violation = Violation::new(&at, Code::PodLimitMissing, message);
             violations.push(violation.hint(Some(hint)));
             continue;
@@ -146,7 +146,7 @@ fn quota_keys(document: &Document) -> Vec<Violation> {
         }
         let path = Path::from_keys(["spec", "hard", key]);
         let message =
-            "a quota counts an extended resource by requests. and its name: this is ignored";
+            "ignored: a quota counts an extended resource as requests.<name>";
         let violation = Violation::new(&path, Code::QuotaKey, message).at_key();
         violations.push(violation.hint(Some(format!("did you mean requests.{name}?"))));
     }

@@ -148,7 +148,7 @@ impl Bounds {
             let Some(identity) = identity(item) else { return };
             if !seen.insert(identity.clone()) {
                 let message = format!("Duplicate value: {}", excerpt_json(&identity));
-                let hint = "each may be given once: remove one".to_owned();
+                let hint = "each item may appear only once: remove one".to_owned();
                 violations.push(
                     Violation::new(&path.item(index), Code::DuplicateItem, message)
                         .hint(Some(hint)),
