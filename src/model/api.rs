@@ -25,13 +25,13 @@ pub use status::{MAX_MESSAGE, NodeCounts, NodeExtendedResourceStatus, NodeProble
 /// The API group, which is also the domain of the annotation on nodes.
 pub const GROUP: &str = "noderesource.dev";
 
-/// The version that files and the controller speak.
+/// The version of the API in files and in the controller.
 pub const VERSION: &str = "v1alpha1";
 
-/// The name that the controller's writes carry in `metadata.managedFields`.
+/// The field manager of the controller's writes in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "node-resource-advertiser";
 
-/// What to advertise, how much of it, and on which nodes.
+/// The resource to advertise, its quantity, and the nodes.
 #[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "noderesource.dev",
@@ -47,13 +47,13 @@ pub const FIELD_MANAGER: &str = "node-resource-advertiser";
     derive = "PartialEq",
     doc = "Declares an extended resource on nodes: the controller keeps status.capacity and \
            status.allocatable of every selected node at the declared quantity, and withdraws it \
-           when the declaration goes.",
+           when it is no longer declared.",
     printcolumn = r#"{"name": "Resource", "type": "string", "jsonPath": ".spec.resourceName"}"#,
     printcolumn = r#"{"name": "Quantity", "type": "string", "jsonPath": ".spec.quantity"}"#,
     printcolumn = r#"{"name": "Nodes", "type": "string", "jsonPath": ".status.nodes.summary",
-        "description": "Nodes that carry the quantity, of those selected"}"#,
+        "description": "Nodes with the quantity, out of the selected nodes"}"#,
     printcolumn = r#"{"name": "Total", "type": "string", "jsonPath": ".status.total",
-        "description": "How much the nodes together carry for this rule"}"#,
+        "description": "Total quantity on all nodes for this rule"}"#,
     printcolumn = r#"{"name": "Ready", "type": "string",
         "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name": "Reason", "type": "string", "priority": 1,
@@ -66,59 +66,58 @@ pub const FIELD_MANAGER: &str = "node-resource-advertiser";
 #[schemars(transform = schema::exactly_one_node_choice)]
 pub struct NodeExtendedResourceSpec {
     /// The resource to advertise, as pods request it: `<domain>/<name>`, such as
-    /// `example.com/dongle`. Not a native one, nor anything under kubernetes.io.
+    /// `example.com/dongle`. Native resources and names under kubernetes.io are not allowed.
     #[schemars(schema_with = "schema::resource_name")]
     pub resource_name: String,
 
-    /// How much of it every selected node has: a whole number from 1 to 9223372036854775, as an
-    /// integer or a Kubernetes quantity: 4, "4", "800Gi". Write one above 9007199254740992 as a
-    /// string: kubectl loses digits of larger numbers.
+    /// The quantity on every selected node: a whole number from 1 to 9223372036854775, as an integer or a
+    /// Kubernetes quantity: 4, "4", "800Gi". Write numbers above 9007199254740992 as strings, because kubectl
+    /// loses digits of larger numbers.
     #[schemars(schema_with = "schema::quantity")]
     pub quantity: DeclaredQuantity,
 
-    /// Selects nodes by their labels: at least one requirement. Exactly one of nodeSelector, nodeNames
-    /// and allNodes is given.
+    /// Selects nodes by labels, with at least one requirement. Set exactly one of nodeSelector, nodeNames and
+    /// allNodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::node_selector")]
     pub node_selector: Option<LabelSelector>,
 
-    /// Names the nodes. One that does not exist is counted as missing and gets the resource when
-    /// it appears. Exactly one of nodeSelector, nodeNames and allNodes is given.
+    /// Selects nodes by name. A node that does not exist counts as missing, and gets the resource when it appears.
+    /// Set exactly one of nodeSelector, nodeNames and allNodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::node_names")]
     pub node_names: Option<Vec<String>>,
 
-    /// Selects every node, those of the future too: true, or left out. Exactly one of nodeSelector,
-    /// nodeNames and allNodes is given.
+    /// Selects every node, including future nodes: true, or omitted. Set exactly one of nodeSelector, nodeNames
+    /// and allNodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::all_nodes")]
     pub all_nodes: Option<bool>,
 
-    /// Where several rules declare the same resource on a node, the highest priority wins; then
+    /// If several rules declare the same resource on a node, the highest priority wins; then
     /// the oldest rule, then the first name.
     #[serde(default)]
     pub priority: i32,
 
-    /// What to do where another field manager has put a value: Keep leaves it and counts the node as
-    /// conflicted; Overwrite takes it over.
+    /// What to do if another field manager has set a value: Keep skips the node and counts it as conflicted;
+    /// Overwrite takes the value over.
     #[serde(default)]
     pub conflict_policy: ConflictPolicy,
 
-    /// What becomes of a value that is no longer declared: Withdraw removes it; Retain leaves it
-    /// on the node. It holds from the moment the value is written, also after the rule itself is gone.
-    /// A later rule of the same quantity adopts what Retain left; for one of another quantity it is a
-    /// conflict.
+    /// What happens to a value that is no longer declared: Withdraw removes it; Retain leaves it on the node. The
+    /// policy applies from the moment the value is written, also after the rule is deleted. A later rule with the
+    /// same quantity adopts a retained value; for a rule with another quantity, the value is a conflict.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 
-    /// What to do where the quantity is less than what the node carries, and pods on the node request
-    /// more than it: WhenFree goes down no further than what they request, and follows as they end;
-    /// Immediate goes down at once, and a kubelet that starts again then kills pods.
+    /// What to do if the quantity is less than the value on the node and pods on the node request more: WhenFree
+    /// lowers the value only to what pods request, and follows as they end; Immediate lowers it at once, and a
+    /// kubelet that restarts then kills pods.
     #[serde(default)]
     pub shrink_policy: ShrinkPolicy,
 }
 
-/// What to do with a value that another field manager put there.
+/// What to do with a value that another field manager has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum ConflictPolicy {
     /// Leave it.
@@ -128,7 +127,7 @@ pub enum ConflictPolicy {
     Overwrite,
 }
 
-/// What becomes of a value that is no longer declared.
+/// What happens to a value that is no longer declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum DeletionPolicy {
     /// It is removed.
@@ -178,16 +177,16 @@ pub fn crd() -> CustomResourceDefinition {
     {
         join_lines(schema);
         if let Some(status) = schema.properties.as_mut().and_then(|all| all.get_mut("status")) {
-            // Without it a new rule has no status for a moment, and kstatus (Flux, Helm) takes an
-            // object without one for finished.
+            // Without the default, a new rule has no status for a moment, and kstatus (Flux, Helm) treats an
+            // object without a status as current.
             status.default = Some(JSON(json!({ "observedGeneration": -1 })));
         }
     }
     crd
 }
 
-/// Makes one line of each paragraph: doc comments are broken to fit a source file, and `kubectl
-/// explain` would keep the breaks.
+/// Joins the lines of each paragraph: doc comments wrap to fit a source file, and `kubectl explain` would keep the
+/// line breaks.
 fn join_lines(schema: &mut JSONSchemaProps) {
     if let Some(description) = &mut schema.description {
         let paragraphs = description.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));

@@ -1,9 +1,9 @@
-//! The words for machines.
+//! Machine-readable reasons.
 
 use std::fmt;
 
-/// Why a condition is as it is, or a node not as declared. The list is closed: the README has a line for
-/// each.
+/// The reason of a condition, or of a node that is not as declared. The list is closed: the README documents each
+/// reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Every selected node has the quantity, or another rule decides there.
@@ -12,9 +12,9 @@ pub enum Reason {
     Overridden,
     /// No node matches.
     NoNodesSelected,
-    /// Patches are under way.
+    /// Patches are in progress.
     Progressing,
-    /// The last patch did not go through, and is tried again.
+    /// The last patch failed, and is retried.
     PatchFailed,
     /// The annotation on a node is not what the controller writes.
     InvalidLedger,
@@ -24,17 +24,17 @@ pub enum Reason {
     Contested,
     /// Another field manager's value is there.
     Conflict,
-    /// A value is to be lowered, or to appear, and pods cannot be listed.
+    /// A value must be lowered or added, but pods cannot be listed.
     PodsUnavailable,
-    /// A value is to be lowered, and pods use it.
+    /// A value must be lowered, but pods use it.
     Held,
-    /// The rule does not have the CRD's shape.
+    /// The rule does not match the CRD's schema.
     InvalidSpec,
     /// No other rule decides anywhere.
     NoOverlap,
     /// Only age or name decides between rules that declare different quantities.
     EqualPriority,
-    /// Nobody changes values back.
+    /// No field manager changes values back.
     NotContested,
     /// DRA does not have the resource.
     NoDeviceClass,
@@ -45,7 +45,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Every one.
+    /// All reasons.
     pub const ALL: [Self; 18] = [
         Self::Advertised,
         Self::Overridden,
@@ -67,7 +67,7 @@ impl Reason {
         Self::DeviceClassesUnavailable,
     ];
 
-    /// As it stands in conditions and problems.
+    /// Returns the reason as conditions and problems show it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,15 +1,14 @@
-//! The part of the CRD's schema that types cannot say: bounds, and CEL rules whose messages tell
-//! what to write instead. Facts about CEL on the API server: a rule must be cheap by its worst case
-//! (so every string, list and map is bounded), and it runs even where `pattern` failed already, so
-//! each rule here passes whatever an earlier one has reported.
+//! The part of the CRD's schema that types cannot express: bounds, and CEL rules whose messages name the correct
+//! form. Facts about CEL on the API server: the worst case of a rule must be cheap (so every string, list and map is
+//! bounded), and a rule runs even if `pattern` has failed, so each rule here accepts what an earlier rule rejects.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH};
 
-/// What `quantity` may be asked: an exponent below 100, because a large one keeps a core of the API
-/// server busy for minutes. No longer one makes a whole number of so short a text.
+/// The input that CEL's `quantity` may get: an exponent below 100, because a large one keeps a core of the API
+/// server busy for minutes. No larger exponent makes a whole number of such a short text.
 const QUANTITY: &str =
     r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?0*[0-9]{1,2})?$";
 const DNS_SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
@@ -25,7 +24,7 @@ fn rule(rule: impl AsRef<str>, message: &str) -> Value {
     json!({ "rule": rule.as_ref(), "message": message })
 }
 
-/// Has the spec require exactly one of `nodeSelector`, `nodeNames` and `allNodes`.
+/// Makes the spec require exactly one of `nodeSelector`, `nodeNames` and `allNodes`.
 pub(super) fn exactly_one_node_choice(schema: &mut Schema) {
     schema.insert(
         "x-kubernetes-validations".to_owned(),
@@ -110,7 +109,7 @@ pub(super) fn quantity(_: &mut SchemaGenerator) -> Schema {
 pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
     let bad_key = "not a label key: write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
     let bad_value = "not a label value: at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends";
-    // An empty selector may be what is left of one whose label lost its value.
+    // An empty selector may be the rest of a selector whose label lost its value.
     let not_empty = |field| format!("(has(self.{field}) && self.{field}.size() > 0)");
     json_schema!({
         "type": "object",
@@ -125,8 +124,8 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
                 "maxProperties": 32,
                 "additionalProperties": {
                     "type": "string",
-                    // So that a null reaches the rule below: the server would drop it, and the rule
-                    // would select more nodes.
+                    // So that a null reaches the rule below: the API server would drop it, and the rule would
+                    // select more nodes.
                     "nullable": true,
                     "maxLength": 63,
                     "x-kubernetes-validations": [rule(format!("self.matches('{LABEL_VALUE}')"), bad_value)],
@@ -160,7 +159,7 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
                             "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
                         },
                         "values": {
-                            "description": "The values that In and NotIn look for; none with Exists and DoesNotExist.",
+                            "description": "The values for In and NotIn; none for Exists and DoesNotExist.",
                             "type": "array",
                             "maxItems": 64,
                             "x-kubernetes-list-type": "atomic",
@@ -187,7 +186,7 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A rule and no enum: where an enum is broken, the server does not get to the rule's message.
+/// A rule instead of an enum: if an enum fails, the API server does not evaluate the rule or return its message.
 pub(super) fn all_nodes(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "boolean",
@@ -203,7 +202,7 @@ pub(super) fn node_names(_: &mut SchemaGenerator) -> Schema {
         "type": "array",
         "minItems": 1,
         "maxItems": 1000,
-        // The API server refuses a repeated item in a set.
+        // The API server rejects a repeated item in a set.
         "x-kubernetes-list-type": "set",
         "items": {
             "type": "string",
