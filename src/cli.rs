@@ -1,4 +1,4 @@
-//! The command line: arguments, and one module a subcommand.
+//! The command line: arguments, and one module per subcommand.
 
 mod args;
 mod completions;
@@ -19,47 +19,44 @@ use tokio::runtime::Builder;
 
 pub use error::Error;
 
-/// Advertises extended resources on Kubernetes nodes, as NodeExtendedResource objects declare.
+/// Advertise extended resources on Kubernetes nodes, as NodeExtendedResource objects declare
 #[derive(Debug, Parser)]
 #[command(version)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Whether to use colours; auto: never if TERM is dumb or NO_COLOR is set, else always if
-    /// CLICOLOR_FORCE is set, else on a terminal.
+    /// When to use colors
+    ///
+    /// With auto, colors are off if TERM is dumb or NO_COLOR is set, on if CLICOLOR_FORCE is set, and otherwise on
+    /// in a terminal.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: clap::ColorChoice,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the controller until SIGTERM or SIGINT.
     Run(run::Args),
-    /// Withdraw everything that the annotations on nodes list, with no controller at work.
     Prune(prune::Args),
-    /// Print the CustomResourceDefinition, or the JSON Schema of its objects.
     Crd(crd::Args),
-    /// Check manifests without a cluster, as the API server would.
     Validate(validate::Args),
     Plan(plan::Args),
-    /// Print a script by which a shell completes the command line.
     Completions(completions::Args),
 }
 
 impl Cli {
-    /// Reads the arguments of the process; prints help, or what is wrong with them, and exits.
+    /// Parses the arguments of the process. Prints help, or the error in the arguments, and exits.
     #[must_use]
     pub fn from_process() -> Self {
-        // What is printed of arguments has colours too, before it is known what these demand.
+        // Help and errors about arguments have colors too, before --color is parsed.
         output::set_colour(clap::ColorChoice::Auto);
         Self::parse()
     }
 
-    /// The runtime that the subcommand needs.
+    /// Returns the runtime that the subcommand needs.
     #[must_use]
     pub fn runtime(&self) -> Builder {
         match self.command {
-            // Leases are renewed on a thread of their own: whoever reads the output may take their time.
+            // Leases are renewed on their own thread, so that a slow reader of the output does not delay them.
             Command::Prune(_) => {
                 let mut runtime = Builder::new_multi_thread();
                 runtime.worker_threads(1);
@@ -69,10 +66,10 @@ impl Cli {
         }
     }
 
-    /// Does what the arguments say, and gives what to exit with.
+    /// Runs the subcommand, and returns its exit code.
     ///
     /// # Errors
-    /// What ended the subcommand.
+    /// The error that ended the subcommand.
     pub async fn run(self) -> Result<ExitCode, Error> {
         output::set_colour(self.color);
         match self.command {

@@ -5,25 +5,25 @@ use std::path::PathBuf;
 use crate::cluster::client::{self, ConnectError, Connection};
 use crate::cluster::config::ClusterOptions;
 
-/// Which cluster, by kubectl's flags.
+/// Selects the cluster, with kubectl's flags.
 #[derive(Debug, clap::Args)]
 pub(super) struct ClusterArgs {
-    /// The kubeconfig [default: KUBECONFIG, or ~/.kube/config; in a pod its service account]
+    /// Kubeconfig file [default: KUBECONFIG, or ~/.kube/config; in a pod, its service account]
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig [default: its current one]
+    /// Context in the kubeconfig [default: the current context]
     #[arg(long, value_name = "NAME", help_heading = "Cluster")]
     context: Option<String>,
-    /// The user to impersonate.
+    /// User to impersonate
     #[arg(long = "as", value_name = "USER", help_heading = "Cluster")]
     impersonate: Option<String>,
-    /// A group to impersonate; may be given several times.
+    /// Group to impersonate; can be repeated
     #[arg(long, value_name = "GROUP", help_heading = "Cluster", requires = "impersonate")]
     as_group: Vec<String>,
 }
 
 impl ClusterArgs {
-    /// Connects to the cluster. Nothing is sent yet.
+    /// Connects to the cluster, without sending a request yet.
     pub(super) async fn connect(&self) -> Result<Connection, ConnectError> {
         let Self { kubeconfig, context, impersonate, as_group } = self;
         let options = ClusterOptions {
@@ -35,7 +35,7 @@ impl ClusterArgs {
         client::connect(&options).await
     }
 
-    /// Connects to the cluster, and prints which one it is.
+    /// Connects to the cluster, and prints which cluster it is.
     pub(super) async fn connect_and_print(&self) -> Result<Connection, ConnectError> {
         let connection = self.connect().await?;
         let server = &connection.server;
@@ -48,8 +48,8 @@ impl ClusterArgs {
         Ok(connection)
     }
 
-    /// The flags by which kubectl acts on the same cluster as the same user, for a shell, with a space
-    /// before each.
+    /// Returns the flags with which kubectl acts on the same cluster as the same user, quoted for a shell, each
+    /// after a space.
     pub(super) fn kubectl_flags(&self) -> String {
         let Self { kubeconfig, context, impersonate, as_group } = self;
         let kubeconfig = kubeconfig.as_ref().map(|path| path.display().to_string());
@@ -60,7 +60,7 @@ impl ClusterArgs {
     }
 }
 
-/// A word as a POSIX shell reads it: in quotes where it has anything but plain characters.
+/// Quotes a word for a POSIX shell where it has anything but plain characters.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -69,14 +69,13 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Where the Lease of the controllers is.
+/// Selects the Lease of the controllers.
 #[derive(Debug, clap::Args)]
 pub(super) struct LeaseArgs {
-    /// The namespace of the Lease that says which controller leads [default: the pod's, or the
-    /// kubeconfig's]
+    /// Namespace of the leader election Lease [default: the pod's, or the kubeconfig's]
     #[arg(long, env = "NRA_LEADER_ELECT_RESOURCE_NAMESPACE")]
     pub(super) leader_elect_resource_namespace: Option<String>,
-    /// The Lease's name.
+    /// Name of the leader election Lease
     #[arg(
         long,
         env = "NRA_LEADER_ELECT_RESOURCE_NAME",

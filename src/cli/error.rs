@@ -1,4 +1,4 @@
-//! The errors that end a command.
+//! Errors that end a command.
 
 use thiserror::Error;
 
@@ -13,53 +13,53 @@ use crate::cluster::lease::LeaseName;
 use crate::controller::WentBack;
 use crate::controller::server::ListenError;
 
-/// What ends a subcommand.
+/// An error that ends a subcommand.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// What `run` was told makes no sense.
+    /// The settings of `run` are invalid.
     #[error(transparent)]
     Settings(#[from] InvalidSettings),
-    /// There is no way to reach a cluster.
+    /// No cluster can be reached.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The address for health and metrics cannot be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The API server is at an earlier state than before, as after a restore of etcd.
+    /// The API server went back to an earlier state, for example because etcd was restored.
     #[error(transparent)]
     WentBack(#[from] WentBack),
     /// The CRD could not be printed.
     #[error("cannot write the CRD as YAML: {0}")]
     Yaml(String),
-    /// A controller is at work, or that cannot be told.
+    /// A controller is active, or whether one is active cannot be determined.
     #[error(transparent)]
     LeaseGuard(#[from] LeaseGuardError),
     /// Nodes cannot be read.
     #[error(transparent)]
     PrunePlan(#[from] PlanPruneError),
-    /// Some nodes are as they were.
+    /// Some nodes did not change.
     #[error(
-        "not everything is withdrawn: nodes that failed: {failed}; nodes whose annotation cannot be read: \
+        "cannot withdraw everything: nodes that failed: {failed}; nodes whose annotation cannot be read: \
          {unreadable}"
     )]
     NotPruned {
-        /// How many patches failed.
+        /// How many nodes could not be patched.
         failed: usize,
         /// How many nodes have a ledger that cannot be read.
         unreadable: usize,
     },
-    /// A Lease was lost meanwhile.
+    /// A Lease was lost while `prune` ran.
     #[error("{0}")]
     NotAlone(String),
-    /// A Lease that was to be kept is free.
+    /// A Lease could not be kept after the end.
     #[error(
-        "the lease {lease} is not kept, so that a controller may write again what is pruned: {why}; \
-         run it again"
+        "cannot keep the lease {lease}: {why}; a controller may write the values again: run prune \
+         again"
     )]
     LeaseNotKept {
         /// Which Lease.
         lease: LeaseName,
-        /// In words.
+        /// Why.
         why: String,
     },
     /// A file with nodes or pods cannot be used.
@@ -68,25 +68,25 @@ pub enum Error {
     /// Rules or nodes of the cluster cannot be listed.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// A name that is given to select part of a plan is no name.
+    /// A name that selects part of a plan does not exist.
     #[error(transparent)]
     UnknownName(#[from] UnknownName),
-    /// A patch is more than what one rule changes.
-    #[error("-o patch cannot be combined with --rule: a patch has all changes of its node")]
+    /// A patch contains the changes of all rules.
+    #[error("-o patch cannot be combined with --rule: a patch contains all changes of its node")]
     PatchOfRule,
-    /// What is wrong with them has been told.
-    #[error("the rules have errors, so nothing is planned")]
+    /// The rules have errors, which have been reported.
+    #[error("cannot plan: the rules have errors; correct them first")]
     InvalidRules,
-    /// Files without any rule, which will be the wrong ones.
-    #[error("there is no NodeExtendedResource in the files of -f")]
+    /// The files have no rule, so they are probably the wrong files.
+    #[error("no NodeExtendedResource found in the files given with -f")]
     NoRules,
-    /// The cluster has no rules, since it does not know the kind.
+    /// The cluster does not serve the kind.
     #[error(
-        "the CustomResourceDefinition is not installed; give rules by -f, or apply the file in crds/"
+        "the CustomResourceDefinition is not installed: apply the file in crds/, or give rules with -f"
     )]
     NoCrd,
-    /// It can be read once only.
-    #[error("standard input (-) can be given once only, for -f, --nodes or --pods")]
+    /// Standard input can be read only once.
+    #[error("standard input (-) can be given only once, for -f, --nodes or --pods")]
     StdinTwice,
     /// A report could not be written in a format.
     #[error("cannot write the plan: {0}")]
@@ -95,18 +95,18 @@ pub enum Error {
     #[error("cannot write to standard output: {0}")]
     Output(#[source] std::io::Error),
     /// The CRD's own validation could not be compiled.
-    #[error("cannot use the CRD's validation: {0}")]
+    #[error("cannot compile the CRD's validation: {0}")]
     Validation(String),
     /// The runtime could not be started.
-    #[error("cannot start: {0}")]
+    #[error("cannot start the runtime: {0}")]
     Runtime(#[source] std::io::Error),
     /// A signal handler could not be installed.
-    #[error("cannot wait for signals: {0}")]
+    #[error("cannot install a signal handler: {0}")]
     Signal(#[source] std::io::Error),
 }
 
 impl Error {
-    /// Whether no API server could be reached.
+    /// Returns whether no API server could be reached.
     pub(super) fn is_no_connection(&self) -> bool {
         match self {
             Self::Connect(_) => true,

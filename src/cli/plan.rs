@@ -1,4 +1,4 @@
-//! `plan`: what the controller would do.
+//! `plan`: shows what the controller would do.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,48 +19,45 @@ use crate::planner::input::PodUsage;
 use crate::planner::rules::Rule;
 use crate::validate::{Format as ReportFormat, Severity, Validator};
 
-/// Show what the controller would change on which node, and change nothing.
+/// Show what the controller would change on which node, without changing anything
 ///
-/// Exits with 0 where there are no changes, 1 where something is to be changed or may be, and 2 on an
-/// error, as kubectl diff does. The last line of the table agrees: "No changes", "Up to 2 to change" where
-/// it depends on pods that are not known, or "Plan: ...".
+/// Without --nodes, plan reads the cluster. Rules in files are added to the rules of the cluster, or replace the
+/// rule of the same name, as if they had been applied. Without -f, plan shows what the controller is about to do for
+/// the cluster's own rules. You need the right to list nodes, nodeextendedresources and pods.
 ///
-/// Without --nodes it is about the cluster: rules of files are added to those of the cluster, or replace
-/// the one of their name, as if they had been applied. Without -f it is what the controller is about to
-/// do by the cluster's own rules. It takes the right to list nodes, nodeextendedresources and pods.
+/// With --nodes, plan reads only files and needs no cluster: nodes as `kubectl get nodes -o json` prints them, in any
+/// number. Whether a value can be lowered depends on what pods request: use --pods; without it, plan reports such a
+/// value as one that may be held.
 ///
-/// With --nodes no cluster is needed, and the files are all there is: nodes as `kubectl get nodes -o
-/// json` prints them, of any number. Whether a value is lowered depends on what pods request: --pods
-/// has them, and without it such a value counts as one that may be held.
-///
-/// Which values another field manager keeps changing back is known to the controller alone: of the
-/// cluster, it is taken from the status of the rules, which names ten nodes each; of files it is not
-/// known.
+/// Only the controller knows which values another field manager keeps changing back. For a cluster, plan takes them
+/// from the status of the rules, which names up to ten nodes per rule; for files, they are unknown.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// YAML or JSON files with rules, folders with such files, or - for standard input. Other kinds are
-    /// skipped. A rule that is not in the cluster yet counts as younger than all that are.
+    /// YAML or JSON files with rules, folders with such files, or - for standard input
+    ///
+    /// Objects of other kinds are skipped. A rule that is not in the cluster yet counts as the youngest.
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     rules: Vec<PathBuf>,
-    /// Also read folders within the folders of -f.
+    /// Read subfolders of the folders in -f too
     #[arg(short = 'R', long, requires = "rules")]
     recursive: bool,
-    /// JSON or YAML files with nodes, or - for standard input, in place of the cluster. Use JSON for
-    /// many: YAML may have 16 MiB a file.
+    /// JSON or YAML files with nodes, or - for standard input, instead of the cluster
+    ///
+    /// Use JSON for many nodes: a YAML file can have at most 16 MiB.
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "rules")]
     nodes: Vec<PathBuf>,
-    /// JSON or YAML files with all pods (kubectl get pods -A -o json), for --nodes.
+    /// JSON or YAML files with all pods (kubectl get pods -A -o json), for --nodes
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "nodes")]
     pods: Vec<PathBuf>,
-    /// Count rules of the cluster that are not in the files as deleted, as kubectl diff --prune does.
+    /// Treat rules of the cluster that are not in the files as deleted, as kubectl diff --prune does
     #[arg(long, requires = "rules", conflicts_with = "nodes")]
     prune: bool,
-    /// Plan this node alone; may be repeated.
+    /// Node to plan; can be repeated
     #[arg(long = "node", value_name = "NAME")]
     node_names: Vec<String>,
-    /// Plan the nodes with these labels alone, as kubectl selects them: k=v, k!=v, k in (a,b),
-    /// k notin (a,b), k and !k, with commas between them.
+    /// Label selector of the nodes to plan, as in kubectl: k=v, k!=v, k in (a,b), k notin (a,b), k and !k,
+    /// separated by commas
     #[arg(
         short = 'l',
         long,
@@ -69,64 +66,69 @@ pub(super) struct Args {
         hide_default_value = true
     )]
     selector: LabelFilter,
-    /// Show what this rule does alone; may be repeated. Others count as before: where one of them
-    /// decides instead, that is shown.
+    /// Rule to show; can be repeated
+    ///
+    /// Other rules still count: where another rule decides instead, plan shows that.
     #[arg(long = "rule", value_name = "NAME")]
     rule_names: Vec<String>,
-    /// Also show what stays as it is.
+    /// Show unchanged resources too
     #[arg(long)]
     all: bool,
-    /// How the plan is written.
+    /// Output format
     ///
     /// In a table, BEFORE and AFTER are capacity/allocatable where the two differ.
     ///
     /// json and yaml are an object with apiVersion, kind, summary, totals, notes and nodes.
     ///
-    /// patch is a line of JSON for each node, {"node": ..., "patch": ...}: the JSON Patch for the
-    /// status of the node, in the API server's dialect of RFC 6902, in which `test` with null means that
-    /// there is no such key; libraries for RFC 6902 fail such a test.
+    /// patch is one line of JSON per node, {"node": ..., "patch": ...}, with the JSON Patch of the node's status. It
+    /// uses the API server's dialect of RFC 6902, in which `test` with null means that the key is absent; libraries
+    /// for RFC 6902 fail such a test.
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
 
-const EXAMPLES: &str = "\
+const AFTER_HELP: &str = "\
+Exits with 0 if there are no changes, 1 if something changes or may change, and 2 on an error, like kubectl diff.
+The last line of the table agrees: \"No changes\", \"Up to 2 to change\" where it depends on pods that are not \
+known, or \"Plan: ...\".
+
 Examples:
-  # What applying the files changes in the cluster
+  # Show what applying the files changes in the cluster
   node-resource-advertiser plan -f rules/
 
-  # On the nodes of one pool, each node with a line
+  # Plan one pool, with one line per node
   node-resource-advertiser plan -f rules/ -l pool=build -o wide
 
-  # Without a cluster
+  # Plan without a cluster
   node-resource-advertiser plan -f rules/ --nodes nodes.json --pods pods.json
 
   # Send the patch of one node, as the controller would
   patch=$(node-resource-advertiser plan -f rules/ --node node-1 -o patch | jq -c .patch)
   kubectl patch node node-1 --subresource=status --type=json -p \"$patch\"";
 
-/// A table for people gets no longer: a job's summary on GitHub may have 1 MiB.
+/// The limits of a table: the job summary on GitHub is limited to 1 MiB.
 const TABLE: TableLimits = TableLimits { lines: 250, notes: 10 };
 
-/// One with a line for every node. What is noted is the same for each.
+/// The limits of a table with one line per node; the notes are the same.
 const WIDE: TableLimits = TableLimits { lines: usize::MAX, ..TABLE };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Output {
-    /// A line for each resource on a node; more than 10 nodes with the same line are put together.
+    /// One line per resource on a node; more than 10 nodes with the same line are grouped
     Table,
-    /// The same with a line for every node.
+    /// Like table, with one line per node
     Wide,
-    /// For programs.
+    /// One JSON object
     Json,
-    /// For programs.
+    /// One YAML document
     Yaml,
-    /// What is sent for each node.
+    /// The JSON Patch of each node, one per line
     Patch,
 }
 
-/// 1 means that there are changes, so that every error is a 2.
+/// Runs the command. 1 means that there are changes, so every error is a 2.
 pub(super) async fn run(args: Args) -> ExitCode {
     match print_plan(&args).await {
         Ok(true) => ExitCode::from(1),
@@ -134,14 +136,14 @@ pub(super) async fn run(args: Args) -> ExitCode {
         Err(error) => {
             eprintln!("error: {error}");
             if error.is_no_connection() {
-                eprintln!("To plan without a cluster, give -f and --nodes.");
+                eprintln!("To plan without a cluster, use -f and --nodes.");
             }
             ExitCode::from(2)
         }
     }
 }
 
-/// Prints the plan, and returns whether there is something to do.
+/// Prints the plan, and returns whether it has changes.
 async fn print_plan(args: &Args) -> Result<bool, Error> {
     if args.output == Output::Patch && !args.rule_names.is_empty() {
         return Err(Error::PatchOfRule);
@@ -164,7 +166,7 @@ async fn print_plan(args: &Args) -> Result<bool, Error> {
     Ok(report.has_changes())
 }
 
-/// Checked as `validate` does it, and what is wrong is reported as it reports it.
+/// Reads and validates rules, and reports problems, as `validate` does.
 fn read_rules(args: &Args) -> Result<Vec<Rule>, Error> {
     let mut validator = Validator::new().map_err(Error::Validation)?;
     let paths = args.rules.clone();
@@ -220,7 +222,7 @@ async fn from_cluster(
     let client = args.cluster.connect_and_print().await?.client;
     let present = match cluster::rules(&client).await? {
         Some(present) => present,
-        // What is to be installed is planned before.
+        // A plan may precede the installation.
         None if !rules.is_empty() => Vec::new(),
         None => return Err(Error::NoCrd),
     };

@@ -1,4 +1,4 @@
-//! `prune`: withdraws all that ledgers list.
+//! `prune`: withdraws everything that ledgers list.
 
 pub(super) mod lease_guard;
 pub(super) mod nodes;
@@ -19,36 +19,40 @@ use crate::planner::{Action, Change};
 use lease_guard::{EndedLease, IfControllerActive, LeaseEnd, LeaseGuard, LeaseSelector};
 use nodes::{PlanPruneError, PrunePlan, plan_prune};
 
+/// Withdraw everything the controller has advertised
+///
+/// prune withdraws what the annotations on nodes list. It stops with an error while a controller is active, which would
+/// write the values again: stop the controller first, or use --take-over or --force.
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// Only this node; may be given several times.
+    /// Node to prune; can be repeated [default: all nodes]
     #[arg(long, value_name = "NAME")]
     node: Vec<String>,
-    /// Only what this rule declared, whether it still exists or not; may be given several times.
+    /// Rule whose resources to withdraw, whether or not it still exists; can be repeated [default: all rules]
     #[arg(long, value_name = "NAME")]
     rule: Vec<String>,
-    /// Say what would be done, and write nothing.
+    /// Show what would change, without writing anything
     #[arg(long)]
     dry_run: bool,
-    /// Also remove the zeros that device plugins left behind: places where capacity and allocatable of
-    /// an extended resource are both 0, and no rule declares it.
+    /// Also remove zeros that device plugins left behind: extended resources whose capacity and allocatable are both
+    /// 0 and that no rule declares
     #[arg(long, conflicts_with = "rule")]
     zeros: bool,
-    /// On nodes whose annotation cannot be read, remove it, and what the controller has written by the
-    /// node's managedFields.
+    /// Remove annotations that cannot be read, and the values that the node's managedFields attribute to the
+    /// controller
     #[arg(long, conflicts_with = "rule")]
     repair_ledger: bool,
-    /// Work beside a controller that is running. It writes again what its rules declare.
+    /// Run even if a controller is active, which restores whatever its rules declare
     #[arg(long)]
     force: bool,
-    /// Have a controller that is running stop writing, for ten minutes: for what comes before its
-    /// removal.
+    /// Take the Lease from an active controller for ten minutes, so that it stops writing; use before uninstalling
     #[arg(long, conflicts_with = "force")]
     take_over: bool,
-    /// The namespace of the controllers' Lease [default: all namespaces are searched]
+    /// Namespace of the controllers' Lease [default: all namespaces]
     #[arg(long, env = "NRA_LEADER_ELECT_RESOURCE_NAMESPACE")]
     leader_elect_resource_namespace: Option<String>,
-    /// The Lease's name [default: every Lease counts that a controller has labelled
+    /// Name of the controllers' Lease [default: every Lease that a controller has labeled
     /// noderesource.dev/leader-election]
     #[arg(long, env = "NRA_LEADER_ELECT_RESOURCE_NAME")]
     leader_elect_resource_name: Option<String>,
@@ -56,11 +60,24 @@ pub(super) struct Args {
     cluster: ClusterArgs,
 }
 
+const AFTER_HELP: &str = "\
+Exits with 0 if everything is withdrawn, and 1 on an error or if a node failed.
+
+Examples:
+  # Show what would be withdrawn
+  node-resource-advertiser prune --dry-run
+
+  # Withdraw everything before you uninstall a running controller
+  node-resource-advertiser prune --take-over
+
+  # Withdraw what one rule declared on one node
+  node-resource-advertiser prune --rule dongle --node node-1";
+
 pub(super) async fn run(args: Args) -> Result<(), Error> {
     let client = args.cluster.connect_and_print().await?.client;
     let kubectl = format!("kubectl{}", args.cluster.kubectl_flags());
     let if_active = match &args {
-        // Looking does no harm.
+        // A dry run writes nothing.
         Args { force: true, .. } | Args { dry_run: true, .. } => IfControllerActive::Ignore,
         Args { take_over: true, .. } => IfControllerActive::TakeOver,
         _ => IfControllerActive::Refuse,
@@ -77,7 +94,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
 
     let lease_guard =
         LeaseGuard::new(&client, &choice, if_active, |progress| eprintln!("{progress}")).await?;
-    // Nothing in between returns early: a Lease that is held is always ended.
+    // No early return in between: every Lease that is held is released or left to expire.
     let (PruneEnd { at_end, alone }, outcome) =
         work(&client, &scope, args.dry_run, &lease_guard).await;
     let ended = lease_guard.end(at_end).await;
@@ -94,7 +111,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     last.map_or(Ok(()), Err)
 }
 
-/// Plans and prunes. Returns what it means for the Leases, and what there is to report.
+/// Plans and prunes. Returns what to do with the Leases, and what to report.
 async fn work(
     client: &Client,
     scope: &Scope,
@@ -102,7 +119,7 @@ async fn work(
     lease_guard: &LeaseGuard,
 ) -> (PruneEnd, Result<(Report, PrunePlan), PlanPruneError>) {
     let unchanged = PruneEnd { at_end: AtEnd::Release, alone: Ok(()) };
-    let reading = ProgressBar::new_spinner().with_message("nodes looked at");
+    let reading = ProgressBar::new_spinner().with_message("nodes read");
     reading.set_style(progress_style("{spinner} {pos} {msg}"));
     let plan = plan_prune(client, scope, |nodes| reading.set_position(nodes as u64)).await;
     reading.finish_and_clear();
@@ -123,7 +140,7 @@ async fn work(
         }
         return (unchanged, Ok((report, plan)));
     }
-    // What cannot be announced is not touched.
+    // If the changes cannot be announced, nothing is written.
     let planned = if report.output.is_ok() { planned } else { Vec::new() };
     let working = ProgressBar::new(planned.len() as u64).with_message("nodes");
     working.set_style(progress_style("{bar:30} {pos}/{len} {msg}"));
@@ -138,21 +155,21 @@ async fn work(
     (ended, Ok((report, plan)))
 }
 
-/// Reports that no ledger lists a rule, and which have been searched.
+/// Reports that no ledger lists a rule, and which nodes were searched.
 fn describe_unlisted(rule: &str, nodes: &[String], unreadable: usize) -> String {
     let searched = match nodes {
         [] => "no node lists it".to_owned(),
-        nodes => format!("of the nodes searched ({}), none lists it", nodes.join(", ")),
+        nodes => format!("none of the searched nodes ({}) lists it", nodes.join(", ")),
     };
     let but = match unreadable {
-        0 => "so that there is nothing to withdraw".to_owned(),
-        1 => "apart perhaps from 1 node whose annotation cannot be read".to_owned(),
-        nodes => format!("apart perhaps from {nodes} nodes whose annotations cannot be read"),
+        0 => "; nothing to withdraw".to_owned(),
+        1 => ", except possibly 1 node whose annotation cannot be read".to_owned(),
+        nodes => format!(", except possibly {nodes} nodes whose annotations cannot be read"),
     };
-    format!("rule {rule}: {searched}, {but}")
+    format!("rule {rule}: {searched}{but}")
 }
 
-/// Reports which Leases stay, and how to give them back; returns what was wrong.
+/// Reports which Leases stay and how to release them; returns the errors.
 fn report_leases(ended: &[EndedLease], alone: Result<(), String>, kubectl: &str) -> Vec<Error> {
     let is_alone = alone.is_ok();
     let mut errors: Vec<_> = alone.err().map(Error::NotAlone).into_iter().collect();
@@ -160,19 +177,19 @@ fn report_leases(ended: &[EndedLease], alone: Result<(), String>, kubectl: &str)
         match end {
             LeaseEnd::Released => {}
             LeaseEnd::Kept(until) => eprintln!(
-                "the lease {lease} is kept until {until:.0}, so that no controller writes; to let one \
-                 write before: {kubectl} --namespace {} delete lease {}",
+                "the lease {lease} is kept until {until:.0}, so that no controller writes; to allow \
+                 writes earlier, run: {kubectl} --namespace {} delete lease {}",
                 lease.namespace, lease.name
             ),
             LeaseEnd::NotKept(why) => {
                 errors.push(Error::LeaseNotKept { lease: lease.clone(), why: why.clone() });
             }
             LeaseEnd::Expires(why) => {
-                eprintln!("the lease {lease} is not released, and expires within a minute: {why}");
+                eprintln!("cannot release the lease {lease}: {why}; it expires within a minute");
             }
             LeaseEnd::Lost if is_alone => errors.push(Error::NotAlone(format!(
-                "the lease {lease} was taken or released by somebody else meanwhile, so that a \
-                 controller may have been at work; run it again"
+                "the lease {lease} was taken or released by another client: a controller may have \
+                 written values; run prune again"
             ))),
             LeaseEnd::Lost => {}
         }
@@ -180,9 +197,9 @@ fn report_leases(ended: &[EndedLease], alone: Result<(), String>, kubectl: &str)
     errors
 }
 
-/// What is printed: a line for each node, and what it comes to.
+/// The output: one line per node, and a total.
 struct Report {
-    /// What follows each line that is not true yet.
+    /// The mark of each line in a dry run.
     dry_run: &'static str,
     nodes: usize,
     changed_nodes: usize,
@@ -198,13 +215,13 @@ impl Report {
         Self { dry_run, nodes, changed_nodes: 0, changes: 0, failed: 0, output: Ok(()) }
     }
 
-    /// What nobody has declared is listed before it is touched.
+    /// Lists what no rule declares, before it is removed.
     fn announce(&mut self, planned: &[NodePrune]) {
         let mut lines = Vec::new();
         for planned in planned {
             let node = &planned.node().name;
             if let Some(text) = planned.unreadable_ledger() {
-                lines.push(format!("{node}: has an annotation that cannot be read: {text}"));
+                lines.push(format!("{node}: unreadable annotation: {text}"));
             }
             let zeros =
                 planned.changes().iter().filter(|change| change.action == Action::RemoveZero);
@@ -223,7 +240,7 @@ impl Report {
         }
         match settled {
             Settled::Pruned if changes.is_empty() => {
-                self.print([format!("{node}: nothing is left to withdraw")]);
+                self.print([format!("{node}: nothing left to withdraw")]);
             }
             Settled::Pruned => {}
             Settled::Gone => self.print([format!("{node}: the node no longer exists")]),
@@ -234,15 +251,15 @@ impl Report {
         }
     }
 
-    /// Prints what it comes to, and returns what was wrong.
+    /// Prints the total, and returns the errors.
     fn finish(mut self, plan: &PrunePlan) -> Vec<Error> {
         self.print(plan.zeros.iter().map(|(node, resource)| {
             format!(
-                "{node}: has 0 {resource}, as a device plugin leaves behind; --zeros removes it"
+                "{node}: has 0 {resource}, probably left by a device plugin; to remove it, use --zeros"
             )
         }));
         for (node, why) in &plan.unreadable {
-            eprintln!("{node}: left alone: {why}; --repair-ledger removes it");
+            eprintln!("{node}: skipped: {why}; to remove the annotation, use --repair-ledger");
         }
         let (changes, nodes) = (count(self.changes, "change"), count(self.nodes, "node"));
         self.print([format!("{changes} on {} of {nodes}{}", self.changed_nodes, self.dry_run)]);

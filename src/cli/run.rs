@@ -21,7 +21,7 @@ use crate::controller::{self, Diagnostics, Options};
 pub(super) async fn run(args: Args) -> Result<(), Error> {
     let settings = Settings::new(args)?;
     start_log(settings.log, settings.log_format);
-    info!(version = env!("CARGO_PKG_VERSION"), "node-resource-advertiser starts");
+    info!(version = env!("CARGO_PKG_VERSION"), "starting node-resource-advertiser");
     let client = settings.cluster.connect().await?.client;
     let listener = server::listen(settings.listen).await?;
     let stop = stop_signal()?;

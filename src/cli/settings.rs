@@ -1,5 +1,5 @@
-//! The settings of `run`, checked: everything that is wrong is reported at once, so that nobody has to correct a
-//! Deployment once for each mistake.
+//! The settings of `run`, checked. All errors are reported together, so that a Deployment is corrected once and not
+//! once per mistake.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -14,51 +14,67 @@ use tracing_subscriber::EnvFilter;
 use super::args::{ClusterArgs, LeaseArgs};
 use crate::model::label::{excerpt, is_dns_subdomain};
 
-/// kube logs an error of its own for what the controller reports in its own words.
+/// kube logs its own errors for failures that the controller reports itself.
 const LOG_DIRECTIVES: &str = "kube_runtime=error,kube_client=error";
 
-/// Every flag has an environment variable of its name, with the prefix NRA_. All of them are checked at
-/// the start.
+/// Run the controller until SIGTERM or SIGINT
+///
+/// Each flag below can also be set by the environment variable shown with it. All settings are checked at startup,
+/// and all invalid settings are reported together.
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// Where /readyz, /livez and /metrics are answered.
+    /// Address and port of /readyz, /livez and /metrics
     #[arg(long, env = "NRA_BIND_ADDRESS", default_value = "[::]:8080")]
     pub(super) bind_address: String,
-    /// How many nodes are patched at once, from 1 to 1000. The API server is busy at about ten.
+    /// Maximum number of concurrent patches, 1 to 1000; about ten saturate the API server
     #[arg(long, env = "NRA_MAX_CONCURRENT_PATCHES", default_value = "16")]
     pub(super) max_concurrent_patches: String,
-    /// How long a request may take, from 1s to 60s.
+    /// Timeout of each request to the API server, 1s to 60s
     #[arg(long, env = "NRA_REQUEST_TIMEOUT", default_value = "15s")]
     pub(super) request_timeout: String,
-    /// How long what rules advertised stays where a list of the rules lacks most of those that nodes'
-    /// annotations name, from 0s to 24h: a CustomResourceDefinition may have been deleted and recreated while no
-    /// controller was running, or a backup restored.
+    /// Mass withdrawal delay: how long values stay when most of the rules named in node annotations are missing,
+    /// 0s to 24h
+    ///
+    /// Most rules are missing, for example, after the CustomResourceDefinition was deleted and recreated while no
+    /// controller was running, or after a backup was restored.
     #[arg(long, env = "NRA_MASS_WITHDRAWAL_DELAY", default_value = "5m")]
     pub(super) mass_withdrawal_delay: String,
-    /// Whether the leader tests once a minute, by a dry run, that the API server rejects what this account must
-    /// not do: true or false, where no ValidatingAdmissionPolicy is to confine it.
+    /// Confinement test: whether the leader checks every minute, with a dry run, that the API server rejects
+    /// forbidden changes by this account (true or false)
+    ///
+    /// Use false where no ValidatingAdmissionPolicy confines this account.
     #[arg(long, env = "NRA_CONFINEMENT_TEST", default_value = "true")]
     pub(super) confinement_test: String,
     #[command(flatten)]
     pub(super) lease: LeaseArgs,
-    /// How long another process waits for this one's next sign of life before it takes over, from 3s
-    /// to 300s.
+    /// Lease duration: how long standbys wait after the last renewal, 3s to 300s
     #[arg(long, env = "NRA_LEADER_ELECT_LEASE_DURATION", default_value = "15s")]
     pub(super) leader_elect_lease_duration: String,
-    /// What stands in the Lease, with something at random behind it: the pod's name.
+    /// Holder identity in the Lease, followed by a random suffix; typically the pod's name
     #[arg(long, env = "NRA_IDENTITY", default_value = "node-resource-advertiser")]
     pub(super) identity: String,
-    /// What is logged: error, warn, info, debug or trace, for all or by module (info,kube=debug).
+    /// Log level: error, warn, info, debug or trace, for all modules or per module (info,kube=debug)
     #[arg(long, env = "NRA_LOG_LEVEL", default_value = "info")]
     pub(super) log_level: String,
-    /// How it is logged: text or json.
+    /// Log format: text or json
     #[arg(long, env = "NRA_LOG_FORMAT", default_value = "text")]
     pub(super) log_format: String,
     #[command(flatten)]
     pub(super) cluster: ClusterArgs,
 }
 
-/// How the controller is to run.
+const AFTER_HELP: &str = "\
+Exits with 0 after SIGTERM or SIGINT, and 1 on an error.
+
+Examples:
+  # Run with the current context of the kubeconfig
+  node-resource-advertiser run
+
+  # Set flags by environment variables
+  NRA_LOG_LEVEL=debug NRA_LOG_FORMAT=json node-resource-advertiser run";
+
+/// The checked settings of the controller.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) listen: SocketAddr,
@@ -80,13 +96,13 @@ pub(super) enum LogFormat {
     Json,
 }
 
-/// All that is wrong, a line each.
+/// The invalid settings, one line each.
 #[derive(Debug, Error)]
-#[error("the settings are wrong:\n{}", .0.join("\n"))]
+#[error("invalid settings:\n{}", .0.join("\n"))]
 pub struct InvalidSettings(Vec<String>);
 
 impl Settings {
-    /// Checks them all.
+    /// Checks all settings.
     pub(super) fn new(args: Args) -> Result<Self, InvalidSettings> {
         let mut errors = SettingErrors::default();
         let listen = errors.parse::<SocketAddr>(
@@ -116,7 +132,7 @@ impl Settings {
             errors.add(
                 "log-level",
                 &args.log_level,
-                "error, warn, info, debug or trace, for all or by module: info,kube=debug",
+                "error, warn, info, debug or trace, for all modules or per module (info,kube=debug)",
             )
         });
         let LeaseArgs {
@@ -129,14 +145,14 @@ impl Settings {
         ];
         for (flag, name) in names {
             if let Some(name) = name.filter(|name| !is_dns_subdomain(name)) {
-                errors.add::<()>(flag, name, "a name in lower case letters, digits, '-' and '.'");
+                errors.add::<()>(flag, name, "a name of lowercase letters, digits, '-' and '.'");
             }
         }
         if args.identity.is_empty() || args.identity.len() > 253 {
             errors.add::<()>(
                 "identity",
                 &args.identity,
-                "1 to 253 characters, such as the pod's name",
+                "1 to 253 characters long, such as the pod's name",
             );
         }
         let durations = request_timeout.zip(mass_withdrawal_delay).zip(lease_duration);
@@ -167,7 +183,7 @@ impl Settings {
     }
 }
 
-/// What has been found wrong so far.
+/// The errors found so far.
 #[derive(Default)]
 struct SettingErrors(Vec<String>);
 
@@ -175,7 +191,7 @@ impl SettingErrors {
     fn add<T>(&mut self, flag: &str, value: &str, instead: impl Display) -> Option<T> {
         let variable = flag.to_uppercase().replace('-', "_");
         let value = excerpt(value);
-        self.0.push(format!("  --{flag} (NRA_{variable}) is {value:?}: write {instead}"));
+        self.0.push(format!("  --{flag} (NRA_{variable}) is {value:?}: must be {instead}"));
         None
     }
 
@@ -190,7 +206,7 @@ impl SettingErrors {
         number.or_else(|| self.add(flag, value, instead))
     }
 
-    /// As Kubernetes writes durations (`15s`, `1m30s`); a number without a unit is seconds.
+    /// Parses a duration in the notation of Kubernetes (`15s`, `1m30s`); a number without a unit is seconds.
     fn duration(
         &mut self,
         flag: &str,
@@ -209,7 +225,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    // jiff knows more notations than Kubernetes has.
+    // jiff accepts more notations than Kubernetes does.
     let is_known = text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | 'h' | 'm' | 's'));
     let duration = text.parse::<SignedDuration>().ok().filter(|_| is_known)?;
     duration.try_into().ok()

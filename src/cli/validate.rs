@@ -8,43 +8,61 @@ use super::output::{has_colour, print};
 use crate::manifest::{self, Exclude, Glob, Inputs, Limits};
 use crate::validate::{Format, NO_RULES, Severity, Validator};
 
+/// Validate manifests without a cluster, as the API server would
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exits with 0 if there are no errors, 1 if there are, and 2 if something \
-                        cannot be read or no rule is found.")]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// YAML or JSON files, folders with such files, or - for standard input. Other kinds are
-    /// skipped, except that pod templates and quotas are compared with what the rules declare. In
-    /// folders, files that hold no Kubernetes object and patches of kustomizations are skipped.
+    /// YAML or JSON files, folders with such files, or - for standard input
+    ///
+    /// Objects of other kinds are skipped, except that pod templates and quotas are compared with what the rules
+    /// declare. In folders, files without a Kubernetes object and patches of kustomizations are skipped.
     #[arg(required_unless_present = "filename", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The same as FILE, as kubectl has it.
+    /// Same as FILE, as in kubectl
     #[arg(short, long, value_name = "FILE", num_args = 1..)]
     filename: Vec<PathBuf>,
-    /// Also read folders within folders. Without it, as with kubectl apply, only the files directly
-    /// in a folder are read.
+    /// Read subfolders too; by default, as with kubectl apply, only the files directly in a folder are read
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Leave out files and folders: those of this name, or, with a slash in it, of this path. `*`
-    /// and `?` stop at a slash, `**` does not. May be repeated.
+    /// Files and folders to skip: a name or, if it contains a slash, a path; can be repeated
+    ///
+    /// `*` and `?` do not match a slash; `**` does.
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<Glob>,
-    /// Count warnings as errors.
+    /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
-    /// How problems are reported: with the text underlined, as one JSON object, as annotations of
-    /// GitHub Actions, as a code quality report of GitLab, or as JUnit XML.
+    /// Output format
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Output {
+    /// Problems with the source underlined
     Text,
+    /// One JSON object
     Json,
+    /// Annotations for GitHub Actions
     Github,
+    /// A code quality report for GitLab
     Gitlab,
+    /// JUnit XML
     Junit,
 }
+
+const AFTER_HELP: &str = "\
+Exits with 0 if there are no errors, 1 if there are errors, and 2 if something cannot be read or no rule is found.
+
+Examples:
+  # Validate a folder and its subfolders
+  node-resource-advertiser validate -R rules/
+
+  # Validate what a chart renders
+  helm template CHART | node-resource-advertiser validate -
+
+  # Annotate a pull request on GitHub, and fail on warnings
+  node-resource-advertiser validate --strict -o github rules/";
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut validator = Validator::new().map_err(Error::Validation)?.strict(args.strict);

@@ -114,7 +114,7 @@ fn plan_matches_what_the_controller_does() {
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
-    let invalid_ledger = "! node-7 - - - annotation noderesource.dev/advertised cannot be read: expected ident at line 1 column 2; nothing on the node changes until you repair that";
+    let invalid_ledger = "! node-7 - - - annotation noderesource.dev/advertised cannot be read: expected ident at line 1 column 2; nothing on the node changes until you repair or remove it";
     assert_eq!(
         lines,
         [
@@ -316,14 +316,14 @@ fn plan_without_permissions_reports_what_it_cannot_list() {
     cluster.wait_ready("dongle", "1/1");
     controller.stop();
 
-    assert_error(&plan(Path::new("/nowhere"), &[], &[]), "/nowhere (KUBECONFIG) cannot be used");
+    assert_error(&plan(Path::new("/nowhere"), &[], &[]), "/nowhere (KUBECONFIG): ");
     let limited = cluster.control_plane.kubeconfig_for("limited");
-    let forbidden = "rules cannot be listed: nodeextendedresources.noderesource.dev is forbidden";
+    let forbidden = "cannot list rules: nodeextendedresources.noderesource.dev is forbidden";
     assert_error(&plan(&limited, &[], &[]), forbidden);
     let mut granted = permissions::required_for("nodeextendedresources");
     permissions::grant(&cluster, &granted);
     cluster.wait_permission("limited", "list", "nodeextendedresources.noderesource.dev");
-    assert_error(&plan(&limited, &[], &[]), "nodes cannot be listed: nodes is forbidden");
+    assert_error(&plan(&limited, &[], &[]), "cannot list nodes: nodes is forbidden");
 
     granted.extend(permissions::required_for("nodes"));
     permissions::grant(&cluster, &granted);

@@ -86,7 +86,7 @@ fn prune_reports_a_rejected_patch_and_fails() {
     assert_eq!(output.code, 1, "{}", output.stdout);
     assert!(output.stdout.contains("node-2: withdrew"), "{}", output.stdout);
     assert!(!output.stdout.contains("node-1"), "{}", output.stdout);
-    assert!(output.stderr.contains("node-1: failed: given up after"), "{}", output.stderr);
+    assert!(output.stderr.contains("node-1: failed: stopped after"), "{}", output.stderr);
     assert!(output.stderr.contains(rejected_patches::MESSAGE), "{}", output.stderr);
     assert!(advertises(&cluster.node("node-1"), DONGLE, "4"));
     assert!(ledger(&cluster.node("node-1")).is_some());
@@ -106,7 +106,7 @@ fn prune_is_limited_to_named_nodes_and_rules() {
     assert_eq!(output.code, 1);
     assert_eq!(
         output.stderr.lines().last(),
-        Some("error: node node-9 cannot be read: nodes \"node-9\" not found")
+        Some("error: cannot read node node-9: nodes \"node-9\" not found")
     );
 }
 
@@ -114,11 +114,11 @@ fn prune_is_limited_to_named_nodes_and_rules() {
 fn prune_with_active_controller_requires_force_or_take_over() {
     let cluster = cluster_without_controller();
     let controller = Controller::start(&cluster);
-    controller.wait_log("this process leads now");
+    controller.wait_log("this process is now the leader");
     let output = prune(&cluster, &[]);
     assert_eq!(output.code, 1);
     assert!(output.stderr.starts_with("cluster: context "), "{}", output.stderr);
-    assert!(output.stderr.contains("\nerror: a controller is at work"), "{}", output.stderr);
+    assert!(output.stderr.contains("\nerror: a controller is active"), "{}", output.stderr);
     assert!(output.stderr.contains("holds the lease default/node-resource-advertiser"));
     assert!(advertises(&cluster.node("node-1"), DONGLE, "4"));
 
@@ -128,11 +128,11 @@ fn prune_with_active_controller_requires_force_or_take_over() {
 
     let output = prune(&cluster, &["--take-over"]);
     assert_eq!(output.code, 0, "{}", output.stderr);
-    assert!(output.stderr.contains("until whoever held the lease has stopped writing"));
+    assert!(output.stderr.contains("for the previous holder of the lease to stop writing"));
     let give_back = "kubectl --namespace default delete lease node-resource-advertiser";
     assert!(output.stderr.contains("the lease default/node-resource-advertiser is kept until"));
     assert!(output.stderr.contains(give_back), "{}", output.stderr);
-    controller.wait_log("this process leads no longer");
+    controller.wait_log("this process is no longer the leader");
     controller.wait_log("standing by holder=prune_");
     for name in ["node-1", "node-2"] {
         assert!(is_withdrawn(&cluster.node(name)), "the controller has restored it");
@@ -159,7 +159,7 @@ fn prune_with_active_controller_requires_force_or_take_over() {
 fn prune_take_over_after_a_failure_needs_no_waiting() {
     let cluster = cluster_without_controller();
     let controller = Controller::start(&cluster);
-    controller.wait_log("this process leads now");
+    controller.wait_log("this process is now the leader");
     cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &format!("{LEDGER}=not json")]);
     let output = prune(&cluster, &["--take-over"]);
     assert_eq!(output.code, 1, "{}", output.stderr);
@@ -185,7 +185,7 @@ fn controller_started_after_the_lease_of_prune_expired_leads_at_once() {
     cluster.kubectl(&["delete", "lease", "node-resource-advertiser"]);
     cluster.apply(&lease.to_string());
     let controller = Controller::start(&cluster);
-    controller.wait_log("this process leads now");
+    controller.wait_log("this process is now the leader");
     controller.stop();
 }
 
@@ -195,7 +195,7 @@ fn prune_finds_the_lease_of_a_controller_by_its_label() {
     cluster.kubectl(&["delete", "lease", "node-resource-advertiser"]);
     let controller =
         Controller::start_with(&cluster, &["--leader-elect-resource-name", "of-another-name"]);
-    controller.wait_log("this process leads now");
+    controller.wait_log("this process is now the leader");
     let output = prune(&cluster, &[]);
     assert_eq!(output.code, 1, "{}", output.stdout);
     assert!(output.stderr.contains("holds the lease default/of-another-name"), "{}", output.stderr);
@@ -303,7 +303,7 @@ fn prune_zeros_removes_leftovers_of_device_plugins() {
     assert_prints(
         &prune(&cluster, &[]),
         &[
-            &format!("{left}, as a device plugin leaves behind; --zeros removes it"),
+            &format!("{left}, probably left by a device plugin; to remove it, use --zeros"),
             "0 changes on 0 of 2 nodes",
         ],
     );
@@ -335,10 +335,10 @@ fn prune_repair_ledger_removes_invalid_annotation() {
     let [_, first, last] = &lines[..] else { panic!("{}", output.stderr) };
     assert!(
         first.starts_with(
-            "node-1: left alone: annotation noderesource.dev/advertised cannot be read"
+            "node-1: skipped: annotation noderesource.dev/advertised cannot be read"
         )
     );
-    assert!(first.ends_with("--repair-ledger removes it"), "{first}");
+    assert!(first.ends_with("to remove the annotation, use --repair-ledger"), "{first}");
     assert!(
         last.ends_with("nodes that failed: 0; nodes whose annotation cannot be read: 1"),
         "{last}"
@@ -349,7 +349,7 @@ fn prune_repair_ledger_removes_invalid_annotation() {
     assert_prints(
         &prune(&cluster, &["--repair-ledger"]),
         &[
-            "node-1: has an annotation that cannot be read: not json",
+            "node-1: unreadable annotation: not json",
             "node-1: withdrew example.com/dongle (rule unknown), withdrew example.com/key (rule unknown)",
             "2 changes on 1 of 2 nodes",
         ],

@@ -6,8 +6,8 @@ fn run_without_kubeconfig_suggests_what_to_set() {
     assert_eq!(output.status.code(), Some(1));
     let stderr = String::from_utf8(output.stderr).unwrap();
     let last = stderr.lines().last().unwrap();
-    assert!(last.starts_with("error: no way to reach a cluster: the kubeconfig /"), "{stderr}");
-    assert!(last.ends_with("; set KUBECONFIG, or give --kubeconfig"), "{stderr}");
+    assert!(last.starts_with("error: cannot find a cluster: the kubeconfig /"), "{stderr}");
+    assert!(last.ends_with("; set KUBECONFIG, or use --kubeconfig"), "{stderr}");
 }
 
 #[test]
@@ -35,16 +35,16 @@ fn run_reports_all_invalid_settings_together() {
     ]);
     assert_eq!(output.status.code(), Some(1));
     let expected = "\
-error: the settings are wrong:
-  --bind-address (NRA_BIND_ADDRESS) is \"here\": write an address and a port, such as [::]:8080
-  --max-concurrent-patches (NRA_MAX_CONCURRENT_PATCHES) is \"0\": write a whole number from 1 to 1000
-  --request-timeout (NRA_REQUEST_TIMEOUT) is \"61\": write a duration from 1s to 60s, such as 15s
-  --leader-elect-lease-duration (NRA_LEADER_ELECT_LEASE_DURATION) is \"2\": write a duration from 3s to 300s, such as 15s
-  --log-format (NRA_LOG_FORMAT) is \"xml\": write text or json
-  --log-level (NRA_LOG_LEVEL) is \"info,=x=\": write error, warn, info, debug or trace, for all or by module: info,kube=debug
-  --leader-elect-resource-name (NRA_LEADER_ELECT_RESOURCE_NAME) is \"Lease\": write a name in lower case letters, digits, '-' and '.'
-  --leader-elect-resource-namespace (NRA_LEADER_ELECT_RESOURCE_NAMESPACE) is \"a b\": write a name in lower case letters, digits, '-' and '.'
-  --identity (NRA_IDENTITY) is \"\": write 1 to 253 characters, such as the pod's name
+error: invalid settings:
+  --bind-address (NRA_BIND_ADDRESS) is \"here\": must be an address and a port, such as [::]:8080
+  --max-concurrent-patches (NRA_MAX_CONCURRENT_PATCHES) is \"0\": must be a whole number from 1 to 1000
+  --request-timeout (NRA_REQUEST_TIMEOUT) is \"61\": must be a duration from 1s to 60s, such as 15s
+  --leader-elect-lease-duration (NRA_LEADER_ELECT_LEASE_DURATION) is \"2\": must be a duration from 3s to 300s, such as 15s
+  --log-format (NRA_LOG_FORMAT) is \"xml\": must be text or json
+  --log-level (NRA_LOG_LEVEL) is \"info,=x=\": must be error, warn, info, debug or trace, for all modules or per module (info,kube=debug)
+  --leader-elect-resource-name (NRA_LEADER_ELECT_RESOURCE_NAME) is \"Lease\": must be a name of lowercase letters, digits, '-' and '.'
+  --leader-elect-resource-namespace (NRA_LEADER_ELECT_RESOURCE_NAMESPACE) is \"a b\": must be a name of lowercase letters, digits, '-' and '.'
+  --identity (NRA_IDENTITY) is \"\": must be 1 to 253 characters long, such as the pod's name
 ";
     assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
     let output = program(&["rum"]);

@@ -24,13 +24,13 @@ const PODS_AT_ONCE: usize = 4;
 #[derive(Debug, Error)]
 pub enum ClusterError {
     /// Rules cannot be listed.
-    #[error("rules cannot be listed: {}", describe(.0))]
+    #[error("cannot list rules: {}", describe(.0))]
     Rules(#[source] Box<kube::Error>),
     /// Nodes cannot be listed.
-    #[error("nodes cannot be listed: {}", describe(.0))]
+    #[error("cannot list nodes: {}", describe(.0))]
     Nodes(#[source] Box<kube::Error>),
-    /// The server has sent something that is no node.
-    #[error("the API server has sent {0}")]
+    /// The API server returned an object that is not a valid node.
+    #[error("the API server returned {0}")]
     Odd(#[from] NotPlanned),
 }
 

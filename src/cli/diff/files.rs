@@ -28,7 +28,7 @@ const BUFFER: usize = 64 * 1024;
 #[derive(Debug, Error)]
 pub enum FileError {
     /// It cannot be read.
-    #[error("{name}: cannot read it: {source}")]
+    #[error("cannot read {name}: {source}")]
     Read {
         /// The file's name, as it was given.
         name: String,
@@ -92,7 +92,7 @@ pub fn read<T: Trimmed>(
     let name = path.display().to_string();
     if path.is_dir() {
         let reason = format!(
-            "is a folder: name the files in it that have {}s, such as {}",
+            "is a folder: name the files in it that contain {}s, such as {}",
             T::KIND.to_lowercase(),
             path.join("*.json").display()
         );
@@ -137,7 +137,7 @@ fn read_from<T: Trimmed>(
         yaml(name, head, &limits, &mut take)?;
     }
     if count == 0 {
-        return Err(content(name.to_owned(), format!("there is no {} in it", T::KIND)));
+        return Err(content(name.to_owned(), format!("no {} found", T::KIND)));
     }
     Ok(())
 }
@@ -167,7 +167,7 @@ fn yaml<T: Trimmed>(
     if bytes.len() as u64 > limits.file {
         let most = limits.file >> 20;
         let reason =
-            format!("more than {most} MiB of YAML: give it as JSON, of any size ({})", T::COMMAND);
+            format!("more than {most} MiB of YAML: use JSON, which can have any size ({})", T::COMMAND);
         return Err(content(name.to_owned(), reason));
     }
     let text = String::from_utf8(bytes)
@@ -274,7 +274,7 @@ fn check_list_kind<T: Trimmed, E: serde::de::Error>(fields: &Map<String, Value>)
     match kind.strip_suffix("List") {
         Some("") => Ok(()),
         Some(item) if item == T::KIND => Ok(()),
-        _ => Err(E::custom(format!("a {kind}, where {}s are expected", T::KIND))),
+        _ => Err(E::custom(format!("a {kind}, but {}s are expected", T::KIND))),
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Filter {
     rules: BTreeMap<String, bool>,
 }
 
-/// Names that nothing has: of a misspelt name it would be untrue that nothing changes.
+/// Names that do not exist: a plan for a misspelled name must not report that nothing changes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UnknownName {
     /// Of nodes.

@@ -18,7 +18,7 @@ pub struct LabelFilter(Selector);
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidLabelFilter {
     /// Something else has to be at this place.
-    #[error("{found} where {expected} is expected")]
+    #[error("expected {expected}, found {found}")]
     Unexpected {
         /// What is there.
         found: String,
@@ -211,19 +211,19 @@ mod tests {
     #[test]
     fn label_filter_rejects_what_kubectl_rejects() {
         for (text, message) in [
-            (",", "\",\" where a label key is expected"),
-            ("a=b,", "the end where a label key is expected"),
-            ("=b", "\"=\" where a label key is expected"),
-            ("a=b c", "\"c\" where a comma is expected"),
-            ("a b", "\"b\" where =, !=, in, notin or a comma is expected"),
-            ("a=b=c", "\"=\" where a comma is expected"),
-            ("a in b", "\"b\" where \"(\" is expected"),
-            ("a in (b", "the end where a comma or \")\" is expected"),
-            ("a in", "the end where \"(\" is expected"),
-            ("!!a", "\"!\" where a label key is expected"),
-            ("!a=b", "\"=\" where a comma is expected"),
+            (",", "expected a label key, found \",\""),
+            ("a=b,", "expected a label key, found the end"),
+            ("=b", "expected a label key, found \"=\""),
+            ("a=b c", "expected a comma, found \"c\""),
+            ("a b", "expected =, !=, in, notin or a comma, found \"b\""),
+            ("a=b=c", "expected a comma, found \"=\""),
+            ("a in b", "expected \"(\", found \"b\""),
+            ("a in (b", "expected a comma or \")\", found the end"),
+            ("a in", "expected \"(\", found the end"),
+            ("!!a", "expected a label key, found \"!\""),
+            ("!a=b", "expected a comma, found \"=\""),
             ("a>1", "> is not supported: write =, !=, in or notin"),
-            ("a b/c", "\"b/c\" where"),
+            ("a b/c", "found \"b/c\""),
             ("-a", "\"-a\" is not a label key"),
             ("a=-b", "\"-b\" is not a label value"),
             ("a=\u{f6}", "is not a label value"),

@@ -142,7 +142,7 @@ impl NodeDiff {
             changes,
             outcomes,
             invalid_ledger: invalid_ledger
-                .map(|error| format!("{error}; nothing on the node changes until you repair that")),
+                .map(|error| format!("{error}; nothing on the node changes until you repair or remove it")),
             patch,
         }
     }
@@ -169,7 +169,7 @@ impl NodeDiff {
             after: Amounts::default(),
             listed_rule: None,
             by: None,
-            reason: Some(format!("rule {} names it, and there is no such node", rule.name)),
+            reason: Some(format!("rule {} names this node, which does not exist", rule.name)),
         });
     }
 

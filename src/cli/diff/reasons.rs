@@ -61,7 +61,7 @@ pub(super) fn change(
                 }
                 ReleaseCause::Overwritten { manager, .. } => {
                     let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
-                    format!("{gone}; the value stays, which {manager} has written since")
+                    format!("{gone}; the value stays, since {manager} wrote it later")
                 }
             }
         }
@@ -90,7 +90,7 @@ pub(super) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<S
             format!("conflict: written by {manager}; {declares} (conflictPolicy: Keep)")
         }
         Outcome::Contested { lost: Lost::LedgerEntry, .. } => {
-            format!("contested: the annotation loses it again and again; {declares}")
+            format!("contested: the annotation keeps losing it; {declares}")
         }
         Outcome::Contested { manager, lost: Lost::Value } => {
             let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
@@ -109,7 +109,7 @@ pub(super) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<S
                     format!("rule {name} ({standing}) is overridden by rule {by}{priority}")
                 }
                 None => format!(
-                    "rule {name} is overridden by rule {by}, which is invalid and keeps what it has"
+                    "rule {name} is overridden by rule {by}, which is invalid and keeps its values"
                 ),
             }
         }
@@ -121,7 +121,7 @@ pub(super) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<S
 fn winner(name: &str, resource: &str, outcomes: &[(Arc<str>, Outcome)], rules: &Rules) -> String {
     let mut text = format!("rule {name}");
     let Some(rule) = rules.get(name) else {
-        return text + " (invalid: what it has is kept)";
+        return text + " (invalid: its values stay)";
     };
     let losers = outcomes.iter().filter_map(|(loser, outcome)| {
         let overridden = matches!(outcome, Outcome::Overridden { by, .. } if **by == *name);
@@ -158,7 +158,7 @@ fn gone(name: &str, resource: &str, rules: &Rules) -> String {
     match rules.get(name) {
         None => format!("rule {name} is gone"),
         Some(rule) if rule.resource.as_str() != resource => {
-            format!("rule {name} declares {} now", rule.resource.as_str())
+            format!("rule {name} now declares {}", rule.resource.as_str())
         }
         Some(_) => format!("rule {name} no longer selects the node"),
     }

@@ -98,7 +98,7 @@ impl Rules {
         let frozen_note = |(name, invalid): (&Arc<str>, &InvalidRule)| Note {
             rule: Some(Arc::clone(name)),
             message: format!(
-                "rule {name} of the cluster is invalid, and what it advertised is kept: {invalid}"
+                "rule {name} in the cluster is invalid, and its values stay: {invalid}"
             ),
             kind: NoteKind::InvalidRule,
         };

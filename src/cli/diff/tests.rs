@@ -170,7 +170,7 @@ fn file_rule_replaces_cluster_rule_and_keeps_its_age() {
     let rules = Rules::from_cluster(cluster(), files(), false);
     assert_eq!(order(&rules), ["old=1", "changed=3", "new=4"]);
     assert!(rules.set().is_frozen("frozen"));
-    assert!(rules.notes()[0].message.contains("rule frozen of the cluster is invalid"));
+    assert!(rules.notes()[0].message.contains("rule frozen in the cluster is invalid"));
 
     let rules = Rules::from_cluster(cluster(), files(), true);
     assert_eq!(order(&rules), ["changed=3", "new=4"]);
@@ -214,7 +214,7 @@ fn diff_of_a_contested_value_reports_backoff() {
     let reason = report.nodes[0].outcomes[0].reason.as_deref().unwrap();
     assert_eq!(
         reason,
-        "contested: the annotation loses it again and again; rule dongle declares 4"
+        "contested: the annotation keeps losing it; rule dongle declares 4"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Keeping controllers from writing meanwhile: what is pruned would be back in milliseconds.
+//! Keeps controllers from writing while `prune` runs: they would restore what it withdraws within milliseconds.
 
 mod held;
 mod keep;
@@ -24,65 +24,65 @@ use held::{Held, Watched, duration, name, take};
 pub use search::LeaseSelector;
 use search::{list, unwritten};
 
-/// What to do where a controller is at work.
+/// What to do if a controller is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfControllerActive {
-    /// Do nothing.
+    /// Fail.
     Refuse,
-    /// Work beside it.
+    /// Run alongside it.
     Ignore,
     /// Take its Lease, so that it stops writing, and keep it for ten minutes.
     TakeOver,
 }
 
-/// Why there is no being alone.
+/// Why controllers cannot be kept from writing.
 #[derive(Debug, Error)]
 pub enum LeaseGuardError {
     /// Leases cannot be listed.
     #[error(
-        "cannot determine whether a controller is at work: leases cannot be listed: {}; give \
-         --leader-elect-resource-namespace and --leader-elect-resource-name, or --force to work \
-         beside one", describe(.0)
+        "cannot determine whether a controller is active: cannot list leases: {}; use \
+         --leader-elect-resource-namespace and --leader-elect-resource-name, or --force to run \
+         alongside a controller", describe(.0)
     )]
     List(#[source] Box<kube::Error>),
-    /// A controller is at work.
+    /// A controller is active.
     #[error(
-        "a controller is at work, and would write again what is pruned: {holder} holds the lease \
-         {lease}. Stop it first (one that has just crashed counts for {remaining:?} more), give \
-         --take-over to stop its writing for ten minutes, or --force to work beside it"
+        "a controller is active and would write the values again: {holder} holds the lease \
+         {lease}. Stop it first (a crashed controller counts as active for {remaining:?} more), use \
+         --take-over to stop its writes for ten minutes, or --force to run alongside it"
     )]
     Controller {
-        /// Who holds the Lease.
+        /// The holder of the Lease.
         holder: String,
         /// Which Lease.
         lease: LeaseName,
-        /// Until it expires.
+        /// The time until the Lease expires.
         remaining: Duration,
     },
-    /// Another `prune` is at work.
+    /// Another `prune` is running.
     #[error(
-        "another prune is at work: {holder} holds the lease {lease}. Wait until it ends (one that \
-         was killed counts for {remaining:?} more), or give --take-over to take its place"
+        "another prune is running: {holder} holds the lease {lease}. Wait until it ends (a killed \
+         one counts as running for {remaining:?} more), or use --take-over to replace it"
     )]
     Prune {
-        /// Who holds the Lease.
+        /// The holder of the Lease.
         holder: String,
         /// Which Lease.
         lease: LeaseName,
-        /// Until it expires.
+        /// The time until the Lease expires.
         remaining: Duration,
     },
     /// The Lease could not be taken.
-    #[error("the lease {lease} cannot be taken: {why}")]
+    #[error("cannot take the lease {lease}: {why}")]
     NotTaken {
         /// Which Lease.
         lease: LeaseName,
-        /// In words.
+        /// Why.
         why: String,
     },
 }
 
-/// A Lease at the end.
+/// The state of a Lease at the end.
 #[derive(Debug)]
 pub struct EndedLease {
     /// Which Lease.
@@ -91,23 +91,23 @@ pub struct EndedLease {
     pub end: LeaseEnd,
 }
 
-/// The Leases that keep controllers from writing, as long as this is there.
+/// Holds the Leases that keep controllers from writing.
 pub struct LeaseGuard {
     held: Vec<Held>,
 }
 
 impl LeaseGuard {
-    /// Holds no Lease.
+    /// Returns a guard that holds no Lease.
     #[must_use]
     pub fn none() -> Self {
         Self { held: Vec::new() }
     }
 
-    /// Takes the Leases of the controllers, if there are any. What it waits for is reported to
-    /// `progress`.
+    /// Takes the Leases of the controllers, if there are any. Reports what it waits for to `progress`.
     ///
     /// # Errors
-    /// Where a controller is at work and is not to be ignored, or that cannot be determined.
+    /// If a controller is active and `if_active` is [`IfControllerActive::Refuse`], or the Leases cannot be listed
+    /// or taken.
     pub async fn new(
         client: &Client,
         choice: &LeaseSelector,
@@ -121,12 +121,12 @@ impl LeaseGuard {
         let mut leases = leases.map_err(|error| LeaseGuardError::List(Box::new(error)))?;
         let is_take_over = if_active == IfControllerActive::TakeOver;
         match (&choice.namespace, &choice.name) {
-            // A controller that starts later must find it.
+            // Creates the Lease, so that a controller that starts later finds it.
             (Some(namespace), Some(name)) if leases.is_empty() && is_take_over => {
                 leases.push(unwritten(namespace, name));
             }
             _ if leases.is_empty() => progress(
-                "there is no Lease of a controller: one that starts now is not kept from writing"
+                "no Lease of a controller found: a controller that starts now can write"
                     .to_owned(),
             ),
             _ => {}
@@ -150,14 +150,15 @@ impl LeaseGuard {
             }
         }
         if !wait.is_zero() {
-            // It has noticed by now, if it can; by then it has stopped in any case.
-            progress(format!("waiting {wait:?}, until whoever held the lease has stopped writing"));
+            // A previous holder that can still reach the server has noticed by now; after the wait, any holder has
+            // stopped.
+            progress(format!("waiting {wait:?} for the previous holder of the lease to stop writing"));
             sleep(wait).await;
         }
         Ok(guard)
     }
 
-    /// Whether controllers are kept from writing: now, and whenever that changes.
+    /// Returns whether controllers are kept from writing: now, and at each change.
     pub fn permissions(&self) -> impl Stream<Item = Permission> + use<> {
         let watched: Vec<_> = self.held.iter().map(Held::watched).collect();
         let changes = watched.clone().into_iter().map(|watched| {
@@ -171,8 +172,7 @@ impl LeaseGuard {
         now.chain(changes).map(move |()| permission(&watched))
     }
 
-    /// Releases the Leases, or leaves them behind for as long as they are to keep controllers from
-    /// writing.
+    /// Releases the Leases, or leaves them in place for as long as they must keep controllers from writing.
     pub async fn end(self, at_end: AtEnd) -> Vec<EndedLease> {
         let mut ended = Vec::new();
         for held in self.held {
@@ -183,7 +183,7 @@ impl LeaseGuard {
         ended
     }
 
-    /// Leaves the Leases as they were.
+    /// Restores the Leases.
     async fn undo(self, progress: &impl Fn(String)) {
         for held in self.held {
             held.undo(progress).await;
@@ -191,19 +191,19 @@ impl LeaseGuard {
     }
 }
 
-/// Whether all Leases are held.
+/// Returns whether all Leases are held.
 fn permission(leases: &[Watched]) -> Permission {
     let (mut ends, mut suspended) = (Vec::new(), None);
     for Watched { lease, identity, leadership } in leases {
         let lost = || {
-            format!("the lease {lease} is lost, so that a controller may be at work; run it again")
+            format!("the lease {lease} is lost: a controller may be active; run prune again")
         };
         match &*leadership.borrow() {
             Leadership::Leader { until } => ends.push(*until),
             Leadership::Standby(Some(holder)) if holder != identity => {
                 return Permission::Revoked(lost());
             }
-            // It may be held again: a renewal is late, or its response is lost.
+            // A renewal may be late or its response lost, so the Lease may be held again.
             Leadership::Standby(_) => suspended = Some(lost()),
             Leadership::Unavailable(why) => suspended = Some(format!("{}: {why}", lost())),
         }
@@ -212,8 +212,8 @@ fn permission(leases: &[Watched]) -> Permission {
     suspended.map_or_else(granted, Permission::Suspended)
 }
 
-/// Fails where somebody who may write holds the Lease. Clocks are compared here only to refuse at once:
-/// where they differ, the wait for the Lease is decisive.
+/// Fails if a process that may write holds the Lease. Clocks are compared here only to fail early: where they
+/// differ, the wait for the Lease decides.
 fn refuse_live(lease: &Lease, now: Timestamp) -> Result<(), LeaseGuardError> {
     let remaining = Duration::from_secs(holder::remaining(lease, now).as_secs());
     let Some(holder) = holder::holder(lease).filter(|_| !remaining.is_zero()) else {
@@ -227,13 +227,12 @@ fn refuse_live(lease: &Lease, now: Timestamp) -> Result<(), LeaseGuardError> {
     }
 }
 
-/// For how long the one who held this Lease, or those from whom it was taken before, may write without
-/// having noticed that it was taken: a request that is sent at the last moment included. No clock on the
-/// wall is asked, since another machine's may differ.
+/// Returns how long the holder of this Lease, or earlier holders, may write without noticing that it was taken,
+/// including a request sent at the last moment. It reads no wall clock, since clocks of other machines may differ.
 fn writes_on_for(lease: &Lease) -> Duration {
     match holder::holder(lease).map(Kind::of) {
         None | Some(Kind::EndedPrune) => Duration::ZERO,
-        // Also where it seems to have expired.
+        // Also if the Lease seems to have expired.
         Some(Kind::Controller | Kind::Prune) => duration(lease) + node_client::TIMEOUT,
     }
 }

@@ -1,4 +1,4 @@
-//! The nodes, and what there is to do on each.
+//! The nodes, and the plan for each.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use crate::controller::prune::{NodePrune, Scope};
 use crate::model::ledger::{InvalidLedger, Ledger};
 use crate::model::node::{ApiNode, Interner};
 
-/// What there is to do.
+/// The plan for all nodes.
 #[derive(Debug, Default)]
 pub struct PrunePlan {
-    /// How many nodes have been looked at.
+    /// The number of nodes read.
     pub nodes: usize,
-    /// Those with something to do.
+    /// The nodes with changes.
     pub planned: Vec<NodePrune>,
-    /// Nodes that do not change, since their ledger cannot be read.
+    /// Nodes that do not change because their ledger cannot be read.
     pub unreadable: Vec<(Arc<str>, InvalidLedger)>,
-    /// Zeros that stay, with their node: nobody asked for their removal.
+    /// Zeros that stay, by node: without `--zeros`.
     pub zeros: Vec<(Arc<str>, String)>,
-    /// The rules that were named, and that no ledger lists.
+    /// The rules given by name that no ledger lists.
     pub unlisted_rules: BTreeSet<String>,
 }
 
@@ -31,22 +31,22 @@ pub struct PrunePlan {
 #[derive(Debug, Error)]
 pub enum PlanPruneError {
     /// Nodes cannot be listed.
-    #[error("nodes cannot be listed: {}", describe(.0))]
+    #[error("cannot list nodes: {}", describe(.0))]
     List(#[source] Box<kube::Error>),
     /// A node cannot be read.
-    #[error("node {node} cannot be read: {}", describe(.source))]
+    #[error("cannot read node {node}: {}", describe(.source))]
     Get {
         /// Its name.
         node: String,
-        /// What the server said.
+        /// The error.
         source: Box<kube::Error>,
     },
 }
 
-/// Reads the nodes, and plans each. Nothing is written. `progress` receives how many have been read.
+/// Reads and plans the nodes, without writing. `progress` receives the number of nodes read.
 ///
 /// # Errors
-/// Where nodes cannot be listed, or one that was named cannot be read.
+/// If nodes cannot be listed, or a named node cannot be read.
 pub async fn plan_prune(
     client: &Client,
     scope: &Scope,

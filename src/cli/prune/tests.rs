@@ -4,17 +4,16 @@ use super::*;
 fn unlisted_rule_is_reported_with_what_was_searched() {
     let nodes = ["node-1", "node-2"].map(str::to_owned);
     for (nodes, unreadable, line) in [
-        (&nodes[..0], 0, "rule r: no node lists it, so that there is nothing to withdraw"),
+        (&nodes[..0], 0, "rule r: no node lists it; nothing to withdraw"),
         (
             &nodes[..],
             0,
-            "rule r: of the nodes searched (node-1, node-2), none lists it, so that there is \
-             nothing to withdraw",
+            "rule r: none of the searched nodes (node-1, node-2) lists it; nothing to withdraw",
         ),
         (
             &nodes[..0],
             2,
-            "rule r: no node lists it, apart perhaps from 2 nodes whose annotations cannot be read",
+            "rule r: no node lists it, except possibly 2 nodes whose annotations cannot be read",
         ),
     ] {
         assert_eq!(describe_unlisted("r", nodes, unreadable), line);
@@ -41,7 +40,7 @@ fn every_lease_that_is_lost_or_not_kept_is_an_error() {
     };
     let [lost, not_kept] = &errors(Ok(()))[..] else { panic!("two errors") };
     assert!(lost.starts_with("the lease system/a was taken"), "{lost}");
-    assert!(not_kept.starts_with("the lease system/b is not kept"), "{not_kept}");
+    assert!(not_kept.starts_with("cannot keep the lease system/b: "), "{not_kept}");
     // One that was found before is not reported twice.
     let [lost, _] = &errors(Err("lost before".to_owned()))[..] else { panic!("two errors") };
     assert_eq!(lost, "lost before");

@@ -49,7 +49,7 @@ fn node_file_errors_have_a_source_location() {
         (r#"{"items": [{"metadata": {"name": "bad"}}]}"#, "f:1:41: a bad one"),
         (r#"{"items": [{"metadata": {}}, {}]}"#, "f:1:31: missing field `metadata`"),
         (r#"{"items": 5}"#, "f:1:12: invalid type: integer `5`, expected a list of objects"),
-        (r#"{"items": [], "kind": "PodList"}"#, "a PodList, where Nodes are expected"),
+        (r#"{"items": [], "kind": "PodList"}"#, "a PodList, but Nodes are expected"),
         (r#"{"kind": "Node", "metadata": 5}"#, "invalid type: integer `5`, expected struct"),
         ("{\"kind\":\n \"Node\", \"metadata\": {}} x", "f:2:26: expected value"),
         ("[]", "f:1:1: not a Kubernetes object"),
@@ -109,7 +109,7 @@ fn node_files_beyond_limits_are_rejected() {
     let endless = repeat(b'#');
     let error = read_from("f", endless, &mut |_: ApiNode| Ok(())).unwrap_err().to_string();
     assert!(
-        error.contains("16 MiB of YAML: give it as JSON, of any size (kubectl get nodes"),
+        error.contains("16 MiB of YAML: use JSON, which can have any size (kubectl get nodes"),
         "{error}"
     );
 }

@@ -1,4 +1,4 @@
-//! One Lease that is held: from taking it to what becomes of it.
+//! One held Lease: from its acquisition to its end.
 
 use std::time::Duration;
 
@@ -14,70 +14,70 @@ use crate::cluster::clock;
 use crate::cluster::lease::holder::{self, KEEP, Kind};
 use crate::cluster::lease::{self, Acquire, AtEnd, Candidate, Ended, Leadership, LeaseName};
 
-/// How long the Lease is held at work, after each renewal: what is left of a `prune` that was killed
-/// delays nobody for longer. A third of it is longer than a request takes.
+/// The Lease duration while `prune` runs: the Lease of a killed `prune` delays others for no longer. A third of it
+/// is longer than a request takes.
 pub(super) const LEASE_DURATION: Duration = Duration::from_secs(60);
-/// How long it may take to get a Lease that nobody renews, beyond its own duration.
+/// How long acquiring a Lease that no process renews may take, beyond its own duration.
 const ACQUIRE_MARGIN: Duration = Duration::from_secs(10);
-/// How long it may take to get a Lease that is taken at once.
+/// How long acquiring a Lease that is taken at once may take.
 pub(super) const ACQUIRE_LIMIT: Duration = Duration::from_secs(30);
 
-/// What has become of a Lease at the end.
+/// The state of a Lease at the end.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LeaseEnd {
-    /// It is released.
+    /// Released.
     Released,
-    /// It stays until then, so that no controller writes.
+    /// Kept until this time, so that no controller writes.
     Kept(Timestamp),
-    /// It was to stay, and does not, for this reason.
+    /// Could not be kept, for this reason.
     NotKept(String),
-    /// It is not released, for this reason, and expires by itself.
+    /// Could not be released, for this reason; it expires.
     Expires(String),
-    /// Another process has taken it meanwhile, so that a controller may have been at work.
+    /// Taken by another process, so a controller may have written values.
     Lost,
 }
 
-/// A Lease that is held.
+/// A held Lease.
 pub(super) struct Held {
     client: Client,
     pub(super) lease: LeaseName,
     identity: String,
     keep: Keep,
-    /// How a `prune` before keeps it: the identity, and until when.
+    /// The identity with which an earlier `prune` keeps it, and until when.
     before: Option<(String, Timestamp)>,
     leadership: watch::Receiver<Leadership>,
     at_end: oneshot::Sender<AtEnd>,
     election: JoinHandle<Ended>,
 }
 
-/// What is known of a Lease that is held.
+/// The observed state of a held Lease.
 #[derive(Clone, Debug)]
 pub(super) struct Watched {
     pub(super) lease: LeaseName,
-    /// In whose name it is held.
+    /// Its holder identity.
     pub(super) identity: String,
     pub(super) leadership: watch::Receiver<Leadership>,
 }
 
-/// What becomes of a Lease at the end.
+/// What to do with a Lease at the end.
 #[derive(Clone, Copy, Debug)]
 enum Keep {
-    /// It is released.
+    /// Release it.
     Release,
-    /// It stays, for ten minutes from then.
+    /// Keep it for ten minutes from the end.
     FromTheEnd,
-    /// It stays for as long as the `prune` before has kept it.
+    /// Keep it for as long as the earlier `prune` kept it.
     Until(Timestamp),
 }
 
 impl Held {
-    /// What is known of it.
+    /// Returns a view of its state.
     pub(super) fn watched(&self) -> Watched {
         let (lease, identity) = (self.lease.clone(), self.identity.clone());
         Watched { lease, identity, leadership: self.leadership.clone() }
     }
 
-    /// Releases the Lease, or leaves it behind for as long as it is to keep controllers from writing.
+    /// Releases the Lease, or leaves it in place for as long as it must keep controllers from writing.
     pub(super) async fn end(self, at_end: AtEnd) -> LeaseEnd {
         match self.keep {
             Keep::Release => self.release(at_end).await,
@@ -87,7 +87,7 @@ impl Held {
     }
 
     async fn release(self, at_end: AtEnd) -> LeaseEnd {
-        // The receiver is gone only where the election has ended.
+        // The receiver is dropped only when the election has ended.
         let _ = self.at_end.send(at_end);
         match self.election.await {
             Ok(Ended::Released) => LeaseEnd::Released,
@@ -100,9 +100,9 @@ impl Held {
         }
     }
 
-    /// Leaves the Lease behind, under the identity of a `prune` that has ended.
+    /// Leaves the Lease in place, under the identity of a `prune` that has ended.
     async fn keep(self, identity: Option<String>, until: Timestamp) -> LeaseEnd {
-        // A renewal under way that is applied later is found by the conflict that it makes.
+        // A renewal in flight that is applied later shows itself by a conflict.
         let _ = self.at_end.send(AtEnd::Expire);
         let _ = self.election.await;
         let ended = identity.unwrap_or_else(|| holder::ended_identity(&self.identity));
@@ -112,7 +112,7 @@ impl Held {
         }
     }
 
-    /// Leaves the Lease as it was: kept by the `prune` before, or released.
+    /// Restores the Lease: kept by the earlier `prune`, or released.
     pub(super) async fn undo(mut self, progress: &impl Fn(String)) {
         let lease = self.lease.clone();
         let end = match self.before.take() {
@@ -121,17 +121,17 @@ impl Held {
         };
         match end {
             LeaseEnd::NotKept(why) => {
-                progress(format!("the lease {lease} is no longer kept: {why}"))
+                progress(format!("cannot keep the lease {lease} any longer: {why}"))
             }
             LeaseEnd::Expires(why) => progress(format!(
-                "the lease {lease} is not released, and expires within {LEASE_DURATION:?}: {why}"
+                "cannot release the lease {lease}: {why}; it expires within {LEASE_DURATION:?}"
             )),
             LeaseEnd::Released | LeaseEnd::Kept(_) | LeaseEnd::Lost => {}
         }
     }
 }
 
-/// Takes a Lease. Where that fails, it is as it was.
+/// Takes a Lease. Restores it on failure.
 pub(super) async fn take(
     client: &Client,
     lease: &Lease,
@@ -184,19 +184,19 @@ pub(super) async fn take(
         Ok(Ok(Leadership::Leader { .. })) => return Ok(held),
         Ok(Ok(Leadership::Unavailable(why))) => why,
         Ok(Ok(Leadership::Standby(_)) | Err(_)) => "the election has ended".to_owned(),
-        Err(_) => format!("another process renews it, or the API server is silent, for {limit:?}"),
+        Err(_) => format!("within {limit:?}, another process renewed it or the API server did not respond"),
     };
-    // A write under way may have taken it: controllers go on then, or it is kept as before.
+    // A write in flight may have taken it: release it for the controllers, or keep it as before.
     held.undo(progress).await;
     Err(why)
 }
 
-/// The name of a Lease.
+/// Returns the name of a Lease.
 pub(super) fn name(lease: &Lease) -> LeaseName {
     LeaseName { namespace: lease.namespace().unwrap_or_default(), name: lease.name_any() }
 }
 
-/// How long its holder has the Lease after each renewal.
+/// Returns the Lease duration.
 pub(super) fn duration(lease: &Lease) -> Duration {
     holder::duration(lease).unwrap_or(LEASE_DURATION)
 }

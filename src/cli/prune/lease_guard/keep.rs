@@ -1,4 +1,4 @@
-//! The last write of a Lease that stays behind.
+//! The last write of a Lease that stays in place.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::cluster::error::describe;
 use crate::cluster::lease::{LeaseName, holder};
 use crate::model::api::FIELD_MANAGER;
 
-/// How often the write is tried, and how long each try may take.
+/// The number of attempts to write, and the timeout of each.
 const TRIES: usize = 5;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Writes the Lease of `identity` for the last time, in the name of `ended`, so that it stays until then.
+/// Writes the Lease of `identity` for the last time, with the holder `ended`, so that it stays until `until`.
 pub(super) async fn leave_behind(
     client: &Client,
     lease: &LeaseName,
@@ -33,9 +33,7 @@ pub(super) async fn leave_behind(
         }
         match timeout(TIMEOUT, write_last(client, lease, identity, ended, until)).await {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err(LastWriteError::Lost(holder))) => {
-                return Err(format!("it is held by {holder} by now"));
-            }
+            Ok(Err(LastWriteError::Lost(why))) => return Err(why),
             Ok(Err(LastWriteError::Failed(error))) => why = describe(&error),
             Err(_) => why = format!("no response within {TIMEOUT:?}"),
         }
@@ -57,19 +55,20 @@ async fn write_last(
 ) -> Result<(), LastWriteError> {
     let LeaseName { namespace, name } = lease;
     let api = Api::<Lease>::namespaced(client.clone(), namespace);
-    // The controllers' Role grants no get.
+    // The controllers' Role does not grant get.
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let leases = api.list(&params).await.map_err(LastWriteError::Failed)?;
     let Some(mut lease) = leases.items.into_iter().next() else {
-        return Err(LastWriteError::Lost("nobody, since it was deleted,".to_owned()));
+        return Err(LastWriteError::Lost("it was deleted".to_owned()));
     };
     match holder::holder(&lease) {
         Some(holder) if holder == identity => {}
-        // The try before was applied, and its response lost.
+        // The previous attempt was applied, and its response was lost.
         Some(holder) if holder == ended => return Ok(()),
-        holder => return Err(LastWriteError::Lost(holder.unwrap_or("nobody").to_owned())),
+        Some(holder) => return Err(LastWriteError::Lost(format!("{holder} holds it now"))),
+        None => return Err(LastWriteError::Lost("another client released it".to_owned())),
     }
-    // Rounded up: the renewal time makes up for it, so that the expiry is exact.
+    // Rounded up: the renewal time compensates for it, so the expiry is exact.
     let left = until.duration_since(clock::now()).as_secs().saturating_add(1).max(1);
     let renewed = until.checked_sub(SignedDuration::from_secs(left)).unwrap_or(until);
     let annotations = lease.metadata.annotations.get_or_insert_default();

@@ -1,4 +1,4 @@
-//! Which Leases the controllers have.
+//! Finds the Leases of the controllers.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -7,15 +7,15 @@ use kube::{Api, Client};
 
 use crate::cluster::lease::holder;
 
-/// The name that the Lease has where none is chosen. A controller of an older version has set no label.
+/// The default name of the Lease. Controllers of older versions set no label.
 const DEFAULT_NAME: &str = "node-resource-advertiser";
 
-/// Which Lease the controllers have.
+/// Selects the Leases of the controllers.
 #[derive(Clone, Debug)]
 pub struct LeaseSelector {
-    /// Its namespace; where none is given, all are searched.
+    /// The namespace; `None` for all namespaces.
     pub namespace: Option<String>,
-    /// Its name; where none is given, every Lease with the controllers' label or the default name counts.
+    /// The name; `None` for every Lease with the controllers' label or the default name.
     pub name: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn list(
     Ok(leases)
 }
 
-/// A Lease that does not exist yet.
+/// Returns a Lease that does not exist yet.
 pub(super) fn unwritten(namespace: &str, name: &str) -> Lease {
     let metadata = ObjectMeta {
         namespace: Some(namespace.to_owned()),

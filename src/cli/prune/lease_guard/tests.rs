@@ -45,7 +45,7 @@ fn live_holder_is_refused_unless_it_has_ended() {
     let controller = refused("controller_1a2b3c4d", 20).unwrap().to_string();
     assert!(controller.contains("counts for 40s more"), "{controller}");
     let prune = refused(PRUNE, 50).unwrap().to_string();
-    assert!(prune.starts_with("another prune is at work"), "{prune}");
+    assert!(prune.starts_with("another prune is running"), "{prune}");
     assert!(refused(ENDED, 0).is_none() && refused("controller_1a2b3c4d", 60).is_none());
 }
 
