@@ -70,7 +70,7 @@ impl Connections {
         {
             let source = &self.source;
             warn!(
-                "the certificates of {source} cannot be read again, the previous ones stay in use: \
+                "cannot read the certificates of {source} again, keeping the previous ones: \
                  {problem}"
             );
         }
@@ -89,7 +89,7 @@ impl Connections {
             self.http = connector::http(&config).map_err(|error| chain(&error))?;
             self.certificates = certificates;
             let source = &self.source;
-            info!("the certificates of {source} have changed, connecting to the API server anew");
+            info!("the certificates of {source} have changed, reconnecting to the API server");
         }
         Ok(())
     }

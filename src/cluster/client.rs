@@ -46,8 +46,8 @@ pub enum ConnectError {
     Config(#[from] ConfigError),
     /// The program that is to fetch credentials cannot be started.
     #[error(
-        "the credential plugin {command:?} for {server} cannot be started: {source}; install it, or \
-         put its folder on the PATH{}", .hint.as_ref().map(|hint| format!("\n{hint}")).unwrap_or_default()
+        "cannot start the credential plugin {command:?} for {server}: {source}; install it, or add \
+         its folder to PATH{}", .hint.as_ref().map(|hint| format!("\n{hint}")).unwrap_or_default()
     )]
     Plugin {
         /// The command, as the kubeconfig names it.
@@ -84,7 +84,7 @@ struct NoCredentials(String);
 
 /// The response of a server that was asked without TLS and wants it.
 #[derive(Debug, Error)]
-#[error("it expects HTTPS; write https:// in the kubeconfig's cluster.server")]
+#[error("the server expects HTTPS; use https:// in the kubeconfig's cluster.server")]
 struct ExpectsHttps;
 
 /// Connects as the options, the kubeconfig or the pod's service account say. Nothing is sent yet.
@@ -217,7 +217,7 @@ mod tests {
             (failing, "the credential plugin \"/bin/sh\" failed (exit status: 3): log in again"),
             (
                 "printf 'status:\\n token: S3CRET\\n  bad: S3CRET'",
-                "the output of the credential plugin \"/bin/sh\" is no ExecCredential (line ",
+                "the output of the credential plugin \"/bin/sh\" is not an ExecCredential (line ",
             ),
         ];
         for (number, (script, says)) in cases.iter().enumerate() {
@@ -230,7 +230,7 @@ mod tests {
                 std::fs::remove_file(path).unwrap();
                 let reason = describe(&error);
                 assert!(reason.contains(says), "{reason}");
-                let server = "the API server cannot be reached: http://127.0.0.1:1/: ";
+                let server = "cannot reach the API server: http://127.0.0.1:1/: ";
                 assert!(reason.starts_with(server), "{reason}");
                 assert!(!format!("{reason} {error} {error:?}").contains("S3CRET"), "{error:?}");
             }

@@ -74,7 +74,7 @@ impl Source {
             use_context(place, kubeconfig, options).map_err(|error| error.to_string())?;
         if config.cluster_url != *url {
             return Err(format!(
-                "the context {context} names another server by now; restart to use it"
+                "the context {context} now names another server; restart to use it"
             ));
         }
         Ok(config)
@@ -95,7 +95,7 @@ impl fmt::Display for Source {
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// The kubeconfig cannot be used.
-    #[error("{place} cannot be used: {reason}")]
+    #[error("cannot use {place}: {reason}")]
     Kubeconfig {
         /// Which kubeconfig.
         place: String,
@@ -103,7 +103,7 @@ pub enum ConfigError {
         reason: String,
     },
     /// The kubeconfig has no such context.
-    #[error("{place} has no context {name:?}; give one of these by --context: {known}")]
+    #[error("{place} has no context {name:?}; use --context with one of: {known}")]
     NoContext {
         /// Which kubeconfig.
         place: String,
@@ -114,8 +114,8 @@ pub enum ConfigError {
     },
     /// There is neither a kubeconfig nor a service account.
     #[error(
-        "no way to reach a cluster: {place} does not exist, and this is not a pod with a service \
-         account; set KUBECONFIG, or give --kubeconfig"
+        "cannot find a cluster: {place} does not exist, and this is not a pod with a service \
+         account; set KUBECONFIG, or use --kubeconfig"
     )]
     Nothing {
         /// Where a kubeconfig was expected.
@@ -236,7 +236,7 @@ fn use_context(
     let known: Vec<_> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
     let place = place.to_owned();
     if !known.contains(&name) {
-        let known = if known.is_empty() { "it has none".to_owned() } else { known.join(", ") };
+        let known = if known.is_empty() { "(it has none)".to_owned() } else { known.join(", ") };
         return Err(ConfigError::NoContext { place, name, known });
     }
     kubeconfig.current_context = Some(name.clone());

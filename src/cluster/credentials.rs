@@ -18,14 +18,14 @@ pub(super) fn plugin(config: &Config) -> Option<&str> {
     provider.map(String::as_str).or_else(exec)
 }
 
-/// Why there are no credentials. The plugin's own words are those on its standard error alone.
+/// Describes why there are no credentials. Of the plugin's output it quotes only standard error.
 pub(super) fn auth_reason(error: &AuthError, plugin: Option<&str>) -> String {
     let name = || match plugin {
         Some(command) => format!("the credential plugin {command:?}"),
         None => "the credential plugin".to_owned(),
     };
     match error {
-        AuthError::AuthExecStart(error) => format!("{} cannot be started: {error}", name()),
+        AuthError::AuthExecStart(error) => format!("cannot start {}: {error}", name()),
         AuthError::AuthExecRun { out, .. } => {
             let stderr = String::from_utf8_lossy(&out.stderr);
             let mut words: String = stderr.trim().chars().take(STDERR_CHARS).collect();
@@ -36,18 +36,18 @@ pub(super) fn auth_reason(error: &AuthError, plugin: Option<&str>) -> String {
         }
         AuthError::AuthExecParse(error) => {
             let place = place(error).map(|place| format!(" ({place})")).unwrap_or_default();
-            format!("the output of {} is no ExecCredential{place}", name())
+            format!("the output of {} is not an ExecCredential{place}", name())
         }
         AuthError::ExecPluginFailed => {
             format!("the output of {} is an ExecCredential without a status", name())
         }
         AuthError::ParseTokenKey(error) => {
             let (line, column) = (error.line(), error.column());
-            format!("the output of {} is no JSON (line {line} column {column})", name())
+            format!("the output of {} is not JSON (line {line} column {column})", name())
         }
         // The causes quote the value, or are part of the text.
         AuthError::MalformedTokenExpirationDate(_) => {
-            "the time at which the token expires is not in RFC 3339".to_owned()
+            "the expiration time of the token is not in RFC 3339 format".to_owned()
         }
         other => other.to_string(),
     }
@@ -71,7 +71,7 @@ pub(super) fn yaml_reason(error: &YamlError) -> String {
         YamlError::UnknownAnchor { .. } => "an alias has no anchor".to_owned(),
         YamlError::Eof { .. } => "the document ends too early".to_owned(),
         YamlError::ContainerEndMismatch { .. } => "a list or mapping is not closed".to_owned(),
-        YamlError::NullIntoString { .. } => "expected a string, which null is not".to_owned(),
+        YamlError::NullIntoString { .. } => "expected a string, found null".to_owned(),
         YamlError::IndentationError { .. } => "the indentation is wrong".to_owned(),
         // Others may quote a value.
         _ => "it is not valid".to_owned(),

@@ -44,7 +44,7 @@ fn without_credentials(error: &(dyn StdError + 'static)) -> Option<String> {
         kube::Error::Service(error) => Some(chain(&**error)),
         kube::Error::ProxyProtocolUnsupported { proxy_url } => {
             let url = without_userinfo(proxy_url);
-            Some(format!("the proxy {url} cannot be used; give one by http, https or socks5"))
+            Some(format!("the proxy {url} is not supported; use an http, https or socks5 proxy"))
         }
         _ => None,
     }
@@ -56,7 +56,7 @@ pub fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         kube::Error::Service(error) => {
-            format!("the API server cannot be reached: {}", chain(&**error))
+            format!("cannot reach the API server: {}", chain(&**error))
         }
         other => chain(other),
     }
@@ -101,7 +101,7 @@ pub fn describe_watch(error: &watcher::Error, missing: &str) -> String {
         | watcher::Error::WatchFailed(error) => error,
         watcher::Error::WatchError(status) => {
             return format!(
-                "the watch was ended by the server, and is started again: {}",
+                "watch ended by the API server, restarting: {}",
                 status.message
             );
         }
@@ -112,7 +112,7 @@ pub fn describe_watch(error: &watcher::Error, missing: &str) -> String {
         kube::Error::Api(status) if status.code == 403 => "; grant the verbs list and watch",
         _ => "",
     };
-    format!("cannot be watched, trying again: {}{hint}", describe(cause))
+    format!("cannot be watched, retrying: {}{hint}", describe(cause))
 }
 
 #[cfg(test)]

@@ -136,11 +136,11 @@ pub(crate) async fn end_election(client: Client, election: Election) -> Ended {
     let leases = Leases::new(client, election.candidate());
     let ended = timeout(RELEASE_TIMEOUT, release(leases, election)).await;
     let ended = ended
-        .unwrap_or_else(|_| Ended::NotReleased(format!("no answer within {RELEASE_TIMEOUT:?}")));
+        .unwrap_or_else(|_| Ended::NotReleased(format!("no response within {RELEASE_TIMEOUT:?}")));
     match &ended {
-        Ended::Released => info!("the lease is released"),
-        Ended::Lost => debug!("the lease has been taken already"),
-        Ended::NotReleased(message) => warn!("the lease is not released: {message}"),
+        Ended::Released => info!("released the lease"),
+        Ended::Lost => debug!("another process has taken the lease"),
+        Ended::NotReleased(message) => warn!("cannot release the lease: {message}"),
         Ended::NotHeld | Ended::Expires => {}
     }
     ended
@@ -253,7 +253,7 @@ impl Leases {
         match timeout(limit, request).await {
             Ok(Ok(lease)) => Written::Done(Box::new(lease)),
             Ok(Err(error)) => error.into(),
-            Err(_) => Written::Failed(format!("the lease is not written: no answer in {limit:?}")),
+            Err(_) => Written::Failed(format!("cannot write the lease: no response within {limit:?}")),
         }
     }
 }
@@ -264,10 +264,10 @@ impl From<kube::Error> for Written {
             // 404: it was deleted meanwhile. 409: it was changed, or made.
             kube::Error::Api(status) if matches!(status.code, 404 | 409) => Self::Conflict,
             kube::Error::Api(status) if status.code == 403 => Self::Refused(format!(
-                "the lease cannot be written: {}; grant the verbs create and update on leases",
+                "cannot write the lease: {}; grant the verbs create and update on leases",
                 status.message
             )),
-            error => Self::Failed(format!("the lease is not written: {}", describe(&error))),
+            error => Self::Failed(format!("cannot write the lease: {}", describe(&error))),
         }
     }
 }

@@ -174,7 +174,7 @@ pub(crate) fn describe_pods_error(error: &RequestError) -> String {
         RequestError::Api { code: StatusCode::FORBIDDEN, status, .. } => {
             format!("no right to list pods: {}; grant the verb list on pods", status.message)
         }
-        error => format!("pods cannot be listed: {error}"),
+        error => format!("cannot list pods: {error}"),
     }
 }
 
@@ -373,7 +373,7 @@ mod tests {
     async fn request_without_response_times_out() {
         let (reply, _) = reply(vec![None]).await;
         let Reply::Failed { message, .. } = reply else { panic!("{reply:?}") };
-        assert_eq!(message, "no answer within 15s");
+        assert_eq!(message, "no response within 15s");
     }
 
     #[tokio::test]

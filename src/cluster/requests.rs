@@ -75,11 +75,11 @@ impl Requests {
         };
         let (head, body) = tokio::time::timeout(self.timeout, exchange)
             .await
-            .map_err(|_| RequestError::Transport(format!("no answer within {:?}", self.timeout)))?
+            .map_err(|_| RequestError::Transport(format!("no response within {:?}", self.timeout)))?
             .map_err(RequestError::Transport)?;
         if head.status.is_success() {
             return serde_json::from_slice(&body).map_err(|error| {
-                RequestError::Transport(format!("an answer that cannot be read: {error}"))
+                RequestError::Transport(format!("unreadable response: {error}"))
             });
         }
         Err(RequestError::from_response(head.status, &head.headers, &body))

@@ -22,7 +22,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// A response whose body has stalled.
 #[derive(Debug, Error)]
 #[error(
-    "{server}: the response has not ended within {}s; a proxy or gateway may hold it back",
+    "{server}: the response did not complete within {}s; a proxy or gateway may be delaying it",
     BODY_TIMEOUT.as_secs()
 )]
 struct Stalled {

@@ -14,7 +14,7 @@ use super::watch::STABLE;
 ///
 /// It does not quote how the body ended: kube takes an end of file, which it also finds in texts, for no error.
 #[derive(Debug, Error)]
-#[error("the API server, or a proxy before it, ends each watch at once")]
+#[error("the API server, or a proxy in front of it, ends each watch immediately")]
 struct EndedAtOnce;
 
 /// A body that fails where it ends within [`STABLE`].

@@ -102,8 +102,8 @@ fn apiserver_absent_at_start_is_waited_for() {
     cluster.control_plane.kill_apiserver().unwrap();
     let kubeconfig = cluster.control_plane.kubeconfig();
     let controller = Controller::start_unready(&cluster, &kubeconfig, &[]);
-    controller.wait_unready("the API server cannot be reached");
-    controller.wait_log("the API server cannot be reached");
+    controller.wait_unready("cannot reach the API server");
+    controller.wait_log("cannot reach the API server");
     cluster.control_plane.restart_apiserver().unwrap();
     controller.wait_ready();
     cluster.wait_advertised("node-1", DONGLE, "4");

@@ -262,11 +262,11 @@ async fn replaced_authority_is_trusted_without_a_restart() {
         "the CA bundle holds no certificate",
         "failed to add a root certificate",
         "has no context \"prod\"",
-        "in use: line 1 column ",
+        "keeping the previous ones: line 1 column ",
     ] {
         assert!(warnings.iter().any(|line| line.contains(says)), "{says}: {log}");
     }
-    let changes = lines.iter().filter(|line| line.contains("have changed, connecting"));
+    let changes = lines.iter().filter(|line| line.contains("have changed, reconnecting"));
     assert_eq!(changes.count(), 2, "{log}");
 }
 

@@ -48,12 +48,12 @@ fn unreachable_server_is_named_with_its_context() {
         [(&refusing, "https://127.0.0.1:1/"), (&nowhere, "https://no-such-host.invalid:6443/")]
     {
         for (command, hint) in
-            [("plan", "\nTo plan without a cluster, give -f and --nodes.\n"), ("prune", "\n")]
+            [("plan", "\nTo plan without a cluster, use -f and --nodes.\n"), ("prune", "\n")]
         {
             let stderr = fail(command, kubeconfig, &[]);
             let cluster = format!("cluster: context prod, {url}\n");
             assert!(stderr.starts_with(&cluster), "{stderr}");
-            let error = format!("the API server cannot be reached: {url} (context prod): ");
+            let error = format!("cannot reach the API server: {url} (context prod): ");
             assert!(stderr.contains(&error), "{stderr}");
             assert!(stderr.ends_with(hint), "{stderr}");
         }
@@ -73,7 +73,7 @@ fn server_that_expects_https_is_named() {
         }
     });
     let stderr = fail("plan", &kubeconfig("plain", &url, "{}"), &[]);
-    assert!(stderr.contains(&format!("{url}/ (context prod): it expects HTTPS")), "{stderr}");
+    assert!(stderr.contains(&format!("{url}/ (context prod): the server expects HTTPS")), "{stderr}");
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn missing_credential_plugin_is_named() {
     let exec = "{exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-plugin, \
                 interactiveMode: Never, installHint: Get it from example.com}}";
     let stderr = fail("prune", &kubeconfig("plugin", "https://127.0.0.1:1", exec), &[]);
-    let error = "error: the credential plugin \"no-such-plugin\" for https://127.0.0.1:1/ (context prod) \
-                 cannot be started: No such file or directory";
+    let error = "error: cannot start the credential plugin \"no-such-plugin\" for https://127.0.0.1:1/ \
+                 (context prod): No such file or directory";
     assert!(stderr.starts_with(error), "{stderr}");
     assert!(stderr.ends_with("\nGet it from example.com\n"), "{stderr}");
 }
@@ -94,13 +94,13 @@ fn unusable_kubeconfig_is_named_without_a_word_on_pods() {
     let not_yaml = Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-yaml.kubeconfig");
     std::fs::write(&not_yaml, "{").unwrap();
     for (kubeconfig, args, error) in [
-        (nowhere, &[][..], "the kubeconfig /no/such/kubeconfig (KUBECONFIG) cannot be used: "),
-        (&not_yaml, &[], "not-yaml.kubeconfig (KUBECONFIG) cannot be used: "),
-        (&usable, &["--kubeconfig", "/none"], "the kubeconfig /none cannot be used: "),
+        (nowhere, &[][..], "cannot use the kubeconfig /no/such/kubeconfig (KUBECONFIG): "),
+        (&not_yaml, &[], "not-yaml.kubeconfig (KUBECONFIG): "),
+        (&usable, &["--kubeconfig", "/none"], "cannot use the kubeconfig /none: "),
         (
             &usable,
             &["--context", "test"],
-            "has no context \"test\"; give one of these by --context: prod",
+            "has no context \"test\"; use --context with one of: prod",
         ),
     ] {
         let stderr = fail("plan", kubeconfig, args);
@@ -138,7 +138,7 @@ fn kubeconfig_with_a_mistake_is_reported_without_its_secrets() {
         std::fs::write(&path, format!("{head}{user}")).unwrap();
         let stderr = fail("plan", &path, &[]);
         assert!(!stderr.contains("S3CRET"), "{name}: {stderr}");
-        let place = format!("mistake-{name}.kubeconfig (KUBECONFIG) cannot be used: ");
+        let place = format!("mistake-{name}.kubeconfig (KUBECONFIG): ");
         assert!(stderr.contains(&place) && stderr.contains(says), "{name}: {stderr}");
     }
 }
@@ -169,7 +169,7 @@ fn unreadable_output_of_a_credential_plugin_is_not_printed() {
         let kubeconfig = kubeconfig(&format!("output-{name}"), "https://127.0.0.1:1", &user);
         let stderr = fail("prune", &kubeconfig, &[]);
         assert!(!stderr.contains("S3CRET"), "{name}: {stderr}");
-        let says = "the output of the credential plugin \"/bin/sh\" is no ExecCredential (line ";
+        let says = "the output of the credential plugin \"/bin/sh\" is not an ExecCredential (line ";
         assert!(stderr.contains(says), "{name}: {stderr}");
     }
 }
@@ -184,7 +184,7 @@ fn credentials_in_a_url_are_not_printed() {
             stderr.starts_with("cluster: context prod, https://127.0.0.1:1/path\n"),
             "{stderr}"
         );
-        let error = "the API server cannot be reached: https://127.0.0.1:1/path (context prod): ";
+        let error = "cannot reach the API server: https://127.0.0.1:1/path (context prod): ";
         assert!(stderr.contains(error), "{stderr}");
     }
     let proxy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("proxy.kubeconfig");
@@ -206,11 +206,11 @@ fn kubeconfig_of_the_current_folder_is_not_used_without_a_home() {
     for (args, says) in [
         (
             &["prune"][..],
-            "no way to reach a cluster: the kubeconfig ~/.kube/config (HOME is unknown or relative)",
+            "cannot find a cluster: the kubeconfig ~/.kube/config (HOME is unknown or relative)",
         ),
         (
             &["prune", "--context", "prod"],
-            "the kubeconfig ~/.kube/config (HOME is unknown or relative) cannot be used",
+            "cannot use the kubeconfig ~/.kube/config (HOME is unknown or relative)",
         ),
     ] {
         let mut program = Command::new(env!("CARGO_BIN_EXE_node-resource-advertiser"));

@@ -99,7 +99,7 @@ async fn body_that_stalls_fails_unless_it_is_of_a_watch() {
             let (elapsed, end) = end.unwrap_or_else(|| panic!("{proxy:?}: {path} never ends"));
             assert!(elapsed <= Duration::from_secs(61), "{proxy:?}: {path} ends after {elapsed:?}");
             let reason = describe(&end.unwrap_err());
-            let says = format!("http://127.0.0.1:{}/: the response has not ended", server.port);
+            let says = format!("http://127.0.0.1:{}/: the response did not complete", server.port);
             assert!(reason.contains(&says), "{reason}");
         }
         for path in ["/api/v1/nodes?watch=true", "/api/v1/nodes?limit=1&watch=true&a=b"] {

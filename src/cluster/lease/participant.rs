@@ -198,8 +198,8 @@ fn log_change(before: &Leadership, now: &Leadership) {
     let led = matches!(before, Leadership::Leader { .. });
     match now {
         Leadership::Leader { .. } if led => {}
-        Leadership::Leader { .. } => info!("this process leads now"),
-        _ if led => warn!("this process leads no longer"),
+        Leadership::Leader { .. } => info!("this process is now the leader"),
+        _ if led => warn!("this process is no longer the leader"),
         _ => {}
     }
     if let Leadership::Standby(Some(holder)) = now {

@@ -22,7 +22,7 @@ fn etcd_killed_during_rollout_loses_no_node() {
     cluster.apply_rule("dongle", &json!({}));
     wait_first_patch(&controller);
     cluster.control_plane.kill_etcd().unwrap();
-    controller.wait_log("the patch failed and is sent again");
+    controller.wait_log("cannot patch the node, retrying");
     proxy.set(None);
     cluster.control_plane.restart_etcd().unwrap();
     reset(&cluster, "node-0");

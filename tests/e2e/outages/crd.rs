@@ -57,7 +57,7 @@ fn crd_recreated_behind_a_controller_changes_no_node() {
     cluster.kubectl(&["delete", "crd", CRD]);
     cluster.install_crd();
     proxy.set(None);
-    controller.wait_log("1 of the 1 rules that nodes' annotations name are missing");
+    controller.wait_log("1 of the 1 rules named in node annotations are missing");
     apply_rules(&cluster);
     wait_settled(&cluster, &controller, 20, Some("4"));
     cluster.wait_ready("dongle", "20/20");

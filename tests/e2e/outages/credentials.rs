@@ -45,7 +45,7 @@ fn rotated_certificate_and_token_are_read_again() {
 
     // Another authority, in the same file.
     cluster.control_plane.rotate_apiserver_certificate().unwrap();
-    controller.wait_log("have changed, connecting to the API server anew");
+    controller.wait_log("have changed, reconnecting to the API server");
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
     cluster.wait_advertised("node-1", DONGLE, "5");
 

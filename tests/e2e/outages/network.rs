@@ -52,7 +52,7 @@ fn break_during_rollout(fault: Fault, hits: u64, noticed: impl Fn(&Controller)) 
 /// Several patches, one after the other, have failed by then.
 fn wait_failures(controller: &Controller) {
     controller.wait_log("cannot be watched");
-    controller.wait_log("the patch failed and is sent again");
+    controller.wait_log("cannot patch the node, retrying");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn late_responses_during_rollout_lose_no_node() {
 #[test]
 fn stalled_responses_are_noticed_by_their_deadlines() {
     break_during_rollout(Fault::Stall, 2, |controller| {
-        controller.wait_log("the lease is not written: no answer in");
-        controller.wait_log("this process leads no longer");
+        controller.wait_log("cannot write the lease: no response within");
+        controller.wait_log("this process is no longer the leader");
     });
 }

@@ -64,7 +64,7 @@ fn permissions_taken_away_are_reported_and_recovered_from() {
     grant(&cluster, &required_without("nodeextendedresources"));
     cluster.wait_no_permission("limited", "watch", "nodeextendedresources");
     proxy.cut();
-    controller.wait_log("rules: cannot be watched, trying again");
+    controller.wait_log("rules: cannot be watched, retrying");
     controller.wait_log("grant the verbs list and watch");
     cluster.apply_rule("dongle", &json!({"quantity": 6}));
     // What is known of the rules is repaired meanwhile.
@@ -78,7 +78,7 @@ fn permissions_taken_away_are_reported_and_recovered_from() {
 
     // To hold the Lease.
     grant(&cluster, &required_without("leases"));
-    controller.wait_unready("the lease cannot be written");
+    controller.wait_unready("cannot write the lease");
     controller.wait_log("grant the verbs create and update on leases");
     cluster.apply_rule("dongle", &json!({"quantity": 7}));
     assert_few_refusals(&cluster, "leases", FEW);

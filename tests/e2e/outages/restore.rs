@@ -39,7 +39,7 @@ fn etcd_restored_from_a_backup_is_followed() {
 
     // What it waits for would come once the API server has caught up. The kubelet starts it again.
     let log = controller.wait_failure();
-    assert!(log.contains("at an earlier state"), "{log}");
+    assert!(log.contains("to an earlier state"), "{log}");
     let controller = Controller::start(&cluster);
     reset(&cluster, "node-0");
     cluster.wait_advertised("node-0", DONGLE, "4");
@@ -68,7 +68,7 @@ fn rules_restored_by_velero_change_no_node() {
 
     cluster.install_crd();
     let controller = Controller::start_with(&cluster, &["--mass-withdrawal-delay", "1h"]);
-    controller.wait_log("1 of the 1 rules that nodes' annotations name are missing");
+    controller.wait_log("1 of the 1 rules named in node annotations are missing");
     backup.as_object_mut().unwrap().remove("status");
     backup["metadata"] = json!({
         "name": "dongle",
