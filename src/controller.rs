@@ -59,8 +59,8 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 /// The API server is at an earlier state than it was.
 #[derive(Debug, Error)]
 #[error(
-    "the API server is at an earlier state than it was, as after a restore of etcd, and shows nothing that happens until \
-     it has caught up: start the controller again, as the kubelet does by itself"
+    "the API server went back to an earlier state, as after a restore of etcd, and reports no changes until it has \
+     caught up: restart the controller (in a pod, the kubelet does so)"
 )]
 pub struct WentBack;
 

@@ -1,4 +1,4 @@
-//! The log's lines about changes and conflicts: prose for people, and the same as fields for programs.
+//! Log lines about changes and conflicts: a message for people, and the same data as fields for programs.
 //!
 //! A line has the level of the Event of its kind: a Warning is a `WARN`.
 
@@ -8,12 +8,12 @@ use tracing::{Level, event, warn};
 use crate::model::node::UNKNOWN_MANAGER;
 use crate::planner::{Action, Change};
 
-/// Logs what a patch has done to one resource.
+/// Logs the change of one resource by a patch.
 pub(super) fn log_change(node: &str, change: &Change) {
     let Change { resource, action, .. } = change;
     let (rule, quantity) = (change.rule().map(display), change.quantity().map(display));
     let (name, manager) = (change.action_name(), change.manager().map(display));
-    // The level of a line is fixed where it is written.
+    // The level of a log line is a constant.
     macro_rules! line {
         ($level:expr) => {
             event!($level, %node, rule, %resource, action = %name, quantity, manager, "{change}")
@@ -25,7 +25,7 @@ pub(super) fn log_change(node: &str, change: &Change) {
     }
 }
 
-/// Logs that the value of another field manager stays, with the manager where one is known.
+/// Logs that the value of another field manager stays, with that manager if it is known.
 pub(super) fn log_conflict(
     node: &str,
     rule: &str,
@@ -35,7 +35,7 @@ pub(super) fn log_conflict(
     let by = manager.unwrap_or(UNKNOWN_MANAGER);
     warn!(
         %node, %rule, %resource, action = %"conflict", %quantity, manager = manager.map(display),
-        "{resource} is {quantity} already, last written by {by}: rule {rule} leaves it"
+        "skipped {resource}: already {quantity}, last written by {by} (rule {rule}; conflictPolicy: Keep)"
     );
 }
 
@@ -43,7 +43,7 @@ pub(super) fn log_conflict(
 pub(super) fn log_equal_priority(rule: &str, other: &str, resource: &str) {
     warn!(
         %rule, %other, %resource,
-        "rule {other} declares another quantity of {resource} with the same priority: the older decides"
+        "rule {other} declares another quantity of {resource} with the same priority: the older rule decides"
     );
 }
 
@@ -130,7 +130,7 @@ mod tests {
     fn conflict_is_logged_as_a_warning_with_its_manager() {
         let (text, fields) =
             logged(|| log_conflict("node-1", "r", "example.com/a", ("8", Some("nfd"))));
-        assert!(text.starts_with("WARN example.com/a is 8 already, last written by nfd"), "{text}");
+        assert!(text.starts_with("WARN skipped example.com/a: already 8, last written by nfd"), "{text}");
         assert_eq!((&fields["manager"], &fields["quantity"]), (&json!("nfd"), &json!("8")));
         let (text, fields) = logged(|| log_conflict("node-1", "r", "example.com/a", ("8", None)));
         assert!(text.contains("an unknown field manager"), "{text}");

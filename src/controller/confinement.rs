@@ -75,17 +75,17 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Confined => f.write_str(
-                "the API server rejects what this account must not do: the last dry run of a label was rejected",
+                "the API server rejects forbidden changes by this account: it rejected the last dry run of a label",
             ),
             Self::Unconfined => f.write_str(
-                "the API server lets this account change nodes beyond extended resources: the last dry run of a \
-                 label was not rejected. The ValidatingAdmissionPolicy is missing, not bound, without the action \
-                 Deny, or for another account",
+                "the API server allows this account to change nodes beyond extended resources: it accepted the \
+                 last dry run of a label. Check that the ValidatingAdmissionPolicy exists, is bound with the action \
+                 Deny, and matches this account",
             ),
             Self::Unknown(why) => write!(f, "unknown: {why}"),
-            Self::NoNode => f.write_str("unknown: there is no node to test with"),
-            Self::Off => f.write_str("not tested, as --confinement-test has it"),
-            Self::Standby => f.write_str("the leader tests it"),
+            Self::NoNode => f.write_str("unknown: no node to test with"),
+            Self::Off => f.write_str("not tested (--confinement-test=false)"),
+            Self::Standby => f.write_str("tested by the leader"),
         }
     }
 }

@@ -99,7 +99,7 @@ impl DeviceClasses {
         self.unreadable =
             (!is_not_served(error)).then(|| format!("DeviceClasses {}", describe_watch(error, "")));
         if self.unreadable.is_some() && self.unreadable != before {
-            info!("rules do not report resources that DRA has too: {}", describe_watch(error, ""));
+            info!("not reporting resources that DRA maps too: {}", describe_watch(error, ""));
         }
         self.unreadable != before
     }

@@ -109,7 +109,7 @@ async fn patch_node(
     }
     let patched = nodes.patch(Arc::clone(&node), patch);
     let reply = tokio::time::timeout_at(deadline, patched).await;
-    let reply = reply.unwrap_or_else(|_| failed(format!("no answer within {timeout:?}"), true));
+    let reply = reply.unwrap_or_else(|_| failed(format!("no response within {timeout:?}"), true));
     Completion::NodePatched { id, node, reply }
 }
 
@@ -131,7 +131,7 @@ async fn list_pods(
     // The time limit of a request is that of a page.
     let reply = tokio::time::timeout_at(deadline + MAX_LIST_TIME, list).await;
     let reply = reply.unwrap_or_else(|_| {
-        Err(RequestError::Transport("the list of pods has not come to its end in time".to_owned()))
+        Err(RequestError::Transport("the list of pods did not complete in time".to_owned()))
     });
     Completion::PodsListed { id, scope, reply }
 }

@@ -73,7 +73,7 @@ impl Leader {
             participant.written(written, found, started, (now.instant, now.wall));
             if participant.server_went_back() && !self.server_went_back {
                 warn!(
-                    "the API server is at an earlier state than it was, as after a restore of etcd"
+                    "the API server went back to an earlier state, as after a restore of etcd"
                 );
                 self.server_went_back = true;
                 self.stop(now.instant);

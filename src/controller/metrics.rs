@@ -104,17 +104,17 @@ impl Default for Metrics {
         }
         registry.register(
             "patches",
-            "Patches of nodes, by what came of them",
+            "Patches of nodes, by result",
             metrics.patches.clone(),
         );
         registry.register(
             "repairs",
-            "Values put back that another field manager had changed",
+            "Values restored after another field manager changed them",
             metrics.repairs.clone(),
         );
         registry.register(
             "nodes",
-            "Nodes that rules select, by state; one that two rules select counts twice",
+            "Nodes that rules select, by state; a node that two rules select counts twice",
             metrics.nodes.clone(),
         );
         registry.register("rules", "Rules, by state", metrics.rules.clone());
@@ -125,51 +125,51 @@ impl Default for Metrics {
         );
         registry.register(
             "rules_held",
-            "Missing rules whose values stay for a while, since most rules are missing",
+            "Missing rules whose values are kept for now, because most rules are missing",
             metrics.rules_held.clone(),
         );
         registry.register(
             "event_to_patch_duration_seconds",
-            "From the moment that a node had to be planned until its patch was answered",
+            "Time from when a node has to be planned until the response to its patch",
             metrics.event_to_patch.clone(),
         );
         registry.register(
             "plan_duration_seconds",
-            "How long planning a node took",
+            "Time to plan a node",
             metrics.plan.clone(),
         );
         registry.register(
             "watch_restarts",
-            "Watches that ended and had to be started again",
+            "Watches that ended and were restarted",
             metrics.watch_restarts.clone(),
         );
         registry.register(
             "leader",
-            "Whether this process leads (1) or stands by (0)",
+            "Whether this process is the leader (1) or a standby (0)",
             metrics.leader.clone(),
         );
         registry.register(
             "protection",
-            "Whether a policy keeps listed values when a kubelet resets them: 1 for what is so",
+            "Whether a policy keeps listed values when a kubelet resets them: 1 for the current state",
             metrics.protection.clone(),
         );
         registry.register(
             "kubelet_starts",
-            "Kubelets seen to start after a reboot, by whether they have reset listed values",
+            "Kubelet starts after a reboot, by whether the kubelet reset listed values",
             metrics.kubelet_starts.clone(),
         );
         registry.register(
             "confinement",
-            "Whether the API server rejects what this account must not do: 1 for what the last test showed",
+            "Whether the API server rejects forbidden changes by this account: 1 for the result of the last test",
             metrics.confinement.clone(),
         );
         registry.register(
             "confinement_tests",
-            "Dry runs that the API server is to reject, by what they showed",
+            "Dry runs that the API server must reject, by result",
             metrics.confinement_tests.clone(),
         );
         let version = [("version", env!("CARGO_PKG_VERSION"))];
-        registry.register("build", "What was built", Info::new(version));
+        registry.register("build", "Build information", Info::new(version));
         Self { registry, ..metrics }
     }
 }

@@ -68,11 +68,12 @@ impl fmt::Display for State {
             }
             Self::Absent(missing) => write!(
                 f,
-                "{missing}: listed values that a kubelet resets are repaired, which a pod may not live to see"
+                "{missing}: the controller repairs listed values after a kubelet resets them, which may be too \
+                 late for a pod"
             ),
             Self::NotServed => f.write_str(
-                "this cluster does not serve MutatingAdmissionPolicy (Kubernetes 1.36 and later): listed values \
-                 that a kubelet resets are repaired",
+                "this cluster does not serve MutatingAdmissionPolicy (Kubernetes 1.36 and later): the controller \
+                 repairs listed values after a kubelet resets them",
             ),
             Self::Unknown(why) => write!(f, "unknown: {why}"),
         }

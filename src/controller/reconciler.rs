@@ -267,8 +267,12 @@ impl Reconciler {
             self.set_ready(|readiness| {
                 (readiness.lease, readiness.standby) = match leadership {
                     Leadership::Leader { .. } => (None, None),
-                    Leadership::Standby(None) => (None, Some("nobody leads yet".to_owned())),
-                    Leadership::Standby(Some(holder)) => (None, Some(format!("{holder} leads"))),
+                    Leadership::Standby(None) => {
+                        (None, Some("no leader is elected yet".to_owned()))
+                    }
+                    Leadership::Standby(Some(holder)) => {
+                        (None, Some(format!("{holder} is the leader")))
+                    }
                     Leadership::Unavailable(why) => (Some(why), None),
                 };
             });

@@ -94,7 +94,7 @@ async fn livez(State(health): State<HealthState>) -> (StatusCode, String) {
     let answer = if still < LIVENESS_TIMEOUT {
         "alive\n".to_owned()
     } else {
-        format!("stuck: nothing has moved for {still:.0?}\n")
+        format!("stuck: no progress for {still:.0?}\n")
     };
     (code(still < LIVENESS_TIMEOUT), answer)
 }
@@ -103,7 +103,7 @@ async fn metrics(State(health): State<HealthState>) -> impl IntoResponse {
     match health.metrics.text() {
         Ok(text) => (StatusCode::OK, [(CONTENT_TYPE, metrics::CONTENT_TYPE)], text),
         Err(error) => {
-            let why = format!("the metrics cannot be written: {error}\n");
+            let why = format!("cannot encode the metrics: {error}\n");
             (StatusCode::INTERNAL_SERVER_ERROR, [(CONTENT_TYPE, "text/plain")], why)
         }
     }
@@ -167,7 +167,7 @@ mod tests {
         let (code, says) = livez(State(health.clone())).await;
         assert_eq!(
             (code, says.as_str()),
-            (StatusCode::SERVICE_UNAVAILABLE, "stuck: nothing has moved for 60s\n")
+            (StatusCode::SERVICE_UNAVAILABLE, "stuck: no progress for 60s\n")
         );
         beat.send_replace(Instant::now());
         assert_eq!(livez(State(health)).await.0, StatusCode::OK);

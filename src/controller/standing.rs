@@ -154,16 +154,26 @@ impl Standing {
         match self {
             Self::Failed(message) | Self::InvalidLedger(message) => message.to_string(),
             Self::LedgerFull => {
-                "the annotation on the node has no room for another resource".to_owned()
+                "the annotation has no room for this resource; delete rules, or select this node in fewer rules"
+                    .to_owned()
             }
             Self::Contested { lost: Lost::LedgerEntry, .. } => {
-                "the annotation on the node loses it again and again".to_owned()
+                "something keeps removing its entry from the annotation; stop that client, or exclude the \
+                 node from the rule"
+                    .to_owned()
             }
             Self::Contested { manager: by, .. } => {
-                format!("{} keeps changing it back", manager(by))
+                format!(
+                    "{} keeps changing it back; stop that client, or exclude the node from the rule",
+                    manager(by)
+                )
             }
             Self::Conflicted { present, manager: by } => {
-                format!("already {present}, last written by {}", manager(by))
+                format!(
+                    "already {present}, last written by {}; to take it over, set conflictPolicy: \
+                     Overwrite",
+                    manager(by)
+                )
             }
             Self::PodsUnavailable { at: Some(at), why } => format!("stays at {at}: {why}"),
             Self::PodsUnavailable { at: None, why } => format!("not written yet: {why}"),

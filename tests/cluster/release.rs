@@ -52,8 +52,8 @@ fn install(cluster: &Cluster) {
     helm_or_events(cluster, "install", &wait);
     assert_eq!(replicas::ready(cluster).len(), 2, "both are Ready when helm is done");
     let (leader, standby) = wait_leader(cluster, None);
-    wait_logged(cluster, &leader, "this process leads now");
-    assert!(!logs(cluster, &standby).contains("leads now"), "{}", logs(cluster, &standby));
+    wait_logged(cluster, &leader, "this process is now the leader");
+    assert!(!logs(cluster, &standby).contains("is now the leader"), "{}", logs(cluster, &standby));
     for process in processes() {
         process.assert_confined();
     }

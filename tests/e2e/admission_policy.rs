@@ -120,7 +120,7 @@ fn policy_admits_everything_the_controller_writes() {
 
     cluster.write_quantity("full", DONGLE, "7");
     cluster.wait_advertised("full", DONGLE, "800Gi");
-    cluster.wait_event("full", "Repaired", "was 7, written by kubectl-patch");
+    cluster.wait_event("full", "Repaired", ": 7 (by kubectl-patch) -> ");
 
     // An adoption writes the annotation alone.
     cluster.kubectl(&["annotate", "node", "full", &format!("{LEDGER}-")]);

@@ -44,7 +44,7 @@ fn recreated_retain_rule_adopts_its_value() {
         cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
     assert_eq!(
         status["problems"][0]["message"],
-        "already 4, last written by node-resource-advertiser"
+        "already 4, last written by node-resource-advertiser; to take it over, set conflictPolicy: Overwrite"
     );
     assert_eq!(ledger(&cluster.node("node-1")), None);
 
@@ -54,7 +54,7 @@ fn recreated_retain_rule_adopts_its_value() {
     cluster.wait_advertised("node-1", DONGLE, "4");
     assert_eq!(cluster.node_patches() - patches, 1);
     assert_eq!(managers(&cluster, "node-1"), before, "no value is written");
-    cluster.wait_event("node-1", "Adopted", "example.com/dongle on node-1 is 4 already");
+    cluster.wait_event("node-1", "Adopted", "Adopted example.com/dongle on node-1: already 4");
     controller.wait_log("adopted example.com/dongle=4");
     assert!(
         controller.get("/metrics").unwrap().1.contains("node_resource_advertiser_repairs_total 0"),
@@ -126,7 +126,7 @@ fn equal_value_of_another_manager_is_a_conflict() {
         cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["summary"] == "1/2");
     let problem = json!({
         "node": "node-1", "reason": "Conflict",
-        "message": "already 4, last written by kubectl-patch",
+        "message": "already 4, last written by kubectl-patch; to take it over, set conflictPolicy: Overwrite",
     });
     assert_eq!(status["problems"], json!([problem]));
     assert_eq!(ledger(&cluster.node("node-1")), None);
@@ -146,12 +146,15 @@ fn equal_value_of_another_manager_is_a_conflict() {
     cluster.apply_rule("dongle", &json!({}));
     let status =
         cluster.wait_status("dongle", "two conflicts", |status| status["nodes"]["conflicted"] == 2);
-    assert_eq!(status["problems"][1]["message"], "already 4, last written by kubectl-patch");
+    assert_eq!(
+        status["problems"][1]["message"],
+        "already 4, last written by kubectl-patch; to take it over, set conflictPolicy: Overwrite"
+    );
 
     cluster.apply_rule("dongle", &json!({"conflictPolicy": "Overwrite"}));
     cluster.wait_ready("dongle", "2/2");
     cluster.wait_advertised("node-1", DONGLE, "4");
-    cluster.wait_event("node-1", "TakenOver", "was 4, written by kubectl-patch; it is 4 now");
+    cluster.wait_event("node-1", "TakenOver", "node-1: 4 (by kubectl-patch) -> 4");
     controller.stop();
 }
 
@@ -174,7 +177,10 @@ fn value_that_another_manager_owns_too_is_adopted_once_it_is_left() {
     cluster.apply_rule("dongle", &json!({}));
     let status =
         cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
-    assert_eq!(status["problems"][0]["message"], "already 4, last written by helm");
+    assert_eq!(
+        status["problems"][0]["message"],
+        "already 4, last written by helm; to take it over, set conflictPolicy: Overwrite"
+    );
     assert_eq!(ledger(&cluster.node("node-1")), None);
 
     // No value changes, and only the controller owns it now.
@@ -197,7 +203,7 @@ fn value_without_managed_fields_is_not_adopted() {
         cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
     assert_eq!(
         status["problems"][0]["message"],
-        "already 4, last written by an unknown field manager"
+        "already 4, last written by an unknown field manager; to take it over, set conflictPolicy: Overwrite"
     );
     assert_eq!(ledger(&cluster.node("node-1")), None);
     controller.stop();

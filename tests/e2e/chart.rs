@@ -80,7 +80,7 @@ fn chart_uninstall_withdraws_everything() {
     let deployment = cluster.get(&["deployment", RELEASE, "--namespace", NAMESPACE]);
     let controller = Container::from_workload(&deployment);
     let leader = controller.start(&cluster, &kubeconfig);
-    leader.wait_log("this process leads now");
+    leader.wait_log("this process is now the leader");
     leader.wait_ready();
     let standby = controller.start(&cluster, &kubeconfig);
     standby.wait_log("standing by");
@@ -130,7 +130,7 @@ fn chart_uninstall_without_prune_keeps_values() {
 
     uninstall(&cluster, &[]);
     cluster.kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]);
-    controller.wait_log("this process leads no longer");
+    controller.wait_log("this process is no longer the leader");
     controller.stop();
     let node = cluster.wait_advertised("node-1", "example.com/dongle", "4");
     let status = cluster.get(&["ner", "dongle"])["status"].clone();

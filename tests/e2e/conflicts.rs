@@ -20,11 +20,11 @@ fn keep_policy_leaves_foreign_value() {
     assert_eq!(condition(&status, "Ready"), ("False", "Conflict"));
     let problem = json!({
         "node": "node-1", "reason": "Conflict",
-        "message": "already 8, last written by kubectl-patch",
+        "message": "already 8, last written by kubectl-patch; to take it over, set conflictPolicy: Overwrite",
     });
     assert_eq!(status["problems"], json!([problem]));
     for subject in ["node-1", "dongle"] {
-        let note = "example.com/dongle on node-1 is 8 already, last written by kubectl-patch";
+        let note = "Skipped example.com/dongle on node-1: already 8 (by kubectl-patch)";
         cluster.wait_event(subject, "Conflict", note);
     }
     let fields = "node=node-1 rule=dongle resource=example.com/dongle action=conflict quantity=8 \
@@ -37,8 +37,7 @@ fn keep_policy_leaves_foreign_value() {
     // The controller withdraws only what it wrote.
     cluster.kubectl(&["delete", "ner", "dongle"]);
     cluster.wait_withdrawn("node-2", DONGLE);
-    let note =
-        "example.com/dongle is withdrawn from node-2: rule dongle declares it there no longer";
+    let note = "Withdrew example.com/dongle from node-2: rule dongle no longer declares it there";
     cluster.wait_event("node-2", "Withdrawn", note);
     assert_eq!(quantity(&cluster.node("node-1"), "capacity", DONGLE), Some("8"));
 
@@ -61,7 +60,7 @@ fn overwrite_policy_takes_over_foreign_value() {
     cluster.apply_rule("dongle", &json!({"conflictPolicy": "Overwrite"}));
     cluster.wait_ready("dongle", "1/1");
     cluster.wait_advertised("node-1", DONGLE, "4");
-    cluster.wait_event("node-1", "TakenOver", "was 8, written by kubectl-patch; it is 4 now");
+    cluster.wait_event("node-1", "TakenOver", "node-1: 8 (by kubectl-patch) -> 4");
     controller.stop();
 }
 
@@ -114,7 +113,7 @@ fn equal_priority_is_reported_on_both_rules() {
     });
     let conditions = status["conditions"].as_array().unwrap();
     let overlapping = conditions.iter().find(|one| one["type"] == "Overlapping").unwrap();
-    assert_eq!(overlapping["message"], "another rule decides: rule second on 1");
+    assert_eq!(overlapping["message"], "another rule decides: rule second on 1 node");
     controller.stop();
 }
 

@@ -199,7 +199,7 @@ fn stored_invalid_rule_is_stalled_and_keeps_its_values() {
         assert_ne!(stalled["message"], Value::from(""), "{name}");
     }
     for (name, _) in bad.iter().chain(&without_status) {
-        cluster.wait_event(name, "InvalidSpec", "stays as it is");
+        cluster.wait_event(name, "InvalidSpec", "Its advertised values stay");
     }
     cluster.wait_advertised("node-1", "example.com/held", "4");
     // A stalled rule's values are still repaired: a reboot must not kill the pods that use them.

@@ -48,7 +48,7 @@ fn commands_for_a_running_cluster_print_what_the_pages_show() {
     );
     cluster.wait_ready("dongle", "1/1");
     cluster.write_quantity("node-1", "example.com/dongle", "9");
-    cluster.wait_event("node-1", "Repaired", "was 9");
+    cluster.wait_event("node-1", "Repaired", ": 9 (by ");
     cluster.wait_advertised("node-1", "example.com/dongle", "4");
     let count = shell(&cluster).run(&blocks("cluster")).unwrap();
     println!("{count} commands print what the pages show");

@@ -27,8 +27,8 @@ fn changed_value_is_repaired_and_reported() {
         assert_ne!(after["metadata"]["resourceVersion"], before);
         controller.wait_log(&format!("was {quantity}, written by kubectl-patch"));
     }
-    let note = "example.com/dongle on node-1 was 7, written by kubectl-patch; it is 4 again, as rule \
-                dongle declares";
+    let note =
+        "Repaired example.com/dongle on node-1: 7 (by kubectl-patch) -> 4, as rule dongle declares";
     cluster.wait_event("node-1", "Repaired", note);
     cluster.wait_event("dongle", "Repaired", note);
     let description = cluster.kubectl(&["describe", "node", "node-1"]);
@@ -65,11 +65,13 @@ fn repeatedly_reverted_value_is_contested() {
     assert_eq!(condition(&status, "Ready"), ("False", "Contested"));
     assert_eq!(status["nodes"]["summary"], "1/2");
     let problem = json!({
-        "node": "node-1", "reason": "Contested", "message": "kubectl-patch keeps changing it back",
+        "node": "node-1", "reason": "Contested",
+        "message": "kubectl-patch keeps changing it back; stop that client, or exclude the node from the rule",
     });
     assert_eq!(status["problems"], json!([problem]));
     for subject in ["node-1", "dongle"] {
-        cluster.wait_event(subject, "Contested", "kubectl-patch keeps changing example.com/dongle");
+        let note = "example.com/dongle on node-1: kubectl-patch keeps changing the value";
+        cluster.wait_event(subject, "Contested", note);
     }
     let patches = cluster.node_patches() - before;
     // This affects neither other nodes nor other resources of this one.

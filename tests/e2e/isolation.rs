@@ -43,7 +43,7 @@ fn mass_withdrawal_waits_for_its_delay() {
     cluster.kubectl(&["delete", "ner", "--all"]);
 
     let controller = Controller::start_with(&cluster, &["--mass-withdrawal-delay", "1h"]);
-    controller.wait_log("2 of the 2 rules that nodes' annotations name are missing");
+    controller.wait_log("2 of the 2 rules named in node annotations are missing");
     wait_until("the held rules to be counted", || {
         let metrics = controller.get("/metrics")?.1;
         Ok(metrics.contains("node_resource_advertiser_rules_held 2\n").then_some(()))
@@ -80,7 +80,7 @@ fn annotation_of_a_later_version_survives_a_rolling_update() {
     let new = Controller::start(&cluster);
     let before = cluster.node_patches();
     old.stop();
-    new.wait_log("this process leads now");
+    new.wait_log("this process is now the leader");
     cluster.write_quantity("node-1", DONGLE, "0");
     let node = cluster.wait_advertised("node-1", DONGLE, "4");
     assert_eq!(ledger(&node), Some(later));

@@ -25,7 +25,7 @@ fn start_rollout() -> (SharedCluster, Controller, Controller) {
         Controller::start_with(&cluster, &args)
     };
     let first = start("first");
-    first.wait_log("this process leads now");
+    first.wait_log("this process is now the leader");
     let second = start("second");
     second.wait_log("standing by holder=first_");
     let (code, body) = second.get("/readyz").unwrap();
@@ -41,7 +41,7 @@ fn start_rollout() -> (SharedCluster, Controller, Controller) {
 fn wait_takeover(cluster: &Cluster, second: &Controller, what: &str, since: Instant) {
     let before = advertising_nodes(cluster, "4");
     assert!(before < NODES, "the rollout was over before it was interrupted");
-    second.wait_log("this process leads now");
+    second.wait_log("this process is now the leader");
     let millis = since.elapsed().as_millis();
     eprintln!("{what} with {before} of {NODES} nodes patched: {millis} ms without a leader");
     cluster.wait_ready("dongle", &format!("{NODES}/{NODES}"));
@@ -80,7 +80,7 @@ fn paused_leader_writes_nothing_after_losing_its_lease() {
     cluster.wait_ready("dongle", &format!("{NODES}/{NODES}"));
     let (before, patches) = (resource_versions(&cluster), cluster.node_patches());
     first.signal(Signal::CONT);
-    first.wait_log("this process leads no longer");
+    first.wait_log("this process is no longer the leader");
     first.wait_log("standing by holder=second_");
     assert!(resource_versions(&cluster) == before, "a node was written to");
     // A patch that was in flight when the process was paused is rejected.
@@ -97,7 +97,7 @@ fn paused_leader_writes_nothing_after_losing_its_lease() {
 fn leader_keeps_leading_when_somebody_annotates_its_lease() {
     let cluster = Cluster::shared();
     let controller = Controller::start(&cluster);
-    controller.wait_log("this process leads now");
+    controller.wait_log("this process is now the leader");
     let lease = ["lease", "node-resource-advertiser"];
     let version = |lease: &Value| lease["metadata"]["resourceVersion"].clone();
     for number in 0..3 {
@@ -107,7 +107,7 @@ fn leader_keeps_leading_when_somebody_annotates_its_lease() {
         cluster.wait_for("the next renewal", &lease, |lease| version(lease) != version(&annotated));
     }
     let log = controller.log();
-    assert!(!log.contains("leads no longer"), "{log}");
+    assert!(!log.contains("is no longer the leader"), "{log}");
     controller.stop();
 }
 
@@ -139,10 +139,10 @@ fn stopped_leader_leaves_its_lease_to_expire_while_a_patch_may_be_applied() {
     let cluster = Cluster::start();
     cluster.create_nodes(["node-1"], &json!({}));
     let first = Controller::start_with(&cluster, &["--identity", "first"]);
-    first.wait_log("this process leads now");
+    first.wait_log("this process is now the leader");
     fail_patches(&cluster, "node-1");
     cluster.apply_rule("dongle", &json!({}));
-    first.wait_log("the patch failed and is sent again");
+    first.wait_log("cannot patch the node, retrying");
     first.stop();
     let lease = cluster.get(&["lease", "node-resource-advertiser"]);
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();

@@ -84,7 +84,7 @@ fn livez_is_ok_while_apiserver_is_down() {
     let mut cluster = Cluster::start();
     let controller = Controller::start(&cluster);
     cluster.control_plane.kill_apiserver().unwrap();
-    controller.wait_log("cannot be watched, trying again");
+    controller.wait_log("cannot be watched, retrying");
     assert_eq!(controller.get("/livez").unwrap(), (200, "alive\n".to_owned()));
     let (code, _) = controller.get("/readyz").unwrap();
     assert_eq!(code, 200, "its caches are still valid");

@@ -62,7 +62,7 @@ fn chart_grants_exactly_the_permissions_used() {
     cluster.wait_ready("dongle", "1/1");
     cluster.write_quantity("node-1", DONGLE, "1");
     cluster.wait_advertised("node-1", DONGLE, "4");
-    cluster.wait_event("node-1", "Repaired", "was 1");
+    cluster.wait_event("node-1", "Repaired", ": 1 (by ");
     cluster.apply_rule("dongle", &json!({"quantity": 2}));
     cluster.wait_advertised("node-1", DONGLE, "2");
     cluster.wait_ready("dongle", "1/1");
@@ -108,12 +108,12 @@ fn missing_permissions_are_reported_until_granted() {
     assert!(message.contains("cannot patch resource \"nodes/status\""), "{message}");
     assert!(advertises(&cluster.node("node-1"), DONGLE, "4"), "nothing is withdrawn");
     for subject in ["node-1", "dongle"] {
-        cluster.wait_event(subject, "PatchFailed", "rule dongle is not in force on node-1");
+        cluster.wait_event(subject, "PatchFailed", "Failed to patch example.com/dongle on node-1 for rule dongle");
     }
 
     // For a deleted rule, only the node has an Event.
     cluster.kubectl(&["delete", "ner", "dongle"]);
-    cluster.wait_event("node-1", "PatchFailed", "example.com/dongle is still on node-1");
+    cluster.wait_event("node-1", "PatchFailed", "Failed to withdraw example.com/dongle on node-1");
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
 
     permissions::grant(&cluster, &permissions::required());
@@ -123,7 +123,7 @@ fn missing_permissions_are_reported_until_granted() {
 
     cluster.write_quantity("node-1", DONGLE, "7");
     cluster.wait_advertised("node-1", DONGLE, "5");
-    cluster.wait_event("node-1", "Repaired", "was 7, written by kubectl-patch");
+    cluster.wait_event("node-1", "Repaired", ": 7 (by kubectl-patch) -> ");
 
     // A permission that is removed is no reason to withdraw anything.
     permissions::grant(&cluster, &[]);

@@ -120,7 +120,7 @@ fn pods_not_listable_holds_values_and_is_reported() {
     let message = first_problem(&status);
     assert!(message.starts_with("stays at 4: no right to list pods"), "{message}");
     assert!(message.contains("grant the verb list on pods"), "{message}");
-    controller.wait_log("nothing is lowered, and nothing new written, without a list of pods");
+    controller.wait_log("cannot lower values, or write new ones, without a list of pods");
     cluster.wait_advertised("node-1", DONGLE, "4");
 
     // Repairs need no list of pods; nor does a node that is younger than its rule.

@@ -27,7 +27,7 @@ fn standby_repairs_resets_while_nobody_leads() {
         Controller::start_with(&cluster, &[&["--identity", identity], &lease[..]].concat())
     };
     let first = start("first");
-    first.wait_log("this process leads now");
+    first.wait_log("this process is now the leader");
     let second = start("second");
     second.wait_log("standing by holder=first_");
     cluster.apply_rule("dongle", &json!({}));
@@ -48,7 +48,7 @@ fn standby_repairs_resets_while_nobody_leads() {
     // Its response may come after what others see of the node.
     second.wait_log("repaired example.com/dongle=4");
     let (log, other) = (second.log(), cluster.node("node-2"));
-    assert!(!log.contains("this process leads now"), "{log}");
+    assert!(!log.contains("this process is now the leader"), "{log}");
     assert_eq!(quantity(&other, "allocatable", DONGLE), Some("0"));
     eprintln!("repaired {millis} ms after the reset, with nobody to lead");
     second.stop();

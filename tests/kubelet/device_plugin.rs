@@ -39,7 +39,9 @@ fn wait_two_heartbeats(cluster: &Cluster) -> Value {
 fn wait_conflict(cluster: &Cluster, present: &str) {
     let problem = json!({
         "node": "node-1", "reason": "Conflict",
-        "message": format!("already {present}, last written by kubelet"),
+        "message": format!(
+            "already {present}, last written by kubelet; to take it over, set conflictPolicy: Overwrite"
+        ),
     });
     let status = cluster.wait_status("dongle", &format!("a conflict with {present}"), |status| {
         status["problems"] == json!([problem])
@@ -102,7 +104,8 @@ fn overwrite_policy_backs_off_from_device_plugin() {
         condition(status, "Contested") == ("True", "Contested")
     });
     let problem = json!({
-        "node": "node-1", "reason": "Contested", "message": "kubelet keeps changing it back",
+        "node": "node-1", "reason": "Contested",
+        "message": "kubelet keeps changing it back; stop that client, or exclude the node from the rule",
     });
     assert_eq!(status["problems"], json!([problem]));
     wait_quantities(&cluster, "2", "2");

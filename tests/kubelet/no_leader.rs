@@ -21,7 +21,7 @@ fn start_controller(cluster: &Cluster, number: usize) -> Controller {
 fn pods_survive_reboot_while_the_leader_is_killed() {
     let cluster = Cluster::start();
     let mut leader = start_controller(&cluster, 0);
-    leader.wait_log("this process leads now");
+    leader.wait_log("this process is now the leader");
     cluster.apply_rule("dongle", &json!({}));
     let mut race = RepairRace::start(&cluster);
     let mut logs = String::new();
@@ -42,7 +42,7 @@ fn pods_survive_reboot_while_the_leader_is_killed() {
         if fate == Fate::Killed {
             logs += &format!("{pod}:\n{}\n{}\n", kubelet.log(), standby.log());
         }
-        standby.wait_log("this process leads now");
+        standby.wait_log("this process is now the leader");
         leader = standby;
     }
     race.finish(|| logs);

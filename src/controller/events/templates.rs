@@ -1,4 +1,4 @@
-//! What Events say.
+//! The Events and their messages.
 
 use kube::runtime::events::EventType;
 
@@ -10,11 +10,11 @@ use crate::planner::input::Lost;
 use crate::planner::rules::InvalidRule;
 use crate::planner::{Action, Change, ReleaseCause};
 
-/// An Event without what it is about.
+/// An Event without its subject.
 #[derive(Clone, Debug)]
 pub(in crate::controller) struct EventTemplate {
     pub(super) kind: EventType,
-    /// One word for machines.
+    /// The machine-readable reason.
     pub(super) reason: &'static str,
     /// What the controller was doing.
     pub(super) action: &'static str,
@@ -30,57 +30,59 @@ fn normal(reason: &'static str, action: &'static str, text: String) -> EventTemp
 }
 
 impl EventTemplate {
-    /// A change on a node that somebody may ask about. That a rule has come into force is in its
-    /// status.
+    /// Returns the Event of a change on a node that an administrator may ask about. Advertised values are in the
+    /// status of the rule.
     pub(in crate::controller) fn for_change(node: &str, change: &Change) -> Option<Self> {
         let Change { resource, action, .. } = change;
-        let was = |observed: &str, manager: &Option<_>| {
-            let manager = name(manager.as_deref());
-            format!("{resource} on {node} was {observed}, written by {manager}")
-        };
         let template = match action {
             Action::Repair { quantity, rule, observed, manager } => {
-                let was = was(observed, manager);
-                let text = format!("{was}; it is {quantity} again, as rule {rule} declares");
+                let manager = name(manager.as_deref());
+                let text = format!(
+                    "Repaired {resource} on {node}: {observed} (by {manager}) -> {quantity}, as rule {rule} \
+                     declares"
+                );
                 warning("Repaired", "Patch", text)
             }
             Action::TakeOver { quantity, rule, observed, manager } => {
-                let was = was(observed, manager);
-                let text = format!("{was}; it is {quantity} now, as rule {rule} declares");
+                let manager = name(manager.as_deref());
+                let text = format!(
+                    "Took over {resource} on {node}: {observed} (by {manager}) -> {quantity}, as rule {rule} \
+                     declares"
+                );
                 warning("TakenOver", "Patch", text)
             }
             Action::Hold { quantity, rule, declared } => {
                 let text = format!(
-                    "{resource} on {node} is held at {quantity}, which pods request; rule {rule} \
-                     declares {declared}"
+                    "Held {resource} on {node} at {quantity}, which pods request; rule {rule} declares \
+                     {declared}. The value follows as pods end"
                 );
                 normal("Held", "Patch", text)
             }
             Action::Adopt { quantity, rule } => {
                 let text = format!(
-                    "{resource} on {node} is {quantity} already, as rule {rule} declares, and \
-                     {FIELD_MANAGER} wrote it: it is in the annotation again"
+                    "Adopted {resource} on {node}: already {quantity}, as rule {rule} declares, and \
+                     written by {FIELD_MANAGER}; the annotation lists it again"
                 );
                 normal("Adopted", "Patch", text)
             }
             Action::Withdraw { rule } => {
                 let text = format!(
-                    "{resource} is withdrawn from {node}: rule {rule} declares it there no longer"
+                    "Withdrew {resource} from {node}: rule {rule} no longer declares it there"
                 );
                 normal("Withdrawn", "Patch", text)
             }
             Action::Release { rule, cause: ReleaseCause::Retained { .. } } => {
                 let text = format!(
-                    "{resource} on {node} stays and is released: rule {rule}, which retains it, declares \
-                     it there no longer"
+                    "Released {resource} on {node}, where the value stays: rule {rule}, which retains \
+                     it, no longer declares it there"
                 );
                 normal("Released", "Patch", text)
             }
             Action::Release { rule, cause: ReleaseCause::Overwritten { observed, manager } } => {
                 let manager = name(manager.as_deref());
                 let text = format!(
-                    "{resource} on {node} stays at {observed}, written by {manager}, and is released: \
-                     rule {rule} declares it there no longer"
+                    "Released {resource} on {node}, where the value stays at {observed} (by {manager}): \
+                     rule {rule} no longer declares it there"
                 );
                 warning("Released", "Patch", text)
             }
@@ -89,7 +91,7 @@ impl EventTemplate {
         Some(template)
     }
 
-    /// Where a rule stands on a node, where that has no Event of its own and somebody has to do something.
+    /// Returns the Event of a rule's state on a node that needs an administrator, if there is one.
     pub(in crate::controller) fn for_standing(
         node: &str,
         rule: &str,
@@ -100,22 +102,21 @@ impl EventTemplate {
             Standing::Conflicted { present, manager } => {
                 let manager = name(manager.as_deref());
                 let text = format!(
-                    "{resource} on {node} is {present} already, last written by {manager}; rule {rule} \
-                     leaves it. conflictPolicy: Overwrite would take it over"
+                    "Skipped {resource} on {node}: already {present} (by {manager}). To have rule {rule} \
+                     take it over, set conflictPolicy: Overwrite"
                 );
                 Some(warning("Conflict", "Plan", text))
             }
             Standing::Failed(message) => {
                 let text = format!(
-                    "rule {rule} is not in force on {node}: the patch failed, and is sent again: \
-                     {message}"
+                    "Failed to patch {resource} on {node} for rule {rule}, retrying: {message}"
                 );
                 Some(warning("PatchFailed", "Patch", text))
             }
             Standing::LedgerFull => {
                 let text = format!(
-                    "rule {rule} is not in force on {node}: the annotation there has no room for \
-                     {resource}. Delete rules, or select fewer for this node"
+                    "Skipped {resource} on {node} for rule {rule}: the annotation has no room for it. \
+                     Delete rules, or select this node in fewer rules"
                 );
                 Some(warning("LedgerFull", "Plan", text))
             }
@@ -123,70 +124,72 @@ impl EventTemplate {
         }
     }
 
-    /// A withdrawal or release that did not go through.
+    /// Returns the Event of a withdrawal or release that failed.
     pub(in crate::controller) fn not_withdrawn(
         node: &str,
         change: &Change,
         message: &str,
     ) -> Option<Self> {
         let Change { resource, action, .. } = change;
-        let (Action::Withdraw { rule } | Action::Release { rule, .. }) = action else {
-            return None;
+        let (verb, rule) = match action {
+            Action::Withdraw { rule } => ("withdraw", rule),
+            Action::Release { rule, .. } => ("release", rule),
+            _ => return None,
         };
         let text = format!(
-            "{resource} is still on {node}, where rule {rule} declares it no longer: the patch failed, \
-             and is sent again: {message}"
+            "Failed to {verb} {resource} on {node}, which rule {rule} no longer declares there, \
+             retrying: {message}"
         );
         Some(warning("PatchFailed", "Patch", text))
     }
 
-    /// A rule is invalid. Where it has not even the CRD's shape, the API server takes no status for it,
-    /// and this is all there is to see.
+    /// Returns the Event of an invalid rule. If the rule does not even match the CRD's schema, the API server
+    /// rejects its status, and this Event is the only report.
     pub(in crate::controller) fn for_invalid(why: &InvalidRule) -> Self {
-        let text = format!("{why}. What it advertised before stays as it is");
+        let text = format!(
+            "Rejected the rule: {why}. Its advertised values stay; correct the rule, or delete it to withdraw them"
+        );
         warning("InvalidSpec", "Validate", text)
     }
 
-    /// One of two rules about the other: both declare a quantity of their own on a node, with the same
-    /// priority.
+    /// Returns the Event on one of two rules that declare different quantities on a node with the same priority.
     pub(in crate::controller) fn equal_priority(other: &str) -> Self {
         let text = format!(
-            "rule {other} declares another quantity of the same resource on the same node, with the \
-             same priority; the older decides. Give one a higher priority"
+            "Resolved a tie by age: rule {other} declares another quantity of the same resource on the \
+             same node, with the same priority. Give one rule a higher priority"
         );
         warning("EqualPriority", "Resolve", text)
     }
 
-    /// A change is undone again and again: a repair or an adoption, which pause now.
+    /// Returns the Event of a repair or an adoption that is undone repeatedly and pauses now.
     pub(in crate::controller) fn contested(node: &str, change: &Change) -> Self {
         let text = format!(
-            "{}; the controller backs off, and writes again after pauses",
+            "Backed off from {}. Stop that client, or exclude the node from the rule; the controller retries \
+             after pauses",
             contest(node, change)
         );
         warning("Contested", "Patch", text)
     }
 
-    /// A node does not change since its ledger cannot be read.
+    /// Returns the Event of a node that does not change because its ledger cannot be read.
     pub(in crate::controller) fn invalid_ledger(why: &InvalidLedger) -> Self {
         let text = format!(
-            "{why}; nothing on the node changes until you repair it, or remove it with `prune \
+            "Stopped changing the node: {why}. Repair the annotation, or remove it with `prune \
              --repair-ledger`"
         );
         warning("InvalidLedger", "Plan", text)
     }
 }
 
-/// Says what undoes a change.
+/// Describes what undoes a change.
 pub(in crate::controller) fn contest(node: &str, change: &Change) -> String {
     let resource = &change.resource;
     let rule = change.rule().unwrap_or_default();
     if change.lost() == Lost::LedgerEntry {
-        return format!(
-            "the annotation on {node} loses {resource} again and again, which rule {rule} declares"
-        );
+        return format!("{resource} on {node}: something keeps removing the entry of rule {rule} from the annotation");
     }
     let manager = name(change.manager());
-    format!("{manager} keeps changing {resource} on {node} back from what rule {rule} declares")
+    format!("{resource} on {node}: {manager} keeps changing the value that rule {rule} declares")
 }
 
 fn name(manager: Option<&str>) -> &str {

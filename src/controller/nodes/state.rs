@@ -34,9 +34,9 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_secs(60);
 /// (`--request-timeout`).
 const MAX_LATENCY: Duration = Duration::from_secs(60);
 
-/// Why a patch is a failure that went through.
-const UNDONE: &str = "the patch went through, and yet the node is as before: something between the controller \
-                      and the API server's storage undoes it";
+/// Why a patch that succeeded counts as a failure.
+const UNDONE: &str = "the patch succeeded but the node is unchanged: something between the controller and the \
+                      API server's storage undoes it";
 
 /// One node.
 #[derive(Clone, Debug)]

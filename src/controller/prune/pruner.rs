@@ -24,7 +24,7 @@ pub(super) const TRIES: usize = 6;
 /// An API server that has failed so long, and as often as a change is tried, makes an end of all.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 /// Why a change is given up that nobody rejects.
-pub(super) const CHANGING: &str = "the node changes again and again";
+pub(super) const CHANGING: &str = "the node keeps changing";
 /// How long a Lease that is not renewed is waited for: it has expired by then.
 const MAX_SUSPENSION: Duration = Duration::from_secs(60);
 
@@ -110,7 +110,7 @@ impl Pruner {
             nodes: Nodes::default(),
             schedule: Schedule::new(CONCURRENCY, 0),
             jobs: BTreeMap::new(),
-            permission: Permission::Suspended("nothing is known of the Leases".to_owned()),
+            permission: Permission::Suspended("the state of the Leases is unknown".to_owned()),
             suspended_since: Some(now),
             outage: None,
             settled: Vec::new(),
@@ -186,7 +186,7 @@ impl Pruner {
         outage.failures += 1;
         if outage.failures >= TRIES && now.duration_since(outage.since) >= MAX_OUTAGE {
             let (seconds, why) = (MAX_OUTAGE.as_secs(), &outage.message);
-            let why = format!("given up, since the API server has failed for {seconds} s: {why}");
+            let why = format!("stopped: the API server has failed for {seconds} s: {why}");
             self.give_up(&why);
         }
     }
@@ -243,7 +243,7 @@ impl Pruner {
         if let Permission::Granted(Some(until)) = self.permission
             && until <= now
         {
-            let why = "the Lease was not renewed in time, so that a controller may be at work; run it again";
+            let why = "the Lease was not renewed in time: a controller may be active; run prune again";
             self.observe(Permission::Suspended(why.to_owned()), now);
         }
         match &self.permission {
@@ -276,7 +276,7 @@ impl Pruner {
             let messages = attempts.iter().map(|(_, message)| message.map_or(CHANGING, |why| why));
             let messages: BTreeSet<_> = messages.collect();
             let messages: Vec<_> = messages.into_iter().collect();
-            let why = format!("given up after {TRIES} tries: {}", messages.join("; "));
+            let why = format!("stopped after {TRIES} attempts: {}", messages.join("; "));
             return self.settle(name, Settled::Failed(why));
         }
         let key = Key::Node(Arc::clone(name));

@@ -222,7 +222,7 @@ async fn patch_that_always_fails_is_an_error_with_the_reason() {
     assert!(message.contains("denied by a policy"), "{message}");
     assert_eq!(patches(&log), TRIES, "{log:?}");
     let (result, _) = prune_with(advertising(), false, (0..20).map(|_| Answer::Lost)).await;
-    assert!(result.unwrap_err().contains("no answer within 15s"));
+    assert!(result.unwrap_err().contains("no response within 15s"));
 }
 
 /// Two resources, of which one is rejected wherever it is patched.

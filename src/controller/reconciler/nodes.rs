@@ -108,7 +108,10 @@ impl Reconciler {
         };
         let is_blocked = blocked.is_some();
         if let Some(error) = blocked.filter(|_| !state.is_blocked) {
-            warn!(node = %name, "nothing on the node changes: {error}");
+            warn!(
+                node = %name,
+                "cannot change the node: {error}; repair the annotation, or remove it with prune --repair-ledger"
+            );
             let node = NodeSubject { name, uid: &state.node.uid };
             self.reports.events.on_node(node, &EventTemplate::invalid_ledger(&error), now);
         }

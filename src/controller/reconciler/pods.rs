@@ -104,7 +104,7 @@ impl Reconciler {
             // One line for all nodes: the rules' status names them.
             if !std::mem::replace(&mut self.reports.pods_unavailable, true) {
                 warn!(
-                    "nothing is lowered, and nothing new written, without a list of pods: {message}"
+                    "cannot lower values, or write new ones, without a list of pods: {message}"
                 );
             }
             (Arc::<str>::from(message), error.retry_after())

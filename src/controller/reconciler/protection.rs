@@ -24,22 +24,23 @@ impl Reconciler {
         self.set_ready(|readiness| readiness.protection = state.to_string());
     }
 
-    /// Reports what came of listed values when a kubelet started. Each replica sees that: the leader counts.
+    /// Reports whether listed values were kept when a kubelet started. Each replica observes that; only the leader
+    /// counts it.
     pub(super) fn report_start(&self, seen: &Seen, now: Now) {
         let Some((node, start)) = &seen.started else { return };
         let state = self.cluster.protection.state();
         let starts = &self.diagnostics.metrics.kubelet_starts;
         let values = match start {
             Start::Kept => {
-                info!(%node, "the node was rebooted, and listed values were kept");
+                info!(%node, "the node rebooted, and listed values were kept");
                 KEPT
             }
             Start::Reset if matches!(state, State::Present(_)) => {
-                warn!(%node, "the kubelet has reset listed values in spite of the policy: {state}");
+                warn!(%node, "the kubelet reset listed values despite the policy: {state}");
                 RESET
             }
             Start::Reset => {
-                info!(%node, "the kubelet has reset listed values");
+                info!(%node, "the kubelet reset listed values");
                 RESET
             }
         };

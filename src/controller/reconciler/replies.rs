@@ -59,8 +59,8 @@ impl Reconciler {
 
     fn log_failure(&mut self, node: &Arc<str>, cause: Cause, message: &str) {
         match cause {
-            Cause::Stale => debug!(%node, "the node changed meanwhile, and is planned again"),
-            Cause::NotFound => debug!(%node, "there is no such node, as the watch will report"),
+            Cause::Stale => debug!(%node, "the node changed in the meantime, planning again"),
+            Cause::NotFound => debug!(%node, "the node does not exist"),
             Cause::Forbidden => {
                 if self.reports.forbidden.is_none() {
                     error!("{message}; grant the verb patch on nodes/status");
@@ -69,7 +69,7 @@ impl Reconciler {
             }
             Cause::Rejected => warn!(%node, "the API server rejects the patch: {message}"),
             Cause::Overload | Cause::Undone => {
-                warn!(%node, "the patch failed and is sent again: {message}");
+                warn!(%node, "cannot patch the node, retrying: {message}");
             }
         }
     }

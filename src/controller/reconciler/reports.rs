@@ -82,7 +82,7 @@ impl Reconciler {
     pub(super) fn report_contest(&mut self, node: &Arc<str>, change: &Change, now: Now) {
         let (resource, manager) = (&change.resource, change.manager().map(display));
         let (rule, message) = (change.rule().unwrap_or_default(), contest(node, change));
-        warn!(%node, %rule, %resource, manager, "backing off: {message}");
+        warn!(%node, %rule, %resource, manager, "backing off from {message}");
         self.report_change(node, change, Some(EventTemplate::contested(node, change)), now);
     }
 

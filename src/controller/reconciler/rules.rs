@@ -113,7 +113,7 @@ impl Reconciler {
             Err(error) => {
                 // A list that failed is no evidence that a rule is gone.
                 warn!(
-                    "rules cannot be listed, and nothing but repairs is written until they are: {error}"
+                    "cannot list rules, writing only repairs until then: {error}"
                 );
                 let not_before = Some(now.instant + backoff.next(error.retry_after()));
                 self.schedule.rules = RulesList::Needed { not_before, backoff };
@@ -152,8 +152,8 @@ impl Reconciler {
             let of = in_ledgers.len();
             warn!(
                 rules = held,
-                "{held} of the {of} rules that nodes' annotations name are missing: what they \
-                 advertised stays for {delay:?}. To have it withdrawn at once, run prune --force"
+                "{held} of the {of} rules named in node annotations are missing: their values stay \
+                 for {delay:?}. To withdraw them now, run prune --force"
             );
         }
         self.report_held();
@@ -170,7 +170,7 @@ impl Reconciler {
         if held > 0 {
             warn!(
                 rules = held,
-                "the rules are still missing: what they advertised is withdrawn now"
+                "the rules are still missing: withdrawing their values"
             );
             self.report_held();
             self.enqueue_all(now);

@@ -90,7 +90,7 @@ impl Reconciler {
     fn report_status(&mut self, name: &Arc<str>, status: &NodeExtendedResourceStatus, now: Now) {
         let Some(state) = self.rules.get(name) else { return };
         if let Err(invalid) = &state.rule {
-            warn!(rule = %name, "the rule is invalid, and stalled: {invalid}");
+            warn!(rule = %name, "the rule is invalid and stalled: {invalid}");
             let template = EventTemplate::for_invalid(invalid);
             let rule = self.rule_subject(name);
             self.reports.events.on_rule(&rule, &template, now);
@@ -138,7 +138,7 @@ impl Reconciler {
             }
             // The object has not the CRD's shape, so that no status can be written before it is corrected.
             Err(error) if error.code().is_some_and(|code| code == 422) && !error.is_stale() => {
-                warn!(%rule, "the API server rejects a status for the rule: {error}");
+                warn!(%rule, "the API server rejects the rule's status: {error}");
                 false
             }
             Err(error) => {
@@ -146,7 +146,7 @@ impl Reconciler {
                 if let Some(pause) = error.retry_after() {
                     self.schedule.limiter.side_overloaded(pause, now);
                 }
-                warn!(%rule, "the rule's status could not be written, and is written again: {error}");
+                warn!(%rule, "cannot write the rule's status, retrying: {error}");
                 true
             }
         };

@@ -86,7 +86,7 @@ impl Schedule {
             Ok(patch) => patch,
             Err(error) => {
                 // The plan was made for the node as it is, so that this does not happen.
-                let message: Arc<str> = format!("no patch can be made: {error}").into();
+                let message: Arc<str> = format!("cannot build the patch: {error}").into();
                 warn!(node = %name, "{message}");
                 let time = (now, self.seed());
                 state.work_mut().failures.fail(Cause::Undone, &message, &changes, None, time);
@@ -132,7 +132,7 @@ impl Schedule {
                 // Some proxy mixes responses up: it may have been applied.
                 self.limiter.overloaded(None, now);
                 work.lose(&sent.changes, now);
-                let message = "the response to the patch is not the node".to_owned();
+                let message = "the response to the patch is another node".to_owned();
                 (Cause::Overload, message, None, None)
             }
             Reply::Patched(node) => {

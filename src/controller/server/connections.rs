@@ -90,7 +90,7 @@ async fn accept(listener: &TcpListener) -> (TcpStream, IpAddr) {
         match listener.accept().await {
             Ok((stream, peer)) => return (stream, peer.ip()),
             Err(error) => {
-                warn!("no connection can be accepted: {error}");
+                warn!("cannot accept connections: {error}");
                 sleep(ACCEPT_PAUSE).await;
             }
         }

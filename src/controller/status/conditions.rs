@@ -73,7 +73,7 @@ impl ConditionUpdate {
 /// What is said of a rule that cannot be followed.
 pub(super) fn for_invalid(why: &str) -> Vec<ConditionUpdate> {
     let stalled = format!(
-        "{why}. What it advertised before stays as it is until you correct or delete the rule"
+        "{why}. The values that the rule advertised stay until you correct or delete it"
     );
     vec![
         ConditionUpdate::new("Ready", false, Reason::InvalidSpec, why.to_owned()),
@@ -141,11 +141,13 @@ fn overlapping(counts: &Counts) -> ConditionUpdate {
         return ConditionUpdate::new(kind, false, Reason::NoOverlap, String::new());
     }
     let by = counts.overridden_by.iter().take(MAX_PROBLEMS);
-    let by: Vec<_> = by.map(|(rule, nodes)| format!("rule {rule} on {nodes}")).collect();
+    let unit = |nodes: usize| if nodes == 1 { "node" } else { "nodes" };
+    let by = by.map(|(rule, nodes)| format!("rule {rule} on {nodes} {}", unit(*nodes)));
+    let by: Vec<_> = by.collect();
     let mut message = format!("another rule decides: {}", by.join(", "));
     let reason = if counts.tied > 0 {
         message
-            .push_str("; with the same priority and another quantity: give one a higher priority");
+            .push_str("; their priorities are equal and their quantities differ: give one a higher priority");
         Reason::EqualPriority
     } else {
         Reason::Overridden
@@ -161,16 +163,17 @@ fn contested(counts: &Counts) -> ConditionUpdate {
     }
     let nodes = counts.problems.iter().filter_map(|(node, standing)| match standing {
         Standing::Contested { lost: Lost::LedgerEntry, .. } => {
-            Some(format!("something removes the annotation's entry on {node}"))
+            Some(format!("something keeps removing the annotation's entry on {node}"))
         }
         Standing::Contested { manager, .. } => {
             let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
-            Some(format!("{manager} changes the value back on {node}"))
+            Some(format!("{manager} keeps changing the value back on {node}"))
         }
         _ => None,
     });
     let nodes: Vec<_> = nodes.take(MAX_PROBLEMS).collect();
-    let message = format!("again and again {}", nodes.join(", "));
+    let message =
+        format!("{}; stop that client, or exclude the node from the rule", nodes.join(", "));
     ConditionUpdate::new(kind, true, Reason::Contested, message)
 }
 

@@ -164,7 +164,7 @@ fn overlapping_condition_names_the_deciding_rules() {
     };
     let said = overlap(0);
     assert_eq!((said.status.as_str(), said.reason.as_str()), ("True", "Overridden"));
-    assert_eq!(said.message, "another rule decides: rule a on 2, rule b on 1");
+    assert_eq!(said.message, "another rule decides: rule a on 2 nodes, rule b on 1 node");
     let said = overlap(1);
     assert_eq!((said.status.as_str(), said.reason.as_str()), ("True", "EqualPriority"));
     assert!(said.message.ends_with("give one a higher priority"));

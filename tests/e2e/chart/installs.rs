@@ -91,12 +91,12 @@ fn kustomize_overlay_of_deploy_leads_in_its_namespace() {
     let token = cluster.kubectl(&["create", "token", RELEASE, "--namespace", "platform"]);
     let kubeconfig = harness::helm::kubeconfig_of_token(&cluster, token.trim());
     let controller = Container::from_workload(&deployment).start(&cluster, &kubeconfig);
-    controller.wait_log("this process leads now");
+    controller.wait_log("this process is now the leader");
     cluster.get(&["lease", RELEASE, "--namespace", "platform"]);
     cluster.apply_rule("dongle", &json!({}));
     cluster.wait_ready("dongle", "1/1");
     cluster.write_quantity("node-1", "example.com/dongle", "9");
-    cluster.wait_event("node-1", "Repaired", "was 9");
+    cluster.wait_event("node-1", "Repaired", ": 9 (by ");
 
     cluster.kubectl(&["delete", "ner", "--all"]);
     cluster.wait_withdrawn("node-1", "example.com/dongle");

@@ -114,7 +114,7 @@ fn lease_with_more_on_it_than_the_policy_allows_is_still_renewed() {
         &kubeconfig,
         &["--leader-elect-resource-namespace", NAMESPACE],
     );
-    controller.wait_log("this process leads now");
+    controller.wait_log("this process is now the leader");
     cluster.wait_for("the Lease to be renewed", &lease_args, |lease| {
         lease["spec"]["renewTime"] != lease["spec"]["acquireTime"]
     });

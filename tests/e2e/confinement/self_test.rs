@@ -41,7 +41,7 @@ fn policy_follows_the_account_that_an_overlay_moves() {
         let account = kubeconfig_of(&cluster, namespace, &name);
         let deployment = cluster.get(&["deployment", &name, "--namespace", namespace]);
         let controller = Container::from_workload(&deployment).start(&cluster, &account);
-        controller.wait_log("this process leads now");
+        controller.wait_log("this process is now the leader");
         controller.wait_ready();
         // A policy takes effect a moment after it is created: the next test is a minute later.
         wait_confinement(&controller, "confined");
@@ -71,14 +71,14 @@ fn controller_reports_within_a_minute_that_nothing_confines_it() {
     let controller = Container::from_workload(&deployment).start(&cluster, &kubeconfig);
     wait_confinement(&controller, "confined");
     let (_, verbose) = controller.get("/readyz?verbose").unwrap();
-    assert!(verbose.contains("confinement: the API server rejects what this account"), "{verbose}");
+    assert!(verbose.contains("confinement: the API server rejects forbidden changes by this account"), "{verbose}");
     let before = cluster.node("node-1");
 
     cluster.kubectl(&["delete", "validatingadmissionpolicybinding", RELEASE]);
     wait_confinement(&controller, "unconfined");
-    controller.wait_log("confinement: the API server lets this account change nodes");
+    controller.wait_log("confinement: the API server allows this account to change nodes");
     let (code, verbose) = controller.get("/readyz?verbose").unwrap();
-    assert!(code == 200 && verbose.contains("confinement: the API server lets"), "{verbose}");
+    assert!(code == 200 && verbose.contains("confinement: the API server allows"), "{verbose}");
     assert_eq!(cluster.node("node-1"), before, "a dry run stores nothing");
     controller.stop();
 }
@@ -91,7 +91,7 @@ fn chart_switches_the_self_test_off_with_the_policy() {
     cluster.create_nodes(["node-1"], &json!({}));
     let deployment = cluster.get(&["deployment", RELEASE, "--namespace", NAMESPACE]);
     let controller = Container::from_workload(&deployment).start(&cluster, &kubeconfig);
-    controller.wait_log("this process leads now");
+    controller.wait_log("this process is now the leader");
     wait_confinement(&controller, "off");
     let (_, verbose) = controller.get("/readyz?verbose").unwrap();
     assert!(verbose.contains("confinement: not tested"), "{verbose}");

@@ -93,7 +93,7 @@ fn kept_value_is_edited_repaired_and_released_as_before() {
     reset(&cluster);
     cluster.write_quantity("node-1", DONGLE, "9");
     cluster.wait_advertised("node-1", DONGLE, "3");
-    cluster.wait_event("node-1", "Repaired", "was 9, written by kubectl-patch; it is 3 again");
+    cluster.wait_event("node-1", "Repaired", "node-1: 9 (by kubectl-patch) -> 3");
 
     // A value that somebody wrote while no controller ran is kept too, and is theirs.
     controller.stop();
@@ -159,7 +159,10 @@ fn kept_value_is_adopted_by_who_has_seen_it_listed() {
     cluster.apply_rule("key", &retain);
     let status =
         cluster.wait_status("key", "a conflict", |status| status["nodes"]["conflicted"] == 1);
-    assert_eq!(status["problems"][0]["message"], "already 4, last written by kubelet");
+    assert_eq!(
+        status["problems"][0]["message"],
+        "already 4, last written by kubelet; to take it over, set conflictPolicy: Overwrite"
+    );
     let mut take_over = retain;
     take_over["conflictPolicy"] = json!("Overwrite");
     cluster.apply_rule("key", &take_over);

@@ -91,7 +91,7 @@ fn policy_that_fails_admits_kubelets_and_is_reported() {
     assert_eq!(output.code, 0, "{output:?}");
     let output = protection::reset(&cluster, "node-1", DONGLE);
     assert_eq!(output.code, 0, "{output:?}");
-    controller.wait_log("has reset listed values in spite of the policy");
+    controller.wait_log("reset listed values despite the policy");
     cluster.wait_advertised("node-1", DONGLE, "4");
     wait_metric(&controller, r#"kubelet_starts_total{values="reset"} 1"#);
     let metrics = cluster.control_plane.get("/metrics").unwrap();

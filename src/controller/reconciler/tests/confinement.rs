@@ -71,7 +71,7 @@ fn failed_self_test_is_not_sent_again_before_the_next_minute() {
         let mut world = World::leading(1, &[("dongle", 4)]);
         world.settle();
         let (state, text) = match &answer {
-            Ok(()) => ("unconfined", "lets this account change nodes".to_owned()),
+            Ok(()) => ("unconfined", "allows this account to change nodes".to_owned()),
             Err(error) => ("unknown", format!("unknown: {error}")),
         };
         world.answer_self_test(answer);
@@ -107,7 +107,7 @@ fn process_that_does_not_lead_sends_no_self_test() {
     world.start();
     world.advance(Duration::from_secs(180));
     assert!(world.self_tests.is_empty());
-    assert!(world.shows_confinement("standby", "the leader tests it"));
+    assert!(world.shows_confinement("standby", "tested by the leader"));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn answer_that_comes_after_leadership_shows_nothing() {
     world.settle();
     world.renews_no_more();
     world.answer_self_test(Ok(()));
-    assert!(world.shows_confinement("standby", "the leader tests it"));
+    assert!(world.shows_confinement("standby", "tested by the leader"));
     assert!(world.metric(r#"confinement_tests_total{result="unconfined"} 0"#));
     assert!(world.metric(r#"confinement_tests_total{result="unknown"} 1"#));
     world.advance(Duration::from_secs(180));
@@ -142,7 +142,7 @@ fn answer_to_an_earlier_self_test_shows_nothing() {
 #[test]
 fn self_test_waits_for_a_node() {
     let mut world = World::leading(0, &[("dongle", 4)]);
-    assert!(world.shows_confinement("no_node", "there is no node"));
+    assert!(world.shows_confinement("no_node", "no node to test with"));
     world.advance(Duration::from_secs(30));
     world.set_node("node-0", json!({}));
     world.advance(Duration::from_secs(30));
