@@ -6,8 +6,8 @@
 //!  responses ─▶ Completion ─▶ └────────────┘
 //! ```
 //!
-//! The reconciler decides, and is pure; the executor sends; what is in this file brings the two together. To
-//! drop the future of [`run`] is to kill the controller: nothing of it goes on elsewhere.
+//! The reconciler decides and is pure; the executor sends requests; this file connects the two. Dropping the future of
+//! [`run`] stops the controller at once: no task outlives it.
 
 mod change_log;
 mod confinement;
@@ -53,10 +53,10 @@ pub use options::{Diagnostics, Options};
 use reconciler::Reconciler;
 use rules::RuleObject;
 
-/// How often the controller reports that it is alive, where nothing else happens.
+/// How often the controller sends a heartbeat if nothing else happens.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The API server is at an earlier state than it was.
+/// The API server went back to an earlier state.
 #[derive(Debug, Error)]
 #[error(
     "the API server went back to an earlier state, as after a restore of etcd, and reports no changes until it has \
@@ -64,13 +64,13 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 )]
 pub struct WentBack;
 
-/// Runs the controller until `shutdown` is ready; then lets the requests in flight end and releases the Lease. It
-/// writes while it holds the Lease, and otherwise keeps itself up to date.
+/// Runs the controller until `shutdown` is ready; then waits for requests in flight and releases the Lease. It writes
+/// only while it holds the Lease, and keeps its cache up to date otherwise.
 ///
-/// What fails is logged, shows in `readiness` and is tried again.
+/// Failures are logged, shown in `readiness`, and retried.
 ///
 /// # Errors
-/// Where the API server is at an earlier state than it was: everything has to be listed anew.
+/// If the API server went back to an earlier state, so that everything must be listed again.
 pub async fn run(
     client: Client,
     candidate: Candidate,
@@ -126,7 +126,7 @@ pub async fn run(
             Some((kind, event)) = policy_events.next() => {
                 reconciler.observe(Observation::Protection(kind, event), Now::read());
             }
-            // Not just ready: the runtime has to see to the connections in between.
+            // Yields even if there is work: the runtime has to serve connections in between.
             () = tokio::task::yield_now(), if wake <= now.instant => {}
             () = tokio::time::sleep_until(wake), if wake > now.instant => {}
         }

@@ -7,7 +7,7 @@
 //!                                                         └─▶ outcomes ─▶ tally ─▶ rule status
 //! ```
 //!
-//! Each module imports only from those below it, which a test enforces:
+//! Each module imports only from the modules below it, which a test enforces:
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The program `node-resource-advertiser`: arguments, and out.
+//! The program `node-resource-advertiser`.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode, Error> {
     let runtime = cli.runtime().enable_all().build().map_err(Error::Runtime)?;
     let result = runtime.block_on(cli.run());
-    // A name that DNS takes its time over must not hold up the end.
+    // A slow DNS lookup must not delay the exit.
     runtime.shutdown_background();
     result
 }

@@ -1,5 +1,4 @@
-//! What is to be done on a node: pure, so that the controller, the command line and the tests all
-//! decide alike.
+//! What to do on a node. Planning is pure, so that the controller, the command line and the tests decide alike.
 //!
 //! ```text
 //! node, rules ─▶ rules::RuleSet::selecting ─▶ desired ─▶ resolve ─▶ NodePlan ─▶ patch
@@ -30,7 +29,7 @@ pub use plan::{NodePlan, Outcome, Plan};
 pub use repairs::{plan_repairs, plan_resets};
 use rules::RuleSet;
 
-/// Plans one node by the rules. No clock, no I/O: the same arguments give the same plan.
+/// Plans one node by the rules. It has no clock and no I/O: the same arguments give the same plan.
 #[must_use]
 pub fn plan(node: &Node, rules: &RuleSet, input: &PlanningInput) -> NodePlan {
     let selecting = rules.selecting(node);

@@ -1,4 +1,4 @@
-//! What a plan changes, resource by resource.
+//! The changes of a plan, resource by resource.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,35 +7,35 @@ use super::input::Lost;
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::Entry;
 
-/// One change of a plan: to one resource, or to the ledger as a whole.
+/// One change of a plan: of one resource, or of the whole ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The resource's name; for [`Action::RemoveLedger`] the annotation's key.
+    /// The name of the resource; for [`Action::RemoveLedger`], the key of the annotation.
     pub resource: String,
-    /// What is done to it.
+    /// The action on the resource.
     pub action: Action,
     pub(super) edit: Edit,
     pub(super) lowers: bool,
     pub(super) was_listed: bool,
 }
 
-/// What [`patch`](super::patch()) does for one change.
+/// The operations of [`patch`](super::patch()) for one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Edit {
     pub(super) ledger: LedgerEdit,
     pub(super) value: ValueEdit,
-    /// Whether the patch requires that both maps still hold what was read: so as not to overwrite or
-    /// remove what another field manager writes in this moment.
+    /// Whether the patch requires that both maps still hold the observed values, so that it neither overwrites nor
+    /// removes what another field manager writes at the same time.
     pub(super) guarded: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LedgerEdit {
-    /// It stays as it is.
+    /// Does not change the entry.
     Keep,
-    /// Lists the resource, in place of what was listed for it.
+    /// Lists the resource, and replaces its entry.
     List(Entry),
-    /// Does not list the resource.
+    /// Removes the entry of the resource.
     Unlist,
     /// Removes the annotation, which cannot be read.
     Discard,
@@ -44,73 +44,72 @@ pub(super) enum LedgerEdit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ValueEdit {
     Keep,
-    /// Has both maps at a quantity.
+    /// Sets both maps to a quantity.
     Write(String),
-    /// Has it in neither map.
+    /// Removes the resource from both maps.
     Remove,
 }
 
-/// What is done to one resource.
+/// The action on one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Writes a quantity that was not there, or replaces one of its own.
+    /// Writes a new quantity, or replaces a quantity of the controller.
     Advertise {
         /// The new quantity.
         quantity: String,
         /// The rule that declares it.
         rule: Arc<str>,
     },
-    /// Writes more than is declared, since pods request it: where a value is lowered, where it appears,
-    /// and where pods were bound while it was lowered.
+    /// Writes more than the rule declares, because pods request it: when a value is lowered, when it appears, or when
+    /// pods were bound while it was lowered.
     Hold {
-        /// What pods request.
+        /// The quantity that pods request.
         quantity: String,
         /// The rule that declares less.
         rule: Arc<str>,
-        /// How much it declares.
+        /// The declared quantity.
         declared: String,
     },
-    /// Writes back a quantity that was changed or removed.
+    /// Restores a quantity that was changed or removed.
     Repair {
-        /// The quantity, as declared.
+        /// The declared quantity.
         quantity: String,
         /// The rule that declares it.
         rule: Arc<str>,
-        /// What was found instead.
+        /// The observed value.
         observed: String,
-        /// Who had written that, where managedFields name a manager: for a value that was removed they
-        /// do not.
+        /// The field manager that wrote the observed value, if managedFields name one; they do not for a removed value.
         manager: Option<Arc<str>>,
     },
-    /// Writes a quantity in place of another field manager's, as `conflictPolicy: Overwrite` demands.
+    /// Replaces the value of another field manager, as `conflictPolicy: Overwrite` demands.
     TakeOver {
-        /// The quantity, as declared.
+        /// The declared quantity.
         quantity: String,
         /// The rule that declares it.
         rule: Arc<str>,
-        /// What was found.
+        /// The observed value.
         observed: String,
-        /// Who had written that, where managedFields name a manager.
+        /// The field manager that wrote the observed value, if managedFields name one.
         manager: Option<Arc<str>>,
     },
-    /// Lists a value that the controller wrote and that is as declared, but is not in the ledger: what a
-    /// rule with `Retain` left, or one whose annotation was removed. No value is written.
+    /// Lists a value that the controller wrote and that is as declared but not in the ledger: a rule with `Retain` left
+    /// it, or the annotation was removed. No value is written.
     Adopt {
-        /// The quantity, as declared and as it is there.
+        /// The declared and observed quantity.
         quantity: String,
         /// The rule that declares it.
         rule: Arc<str>,
     },
-    /// Gives up the ownership of a value that no rule declares any more, and leaves the value.
+    /// Drops the ownership of a value that no rule declares anymore, and keeps the value.
     Release {
-        /// The rule that had declared it.
+        /// The rule that declared it.
         rule: Arc<str>,
         /// Why the value is not removed.
         cause: ReleaseCause,
     },
-    /// Removes the resource, which no rule declares any more.
+    /// Removes a value that no rule declares anymore.
     Withdraw {
-        /// The rule that had declared it.
+        /// The rule that declared it.
         rule: Arc<str>,
     },
     /// Removes the 0 of a resource that the ledger does not list.
@@ -119,26 +118,26 @@ pub enum Action {
     RemoveLedger,
 }
 
-/// Why a value is released and not withdrawn.
+/// Why a value is released instead of withdrawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseCause {
     /// The rule had `deletionPolicy: Retain`.
     Retained {
-        /// The listed quantity, where it is written back: a kubelet had reset it to 0, and a 0 that is
-        /// left makes kubelets reject pods.
+        /// The listed quantity, if it is restored: a kubelet had reset the value to 0, and a remaining 0 makes kubelets
+        /// reject pods.
         restored: Option<String>,
     },
-    /// Another field manager has written it since.
+    /// Another field manager has overwritten the value.
     Overwritten {
-        /// What was found.
+        /// The observed value.
         observed: String,
-        /// Who had written that, where managedFields name a manager.
+        /// The field manager that wrote it, if managedFields name one.
         manager: Option<Arc<str>>,
     },
 }
 
 impl Change {
-    /// Returns the rule that it is for; `None` where there is none.
+    /// Returns the rule of the change, if it has one.
     #[must_use]
     pub fn rule(&self) -> Option<&str> {
         match &self.action {
@@ -153,14 +152,13 @@ impl Change {
         }
     }
 
-    /// Returns whether it writes back what was changed or removed.
+    /// Returns whether the change restores a value that was changed or removed.
     #[must_use]
     pub fn is_repair(&self) -> bool {
         matches!(self.action, Action::Repair { .. })
     }
 
-    /// Returns the quantity that the resource then has, where it is known; `None` where it is removed, or
-    /// released as it is.
+    /// Returns the quantity after the change, if it is known; `None` if the resource is removed, or released unchanged.
     #[must_use]
     pub fn quantity(&self) -> Option<&str> {
         match &self.action {
@@ -179,7 +177,7 @@ impl Change {
         }
     }
 
-    /// Returns the field manager whose value is written over or left, where managedFields name one.
+    /// Returns the field manager whose value is overwritten or kept, if managedFields name one.
     #[must_use]
     pub fn manager(&self) -> Option<&str> {
         match &self.action {
@@ -192,7 +190,7 @@ impl Change {
         }
     }
 
-    /// Returns the action in one word, for logs.
+    /// Returns the name of the action, for logs.
     #[must_use]
     pub fn action_name(&self) -> &'static str {
         match &self.action {
@@ -208,15 +206,15 @@ impl Change {
         }
     }
 
-    /// Returns whether it lowers a value under `WhenFree`: pods are listed once more after it, since one
-    /// may have been bound meanwhile (I5).
+    /// Returns whether the change lowers a value under `WhenFree`: pods are listed once more afterwards, since a pod
+    /// may have been bound in between (I5).
     #[must_use]
     pub fn lowers(&self) -> bool {
         self.lowers
     }
 
-    /// Returns whether it removes a ledger that cannot be read. Such changes of one plan belong together: a
-    /// patch for some of them would leave values that no ledger lists.
+    /// Returns whether the change removes a ledger that cannot be read. Such changes of one plan belong together: a
+    /// patch with only some of them would leave values that no ledger lists.
     #[must_use]
     pub fn discards_ledger(&self) -> bool {
         self.edit.ledger == LedgerEdit::Discard
@@ -228,14 +226,14 @@ impl Change {
         self.was_listed
     }
 
-    /// Returns what had been lost where the resource was the controller's own already: a change to a
-    /// listed resource follows a changed value, one to another resource a lost ledger entry.
+    /// Returns what was lost, if the resource was already the controller's: a change of a listed resource follows a
+    /// changed value, a change of another resource a lost ledger entry.
     #[must_use]
     pub fn lost(&self) -> Lost {
         if self.was_listed { Lost::Value } else { Lost::LedgerEntry }
     }
 
-    /// A change that does nothing, for tests of what reports changes.
+    /// Returns a change without effect, for tests of reports.
     #[cfg(test)]
     pub(crate) fn for_test(resource: &str, action: Action) -> Self {
         let edit = Edit { ledger: LedgerEdit::Keep, value: ValueEdit::Keep, guarded: false };

@@ -1,4 +1,4 @@
-//! What a node is to carry, by resource, and which rule decides it.
+//! The desired state of a node, by resource, and the rule that decides it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::model::api::{ConflictPolicy, DeletionPolicy, ShrinkPolicy};
 use crate::model::ledger::{Entry, Ledger};
 use crate::model::quantity::Quantity;
 
-/// What a node is to carry of one resource.
+/// The desired state of one resource on a node.
 pub(super) struct Desired {
     pub(super) quantity: Quantity,
     pub(super) rule: Arc<str>,
-    /// `None` where a frozen rule's cannot be read.
+    /// `None` if it is the priority of a frozen rule and cannot be read.
     pub(super) priority: Option<i32>,
-    /// Whether the rule keeps what it has, and may not add to it.
+    /// Whether the rule is frozen: it keeps its values, and adds none.
     is_frozen: bool,
     pub(super) created: Option<Timestamp>,
     pub(super) conflict_policy: ConflictPolicy,
@@ -24,8 +24,8 @@ pub(super) struct Desired {
     pub(super) shrink_policy: ShrinkPolicy,
 }
 
-/// Returns the rule that decides for each resource. What a frozen rule advertised stays as the ledger
-/// has it, since pods may be using it: a valid rule decides only by a higher priority.
+/// Returns the deciding rule for each resource. The values of a frozen rule stay as the ledger lists them, since pods
+/// may be using them: a valid rule decides only with a higher priority.
 pub(super) fn desired<'a>(
     ledger: &'a Ledger,
     selecting: &'a [&Arc<Rule>],
@@ -73,17 +73,17 @@ impl Desired {
         }
     }
 
-    /// Rules arrive by precedence, so that a later valid one yields to an earlier one.
+    /// Rules arrive in order of precedence, so a later valid rule yields to an earlier one.
     fn yields_to(&self, rule: &Rule) -> bool {
         self.is_frozen && self.priority.is_some_and(|priority| priority < rule.priority)
     }
 
-    /// Returns whether only age or name decides over `rule`, which declares another quantity.
+    /// Returns whether only age or name decides against `rule`, which declares another quantity.
     pub(super) fn is_tied_with(&self, rule: &Rule) -> bool {
         !self.is_frozen && self.priority == Some(rule.priority) && self.quantity != rule.quantity
     }
 
-    /// Returns the ledger entry for a quantity of it. Fields of a later version stay.
+    /// Returns the ledger entry for a quantity. Fields of later versions are kept.
     pub(super) fn entry(&self, quantity: Quantity, listed: Option<&Entry>) -> Entry {
         Entry {
             quantity: quantity.to_string(),
@@ -93,9 +93,8 @@ impl Desired {
         }
     }
 
-    /// Returns whether the rule asks for another entry than the listed one, since it was edited or is
-    /// another rule: not where only what pods request makes the difference. `target` is `None` where it
-    /// is not decided yet.
+    /// Returns whether the rule needs another entry than the listed one because it was edited or is another rule, and
+    /// not only because of what pods request. `target` is `None` while it is undecided.
     pub(super) fn edits(&self, listed: &Entry, target: Option<Quantity>) -> bool {
         let Ok(quantity) = listed.quantity.parse::<Quantity>() else {
             return false;

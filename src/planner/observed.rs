@@ -1,4 +1,4 @@
-//! What is found on a node of one resource.
+//! The observed state of one resource on a node.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::model::quantity::Quantity;
 
 /// One resource in a node's two maps, in its ledger and in its managedFields.
 pub(crate) struct Observed<'a> {
-    /// In capacity and allocatable.
+    /// The values in capacity and allocatable.
     values: [Option<&'a str>; 2],
     pub(super) listed: Option<&'a Entry>,
     managers: Option<&'a ResourceManagers>,
@@ -24,30 +24,31 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// Returns whether there is no value but the 0 that kubelets and device plugins leave behind.
+    /// Returns whether the resource has no value other than the 0 that kubelets and device plugins leave behind.
     pub(super) fn is_vacant(&self) -> bool {
         self.values.into_iter().flatten().all(is_zero)
     }
 
-    /// Returns whether there is a 0, and no other value.
+    /// Returns whether the resource has a 0 and no other value.
     pub(super) fn is_zeroed(&self) -> bool {
         self.is_vacant() && self.values != [None, None]
     }
 
-    /// Returns whether a kubelet has reset it: both maps are at 0, and by its hand.
+    /// Returns whether a kubelet has reset the resource: it has set both maps to 0.
     pub(super) fn is_reset(&self) -> bool {
         self.values.into_iter().all(|value| value.is_some_and(is_zero))
             && self.managers.is_some_and(|managers| managers.are(KUBELET))
     }
 
-    /// Returns whether there is a value that the ledger does not list.
+    /// Returns whether the resource has a value that the ledger does not list.
     pub(super) fn is_unlisted(&self) -> bool {
         self.listed.is_none() && !self.is_vacant()
     }
 
-    /// Returns whether the value only lacks its ledger entry: it is as declared, and the controller alone
-    /// wrote it, in both maps. A value that a kubelet, a device plugin or an applier has a part in may be
-    /// reported anew by it, and withdrawing it with the rule would be wrong; but where it was listed and has stayed
+    /// Returns whether the value lacks only its ledger entry: it is as declared, and the controller alone wrote it, in
+    /// both maps. A kubelet, a device plugin or an applier that owns a part of the value may report it again, and
+    /// withdrawing it with the rule would be wrong; but if it was listed and has not changed, a kubelet in
+    /// managedFields is one whose reset admission undid.
     /// as it was, a kubelet is one whose reset admission has undone.
     pub(super) fn is_adoptable(&self, quantity: Quantity, was_listed: bool) -> bool {
         let is_own = |managers: &ResourceManagers| {
@@ -56,7 +57,7 @@ impl<'a> Observed<'a> {
         self.is_unlisted() && self.is(quantity) && self.managers.is_some_and(is_own)
     }
 
-    /// Returns the field manager that wrote what is not as the ledger has it.
+    /// Returns the field manager that wrote the value that differs from the ledger.
     pub(super) fn manager(&self) -> Option<&Arc<str>> {
         let listed = self.listed_quantity();
         let differs = |value: Option<&str>| match (value, listed) {
@@ -77,12 +78,12 @@ impl<'a> Observed<'a> {
         self.listed.and_then(|listed| listed.quantity.parse().ok())
     }
 
-    /// Returns whether nobody has changed it since it was listed.
+    /// Returns whether the value is unchanged since it was listed; also if the ledger does not list it.
     pub(crate) fn is_as_listed(&self) -> bool {
         self.listed.is_none() || self.listed_quantity().is_some_and(|listed| self.is(listed))
     }
 
-    /// Returns whether a map holds a value that is neither the listed one nor 0. Ownership goes by value:
+    /// Returns whether a map holds a value that is neither the listed one nor 0. Ownership follows the value:
     /// managedFields name the kubelet for a value that admission kept.
     pub(super) fn is_overwritten(&self) -> bool {
         let listed = self.listed_quantity();
@@ -104,8 +105,7 @@ impl<'a> Observed<'a> {
         self.values.into_iter().flatten().filter_map(|text| text.parse().ok()).max()
     }
 
-    /// Returns the value that the scheduler goes by; where there is none, the one of capacity, which the
-    /// kubelet copies.
+    /// Returns the value that the scheduler uses; if it is absent, the value in capacity, which the kubelet copies.
     pub(super) fn schedulable(&self) -> Option<Quantity> {
         let [capacity, allocatable] =
             self.values.map(|value| value.and_then(|text| text.parse().ok()));
@@ -128,7 +128,7 @@ fn is_zero(text: &str) -> bool {
     same(text, Quantity::from(0))
 }
 
-/// Returns whether `text` is `quantity`, however it is written: the API server rewrites `1000` as `1k`.
+/// Returns whether `text` equals `quantity` in any spelling: the API server rewrites `1000` as `1k`.
 pub(super) fn same(text: &str, quantity: Quantity) -> bool {
     text.parse::<Quantity>().is_ok_and(|parsed| parsed == quantity)
 }

@@ -1,21 +1,20 @@
-//! Whether two rules can select the same node, decided without the nodes.
+//! Decides whether two rules can select the same node, without reading nodes.
 
 use super::selector::{Requirement, Selection, Test};
 
-/// What two selections have in common.
+/// How two selections overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
     /// No node can be selected by both.
     Never,
     /// It depends on the nodes' labels.
     Possible,
-    /// Every node that one of them selects is selected by the other, or they name a node both.
+    /// One selection contains the other, or both name the same node.
     Certain,
 }
 
 impl Selection {
-    /// Whether a node can be selected by both. A selection that selects no node at all overlaps with
-    /// none.
+    /// Returns whether a node can be selected by both. A selection that selects no node overlaps with none.
     #[must_use]
     pub fn overlap(&self, other: &Self) -> Overlap {
         match (self, other) {
@@ -50,8 +49,8 @@ impl Selection {
     }
 }
 
-/// Whether no labels at all meet both lists. Labels of different keys are independent of each other,
-/// so that it is enough to look at one key at a time.
+/// Returns whether no labels can meet both lists. Labels with different keys are independent, so it checks one key at a
+/// time.
 fn contradict(these: &[Requirement], those: &[Requirement]) -> bool {
     let all = || these.iter().chain(those);
     all().any(|one| {
@@ -60,14 +59,14 @@ fn contradict(these: &[Requirement], those: &[Requirement]) -> bool {
         match &one.test {
             Test::In(values) => !values.iter().any(|value| meets(Some(value))),
             Test::DoesNotExist => !meets(None),
-            // Only Exists can be against a missing label here, and only In against most values.
+            // Only Exists can contradict a missing label here, and only In can contradict most values.
             Test::Exists => same_key().any(|other| matches!(other.test, Test::DoesNotExist)),
             Test::NotIn(_) => false,
         }
     })
 }
 
-/// Whether labels that meet all of `narrow` meet all of `wide`.
+/// Returns whether labels that meet all of `narrow` also meet all of `wide`.
 fn within(narrow: &[Requirement], wide: &[Requirement]) -> bool {
     wide.iter()
         .all(|wide| narrow.iter().any(|narrow| narrow.key == wide.key && implies(narrow, wide)))

@@ -1,8 +1,8 @@
-//! The one JSON Patch (RFC 6902) that a plan comes to.
+//! The JSON Patch (RFC 6902) of a plan.
 //!
-//! It starts with `test` operations: the node is the one that was seen, and its ledger has not
-//! changed. Where a value is put into a vacant place, adopted or removed, a `test` requires that the place
-//! is as it was seen. If one does not hold, the API server answers 422 and changes nothing.
+//! The patch starts with `test` operations: the node is the observed one, and its ledger is unchanged. If a value is
+//! added, adopted or removed, a `test` also requires that the observed values are unchanged. If a test fails, the API
+//! server responds with 422 and changes nothing.
 
 use json_patch::{
     AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation,
@@ -16,12 +16,12 @@ use crate::model::ledger::{self, InvalidLedger, Ledger};
 use crate::model::node::{Node, ResourceList};
 use crate::model::quantity::Quantity;
 
-/// Returns the JSON Patch for `/api/v1/nodes/<name>/status` that makes these changes: all, or some, of
-/// those that were planned for this very state of the node. Each keeps values and ledger in agreement, so
-/// that they may be sent one by one, each planned anew after the one before.
+/// Returns the JSON Patch for `/api/v1/nodes/<name>/status` with these changes: all or some of the changes planned for
+/// this state of the node. Each change keeps values and ledger consistent, so that changes can be sent one by one, each
+/// planned after the previous one.
 ///
 /// # Errors
-/// Where the node's ledger cannot be read, or would become too long to be read again.
+/// If the node's ledger cannot be read, or would become too long to be read again.
 pub fn patch(node: &Node, changes: &[Change]) -> Result<Patch, InvalidLedger> {
     let discards = changes.iter().any(|change| change.edit.ledger == LedgerEdit::Discard);
     let before = if discards { None } else { Some(Ledger::parse(node.ledger.as_deref())?) };
@@ -49,7 +49,7 @@ pub fn patch(node: &Node, changes: &[Change]) -> Result<Patch, InvalidLedger> {
         }
     }
     let mut operations = vec![test(["metadata", "uid"], json!(node.uid))];
-    // An annotation that lists the same stays, however it is written.
+    // An annotation with the same entries stays, in any spelling.
     let is_edited = before.is_none_or(|before| before != after);
     write_ledger(&mut operations, node, is_edited.then_some(&after))?;
     for map in maps {
@@ -77,7 +77,7 @@ fn write_ledger(
     }
     match written {
         Some(text) => {
-            // `add` fails where the parent is absent, and would wipe what is there otherwise.
+            // `add` fails if the parent is absent, and would replace an existing parent.
             if !node.has_annotations {
                 operations.push(add(["metadata", "annotations"], json!({})));
             }
@@ -89,11 +89,11 @@ fn write_ledger(
     Ok(())
 }
 
-/// `status.capacity` or `status.allocatable`, and what is to be done to it.
+/// `status.capacity` or `status.allocatable`, with the operations on it.
 struct Map<'a> {
     name: &'static str,
     seen: Option<&'a ResourceList>,
-    /// Whether the map as a whole has to be absent still.
+    /// Whether the patch requires that the whole map is absent.
     is_absent: bool,
     tests: Vec<PatchOperation>,
     changes: Vec<PatchOperation>,
@@ -104,8 +104,8 @@ impl<'a> Map<'a> {
         Self { name, seen, is_absent: false, tests: Vec::new(), changes: Vec::new() }
     }
 
-    /// Writes a value also where it is the same number, as it is spelled there: somebody may have changed it since it was
-    /// seen, and the ledger lists both maps.
+    /// Writes a value even if it equals the observed number, in the observed spelling: another client may have changed
+    /// it since, and the ledger covers both maps.
     fn write(&mut self, resource: &str, quantity: &str) {
         let parsed = quantity.parse::<Quantity>();
         let is_same = |seen: &&str| parsed.as_ref().is_ok_and(|quantity| same(seen, *quantity));
@@ -113,15 +113,15 @@ impl<'a> Map<'a> {
         self.changes.push(add(["status", self.name, resource], json!(seen.unwrap_or(quantity))));
     }
 
-    /// Has the patch require that nobody has changed the value meanwhile, nor written one where there was
-    /// none: it would be left behind with no ledger that lists it.
+    /// Adds a test that the value is unchanged or still absent: otherwise a value without a ledger entry could be left
+    /// behind.
     fn test(&mut self, resource: &str) {
         match self.seen {
             Some(seen) => {
                 let path = ["status", self.name, resource];
                 self.tests.push(test(path, json!(seen.get(resource))));
             }
-            // A test of a key fails where its parent is absent.
+            // A test of a key fails if its parent is absent.
             None => self.is_absent = true,
         }
     }
@@ -145,12 +145,12 @@ impl<'a> Map<'a> {
     }
 }
 
-/// A JSON pointer, with `~` and `/` in its tokens escaped.
+/// Returns a JSON pointer, with `~` and `/` in its tokens escaped.
 fn pointer<const N: usize>(tokens: [&str; N]) -> PointerBuf {
     PointerBuf::from_tokens(tokens.map(Token::new))
 }
 
-/// `value` null asserts that the key is absent.
+/// A `value` of null requires that the key is absent.
 fn test<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
     let path = pointer(path);
     PatchOperation::Test(TestOperation { path, value })

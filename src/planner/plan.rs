@@ -1,4 +1,4 @@
-//! What planning a node results in.
+//! The result of planning a node.
 
 use std::sync::Arc;
 
@@ -8,30 +8,30 @@ use super::rules::Rule;
 use crate::model::ledger::InvalidLedger;
 use crate::model::quantity::Quantity;
 
-/// What is to be done on one node, and what becomes there of the rules that select it.
+/// The plan of one node, and the outcomes of the rules that select it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePlan {
-    /// Each rule that selects the node, by precedence.
+    /// The outcome of each rule that selects the node, by precedence.
     pub outcomes: Vec<(Arc<str>, Outcome)>,
-    /// What is to be done.
+    /// The changes.
     pub plan: Plan,
 }
 
-/// What is to be done on one node.
+/// The changes of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// The ledger cannot be read: nothing on the node is touched.
+    /// The ledger cannot be read: the node does not change.
     Blocked(InvalidLedger),
-    /// Nothing: the node is as the rules declare, or may not be changed now.
+    /// No change: the node is as the rules declare, or must not change now.
     InSync,
     /// A patch.
     Patch {
-        /// What it does; never empty.
+        /// The changes; never empty.
         changes: Vec<Change>,
-        /// Whether more may follow once it is known what pods request.
+        /// Whether more changes may follow once pod requests are known.
         needs_pods: bool,
     },
-    /// Nothing before it is known what pods request: the node is planned again with that.
+    /// No change until pod requests are known: the node is then planned again.
     NeedsPods,
 }
 
@@ -49,7 +49,7 @@ impl NodePlan {
         Self { outcomes, plan }
     }
 
-    /// A node whose ledger cannot be read, so that it is not known which values are the controller's.
+    /// Returns the plan of a node whose ledger cannot be read, so that the controller does not know its own values.
     pub(super) fn blocked(selecting: &[&Arc<Rule>], error: InvalidLedger) -> Self {
         let message: Arc<str> =
             format!("{error}; nothing on the node changes until you repair or remove it").into();
@@ -59,7 +59,7 @@ impl NodePlan {
         Self { outcomes: selecting.iter().map(outcome).collect(), plan: Plan::Blocked(error) }
     }
 
-    /// Returns what the patch does; nothing unless there is one.
+    /// Returns the changes of the patch, if there is one.
     #[must_use]
     pub fn changes(&self) -> &[Change] {
         match &self.plan {
@@ -68,7 +68,7 @@ impl NodePlan {
         }
     }
 
-    /// Returns whether the node is to be planned again with what pods on it request.
+    /// Returns whether the node must be planned again with the requests of its pods.
     #[must_use]
     pub fn needs_pods(&self) -> bool {
         match self.plan {
@@ -79,48 +79,48 @@ impl NodePlan {
     }
 }
 
-/// What becomes of a rule on a node that it selects, once the plan's changes are made.
+/// The outcome of a rule on a node that it selects, after the changes of the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The node carries the quantity, or will.
+    /// The node has the quantity, or will have it.
     Advertised,
-    /// The node carries more than the rule declares, or will: pods request it, or may.
+    /// The node has more than the rule declares, or will have it: pods request it, or may.
     Held {
-        /// What it has in allocatable.
+        /// The value in allocatable.
         at: Quantity,
-        /// Why pods cannot be listed, where they cannot; otherwise they request that much.
+        /// Why pods cannot be listed, if they cannot; otherwise pods request this quantity.
         pods_error: Option<Arc<str>>,
     },
-    /// What the node is to carry is decided once it is known what pods on it request.
+    /// The value is decided once pod requests are known.
     AwaitingPods {
-        /// Why pods cannot be listed, where they cannot: the value does not appear before they can.
+        /// Why pods cannot be listed, if they cannot: until then, the value does not appear.
         pods_error: Option<Arc<str>>,
     },
-    /// Another field manager's value is there, and stays.
+    /// The value of another field manager stays.
     Conflicted {
         /// The value, as the node has it.
         present: String,
-        /// Who wrote it last, where managedFields name a manager.
+        /// The field manager that wrote it last, if managedFields name one.
         manager: Option<Arc<str>>,
     },
-    /// The value, or its ledger entry, is lost again and again, so that the controller backs off.
+    /// The value or its ledger entry is lost repeatedly, so the controller backs off.
     Contested {
-        /// Who changes the value, where managedFields name a manager.
+        /// The field manager that changes the value, if managedFields name one.
         manager: Option<Arc<str>>,
         /// What is lost.
         lost: Lost,
     },
-    /// Another rule decides about the same resource: one of higher precedence, or one that is invalid and
-    /// keeps what it has.
+    /// Another rule decides on the same resource: a rule of higher precedence, or an invalid rule that keeps its
+    /// values.
     Overridden {
-        /// Its name.
+        /// The name of that rule.
         by: Arc<str>,
         /// Whether only its age or name decides, and it declares another quantity.
         tied: bool,
     },
-    /// The ledger has no room for another entry. The rest of the node is planned as usual.
+    /// The ledger has no room for another entry. Other resources are planned as usual.
     LedgerFull,
-    /// The ledger cannot be read, so that it is not known which values are the controller's.
+    /// The ledger cannot be read, so the controller does not know its own values.
     InvalidLedger {
         /// Why, and what to do.
         message: Arc<str>,
@@ -128,7 +128,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns whether somebody may want to know the node's name.
+    /// Returns whether the status reports the node by name.
     #[must_use]
     pub fn is_problem(&self) -> bool {
         match self {

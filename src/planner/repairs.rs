@@ -1,4 +1,4 @@
-//! Repairs by the ledger alone: for a leader that does not know the rules yet (I4), and for one that does not lead (I6).
+//! Repairs from the ledger alone: for a leader that does not know the rules yet (I4), and for a standby (I6).
 
 use super::change::{Action, Change, Edit, LedgerEdit, ValueEdit};
 use super::input::Contested;
@@ -7,9 +7,9 @@ use super::plan::NodePlan;
 use crate::model::ledger::{Entry, Ledger};
 use crate::model::node::Node;
 
-/// Plans repairs alone, by the ledger: values that were lost or lowered are written back as listed, but
-/// contested ones while they may not be repaired. A value that is more than the listed one stays until the
-/// rules are known: writing it back may have to wait for a list of pods (I5).
+/// Plans only repairs, from the ledger: values that were lost or lowered are restored as listed, except contested
+/// values that must not be repaired yet. A value above the listed one stays until the rules are known: lowering it may
+/// require a list of pods (I5).
 ///
 /// No rule has an outcome, and nothing is added, lowered, adopted, released or withdrawn.
 #[must_use]
@@ -29,9 +29,8 @@ pub fn plan_repairs(node: &Node, contested: &Contested) -> NodePlan {
     NodePlan::new(Vec::new(), repairs.collect(), false)
 }
 
-/// Plans what a process may write that does not lead: values that a kubelet has reset to 0 are written back as the
-/// ledger lists them. The patch requires that nothing has changed since, so that it may land at any time, whatever
-/// the leader does (I6).
+/// Plans what a standby may write: values that a kubelet has reset to 0 are restored as the ledger lists them. The
+/// patch requires that nothing has changed since, so it may be applied at any time, whatever the leader does (I6).
 #[must_use]
 pub fn plan_resets(node: &Node) -> NodePlan {
     let ledger = match Ledger::parse(node.ledger.as_deref()) {
@@ -47,7 +46,7 @@ pub fn plan_resets(node: &Node) -> NodePlan {
     NodePlan::new(Vec::new(), resets.collect(), false)
 }
 
-/// Writes a value back as it is listed, unless that lowers it.
+/// Restores a value as listed, unless that lowers it.
 pub(super) fn repair(resource: &str, entry: &Entry, observed: &Observed<'_>) -> Option<Change> {
     if observed.most() > observed.listed_quantity() {
         return None;

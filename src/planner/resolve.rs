@@ -1,4 +1,4 @@
-//! Decides, resource by resource, what a node is to carry, and what that takes.
+//! Decides, resource by resource, the target value on a node and the changes to reach it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::model::ledger::{Entry, Ledger, MAX_BYTES};
 use crate::model::node::Node;
 use crate::model::quantity::{MAX_QUANTITY, Quantity};
 
-/// The plan of one node, as far as it is made.
+/// The plan of one node so far.
 struct Resolver<'a> {
     node: &'a Node,
     ledger: &'a Ledger,
     input: &'a PlanningInput,
     changes: Vec<Change>,
     needs_pods: bool,
-    /// By how many bytes the ledger may still grow; `None` before that is asked for.
+    /// How many bytes the ledger may still grow; `None` until needed.
     room: Option<usize>,
 }
 
@@ -60,8 +60,7 @@ pub(super) fn resolve(
 }
 
 impl Resolver<'_> {
-    /// Makes the node carry what is desired, unless another field manager's value is there and is to be
-    /// kept.
+    /// Plans the desired value, unless the value of another field manager must be kept.
     fn reconcile(&mut self, resource: &str, desired: &Desired) -> Outcome {
         let observed = Observed::on(self.node, self.ledger, resource);
         let was_listed = self.input.released.contains(resource);
@@ -72,7 +71,7 @@ impl Resolver<'_> {
             return Outcome::Conflicted { present, manager };
         }
         let contest = self.input.contested.get(resource);
-        // It stays contested for a while after a repair: it may be lost again.
+        // The resource stays contested for a while after a repair: it may be lost again.
         let contested = contest.map(|contest| Outcome::Contested {
             manager: contest.manager.clone(),
             lost: contest.lost,
@@ -110,7 +109,7 @@ impl Resolver<'_> {
         }
         if observed.listed != Some(&entry) && !self.has_room(resource, &entry) {
             let Some(listed) = observed.listed.filter(|_| is_listed) else {
-                // What is listed is repaired all the same.
+                // A listed value is repaired in any case.
                 let listed = observed.listed.filter(|_| !observed.is_as_listed());
                 let repair = listed.and_then(|listed| repairs::repair(resource, listed, &observed));
                 self.changes.extend(repair);
@@ -118,7 +117,7 @@ impl Resolver<'_> {
             };
             entry = listed.clone();
         }
-        // Admission compares texts: what is written is spelled as it is listed.
+        // Admission compares texts, so a value is written in the spelling of the ledger.
         let is_listed = observed.listed == Some(&entry);
 
         let (rule, quantity) = (Arc::clone(&desired.rule), entry.quantity.clone());
@@ -153,10 +152,10 @@ impl Resolver<'_> {
         outcome
     }
 
-    /// Returns how much a node is to carry, or what becomes of the rule while that is not decided.
+    /// Returns the target quantity, or the outcome of the rule while the target is undecided.
     ///
-    /// Lowering a value below what pods request would have the kubelet reject them when it starts again,
-    /// and so would a value that appears: neither goes below that, unless the rule demands it.
+    /// If a value falls below what pods request, the kubelet rejects those pods when it restarts. The same holds for a
+    /// value that appears. So neither goes below that, unless the rule demands it.
     fn target(
         &mut self,
         resource: &str,
@@ -187,7 +186,7 @@ impl Resolver<'_> {
             return Ok(desired.quantity);
         }
         self.needs_pods = true;
-        // What has been lost is written back at once: pods may be using it.
+        // A lost value is restored at once: pods may be using it.
         let is_lost = !observed.is_as_listed();
         match listed {
             Some(listed) if listed == current && (is_lost || self.pods_error().is_some()) => {
@@ -202,7 +201,7 @@ impl Resolver<'_> {
         match self.input.new_values {
             NewValues::Write => false,
             NewValues::Check => true,
-            // A device plugin has left a 0, and maybe pods.
+            // A device plugin left a 0, and possibly pods.
             NewValues::CheckOlderNodes if observed.is_zeroed() => true,
             NewValues::CheckOlderNodes => match (self.node.created, desired.created) {
                 (Some(node), Some(rule)) => node <= rule,
@@ -211,7 +210,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns what becomes of a rule whose node carries more than it declares.
+    /// Returns the outcome of a rule whose node has more than it declares.
     fn holds(&self, at: Option<Quantity>) -> Outcome {
         match (at, &self.input.pods) {
             (Some(at), PodUsage::Known(_) | PodUsage::Unavailable(_)) => {
@@ -228,8 +227,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns whether the ledger has room for an entry, and takes it. Room that other changes make
-    /// counts once they are made: any part of a plan may be sent alone.
+    /// Returns whether the ledger has room for an entry, and reserves it. Room from other changes does not count: any
+    /// part of a plan may be sent alone.
     fn has_room(&mut self, resource: &str, entry: &Entry) -> bool {
         let listed = self.ledger.get(resource);
         let length = |entry: &Entry| Ledger::length_of(resource, entry);
@@ -247,7 +246,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Returns the least that can be advertised and is no less than what pods request.
+/// Returns the smallest advertisable quantity that is not less than what pods request.
 fn advertisable(requested: Quantity) -> Quantity {
     requested.ceil().min(Quantity::from(MAX_QUANTITY))
 }

@@ -1,4 +1,4 @@
-//! Rules as the plan reads them: checked, parsed once a change, and sorted by precedence.
+//! Compiled rules: checked, parsed once per change, and sorted by precedence.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -13,44 +13,44 @@ use crate::model::node::Node;
 use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH, ParseQuantityError, Quantity};
 use crate::model::resource_name::{InvalidResourceName, ResourceName};
 
-/// A `NodeExtendedResource` that has been found valid.
+/// A valid `NodeExtendedResource`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// `metadata.name`
     pub name: Arc<str>,
-    /// The resource it declares.
+    /// The declared resource.
     pub resource: ResourceName,
-    /// How much of it: a whole number from 1 to [`MAX_QUANTITY`].
+    /// The declared quantity: a whole number from 1 to [`MAX_QUANTITY`].
     pub quantity: Quantity,
-    /// The nodes it is for.
+    /// The nodes that the rule selects.
     pub selection: Selection,
-    /// The highest wins.
+    /// The highest priority wins.
     pub priority: i32,
-    /// What to do with another field manager's value.
+    /// What to do with the value of another field manager.
     pub conflict_policy: ConflictPolicy,
-    /// What becomes of the value afterwards.
+    /// What happens to a value that is no longer declared.
     pub deletion_policy: DeletionPolicy,
     /// How a value is lowered while pods use it.
     pub shrink_policy: ShrinkPolicy,
-    /// `metadata.creationTimestamp`; at equal priority the oldest wins. One that is not in the cluster
-    /// yet has none, and is the youngest.
+    /// `metadata.creationTimestamp`; at equal priority, the oldest rule wins. A rule that is not in the cluster yet has
+    /// none and is the youngest.
     pub created: Option<Timestamp>,
 }
 
-/// Why an object is not a rule. The API server refuses such objects, but may hold some from before
-/// the CRD said so, and the controller trusts none.
+/// Why an object is not a valid rule. The API server rejects such objects, but may hold some from before the CRD's
+/// validation, so the controller checks each.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidRule {
-    /// The object does not have the CRD's shape.
+    /// The object does not match the CRD's schema.
     #[error("the object cannot be read: {0}")]
     Malformed(String),
     /// `spec.resourceName`
     #[error("spec.resourceName: {0}")]
     ResourceName(#[from] InvalidResourceName),
-    /// `spec.quantity` is no quantity.
+    /// `spec.quantity` is not a quantity.
     #[error("spec.quantity: {0}")]
     Quantity(#[from] ParseQuantityError),
-    /// `spec.quantity` is longer than any quantity has to be.
+    /// `spec.quantity` is too long.
     #[error(
         "spec.quantity: {0} characters are too long: write the number in at most {MAX_QUANTITY_LENGTH}"
     )]
@@ -61,7 +61,7 @@ pub enum InvalidRule {
     /// `spec.quantity` is 0 or less.
     #[error("spec.quantity: {0} is less than 1; to advertise nothing, delete the rule")]
     NotPositive(Quantity),
-    /// `spec.quantity` is more than the API server can count.
+    /// `spec.quantity` exceeds what the API server can count.
     #[error("spec.quantity: {0} is more than {MAX_QUANTITY}, the most that can be advertised")]
     TooLarge(Quantity),
     /// `spec.nodeSelector`, `spec.nodeNames` or `spec.allNodes`
@@ -70,10 +70,10 @@ pub enum InvalidRule {
 }
 
 impl Rule {
-    /// Checks an object and takes from it what the plan needs.
+    /// Checks an object, and extracts what the plan needs.
     ///
     /// # Errors
-    /// Whatever the CRD's validation would refuse.
+    /// If the CRD's validation would reject the object.
     pub fn new(object: &NodeExtendedResource) -> Result<Self, InvalidRule> {
         let NodeExtendedResource { metadata, spec, .. } = object;
         let quantity = declared_quantity(&spec.quantity.to_string())?;
@@ -94,7 +94,7 @@ impl Rule {
         })
     }
 
-    /// Which of two rules wins where both declare a resource: the winner is `Less`.
+    /// Compares the precedence of two rules that declare the same resource: the winner is `Less`.
     fn precedence(&self, other: &Self) -> Ordering {
         let age = |rule: &Self| (rule.created.is_none(), rule.created);
         other
@@ -124,18 +124,18 @@ fn declared_quantity(text: &str) -> Result<Quantity, InvalidRule> {
 pub struct RuleSet {
     /// By precedence, the winner first.
     rules: Vec<Arc<Rule>>,
-    /// The rules that keep what they have, each with its priority where that can be read.
+    /// The frozen rules, which keep their values, each with its priority if it can be read.
     frozen: BTreeMap<Arc<str>, Option<i32>>,
-    /// Where to look for the rules that may select a node, as places in `rules`.
+    /// The rules that may select a node, by node name, as indices into `rules`.
     by_node: HashMap<Arc<str>, Vec<usize>>,
     by_label: HashMap<String, HashMap<String, Vec<usize>>>,
     unindexed: Vec<usize>,
 }
 
 impl RuleSet {
-    /// Sorts and indexes the valid rules. `frozen` names those that keep and repair what they have
-    /// advertised, and get nothing more: they exist but are invalid, or are absent and not yet taken for
-    /// deleted. Each comes with its priority, where that can be read.
+    /// Sorts and indexes the valid rules. `frozen` names the rules that keep and repair their values but get no new
+    /// ones: they exist but are invalid, or are missing and not yet considered deleted. Each has its priority, if it
+    /// can be read.
     #[must_use]
     pub fn new(
         valid: impl IntoIterator<Item = Arc<Rule>>,
@@ -166,7 +166,7 @@ impl RuleSet {
         set
     }
 
-    /// The rules that select `node`, the winner first.
+    /// Returns the rules that select `node`, the winner first.
     #[must_use]
     pub fn selecting(&self, node: &Node) -> Vec<&Arc<Rule>> {
         let mut places = self.unindexed.clone();
@@ -183,13 +183,13 @@ impl RuleSet {
         rules.filter(|rule| rule.selection.selects(node)).collect()
     }
 
-    /// Returns whether a rule of this name keeps what it has advertised, and gets nothing more.
+    /// Returns whether the rule of this name is frozen: it keeps its values, and gets no new ones.
     #[must_use]
     pub fn is_frozen(&self, rule: &str) -> bool {
         self.frozen.contains_key(rule)
     }
 
-    /// Returns the priority of a frozen rule, where it can be read.
+    /// Returns the priority of a frozen rule, if it can be read.
     pub(super) fn frozen_priority(&self, rule: &str) -> Option<i32> {
         self.frozen.get(rule).copied().flatten()
     }

@@ -1,4 +1,4 @@
-//! Which nodes a rule selects.
+//! The node selection of a rule.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use thiserror::Error;
 use crate::model::label;
 use crate::model::node::Node;
 
-/// The nodes that a rule is for.
+/// The nodes that a rule selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// These nodes, by name.
+    /// Nodes by name.
     Names(BTreeSet<Arc<str>>),
-    /// The nodes whose labels meet every requirement, of which there is one at least.
+    /// Nodes whose labels meet every requirement; there is at least one.
     Labels(Vec<Requirement>),
     /// Every node.
     All,
 }
 
-/// One requirement on a node's labels, as `metav1.LabelSelector` means it.
+/// One requirement on a node's labels, with the semantics of `metav1.LabelSelector`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     pub(super) key: String,
@@ -35,14 +35,14 @@ pub(super) enum Test {
     DoesNotExist,
 }
 
-/// Why a selection is not one.
+/// Why a selection is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidSelection {
-    /// None, or several of the three fields.
+    /// None or several of the three fields are set.
     #[error("give exactly one of nodeSelector, nodeNames and allNodes: true")]
     NotExactlyOne,
-    /// `nodeSelector: {}`, which may be what is left of a selector whose label lost its value. Older
-    /// versions of the CRD took it for every node.
+    /// `nodeSelector: {}`, possibly the rest of a selector whose label lost its value. Older versions of the CRD
+    /// treated it as every node.
     #[error(
         "nodeSelector has no requirement: to select every node, replace nodeSelector: {{}} by allNodes: true"
     )]
@@ -56,7 +56,7 @@ pub enum InvalidSelection {
     /// A name that no Node can have.
     #[error("nodeNames holds {0:?}, which is not a node name")]
     NodeName(String),
-    /// A name given twice.
+    /// A repeated name.
     #[error("nodeNames holds {0:?} twice")]
     RepeatedName(String),
     /// A key that no label can have.
@@ -65,17 +65,17 @@ pub enum InvalidSelection {
     /// A value that no label can have.
     #[error("nodeSelector asks for label {0} with {1:?}, which is not a label value")]
     Value(String, String),
-    /// An operator that the Kubernetes API does not know.
+    /// An operator that the Kubernetes API does not support.
     #[error("nodeSelector has operator {0:?}; write In, NotIn, Exists or DoesNotExist")]
     Operator(String),
-    /// Values missing, or given where there must be none.
+    /// Missing values, or values where none are allowed.
     #[error("nodeSelector has {operator} on {key} with {count} values")]
     ValueCount {
         /// The label's key.
         key: String,
-        /// The operator, which takes another number of values.
+        /// The operator.
         operator: String,
-        /// How many there are.
+        /// The number of values.
         count: usize,
     },
 }
@@ -84,8 +84,8 @@ impl Selection {
     /// Reads the three fields of a rule's spec.
     ///
     /// # Errors
-    /// Where the Kubernetes API would refuse the selector (`ValidateLabelSelector`), or the names
-    /// are not distinct names of nodes.
+    /// If the Kubernetes API would reject the selector (`ValidateLabelSelector`), or the names are not distinct node
+    /// names.
     pub fn new(
         selector: Option<&LabelSelector>,
         names: Option<&[String]>,
@@ -134,7 +134,7 @@ impl Selection {
         Ok(Self::Labels(requirements))
     }
 
-    /// Whether `node` is selected.
+    /// Returns whether `node` is selected.
     #[must_use]
     pub fn selects(&self, node: &Node) -> bool {
         match self {
@@ -146,7 +146,7 @@ impl Selection {
         }
     }
 
-    /// The nodes that are named; none where they are selected otherwise.
+    /// Returns the named nodes, if nodes are selected by name.
     pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         let names = match self {
             Self::Names(names) => Some(names),
@@ -155,7 +155,7 @@ impl Selection {
         names.into_iter().flatten()
     }
 
-    /// The requirements on labels; none where nodes are named, or all selected.
+    /// Returns the requirements on labels, if nodes are selected by labels.
     pub(super) fn requirements(&self) -> &[Requirement] {
         match self {
             Self::Labels(requirements) => requirements,
@@ -163,8 +163,8 @@ impl Selection {
         }
     }
 
-    /// Labels (key and value) of which every selected node has one; `None` where no such list
-    /// exists. It lets rules be looked up by a node's labels.
+    /// Returns labels (key and value) of which every selected node has at least one, so that rules can be looked up by
+    /// a node's labels; `None` if no such list exists.
     #[must_use]
     pub fn indexable_labels(&self) -> Option<impl Iterator<Item = (&str, &str)>> {
         self.requirements().iter().find_map(|Requirement { key, test }| {
@@ -202,7 +202,7 @@ impl Requirement {
         Ok(Self { key: key.to_owned(), test })
     }
 
-    /// A node without the label meets `NotIn`, as in Kubernetes.
+    /// As in Kubernetes, a node without the label meets `NotIn`.
     pub(super) fn is_met_by(&self, value: Option<&str>) -> bool {
         match &self.test {
             Test::In(values) => value.is_some_and(|value| values.contains(value)),

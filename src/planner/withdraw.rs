@@ -1,4 +1,4 @@
-//! Withdrawing what ledgers list: where no rule declares it any more, or whatever rules there are.
+//! Withdraws what ledgers list: what no rule declares anymore, or everything regardless of rules.
 
 use std::collections::BTreeSet;
 
@@ -9,20 +9,20 @@ use crate::model::api::DeletionPolicy;
 use crate::model::ledger::{self, Entry, Ledger};
 use crate::model::node::Node;
 
-/// The rule that is named where the ledger cannot be read.
+/// The rule name for values of a ledger that cannot be read.
 const UNKNOWN_RULE: &str = "unknown";
 
-/// What is to be withdrawn, whatever rules there are.
+/// What to withdraw, regardless of existing rules.
 #[derive(Clone, Debug, Default)]
 pub struct Withdrawal {
-    /// What these rules declared; where none is named, all.
+    /// The rules whose values to withdraw; empty for all.
     pub rules: BTreeSet<String>,
-    /// Also the zeros that a device plugin left behind which is gone: places where both maps are at 0.
+    /// Whether to remove zeros that a removed device plugin left behind: resources that are 0 in both maps.
     pub zeros: bool,
 }
 
-/// Plans the withdrawal of what a node's ledger lists. What is to be retained, or what another field
-/// manager has written since, is released.
+/// Plans the withdrawal of what a node's ledger lists. Values to retain, and values that another field manager has
+/// overwritten, are released.
 #[must_use]
 pub fn withdraw(node: &Node, withdrawal: &Withdrawal) -> NodePlan {
     let ledger = match Ledger::parse(node.ledger.as_deref()) {
@@ -44,9 +44,9 @@ pub fn withdraw(node: &Node, withdrawal: &Withdrawal) -> NodePlan {
     NodePlan::new(Vec::new(), changes, false)
 }
 
-/// Plans the same for a node whose ledger cannot be read: what the controller has written by another
-/// account (`own`: by the node's managedFields) is withdrawn, and the ledger removed. The changes belong
-/// together: one patch for some of them would leave values that no ledger lists.
+/// Plans the withdrawal for a node whose ledger cannot be read: it withdraws the controller's values according to
+/// managedFields (`own`) and removes the ledger. The changes belong together: a patch with only some of them would
+/// leave values that no ledger lists.
 #[must_use]
 pub fn withdraw_unreadable(node: &Node, own: &[&str], withdrawal: &Withdrawal) -> NodePlan {
     let edit = |value| Edit { ledger: LedgerEdit::Discard, value, guarded: true };
@@ -68,8 +68,8 @@ pub fn withdraw_unreadable(node: &Node, own: &[&str], withdrawal: &Withdrawal) -
     NodePlan::new(Vec::new(), changes, false)
 }
 
-/// Gives up what is listed. Ownership goes by value, never by the field manager: a value that is as listed,
-/// or 0, is the controller's to remove, and any other is not.
+/// Withdraws or releases a listed value. Ownership follows the value, never the field manager: a value that is as
+/// listed, or 0, is the controller's to remove; any other value is not.
 pub(super) fn withdraw_entry(resource: &str, entry: &Entry, observed: &Observed<'_>) -> Change {
     let rule = entry.rule.as_str().into();
     let (action, value) = if observed.is_overwritten() {
@@ -86,7 +86,7 @@ pub(super) fn withdraw_entry(resource: &str, entry: &Entry, observed: &Observed<
     change(resource, action, Edit { ledger: LedgerEdit::Unlist, value, guarded: true }, true)
 }
 
-/// Removes what a device plugin left behind.
+/// Removes a zero that a device plugin left behind.
 fn remove_zero(resource: &str) -> Change {
     let edit = Edit { ledger: LedgerEdit::Keep, value: ValueEdit::Remove, guarded: true };
     change(resource, Action::RemoveZero, edit, false)
