@@ -1,4 +1,4 @@
-//! What goes into the reconciler and what comes out of it.
+//! The input and output of the reconciler.
 //!
 //! ```text
 //! watches ─▶ Observation ─▶ reconciler ─▶ Request ─▶ executor ─▶ Completion ─▶ reconciler
@@ -24,7 +24,7 @@ use crate::cluster::requests::RequestError;
 use crate::model::api::NodeExtendedResourceStatus;
 use crate::model::node::ApiNode;
 
-/// A moment by both clocks: the monotonic one measures, the wall clock's is written into objects.
+/// The current time on both clocks: the monotonic clock measures, the wall clock is written into objects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
     pub(super) instant: Instant,
@@ -38,7 +38,7 @@ impl Now {
     }
 }
 
-/// What has happened outside.
+/// An event from outside.
 #[derive(Debug)]
 pub(super) enum Observation {
     Lease(watcher::Result<Event<Lease>>),
@@ -46,24 +46,24 @@ pub(super) enum Observation {
     Node(watcher::Result<Event<ApiNode>>),
     DeviceClass(watcher::Result<Event<DeviceClass>>),
     Protection(protection::Kind, watcher::Result<Event<PolicyObject>>),
-    /// The process has been asked to end.
+    /// The process is asked to stop.
     Stop,
 }
 
-/// Distinguishes one request about a node from another: a node may be deleted and recreated under its name while
-/// one is in flight.
+/// Identifies a request about a node: the node may be deleted and recreated under the same name while a request is in
+/// flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestId {
     pub(super) number: u64,
-    /// The slot that it has.
+    /// The kind of its slot.
     pub(super) kind: Kind,
 }
 
-/// Whose pods are listed.
+/// The pods to list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PodScope {
     Node(Arc<str>),
-    /// Those of all nodes, in pages: cheaper than a list for each of many.
+    /// The pods of all nodes, in pages: cheaper than one list for each of many nodes.
     Cluster,
 }
 
@@ -71,9 +71,9 @@ pub(super) enum PodScope {
 #[derive(Debug)]
 pub(super) enum Effect {
     WriteLease(Box<Lease>),
-    /// The process ends, and nothing that it has sent is unanswered.
+    /// The process ends, and has no request in flight.
     ReleaseLease(Box<Election>),
-    /// All rules, consistently: what a new leader withdraws by.
+    /// All rules, consistently: a new leader decides withdrawals by this list.
     ListRules {
         id: RequestId,
     },
@@ -92,7 +92,7 @@ pub(super) enum Effect {
         status: Box<NodeExtendedResourceStatus>,
     },
     CreateEvent(Box<KubeEvent>),
-    /// A dry run that adds a label to a node: the API server is to reject it, and stores nothing either way.
+    /// A dry run that adds a label to a node: the API server must reject it, and stores nothing in any case.
     TestConfinement {
         number: u64,
         node: Arc<str>,
@@ -100,20 +100,20 @@ pub(super) enum Effect {
     },
 }
 
-/// An effect, and the moment after which it counts as unanswered.
+/// An effect, and the deadline for its response.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) effect: Effect,
     pub(super) deadline: Instant,
 }
 
-/// What came of a request.
+/// The response to a request.
 #[derive(Debug)]
 pub(super) enum Completion {
     LeaseWritten {
         started: Instant,
         written: Written,
-        /// The Lease as it is, where it was read after a conflict.
+        /// The current Lease, if it was read after a conflict.
         found: Option<Box<Lease>>,
     },
     LeaseReleased,
@@ -146,14 +146,14 @@ pub(super) enum Completion {
     },
 }
 
-/// What there is to do now.
+/// What to do now.
 #[derive(Debug, Default)]
 pub(super) struct Step {
-    /// To be sent.
+    /// The requests to send.
     pub(super) requests: Vec<Request>,
-    /// When there is more to do, where nothing happens before.
+    /// When to run the next step if nothing happens before, if known.
     pub(super) wake: Option<Instant>,
-    /// How many nodes have been planned.
+    /// The number of planned nodes.
     pub(super) planned: usize,
     /// Whether the process may end.
     pub(super) done: bool,

@@ -1,6 +1,6 @@
-//! Events: on a node, what was done there or stands in the way; on a rule, the same, and what somebody
-//! has to settle. Each kind is limited for each rule, so that ten thousand nodes that reboot or fail
-//! together are reported by a handful, and many of one kind do not hide another.
+//! Events: on a node, what changed there or what blocks a change; on a rule, the same, and what an administrator must
+//! resolve. Each kind of Event is limited per rule, so that ten thousand nodes that reboot or fail together cause only
+//! a few Events, and many of one kind do not hide another.
 
 mod templates;
 
@@ -22,49 +22,49 @@ use crate::cluster::requests::RequestError;
 use crate::model::api::NodeExtendedResource;
 pub(super) use templates::{EventTemplate, contest};
 
-/// How many Events of a kind a rule may cause at once on nodes, and on itself.
+/// How many Events of one kind a rule may cause in a burst, on nodes and on itself.
 const BURST_ON_NODES: u32 = 10;
 const BURST_ON_RULE: u32 = 3;
-/// How long it is until it may cause one more.
+/// How long until the rule may cause one more.
 const REFILL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Who reports, as Events name it: with a domain, as the Event API asks for.
+/// The reporting controller, with a domain, as the Event API requires.
 const REPORTING_CONTROLLER: &str = "noderesource.dev/node-resource-advertiser";
 
-/// How long a limit is remembered that is not used, and how often that is looked into, in Events.
+/// How often buckets are compacted, in Events, and the age at which an unused bucket is dropped.
 const COMPACT_INTERVAL: u64 = 256;
 const MAX_BUCKET_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// The longest note that the API server takes, in bytes.
+/// The longest note that the API server accepts, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// How many Events wait to be written at most. Beyond that the oldest are dropped: an Event is a convenience, and
-/// the log has all of them.
+/// The maximum number of Events in the outbox. Beyond it, the oldest are dropped: Events are a convenience, and the log
+/// has all of them.
 const MAX_OUTBOX: usize = 1000;
-/// How often an Event is sent at most.
+/// The maximum number of attempts to send an Event.
 const MAX_TRIES: u32 = 5;
-/// The namespace of Events about objects that have none.
+/// The namespace of Events about cluster-scoped objects.
 const NAMESPACE: &str = "default";
-/// How much of an object's name an Event's own name repeats.
+/// How much of an object's name an Event's name repeats.
 const MAX_NAME: usize = 200;
 
-/// Events that are to be written, within limits.
+/// The Events to write, within limits.
 #[derive(Clone, Debug)]
 pub(super) struct Events {
     buckets: HashMap<RateLimitKey, Bucket>,
-    /// Each with the number of times it has been sent.
+    /// Each with the number of attempts.
     outbox: VecDeque<(Box<KubeEvent>, u32)>,
     in_flight: HashMap<String, u32>,
-    /// While the API server is overloaded: the pauses, and when the last ends.
+    /// The backoff while the API server is overloaded, and when its last pause ends.
     backoff: Option<Backoff>,
     not_before: Option<Instant>,
-    /// This process, as `reportingInstance` names it.
+    /// The identity of this process, for `reportingInstance`.
     instance: String,
     seed: u64,
     number: u64,
 }
 
-/// Whose limit: a rule's, for Events with one reason, on nodes or on itself.
+/// The key of a limit: Events of a rule with one reason, on nodes or on the rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RateLimitKey {
     rule: Arc<str>,
@@ -72,24 +72,24 @@ struct RateLimitKey {
     on_rule: bool,
 }
 
-/// What has been used of a limit.
+/// The usage of a limit.
 #[derive(Clone, Debug)]
 struct Bucket {
     events: u32,
     since: Instant,
-    /// How many have not been written since the last one that was.
+    /// The number of Events suppressed since the last written one.
     suppressed: u32,
 }
 
-/// A rule, as an Event refers to it.
+/// A rule as the subject of an Event.
 #[derive(Clone, Debug)]
 pub(super) struct RuleSubject {
     pub(super) name: Arc<str>,
-    /// `None` where it does not exist any more.
+    /// `None` if the rule no longer exists.
     pub(super) uid: Option<String>,
 }
 
-/// A node, as an Event refers to it.
+/// A node as the subject of an Event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeSubject<'a> {
     pub(super) name: &'a str,
@@ -103,7 +103,7 @@ impl Events {
         Self { buckets, outbox, in_flight, backoff, not_before, instance, seed, number: 0 }
     }
 
-    /// Reports on a rule what concerns it alone. False where there have been too many like it.
+    /// Reports an Event on a rule. Returns false if the limit suppresses it.
     pub(super) fn on_rule(
         &mut self,
         rule: &RuleSubject,
@@ -116,14 +116,13 @@ impl Events {
         self.report(key, || rule_reference(name, uid.clone()), None, template, now)
     }
 
-    /// Reports on a node what concerns it alone.
+    /// Reports an Event on a node.
     pub(super) fn on_node(&mut self, node: NodeSubject<'_>, template: &EventTemplate, now: Now) {
         let key = RateLimitKey { rule: Arc::from(""), reason: template.reason, on_rule: false };
         self.report(key, || node_reference(node), None, template, now);
     }
 
-    /// Reports on a node and on a rule what the rule has led to there. False where there have been too many like
-    /// it.
+    /// Reports an Event on a node and on the rule that caused it. Returns false if the limit suppresses it.
     pub(super) fn on_both(
         &mut self,
         node: NodeSubject<'_>,
@@ -176,7 +175,7 @@ impl Events {
         let subject: String =
             regarding.name.iter().flat_map(|name| name.chars()).take(MAX_NAME).collect();
         let subject = subject.trim_end_matches(['.', '-']);
-        // The seed differs between processes, the number between the Events of one.
+        // The seed differs between processes, and the number between Events of one process.
         let name = format!("{subject}.{:x}{:06x}", self.seed, self.number);
         KubeEvent {
             metadata: ObjectMeta {
@@ -200,30 +199,30 @@ impl Events {
         }
     }
 
-    /// The next Event to be sent.
+    /// Returns the next Event to send.
     pub(super) fn pop(&mut self) -> Option<Box<KubeEvent>> {
         let (event, tries) = self.outbox.pop_front()?;
         self.in_flight.extend(event.metadata.name.clone().map(|name| (name, tries + 1)));
         Some(event)
     }
 
-    /// Whether an Event may be sent.
+    /// Returns whether an Event may be sent.
     pub(super) fn is_ready(&self, now: Instant) -> bool {
         !self.outbox.is_empty() && self.not_before.is_none_or(|not_before| not_before <= now)
     }
 
-    /// Forgets what is to be written: another process reports from now on.
+    /// Drops all pending Events: another process reports from now on.
     pub(super) fn clear(&mut self) {
         self.outbox.clear();
         self.in_flight.clear();
     }
 
-    /// When the pause ends after which Events are sent again.
+    /// Returns when the current pause of the Events ends.
     pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
         self.not_before.filter(|not_before| !self.outbox.is_empty() && now < *not_before)
     }
 
-    /// Takes in what came of writing an Event. Where the API server was overloaded it is sent again after a pause.
+    /// Handles the response to an Event. If the API server was overloaded, the Event is sent again after a pause.
     pub(super) fn written(
         &mut self,
         event: Box<KubeEvent>,
@@ -240,7 +239,7 @@ impl Events {
             debug!("an Event was not written: {error}");
             return;
         }
-        // Those that were in flight together have failed together.
+        // Events that were in flight together fail together.
         if self.not_before.is_none_or(|not_before| not_before <= now) {
             let seed = self.seed.wrapping_add(self.number);
             let backoff = self.backoff.get_or_insert_with(|| Backoff::new(seed));
@@ -252,7 +251,7 @@ impl Events {
         }
     }
 
-    /// How many have been left out since the last, if another may be written.
+    /// Returns the number of Events suppressed since the last one, if another Event may be written.
     fn try_acquire(&mut self, key: RateLimitKey, now: Instant) -> Option<u32> {
         let burst = if key.on_rule { BURST_ON_RULE } else { BURST_ON_NODES };
         let start = || Bucket { events: 0, since: now, suppressed: 0 };
@@ -272,13 +271,13 @@ impl Events {
         Some(std::mem::take(&mut buckets.suppressed))
     }
 
-    /// Forgets limits that have not been used for long: rules come and go.
+    /// Drops buckets that have been unused for long: rules come and go.
     fn compact(&mut self, now: Instant) {
         self.buckets.retain(|_, bucket| now.duration_since(bucket.since) < MAX_BUCKET_AGE);
     }
 }
 
-/// What of a note the API server takes, with how many like it there have been besides.
+/// Shortens a note to what the API server accepts, and appends the number of suppressed Events.
 fn shortened(mut template: String, suppressed: u32) -> String {
     let more = match suppressed {
         0 => String::new(),

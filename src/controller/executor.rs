@@ -1,5 +1,5 @@
-//! Sends requests, and reports what came of each. The reconciler has decided about leadership, slots and
-//! pauses by then; here is nothing to decide but when to stop waiting.
+//! Sends requests and returns their completions. The reconciler has already decided about leadership, slots and pauses;
+//! the executor only enforces deadlines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::cluster::paging::PAGE_SIZE;
 use crate::cluster::requests::{Page, RequestError, Requests};
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource, NodeExtendedResourceStatus};
 
-/// How long a list may take beyond the time of one request: it is no write, and may outlive the Lease.
+/// How long a list may take beyond the timeout of one request: it writes nothing, so it may outlive the Lease.
 const MAX_LIST_TIME: Duration = Duration::from_secs(45);
 
 /// A request in flight.
@@ -37,7 +37,7 @@ impl Executor {
         Self { client }
     }
 
-    /// Sends a request. The future ends by the request's deadline; that of a list in pages, some pages later.
+    /// Sends a request. The future completes by the deadline of the request; for a paged list, some pages later.
     pub(super) fn send(&self, request: Request) -> InFlight {
         let Request { effect, deadline } = request;
         let started = Instant::now();
@@ -77,7 +77,7 @@ impl Executor {
     }
 }
 
-/// Lists all rules in pages of one version, which is as new as any write before it.
+/// Lists all rules, in pages of one version that is at least as new as every earlier write.
 async fn list_rules(requests: Requests) -> Result<Vec<RuleObject>, RequestError> {
     let rules = ApiRequest::new(NodeExtendedResource::url_path(&(), None));
     let mut page = ListParams::default().limit(PAGE_SIZE);
@@ -102,7 +102,7 @@ async fn patch_node(
 ) -> Completion {
     let failed =
         |message, maybe_applied| Reply::Failed { message, retry_after: None, maybe_applied };
-    // The process may have been suspended since that was decided.
+    // The process may have been suspended since the decision.
     if deadline <= Instant::now() {
         let reply = failed("the patch was not sent in time".to_owned(), false);
         return Completion::NodePatched { id, node, reply };
@@ -128,7 +128,7 @@ async fn list_pods(
             PodScope::Cluster => nodes.pods_by_node().await,
         }
     };
-    // The time limit of a request is that of a page.
+    // The timeout of a request applies to each page.
     let reply = tokio::time::timeout_at(deadline + MAX_LIST_TIME, list).await;
     let reply = reply.unwrap_or_else(|_| {
         Err(RequestError::Transport("the list of pods did not complete in time".to_owned()))
@@ -154,8 +154,8 @@ async fn patch_status(
     Completion::StatusPatched { rule, uid, result }
 }
 
-/// The patch that writes a status as a whole, on the rule with this uid: one recreated under its name is another rule. A
-/// merge patch of a status cannot ask for that: the API server ignores the uid in it.
+/// Returns the patch that replaces the whole status of the rule with this uid: a rule recreated under the same name is
+/// another rule. A merge patch of the status cannot test the uid, because the API server ignores it there.
 pub(super) fn status_patch(
     uid: Option<&str>,
     status: &NodeExtendedResourceStatus,

@@ -1,4 +1,4 @@
-//! Whether this process writes, and the end of the process.
+//! Whether this process may write, and how it stops.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tracing::warn;
 use super::effect::{Effect, Now, Request};
 use crate::cluster::lease::{Candidate, Leadership, Participant, Written};
 
-/// How long requests in flight may take to end once the process is to end.
+/// How long requests in flight may take after the process is asked to stop.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long releasing the Lease may take then.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -20,23 +20,23 @@ pub(super) struct Leader {
     /// `None` once the Lease is being released.
     participant: Option<Participant>,
     lease_duration: Duration,
-    /// What was known of the Lease when that was last asked.
+    /// The leadership as of the last report.
     reported: Option<Leadership>,
-    /// Whether it led when that was last asked.
+    /// Whether this process led at the last call.
     led: bool,
-    /// Since when the process is to end.
+    /// Since when the process is stopping.
     stopping: Option<Instant>,
     is_releasing: bool,
-    /// Whether the API server is at an earlier state than it was.
+    /// Whether the API server went back to an earlier state.
     server_went_back: bool,
 }
 
-/// How far the end of the process is.
+/// The progress of stopping.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Requests are in flight, until then at most.
+    /// Requests are in flight; the drain ends at this time at the latest.
     Draining(Instant),
-    /// The Lease is being given back.
+    /// The Lease is being released.
     Releasing,
     Done,
 }
@@ -60,8 +60,8 @@ impl Leader {
         }
     }
 
-    /// Takes in what came of a write that was sent at `started`; and the Lease as it is, where it was read after
-    /// a conflict.
+    /// Handles the response to a write that was sent at `started`, and the current Lease if it was read after a
+    /// conflict.
     pub(super) fn written(
         &mut self,
         written: Written,
@@ -81,12 +81,12 @@ impl Leader {
         }
     }
 
-    /// The Lease has been released, or not.
+    /// Handles the end of the release, successful or not.
     pub(super) fn released(&mut self) {
         self.is_releasing = false;
     }
 
-    /// Writes the Lease where that is due. Returns when there is more to do, where that is known.
+    /// Writes the Lease when that is due. Returns when the next step is due, if known.
     pub(super) fn next(&mut self, now: Now, requests: &mut Vec<Request>) -> Option<Instant> {
         let participant = self.participant.as_mut()?;
         let (write, wake) = participant.next(now.instant, now.wall);
@@ -97,13 +97,13 @@ impl Leader {
         wake
     }
 
-    /// Whether this process leads, where that has changed since the last call.
+    /// Returns whether this process leads, if that has changed since the last call.
     pub(super) fn take_change(&mut self, now: Instant) -> Option<bool> {
         let leads = self.leads(now);
         (std::mem::replace(&mut self.led, leads) != leads).then_some(leads)
     }
 
-    /// What is known of the Lease, where that has changed since the last call.
+    /// Returns the leadership, if it has changed since the last call.
     pub(super) fn take_report(&mut self) -> Option<Leadership> {
         let now = self.leadership()?;
         if self.reported.as_ref() == Some(now) {
@@ -113,7 +113,7 @@ impl Leader {
         self.reported.clone()
     }
 
-    /// What is known of the Lease; `None` once it is being released.
+    /// Returns the leadership; `None` once the Lease is being released.
     fn leadership(&self) -> Option<&Leadership> {
         self.participant.as_ref().map(Participant::leadership)
     }
@@ -122,16 +122,16 @@ impl Leader {
         self.lease_duration
     }
 
-    /// Whether this process may write.
+    /// Returns whether this process may write.
     pub(super) fn leads(&self, now: Instant) -> bool {
         self.leadership().is_some_and(|leadership| leadership.leads(now))
     }
 
-    /// Until when a request that is sent now may be answered: a write must not land once another process
-    /// may lead. `None` where this one does not.
+    /// Returns the deadline for the response to a request sent now: a write must not be applied once another process
+    /// may lead. `None` if this process does not lead.
     pub(super) fn write_deadline(&self, now: Instant, timeout: Duration) -> Option<Instant> {
         let Some(Leadership::Leader { until }) = self.leadership() else { return None };
-        // Another process waits for the whole duration; this one stops after two thirds of it.
+        // Another process waits for the whole duration; this process stops after two thirds of it.
         let expiry = *until + self.lease_duration / 3;
         if *until <= now {
             return None;
@@ -139,12 +139,12 @@ impl Leader {
         Some(expiry.min(now + timeout))
     }
 
-    /// The process is to end.
+    /// Starts stopping.
     pub(super) fn stop(&mut self, now: Instant) {
         self.stopping.get_or_insert(now);
     }
 
-    /// Whether the process ends since the API server is at an earlier state than it was.
+    /// Returns whether the process ends because the API server went back to an earlier state.
     pub(super) fn server_went_back(&self) -> bool {
         self.server_went_back
     }
@@ -153,8 +153,8 @@ impl Leader {
         self.stopping.is_some()
     }
 
-    /// Releases the Lease once nothing is in flight. While a write may still be applied, nobody else is to write:
-    /// the Lease is kept then, and expires. `may_land` is whether a patch without a response may be.
+    /// Releases the Lease once nothing is in flight. While a write may still be applied, no other process may write, so
+    /// the Lease is kept and expires. `may_land` returns whether a patch without a response may still be applied.
     pub(super) fn end(
         &mut self,
         in_flight: usize,

@@ -1,26 +1,26 @@
-//! How many requests may be in flight at once.
+//! Limits the number of requests in flight.
 //!
-//! Repairs have slots of their own, and nothing slows them. For all other writes the limit is halved where the
-//! API server is overloaded, and grows again with each success; and a pause that it asks for is kept.
+//! Repairs have their own slots, and nothing slows them. For all other writes, the limit is halved when the API server
+//! is overloaded and grows again with each success; pauses that the API server requests are kept.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How many patches may be in flight beyond the limit where they are repairs.
+/// The number of patches beyond the limit that may be in flight if they are repairs.
 const REPAIR_SLOTS: usize = 2;
-/// How many statuses, and how many Events, are written at once.
+/// The number of statuses, and of Events, written concurrently.
 const MAX_SIDE_WRITES: usize = 4;
-/// How many lists of pods are requested at once: no response is larger.
+/// The number of concurrent pod lists: they are the largest responses.
 const MAX_POD_LISTS: usize = 4;
-/// Failures within this time of each other are one: requests that were in flight together fail together.
+/// Failures within this interval count as one: requests that are in flight together fail together.
 const REACTION_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where even one request at a time fails, these are the pauses between them: each is twice the one before.
+/// The pauses between requests when even one request at a time fails; each is twice the previous one.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Repair,
@@ -33,14 +33,14 @@ pub(super) enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Limiter {
     max_patches: usize,
-    /// How many patches may be in flight as the API server is: at most `max_patches`.
+    /// The current limit of patches in flight: at most `max_patches`.
     window: f64,
     in_flight: [usize; 5],
     paused_until: Option<Instant>,
-    /// The same for statuses: trouble with these slows no patch.
+    /// The pause for statuses: their failures slow no patch.
     side_paused_until: Option<Instant>,
     reduced_at: Option<Instant>,
-    /// How often in a row a request has failed while one at a time was sent.
+    /// The number of consecutive failures while one request at a time is sent.
     failures: u32,
 }
 
@@ -60,7 +60,7 @@ impl Limiter {
         }
     }
 
-    /// Takes a slot. False where there is none.
+    /// Takes a slot. Returns false if there is none.
     pub(super) fn start(&mut self, kind: Kind, now: Instant) -> bool {
         let free = self.is_free(kind, now);
         if free {
@@ -69,7 +69,7 @@ impl Limiter {
         free
     }
 
-    /// Whether there is a slot.
+    /// Returns whether a slot is free.
     pub(super) fn is_free(&self, kind: Kind, now: Instant) -> bool {
         let in_flight = |kind: Kind| self.in_flight[kind as usize];
         let patches = in_flight(Kind::Patch) + in_flight(Kind::Repair);
@@ -84,26 +84,26 @@ impl Limiter {
         }
     }
 
-    /// A request has ended.
+    /// Releases the slot of a request.
     pub(super) fn end(&mut self, kind: Kind) {
         let in_flight = &mut self.in_flight[kind as usize];
         *in_flight = in_flight.saturating_sub(1);
     }
 
-    /// The API server has done what it was asked for.
+    /// Records a success.
     pub(super) fn succeeded(&mut self) {
         self.window = (self.window + 1.0 / self.window).min(self.max_patches as f64);
         self.failures = 0;
     }
 
-    /// The API server is overloaded, fails or does not respond.
+    /// Records that the API server is overloaded, fails or does not respond.
     pub(super) fn overloaded(&mut self, retry_after: Option<Duration>, now: Instant) {
         let is_new = self.reduced_at.is_none_or(|at| now.duration_since(at) >= REACTION_INTERVAL);
         if is_new {
             self.window = (self.window / 2.0).max(1.0);
             self.reduced_at = Some(now);
         }
-        // A connection is refused faster than nodes can be counted.
+        // A refused connection fails faster than nodes can be planned.
         let pause = (self.window <= 1.0).then(|| {
             let pause = MIN_PAUSE * 2_u32.saturating_pow(self.failures.min(16));
             self.failures += 1;
@@ -114,23 +114,23 @@ impl Limiter {
         }
     }
 
-    /// A status was not written and the API server asks for a pause: statuses keep it.
+    /// Records a failed status write for which the API server requests a pause: statuses keep the pause.
     pub(super) fn side_overloaded(&mut self, pause: Duration, now: Instant) {
         self.side_paused_until = self.side_paused_until.max(Some(now + pause));
     }
 
-    /// When requests that are not repairs may be sent again.
+    /// Returns when requests other than repairs may be sent again.
     pub(super) fn next_wake(&self, now: Instant) -> Option<Instant> {
         let pauses = [self.paused_until, self.side_paused_until].into_iter().flatten();
         pauses.filter(|until| now < *until).min()
     }
 
-    /// Whether a request of this kind is in flight.
+    /// Returns whether a request of this kind is in flight.
     pub(super) fn has_in_flight(&self, kind: Kind) -> bool {
         self.in_flight[kind as usize] > 0
     }
 
-    /// How many writes are in flight.
+    /// Returns the number of writes in flight.
     pub(super) fn writes(&self) -> usize {
         let writes = [Kind::Repair, Kind::Patch, Kind::Status, Kind::Event];
         writes.into_iter().map(|kind| self.in_flight[kind as usize]).sum()

@@ -1,5 +1,4 @@
-//! What is counted, for Prometheus. Labels have few values, known beforehand: no node and no rule has a
-//! series of its own.
+//! Prometheus metrics. Labels have few values, all known in advance: no node and no rule has its own series.
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -13,19 +12,19 @@ use super::confinement;
 use super::protection::State;
 use super::standing::TABLE;
 
-/// The media type of what [`Metrics::text`] gives.
+/// The media type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// One label, of which every value is a word in the source.
+/// One label, whose values are all constants in the source.
 pub(crate) type Label = [(&'static str, &'static str); 1];
 
-/// All metrics of one controller.
+/// All metrics of a controller.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// Patches of nodes, by what came of them.
+    /// Patches of nodes, by result.
     pub(crate) patches: Family<Label, Counter>,
-    /// Other writers' changes that were undone.
+    /// Values restored after another field manager changed them.
     pub(crate) repairs: Counter,
     /// Nodes that rules select, by state.
     pub(crate) nodes: Family<Label, Gauge>,
@@ -33,34 +32,34 @@ pub struct Metrics {
     pub(crate) rules: Family<Label, Gauge>,
     /// Valid rules that select no node.
     pub(crate) rules_without_nodes: Gauge,
-    /// Rules that are missing, with most others, and whose values stay for a while.
+    /// Missing rules whose values are kept for now, because most rules are missing.
     pub(crate) rules_held: Gauge,
-    /// From the moment that a node has to be planned until its patch is answered.
+    /// Time from when a node has to be planned until the response to its patch.
     pub(crate) event_to_patch: Histogram,
-    /// How long a plan takes.
+    /// Time to plan a node.
     pub(crate) plan: Histogram,
-    /// Watches that had to be started again.
+    /// Watches that ended and were restarted.
     pub(crate) watch_restarts: Family<Label, Counter>,
-    /// Whether this process leads: 1 or 0.
+    /// Whether this process is the leader: 1 or 0.
     pub(crate) leader: Gauge,
-    /// Whether kubelets' resets are kept from nodes, by state: 1 or 0.
+    /// Whether a policy keeps listed values when a kubelet resets them, by state: 1 or 0.
     pub(crate) protection: Family<Label, Gauge>,
-    /// Kubelets that started after a reboot, by what came of listed values.
+    /// Kubelet starts after a reboot, by whether listed values were kept.
     pub(crate) kubelet_starts: Family<Label, Counter>,
     /// Whether the API server confines this account, by state: 1 or 0.
     pub(crate) confinement: Family<Label, Gauge>,
-    /// Tests of that, by what they showed.
+    /// Tests of the confinement, by result.
     pub(crate) confinement_tests: Family<Label, Counter>,
 }
 
-/// What came of listed values when a kubelet started.
+/// Whether listed values were kept when a kubelet started.
 pub(crate) const KEPT: Label = [("values", "kept")];
 pub(crate) const RESET: Label = [("values", "reset")];
 
-/// What a rule's conditions come to.
+/// The states of a rule, from its conditions.
 pub(crate) const RULE_STATES: [&str; 3] = ["ready", "not_ready", "stalled"];
 
-/// Bounds of histograms, in seconds. An alert's threshold is one of them: between two, a quantile is
+/// Histogram buckets, in seconds. The threshold of an alert is one of them, since a quantile between two is
 /// interpolated.
 const EVENT_TO_PATCH: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 30.0, 300.0];
@@ -86,7 +85,7 @@ impl Default for Metrics {
             confinement_tests: Family::default(),
             registry: Registry::default(),
         };
-        // A series that is not there yet cannot be told from one that is gone.
+        // A missing series cannot be distinguished from a series that is gone.
         for result in ["patched", "stale", "not_found", "forbidden", "failed"] {
             drop(metrics.patches.get_or_create(&[("result", result)]));
         }
@@ -175,28 +174,28 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// In the text format of `OpenMetrics`, which Prometheus reads.
+    /// Returns the metrics in the text format of `OpenMetrics`, which Prometheus reads.
     ///
     /// # Errors
-    /// Where formatting fails, which writing to a string does not.
+    /// If formatting fails, which writing to a string does not.
     pub fn text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)
     }
 
-    /// A patch has been answered.
+    /// Counts the response to a patch.
     pub(crate) fn patched(&self, result: &'static str) {
         self.patches.get_or_create(&[("result", result)]).inc();
     }
 
-    /// A watch has to be started again.
+    /// Counts the restart of a watch.
     pub(crate) fn restarted(&self, resource: &'static str) {
         self.watch_restarts.get_or_create(&[("resource", resource)]).inc();
     }
 }
 
-/// Sets the gauges of a family by the values of its one label.
+/// Sets the gauges of a family, by the values of its one label.
 pub(crate) fn set_all(
     family: &Family<Label, Gauge>,
     label: &'static str,

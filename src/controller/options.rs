@@ -1,4 +1,4 @@
-//! How the controller works, and where it reports its own state.
+//! The options of the controller, and where it reports its own state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,29 +9,29 @@ use tokio::time::Instant;
 use super::metrics::Metrics;
 use super::readiness::Readiness;
 
-/// How the controller works.
+/// The options of the controller.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many nodes may be patched at once; repairs have two slots of their own beside these. The API server
-    /// is busy at about ten.
+    /// The maximum number of concurrent patches; repairs have two more slots of their own. About ten saturate the API
+    /// server.
     pub concurrency: usize,
-    /// How long a request may take before it counts as failed.
+    /// The timeout of a request.
     pub request_timeout: Duration,
-    /// How long what rules advertised stays where a list lacks most of the rules that nodes' annotations name.
+    /// How long values stay when a list lacks most of the rules named in node annotations.
     pub mass_withdrawal_delay: Duration,
     /// Whether the leader tests that the policy confines this account.
     pub confinement_test: bool,
-    /// Where the randomness of pauses and of Events' names comes from.
+    /// The seed for the randomness of pauses and of the names of Events.
     pub seed: u64,
 }
 
 /// Where the controller reports its own state.
 #[derive(Clone, Debug)]
 pub struct Diagnostics {
-    /// What keeps it from its work.
+    /// Why the controller is not ready.
     pub readiness: watch::Sender<Readiness>,
-    /// When it last went round its loop: at least every ten seconds, unless it is stuck.
+    /// The time of the last iteration of the loop: at most ten seconds ago, unless the loop is stuck.
     pub heartbeat: watch::Sender<Instant>,
-    /// What it has done.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
 }

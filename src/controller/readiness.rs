@@ -1,11 +1,11 @@
-//! Whether the controller has been able to take up its work, and if not, why.
+//! Whether the controller has been able to start its work, and if not, why.
 //!
-//! An API server that goes away later makes it no less ready: it goes on where it was.
+//! The controller stays ready when the API server becomes unreachable later: it continues where it was.
 
 use std::fmt;
 
-/// What keeps the controller from its work; all `None` once rules and nodes are listed, patches
-/// go through, and the Lease can be had.
+/// Why the controller is not ready; all `None` once rules and nodes are listed, patches succeed, and the Lease is
+/// available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// Why the rules are not known yet.
@@ -14,13 +14,13 @@ pub struct Readiness {
     pub nodes: Option<String>,
     /// Why nodes cannot be patched.
     pub patches: Option<String>,
-    /// Why it can never lead.
+    /// Why this process can never lead.
     pub lease: Option<String>,
-    /// That another leads, which is no less ready: this one knows all that it has to.
+    /// The current leader, if it is another process. A standby is ready too: its cache is complete.
     pub standby: Option<String>,
-    /// Whether kubelets' resets are kept from nodes, in words; this one is ready either way.
+    /// Whether a policy keeps listed values when a kubelet resets them, as text; it does not affect readiness.
     pub protection: String,
-    /// Whether the API server confines this account, in words; this one is ready either way.
+    /// Whether the API server confines this account, as text; it does not affect readiness.
     pub confinement: String,
 }
 
@@ -39,13 +39,13 @@ impl Default for Readiness {
 }
 
 impl Readiness {
-    /// Whether nothing stands in the way.
+    /// Returns whether the controller is ready.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.reasons().next().is_none()
     }
 
-    /// The same, and what else is to be known.
+    /// Returns the reasons, with the state of protection and confinement.
     #[must_use]
     pub fn verbose(&self) -> String {
         format!("{self}protection: {}\nconfinement: {}\n", self.protection, self.confinement)
@@ -59,7 +59,7 @@ impl Readiness {
     }
 }
 
-/// `ready`, with who leads where that is another; or a reason a line.
+/// `ready`, with the leader if it is another process; or one reason per line.
 impl fmt::Display for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_ready() {

@@ -1,5 +1,5 @@
-//! The reconciler: decides what is sent, and when, from what it observes. Pure: no client, no clock but the
-//! argument, no randomness but a seed; logs and metrics are all it does by itself.
+//! The reconciler: decides what to send, and when, from what it observes. It is pure: no client, no clock except the
+//! argument, no randomness except a seed. Its only side effects are logs and metrics.
 //!
 //! ```text
 //!   an event, a rule, a response, the end of a pause
@@ -49,7 +49,7 @@ use crate::cluster::error::{describe_watch, is_expired};
 use crate::cluster::lease::{Candidate, Leadership};
 use crate::model::node::ApiNode;
 
-/// How many nodes are planned between two looks at what else has happened.
+/// How many nodes are planned before other events are handled.
 const PLAN_BATCH_SIZE: usize = 256;
 
 #[derive(Clone)]
@@ -64,7 +64,7 @@ pub(super) struct Reconciler {
     cluster: ClusterFacts,
 }
 
-/// What the cluster has, beside nodes and rules.
+/// What the reconciler knows about the cluster besides nodes and rules.
 #[derive(Clone)]
 struct ClusterFacts {
     device_classes: DeviceClasses,
@@ -72,20 +72,20 @@ struct ClusterFacts {
     confinement: Confinement,
 }
 
-/// What is reported, beside logs and metrics.
+/// What the reconciler reports besides logs and metrics.
 #[derive(Clone)]
 struct Reports {
     events: Events,
     statuses: StatusWrites,
-    /// The first rejection for want of a right, while any node waits for it.
+    /// The first rejection for a missing permission, while a node waits for that permission.
     forbidden: Option<String>,
-    /// The watches that are broken, and why as last logged.
+    /// The broken watches, each with the last logged error.
     broken_watches: BTreeMap<&'static str, String>,
-    /// Whether the last list of pods failed, so that it is logged once.
+    /// Whether the last list of pods failed, so that the failure is logged once.
     pods_unavailable: bool,
-    /// Whether the metrics of the rules have to be counted again.
+    /// Whether the metrics of the rules must be recounted.
     rules_changed: bool,
-    /// How many nodes the current step has planned.
+    /// The number of nodes planned in the current step.
     planned: usize,
 }
 
@@ -119,7 +119,7 @@ impl Reconciler {
         reconciler
     }
 
-    /// Takes in what has happened outside.
+    /// Handles an observation.
     pub(super) fn observe(&mut self, observation: Observation, now: Now) {
         match observation {
             Observation::Lease(event) => self.leader.observe(event, now),
@@ -138,7 +138,7 @@ impl Reconciler {
         }
     }
 
-    /// Takes in what came of a request.
+    /// Handles the response to a request.
     pub(super) fn complete(&mut self, completion: Completion, now: Now) {
         match completion {
             Completion::LeaseWritten { started, written, found } => {
@@ -161,12 +161,12 @@ impl Reconciler {
         }
     }
 
-    /// Whether the controller ends since the API server is at an earlier state than it was.
+    /// Returns whether the controller ends because the API server went back to an earlier state.
     pub(super) fn server_went_back(&self) -> bool {
         self.leader.server_went_back()
     }
 
-    /// Decides what is sent now.
+    /// Decides what to send now.
     pub(super) fn next(&mut self, now: Now) -> Step {
         let mut step = Step::default();
         step.wake = self.leader.next(now, &mut step.requests);
@@ -195,7 +195,7 @@ impl Reconciler {
         step
     }
 
-    /// What a leader does.
+    /// Does the work of a leader.
     fn work(&mut self, now: Now, step: &mut Step) {
         self.wake_due(now);
         self.expire_hold(now);
@@ -210,7 +210,7 @@ impl Reconciler {
         while self.reports.planned < PLAN_BATCH_SIZE
             && let Some(name) = self.schedule.standings_due.pop_first()
         {
-            // Where the response has come meanwhile, the node has been planned with it.
+            // If the response has arrived in the meantime, the node was planned with it.
             if self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(&name))) {
                 self.reconcile(&name, Rank::Replan, now);
             }
@@ -224,7 +224,7 @@ impl Reconciler {
         if has_unplanned {
             step.wake = Some(now.instant);
         } else {
-            // With nodes still to be planned the counts are not what they will be in a moment.
+            // While nodes are still to be planned, the counts are about to change.
             self.send_pod_lists(now.instant, step);
             self.send_statuses(now, step);
         }
@@ -235,7 +235,7 @@ impl Reconciler {
             step.wake,
             self.schedule.queue.next_due(),
             self.schedule.limiter.next_wake(now.instant),
-            // Before all is known it does not end.
+            // The hold does not end before rules and nodes are known.
             self.rules.hold().until().filter(|_| self.knows_all()),
             self.schedule.rules.not_before(),
             self.reports.events.next_due(now.instant),
@@ -248,20 +248,20 @@ impl Reconciler {
         self.leader.leads(now)
     }
 
-    /// Until when a request that is sent now may be answered; `None` where this process does not lead.
+    /// Returns the deadline for the response to a request sent now; `None` if this process does not lead.
     fn write_deadline(&self, now: Instant) -> Option<Instant> {
         self.leader.write_deadline(now, self.options.request_timeout)
     }
 
-    /// Adds a request that this process may send only while it leads.
+    /// Adds a request that only the leader may send.
     fn send(&self, effect: Effect, now: Instant, step: &mut Step) -> bool {
         let Some(deadline) = self.write_deadline(now) else { return false };
         step.requests.push(Request { effect, deadline });
         true
     }
 
-    /// A leader that is new to it plans every node, with the rules as they are: what it knows of them, and of
-    /// failures and pauses, may be old. One that leads no longer reports nothing.
+    /// Handles a change of leadership. A new leader plans every node with the current rules, since its knowledge of
+    /// rules, failures and pauses may be stale. A process that loses leadership stops reporting.
     fn follow_leadership(&mut self, now: Now) {
         if let Some(leadership) = self.leader.take_report() {
             self.set_ready(|readiness| {
@@ -292,7 +292,7 @@ impl Reconciler {
             self.diagnostics.metrics.rules_held.set(0);
             self.reports.forbidden = None;
             self.reports.events.clear();
-            // What was planned is not sent any more, and what is known of the rules is not looked at.
+            // Planned changes are not sent anymore, and the rules must be listed again.
             self.schedule.list_rules();
             self.restart_nodes(now);
             self.report_forbidden();
@@ -310,7 +310,7 @@ impl Reconciler {
                 return;
             }
         };
-        // A list that begins may fail as those before.
+        // A new list may fail like the previous one.
         if !matches!(event, Event::Init) {
             self.reports.broken_watches.remove("nodes");
         }
@@ -321,9 +321,9 @@ impl Reconciler {
             && state.work().is_some()
         {
             let work = state.work_mut();
-            // What the plan finds now is not what the last response left.
+            // The plan now starts from this event, not from the last response.
             work.applied.clear();
-            // It may be a lowering whose response was lost: the list has to come after it (I5).
+            // The event may show a lowering whose response was lost: pods must be listed after it (I5).
             if !work.lowered_from.is_empty() {
                 work.pods.forget_usage();
             }
@@ -336,14 +336,15 @@ impl Reconciler {
         }
     }
 
-    /// A watch of nodes or rules has failed, and is started again. Returns why, unless that is nothing unusual.
+    /// Handles the failure of a watch of nodes or rules, which restarts. Returns the error, unless the watch merely
+    /// expired.
     fn watch_failed(
         &mut self,
         resource: &'static str,
         error: &watcher::Error,
         missing: &str,
     ) -> Option<String> {
-        // An API server that is away is one restart, however often it is tried.
+        // An unreachable API server counts as one restart, however many attempts fail.
         if !self.reports.broken_watches.contains_key(resource) {
             self.diagnostics.metrics.restarted(resource);
         }
@@ -359,7 +360,7 @@ impl Reconciler {
         Some(message)
     }
 
-    /// Whether rules and nodes are known in full: before that, only what ledgers list is written back (I4).
+    /// Returns whether all rules and nodes are known: until then, only repairs from ledgers are written (I4).
     fn knows_all(&self) -> bool {
         matches!(self.schedule.rules, RulesList::Done) && self.nodes.listed()
     }
@@ -372,7 +373,7 @@ impl Reconciler {
         });
     }
 
-    /// Readiness fails from the first patch that is rejected for want of a right until no node waits for it.
+    /// Readiness fails from the first patch rejected for a missing permission until no node waits for that permission.
     fn report_forbidden(&mut self) {
         let is_forbidden = |cause: &Cause| *cause == Cause::Forbidden;
         if self.reports.forbidden.is_some() && !self.schedule.kept_back.values().any(is_forbidden) {

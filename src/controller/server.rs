@@ -1,4 +1,4 @@
-//! What the kubelet and Prometheus ask: `/readyz`, `/livez` and `/metrics`.
+//! The endpoints for the kubelet and Prometheus: `/readyz`, `/livez` and `/metrics`.
 
 mod connections;
 
@@ -20,22 +20,22 @@ use tokio::time::Instant;
 use super::metrics::{self, Metrics};
 use super::readiness::Readiness;
 
-/// A controller that has not gone round its loop for so long is stuck. It does so every ten seconds,
-/// also where the API server is away.
+/// A controller whose loop has not iterated for this long is stuck. The loop iterates every ten seconds, even if the
+/// API server is unreachable.
 const LIVENESS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What there is to answer with.
+/// The state that the endpoints report.
 #[derive(Clone, Debug)]
 pub struct HealthState {
-    /// What keeps the controller from its work.
+    /// Why the controller is not ready.
     pub readiness: watch::Receiver<Readiness>,
-    /// When it last went round its loop.
+    /// The time of the last iteration of the loop.
     pub heartbeat: watch::Receiver<Instant>,
-    /// What it has done.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
 }
 
-/// Why an address cannot be bound: it is in use, or not this machine's.
+/// Why an address cannot be bound: it is in use, or not an address of this machine.
 #[derive(Debug, Error)]
 #[error("cannot listen on {address}: {source}")]
 pub struct ListenError {
@@ -43,10 +43,10 @@ pub struct ListenError {
     source: std::io::Error,
 }
 
-/// Takes the address. In place of `[::]`, which answers IPv4 as well, that is 0.0.0.0 where the kernel has no IPv6.
+/// Binds the address. If the kernel has no IPv6, it binds 0.0.0.0 instead of `[::]`, which accepts IPv4 too.
 ///
 /// # Errors
-/// Where it is in use, or not this machine's.
+/// If the address is in use, or not an address of this machine.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
     listen_by(address, async |address| TcpListener::bind(address).await).await
 }
@@ -59,14 +59,14 @@ async fn listen_by<T>(
     match bind(address).await {
         Err(source) if address.ip() == Ipv6Addr::UNSPECIFIED => {
             let without_ipv6 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
-            // Where that fails too, it is not for want of IPv6.
+            // If that fails too, the reason is not missing IPv6.
             bind(without_ipv6).await.map_err(|_| error(source))
         }
         bound => bound.map_err(error),
     }
 }
 
-/// Answers until it is dropped.
+/// Serves requests until the future is dropped.
 pub async fn serve(listener: TcpListener, health: HealthState) {
     let router = Router::new()
         .route("/readyz", get(readyz))

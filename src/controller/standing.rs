@@ -1,5 +1,5 @@
-//! Where a rule stands on a node that it selects: the one table of states, from which counts, metrics,
-//! conditions, problems and the documentation come.
+//! The state of a rule on a node that it selects: one table of states, from which counts, metrics, conditions, problems
+//! and the documentation derive.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::model::quantity::Quantity;
 use crate::planner::Outcome;
 use crate::planner::input::Lost;
 
-/// The states, by rank: of a rule's nodes the first that any is in gives the reason of `Ready`.
+/// The states, by rank: the first state that any node of a rule is in gives the reason of `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
     Pending,
@@ -24,19 +24,19 @@ pub(super) enum State {
     Advertised,
 }
 
-/// What a state means.
+/// The meaning of a state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StateInfo {
     pub(super) state: State,
-    /// Its value of the metric's label.
+    /// Its value in the label of the metric.
     pub(super) name: &'static str,
-    /// The reason that conditions and problems give.
+    /// Its reason in conditions and problems.
     pub(super) reason: Reason,
-    /// What is counted, after a number: "3 held at what pods request".
+    /// The text after a number of nodes: "3 held at what pods request".
     pub(super) phrase: &'static str,
     /// Whether `problems` names the node.
     pub(super) is_problem: bool,
-    /// Whether the controller goes on with it by itself, so that the rule is reconciling.
+    /// Whether the controller continues on its own, so that the rule is reconciling.
     pub(super) is_working: bool,
 }
 
@@ -51,7 +51,7 @@ const fn row(
     StateInfo { state, name, reason, phrase, is_problem, is_working }
 }
 
-/// How many states there are.
+/// The number of states.
 pub(super) const STATES: usize = 10;
 
 /// Every state, by rank.
@@ -70,18 +70,18 @@ pub(super) const TABLE: [StateInfo; STATES] = [
 ];
 
 impl State {
-    /// Its row.
+    /// Returns its row of the table.
     pub(super) fn info(self) -> StateInfo {
         TABLE[self as usize]
     }
 }
 
-/// A rule on a node: its state, with what there is to say about it.
+/// The state of a rule on a node, with details for its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// A patch is to be sent, or in flight, or pods are to be listed first.
+    /// A patch is to be sent or in flight, or pods must be listed first.
     Pending,
-    /// The last patch did not go through, and is sent again.
+    /// The last patch failed, and is retried.
     Failed(Arc<str>),
     InvalidLedger(Arc<str>),
     LedgerFull,
@@ -109,8 +109,8 @@ pub(super) enum Standing {
 }
 
 impl Standing {
-    /// What an outcome of the plan comes to. `changing` is whether the plan changes something for the rule;
-    /// `failure` why that did not go through.
+    /// Returns the state for an outcome of the plan. `changing` is whether the plan has changes for the rule; `failure`
+    /// is why they failed.
     pub(super) fn new(outcome: Outcome, changing: bool, failure: Option<&Arc<str>>) -> Self {
         let working = || failure.map_or(Self::Pending, |message| Self::Failed(Arc::clone(message)));
         match outcome {
@@ -147,7 +147,7 @@ impl Standing {
         }
     }
 
-    /// For `status.problems`.
+    /// Returns the message for `status.problems`.
     pub(super) fn message(&self) -> String {
         let manager =
             |manager: &Option<Arc<str>>| manager.as_deref().unwrap_or(UNKNOWN_MANAGER).to_owned();
@@ -182,7 +182,7 @@ impl Standing {
         }
     }
 
-    /// How much of the resource the node carries for the rule, which declares `quantity`.
+    /// Returns the quantity of the resource that the node has for the rule.
     pub(super) fn carries(&self) -> Carries {
         match self {
             Self::Advertised => Carries::Declared,
@@ -194,11 +194,11 @@ impl Standing {
     }
 }
 
-/// How much of a resource a node carries for a rule.
+/// The quantity of a resource that a node has for a rule.
 pub(super) enum Carries {
     Declared,
     Quantity(Quantity),
-    /// Nothing, or nothing that is certain.
+    /// Nothing, or nothing certain.
     Nothing,
 }
 

@@ -1,4 +1,4 @@
-//! What a rule's status reports.
+//! The status of a rule.
 
 mod conditions;
 
@@ -11,8 +11,8 @@ use super::tally::{Counts, MAX_PROBLEMS};
 use crate::model::api::{NodeCounts, NodeExtendedResourceStatus, NodeProblem, Reason};
 use crate::planner::selector::Selection;
 
-/// The status that a rule should have now. Conditions that say the same as in the observed status
-/// keep their timestamps.
+/// Returns the status that a rule must have now. Conditions equal to those in the observed status keep their
+/// timestamps.
 pub(super) fn status(
     state: &RuleState,
     counts: Option<&Counts>,
@@ -67,13 +67,13 @@ fn problems(counts: &Counts) -> Vec<NodeProblem> {
     problems.map(problem).collect()
 }
 
-/// Whether a condition has this reason.
+/// Returns whether a condition has this reason.
 pub(super) fn reports(status: Option<&NodeExtendedResourceStatus>, reason: Reason) -> bool {
     let mut conditions = status.iter().flat_map(|status| &status.conditions);
     conditions.any(|condition| condition.reason == reason.as_str())
 }
 
-/// A status in the word that the metrics have for it.
+/// Returns the state of a status for the metrics.
 pub(super) fn metric_state(status: Option<&NodeExtendedResourceStatus>) -> &'static str {
     let holds = |kind| {
         let mut conditions = status.iter().flat_map(|status| &status.conditions);

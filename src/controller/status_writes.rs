@@ -1,4 +1,4 @@
-//! When the statuses of rules are written: each at most once a second, and after failures with pauses.
+//! Paces the status writes of rules: at most one per second and rule, with pauses after failures.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,27 +8,26 @@ use tokio::time::Instant;
 
 use crate::cluster::backoff::Backoff;
 
-/// The least time between two writes to one rule.
+/// The minimum time between two writes to one rule.
 const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a first change waits for others, so that a rule which is in force within that time costs one
-/// write.
+/// How long a first change waits for others, so that a rule that becomes ready within this time costs one write.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// When each rule's status has been written.
+/// The time of the last status write per rule.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StatusWrites(HashMap<Arc<str>, StatusWrite>);
 
 #[derive(Clone, Debug, Default)]
 struct StatusWrite {
     at: Option<Instant>,
-    /// While writes fail.
+    /// Set while writes fail.
     backoff: Option<Backoff>,
-    /// Before when it is not written again after a failure.
+    /// The earliest time of the next write after a failure.
     not_before: Option<Instant>,
 }
 
 impl StatusWrites {
-    /// Returns when a status is written that has something new to report now.
+    /// Returns when a changed status is written.
     pub(super) fn due(&mut self, rule: &Arc<str>, now: Instant) -> Instant {
         let write = self.of(rule);
         let earliest = write.at.map(|at| at + MIN_WRITE_INTERVAL).max(write.not_before);
@@ -36,18 +35,18 @@ impl StatusWrites {
         earliest.map_or(debounced, |earliest| earliest.max(debounced))
     }
 
-    /// A status has been sent.
+    /// Records that a status was sent.
     pub(super) fn sent(&mut self, rule: &Arc<str>, now: Instant) {
         self.of(rule).at = Some(now);
     }
 
-    /// It has been written.
+    /// Records that a status was written.
     pub(super) fn succeeded(&mut self, rule: &Arc<str>) {
         let write = self.of(rule);
         (write.backoff, write.not_before) = (None, None);
     }
 
-    /// It has not been written.
+    /// Records that a status write failed.
     pub(super) fn failed(
         &mut self,
         rule: &Arc<str>,
@@ -59,7 +58,7 @@ impl StatusWrites {
         write.not_before = Some(now + backoff.next(retry_after));
     }
 
-    /// The rule is gone.
+    /// Forgets a deleted rule.
     pub(super) fn forget(&mut self, rule: &str) {
         self.0.remove(rule);
     }

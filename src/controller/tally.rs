@@ -1,5 +1,5 @@
-//! How many nodes each rule has in which state, kept up to date node by node: a change on one node
-//! costs the same whether there are ten or a hundred thousand.
+//! Counts the nodes of each rule by state, node by node: a change on one node costs the same for ten nodes as for a
+//! hundred thousand.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::standing::{Carries, STATES, Standing, State, TABLE};
 use crate::model::quantity::Quantity;
 
-/// The most nodes that `problems` names.
+/// The maximum number of nodes in `problems`.
 pub(super) const MAX_PROBLEMS: usize = 10;
 
 /// The counts of every rule that selects a node.
@@ -15,7 +15,7 @@ pub(super) const MAX_PROBLEMS: usize = 10;
 pub(super) struct Tally {
     rules: HashMap<Arc<str>, Counts>,
     totals: [usize; STATES],
-    /// Rules whose counts changed since they were last asked for.
+    /// Rules whose counts changed since the last call.
     changed: BTreeSet<Arc<str>>,
 }
 
@@ -23,19 +23,19 @@ pub(super) struct Tally {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) by_state: [usize; STATES],
-    /// How many of the overridden only age or name decides about, with another quantity.
+    /// The number of overridden nodes where only age or name decides, with another quantity.
     pub(super) tied: usize,
-    /// The rules that decide instead, each with the number of nodes.
+    /// The rules that decide instead, each with its number of nodes.
     pub(super) overridden_by: BTreeMap<Arc<str>, usize>,
-    /// Where the rule stands on each node that has a problem.
+    /// The state of the rule on each node with a problem.
     pub(super) problems: BTreeMap<Arc<str>, Standing>,
 }
 
-/// The rules that select a node, and where each stands there.
+/// The rules that select a node, each with its state there.
 pub(super) type Standings = [(Arc<str>, Standing)];
 
 impl Counts {
-    /// How many nodes are in a state.
+    /// Returns the number of nodes in a state.
     pub(super) fn of(&self, state: State) -> usize {
         self.by_state[state as usize]
     }
@@ -44,7 +44,7 @@ impl Counts {
         self.by_state.iter().sum()
     }
 
-    /// What the nodes carry together of a rule that declares `quantity`.
+    /// Returns the total quantity on the nodes of a rule that declares `quantity`.
     pub(super) fn total(&self, quantity: Quantity) -> Quantity {
         let problems = self.problems.values().filter_map(|standing| match standing.carries() {
             Carries::Quantity(at) => Some(at),
@@ -54,7 +54,7 @@ impl Counts {
         problems.fold(advertised, Quantity::saturating_add)
     }
 
-    /// So many nodes in each of these states.
+    /// Returns counts with these numbers of nodes per state.
     #[cfg(test)]
     pub(super) fn for_test(states: &[(State, usize)]) -> Self {
         let mut counts = Self::default();
@@ -93,7 +93,7 @@ impl Counts {
 }
 
 impl Tally {
-    /// Counts a node in its new state in place of its old one.
+    /// Moves a node from its old states to its new ones.
     pub(super) fn update(&mut self, node: &Arc<str>, old: &Standings, new: &Standings) {
         if old == new {
             return;
@@ -116,22 +116,22 @@ impl Tally {
         }
     }
 
-    /// The counts of one rule; `None` where it selects no node.
+    /// Returns the counts of a rule; `None` if it selects no node.
     pub(super) fn counts(&self, rule: &str) -> Option<&Counts> {
         self.rules.get(rule)
     }
 
-    /// How many nodes are in a state, over all rules.
+    /// Returns the number of nodes in a state, over all rules.
     pub(super) fn total(&self, state: State) -> usize {
         self.totals[state as usize]
     }
 
-    /// How many nodes are in which state, over all rules, by the state's name.
+    /// Returns the number of nodes in each state, by name, over all rules.
     pub(super) fn totals(&self) -> impl Iterator<Item = (&'static str, usize)> {
         TABLE.iter().map(|row| row.name).zip(self.totals)
     }
 
-    /// The rules whose counts changed since the last call.
+    /// Returns the rules whose counts changed since the last call.
     pub(super) fn take_changed(&mut self) -> BTreeSet<Arc<str>> {
         std::mem::take(&mut self.changed)
     }

@@ -1,5 +1,5 @@
-//! The work queue: every node and every rule with something to do is in exactly one place: ready at some
-//! stage, in flight, or waiting for one moment.
+//! The work queue: every node and every rule with work to do is in exactly one place: ready at a stage, in flight, or
+//! waiting for a time.
 //!
 //! ```text
 //!                 add                         start                end
@@ -14,18 +14,18 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-/// What is worked on.
+/// The subject of the work.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Key {
     Node(Arc<str>),
-    /// A rule's status.
+    /// The status of a rule.
     Rule(Arc<str>),
 }
 
-/// How urgent it is: the first is done first.
+/// The priority: the lowest rank is handled first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// A value was lost, which costs pods their life within a second.
+    /// A value was lost, which may cost pods their lives within a second.
     Repair,
     /// The node has changed, or a request about it has ended.
     Changed,
@@ -33,16 +33,16 @@ pub(super) enum Rank {
     Replan,
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// A node is to be planned.
+    /// The node must be planned.
     Plan,
-    /// A node has been planned, and waits for a slot to be patched.
+    /// The node is planned, and waits for a slot for its patch.
     Patch,
-    /// A node needs a list of its pods.
+    /// The node needs a list of its pods.
     ListPods,
-    /// A rule's status is to be written.
+    /// The status of the rule must be written.
     Status,
 }
 
@@ -65,8 +65,8 @@ pub(super) struct WorkQueue {
 }
 
 impl WorkQueue {
-    /// Enqueues a key, or moves it to this stage. It keeps its rank where that is higher. False where it is in
-    /// flight: it is dirty then.
+    /// Enqueues a key, or moves it to this stage. The key keeps its rank if that is higher. Returns false if the key is
+    /// in flight, in which case it becomes dirty.
     pub(super) fn add(&mut self, key: &Key, stage: Stage, rank: Rank) -> bool {
         match self.places.get_mut(key) {
             Some(Place::InFlight { dirty }) => {
@@ -95,7 +95,7 @@ impl WorkQueue {
         self.places.insert(key.clone(), Place::Ready { stage, rank, sequence });
     }
 
-    /// Has a key that is not in flight wait until then.
+    /// Makes a key that is not in flight wait until this time.
     pub(super) fn wait(&mut self, key: &Key, until: Instant) {
         if !self.is_in_flight(key) {
             self.remove(key);
@@ -104,7 +104,7 @@ impl WorkQueue {
         }
     }
 
-    /// Returns the first key at a stage that is of this rank at least. It has no place then.
+    /// Removes and returns the first key at a stage with at least this rank.
     pub(super) fn pop(&mut self, stage: Stage, least: Rank) -> Option<(Key, Rank)> {
         let first = self.ready[stage as usize].first_entry()?;
         let (rank, _) = *first.key();
@@ -116,13 +116,13 @@ impl WorkQueue {
         Some((key, rank))
     }
 
-    /// A request for the key has been sent.
+    /// Records that a request for the key was sent.
     pub(super) fn start(&mut self, key: &Key) {
         self.remove(key);
         self.places.insert(key.clone(), Place::InFlight { dirty: None });
     }
 
-    /// The request has ended. Returns the highest rank with which the key has been added meanwhile.
+    /// Records that the request has ended. Returns the highest rank with which the key was added in the meantime.
     pub(super) fn end(&mut self, key: &Key) -> Option<Rank> {
         match self.places.get(key) {
             Some(&Place::InFlight { dirty }) => {
@@ -146,7 +146,7 @@ impl WorkQueue {
         }
     }
 
-    /// Returns a key that has waited until now. It has no place then.
+    /// Removes and returns a key whose waiting time is over.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<Key> {
         let (until, _) = self.waiting.first()?;
         if *until > now {
@@ -157,7 +157,7 @@ impl WorkQueue {
         Some(key)
     }
 
-    /// When the first key has waited long enough.
+    /// Returns when the first waiting key is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.waiting.first().map(|(until, _)| *until)
     }
@@ -166,22 +166,22 @@ impl WorkQueue {
         matches!(self.places.get(key), Some(Place::InFlight { .. }))
     }
 
-    /// Whether it waits for a moment.
+    /// Returns whether the key is waiting.
     pub(super) fn is_waiting(&self, key: &Key) -> bool {
         matches!(self.places.get(key), Some(Place::Waiting { .. }))
     }
 
-    /// How many keys are ready at a stage.
+    /// Returns the number of ready keys at a stage.
     pub(super) fn len(&self, stage: Stage) -> usize {
         self.ready[stage as usize].len()
     }
 
-    /// The rank of the first key at a stage.
+    /// Returns the rank of the first key at a stage.
     pub(super) fn first_rank(&self, stage: Stage) -> Option<Rank> {
         self.ready[stage as usize].keys().next().map(|(rank, _)| *rank)
     }
 
-    /// Whether the key has a place, so that it will be worked on.
+    /// Returns whether the key is ready, in flight or waiting.
     pub(super) fn has(&self, key: &Key) -> bool {
         self.places.contains_key(key)
     }

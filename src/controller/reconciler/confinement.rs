@@ -1,5 +1,5 @@
-//! The self-test of the policy that confines this account: at most one request a minute, and only while this
-//! process leads. Nothing waits for it.
+//! The self-test of the policy that confines this account: at most one request per minute, and only while this process
+//! leads. Nothing waits for the test.
 
 use tracing::{info, warn};
 
@@ -9,7 +9,7 @@ use crate::controller::confinement::State;
 use crate::controller::metrics;
 
 impl Reconciler {
-    /// Sends the test that is due.
+    /// Sends the test if it is due.
     pub(super) fn test_confinement(&mut self, now: Now, step: &mut Step) {
         if let Some(test) = self.cluster.confinement.next(&self.nodes, now) {
             self.send(test, now.instant, step);
@@ -17,20 +17,20 @@ impl Reconciler {
         self.report_confinement();
     }
 
-    /// A test has been answered.
+    /// Handles the response to a test.
     pub(super) fn confinement_tested(&mut self, number: u64, reply: Result<(), RequestError>) {
         let result = self.cluster.confinement.tested(number, reply);
         self.diagnostics.metrics.confinement_tests.get_or_create(&[("result", result)]).inc();
         self.report_confinement();
     }
 
-    /// Reports what the tests show, where that has changed.
+    /// Reports the state of the tests if it has changed.
     pub(super) fn report_confinement(&mut self) {
         let Some(state) = self.cluster.confinement.take_change() else { return };
         let text = state.to_string();
         match state {
             State::Unconfined => warn!("confinement: {text}"),
-            // What it has been from the start, or what the loss of leadership comes to.
+            // The initial state, or the state after a loss of leadership.
             State::Standby => {}
             _ => info!("confinement: {text}"),
         }

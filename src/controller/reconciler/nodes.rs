@@ -1,4 +1,4 @@
-//! One node: from an observation to a plan, and from a plan to what is next.
+//! One node: from an observation to a plan, and from a plan to the next step.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::model::node::Node;
 use crate::planner::input::{Contested, NewValues, PlanningInput, PodUsage};
 use crate::planner::{self, Change, NodePlan, Outcome, Plan};
 
-/// A node is young for so long.
+/// The age up to which a node is young.
 const YOUNG_NODE_SECONDS: i64 = 600;
-/// So far the clocks of this process and of the API server may differ.
+/// The maximum difference between the clocks of this process and of the API server.
 const CLOCK_SKEW_SECONDS: i64 = 60;
 
-/// What is next for a node that has been planned.
+/// The next step for a planned node.
 enum Next {
     Nothing,
     Wait(Instant),
@@ -26,7 +26,7 @@ enum Next {
 }
 
 impl Reconciler {
-    /// Follows what has become of the nodes.
+    /// Handles changes in the cache of nodes.
     pub(super) fn follow_node(&mut self, seen: Seen, now: Now) {
         self.report_start(&seen, now);
         for name in seen.removed {
@@ -39,13 +39,13 @@ impl Reconciler {
         }
     }
 
-    /// Has a node planned. One with a request in flight is planned after the response, and also soon, for its
-    /// standings: a rule's status must not report a node as it was because its patch is slow.
+    /// Enqueues a node for planning. A node with a request in flight is planned after the response, and also soon for
+    /// its states: a slow patch must not make the rule's status report an outdated node.
     pub(super) fn enqueue(&mut self, name: &Arc<str>, rank: Rank, now: Now) {
         let Some(state) = self.nodes.get_mut(name) else { return };
         state.pending_since.get_or_insert(now.instant);
         let key = Key::Node(Arc::clone(name));
-        // A repair does not wait for a list of pods: its response is ignored then.
+        // A repair does not wait for a list of pods, whose response is then ignored.
         if rank == Rank::Repair && state.is_listing_pods() && needs_repair(state, now.instant) {
             let work = state.work_mut();
             work.sent = None;
@@ -57,14 +57,14 @@ impl Reconciler {
         }
     }
 
-    /// Has every node planned afresh, by the rules.
+    /// Plans every node anew, by the rules.
     pub(super) fn restart_all(&mut self, now: Now) {
         self.restart_nodes(now);
         self.resume_contests(now.instant);
         self.touch_all_statuses(now.instant);
     }
 
-    /// Has every node planned afresh, and nothing sent that is planned.
+    /// Plans every node anew, and drops all planned changes.
     pub(super) fn restart_nodes(&mut self, now: Now) {
         self.schedule.kept_back.clear();
         self.schedule.standings_due.clear();
@@ -75,7 +75,7 @@ impl Reconciler {
         }
     }
 
-    /// Makes ready what has waited long enough.
+    /// Makes waiting keys ready when they are due.
     pub(super) fn wake_due(&mut self, now: Now) {
         while let Some(key) = self.schedule.queue.pop_due(now.instant) {
             let stage = match key {
@@ -86,7 +86,7 @@ impl Reconciler {
         }
     }
 
-    /// Plans a node as it is now, records where its rules stand, and puts it where it has to go next.
+    /// Plans a node in its current state, records the states of its rules, and puts it where it must go next.
     pub(super) fn reconcile(&mut self, name: &Arc<str>, rank: Rank, now: Now) {
         let knows_all = self.knows_all();
         let rules = self.rules.set();
@@ -120,10 +120,10 @@ impl Reconciler {
         if let Some(work) = state.work() {
             repair_as_listed(&mut changes, work, &state.node, &input);
         }
-        // I5: after a lowering pods are listed once more, and again until what that asks for is written.
+        // I5: after a lowering, pods are listed once more, and again until the resulting change is written.
         let is_planned = knows_all && !is_blocked;
         if has_pods && is_planned && state.work().is_some() {
-            // What has been withdrawn meanwhile is raised no more, contested or not.
+            // A value that was withdrawn in the meantime is not raised anymore, contested or not.
             let ledger = Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default();
             let is_listed = |resource: &str| ledger.get(resource).is_some();
             let is_open = |resource: &str| {
@@ -163,7 +163,7 @@ impl Reconciler {
         }
     }
 
-    /// Decides what is next for a node that has been planned with these changes.
+    /// Decides the next step for a node that was planned with these changes.
     fn place(
         &mut self,
         name: &Arc<str>,
@@ -224,9 +224,9 @@ impl Reconciler {
     }
 }
 
-/// What a plan of a node depends on besides the node and the rules.
+/// Returns the input of a plan besides the node and the rules.
 pub(super) fn planning_input(state: &mut NodeState, now: Now) -> PlanningInput {
-    // A value that is new to a young node cannot be less than one that pods there have begun with.
+    // A new value on a young node cannot be less than what the pods there started with.
     let is_young = state.node.created.is_some_and(|created| {
         let age = now.wall.duration_since(created).as_secs();
         (-CLOCK_SKEW_SECONDS..YOUNG_NODE_SECONDS).contains(&age)
@@ -255,7 +255,7 @@ pub(super) fn planning_input(state: &mut NodeState, now: Now) -> PlanningInput {
     }
 }
 
-/// Whether a value that the ledger lists is lost, and may be written back.
+/// Returns whether a value that the ledger lists is lost and may be restored.
 fn needs_repair(state: &mut NodeState, now: Instant) -> bool {
     let contested = match state.work() {
         Some(_) => state.work_mut().conflicts.contested(now),
@@ -264,7 +264,7 @@ fn needs_repair(state: &mut NodeState, now: Instant) -> bool {
     !planner::plan_repairs(&state.node, &contested).changes().is_empty()
 }
 
-/// Where the API server rejects what a rule asks for, a value that is lost is written back as it was listed.
+/// If the API server rejects what a rule declares, a lost value is restored as it was listed.
 fn repair_as_listed(changes: &mut [Change], work: &Work, node: &Node, input: &PlanningInput) {
     let is_rejected =
         |change: &Change| change.is_repair() && work.failures.is_rejected(&change.resource);

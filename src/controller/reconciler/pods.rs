@@ -1,6 +1,6 @@
-//! Lists of pods: before a value is lowered or appears on a node, after it has been lowered, and from time to
-//! time while it is held. They are listed at that moment and not watched: that would be all pods of the cluster,
-//! for the sake of a few nodes now and then.
+//! Lists of pods: before a value is lowered or appears on a node, after it was lowered, and periodically while it is
+//! held. Pods are listed on demand and not watched: a watch would cache all pods of the cluster for the sake of a few
+//! nodes now and then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::cluster::requests::RequestError;
 use crate::controller::effect::{PodScope, RequestId};
 use crate::controller::nodes::Sent;
 
-/// Where more nodes than this need their pods, and more than one in ten, the pods of all nodes are listed instead.
+/// If more nodes than this need their pods, and more than one in ten, one list of all pods replaces the single lists.
 const MAX_SINGLE_LISTS: usize = 8;
 const MIN_BATCH_SHARE: usize = 10;
-/// So long lists wait for the end of a rollout: one list of all pods for the nodes that it lowers costs less than a list
-/// for each of them as it is lowered.
+/// How long lists wait for the end of a rollout: one list of all pods for the nodes that the rollout lowers costs less
+/// than a list for each node.
 const MAX_ROLLOUT_WAIT: Duration = Duration::from_secs(30);
 
 impl Reconciler {
-    /// Sends the lists of pods that there are slots for.
+    /// Sends the lists of pods for which there are slots.
     pub(super) fn send_pod_lists(&mut self, now: Instant, step: &mut Step) {
         if self.schedule.queue.len(Stage::ListPods) > 0 && self.is_rolling_out() {
             let since = *self.schedule.lists_due_since.get_or_insert(now);
@@ -80,7 +80,7 @@ impl Reconciler {
         is_in_flight || self.schedule.queue.len(Stage::Patch) > 0
     }
 
-    /// Takes in what pods request: each node is planned with it next, since it is true for this moment only.
+    /// Handles a list of pods: each node is planned with it next, since the list is valid only for the moment.
     pub(super) fn pods_listed(
         &mut self,
         id: RequestId,
@@ -101,7 +101,7 @@ impl Reconciler {
                 self.schedule.limiter.overloaded(error.retry_after(), now.instant);
             }
             let message = describe_pods_error(&error);
-            // One line for all nodes: the rules' status names them.
+            // One line for all nodes: the status of the rules names them.
             if !std::mem::replace(&mut self.reports.pods_unavailable, true) {
                 warn!(
                     "cannot lower values, or write new ones, without a list of pods: {message}"

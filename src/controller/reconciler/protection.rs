@@ -1,4 +1,4 @@
-//! Whether kubelets' resets are kept from nodes, and what came of those that were seen.
+//! Whether a policy keeps listed values when a kubelet resets them, and the resets that were observed.
 
 use kube::runtime::watcher::{self, Event};
 use tracing::{info, warn};

@@ -1,4 +1,4 @@
-//! What the responses to patches come to.
+//! Handles the responses to patches.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::model::node::ApiNode;
 use crate::planner::{Action, Change};
 
 impl Reconciler {
-    /// Takes in the response to a patch. What it changed is reported in any case; the rest is for the node that
-    /// the patch was for, if it still is.
+    /// Handles the response to a patch. Its changes are reported in any case; the rest applies only if the node is
+    /// still the patched one.
     pub(super) fn node_patched(&mut self, id: RequestId, node: &Arc<str>, reply: Reply, now: Now) {
         self.diagnostics.metrics.patched(reply.result());
         let answered = self.schedule.patch_answered(&mut self.nodes, id, node, reply, now.instant);
@@ -36,7 +36,7 @@ impl Reconciler {
         self.enqueue(node, rank, now);
     }
 
-    /// A patch has gone through.
+    /// Handles a successful patch.
     fn node_changed(&mut self, node: &Arc<str>, sent: Sent, answer: ApiNode, now: Now) {
         let Sent { changes, version, .. } = sent;
         self.report_changes(node, &changes, now);
@@ -74,7 +74,7 @@ impl Reconciler {
         }
     }
 
-    /// Counts what was written again after it had been undone, and reports what has become a contest.
+    /// Counts values that were restored after they were undone, and reports new contests.
     fn count_conflicts(&mut self, node: &Arc<str>, changes: &[Change], now: Now) {
         for change in changes {
             let Some(state) = self.nodes.get_mut(node) else { return };

@@ -1,4 +1,4 @@
-//! What the log and Events say about nodes.
+//! Logs and Events about nodes.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Reconciler {
         }
     }
 
-    /// Reports of the changes whose responses are lost those that the node shows, once it is settled.
+    /// Reports changes whose responses were lost but that the node shows once it is settled.
     pub(super) fn report_applied(&mut self, node: &Arc<str>, now: Now) {
         let Some(state) = self.nodes.get_mut(node) else { return };
         if state.work().is_none_or(|work| work.maybe_applied.is_empty()) {
@@ -33,21 +33,21 @@ impl Reconciler {
         let ledger = Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default();
         let managers = |resource: &str| state.node.field_managers(resource);
         changes.retain(|change| {
-            // A repair changes nothing in the ledger.
+            // A repair does not change the ledger.
             if change.is_repair() {
                 return managers(&change.resource).is_none_or(ResourceManagers::are_own);
             }
             let listed = ledger.get(&change.resource).map(|entry| entry.quantity.as_str());
             let is_released = matches!(change.action, Action::Release { .. });
             let is_withdrawn = matches!(change.action, Action::Withdraw { .. });
-            // Somebody may have removed the entry alone.
+            // Another client may have removed the entry alone.
             listed == change.quantity().filter(|_| !is_released)
                 && !(is_withdrawn && state.node.values(&change.resource) != [None, None])
         });
         self.report_changes(node, &changes, now);
     }
 
-    /// Reports a change on the node and on the rule that it is for. Events are the leader's.
+    /// Reports a change on the node and on its rule. Only the leader writes Events.
     fn report_change(
         &mut self,
         node: &Arc<str>,
@@ -64,8 +64,8 @@ impl Reconciler {
         self.reports.events.on_both(node, &rule, &template, now);
     }
 
-    /// Where a node's patch has failed, reports what is still there for that. The rules that are in force
-    /// have it in their status; those that are gone have none.
+    /// If the patch of a node failed, reports the values that stay because of it. Existing rules have the failure in
+    /// their status; deleted rules have none.
     pub(super) fn report_not_withdrawn(
         &mut self,
         node: &Arc<str>,
@@ -86,7 +86,7 @@ impl Reconciler {
         self.report_change(node, change, Some(EventTemplate::contested(node, change)), now);
     }
 
-    /// Reports where a rule has come to stand on a node, if somebody has to do something about it.
+    /// Reports the new state of a rule on a node, if it needs an administrator.
     pub(super) fn report_standing(&mut self, node: &Arc<str>, place: usize, now: Now) {
         let Some(state) = self.nodes.get(node) else { return };
         let Some((rule, standing)) = state.standings.get(place) else { return };
@@ -97,20 +97,20 @@ impl Reconciler {
         let subject = self.rule_subject(rule);
         let on = NodeSubject { name: node, uid: &state.node.uid };
         let is_reported = self.reports.events.on_both(on, &subject, &template, now);
-        // A failed patch is in the log where its response is taken in.
+        // A failed patch is logged when its response is handled.
         if is_reported && let Standing::Conflicted { present, manager } = standing {
             log_conflict(node, rule, resource, (present, manager.as_deref()));
         }
     }
 
-    /// A rule as Events refer to it.
+    /// Returns a rule as the subject of an Event.
     pub(super) fn rule_subject(&self, name: &str) -> RuleSubject {
         let uid = self.rules.get(name).and_then(|state| state.uid.clone());
         RuleSubject { name: name.into(), uid }
     }
 
-    /// Takes up the contests that the leader before this one has reported in statuses: a new leader does not
-    /// begin with five more repairs each.
+    /// Resumes the contests that the previous leader reported in statuses, so that a new leader does not start with
+    /// five more repairs for each.
     pub(super) fn resume_contests(&mut self, now: Instant) {
         for (_, rule) in self.rules.iter() {
             let Some(resource) = rule.resource() else { continue };

@@ -1,4 +1,4 @@
-//! What becomes of rules: by the watch, and by the list that a new leader needs.
+//! The rules: from the watch, and from the list that a new leader needs.
 
 use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
@@ -62,7 +62,7 @@ impl Reconciler {
         self.reports.rules_changed = true;
     }
 
-    /// Has a new leader list the rules: its watch may be behind what the leader before it has seen.
+    /// Lists the rules for a new leader: its watch may be behind what the previous leader observed.
     pub(super) fn list_rules(&mut self, now: Instant, step: &mut Step) {
         let RulesList::Needed { not_before, .. } = &self.schedule.rules else { return };
         if not_before.is_some_and(|not_before| now < not_before) {
@@ -90,7 +90,7 @@ impl Reconciler {
                 RulesList::InFlight { id: sent, newest, lists_begun, backoff } if sent == id => {
                     (newest, lists_begun, backoff)
                 }
-                // It was sent before this process led the last time.
+                // The list was requested before this process last became the leader.
                 other => {
                     self.schedule.rules = other;
                     return;
@@ -98,7 +98,7 @@ impl Reconciler {
             };
         match reply {
             Ok(objects) => match self.rules.lists_begun() {
-                // The watch has listed the rules meanwhile, and may have done so later.
+                // The watch has listed the rules in the meantime, possibly later than this list.
                 (begun, false) if begun > lists => self.begin_if_complete(now),
                 (begun, true) if begun > lists => {
                     let not_before = Some(now.instant + backoff.next(None));
@@ -111,7 +111,7 @@ impl Reconciler {
                 }
             },
             Err(error) => {
-                // A list that failed is no evidence that a rule is gone.
+                // A failed list is no evidence that a rule is gone.
                 warn!(
                     "cannot list rules, writing only repairs until then: {error}"
                 );
@@ -121,7 +121,7 @@ impl Reconciler {
         }
     }
 
-    /// From here on all nodes and rules are known, so that more than repairs is written.
+    /// Starts full reconciliation once all nodes and rules are known; until then, only repairs are written.
     pub(super) fn begin_if_complete(&mut self, now: Now) {
         if !self.knows_all() {
             return;
@@ -137,7 +137,7 @@ impl Reconciler {
         }
     }
 
-    /// Holds the rules that ledgers name and that a complete list lacks, where they are most of them (I4).
+    /// Holds the rules that ledgers name and a complete list lacks, if most rules are missing (I4).
     fn hold_missing(&mut self, now: Now) {
         if !self.knows_all() {
             return;
@@ -160,9 +160,9 @@ impl Reconciler {
         self.enqueue_all(now);
     }
 
-    /// Ends the hold where its time has come.
+    /// Ends the hold when it is due.
     pub(super) fn expire_hold(&mut self, now: Now) {
-        // By the list that a new leader needs first.
+        // The list that a new leader needs comes first.
         if !self.knows_all() {
             return;
         }

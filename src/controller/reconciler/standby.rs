@@ -1,6 +1,5 @@
-//! What a process does that does not lead: it writes back what a kubelet has reset to 0, where the leader does not
-//! (I6). A pod that uses the value lives for about a second after that, and a leader that has crashed is replaced
-//! after 15.
+//! The work of a standby: it restores values that a kubelet has reset to 0 if the leader does not (I6). A pod that uses
+//! the value survives for about a second after a reset, while a crashed leader is replaced after 15 seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +9,11 @@ use tokio::time::Instant;
 use super::{Key, Now, PLAN_BATCH_SIZE, Rank, Reconciler, Stage, Step};
 use crate::planner;
 
-/// How long the leader has for it.
+/// How long a standby waits for the leader.
 const LEADER_TIME: Duration = Duration::from_millis(100);
 
 impl Reconciler {
-    /// Sends what a process may send that does not lead.
+    /// Sends what a standby may send.
     pub(super) fn stand_by(&mut self, now: Now, step: &mut Step) {
         self.wake_due(now);
         for _ in 0..PLAN_BATCH_SIZE {
@@ -22,7 +21,7 @@ impl Reconciler {
             let Some((Key::Node(name), _)) = next else { break };
             self.plan_resets(&name, now.instant);
         }
-        // The patch is right whenever it lands, so that no Lease bounds it.
+        // The patch is correct whenever it is applied, so no Lease bounds it.
         let deadline = now.instant + self.options.request_timeout;
         self.schedule.send_patches(&mut self.nodes, deadline, now.instant, step);
         let is_unplanned = self.schedule.queue.len(Stage::Plan) > 0;
@@ -31,14 +30,14 @@ impl Reconciler {
         step.wake = wakes.into_iter().flatten().min();
     }
 
-    /// Plans a node by its ledger alone.
+    /// Plans a node from its ledger alone.
     fn plan_resets(&mut self, name: &Arc<str>, now: Instant) {
         let Some(state) = self.nodes.get_mut(name) else { return };
         let plan = planner::plan_resets(&state.node);
         let key = Key::Node(Arc::clone(name));
         if plan.changes().is_empty() {
             state.settle();
-            // Whoever restored it reports that.
+            // The process that restored the value reports it.
             if let Some(work) = state.working() {
                 work.maybe_applied.clear();
             }

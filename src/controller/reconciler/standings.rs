@@ -1,4 +1,4 @@
-//! Where rules stand on a node after a plan, and whether the last patch has been undone.
+//! The states of rules on a node after a plan, and whether the last patch was undone.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::controller::standing::{Standing, State};
 use crate::planner::{Action, Change, Outcome};
 
 impl Reconciler {
-    /// Records where each rule that selects a node stands, and reports new problems.
+    /// Records the state of each rule that selects a node, and reports new problems.
     pub(super) fn record(
         &mut self,
         name: &Arc<str>,
@@ -20,18 +20,18 @@ impl Reconciler {
         let standings = outcomes.into_iter().map(|(rule, outcome)| {
             let resource =
                 self.rules.get(&rule).and_then(|rule| rule.resource()).unwrap_or_default();
-            // By the resource, since a value may be written back as another rule has listed it.
+            // By resource, since a value may be restored as another rule listed it.
             let is_decided = !matches!(outcome, Outcome::Overridden { .. });
             let change = changes.iter().find(|change| is_decided && change.resource == resource);
             let failure = state.work().and_then(|work| work.failures.message(resource));
-            // What is in flight may have been sent for the rule as it was.
+            // A request in flight may have been sent for the rule before it was edited.
             let sent = state.work().and_then(|work| work.sent.as_ref());
             let mut in_flight = sent.into_iter().flat_map(|sent| &sent.changes);
             let is_changing = change.is_some() || in_flight.any(|sent| sent.resource == resource);
             let before = state.standings.iter().find(|(other, _)| *other == rule);
             let before = before.map(|(_, standing)| standing);
-            // What was this rule's own, and has lost its ledger entry, has been undone. Where pods are listed
-            // before it is written again, the change shows whether that is so.
+            // A value of this rule that has lost its ledger entry was undone. If pods must be listed before it is
+            // restored, the change then shows whether that is so.
             let was_own = matches!(
                 before.map(Standing::state),
                 Some(State::Advertised | State::Held | State::Contested)
@@ -42,7 +42,7 @@ impl Reconciler {
             }
             let keeps = matches!(outcome, Outcome::AwaitingPods { pods_error: None });
             let standing = Standing::new(outcome, is_changing, failure);
-            // A held node is asked for its pods again and again: it is held meanwhile.
+            // A held node is listed repeatedly and counts as held in between.
             let standing = match before {
                 Some(before @ (Standing::Held { .. } | Standing::PodsUnavailable { .. }))
                     if keeps && standing == Standing::Pending =>
@@ -63,7 +63,7 @@ impl Reconciler {
     }
 }
 
-/// Whether a change writes what the ledger does not list.
+/// Returns whether a change writes what the ledger does not list.
 fn is_lost(change: &Change) -> bool {
     let writes = matches!(
         change.action,

@@ -1,4 +1,4 @@
-//! Writing the statuses of rules: each at most once a second, however many nodes change.
+//! Writes the statuses of rules: at most one per second and rule, however many nodes change.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::controller::status::{metric_state, reports, status};
 use crate::model::api::{NodeExtendedResourceStatus, Reason};
 
 impl Reconciler {
-    /// Something about the rule has changed.
+    /// Marks the status of a rule as changed.
     pub(super) fn touch_status(&mut self, rule: &Arc<str>, now: Instant) {
         let key = Key::Rule(Arc::clone(rule));
         if self.schedule.queue.has(&key) {
-            // It is waiting already; in flight it becomes dirty.
+            // The key is waiting already; in flight it becomes dirty.
             if self.schedule.queue.is_in_flight(&key) {
                 self.schedule.queue.add(&key, Stage::Status, Rank::Changed);
             }
@@ -35,7 +35,7 @@ impl Reconciler {
         }
     }
 
-    /// The rule is gone.
+    /// Forgets a deleted rule.
     pub(super) fn forget_status(&mut self, rule: &Arc<str>) {
         let key = Key::Rule(Arc::clone(rule));
         if !self.schedule.queue.is_in_flight(&key) {
@@ -44,7 +44,7 @@ impl Reconciler {
         self.reports.statuses.forget(rule);
     }
 
-    /// Sends the statuses that are due, where they have changed.
+    /// Sends the statuses that are due, if they have changed.
     pub(super) fn send_statuses(&mut self, now: Now, step: &mut Step) {
         let changed = self.nodes.tally().take_changed();
         if !changed.is_empty() {
@@ -112,7 +112,7 @@ impl Reconciler {
         }
     }
 
-    /// Takes in what came of writing a status.
+    /// Handles the response to a status write.
     pub(super) fn status_patched(
         &mut self,
         rule: &Arc<str>,
@@ -123,7 +123,7 @@ impl Reconciler {
         self.schedule.limiter.end(Kind::Status);
         let dirty = self.schedule.queue.end(&Key::Rule(Arc::clone(rule)));
         let seed = self.schedule.seed();
-        // One recreated under the same name meanwhile does not have it.
+        // A rule recreated under the same name in the meantime does not have this status.
         let Some(state) = self.rules.get_mut(rule) else { return };
         if state.uid != uid {
             self.touch_status(rule, now);
@@ -136,7 +136,7 @@ impl Reconciler {
                 self.reports.rules_changed = true;
                 false
             }
-            // The object has not the CRD's shape, so that no status can be written before it is corrected.
+            // The object does not match the CRD's schema, so no status can be written until it is corrected.
             Err(error) if error.code().is_some_and(|code| code == 422) && !error.is_stale() => {
                 warn!(%rule, "the API server rejects the rule's status: {error}");
                 false
@@ -155,13 +155,13 @@ impl Reconciler {
         }
     }
 
-    /// Sets the metrics of the nodes' states.
+    /// Sets the metrics of node states.
     pub(super) fn report_totals(&mut self) {
         let totals: Vec<_> = self.nodes.tally().totals().collect();
         metrics::set_all(&self.diagnostics.metrics.nodes, "state", totals);
     }
 
-    /// Counts the rules for the metrics.
+    /// Sets the metrics of rules.
     fn update_rule_metrics(&self) {
         let mut counts = metrics::RULE_STATES.map(|state| (state, 0));
         let mut without_nodes = 0;
@@ -176,7 +176,7 @@ impl Reconciler {
         self.diagnostics.metrics.rules_without_nodes.set(without_nodes);
     }
 
-    /// Sends the Events that there are slots for.
+    /// Sends the Events for which there are slots.
     pub(super) fn send_events(&mut self, now: Instant, step: &mut Step) {
         while self.reports.events.is_ready(now) && self.schedule.limiter.is_free(Kind::Event, now) {
             let Some(event) = self.reports.events.pop() else { return };
