@@ -1,4 +1,4 @@
-//! Everything that talks to the API server, and what its answers mean.
+//! Requests to the API server, and the meaning of its responses.
 
 pub(crate) mod backoff;
 mod certificates;

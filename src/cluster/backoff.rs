@@ -1,16 +1,15 @@
-//! How long a node waits after a failure: without it an API server in trouble
-//! would be asked as fast as it answers.
+//! Backoff after failures: without it, a failing API server would receive requests as fast as it responds.
 
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 
 const INITIAL_DELAY: Duration = Duration::from_millis(500);
-/// For what is blind until it works again.
+/// The first delay of a watch, since the cache is stale until the watch works again.
 const INITIAL_WATCH_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// Growing pauses between tries at one thing.
+/// Growing pauses between attempts.
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     pauses: ExponentialBuilder,
@@ -18,13 +17,13 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses that double from half a second to a minute, with as much again at random, so that
-    /// nodes which failed together do not return together.
+    /// Returns pauses that double from half a second to a minute, plus up to the same at random, so that nodes that
+    /// fail together do not retry together.
     pub(crate) fn new(seed: u64) -> Self {
         Self::from(INITIAL_DELAY, seed)
     }
 
-    /// The same from a tenth of a second on, for watches.
+    /// Returns pauses that start at a tenth of a second, for watches.
     pub(super) fn of_a_watch(seed: u64) -> Self {
         Self::from(INITIAL_WATCH_DELAY, seed)
     }
@@ -39,7 +38,7 @@ impl Backoff {
         Self { pauses: builder, taken: 0 }
     }
 
-    /// The next pause, no shorter than what the server asked for.
+    /// Returns the next pause, no shorter than the one that the API server requests.
     pub(crate) fn next(&mut self, retry_after: Option<Duration>) -> Duration {
         let pause = self.pauses.build().nth(self.taken).unwrap_or(MAX_DELAY);
         self.taken += 1;

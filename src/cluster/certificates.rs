@@ -1,4 +1,4 @@
-//! The CA bundle and the client certificate of a connection, which rotate while a process runs.
+//! The CA bundle and the client certificate of a connection, which rotate while the process runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,25 +18,25 @@ use super::error::chain;
 const INTERVAL: Duration = Duration::from_secs(60);
 const INTERVAL_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
-/// Connections that present and trust the certificates as they are at present.
+/// Connections that use the current certificates.
 pub(super) struct Connections {
     config: Config,
     source: Source,
     http: Http,
-    /// Those that `http` uses.
+    /// The certificates that `http` uses.
     certificates: Certificates,
     read_at: Instant,
-    /// Whether a request since then failed as it does with the wrong certificates.
+    /// Whether a request since the last read failed as it does with wrong certificates.
     failed: Arc<AtomicBool>,
-    /// Why they cannot be read or used at present.
+    /// Why the certificates cannot be read or used now.
     problem: Option<String>,
 }
 
 impl Connections {
-    /// Connects as `config` says, with the certificates that `source` has.
+    /// Connects as `config` says, with the certificates of `source`.
     ///
     /// # Errors
-    /// Where its certificates or its proxy cannot be used.
+    /// If its certificates or its proxy cannot be used.
     pub(super) fn new(config: &Config, source: Source) -> Result<Self, kube::Error> {
         let certificates = Certificates::read(config);
         let http = connector::http(config)?;
@@ -51,7 +51,7 @@ impl Connections {
         })
     }
 
-    /// What sends the next request, and where to note that it failed.
+    /// Returns what sends the next request, and where to record that it failed.
     pub(super) fn next(&mut self) -> (Http, Arc<AtomicBool>) {
         let interval =
             if self.failed.load(Ordering::Relaxed) { INTERVAL_AFTER_FAILURE } else { INTERVAL };
@@ -77,8 +77,8 @@ impl Connections {
         self.problem = problem;
     }
 
-    /// Connects anew where the certificates are others. Idle connections end with the previous
-    /// client; those in use last as long as their responses.
+    /// Reconnects if the certificates have changed. Idle connections end with the previous client; connections in use
+    /// last until their responses end.
     fn reread(&mut self) -> Result<(), String> {
         let config = with_certificates_of(self.source.read()?, &self.config);
         if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
@@ -95,7 +95,7 @@ impl Connections {
     }
 }
 
-/// What certificates come from, with the content of files.
+/// The sources of the certificates, with the contents of files.
 #[derive(PartialEq)]
 struct Certificates {
     authorities: Option<Vec<Vec<u8>>>,
@@ -105,13 +105,13 @@ struct Certificates {
 }
 
 impl Certificates {
-    /// A file that cannot be read is reported where the connector reads it.
+    /// A file that cannot be read is reported when the connector reads it.
     fn read(config: &Config) -> Self {
         let auth_info = &config.auth_info;
         let client = client_certificate(auth_info.clone(), AuthInfo::default());
         let read = |path: &Option<String>| {
             let path = Path::new(path.as_ref()?);
-            // A pipe would block, or be empty by now.
+            // Reading a pipe would block, or return nothing.
             if path.metadata().ok()?.is_file() { std::fs::read(path).ok() } else { None }
         };
         Self {
@@ -122,7 +122,7 @@ impl Certificates {
     }
 }
 
-/// `config`, but for its certificates, which are those of `fresh`.
+/// Returns `config` with the certificates of `fresh`.
 fn with_certificates_of(fresh: Config, config: &Config) -> Config {
     let mut config = config.clone();
     config.root_cert = fresh.root_cert;
@@ -130,7 +130,7 @@ fn with_certificates_of(fresh: Config, config: &Config) -> Config {
     config
 }
 
-/// `to`, but for its client certificate, which is that of `from`.
+/// Returns `to` with the client certificate of `from`.
 fn client_certificate(from: AuthInfo, to: AuthInfo) -> AuthInfo {
     AuthInfo {
         client_certificate: from.client_certificate,

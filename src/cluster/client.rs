@@ -1,9 +1,8 @@
 //! The connection to the API server.
 //!
-//! Put together from kube's parts, as its own stack is, but for the connections (`connector`) and
-//! their certificates (`certificates`), for
-//! the time that responses may take, and for retries: there are none underneath the controller, which
-//! has a backoff of its own for every node.
+//! The stack consists of kube's own parts, except for the connections (`connector`), their certificates
+//! (`certificates`), the time limits of responses, and retries: the client does not retry, because the controller has
+//! its own backoff for every node.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,10 +26,10 @@ use super::credentials::{auth_reason, plugin, without_userinfo};
 use super::error::chain;
 use super::transport;
 
-/// How long until the head of an answer: with the TLS handshake, without a watch's events.
+/// The timeout until the head of a response, including the TLS handshake but not the events of a watch.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A client, and the API server that it talks to.
+/// A client and its API server.
 pub struct Connection {
     /// The client.
     pub client: Client,
@@ -41,10 +40,10 @@ pub struct Connection {
 /// Why there is no connection to a cluster.
 #[derive(Debug, Error)]
 pub enum ConnectError {
-    /// Neither a kubeconfig nor a pod's service account could be used.
+    /// Neither a kubeconfig nor a pod's service account can be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The program that is to fetch credentials cannot be started.
+    /// The credential plugin cannot be started.
     #[error(
         "cannot start the credential plugin {command:?} for {server}: {source}; install it, or add \
          its folder to PATH{}", .hint.as_ref().map(|hint| format!("\n{hint}")).unwrap_or_default()
@@ -52,17 +51,17 @@ pub enum ConnectError {
     Plugin {
         /// The command, as the kubeconfig names it.
         command: String,
-        /// Which API server.
+        /// The API server.
         server: Server,
-        /// How to install it, as the kubeconfig says.
+        /// The install hint of the kubeconfig.
         hint: Option<String>,
         /// Why.
         source: std::io::Error,
     },
-    /// The HTTP client could not be set up, for instance for a bad certificate.
+    /// The HTTP client cannot be set up, for example because of an invalid certificate.
     #[error("cannot set up the connection to {server}: {reason}")]
     Client {
-        /// Which API server.
+        /// The API server.
         server: Server,
         /// Why; kube's own error would quote credentials.
         reason: String,
@@ -77,20 +76,20 @@ struct NoResponse {
     source: BoxError,
 }
 
-/// Why a request has no credentials, in place of kube's own error, which would quote them.
+/// Why a request has no credentials. It replaces kube's own error, which would quote them.
 #[derive(Debug, Error)]
 #[error("{0}")]
 struct NoCredentials(String);
 
-/// The response of a server that was asked without TLS and wants it.
+/// The response of a TLS server to a request without TLS.
 #[derive(Debug, Error)]
 #[error("the server expects HTTPS; use https:// in the kubeconfig's cluster.server")]
 struct ExpectsHttps;
 
-/// Connects as the options, the kubeconfig or the pod's service account say. Nothing is sent yet.
+/// Connects as the options, the kubeconfig or the pod's service account say, without sending a request yet.
 ///
 /// # Errors
-/// Where there is no such configuration, or it cannot be used.
+/// If there is no such configuration, or it cannot be used.
 pub async fn connect(options: &ClusterOptions) -> Result<Connection, ConnectError> {
     let (config, server, source) = config::load(options)?;
     info!(%server, "using the API server");
@@ -109,10 +108,10 @@ pub async fn connect(options: &ClusterOptions) -> Result<Connection, ConnectErro
     }
 }
 
-/// Connects as `config` says. Nothing is sent yet.
+/// Connects as `config` says, without sending a request yet.
 ///
 /// # Errors
-/// Where its certificates or credentials cannot be used.
+/// If its certificates or credentials cannot be used.
 pub fn with_config(config: Config) -> Result<Client, kube::Error> {
     let server = Server::new(&config, None);
     let source = Source::Given(Box::new(config.clone()));
@@ -120,11 +119,11 @@ pub fn with_config(config: Config) -> Result<Client, kube::Error> {
 }
 
 fn with_server(mut config: Config, server: Server, source: Source) -> Result<Client, kube::Error> {
-    // It shows in the API server's audit log, for whoever asks what changed a node.
+    // The API server's audit log shows the user agent.
     let user_agent = concat!("node-resource-advertiser/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(user_agent)));
     let is_plain = config.cluster_url.scheme() == Some(&Scheme::HTTP);
-    // kube sends the URL's user and password nowhere, but would log them with every request.
+    // kube does not send the URL's user and password, but would log them with every request.
     config.cluster_url = without_userinfo(&config.cluster_url);
     let command = plugin(&config).map(str::to_owned);
 
@@ -145,7 +144,7 @@ fn with_server(mut config: Config, server: Server, source: Source) -> Result<Cli
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 
-/// A client whose requests take this way in place of connections, within the time limits of every client.
+/// Returns a client whose requests take this transport instead of connections, with the time limits of every client.
 #[cfg(test)]
 pub(crate) fn over<S, B>(transport: S) -> Client
 where
@@ -161,8 +160,7 @@ where
     Client::new(ServiceBuilder::new().timeout(ANSWER_TIMEOUT).service_fn(send), "default")
 }
 
-/// The result of a request, with the API server's name where there is no response. No error from
-/// here on quotes credentials.
+/// Adds the API server to an error without a response. No error from here on quotes credentials.
 fn named<B>(
     result: Result<Response<B>, BoxError>,
     is_plain: bool,
@@ -170,7 +168,7 @@ fn named<B>(
     plugin: Option<&str>,
 ) -> Result<Response<B>, BoxError> {
     let source = match result {
-        // This is how Go's HTTP server responds to a request without TLS.
+        // Go's HTTP server responds like this to a request without TLS.
         Ok(response)
             if is_plain
                 && response.status() == StatusCode::BAD_REQUEST

@@ -1,8 +1,8 @@
-//! The clock on the wall: what is written into objects, and compared with what others have written.
+//! The wall clock: for times that are written into objects and compared with those of other processes.
 
 use k8s_openapi::jiff::Timestamp;
 
-/// Reads it.
+/// Returns the current time.
 pub(crate) fn now() -> Timestamp {
     #[cfg(test)]
     if let Some(now) = simulated::now() {
@@ -11,7 +11,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }
 
-/// A clock that goes as tokio's does, which tests pause.
+/// A clock that follows tokio's clock, which tests pause.
 #[cfg(test)]
 pub(crate) mod simulated {
     use std::cell::Cell;
@@ -23,10 +23,10 @@ pub(crate) mod simulated {
         static START: Cell<Option<(Instant, Timestamp)>> = const { Cell::new(None) };
     }
 
-    /// As long as this is there, the thread has the simulated clock.
+    /// Sets the thread's clock to the simulated one until dropped.
     pub(crate) struct SimulatedClock;
 
-    /// Sets it, for this thread.
+    /// Starts the simulated clock for this thread.
     pub(crate) fn start(at: Timestamp) -> SimulatedClock {
         START.set(Some((Instant::now(), at)));
         SimulatedClock

@@ -1,4 +1,4 @@
-//! Which cluster: the kubeconfig and its context, or the pod's service account.
+//! Selects the cluster: the kubeconfig and its context, or the pod's service account.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -12,12 +12,12 @@ use thiserror::Error;
 use super::credentials::without_userinfo;
 use super::error::chain;
 
-/// How to reach a cluster, as kubectl's flags say.
+/// The cluster to use, from kubectl's flags.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterOptions {
-    /// The kubeconfig, in place of KUBECONFIG or the one in the home directory.
+    /// The kubeconfig, instead of KUBECONFIG or the file in the home directory.
     pub kubeconfig: Option<PathBuf>,
-    /// A context of it, in place of its current one.
+    /// The context, instead of the current one.
     pub context: Option<String>,
     /// The user to impersonate.
     pub user: Option<String>,
@@ -50,14 +50,14 @@ impl fmt::Display for Server {
     }
 }
 
-/// Where a configuration comes from, to read its certificates again.
+/// The source of a configuration, from which its certificates are read again.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// It cannot be read again, but the files that it names can.
+    /// The configuration cannot be read again, but the files that it names can.
     Given(Box<Config>),
     /// The pod's service account.
     Pod,
-    /// This context of a kubeconfig, which named this server.
+    /// A context of a kubeconfig, which named this server.
     Kubeconfig { place: String, options: ClusterOptions, url: Uri },
 }
 
@@ -91,13 +91,13 @@ impl fmt::Display for Source {
     }
 }
 
-/// Why there is no configuration to reach a cluster by.
+/// Why no cluster can be selected.
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// The kubeconfig cannot be used.
     #[error("cannot use {place}: {reason}")]
     Kubeconfig {
-        /// Which kubeconfig.
+        /// The kubeconfig.
         place: String,
         /// Why; kube's own error would quote credentials.
         reason: String,
@@ -105,11 +105,11 @@ pub enum ConfigError {
     /// The kubeconfig has no such context.
     #[error("{place} has no context {name:?}; use --context with one of: {known}")]
     NoContext {
-        /// Which kubeconfig.
+        /// The kubeconfig.
         place: String,
-        /// The context that was asked for, or that it calls its current one.
+        /// The given context, or the current one of the kubeconfig.
         name: String,
-        /// Those that it has.
+        /// The contexts of the kubeconfig.
         known: String,
     },
     /// There is neither a kubeconfig nor a service account.
@@ -118,7 +118,7 @@ pub enum ConfigError {
          account; set KUBECONFIG, or use --kubeconfig"
     )]
     Nothing {
-        /// Where a kubeconfig was expected.
+        /// The expected location of the kubeconfig.
         place: String,
     },
 }
@@ -130,7 +130,7 @@ fn reason(error: &KubeconfigError) -> String {
     }
 }
 
-/// Finds the configuration: the kubeconfig, else the pod's service account.
+/// Finds the configuration: the kubeconfig, or else the pod's service account.
 pub(super) fn load(options: &ClusterOptions) -> Result<(Config, Server, Source), ConfigError> {
     let Found { place, paths, kubeconfig, is_asked_for } = read(options);
     let from_kubeconfig = match kubeconfig {
@@ -144,20 +144,20 @@ pub(super) fn load(options: &ClusterOptions) -> Result<(Config, Server, Source),
     };
     let (mut config, context) = match from_kubeconfig {
         Ok((config, context)) => (config, Some(context)),
-        // Somebody asked for a kubeconfig: another cluster is not what they want.
+        // The user requested this kubeconfig, so another cluster would be wrong.
         Err(error) if is_asked_for => return Err(error),
-        // In a pod, its own cluster. Why that one cannot be used is of no interest elsewhere.
+        // In a pod, use its own cluster. Outside a pod, the reason why that fails is irrelevant.
         Err(error) => (Config::incluster().map_err(|_| error)?, None),
     };
-    // kube would read the CA bundle again by itself, but nothing else.
+    // kube would reread the CA bundle, but no other certificate.
     config.root_cert_file = None;
     let source = match &context {
         None => Source::Pod,
-        // A pipe holds nothing any more, and might block.
+        // A pipe is empty after the first read, and reading it again might block.
         Some(_) if paths.iter().any(|path| path.metadata().is_ok_and(|file| !file.is_file())) => {
             Source::Given(Box::new(config.clone()))
         }
-        // Somebody may choose another context in the meantime.
+        // The current context may change in the meantime.
         Some(_) => Source::Kubeconfig {
             place,
             options: ClusterOptions { context: context.clone(), ..options.clone() },
@@ -175,13 +175,13 @@ pub(super) fn load(options: &ClusterOptions) -> Result<(Config, Server, Source),
     Ok((config, server, source))
 }
 
-/// A kubeconfig that was looked for.
+/// The result of searching for a kubeconfig.
 struct Found {
-    /// Where, in words.
+    /// Its location, for messages.
     place: String,
     paths: Vec<PathBuf>,
     kubeconfig: Result<Kubeconfig, KubeconfigError>,
-    /// Whether somebody asked for it.
+    /// Whether the user requested it.
     is_asked_for: bool,
 }
 
@@ -207,8 +207,8 @@ fn read(options: &ClusterOptions) -> Found {
     }
 }
 
-/// Reads the kubeconfig in the home directory. Without one it would be that of the current folder,
-/// which may be somebody else's, and name programs to run.
+/// Reads the kubeconfig in the home directory. Without a home directory, the path would be relative to the current
+/// folder, whose kubeconfig may belong to another user and name programs to run.
 fn read_home(home: Option<PathBuf>) -> (String, Result<Kubeconfig, KubeconfigError>) {
     let Some(home) = home.filter(|home| home.is_absolute()) else {
         let place = "the kubeconfig ~/.kube/config (HOME is unknown or relative)".to_owned();

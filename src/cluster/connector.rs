@@ -1,8 +1,7 @@
-//! Connections to the API server: TCP, perhaps through a proxy, with TLS around it.
+//! Connections to the API server: TCP, possibly through a proxy, with TLS.
 //!
-//! They are set up as kube's own are, but for two things: Nagle's algorithm is off, since it holds a
-//! PATCH back by some 40 ms now and then; and a peer that is silently gone is noticed, also under a
-//! watch or a list.
+//! The connections are set up like kube's own, with two differences: Nagle's algorithm is off, since it occasionally
+//! delays a PATCH by about 40 ms; and a peer that has silently disappeared is detected, also during a watch or a list.
 
 use std::time::Duration;
 
@@ -18,18 +17,18 @@ use kube::client::{Body, ConfigExt};
 use tower::util::BoxCloneSyncService;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection on which nothing has come for so long is probed, so often, so many times.
+/// TCP keepalive: the idle time before the first probe, the interval between probes, and their number.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(20), Duration::from_secs(5), 4);
-/// How long what was sent may go unacknowledged.
+/// How long sent data may remain unacknowledged.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-/// Sends requests over connections that it keeps for the next ones.
+/// Sends requests over reusable connections.
 pub(super) type Http = BoxCloneSyncService<Request<Body>, Response<Incoming>, HttpError>;
 
-/// Connects as `config` says, when there is a request.
+/// Returns a connector for `config`, which connects on the first request.
 ///
 /// # Errors
-/// Where its certificates or its proxy cannot be used.
+/// If its certificates or its proxy cannot be used.
 pub(super) fn http(config: &Config) -> Result<Http, kube::Error> {
     let tcp = tcp();
     let Some(proxy) = &config.proxy_url else {
@@ -65,9 +64,9 @@ fn tcp() -> HttpConnector {
     tcp
 }
 
-/// A tunnel through an HTTP proxy, with the user and password in the proxy's URL.
+/// Returns a tunnel through an HTTP proxy, with the user and password of the proxy's URL.
 fn tunnel<C>(proxy: &Uri, connector: C) -> Tunnel<C> {
-    // The matcher decodes and encodes them as the header needs it.
+    // The matcher decodes the user and password, and encodes them for the header.
     let found = Matcher::builder().all(proxy.to_string()).build().intercept(proxy);
     let tunnel = Tunnel::new(proxy.clone(), connector);
     match found.as_ref().and_then(|found| found.basic_auth()) {

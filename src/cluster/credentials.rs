@@ -1,18 +1,18 @@
-//! Errors about credentials, in words that hold none: kube's own quote the lines of a kubeconfig,
-//! and the arguments, the environment and the output of a credential plugin.
+//! Errors about credentials, without quoting them: kube's own errors quote lines of the kubeconfig, and the arguments,
+//! environment and output of a credential plugin.
 
 use http::Uri;
 use kube::Config;
 use kube::client::AuthError;
 use serde_saphyr::Error as YamlError;
 
-/// How much of what a credential plugin prints on standard error is repeated.
+/// How much of a credential plugin's standard error is quoted.
 const STDERR_CHARS: usize = 2000;
 
-/// The program that fetches the credentials, as the kubeconfig names it.
+/// Returns the credential plugin, as the kubeconfig names it.
 pub(super) fn plugin(config: &Config) -> Option<&str> {
     let auth = &config.auth_info;
-    // The order is kube's.
+    // In the same order as kube.
     let provider = auth.auth_provider.as_ref().and_then(|provider| provider.config.get("cmd-path"));
     let exec = || auth.exec.as_ref()?.command.as_deref();
     provider.map(String::as_str).or_else(exec)
@@ -45,7 +45,7 @@ pub(super) fn auth_reason(error: &AuthError, plugin: Option<&str>) -> String {
             let (line, column) = (error.line(), error.column());
             format!("the output of {} is not JSON (line {line} column {column})", name())
         }
-        // The causes quote the value, or are part of the text.
+        // The causes quote the value, or are already in the text.
         AuthError::MalformedTokenExpirationDate(_) => {
             "the expiration time of the token is not in RFC 3339 format".to_owned()
         }
@@ -53,11 +53,11 @@ pub(super) fn auth_reason(error: &AuthError, plugin: Option<&str>) -> String {
     }
 }
 
-/// What is wrong in a kubeconfig, and where, without a line or a value of it.
+/// Describes what is wrong in a kubeconfig, and where, without quoting a line or a value.
 pub(super) fn yaml_reason(error: &YamlError) -> String {
     let place = place(error).map(|place| format!("{place}: ")).unwrap_or_default();
     let what = match error.without_snippet() {
-        // In the parser's words, which name at most a character.
+        // The parser's own message, which quotes at most one character.
         YamlError::ExternalMessage { msg, .. } => msg.clone(),
         YamlError::SerdeInvalidType { expected, .. }
         | YamlError::SerdeInvalidValue { expected, .. }
@@ -73,7 +73,7 @@ pub(super) fn yaml_reason(error: &YamlError) -> String {
         YamlError::ContainerEndMismatch { .. } => "a list or mapping is not closed".to_owned(),
         YamlError::NullIntoString { .. } => "expected a string, found null".to_owned(),
         YamlError::IndentationError { .. } => "the indentation is wrong".to_owned(),
-        // Others may quote a value.
+        // Other errors may quote a value.
         _ => "it is not valid".to_owned(),
     };
     format!("{place}{what}")
@@ -84,7 +84,7 @@ fn place(error: &YamlError) -> Option<String> {
     Some(format!("line {} column {}", location.line(), location.column()))
 }
 
-/// The URL without the user and password in front of its host.
+/// Returns the URL without the user and password.
 pub(super) fn without_userinfo(url: &Uri) -> Uri {
     let mut parts = url.clone().into_parts();
     let host = parts.authority.as_ref().and_then(|authority| authority.as_str().rsplit_once('@'));

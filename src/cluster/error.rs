@@ -1,4 +1,4 @@
-//! What errors of requests and watches mean, in words.
+//! Messages for errors of requests and watches.
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;
@@ -10,8 +10,8 @@ use kube::runtime::watcher;
 
 use super::credentials::{auth_reason, without_userinfo, yaml_reason};
 
-/// An error with its causes, each said once: "client error (Connect): Connection refused". None of
-/// them quotes credentials.
+/// Returns an error with its causes, each once: "client error (Connect): Connection refused". None of them quotes
+/// credentials.
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
@@ -29,7 +29,7 @@ pub fn chain(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// The reason and its causes, for an error that itself may quote credentials.
+/// Returns the reason and its causes, for an error that itself may quote credentials.
 fn without_credentials(error: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<AuthError>() {
         return Some(auth_reason(error, None));
@@ -37,7 +37,7 @@ fn without_credentials(error: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(KubeconfigError::Parse(error)) = error.downcast_ref() {
         return Some(yaml_reason(error));
     }
-    // These repeat their cause.
+    // These errors repeat their cause.
     match error.downcast_ref()? {
         kube::Error::Auth(error) => Some(auth_reason(error, None)),
         kube::Error::InferKubeconfig(error) => Some(chain(error)),
@@ -50,7 +50,7 @@ fn without_credentials(error: &(dyn StdError + 'static)) -> Option<String> {
     }
 }
 
-/// What went wrong with a request, in the API server's own words where it answered.
+/// Describes the error of a request; the message of the API server if it responded.
 #[must_use]
 pub fn describe(error: &kube::Error) -> String {
     match error {
@@ -62,13 +62,13 @@ pub fn describe(error: &kube::Error) -> String {
     }
 }
 
-/// Whether the server no longer has what happened since; which is nothing unusual.
+/// Returns whether the requested resource version has expired, which is normal.
 #[must_use]
 pub fn is_expired(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchError(status) if status.code == 410)
 }
 
-/// Whether nobody is there who would respond: an API server that is just restarting, for example.
+/// Returns whether no server listens at the address, for example while an API server restarts.
 #[must_use]
 pub fn is_unreachable(error: &kube::Error) -> bool {
     let mut next = Some(error as &(dyn StdError + 'static));
@@ -92,7 +92,7 @@ pub fn is_unreachable(error: &kube::Error) -> bool {
     false
 }
 
-/// What a watch has run into, and what to do about it.
+/// Describes the error of a watch, and what to do about it.
 #[must_use]
 pub fn describe_watch(error: &watcher::Error, missing: &str) -> String {
     let cause = match error {

@@ -1,4 +1,4 @@
-//! One controller at a time, by a Lease (`coordination.k8s.io/v1`).
+//! Leader election by a Lease (`coordination.k8s.io/v1`).
 //!
 //! ```text
 //!             the Lease (watch)
@@ -7,9 +7,9 @@
 //!   time ──▶ election: wait, or write the Lease ──▶ POST, PUT ──▶ Leadership ──▶ the controller
 //! ```
 //!
-//! The others watch the Lease, so that one which is released is taken at once. All times are those of
-//! this process's monotonic clock: none is compared with what another process wrote down, except for a
-//! Lease under which nobody writes any more.
+//! Standbys watch the Lease, so that they take a released one at once. All times are on the monotonic clock of this
+//! process: none is compared with a time that another process wrote, except for a Lease under which no process writes
+//! anymore.
 
 mod election;
 #[cfg(test)]
@@ -41,10 +41,10 @@ pub(crate) use election::{Election, Written};
 pub use participant::Leadership;
 pub(crate) use participant::Participant;
 
-/// How long a write under way may take at the end, and then the release. The process is to end.
+/// The timeout at the end for a write in flight, and then for the release, since the process must end.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// A Lease by namespace and name.
+/// The namespace and name of a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseName {
     /// Its namespace.
@@ -59,33 +59,32 @@ impl fmt::Display for LeaseName {
     }
 }
 
-/// What a process does about its Lease when it ends.
+/// What to do with the Lease when the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtEnd {
-    /// It releases the Lease, so that another takes it at once: every request that it has sent is
-    /// answered.
+    /// Release it, so that another process takes it at once: every request of this process has a response.
     Release,
-    /// It leaves the Lease to expire: a request of its own may still be applied.
+    /// Let it expire: a request of this process may still be applied.
     Expire,
 }
 
-/// What has become of a Lease at the end.
+/// The state of a Lease at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It is released.
+    /// Released.
     Released,
-    /// It expires by itself.
+    /// Expires on its own.
     Expires,
-    /// This process does not hold it, and nobody else took it from this process.
+    /// Not held by this process, nor taken from it.
     NotHeld,
-    /// Another process has taken it meanwhile, or somebody has deleted or released it.
+    /// Taken by another process, or deleted or released by another client.
     Lost,
-    /// It is not released, for this reason, and expires by itself.
+    /// Not released, for this reason; it expires on its own.
     NotReleased(String),
 }
 
-/// Takes part in the election until `end` is sent; then releases the Lease, or leaves it to expire. An
-/// `end` that is dropped is [`AtEnd::Expire`]: what is still under way is not known then.
+/// Takes part in the election until `end` is sent; then releases the Lease, or lets it expire. A dropped `end` counts
+/// as [`AtEnd::Expire`]: requests may still be in flight.
 pub async fn run(
     client: Client,
     candidate: Candidate,
@@ -124,14 +123,14 @@ pub async fn run(
     if at_end == AtEnd::Expire {
         return Ended::Expires;
     }
-    // What is under way has to be known before it can be undone.
+    // The outcome of a write in flight must be known before the Lease can be released.
     if let Ok(Some((started, written, _))) = timeout(RELEASE_TIMEOUT, writes.next()).await {
         participant.written(written, None, started, (Instant::now(), clock::now()));
     }
     end_election(client, participant.into_election()).await
 }
 
-/// Releases the Lease where it is this process's, and logs what came of it.
+/// Releases the Lease if this process holds it, and logs the result.
 pub(crate) async fn end_election(client: Client, election: Election) -> Ended {
     let leases = Leases::new(client, election.candidate());
     let ended = timeout(RELEASE_TIMEOUT, release(leases, election)).await;
@@ -146,7 +145,7 @@ pub(crate) async fn end_election(client: Client, election: Election) -> Ended {
     ended
 }
 
-/// Releases the Lease where it is this process's, also by a write whose answer is lost.
+/// Releases the Lease if this process holds it, including by a write whose response is lost.
 async fn release(leases: Leases, election: Election) -> Ended {
     let identity = election.identity().to_owned();
     let led = election.has_led();
@@ -182,7 +181,7 @@ fn without_holder(mut lease: Lease) -> Lease {
     lease
 }
 
-/// Never, where there is nothing to wait for.
+/// Sleeps until `wake`, or forever without one.
 async fn sleep_until_some(wake: Option<Instant>) {
     match wake {
         Some(wake) => sleep_until(wake).await,
@@ -203,7 +202,7 @@ impl Leases {
         Self { api, name: candidate.name.clone() }
     }
 
-    /// For the Lease that this one is a state of.
+    /// Returns access to the Lease of which `lease` is a state.
     pub(crate) fn of(client: Client, lease: &Lease) -> Self {
         let api = Api::namespaced(client, &lease.namespace().unwrap_or_default());
         Self { api, name: lease.name_any() }
@@ -218,14 +217,13 @@ impl Leases {
         watch_objects(self.api.clone(), config, seed)
     }
 
-    /// Reads the Lease, by a list: the controllers' Role grants no get.
+    /// Reads the Lease with a list, since the controllers' Role does not grant get.
     async fn read(&self) -> Result<Option<Lease>, kube::Error> {
         let params = ListParams::default().fields(&format!("metadata.name={}", self.name));
         Ok(self.api.list(&params).await?.items.into_iter().next())
     }
 
-    /// Writes the Lease, and reads how it is where that makes a conflict: the watch may be silent for as
-    /// long as an answer may be lost.
+    /// Writes the Lease, and reads it after a conflict: the watch may be silent for as long as a response may be lost.
     pub(crate) async fn write_or_read(
         self,
         lease: Lease,
@@ -239,7 +237,7 @@ impl Leases {
         (written, found.and_then(Result::ok).flatten())
     }
 
-    /// Makes the Lease, or replaces it if it is still at its resource version.
+    /// Creates the Lease, or replaces it if its resource version is unchanged.
     async fn write(self, lease: Lease, limit: Duration) -> Written {
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: false };
         let name = lease.name_any();
@@ -261,7 +259,7 @@ impl Leases {
 impl From<kube::Error> for Written {
     fn from(error: kube::Error) -> Self {
         match error {
-            // 404: it was deleted meanwhile. 409: it was changed, or made.
+            // 404: deleted in the meantime. 409: changed or created in the meantime.
             kube::Error::Api(status) if matches!(status.code, 404 | 409) => Self::Conflict,
             kube::Error::Api(status) if status.code == 403 => Self::Refused(format!(
                 "cannot write the lease: {}; grant the verbs create and update on leases",

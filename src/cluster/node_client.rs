@@ -1,4 +1,4 @@
-//! The requests about one node and its pods, and what their responses mean.
+//! Requests about a node and its pods, and the meaning of their responses.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::model::api::FIELD_MANAGER;
 use crate::model::node::ApiNode;
 use crate::model::pod::{Pod, PodList, Requests};
 
-/// How long a request takes at most where nobody says otherwise, as `run` does by its settings.
+/// The default timeout of a request.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
-/// How many pods a page of the list of all pods has.
+/// The page size of the list of all pods.
 const POD_PAGE_SIZE: u32 = 500;
-/// Finished pods stay until they are deleted, and may be many.
+/// Finished pods stay until they are deleted, and there may be many.
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// The label that [`NodeClient::try_label`] adds.
@@ -34,38 +34,37 @@ pub(crate) struct NodeClient {
     requests: ApiRequests,
 }
 
-/// What came of a patch.
+/// The response to a patch.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// It went through; this is the node now.
+    /// Applied; this is the patched node.
     Patched(Box<ApiNode>),
-    /// The node is no longer as it was seen.
+    /// Not applied: the node has changed since it was observed.
     Stale {
-        /// How it is.
+        /// The current node.
         node: Box<ApiNode>,
-        /// What the server said.
+        /// The message of the API server.
         message: String,
     },
-    /// There is no such node.
+    /// The node does not exist.
     NotFound,
-    /// The controller has no right to patch nodes.
+    /// The controller has no permission to patch nodes.
     Forbidden(String),
-    /// The API server rejects what is asked for: admission, or the validation of the node.
+    /// The API server rejects the change: by admission, or by the validation of the node.
     Rejected(String),
-    /// It did not go through, and may at another time.
+    /// Failed, but may succeed later.
     Failed {
-        /// What went wrong.
+        /// The error.
         message: String,
-        /// The pause that the server asked for.
+        /// The pause that the API server requests.
         retry_after: Option<Duration>,
-        /// Whether it may have been applied all the same: there was no response, or one of a server
-        /// that failed.
+        /// Whether the patch may have been applied anyway: there was no response, or the server failed.
         maybe_applied: bool,
     },
 }
 
 impl Reply {
-    /// To a patch that has failed since the node is not as it was seen, where this is how the node was then read.
+    /// Returns the reply to a patch that failed because the node has changed, with the result of reading the node.
     pub(crate) fn stale(error: &RequestError, read: Result<Box<ApiNode>, Self>) -> Self {
         match read {
             Ok(node) => Self::Stale { node, message: error.to_string() },
@@ -76,7 +75,7 @@ impl Reply {
         }
     }
 
-    /// In one word, for the metrics.
+    /// Returns the result for the metrics.
     pub(crate) fn result(&self) -> &'static str {
         match self {
             Self::Patched(_) => "patched",
@@ -88,7 +87,7 @@ impl Reply {
     }
 }
 
-/// What the unfinished pods on each node request, without nodes on which they request nothing.
+/// The requests of the unfinished pods on each node; nodes without such requests are absent.
 pub(crate) type PodsByNode = HashMap<Arc<str>, Requests>;
 
 impl NodeClient {
@@ -96,8 +95,7 @@ impl NodeClient {
         Self { requests: ApiRequests::new(client, timeout) }
     }
 
-    /// Patches a node's status. Where a `test` operation of the patch does not hold, reads the node as
-    /// it is.
+    /// Patches a node's status. If a `test` operation of the patch fails, reads the current node.
     pub(crate) async fn patch(self, node: Arc<str>, patch: JsonPatch) -> Reply {
         let params =
             PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
@@ -110,14 +108,15 @@ impl NodeClient {
         }
     }
 
-    /// Adds a label to a node by a patch of its status, as a dry run: every check is made, and nothing is stored.
+    /// Adds a label to a node through a patch of its status, as a dry run: the API server runs every check, and stores
+    /// nothing.
     pub(crate) async fn try_label(self, node: Arc<str>, value: String) -> Result<(), RequestError> {
         let params = PatchParams {
             dry_run: true,
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        // Unlike a JSON Patch, it does not depend on what the node has.
+        // Unlike a JSON Patch, a merge patch does not depend on the contents of the node.
         let label = json!({"metadata": {"labels": {SELF_TEST_LABEL: value}}});
         let request = nodes().patch_subresource("status", &node, &params, &Patch::Merge(label));
         self.requests.send::<IgnoredAny>(request).await.map(drop)
@@ -129,7 +128,7 @@ impl NodeClient {
         self.requests.send(request).await.map(Box::new).map_err(Reply::from)
     }
 
-    /// What the pods that are assigned to a node, and have not finished, request of it.
+    /// Returns the requests of the unfinished pods that are assigned to a node.
     pub(crate) async fn pods(self, node: Arc<str>) -> Result<Requests, RequestError> {
         let fields = format!("spec.nodeName={node},{UNFINISHED}");
         let pods: PodList =
@@ -137,7 +136,7 @@ impl NodeClient {
         Ok(Requests::from_pods(&pods))
     }
 
-    /// The same for all nodes, by a list of all pods in pages.
+    /// Returns the requests on all nodes, from a paged list of all pods.
     pub(crate) async fn pods_by_node(self) -> Result<PodsByNode, RequestError> {
         let fields = format!("spec.nodeName!=,{UNFINISHED}");
         let mut page = ListParams::default().fields(&fields).limit(POD_PAGE_SIZE);
@@ -145,7 +144,7 @@ impl NodeClient {
         let mut restarted = false;
         loop {
             let pods: Page<Pod> = match self.requests.send(pods().list(&page)).await {
-                // It has taken so long that the server no longer has the rest: once more, and no oftener.
+                // The list took so long that its rest has expired: it is started again, once.
                 Err(error) if error.is_expired() && page.continue_token.is_some() && !restarted => {
                     restarted = true;
                     nodes.clear();
@@ -168,7 +167,7 @@ impl NodeClient {
     }
 }
 
-/// Why pods are not known, for people.
+/// Describes why pods cannot be listed.
 pub(crate) fn describe_pods_error(error: &RequestError) -> String {
     match error {
         RequestError::Api { code: StatusCode::FORBIDDEN, status, .. } => {
@@ -187,8 +186,8 @@ fn nodes() -> ApiRequest {
 }
 
 impl RequestError {
-    /// Whether the node is not as the patch assumed: a resourceVersion or a uid in conflict, or a failed
-    /// `test`. The latter is a 422 without causes; with causes it is a refused value.
+    /// Returns whether the node differs from what the patch assumed: a conflict of resourceVersion or uid, or a failed
+    /// `test`. The latter is a 422 without causes; with causes, the value is rejected.
     pub(crate) fn is_stale(&self) -> bool {
         match self {
             Self::Api { code: StatusCode::CONFLICT, .. } => true,
@@ -200,18 +199,18 @@ impl RequestError {
     }
 }
 
-/// Whether it is the node that is missing: a proxy or an admission webhook may answer 404 too.
+/// Returns whether the node itself is missing: a proxy or an admission webhook may respond with 404 too.
 fn is_missing_node(code: StatusCode, status: &Status) -> bool {
     let kind = status.details.as_ref().map(|details| details.kind.as_str());
     code == StatusCode::NOT_FOUND && status.reason == "NotFound" && kind == Some("nodes")
 }
 
-/// Whether it is the right that is missing. Admission answers 403 too, about the one object.
+/// Returns whether the permission is missing. Admission responds with 403 too, about the one object.
 fn is_missing_right(code: StatusCode, status: &Status) -> bool {
     code == StatusCode::FORBIDDEN && status.message.contains("cannot patch resource")
 }
 
-/// Whether the server rejects the request for what it asks for, and would again.
+/// Returns whether the API server rejects the content of the request, and would do so again.
 fn is_rejected(code: StatusCode) -> bool {
     matches!(
         code,

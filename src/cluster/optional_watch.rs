@@ -1,4 +1,4 @@
-//! Watches of what a cluster may not have, and what the controller can do without.
+//! Watches of optional kinds, which a cluster may not have and the controller can do without.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use tokio::time::sleep;
 
 use super::watch::watch;
 
-/// How long the controller waits in a cluster that does not serve a kind, or does not show it.
+/// The pause if a cluster does not serve a kind, or grants no permission to list it.
 const PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// Watches objects for ever, as [`watch`] does. Where the cluster does not serve the kind, or grants no right to list it,
-/// that is tried again every five minutes.
+/// Watches objects forever, like [`watch`]. If the cluster does not serve the kind, or grants no permission to list it,
+/// the watch is retried every five minutes.
 pub(crate) fn watch_optional<K>(
     api: Api<K>,
     config: watcher::Config,
@@ -38,12 +38,12 @@ where
     })
 }
 
-/// Whether the cluster does not serve the kind.
+/// Returns whether the cluster does not serve the kind.
 pub(crate) fn is_not_served(error: &watcher::Error) -> bool {
     list_code(error) == Some(404)
 }
 
-/// The code that a list was answered with.
+/// Returns the status code of a failed list.
 fn list_code(error: &watcher::Error) -> Option<u16> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status)) => Some(status.code),

@@ -1,4 +1,4 @@
-//! Lists of objects, read page by page, so that no answer of the API server has to be held in full.
+//! Lists of objects, read page by page, so that no response has to be held in full.
 
 use std::fmt::Debug;
 
@@ -6,12 +6,12 @@ use kube::api::ListParams;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-/// How many objects are listed a request. More makes for fewer requests and a higher peak of memory.
+/// The page size. Larger pages mean fewer requests and a higher memory peak.
 pub(crate) const PAGE_SIZE: u32 = 200;
 
 /// A part of a list.
 pub(crate) enum Page<K> {
-    /// What came so far is void: the list begins again.
+    /// The list starts again: discard what came before.
     Restarted,
     Items(Vec<K>),
 }
@@ -19,7 +19,7 @@ pub(crate) enum Page<K> {
 /// Lists all objects of a kind.
 ///
 /// # Errors
-/// Where they cannot be listed.
+/// If they cannot be listed.
 pub(crate) async fn list<K>(
     api: &Api<K>,
     mut on_page: impl FnMut(Page<K>),
@@ -30,7 +30,7 @@ where
     let mut page = ListParams::default().limit(PAGE_SIZE);
     loop {
         let list = match api.list(&page).await {
-            // It has taken so long that the server no longer has it.
+            // The list took so long that its rest has expired.
             Err(kube::Error::Api(status))
                 if status.code == 410 && page.continue_token.is_some() =>
             {

@@ -1,4 +1,4 @@
-//! Requests to the API server, each within a time limit, and why one does not go through.
+//! Requests to the API server, each with a timeout, and their errors.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::describe;
 
-/// The longest that a server is believed when it says to come back later.
+/// The longest accepted `Retry-After`.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// Sends requests.
@@ -25,17 +25,17 @@ pub(crate) struct Requests {
     timeout: Duration,
 }
 
-/// Why a request did not go through.
+/// Why a request failed.
 #[derive(Debug)]
 pub(crate) enum RequestError {
     /// The response is an error.
     Api {
         code: StatusCode,
         status: Box<Status>,
-        /// The pause that the server asked for.
+        /// The pause that the API server requests.
         retry_after: Option<Duration>,
     },
-    /// There is no response, or none that can be read.
+    /// There is no response, or it is unreadable.
     Transport(String),
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// What the request for the next page has to name; `None` after the last.
+    /// Returns the continue token for the next page; `None` after the last.
     pub(crate) fn next(self) -> Option<String> {
         self.metadata.continue_.filter(|token| !token.is_empty())
     }
@@ -61,7 +61,7 @@ impl Requests {
         Self { client, timeout }
     }
 
-    /// Sends a request, and reads the object in the response.
+    /// Sends a request, and decodes the object in the response.
     pub(crate) async fn send<T: DeserializeOwned>(
         &self,
         request: Built,
@@ -87,9 +87,9 @@ impl Requests {
 }
 
 impl RequestError {
-    /// What a response says that is an error.
+    /// Returns the error of a response.
     pub(crate) fn from_response(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
-        // Where the server sheds load it answers in plain text.
+        // A server that sheds load responds in plain text.
         let status = serde_json::from_slice(body).unwrap_or_else(|_| {
             let text = String::from_utf8_lossy(body);
             Box::new(Status::failure(text.trim(), ""))
@@ -98,7 +98,7 @@ impl RequestError {
         Self::Api { code, status, retry_after }
     }
 
-    /// The code of the response, where there is one.
+    /// Returns the status code of the response, if there is one.
     pub(crate) fn code(&self) -> Option<StatusCode> {
         match self {
             Self::Api { code, .. } => Some(*code),
@@ -106,7 +106,7 @@ impl RequestError {
         }
     }
 
-    /// The pause that the server asked for.
+    /// Returns the pause that the API server requests.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Api { retry_after, .. } => *retry_after,
@@ -114,13 +114,13 @@ impl RequestError {
         }
     }
 
-    /// Whether the API server is overloaded, fails or does not respond: less is to be sent then.
+    /// Returns whether the API server is overloaded, fails or does not respond, so that fewer requests must be sent.
     pub(crate) fn is_overload(&self) -> bool {
         self.code()
             .is_none_or(|code| code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error())
     }
 
-    /// Whether the server no longer has the rest of a list.
+    /// Returns whether the rest of a list has expired.
     pub(crate) fn is_expired(&self) -> bool {
         self.code() == Some(StatusCode::GONE)
     }
@@ -135,7 +135,7 @@ impl fmt::Display for RequestError {
     }
 }
 
-/// `Retry-After` is seconds here; the API server never sends a date.
+/// `Retry-After` is in seconds here; the API server never sends a date.
 fn retry_after(headers: &HeaderMap, status: &Status) -> Option<Duration> {
     let header = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let details = status.details.as_ref().map(|details| u64::from(details.retry_after_seconds));

@@ -15,8 +15,8 @@ use tower_http::timeout::{DeadlineBody, TimeoutError};
 use super::config::Server;
 use super::watch_body::WatchBody;
 
-/// How long the body of a response may take. The API server itself ends a request after a minute,
-/// but what is in between may stall.
+/// The timeout of a response body. The API server itself ends a request after a minute, but a proxy in between may
+/// stall.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A response whose body has stalled.
@@ -29,9 +29,9 @@ struct Stalled {
     server: Server,
 }
 
-/// Sends a request. The body of its response fails where it stalls; that of a watch where it ends at once.
-/// `failed` is set where the cause may be a certificate: the server rejects one that has expired by
-/// a 401, also on a connection that it accepted.
+/// Sends a request. The body of its response fails if it stalls; the body of a watch fails if it ends at once. Sets
+/// `failed` if a certificate may be the cause: the API server rejects an expired one with 401, also on an accepted
+/// connection.
 pub(super) async fn send<S, B>(
     http: S,
     request: Request<Body>,

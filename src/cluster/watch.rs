@@ -12,27 +12,27 @@ use tokio::time::{Instant, sleep};
 use super::backoff::Backoff;
 use super::error::{is_expired, is_unreachable};
 
-/// The longest that a server is believed when it asks for a pause.
+/// The longest accepted pause that a server requests.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 
-/// A list or a watch without an error for so long has worked: longer than the longest pause.
+/// A list or a watch that has no error for this long is considered working: longer than the longest pause.
 const CALM: Duration = Duration::from_secs(3 * 60);
-/// A watch that breaks after so long has worked until then: a proxy may end each after a minute.
+/// A watch that breaks after this time is considered to have worked: a proxy may end each watch after a minute.
 pub(super) const STABLE: Duration = Duration::from_secs(5);
 
-/// What has failed: each kind has pauses of its own, so that an API server which restarts is not waited for by the pauses
-/// of the time when it was away.
+/// The kind of a failure. Each kind has its own pauses, so that the pauses of an outage do not delay a watch while the
+/// API server restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
-    /// Nobody is there who would respond, which costs no API server anything.
+    /// No server listens, so an attempt costs the API server nothing.
     Unreachable,
-    /// A watch, which goes on where it broke and costs little.
+    /// A watch, which resumes where it broke and costs little.
     Watch,
-    /// A watch is rejected for what it is.
+    /// A watch is rejected.
     Rejected,
-    /// What happened since is no longer there: a list has to follow.
+    /// The resource version has expired: a list must follow.
     Expired,
-    /// A list, which costs much.
+    /// A list, which is expensive.
     List,
 }
 
@@ -58,8 +58,8 @@ impl Failure {
         }
     }
 
-    /// The longest pause, where the server asks for none. A kubelet's reset is not seen meanwhile, and a pod lives for
-    /// about a second after that.
+    /// Returns the longest pause, if the server requests none. During a pause, a kubelet's reset goes unnoticed, and a
+    /// pod lives for about a second after a reset.
     fn max_pause(self) -> Duration {
         match self {
             Self::Unreachable => Duration::from_secs(1),
@@ -69,11 +69,11 @@ impl Failure {
     }
 }
 
-/// Watches objects for ever. After each error it pauses, for a tenth of a second at first, and for longer each time
+/// Watches objects forever. After each error it pauses, at first for a tenth of a second and then longer each time
 /// until the watch works again; `seed` spreads the pauses of several processes.
 ///
-/// kube's own backoff starts anew at any event, and each list begins with one: where a list fails,
-/// page 1 would be requested about every second for as long as that lasts.
+/// kube's own backoff resets at any event, and each list begins with an event: while a list fails, kube would request
+/// page 1 about every second.
 pub(crate) fn watch<K>(
     api: Api<K>,
     config: watcher::Config,
@@ -95,12 +95,12 @@ where
     })
 }
 
-/// How long a watch pauses after each failure.
+/// The pauses of a watch after failures.
 struct Pauses {
     seed: u64,
     backoff: Backoff,
     failure: Option<Failure>,
-    /// When it failed last.
+    /// The time of the last failure.
     failed: Option<Instant>,
     /// The end of the last pause.
     resumed: Instant,
@@ -116,7 +116,7 @@ impl Pauses {
         let (now, failure) = (Instant::now(), Failure::of(error));
         let is_list = matches!(error, watcher::Error::InitialListFailed(_));
         let has_worked = !is_list && now - self.resumed > STABLE;
-        // A watch of few events has worked all the same.
+        // A watch with few events may still have worked.
         let was_calm = self.failed.is_some_and(|failed| now - failed > CALM);
         if self.failure != Some(failure) || has_worked || was_calm {
             self.backoff = Backoff::of_a_watch(self.seed);
@@ -126,7 +126,7 @@ impl Pauses {
     }
 }
 
-/// The pause that the server asks for.
+/// Returns the pause that the API server requests.
 fn retry_after(error: &watcher::Error) -> Option<Duration> {
     let status = match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
@@ -135,7 +135,7 @@ fn retry_after(error: &watcher::Error) -> Option<Duration> {
         _ => return None,
     };
     let asked = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-    // Under priority and fairness the pause is in a header, which kube drops: a second.
+    // Under priority and fairness the pause, one second, is in a header that kube drops.
     let seconds = if status.code == 429 { asked.max(1) } else { asked };
     Some(Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER))
 }

@@ -1,4 +1,4 @@
-//! The body of a watch's response, which may last but may not end as soon as it has begun.
+//! The body of a watch response, which may last but must not end as soon as it has begun.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,17 +10,17 @@ use tower::BoxError;
 
 use super::watch::STABLE;
 
-/// A watch that has ended at once.
+/// A watch that ended at once.
 ///
-/// It does not quote how the body ended: kube takes an end of file, which it also finds in texts, for no error.
+/// The error does not quote how the body ended: kube ignores an end of file, which it also detects in texts.
 #[derive(Debug, Error)]
 #[error("the API server, or a proxy in front of it, ends each watch immediately")]
 struct EndedAtOnce;
 
-/// A body that fails where it ends within [`STABLE`].
+/// A body that fails if it ends within [`STABLE`].
 ///
-/// kube begins a watch that has ended anew, with no error and no pause: where each ends at once, as before a proxy that
-/// cuts what it forwards, it would do nothing else.
+/// kube restarts an ended watch without an error or a pause: if each watch ends at once, for example behind a proxy
+/// that cuts responses, kube would restart watches in a tight loop.
 pub(super) struct WatchBody<B> {
     body: Pin<Box<B>>,
     begun: Instant,

@@ -1,4 +1,4 @@
-//! What to do about the Lease: pure, so that every order of events can be tried.
+//! Decides what to do with the Lease. It is pure, so that every order of events can be tested.
 
 use std::time::Duration;
 
@@ -10,29 +10,29 @@ use tokio::time::Instant;
 
 use super::holder::{KEPT_UNTIL, Kind, LABEL, duration, holder, kept_until, remaining};
 
-/// How long after a write that failed the next one is sent at most.
+/// The maximum interval before the next write after a failed one.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Who wants which Lease.
+/// A candidate and its Lease.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// The Lease's namespace.
     pub namespace: String,
     /// The Lease's name.
     pub name: String,
-    /// What stands in the Lease: like no other process's, also of the same pod.
+    /// The holder identity: unique among processes, including those of the same pod.
     pub identity: String,
-    /// How long the others wait after the last renewal that they saw: whole seconds, at least 3.
+    /// How long the others wait after the last renewal that they observe: whole seconds, at least 3.
     pub duration: Duration,
-    /// From whom it takes the Lease.
+    /// From which holders it takes the Lease.
     pub acquire: Acquire,
-    /// Whether it takes the Lease from another once more after losing it.
+    /// Whether it takes the Lease from another process again after losing it.
     pub reacquires: bool,
 }
 
 #[cfg(test)]
 impl Candidate {
-    /// A controller's, for the Lease system/lease.
+    /// Returns the candidate of a controller, for the Lease system/lease.
     pub(crate) fn for_test(identity: &str) -> Self {
         Self {
             namespace: "system".to_owned(),
@@ -45,87 +45,86 @@ impl Candidate {
     }
 }
 
-/// From whom a candidate takes the Lease.
+/// From which holders a candidate takes the Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquire {
-    /// From nobody: it waits until the Lease is free.
+    /// From none: it waits until the Lease is free.
     WhenFree,
-    /// From a `prune` that has ended and keeps it; else it waits until the Lease is free.
+    /// From a `prune` that has ended and keeps the Lease; otherwise it waits until the Lease is free.
     FromEndedPrune,
     /// From any holder, at once.
     Force,
 }
 
-/// What is known of the Lease, and whether this process holds it.
+/// What the watch shows of the Lease, and whether this process holds it.
 #[derive(Clone, Debug)]
 pub(crate) struct Election {
     candidate: Candidate,
-    /// Whether the watch has told if there is a Lease.
+    /// Whether the watch has completed a list.
     listed: bool,
-    /// Whether a list under way has brought it.
+    /// Whether a list in progress contains the Lease.
     listing: bool,
     seen: Option<Seen>,
     held: Option<Held>,
-    /// The writes since the last answer.
+    /// The writes since the last response.
     sent: Vec<Sent>,
     /// Whether this process has held the Lease.
     acquired: bool,
     not_before: Option<Instant>,
 }
 
-/// The Lease as it is, by the watch.
+/// The Lease, as the watch shows it.
 #[derive(Clone, Debug)]
 struct Seen {
     lease: Lease,
-    /// When it was first seen like that.
+    /// When this state was first observed.
     since: Instant,
-    /// How long it was until its expiry then, by the clock on the wall.
+    /// The time until its expiry then, by the wall clock.
     remaining: Duration,
-    /// How much longer a `prune` has promised to keep it then, by the clock on the wall.
+    /// How much longer a `prune` had promised to keep it then, by the wall clock.
     kept: Duration,
-    /// It is gone. Its holder may not know, and has its time all the same.
+    /// Whether it is deleted. Its holder may not know, and keeps its time.
     deleted: bool,
 }
 
-/// The Lease while it is this process's.
+/// The Lease while this process holds it.
 #[derive(Clone, Debug)]
 struct Held {
-    /// The newest version of it that is known, which the next renewal replaces; `None` where it is gone,
-    /// and is created again.
+    /// Its newest known version, which the next renewal replaces; `None` if it is deleted and must be recreated.
     base: Option<Lease>,
-    /// When the last renewal that is known to be applied was sent: nobody can have seen it before.
+    /// When the last renewal that is known to be applied was sent: no other process can have observed it before.
     renewed: Instant,
 }
 
 /// A write that may be applied.
 #[derive(Clone, Debug)]
 struct Sent {
-    /// The renewal time that it writes, in microseconds, as the API server stores it. The watch shows by
-    /// it that the write is applied, where its answer is lost.
+    /// The renewal time in the write, in microseconds, as the API server stores it. If the response is lost, the watch
+    /// shows by this time that the write is applied.
     renew_time: Option<i64>,
     /// When it was sent.
     started: Instant,
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// Write this, to take or renew the Lease.
+    /// Write this Lease, to acquire or renew it.
     Write(Box<Lease>),
-    /// Nothing until then, or until the watch tells something.
+    /// Wait until this time, or until the watch has an event.
     Wait(Option<Instant>),
 }
 
-/// What came of writing the Lease.
+/// The result of writing the Lease.
 #[derive(Debug)]
 pub(crate) enum Written {
-    /// It is written.
+    /// Written.
     Done(Box<Lease>),
-    /// It is not as it was seen.
+    /// Changed in the meantime.
     Conflict,
-    /// The API server will not have it.
+    /// Rejected by the API server.
     Refused(String),
-    /// There was no answer, or none that tells whether it is written.
+    /// No response, or none that shows whether it is written.
     Failed(String),
 }
 
@@ -143,22 +142,22 @@ impl Election {
         }
     }
 
-    /// Whether the watch has told if there is a Lease.
+    /// Returns whether the watch has completed a list.
     pub(super) fn listed(&self) -> bool {
         self.listed
     }
 
-    /// Until when this process may write; `None` while it may not.
+    /// Returns until when this process may write; `None` while it may not.
     pub(super) fn leads_until(&self) -> Option<Instant> {
         self.held.as_ref().map(|held| held.renewed + renew_deadline(self.candidate.duration))
     }
 
-    /// Who holds the Lease, by the watch.
+    /// Returns the holder of the Lease, by the watch.
     pub(super) fn holder(&self) -> Option<&str> {
         self.seen.as_ref().and_then(|seen| holder(&seen.lease))
     }
 
-    /// Takes in an event of the watch. `wall` is the same moment by the clock on the wall.
+    /// Handles an event of the watch. `wall` is the same time on the wall clock.
     pub(super) fn observe(&mut self, event: Event<Lease>, now: Instant, wall: Timestamp) {
         match event {
             Event::Init => self.listing = false,
@@ -169,11 +168,11 @@ impl Election {
                 }
             }
             Event::Apply(_) | Event::InitApply(_) => {
-                // What is written under this process's eyes needs no clock but its own.
+                // A write that this process observes needs only its own clock.
                 let just_written = self.listed && matches!(event, Event::Apply(_));
                 let is_listed = matches!(event, Event::InitApply(_));
                 let (Event::Apply(lease) | Event::InitApply(lease)) = event else { return };
-                // After a conflict the Lease is read, and the watch may be behind that. A list is not.
+                // After a conflict the Lease is read, and the watch may be behind. A list is not.
                 let is_newer = |seen: &Seen| version(&seen.lease) > version(&lease);
                 if !is_listed && self.seen.as_ref().is_some_and(is_newer) {
                     return;
@@ -192,12 +191,12 @@ impl Election {
                     self.seen = Some(Seen { lease, since: now, remaining, kept, deleted: false });
                 }
             }
-            // Where it was this process's own, the next renewal finds out.
+            // If this process held it, the next renewal detects the deletion.
             Event::Delete(_) => self.delete(),
         }
     }
 
-    /// Compares a version of the Lease that the watch shows with what this process holds.
+    /// Compares the Lease in the watch with what this process holds.
     fn observe_own(&mut self, lease: &Lease) {
         let is_older = |held: &Held| version(lease) <= held.base.as_ref().and_then(version);
         if self.held.as_ref().is_some_and(is_older) {
@@ -207,8 +206,8 @@ impl Election {
             self.held = None;
             return;
         }
-        // Somebody else has touched it, or this process's own write is applied and its answer is not
-        // here. What the Lease says of its time is compared with what was sent, and with no clock.
+        // Another client has changed it, or a write of this process is applied and its response is pending. The renewal
+        // time is compared with what was sent, and with no clock.
         let applied = self.sent.iter().filter(|sent| sent.renew_time == renew_time(lease));
         let renewed = applied.map(|sent| sent.started).min();
         let renewed = renewed.max(self.held.as_ref().map(|held| held.renewed));
@@ -224,7 +223,7 @@ impl Election {
         }
     }
 
-    /// What to do now. A Lease that could not be renewed in time is given up here.
+    /// Decides what to do now. A Lease that could not be renewed in time is given up here.
     pub(super) fn next(&mut self, now: Instant, wall: Timestamp) -> Step {
         let renew_deadline = renew_deadline(self.candidate.duration);
         self.held.take_if(|held| held.renewed + renew_deadline <= now);
@@ -250,13 +249,13 @@ impl Election {
         Step::Wait(Some(until.map_or(due, |until| until.min(due))))
     }
 
-    /// Whether the Lease went to another, from whom it is not to be taken.
+    /// Returns whether another process has taken the Lease, and it must not be taken back.
     fn is_lost_to(&self, seen: &Seen) -> bool {
         let is_own = holder(&seen.lease) == Some(&self.candidate.identity);
         self.acquired && !self.candidate.reacquires && !is_own
     }
 
-    /// Takes in what came of a write that was sent at `started`.
+    /// Handles the result of a write that was sent at `started`.
     pub(super) fn written(&mut self, written: Written, started: Instant, now: Instant) {
         let retry_interval = write_timeout(self.candidate.duration).min(MAX_RETRY_INTERVAL);
         self.not_before = Some(now.max(started + retry_interval));
@@ -271,7 +270,7 @@ impl Election {
                 let is_own = holder(&base) == Some(&self.candidate.identity);
                 self.held = is_own.then_some(Held { base: Some(base), renewed: started });
             }
-            // The watch shows why. Until then, and until its deadline, the Lease is held.
+            // The watch shows the reason. Until then, and until its deadline, the Lease is held.
             Written::Conflict => {
                 let is_gone = self.seen.as_ref().is_none_or(|seen| seen.deleted);
                 if let Some(held) = self.held.as_mut().filter(|_| is_gone) {
@@ -282,7 +281,7 @@ impl Election {
         }
     }
 
-    /// Who takes part.
+    /// Returns the candidate.
     pub(super) fn candidate(&self) -> &Candidate {
         &self.candidate
     }
@@ -292,22 +291,22 @@ impl Election {
         &self.candidate.identity
     }
 
-    /// The Lease where this process holds it.
+    /// Returns the Lease if this process holds it.
     pub(super) fn held(self) -> Option<Lease> {
         self.held?.base
     }
 
-    /// Whether this process holds the Lease, or a write of its own may have taken it.
+    /// Returns whether this process holds the Lease, or a write of it may have acquired it.
     pub(super) fn may_hold(&self) -> bool {
         self.held.is_some() || !self.sent.is_empty()
     }
 
-    /// Whether this process has held the Lease.
+    /// Returns whether this process has held the Lease.
     pub(super) fn has_led(&self) -> bool {
         self.acquired
     }
 
-    /// The Lease in this process's name, on top of how it is.
+    /// Returns the Lease with this process as its holder, based on its current state.
     fn lease(&self, base: Option<&Lease>, wall: Timestamp) -> Lease {
         let Candidate { namespace, name, identity, duration, .. } = &self.candidate;
         let now = MicroTime(wall);
@@ -346,7 +345,7 @@ impl Election {
 }
 
 impl Seen {
-    /// When a candidate may take it.
+    /// Returns when a candidate may take it.
     fn free_from(&self, candidate: &Candidate) -> Instant {
         let Some(holder) = holder(&self.lease).filter(|holder| *holder != candidate.identity)
         else {
@@ -355,23 +354,23 @@ impl Seen {
         let held = duration(&self.lease).unwrap_or_default();
         match (Kind::of(holder), candidate.acquire) {
             (_, Acquire::Force) | (Kind::EndedPrune, Acquire::FromEndedPrune) => self.since,
-            // It writes no more: clocks that differ can do no harm, and its deletion gives it back.
+            // Its holder writes no more, so different clocks do no harm, and deleting the Lease releases it.
             (Kind::EndedPrune, _) if self.deleted => self.since,
             (Kind::EndedPrune, _) => self.since + self.remaining,
-            // It may have been killed, and what the one before has promised still holds.
+            // It may have been killed, and the promise of the `prune` before it still holds.
             (Kind::Prune, Acquire::WhenFree) if !self.deleted => self.since + held.max(self.kept),
             _ => self.since + held,
         }
     }
 }
 
-/// How long a leader may write after a renewal. A third is left for what is under way to end, before
-/// another may take the Lease.
+/// Returns how long a leader may write after a renewal. The last third is left for requests in flight to end before
+/// another process may take the Lease.
 fn renew_deadline(duration: Duration) -> Duration {
     duration * 2 / 3
 }
 
-/// How long a write may take: where the answer to a renewal is lost, there is time for two more.
+/// Returns the timeout of a write: if the response to a renewal is lost, there is time for two more.
 pub(super) fn write_timeout(duration: Duration) -> Duration {
     duration / 9
 }
@@ -380,7 +379,7 @@ fn renew_time(lease: &Lease) -> Option<i64> {
     Some(lease.spec.as_ref()?.renew_time.as_ref()?.0.as_microsecond())
 }
 
-/// Resource versions of one resource type may be compared as numbers (Kubernetes 1.35, KEP-5504).
+/// Resource versions of one resource type can be compared as numbers (Kubernetes 1.35, KEP-5504).
 pub(super) fn version(lease: &Lease) -> Option<u64> {
     lease.metadata.resource_version.as_ref()?.parse().ok()
 }

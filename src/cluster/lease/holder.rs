@@ -1,8 +1,8 @@
-//! Who holds a Lease, and until when.
+//! The holder of a Lease, and its expiry.
 //!
-//! `prune` signs with an identity of its own. While it works, its Lease is like any other. When it ends
-//! it may leave the Lease behind, so that no controller writes for a while: nobody writes under such a
-//! Lease, so that its end may be read off the clock, and to delete it is to give it back.
+//! `prune` has its own kind of identity. While it runs, its Lease is like any other. When it ends, it may leave the
+//! Lease in place, so that no controller writes for a while: no process writes under such a Lease, so its end can be
+//! read from the clock, and deleting it releases it.
 
 use std::time::Duration;
 
@@ -11,85 +11,84 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::clock;
 
-/// The label of every Lease that a controller of this program has held. `prune` finds Leases by it,
-/// whatever their names are.
+/// The label of every Lease that a controller of this program has held. `prune` finds Leases by it, whatever their
+/// names.
 pub(crate) const LABEL: (&str, &str) = ("noderesource.dev/leader-election", "true");
 
-/// The annotation of a Lease that a `prune` keeps, with the time until when. It stays while another
-/// `prune` works under the Lease, so that the time holds also where that one is killed.
+/// The annotation of a Lease that a `prune` keeps, with the end of that time. It stays while another `prune` runs under
+/// the Lease, so that the time also holds if that one is killed.
 pub(crate) const KEPT_UNTIL: &str = "noderesource.dev/kept-until";
-/// For how long a `prune` keeps the Lease after taking it over: within that the controllers are to be
-/// gone.
+/// How long a `prune` keeps the Lease after taking it over: within that time, the controllers should be removed.
 pub(crate) const KEEP: Duration = Duration::from_secs(600);
 
-/// The longest duration that is believed: what a `prune` that ends writes, in whole seconds. Whoever may write
-/// the Lease could otherwise have every replica stand by for 68 years.
+/// The longest accepted duration: the one that an ending `prune` writes, in whole seconds. Otherwise anyone who may
+/// write the Lease could make every replica stand by for 68 years.
 const MAX_DURATION: Duration = Duration::from_secs(KEEP.as_secs() + 1);
 
 const PRUNE: &str = "prune_";
 const ENDED: &str = "_ended";
 
-/// What kind of process a holder is.
+/// The kind of a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Controller,
-    /// A `prune` at work, or one that was killed.
+    /// A running or killed `prune`.
     Prune,
     /// A `prune` that has ended and keeps the Lease.
     EndedPrune,
 }
 
 impl Kind {
-    /// The kind of the holder with this identity.
+    /// Returns the kind of the holder with this identity.
     pub(crate) fn of(holder: &str) -> Self {
         let Some(rest) = holder.strip_prefix(PRUNE) else { return Self::Controller };
         let (number, kind) = match rest.strip_suffix(ENDED) {
             Some(number) => (number, Self::EndedPrune),
             None => (rest, Self::Prune),
         };
-        // A controller whose --identity is "prune" has eight digits here.
+        // The suffix of a controller whose --identity is "prune" has eight digits.
         let is_time = number.len() > 8 && number.bytes().all(|byte| byte.is_ascii_digit());
         if is_time { kind } else { Self::Controller }
     }
 }
 
-/// The identity of a `prune` that starts now.
+/// Returns the identity of a `prune` that starts now.
 pub(crate) fn prune_identity() -> String {
     format!("{PRUNE}{}", clock::now().as_nanosecond())
 }
 
-/// The identity under which a `prune` leaves its Lease behind.
+/// Returns the identity under which a `prune` leaves its Lease in place.
 pub(crate) fn ended_identity(identity: &str) -> String {
     format!("{identity}{ENDED}")
 }
 
-/// The identity of a Lease's holder.
+/// Returns the identity of a Lease's holder.
 pub(crate) fn holder(lease: &Lease) -> Option<&str> {
     let holder = lease.spec.as_ref()?.holder_identity.as_deref()?;
     Some(holder).filter(|holder| !holder.is_empty())
 }
 
-/// How long the holder has the Lease after each renewal, by its own word, which is believed up to a limit.
+/// Returns the Lease duration, as its holder wrote it, up to a limit.
 pub(crate) fn duration(lease: &Lease) -> Option<Duration> {
     let seconds = lease.spec.as_ref()?.lease_duration_seconds?;
     u64::try_from(seconds).ok().map(|seconds| Duration::from_secs(seconds).min(MAX_DURATION))
 }
 
-/// When the Lease expires, by the clock of its holder.
+/// Returns when the Lease expires, by the clock of its holder.
 pub(crate) fn expiry(lease: &Lease) -> Option<Timestamp> {
     let renewed = lease.spec.as_ref()?.renew_time.as_ref()?.0;
     renewed.checked_add(SignedDuration::try_from(duration(lease)?).ok()?).ok()
 }
 
-/// How long it is until the Lease expires, and never longer than its own duration.
+/// Returns the time until the Lease expires, at most its own duration.
 pub(crate) fn remaining(lease: &Lease, now: Timestamp) -> Duration {
     let remaining = expiry(lease).map(|expiry| expiry.duration_since(now));
     let remaining = remaining.and_then(|remaining| Duration::try_from(remaining).ok());
     remaining.unwrap_or_default().min(duration(lease).unwrap_or_default())
 }
 
-/// Until when a `prune` keeps the Lease, if that is in the future: at most ten minutes ahead, whatever is
-/// written there.
+/// Returns until when a `prune` keeps the Lease, if that is in the future: at most ten minutes ahead, whatever the
+/// annotation says.
 pub(crate) fn kept_until(lease: &Lease, now: Timestamp) -> Option<Timestamp> {
     let kind = Kind::of(holder(lease)?);
     let annotations = lease.metadata.annotations.as_ref();

@@ -1,5 +1,5 @@
-//! An election with what it has run into: pure, like the election itself. What sends the writes, and feeds the
-//! watch, is the caller's.
+//! An election with its observations and errors: pure, like the election itself. The caller sends the writes and feeds
+//! the watch.
 
 use std::time::Duration;
 
@@ -15,41 +15,41 @@ use crate::cluster::error::{describe_watch, is_expired};
 /// Whether this process may write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leadership {
-    /// It may not, and never will as things are: why the Lease cannot be read or written.
+    /// It may not write, and cannot lead until this error is fixed: the Lease cannot be read or written.
     Unavailable(String),
-    /// Another process holds the Lease, by this identity, or nobody does yet.
+    /// Another process with this identity holds the Lease, or none does yet.
     Standby(Option<String>),
-    /// It may, until then; renewing the Lease moves that on.
+    /// It may write until this time; renewing the Lease extends it.
     Leader {
-        /// Well before another may take the Lease.
+        /// Well before another process may take the Lease.
         until: Instant,
     },
 }
 
 impl Leadership {
-    /// Whether this process may write at this moment. One that was stopped for longer than its Lease
-    /// finds out here, before it does anything.
+    /// Returns whether this process may write now. A process that was suspended for longer than its Lease detects that
+    /// here, before it does anything else.
     #[must_use]
     pub fn leads(&self, now: Instant) -> bool {
         matches!(self, Self::Leader { until } if now < *until)
     }
 }
 
-/// Takes part in an election.
+/// A participant in an election.
 #[derive(Clone, Debug)]
 pub(crate) struct Participant {
     election: Election,
     write_timeout: Duration,
-    /// Whether a write is in flight: one at a time, so that its outcome is known.
+    /// Whether a write is in flight: only one at a time, so that its outcome is known.
     is_writing: bool,
-    /// The newest version of the Lease that is known, and the one that was when the last write was sent.
+    /// The newest known version of the Lease, and the one known when the last write was sent.
     newest: Option<u64>,
     newest_at_write: Option<u64>,
-    /// Whether the API server has answered a write with a version older than one from before it.
+    /// Whether the API server responded to a write with a version older than one known before.
     server_went_back: bool,
     /// Why the Lease can be neither read nor written.
     last_error: Option<String>,
-    /// What was logged about the watch while it is broken.
+    /// The last logged error of the watch, while it is broken.
     last_warning: Option<String>,
     leadership: Leadership,
 }
@@ -69,7 +69,7 @@ impl Participant {
         }
     }
 
-    /// Takes in what the watch reports. `wall` is the same moment by the clock on the wall.
+    /// Handles an event of the watch. `wall` is the same time on the wall clock.
     pub(crate) fn observe(
         &mut self,
         event: watcher::Result<Event<Lease>>,
@@ -97,7 +97,7 @@ impl Participant {
                     warn!("{message}");
                 }
                 self.last_warning = Some(message.clone());
-                // Later it is an API server that does not respond, as for everything else.
+                // Later, the API server does not respond to anything else either.
                 if !self.election.listed() {
                     self.last_error = Some(message);
                 }
@@ -105,8 +105,7 @@ impl Participant {
         }
     }
 
-    /// Takes in what came of a write that was sent at `started`; and the Lease as it is, where it was read after
-    /// a conflict.
+    /// Handles the result of a write that was sent at `started`, and the current Lease if it was read after a conflict.
     pub(crate) fn written(
         &mut self,
         written: Written,
@@ -128,7 +127,7 @@ impl Participant {
             _ => found.as_ref(),
         };
         if let Some(answer) = answer.and_then(version) {
-            // A watch may show more than what was read before it: only what was known when it was asked for counts.
+            // The watch may be ahead of an earlier read, so only what was known when the write was sent counts.
             self.server_went_back |= Some(answer) < self.newest_at_write;
             self.newest = self.newest.max(Some(answer));
         }
@@ -138,7 +137,7 @@ impl Participant {
         }
     }
 
-    /// Returns the Lease to write, where that is due; and when there is more to do, where that is known.
+    /// Returns the Lease to write, if that is due, and when the next step is due, if known.
     pub(crate) fn next(
         &mut self,
         now: Instant,
@@ -165,11 +164,11 @@ impl Participant {
             log_change(&self.leadership, &leadership);
             self.leadership = leadership;
         }
-        // Leadership ends by itself, also while a write is in flight.
+        // Leadership ends on its own, also while a write is in flight.
         (write, wake.into_iter().chain(until.filter(|until| now < *until)).min())
     }
 
-    /// How long a write may take.
+    /// Returns the timeout of a write.
     pub(crate) fn write_timeout(&self) -> Duration {
         self.write_timeout
     }
@@ -178,8 +177,8 @@ impl Participant {
         self.is_writing
     }
 
-    /// Whether the API server is at an earlier state than it was, as after a restore of etcd. Watches are silent then
-    /// until it has caught up, which may take days: they go on from versions that are yet to come.
+    /// Returns whether the API server went back to an earlier state, for example because etcd was restored. Its watches
+    /// are then silent until it has caught up, which may take days: they resume from versions that do not exist yet.
     pub(crate) fn server_went_back(&self) -> bool {
         self.server_went_back
     }
@@ -188,7 +187,7 @@ impl Participant {
         &self.leadership
     }
 
-    /// The election, for the release of the Lease.
+    /// Returns the election, for the release of the Lease.
     pub(crate) fn into_election(self) -> Election {
         self.election
     }
