@@ -1,9 +1,8 @@
 //! The self-test: whether the API server rejects what the controller's account must never do.
 //!
-//! The account may patch `nodes/status`, by which it could change nearly all of a node; a
-//! `ValidatingAdmissionPolicy` confines it to what the controller is for. Whether that is in force shows only in a
-//! request: the leader sends a dry run that must be rejected. The API server evaluates admission for it, and
-//! stores nothing.
+//! The account may patch `nodes/status`, which allows changing nearly all of a node; a `ValidatingAdmissionPolicy`
+//! confines it to the purpose of the controller. Only a request shows whether the policy is in force: the leader sends
+//! a dry run that must be rejected. The API server evaluates admission for it, and stores nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,34 +14,34 @@ use super::effect::{Effect, Now};
 use super::nodes::Nodes;
 use crate::cluster::requests::RequestError;
 
-/// How often the leader tests.
+/// The interval of the test.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// What the policy's rejection contains, whatever an overlay has made of the policy's name.
+/// The part of the rejection that shows a policy, whatever the policy's name.
 const BY_A_POLICY: &str = "ValidatingAdmissionPolicy";
 const REJECTION: &str = "node-resource-advertiser may not change metadata";
 
-/// What the tests show.
+/// The result of the tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// The policy has rejected the last test.
+    /// The policy rejected the last test.
     Confined,
-    /// The API server would have done what the last test asked for.
+    /// The API server accepted the last test.
     Unconfined,
-    /// The last test shows nothing. Why, in words.
+    /// The last test is inconclusive, for this reason.
     Unknown(String),
     /// There is no node to test with.
     NoNode,
-    /// The settings say that there is no policy.
+    /// The test is disabled in the settings.
     Off,
-    /// Another replica leads, and tests.
+    /// Another replica leads and tests.
     Standby,
 }
 
 impl State {
-    /// In one word, for the metrics; a standby has none of them.
+    /// The states in the metrics; a standby reports none.
     pub(super) const NAMES: [&str; 5] = ["confined", "unconfined", "unknown", "no_node", "off"];
-    /// What a test can come to.
+    /// The possible results of a test.
     pub(super) const RESULTS: [&str; 3] = ["confined", "unconfined", "unknown"];
 
     pub(super) fn name(&self) -> &'static str {
@@ -56,8 +55,9 @@ impl State {
         }
     }
 
-    /// What the response to a test shows. Only the policy's own words show that it is in force: the right may be
-    /// missing, and a webhook or another policy may reject the request, which says nothing about the next one.
+    /// Returns the state for the response to a test. Only the policy's own message shows that it is in force: the
+    /// permission may be missing, or a webhook or another policy may reject the request, which does not apply to the
+    /// next request.
     fn of(reply: Result<(), RequestError>) -> Self {
         match reply {
             Ok(()) => Self::Unconfined,
@@ -90,18 +90,18 @@ impl fmt::Display for State {
     }
 }
 
-/// What is known, and when the next test is due.
+/// The state of the test, and when the next test is due.
 #[derive(Clone, Debug)]
 pub(super) struct Confinement {
     state: State,
     /// Whether the state has been reported.
     is_reported: bool,
-    /// `None` where this process does not test.
+    /// `None` if this process does not test.
     due: Option<Instant>,
-    /// How many tests have been sent. A response to any but the last is late, and shows nothing.
+    /// The number of tests sent. A response to any but the last is late and inconclusive.
     sent: u64,
     in_flight: bool,
-    /// The node of the last test. The next one has the next: one of them may be special.
+    /// The node of the last test. The next test takes the next node, since a node may be special.
     node: Option<Arc<str>>,
 }
 
@@ -111,7 +111,7 @@ impl Confinement {
         Self { state, is_reported: false, due: None, sent: 0, in_flight: false, node: None }
     }
 
-    /// Returns the state where it has changed since it was last taken.
+    /// Returns the state, if it has changed since the last call.
     pub(super) fn take_change(&mut self) -> Option<&State> {
         let is_reported = std::mem::replace(&mut self.is_reported, true);
         (!is_reported).then_some(&self.state)
@@ -122,7 +122,7 @@ impl Confinement {
         self.state = state;
     }
 
-    /// This process leads from now on, or no longer.
+    /// Handles a change of leadership.
     pub(super) fn follow(&mut self, leads: bool, now: Instant) {
         if self.state == State::Off {
             return;
@@ -133,7 +133,7 @@ impl Confinement {
         self.set(if leads { untested } else { State::Standby });
     }
 
-    /// The test that is due. It is not sent again where it fails: the next one is due a minute after it.
+    /// Returns the test that is due. A failed test is not repeated: the next one is due a minute later.
     pub(super) fn next(&mut self, nodes: &Nodes, now: Now) -> Option<Effect> {
         if !nodes.listed() || self.next_due().is_none_or(|due| due > now.instant) {
             return None;
@@ -146,17 +146,17 @@ impl Confinement {
         self.node = Some(Arc::clone(node));
         self.sent += 1;
         self.in_flight = true;
-        // Another value each time: one that the node has already would be no change, and be let through.
+        // Each test has another value: a value that the node already has would be no change, and be accepted.
         let label = format!("{:x}-{:x}", now.wall.as_millisecond(), self.sent);
         Some(Effect::TestConfinement { number: self.sent, node: Arc::clone(node), label })
     }
 
-    /// When the next test is due, where none is under way. Before nodes are listed, that is in the past.
+    /// Returns when the next test is due, if none is in flight. Before nodes are listed, that is in the past.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.filter(|_| !self.in_flight)
     }
 
-    /// Takes in the response to a test. Returns what the test comes to: unknown, where the response is late.
+    /// Handles the response to a test. Returns the result of the test: unknown if the response is late.
     pub(super) fn tested(&mut self, number: u64, reply: Result<(), RequestError>) -> &'static str {
         if number != self.sent || !self.in_flight {
             return State::Unknown(String::new()).name();

@@ -1,8 +1,8 @@
-//! Resources that DRA has too: DeviceClasses that map their names (`spec.extendedResourceName`,
-//! Kubernetes 1.34 and later).
+//! Resources that DRA provides too: DeviceClasses that map their names (`spec.extendedResourceName`, Kubernetes 1.34
+//! and later).
 //!
-//! The implicit name `deviceclass.resource.kubernetes.io/<class>` is not looked for: no rule can declare
-//! anything under kubernetes.io.
+//! The implicit name `deviceclass.resource.kubernetes.io/<class>` is ignored, since no rule can declare a name under
+//! kubernetes.io.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use tracing::info;
 use crate::cluster::error::{describe_watch, is_expired};
 use crate::cluster::optional_watch::{is_not_served, watch_optional};
 
-/// A DeviceClass, as far as it is read.
+/// The fields of a DeviceClass that the controller reads.
 pub(super) type DeviceClass = Object<DeviceClassSpec, NotUsed>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -29,7 +29,7 @@ pub(super) struct DeviceClassSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mapping {
     None,
-    /// This one does.
+    /// This DeviceClass maps it.
     By(String),
     /// DeviceClasses cannot be read, for this reason.
     Unknown(String),
@@ -38,7 +38,7 @@ pub(super) enum Mapping {
 /// The resources that DeviceClasses map.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeviceClasses {
-    /// By the class's name.
+    /// By the name of the DeviceClass.
     mapped: BTreeMap<String, String>,
     listing: BTreeMap<String, String>,
     unreadable: Option<String>,
@@ -56,7 +56,7 @@ pub(super) fn watch(
 }
 
 impl DeviceClasses {
-    /// Whether one maps `resource`.
+    /// Returns whether a DeviceClass maps `resource`.
     pub(super) fn mapping(&self, resource: &str) -> Mapping {
         if let Some(why) = &self.unreadable {
             return Mapping::Unknown(why.clone());
@@ -66,14 +66,14 @@ impl DeviceClasses {
         class.map_or(Mapping::None, |(class, _)| Mapping::By(class.clone()))
     }
 
-    /// Takes in what the watch reports. True where that may change what is known of some resource.
+    /// Handles an event of the watch. Returns whether the mapping of a resource may have changed.
     pub(super) fn apply(&mut self, event: watcher::Result<Event<DeviceClass>>) -> bool {
         let event = match event {
             Ok(event) => event,
             Err(error) => return self.fail(&error),
         };
         let before = self.resources();
-        // The beginning of a list does not show yet that they can be read.
+        // The start of a list does not show yet that DeviceClasses can be read.
         let is_read = !matches!(event, Event::Init | Event::InitApply(_));
         let was_unreadable = is_read && self.unreadable.take().is_some();
         match event {

@@ -1,4 +1,4 @@
-//! The nodes as last seen, each with what is going on there.
+//! The cache of nodes, each with the work on it.
 
 mod conflict;
 mod failure;
@@ -22,7 +22,7 @@ pub(super) use failure::Cause;
 pub(super) use start::Start;
 pub(super) use state::{NodeState, Sent, Work, has_resource, most};
 
-/// Every node.
+/// All nodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
     by_name: BTreeMap<Arc<str>, NodeState>,
@@ -32,29 +32,29 @@ pub(super) struct Nodes {
     tally: Tally,
 }
 
-/// A list under way.
+/// A list in progress.
 #[derive(Clone, Debug, Default)]
 struct Listing {
-    /// The nodes that it has brought so far.
+    /// The nodes in the list so far.
     names: HashSet<Arc<str>>,
-    /// The newest version of a node that was known when it began.
+    /// The newest version of a node known when the list began.
     newest: Option<u64>,
 }
 
-/// What an event of the watch comes to.
+/// The result of an event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// The node that is to be planned, and how urgently.
+    /// The node to plan, with its rank.
     pub(super) changed: Option<(Arc<str>, Rank)>,
-    /// Those that are gone, or that have been recreated under their names.
+    /// The nodes that were deleted or recreated.
     pub(super) removed: Vec<Arc<str>>,
-    /// The node on which a kubelet has started after a reboot, and what came of listed values there.
+    /// The node whose kubelet started after a reboot, and whether listed values were kept.
     pub(super) started: Option<(Arc<str>, Start)>,
 }
 
 impl Nodes {
-    /// Takes in an event of the watch. A list takes effect node by node: repairs do not wait for its end, and
-    /// no second copy of all nodes is held.
+    /// Handles an event of the watch. A list takes effect node by node: repairs do not wait for its end, and no second
+    /// copy of all nodes is held.
     pub(super) fn observe(&mut self, event: Event<ApiNode>) -> Seen {
         match event {
             Event::Init => {
@@ -66,7 +66,7 @@ impl Nodes {
                 let node = Node::new(node, &mut self.interner);
                 if let Some(listing) = &mut self.listing {
                     listing.names.insert(Arc::clone(&node.name));
-                    // A list with lower versions than were known before it is of a server that went back.
+                    // A list with lower versions than those known before it comes from a server that went back.
                     let known = self.by_name.get_mut(&node.name);
                     let known = known.filter(|known| known.node.version() <= listing.newest);
                     if let Some(known) = known.filter(|known| node.is_older_than(&known.node)) {
@@ -85,7 +85,7 @@ impl Nodes {
             }
             Event::Apply(node) => {
                 let node = Node::new(node, &mut self.interner);
-                // A list under way may be from before the node.
+                // A list in progress may be older than the node.
                 if let Some(listing) = &mut self.listing {
                     listing.names.insert(Arc::clone(&node.name));
                 }
@@ -94,7 +94,7 @@ impl Nodes {
             Event::Delete(node) => {
                 let node = Node::new(node, &mut self.interner);
                 let known = self.by_name.get(&node.name);
-                // It may have been recreated since, which a response has shown before the watch.
+                // A response may have shown before the watch that the node was recreated.
                 if known.is_none_or(|known| known.node.uid != node.uid) {
                     return Seen::default();
                 }
@@ -109,17 +109,17 @@ impl Nodes {
         self.upsert(node);
     }
 
-    /// Takes in a node as the response to a request has it, which was sent when the node was at the version
-    /// `sent`. Returns whether it is the newest state of the node.
+    /// Handles a node from the response to a request that was sent when the node was at version `sent`. Returns whether
+    /// it is the newest state of the node.
     pub(super) fn observe_response(&mut self, node: ApiNode, sent: Option<u64>) -> (Seen, bool) {
         let node = Node::new(node, &mut self.interner);
         let Some(known) = self.by_name.get_mut(&node.name) else {
-            // It has been deleted, as the watch has reported; or it will report it recreated.
+            // The watch has reported the deletion, or will report the recreation.
             return (Seen::default(), false);
         };
         if known.node.uid == node.uid && node.version() < sent {
-            // What was known when the request was sent is newer than the response: the API server has gone
-            // back in time, as after a restore of etcd.
+            // What was known when the request was sent is newer than the response: the API server went back, for
+            // example because etcd was restored.
             known.node.resource_version = node.resource_version.clone();
         }
         if known.node.uid == node.uid && node.is_older_than(&known.node) {
@@ -133,7 +133,7 @@ impl Nodes {
         let mut seen = Seen::default();
         match self.by_name.get_mut(&name) {
             Some(known) if known.node.uid == node.uid => {
-                // A response may have shown more than this event, which was under way.
+                // A response may have been newer than this event.
                 if node.is_older_than(&known.node) {
                     return seen;
                 }
@@ -165,7 +165,7 @@ impl Nodes {
         }
     }
 
-    /// Puts new standings in place of the old ones, and counts them. Returns the problems that are new.
+    /// Replaces the states of rules on a node, and counts them. Returns the new problems.
     pub(super) fn record(&mut self, name: &Arc<str>, standings: Box<Standings>) -> Vec<usize> {
         let Some(state) = self.by_name.get_mut(name) else { return Vec::new() };
         self.tally.update(name, &state.standings, &standings);
@@ -175,7 +175,7 @@ impl Nodes {
         problems.filter(|(_, now)| !before.contains(now)).map(|(place, _)| place).collect()
     }
 
-    /// Whether all nodes have been listed once.
+    /// Returns whether all nodes have been listed once.
     pub(super) fn listed(&self) -> bool {
         self.listed
     }
@@ -184,7 +184,7 @@ impl Nodes {
         self.by_name.len()
     }
 
-    /// The name after this one, or the first one.
+    /// Returns the next name after this one, or the first.
     pub(super) fn name_after(&self, name: Option<&str>) -> Option<&Arc<str>> {
         let after = |name| (Bound::Excluded(name), Bound::Unbounded);
         let next = name.and_then(|name| self.by_name.range::<str, _>(after(name)).next());
@@ -199,7 +199,7 @@ impl Nodes {
         self.by_name.get_mut(name)
     }
 
-    /// The node with this request in flight.
+    /// Returns the node with this request in flight.
     pub(super) fn in_flight(&mut self, name: &str, id: RequestId) -> Option<&mut NodeState> {
         let state = self.by_name.get_mut(name)?;
         let sent = state.work().and_then(|work| work.sent.as_ref());
@@ -214,13 +214,13 @@ impl Nodes {
         self.by_name.iter_mut()
     }
 
-    /// The names of nodes that `affected` holds for.
+    /// Returns the names of the nodes for which `affected` holds.
     pub(super) fn names_where(&self, affected: impl Fn(&Node) -> bool) -> Vec<Arc<str>> {
         let affected = self.by_name.iter().filter(|(_, state)| affected(&state.node));
         affected.map(|(name, _)| Arc::clone(name)).collect()
     }
 
-    /// The rules that ledgers name.
+    /// Returns the rules that ledgers name.
     pub(super) fn rules_in_ledgers(&self) -> BTreeSet<Arc<str>> {
         let mut rules = BTreeSet::new();
         for state in self.by_name.values().filter(|state| state.node.ledger.is_some()) {
@@ -234,7 +234,7 @@ impl Nodes {
         rules
     }
 
-    /// How many nodes are held, counted once for each rule.
+    /// Returns the number of held nodes, counted once per rule.
     pub(super) fn held(&self) -> usize {
         self.tally.total(super::standing::State::Held)
     }
@@ -248,7 +248,7 @@ impl Nodes {
     }
 }
 
-/// How urgent a change of a node is. Where the ledger is as it was and values are not, one may have been lost.
+/// Returns the rank of a change. If the ledger is unchanged but values are not, a value may have been lost.
 fn rank(before: &Node, after: &Node) -> Rank {
     let same_values = before.capacity == after.capacity && before.allocatable == after.allocatable;
     if after.ledger.is_some() && before.ledger == after.ledger && !same_values {

@@ -1,4 +1,4 @@
-//! Whether the cluster has the policy that keeps listed values when a kubelet resets them, with a binding
+//! Whether the cluster has the policy that keeps listed values when a kubelet resets them, and its binding
 //! (`MutatingAdmissionPolicy`, Kubernetes 1.36 and later). The controller only reads them.
 
 use std::collections::BTreeMap;
@@ -16,38 +16,38 @@ use crate::cluster::optional_watch::{is_not_served, watch_optional};
 /// The label of the policy and of its binding.
 pub(super) const LABEL: &str = "noderesource.dev/protection=true";
 
-/// The policy, or its binding, as far as they are read.
+/// The fields of the policy, or of its binding, that the controller reads.
 pub(super) type PolicyObject = Object<Spec, NotUsed>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Spec {
-    /// Of a binding: the policy that it puts in force.
+    /// The policy of a binding.
     policy_name: Option<String>,
 }
 
-/// Which of the two an object is.
+/// The kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Policy,
     Binding,
 }
 
-/// What the cluster has.
+/// The state of the protection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// The policy of this name is in force.
     Present(String),
-    /// The cluster could have it, and does not. What is missing, in words.
+    /// The cluster serves the kind, but this is missing.
     Absent(&'static str),
     /// The cluster does not serve the kind.
     NotServed,
-    /// It is not known. Why, in words.
+    /// Unknown, for this reason.
     Unknown(String),
 }
 
 impl State {
-    /// In one word, for the metrics.
+    /// The states in the metrics.
     pub(super) const NAMES: [&str; 4] = ["present", "absent", "not_served", "unknown"];
 
     pub(super) fn name(&self) -> &'static str {
@@ -80,7 +80,7 @@ impl fmt::Display for State {
     }
 }
 
-/// What is known of the policy and its binding.
+/// The policies and bindings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Protection {
     policies: Objects,
@@ -90,10 +90,10 @@ pub(super) struct Protection {
 /// The objects of one kind with the label.
 #[derive(Clone, Debug)]
 struct Objects {
-    /// Each with the policy that it names.
+    /// The objects, each with the policy that it names.
     by_name: BTreeMap<String, Option<String>>,
     listing: BTreeMap<String, Option<String>>,
-    /// Why they are not known.
+    /// Why the objects are unknown.
     unknown: Option<State>,
 }
 
@@ -124,7 +124,7 @@ pub(super) fn watch(
 }
 
 impl Protection {
-    /// Takes in what a watch reports. True where that changes what the cluster has.
+    /// Handles an event of a watch. Returns whether the state has changed.
     pub(super) fn observe(
         &mut self,
         kind: Kind,
@@ -171,7 +171,7 @@ impl Objects {
                 let why = format!("the policies and their bindings {}", describe_watch(&error, ""));
                 self.unknown = Some(State::Unknown(why));
             }
-            // What is known stays so until the watch is back.
+            // The known state stays until the watch works again.
             Err(_) => {}
         }
     }

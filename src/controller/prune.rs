@@ -1,7 +1,7 @@
-//! Withdrawing what ledgers list, whatever rules there are: for `prune`.
+//! Withdraws what ledgers list, regardless of rules: for `prune`.
 //!
-//! The same queue, limits, patches and executor as the reconciler's; what differs is the plan, that every node comes to
-//! an end, and that Leases are held by the caller.
+//! It uses the queue, limits, patches and executor of the reconciler. It differs in the plan, in that every node is
+//! settled in the end, and in that the caller holds the Leases.
 
 mod plan;
 mod pruner;
@@ -19,11 +19,11 @@ pub use plan::{NodePrune, Scope};
 use pruner::Pruner;
 pub use pruner::{NodeResult, Permission, PruneEnd, Settled};
 
-/// How long the loop sleeps at most.
+/// The maximum time between two iterations of the loop.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Does what has been planned, and reports each node to `done` as soon as it has come to an end. Until the first of
-/// `permissions` nothing is sent.
+/// Executes the plans, and reports each node to `done` as soon as it is settled. Sends nothing before the first of
+/// `permissions`.
 pub async fn prune(
     client: Client,
     scope: Scope,
@@ -37,10 +37,10 @@ pub async fn prune(
     let mut pruner = Pruner::new(scope, planned, Instant::now());
     let mut settled = Vec::new();
     loop {
-        // This may take its time, so that nothing is decided before it.
+        // This may take long, so nothing is decided before it.
         settled.drain(..).for_each(&mut done);
         let now = Instant::now();
-        // What is known by now holds for what is sent now.
+        // The latest permission applies to what is sent now.
         while let Some(Some(permission)) = permissions.next().now_or_never() {
             pruner.observe(permission, now);
         }

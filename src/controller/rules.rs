@@ -1,4 +1,4 @@
-//! The rules as last seen, and the snapshot of them that nodes are planned with.
+//! The cache of rules, and the compiled set of rules for planning.
 
 mod hold;
 
@@ -15,36 +15,36 @@ use crate::model::api::{NodeExtendedResource, NodeExtendedResourceStatus};
 use crate::planner::rules::{InvalidRule, Rule, RuleSet};
 use hold::Hold;
 
-/// An object of the watch: one that cannot be decoded is still known by name.
+/// An object of the watch: an object that cannot be decoded is still known by name.
 pub(super) type RuleObject = DeserializeGuard<NodeExtendedResource>;
 
-/// How many deletions are remembered at most.
+/// The maximum number of remembered deletions.
 const MAX_DELETED: usize = 1000;
 
-/// Every rule that exists.
+/// All rules.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     by_name: BTreeMap<Arc<str>, RuleState>,
-    /// What a list under way has brought so far.
+    /// The contents of a list in progress.
     listing: Option<Listing>,
-    /// How many lists the watch has begun.
+    /// The number of lists that the watch has begun.
     lists_begun: u64,
     listed: bool,
-    /// Rules that a list no longer had, with many others: they are kept for a while as they were.
+    /// Rules that are missing from a list together with many others: their values stay for a while.
     hold: Hold,
-    /// The rules whose deletion has been seen, by name, with their uid: a list that is under way, or a watch that is
-    /// behind one, may still bring them.
+    /// The rules whose deletion was observed, by name, with their uid: a list in progress, or a watch behind a list,
+    /// may still contain them.
     deleted: BTreeMap<Arc<str>, Option<String>>,
     set: Arc<RuleSet>,
-    /// Whether the set has to be compiled again.
+    /// Whether the set must be compiled again.
     is_dirty: bool,
 }
 
-/// A list under way.
+/// A list in progress.
 #[derive(Clone, Debug, Default)]
 struct Listing {
     rules: BTreeMap<Arc<str>, RuleState>,
-    /// The newest version of a rule that was known when it began.
+    /// The newest version of a rule known when the list began.
     newest: Option<u64>,
 }
 
@@ -54,34 +54,34 @@ pub(super) struct RuleState {
     pub(super) uid: Option<String>,
     pub(super) generation: Option<i64>,
     pub(super) version: Option<u64>,
-    /// Also of an invalid rule, where it can be read.
+    /// Also set for an invalid rule, if it can be read.
     pub(super) priority: Option<i32>,
-    /// The status that the object carries.
+    /// The observed status of the object.
     pub(super) status: Option<NodeExtendedResourceStatus>,
     pub(super) rule: Result<Arc<Rule>, InvalidRule>,
 }
 
-/// Which nodes have to be planned again after an event.
+/// The nodes to plan after an event.
 #[derive(Debug, PartialEq)]
 pub(super) enum Enqueue {
     None,
-    /// Those that one of these rules selects.
+    /// The nodes that one of these rules selects.
     Selected(Vec<Arc<Rule>>),
     All,
 }
 
-/// What an event of the watch comes to.
+/// The result of an event of the watch.
 #[derive(Debug, PartialEq)]
 pub(super) struct Seen {
     pub(super) enqueue: Enqueue,
     /// The rules whose status may have to be written.
     pub(super) touched: Vec<Arc<str>>,
-    /// Those that are gone.
+    /// The deleted rules.
     pub(super) removed: Vec<Arc<str>>,
     /// Whether a list has just been completed.
     pub(super) is_list: bool,
-    /// Whether it lacked a rule that another list has brought meanwhile, so that only a further one tells whether there
-    /// is such a rule.
+    /// Whether the list lacked a rule that another list contained, so that only another list shows whether the rule
+    /// exists.
     pub(super) is_in_doubt: bool,
 }
 
@@ -94,11 +94,11 @@ impl Seen {
 }
 
 impl Rules {
-    /// Takes in an event of the watch. A rule counts as gone once its deletion has been asked for.
+    /// Handles an event of the watch. A rule counts as deleted once its deletion is requested.
     pub(super) fn observe(&mut self, event: Event<RuleObject>) -> Seen {
         match event {
             Event::Init => {
-                // A list that begins now has what was deleted before only where it has been restored.
+                // A list that begins now contains deleted rules only if they were restored.
                 self.deleted.clear();
                 self.lists_begun += 1;
                 self.listing = Some(Listing { rules: BTreeMap::new(), newest: self.newest() });
@@ -128,14 +128,14 @@ impl Rules {
                 {
                     return Seen::nothing();
                 }
-                // The status of an object that cannot be decoded is the one that was written last.
+                // For an object that cannot be decoded, the last written status applies.
                 let known = known.filter(|known| known.uid == new.uid && new.is_malformed());
                 new.status = new.status.or_else(|| known.and_then(|known| known.status.clone()));
                 let rule = new.rule.clone();
                 let was_held = self.hold.exists(&name);
                 let old = self.by_name.insert(Arc::clone(&name), new);
                 let enqueue = self.changed(old, Some(rule));
-                // What was held may be on nodes that the rule does not select any more.
+                // Held values may be on nodes that the rule no longer selects.
                 let enqueue = if was_held { Enqueue::All } else { enqueue };
                 Seen { enqueue, touched: vec![name], ..Seen::nothing() }
             }
@@ -159,8 +159,8 @@ impl Rules {
         }
     }
 
-    /// Takes in a complete list that a new leader has asked for, when `newest` was the newest version that it knew
-    /// of. The watch may be behind the list, or ahead.
+    /// Handles a complete list that a new leader requested when `newest` was the newest known version. The watch may be
+    /// behind or ahead of the list.
     pub(super) fn observe_list(&mut self, objects: Vec<RuleObject>, newest: Option<u64>) -> Seen {
         let listed =
             objects.into_iter().filter(|object| object.meta().deletion_timestamp.is_none());
@@ -171,10 +171,10 @@ impl Rules {
     fn replace(&mut self, listing: Listing) -> Seen {
         let Listing { mut rules, newest } = listing;
         rules.retain(|name, listed| !self.is_deleted(name, listed));
-        // What has been learnt while the list was under way is newer than the list.
+        // What was observed while the list was in flight is newer than the list.
         for (name, state) in &self.by_name {
-            // A list with lower versions than were known before it is of a server that went back, as after a restore
-            // of etcd.
+            // A list with lower versions than those known before it comes from a server that went back, for example
+            // because etcd was restored.
             let is_newer = |listed: &RuleState| state.version > listed.version;
             if state.version > newest && rules.get(name).is_none_or(is_newer) {
                 rules.insert(Arc::clone(name), state.clone());
@@ -212,7 +212,7 @@ impl Rules {
         }
         self.is_dirty = true;
         let valid: Result<Vec<_>, _> = old.into_iter().chain(new).collect();
-        // What an invalid rule has advertised stands in ledgers alone.
+        // Only ledgers show what an invalid rule has advertised.
         valid.map_or(Enqueue::All, Enqueue::Selected)
     }
 
@@ -224,8 +224,8 @@ impl Rules {
         self.set = Arc::new(RuleSet::new(valid, invalid.chain(held)));
     }
 
-    /// Decides after a complete list whether rules that ledgers name and that do not exist are held for `delay`.
-    /// Returns whether nodes have to be planned again.
+    /// Decides after a complete list whether rules that ledgers name but that do not exist are held for `delay`.
+    /// Returns whether nodes must be planned again.
     pub(super) fn hold_missing(
         &mut self,
         in_ledgers: &BTreeSet<Arc<str>>,
@@ -238,30 +238,30 @@ impl Rules {
         changed
     }
 
-    /// Ends the hold where its time has come. Returns how many rules have been held.
+    /// Ends the hold when it is due. Returns the number of rules that were held.
     pub(super) fn expire_hold(&mut self, now: Instant) -> usize {
         let held = self.hold.expire(now).len();
         self.is_dirty |= held > 0;
         held
     }
 
-    /// The rules that are held.
+    /// Returns the held rules.
     pub(super) fn hold(&self) -> &Hold {
         &self.hold
     }
 
-    /// How many lists the watch has begun, and whether the last of them is under way. What was listed before the last
-    /// one may be older: it may have rules whose deletion only that list shows.
+    /// Returns how many lists the watch has begun, and whether the last one is in progress. An earlier list may be
+    /// older: it may contain rules whose deletion only the last list shows.
     pub(super) fn lists_begun(&self) -> (u64, bool) {
         (self.lists_begun, self.listing.is_some())
     }
 
-    /// Whether all rules have been listed once. Before that, none can be taken for gone.
+    /// Returns whether all rules have been listed once. Until then, no rule counts as gone.
     pub(super) fn listed(&self) -> bool {
         self.listed
     }
 
-    /// The rules to plan nodes with. They are compiled once for all events since the last plan.
+    /// Returns the rules for planning. They are compiled once for all events since the last plan.
     pub(super) fn set(&mut self) -> Arc<RuleSet> {
         if std::mem::take(&mut self.is_dirty) {
             self.compile();
@@ -269,12 +269,12 @@ impl Rules {
         Arc::clone(&self.set)
     }
 
-    /// Whether a state of a rule is from before its deletion.
+    /// Returns whether a state of a rule precedes its deletion.
     fn is_deleted(&self, name: &str, state: &RuleState) -> bool {
         self.deleted.get(name).is_some_and(|uid| *uid == state.uid)
     }
 
-    /// The newest version of a rule that is known.
+    /// Returns the newest known version of a rule.
     pub(super) fn newest(&self) -> Option<u64> {
         self.by_name.values().filter_map(|state| state.version).max()
     }
@@ -297,7 +297,7 @@ impl RuleState {
         matches!(self.rule, Err(InvalidRule::Malformed(_)))
     }
 
-    /// The resource that it declares; `None` for an invalid rule.
+    /// Returns the declared resource; `None` for an invalid rule.
     pub(super) fn resource(&self) -> Option<&str> {
         self.rule.as_ref().ok().map(|rule| rule.resource.as_str())
     }

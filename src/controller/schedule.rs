@@ -1,5 +1,4 @@
-//! Everything that decides when something is sent: the work queue, the slots, and what is asked for but not
-//! about one node.
+//! Everything that decides when requests are sent: the work queue, the slots, and requests that are not about one node.
 
 pub(super) mod patches;
 
@@ -22,15 +21,15 @@ pub(super) struct Schedule {
     pub(super) rules: RulesList,
     /// The list of all pods in flight, and the nodes that wait for it.
     pub(super) pod_batch: Option<(RequestId, Vec<Arc<str>>)>,
-    /// Since when lists of pods wait for the end of a rollout.
+    /// Since when pod lists wait for the end of a rollout.
     pub(super) lists_due_since: Option<Instant>,
-    /// Nodes in flight whose rules have changed: they are planned for their standings.
+    /// Nodes in flight whose rules have changed: they are planned for their states.
     pub(super) standings_due: BTreeSet<Arc<str>>,
-    /// The node that was tried again last.
+    /// The last probed node.
     pub(super) probed: Option<Arc<str>>,
-    /// When a node that was kept back by an overloaded API server, or by a missing right, was last tried again.
+    /// When a node kept back by an overloaded API server or a missing permission was last probed.
     pub(super) probed_at: Option<Instant>,
-    /// Nodes that wait for something that concerns all: an overloaded API server, or a right.
+    /// Nodes that wait for a condition that affects all: an overloaded API server, or a permission.
     pub(super) kept_back: BTreeMap<Arc<str>, Cause>,
     number: u64,
     seed: u64,
@@ -39,13 +38,13 @@ pub(super) struct Schedule {
 /// Whether this leader knows all rules.
 #[derive(Clone, Debug)]
 pub(super) enum RulesList {
-    /// They have to be listed, not before this moment.
+    /// The rules must be listed, but not before this time.
     Needed {
         not_before: Option<Instant>,
         backoff: Backoff,
     },
-    /// The list is in flight; with the newest version of a rule that was known before, and how many lists the watch had
-    /// begun.
+    /// The list is in flight; with the newest version of a rule known before, and the number of lists that the watch
+    /// had begun.
     InFlight {
         id: RequestId,
         newest: Option<u64>,
@@ -72,19 +71,19 @@ impl Schedule {
         }
     }
 
-    /// A number that no other request has.
+    /// Returns a unique request number.
     pub(super) fn request_id(&mut self, kind: Kind) -> RequestId {
         self.number += 1;
         RequestId { number: self.number, kind }
     }
 
-    /// Something that is different each time, so that each failure gets pauses of its own.
+    /// Returns a new seed, so that each failure has its own pauses.
     pub(super) fn seed(&mut self) -> u64 {
         self.seed = self.seed.wrapping_add(1);
         self.seed
     }
 
-    /// This process leads from now on: it has to list the rules.
+    /// Requires a new list of the rules, at the start of leadership.
     pub(super) fn list_rules(&mut self) {
         let backoff = Backoff::new(self.seed());
         self.rules = RulesList::Needed { not_before: None, backoff };
@@ -92,7 +91,7 @@ impl Schedule {
 }
 
 impl RulesList {
-    /// Before when the rules are not listed again.
+    /// Returns the earliest time of the next list of rules.
     pub(super) fn not_before(&self) -> Option<Instant> {
         match self {
             Self::Needed { not_before, .. } => *not_before,

@@ -1,5 +1,5 @@
-//! Conflict loops: another field manager keeps undoing what the controller writes. After some writes within
-//! some minutes the controller backs off, with growing pauses, until there has been none for a while.
+//! Conflict loops: another field manager keeps undoing what the controller writes. After several writes within some
+//! minutes, the controller backs off with growing pauses, until no conflict has occurred for a while.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,43 +10,43 @@ use tokio::time::Instant;
 use crate::model::node::KUBELET;
 use crate::planner::input::{Contest, Contested, Lost};
 
-/// So many writes of one resource on one node within `WINDOW`, each of which was undone, are a contest.
+/// This many writes of one resource on one node within `WINDOW`, each undone, are a contest.
 pub(in crate::controller) const MAX_REPAIRS: usize = 5;
-/// And so long without one ends it.
+/// A contest ends after this time without a conflict.
 pub(in crate::controller) const WINDOW: Duration = Duration::from_secs(10 * 60);
-/// A kubelet sets all extended resources to 0 when it starts after a reboot. One that does so again
-/// within this time has not been away: it is a kubelet that knows of a device plugin which is gone.
+/// A kubelet sets all extended resources to 0 when it starts after a reboot. A kubelet that does so again within this
+/// time has not rebooted: it knows of a device plugin that is gone.
 const REBOOT_GAP_MIN: Duration = Duration::from_secs(30);
-/// The first pause in a contest; each is twice the one before, up to `MAX_DELAY`.
+/// The first pause in a contest; each pause is twice the previous one, up to `MAX_DELAY`.
 const INITIAL_DELAY: Duration = Duration::from_secs(30);
 const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
 
-/// What has been undone on one node, by resource.
+/// What was undone on one node, by resource.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Conflicts(BTreeMap<Arc<str>, History>);
 
 #[derive(Clone, Debug, Default)]
 struct History {
-    /// The last ones, at most `MAX_REPAIRS`.
+    /// The last repairs, at most `MAX_REPAIRS`.
     repairs: VecDeque<Repair>,
-    /// Who had to be repaired after, the last time.
+    /// The field manager whose change was last repaired.
     manager: Option<Arc<str>>,
-    /// What was lost the last time.
+    /// What was last lost.
     lost: Lost,
-    /// In a contest: the pause that began with the last repair.
+    /// In a contest, the pause since the last repair.
     pause: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Repair {
     at: Instant,
-    /// Of a 0 that a kubelet had written.
+    /// Whether it replaced a 0 that a kubelet had written.
     of_zero: bool,
 }
 
 impl Conflicts {
-    /// A value that had been undone has been written again: `observed` was there, written by `manager`. True
-    /// where this begins a contest.
+    /// Records that an undone value was restored: `observed` had been written by `manager`. Returns whether a contest
+    /// begins.
     pub(in crate::controller) fn add(
         &mut self,
         resource: &str,
@@ -75,19 +75,19 @@ impl Conflicts {
         before.is_none() && history.pause.is_some()
     }
 
-    /// Whether there is nothing to remember.
+    /// Returns whether there is no history.
     pub(in crate::controller) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes up a contest that a leader before this one has reported.
+    /// Resumes a contest that the previous leader reported.
     pub(in crate::controller) fn resume(&mut self, resource: &str, now: Instant) {
         let repairs = [Repair { at: now, of_zero: false }].into();
         let history = History { repairs, pause: Some(INITIAL_DELAY), ..History::default() };
         self.0.entry(resource.into()).or_insert(history);
     }
 
-    /// The contests at this moment, for the plan.
+    /// Returns the current contests, for the plan.
     pub(in crate::controller) fn contested(&mut self, now: Instant) -> Contested {
         self.0.retain(|_, history| !history.is_over(now));
         let contests = self.0.iter().filter_map(|(resource, history)| {
@@ -99,8 +99,8 @@ impl Conflicts {
         contests.collect()
     }
 
-    /// When the next pause or contest ends, or the next write is too long ago to count: the node is planned
-    /// again then.
+    /// Returns when the next pause or contest ends, or the next write becomes too old to count: the node is then
+    /// planned again.
     pub(in crate::controller) fn next_change(&self, now: Instant) -> Option<Instant> {
         let ends = self.0.values().flat_map(|history| [history.pause_end(), history.end()]);
         ends.flatten().filter(|end| *end > now).min()
@@ -116,7 +116,7 @@ impl History {
         self.repairs.back().map(|last| last.at + WINDOW)
     }
 
-    /// Whether there have been so many repairs within the time, none of which was after a reboot.
+    /// Returns whether there were `MAX_REPAIRS` repairs within `WINDOW`, none of them after a reboot.
     fn is_conflict_loop(&self, now: Instant) -> bool {
         let repairs: Vec<_> = self.repairs.iter().collect();
         let near = |one: &Repair, other: Option<&&Repair>| {

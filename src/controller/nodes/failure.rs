@@ -1,8 +1,7 @@
-//! Why a node's patches do not go through, and when what is sent again.
+//! Why patches of a node fail, and when they are sent again.
 //!
-//! A failure is of the node as a whole (no response, no right, an outdated observation) or of one resource:
-//! where admission rejects a patch, its changes are sent one by one, so that one rejected value does not hold
-//! up the others.
+//! A failure concerns the whole node (no response, no permission, a stale observation) or one resource: if admission
+//! rejects a patch, its changes are sent one by one, so that a rejected value does not delay the others.
 
 use std::collections::BTreeMap;
 use std::iter::repeat_n;
@@ -18,63 +17,63 @@ use crate::planner::Change;
 /// How often in a row a patch may find the node changed before that counts as a failure.
 const STALE_LIMIT: u32 = 3;
 
-/// What has gone wrong with a patch.
+/// The cause of a failed patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum Cause {
-    /// The node had changed meanwhile.
+    /// The node changed in the meantime.
     Stale,
     /// The API server rejects a change.
     Rejected,
-    /// The right is missing, for this node or for all.
+    /// The permission is missing, for this node or for all.
     Forbidden,
     /// The API server is overloaded, fails or does not respond.
     Overload,
-    /// The node does not exist, as the watch will report.
+    /// The node does not exist; the watch will report that.
     NotFound,
-    /// The patch went through and changed nothing.
+    /// The patch succeeded and changed nothing.
     Undone,
 }
 
-/// Why patches of one node do not go through.
+/// The failures of one node's patches.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Failures {
     node: Option<Failure>,
     resources: BTreeMap<String, Failure>,
     /// Whether changes are sent one by one.
     one_by_one: bool,
-    /// How often in a row the node had changed meanwhile.
+    /// How often in a row the node changed in the meantime.
     stale: u32,
 }
 
 #[derive(Clone, Debug)]
 struct Failure {
     cause: Cause,
-    /// For people; `None` while it is nothing to report.
+    /// The message; `None` if there is nothing to report.
     message: Option<Arc<str>>,
     not_before: Instant,
     backoff: Backoff,
-    /// How often, since the last success.
+    /// The number of attempts since the last success.
     attempts: usize,
-    /// What patches since the last success were for.
+    /// The changes of the patches since the last success.
     changes: Vec<Change>,
 }
 
-/// Which changes are sent now.
+/// The changes to send now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sendable {
-    /// These, by their places.
+    /// These changes, by index.
     Now(Vec<usize>),
-    /// None before then.
+    /// None before this time.
     Later(Instant),
 }
 
 impl Failures {
-    /// Whether there is nothing to remember.
+    /// Returns whether there are no failures.
     pub(in crate::controller) fn is_empty(&self) -> bool {
         self.node.is_none() && self.resources.is_empty() && !self.one_by_one && self.stale == 0
     }
 
-    /// Chooses among the changes that a plan has.
+    /// Chooses among the changes of a plan.
     pub(super) fn sendable(&self, changes: &[Change], now: Instant) -> Sendable {
         let mut later: Option<Instant> = None;
         let mut chosen = Vec::new();
@@ -99,8 +98,8 @@ impl Failures {
         Sendable::Now(chosen)
     }
 
-    /// Before when a change is not sent. A repair that has not failed yet waits for nothing: a pod's life hangs
-    /// on it, and it is one request.
+    /// Returns the earliest time to send a change. A repair that has not failed yet does not wait: a pod's life may
+    /// depend on it, and it is one request.
     fn not_before(&self, change: &Change) -> Option<Instant> {
         let failures = [self.resources.get(&change.resource), self.node.as_ref()];
         let failures = failures.into_iter().flatten();
@@ -108,8 +107,8 @@ impl Failures {
         holds.map(|failure| failure.not_before).max()
     }
 
-    /// Notes that a patch with these changes did not go through. Returns the changes that have not failed like
-    /// that before, where that is to be reported.
+    /// Records that a patch with these changes failed. Returns the changes that had not failed like this before, for a
+    /// report.
     pub(in crate::controller) fn fail(
         &mut self,
         cause: Cause,
@@ -121,13 +120,13 @@ impl Failures {
         match cause {
             Cause::Stale => {
                 self.stale += 1;
-                // The first time it is planned again at once: the node is known as it is now.
+                // The first time, the node is planned again at once, since its current state is known.
                 if self.stale == 1 {
                     return Vec::new();
                 }
             }
             Cause::Rejected => {
-                // The API server responds, whatever was the matter before.
+                // The API server responds, so earlier failures of the node are over.
                 self.node = None;
                 if changes.len() > 1 && !changes.iter().any(Change::discards_ledger) {
                     self.one_by_one = true;
@@ -154,7 +153,7 @@ impl Failures {
         failure.fail(Some(message).filter(|_| is_reported), changes, retry_after, now)
     }
 
-    /// Notes that a patch with these changes went through. Whether it is undone again, the next plan shows.
+    /// Records that a patch with these changes succeeded. The next plan shows whether it was undone.
     pub(super) fn succeed(&mut self, changes: &[Change]) {
         self.node.take_if(|failure| failure.cause != Cause::Undone);
         self.stale = 0;
@@ -163,36 +162,36 @@ impl Failures {
         }
     }
 
-    /// Forgets the failures of resources that a plan does not change: somebody else may have written what was rejected.
+    /// Forgets failures of resources that a plan does not change: another client may have written the rejected value.
     pub(in crate::controller) fn forget_others(&mut self, changes: &[Change]) {
         self.resources.retain(|resource, _| changes.iter().any(|it| it.resource == *resource));
     }
 
-    /// Forgets all: the node is as planned.
+    /// Forgets all failures: the node is as planned.
     pub(in crate::controller) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether the API server rejects what is to be written of a resource.
+    /// Returns whether the API server rejects the planned value of a resource.
     pub(in crate::controller) fn is_rejected(&self, resource: &str) -> bool {
         self.resources.contains_key(resource)
     }
 
-    /// Ends the pause of the node as a whole.
+    /// Ends the pause of the whole node.
     pub(in crate::controller) fn end_pause(&mut self, now: Instant) {
         if let Some(failure) = &mut self.node {
             failure.not_before = now;
         }
     }
 
-    /// Why a change of a resource does not go through.
+    /// Returns why a change of a resource fails.
     pub(in crate::controller) fn message(&self, resource: &str) -> Option<&Arc<str>> {
         let failure = self.resources.get(resource).or(self.node.as_ref())?;
         failure.message.as_ref()
     }
 
-    /// How often each change of a plan has failed since it last went through, by itself or with the node as a whole;
-    /// and why.
+    /// Returns how often each change of a plan has failed since its last success, alone or with the whole node; and
+    /// why.
     pub(in crate::controller) fn attempts(
         &self,
         changes: &[Change],
@@ -207,25 +206,25 @@ impl Failures {
         })
     }
 
-    /// What keeps the node as a whole.
+    /// Returns the cause that affects the whole node.
     pub(in crate::controller) fn cause(&self) -> Option<Cause> {
         self.node.as_ref().map(|failure| failure.cause)
     }
 
-    /// Before when pods need not be listed: the patch that would follow has to wait.
+    /// Returns the earliest time to list pods: the patch that would follow has to wait.
     pub(in crate::controller) fn pause(&self, now: Instant) -> Option<Instant> {
         self.node.as_ref().map(|failure| failure.not_before).filter(|until| now < *until)
     }
 }
 
-/// The changes of a plan, by what is never sent apart: each by itself, or all, where the ledger is discarded.
+/// Returns the changes of a plan in units that are never split: single changes, or all if the ledger is discarded.
 fn units(changes: &[Change]) -> Chunks<'_, Change> {
     let belong_together = changes.iter().any(Change::discards_ledger);
     changes.chunks(if belong_together { changes.len() } else { 1 })
 }
 
 impl Failure {
-    /// Whether a patch has failed that wrote the same, whatever was there before.
+    /// Returns whether a patch with the same values failed, whatever was observed before.
     fn has(&self, change: &Change) -> bool {
         let key = |change: &Change| {
             (change.resource.clone(), change.action_name(), change.quantity().map(str::to_owned))

@@ -1,8 +1,8 @@
-//! Values that the ledger listed, and that are as they were: what a rule with `Retain` has left, or an annotation that
-//! somebody has removed.
+//! Values that the ledger listed and that are unchanged: values that a rule with `Retain` left, or whose annotation
+//! another client removed.
 //!
-//! Where admission has kept such a value from a kubelet's reset, managedFields name the kubelet, as they do for a device
-//! plugin's. A process that has seen it listed knows better.
+//! If admission has kept such a value from a kubelet's reset, managedFields name the kubelet, as they do for a value of
+//! a device plugin. Only a process that observed the ledger entry can distinguish the two.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::planner::observed::Observed;
 pub(in crate::controller) struct Released(BTreeSet<Arc<str>>);
 
 impl Released {
-    /// Takes in a change of the node.
+    /// Handles a change of the node.
     pub(super) fn observe(&mut self, before: &Node, now: &Node) {
         self.0.retain(|resource| before.values(resource) == now.values(resource));
         if before.ledger == now.ledger {
             return;
         }
-        // One that cannot be read lists nothing.
+        // A ledger that cannot be read lists nothing.
         let [listed, ledger] =
             [before, now].map(|node| Ledger::parse(node.ledger.as_deref()).unwrap_or_default());
         let entries = listed.entries();
@@ -32,7 +32,7 @@ impl Released {
         self.0.retain(|resource| ledger.get(resource).is_none());
     }
 
-    /// Their names.
+    /// Returns their names.
     pub(in crate::controller) fn names(&self) -> &BTreeSet<Arc<str>> {
         &self.0
     }

@@ -1,20 +1,20 @@
-//! Values that this process has written back without leading: few, so that it never fights with whoever resets them.
+//! Values that this process restored as a standby: only a few, so that it never fights the client that resets them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many repairs of one resource on one node within `WINDOW` are enough; what comes after is the leader's to judge.
+/// The maximum number of repairs of one resource on one node within `WINDOW`; the leader decides about further ones.
 const MAX_REPAIRS: usize = 2;
 const WINDOW: Duration = Duration::from_secs(10 * 60);
 
-/// What has been written back on one node, by resource.
+/// The restored values of one node, by resource.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Resets(BTreeMap<String, Vec<Instant>>);
 
 impl Resets {
-    /// Before when the resource is not written back once more.
+    /// Returns the earliest time to restore the resource again.
     pub(in crate::controller) fn not_before(
         &mut self,
         resource: &str,
@@ -25,7 +25,7 @@ impl Resets {
         repairs.first().map(|first| *first + WINDOW)
     }
 
-    /// Forgets what is too long ago to count.
+    /// Forgets repairs that are too old to count.
     pub(super) fn expire(&mut self, now: Instant) {
         self.0.retain(|_, repairs| {
             repairs.retain(|at| now.duration_since(*at) < WINDOW);
@@ -33,12 +33,12 @@ impl Resets {
         });
     }
 
-    /// The resource has been written back.
+    /// Records that the resource was restored.
     pub(in crate::controller) fn repaired(&mut self, resource: &str, now: Instant) {
         self.0.entry(resource.to_owned()).or_default().push(now);
     }
 
-    /// Whether there is nothing to remember.
+    /// Returns whether there are no repairs.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,10 +1,10 @@
-//! Kubelets that start after a reboot.
+//! Kubelet starts after a reboot.
 
-/// What came of listed values when a kubelet started.
+/// Whether listed values were kept when a kubelet started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controller) enum Start {
-    /// They stayed as they were.
+    /// They were kept.
     Kept,
-    /// The kubelet has set some of them to 0.
+    /// The kubelet set some of them to 0.
     Reset,
 }

@@ -1,4 +1,4 @@
-//! What is known of one node.
+//! The state of one node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use crate::model::pod::Requests;
 use crate::model::quantity::Quantity;
 use crate::planner::{self, Change};
 
-/// The pods on a node are not listed more often than this, however often it changes.
+/// The minimum interval between lists of the pods on a node.
 const MIN_LIST_INTERVAL: Duration = Duration::from_secs(1);
-/// So long what pods request is good for a plan; the list that follows a lowering shows what has come since.
+/// How long pod requests are valid for a plan; the list after a lowering shows later pods.
 const MAX_USAGE_AGE: Duration = Duration::from_secs(2);
-/// A held node is asked for its pods again after so long, at first.
+/// The initial interval between pod lists of a held node.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Each pause is longer by up to a half, in this many steps.
+/// Each interval is extended by up to a half, in this many steps.
 const JITTER_STEPS: u64 = 1000;
-/// And after so long at last: a node may be held for weeks.
+/// The maximum interval: a node may be held for weeks.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A patch without a response is applied within this time, or never: the API server gives a request a minute
+/// A patch without a response is applied within this time or never: the API server ends a request after a minute
 /// (`--request-timeout`).
 const MAX_LATENCY: Duration = Duration::from_secs(60);
 
@@ -38,48 +38,47 @@ const MAX_LATENCY: Duration = Duration::from_secs(60);
 const UNDONE: &str = "the patch succeeded but the node is unchanged: something between the controller and the \
                       API server's storage undoes it";
 
-/// One node.
+/// A node with its states and work.
 #[derive(Clone, Debug)]
 pub(in crate::controller) struct NodeState {
     pub(in crate::controller) node: Node,
-    /// Where each rule that selects it stands.
+    /// The state of each rule that selects the node.
     pub(in crate::controller) standings: Box<[(Arc<str>, Standing)]>,
-    /// Since when it has had something to do.
+    /// Since when the node has had work.
     pub(in crate::controller) pending_since: Option<Instant>,
-    /// Whether this process has withdrawn something from it: what appears again may be less than what pods
-    /// request that have been running since before.
+    /// Whether this process has withdrawn a value from it: a value that appears again may be less than what
+    /// long-running pods request.
     pub(in crate::controller) has_withdrawn: bool,
-    /// Whether a kubelet was seen to reset listed values since the machine's last boot that was seen.
+    /// Whether a kubelet was observed to reset listed values since the last observed boot.
     is_reset: bool,
-    /// What the ledger has listed, and lists no longer.
+    /// What the ledger used to list.
     pub(in crate::controller) released: Released,
-    /// Whether it has been reported that the ledger cannot be read.
+    /// Whether an unreadable ledger has been reported.
     pub(in crate::controller) is_blocked: bool,
     work: Option<Box<Work>>,
 }
 
-/// What only a node has on which something is going on.
+/// The work on a node; idle nodes have none.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Work {
-    /// What is to be sent, and was planned for the node as it is.
+    /// The planned changes for the node in its current state.
     pub(in crate::controller) planned: Vec<Change>,
-    /// What is in flight.
+    /// The request in flight.
     pub(in crate::controller) sent: Option<Sent>,
-    /// What may have been applied by patches whose responses are lost.
+    /// The changes of patches whose responses were lost.
     pub(in crate::controller) maybe_applied: Vec<Change>,
     /// When the last response was lost.
     pub(in crate::controller) lost_at: Option<Instant>,
-    /// What the last response was for, until the plan after it: what it still wants has been undone.
+    /// The changes of the last response, until the next plan: a change that is planned again was undone.
     pub(in crate::controller) applied: Vec<Change>,
-    /// Resources that were the controller's own, and whose ledger entries have been lost: to write them again
-    /// counts towards a contest.
+    /// Resources of the controller whose ledger entries were lost: writing them again counts towards a contest.
     pub(in crate::controller) undone: BTreeSet<String>,
     pub(in crate::controller) failures: Failures,
     pub(in crate::controller) conflicts: Conflicts,
-    /// What this process has written back without leading.
+    /// The values that this process restored as a standby.
     pub(in crate::controller) resets: Resets,
     pub(in crate::controller) pods: PodPolls,
-    /// What there was before a lowering, by resource, until pods have been listed after it.
+    /// The values before a lowering, by resource, until pods are listed after it.
     pub(in crate::controller) lowered_from: BTreeMap<Arc<str>, Quantity>,
 }
 
@@ -87,51 +86,51 @@ pub(in crate::controller) struct Work {
 #[derive(Clone, Debug)]
 pub(in crate::controller) struct Sent {
     pub(in crate::controller) id: RequestId,
-    /// What a patch is for; nothing for a list of pods.
+    /// The changes of a patch; none for a list of pods.
     pub(in crate::controller) changes: Vec<Change>,
-    /// The resource version of the node then.
+    /// The resource version of the node when it was sent.
     pub(in crate::controller) version: Option<u64>,
 }
 
-/// When the pods on the node are listed.
+/// The schedule of pod lists for a node.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct PodPolls {
-    /// What they request, since when that is known.
+    /// The requests, and when they were listed.
     listed: Option<(Requests, Instant)>,
     /// Why the last list failed.
     pub(in crate::controller) error: Option<Arc<str>>,
-    /// Before when they are not listed again.
+    /// The earliest time of the next list.
     pub(in crate::controller) not_before: Option<Instant>,
     interval: Option<Duration>,
     backoff: Option<Backoff>,
 }
 
 impl PodPolls {
-    /// They have been listed.
+    /// Records a successful list.
     pub(in crate::controller) fn succeed(&mut self, requests: Requests, now: Instant) {
         self.listed = Some((requests, now));
         (self.error, self.backoff) = (None, None);
         self.not_before = Some(now + MIN_LIST_INTERVAL);
     }
 
-    /// What they request, where they have just been listed: a node that is planned again before its patch is sent
-    /// needs no other list.
+    /// Returns the requests if they were just listed: a node that is planned again before its patch is sent needs no
+    /// other list.
     pub(in crate::controller) fn usage(&self, now: Instant) -> Option<&Requests> {
         let (requests, at) = self.listed.as_ref()?;
         (now.duration_since(*at) <= MAX_USAGE_AGE).then_some(requests)
     }
 
-    /// What they request has been used, or is old.
+    /// Forgets requests that were used or are old.
     pub(in crate::controller) fn forget_usage(&mut self) {
         self.listed = None;
     }
 
-    /// A list has been given up for a repair.
+    /// Records that a list was abandoned for a repair.
     pub(in crate::controller) fn abandon(&mut self, now: Instant) {
         self.not_before = Some(now + MIN_LIST_INTERVAL);
     }
 
-    /// They could not be listed.
+    /// Records a failed list.
     pub(in crate::controller) fn fail(
         &mut self,
         why: Arc<str>,
@@ -143,8 +142,8 @@ impl PodPolls {
         self.error = Some(why);
     }
 
-    /// Returns when to list them again where nothing has changed, later each time. `held` is how many nodes
-    /// are held: ten lists a second over all of them.
+    /// Returns when to list the pods again if nothing changes, with growing intervals. `held` is the number of held
+    /// nodes: they share ten lists per second.
     pub(in crate::controller) fn next(
         &mut self,
         held: usize,
@@ -155,7 +154,7 @@ impl PodPolls {
         self.interval = Some(interval);
         let shared =
             Duration::from_millis(100).saturating_mul(u32::try_from(held).unwrap_or(u32::MAX));
-        // Nodes that were listed together are not listed together again.
+        // Spreads nodes that were listed together.
         let jitter = u32::try_from(seed % JITTER_STEPS).unwrap_or_default();
         now + interval.max(shared) + interval / 2 * jitter / JITTER_STEPS as u32
     }
@@ -164,7 +163,7 @@ impl PodPolls {
         self.listed.is_none() && self.error.is_none() && self.interval.is_none()
     }
 
-    /// Nothing is held any more, or something else.
+    /// Restarts the intervals: nothing is held anymore, or something else is.
     pub(in crate::controller) fn restart(&mut self) {
         (self.interval, self.error, self.backoff) = (None, None, None);
     }
@@ -188,7 +187,7 @@ impl NodeState {
         self.work.as_deref()
     }
 
-    /// What is going on there, where anything is.
+    /// Returns the work on the node, if there is any.
     pub(in crate::controller) fn working(&mut self) -> Option<&mut Work> {
         self.work.as_deref_mut()
     }
@@ -197,8 +196,8 @@ impl NodeState {
         self.work.get_or_insert_default()
     }
 
-    /// Returns what came of listed values, where the node shows that a kubelet has started since `before`. A kubelet
-    /// resets them first, and reports the boot a moment later.
+    /// Returns whether listed values were kept, if the node shows that a kubelet has started since `before`. A kubelet
+    /// resets values first, and reports the boot a moment later.
     pub(in crate::controller) fn observe_start(&mut self, before: &Node) -> Option<Start> {
         let (now, is_as_before) = (&self.node, before.allocatable == self.node.allocatable);
         if !is_as_before && has_resets(now) && !has_resets(before) {
@@ -213,22 +212,22 @@ impl NodeState {
         (!is_reset && self.node.ledger.is_some()).then_some(Start::Kept)
     }
 
-    /// Whether a list of its pods is in flight.
+    /// Returns whether a list of its pods is in flight.
     pub(in crate::controller) fn is_listing_pods(&self) -> bool {
         let sent = self.work.as_ref().and_then(|work| work.sent.as_ref());
         sent.is_some_and(|sent| sent.changes.is_empty())
     }
 
-    /// Whether a patch whose response was lost after `since` may still be applied.
+    /// Returns whether a patch whose response was lost after `since` may still be applied.
     pub(in crate::controller) fn may_be_patched(&self, since: Instant) -> bool {
         self.work.as_ref().is_some_and(|work| {
             !work.maybe_applied.is_empty() && work.lost_at.is_some_and(|at| at >= since)
         })
     }
 
-    /// Forgets the lowerings after which pods have been listed, but where `is_open` holds for the resource. One whose
-    /// response was lost stays until the node shows it, or it can be applied no more: it may be applied yet, or be
-    /// applied and not seen.
+    /// Forgets lowerings after which pods were listed, except for resources for which `is_open` holds. A lowering whose
+    /// response was lost stays until the node shows it or it can no longer be applied: it may be applied later, or be
+    /// applied but not observed yet.
     pub(in crate::controller) fn forget_lowerings(
         &mut self,
         is_listed: impl Fn(&str) -> bool,
@@ -243,7 +242,7 @@ impl NodeState {
         });
     }
 
-    /// It is as it should be.
+    /// Records that the node is as planned.
     pub(in crate::controller) fn settle(&mut self) {
         self.pending_since = None;
         if let Some(work) = &mut self.work {
@@ -253,7 +252,7 @@ impl NodeState {
         }
     }
 
-    /// Drops what there is no need to remember.
+    /// Drops state that is no longer needed.
     pub(in crate::controller) fn compact(&mut self, now: Instant) {
         self.work.take_if(|work| {
             work.resets.expire(now);
@@ -261,8 +260,8 @@ impl NodeState {
         });
     }
 
-    /// Forgets failures, conflicts and pauses where leadership begins or ends: what is known of them is old. What is in
-    /// flight stays.
+    /// Forgets failures, conflicts and pauses when leadership begins or ends, since they may be stale. Requests in
+    /// flight stay.
     pub(in crate::controller) fn reset(&mut self, now: Instant) {
         if let Some(work) = self.work.take() {
             let Work { sent, maybe_applied, lost_at, lowered_from, resets, .. } = *work;
@@ -276,8 +275,8 @@ impl NodeState {
 }
 
 impl Work {
-    /// Takes up the changes of a plan that may be sent now. Returns whether a repair is among them; or when the first
-    /// of them may be sent, where that is later.
+    /// Accepts the changes of a plan that may be sent now. Returns whether they include a repair; or when the first
+    /// change may be sent, if later.
     pub(in crate::controller) fn plan(
         &mut self,
         changes: Vec<Change>,
@@ -295,21 +294,21 @@ impl Work {
         }
     }
 
-    /// A patch with these changes has gone through.
+    /// Records that a patch with these changes succeeded.
     pub(in crate::controller) fn succeed(&mut self, changes: &[Change]) {
         self.failures.succeed(changes);
         self.maybe_applied.retain(|before| !has_resource(changes, before));
     }
 
-    /// A patch with these changes may have been applied, or may still be.
+    /// Records that a patch with these changes may be applied, now or later.
     pub(in crate::controller) fn lose(&mut self, changes: &[Change], now: Instant) {
         self.maybe_applied.retain(|before| !has_resource(changes, before));
         self.maybe_applied.extend_from_slice(changes);
         self.lost_at = Some(now);
     }
 
-    /// Where the response to a patch shows the node as it was asked to be, and the plan for it asks for the same
-    /// again, something undoes patches on their way: a failure. Returns that, in words.
+    /// If the response to a patch shows the requested state and its plan requests the same again, something undoes
+    /// patches in between: records a failure, and returns its message.
     pub(in crate::controller) fn check_undone(
         &mut self,
         changes: &[Change],
@@ -351,7 +350,7 @@ impl Work {
     }
 }
 
-/// How much of a resource a node carries: the larger of both maps' values.
+/// Returns the quantity of a resource on a node: the larger value of both maps.
 pub(in crate::controller) fn most(node: &Node, resource: &str) -> Option<Quantity> {
     let maps = [&node.capacity, &node.allocatable];
     let values = maps.into_iter().flatten().filter_map(|map| map.get(resource)?.parse().ok());
@@ -362,7 +361,7 @@ fn has_resets(node: &Node) -> bool {
     !planner::plan_resets(node).changes().is_empty()
 }
 
-/// Whether one of the changes is to the same resource.
+/// Returns whether one of the changes is of the same resource.
 pub(in crate::controller) fn has_resource(changes: &[Change], change: &Change) -> bool {
     changes.iter().any(|other| other.resource == change.resource)
 }

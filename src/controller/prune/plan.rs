@@ -1,4 +1,4 @@
-//! What is withdrawn from a node.
+//! Plans what to withdraw from a node.
 
 use crate::model::label::excerpt;
 use crate::model::ledger::InvalidLedger;
@@ -6,21 +6,20 @@ use crate::model::node::{ApiNode, Interner, Node};
 use crate::planner::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
 use crate::planner::{Change, NodePlan, Plan};
 
-/// Which nodes, and what of them.
+/// The nodes, and what to withdraw from them.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
-    /// Their names; where there is none, all nodes.
+    /// Node names; empty for all nodes.
     pub nodes: Vec<String>,
-    /// What is to be withdrawn.
+    /// What to withdraw.
     pub withdrawal: Withdrawal,
-    /// Whether ledgers that cannot be read are removed, with what the controller has written by
-    /// managedFields.
+    /// Whether to remove ledgers that cannot be read, together with the controller's values according to managedFields.
     pub repair_ledgers: bool,
 }
 
 impl Scope {
-    /// Plans a node. `own` is what the controller has written there by managedFields. Returns also whether its ledger
-    /// cannot be read, and is removed.
+    /// Plans a node. `own` are the controller's values there according to managedFields. Also returns whether its
+    /// ledger cannot be read and is removed.
     pub(super) fn plan(&self, node: &Node, own: &[String]) -> (NodePlan, bool) {
         let plan = withdraw(node, &self.withdrawal);
         if !self.repair_ledgers || !matches!(plan.plan, Plan::Blocked(_)) {
@@ -31,11 +30,11 @@ impl Scope {
     }
 }
 
-/// A node, and what is to be done there.
+/// A node with its plan.
 #[derive(Debug)]
 pub struct NodePrune {
     pub(super) node: Node,
-    /// What the controller has written by managedFields.
+    /// The controller's values according to managedFields.
     pub(super) own: Vec<String>,
     plan: NodePlan,
     /// Whether its ledger cannot be read, and is removed.
@@ -43,7 +42,7 @@ pub struct NodePrune {
 }
 
 impl NodePrune {
-    /// Plans a node as it is now.
+    /// Plans a node in its current state.
     #[must_use]
     pub fn new(node: ApiNode, scope: &Scope, interner: &mut Interner) -> Self {
         let own = node.own_resources();
@@ -52,19 +51,19 @@ impl NodePrune {
         Self { node, own, plan, repairs_ledger }
     }
 
-    /// The node.
+    /// Returns the node.
     #[must_use]
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// What is to be done.
+    /// Returns the planned changes.
     #[must_use]
     pub fn changes(&self) -> &[Change] {
         self.plan.changes()
     }
 
-    /// Why nothing on the node changes, where its ledger cannot be read.
+    /// Returns why the node does not change, if its ledger cannot be read.
     #[must_use]
     pub fn blocked(&self) -> Option<&InvalidLedger> {
         match &self.plan.plan {
@@ -73,7 +72,7 @@ impl NodePrune {
         }
     }
 
-    /// The beginning of a ledger that cannot be read, and is removed.
+    /// Returns the beginning of a ledger that cannot be read and is removed.
     #[must_use]
     pub fn unreadable_ledger(&self) -> Option<String> {
         self.node.ledger.as_deref().filter(|_| self.repairs_ledger).map(excerpt)

@@ -1,4 +1,4 @@
-//! Decides what `prune` sends, and when a node has come to an end. Pure, as the reconciler is.
+//! Decides what `prune` sends, and when a node is settled. Pure, like the reconciler.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,61 +17,61 @@ use crate::controller::work_queue::{Key, Rank, Stage};
 use crate::model::node::ApiNode;
 use crate::planner::{Change, Plan};
 
-/// How many nodes are patched at once. The API server is busy at about ten.
+/// The maximum number of concurrent patches; about ten saturate the API server.
 const CONCURRENCY: usize = 16;
-/// How often each change of a node is tried in a row at least before the node is given up.
+/// The number of consecutive attempts for each change before the node fails.
 pub(super) const TRIES: usize = 6;
-/// An API server that has failed so long, and as often as a change is tried, makes an end of all.
+/// If the API server fails for this long, and for this many attempts, all remaining nodes fail.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
-/// Why a change is given up that nobody rejects.
+/// The message for a change that fails without being rejected.
 pub(super) const CHANGING: &str = "the node keeps changing";
-/// How long a Lease that is not renewed is waited for: it has expired by then.
+/// How long to wait for a Lease that is not renewed: it has expired by then.
 const MAX_SUSPENSION: Duration = Duration::from_secs(60);
 
-/// Whether nodes may be patched.
+/// The permission to patch nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// They may; until then, where that has an end. A request that is sent before may take its time after it: a Lease
-    /// is another third longer than its holder counts on.
+    /// Granted, until this time if there is an end. A request sent before may end after it: the Lease lasts a third
+    /// longer than its holder relies on.
     Granted(Option<Instant>),
-    /// Not now, but perhaps later. Why, in words.
+    /// Not now, but perhaps later, for this reason.
     Suspended(String),
-    /// Never again. Why, in words.
+    /// Never again, for this reason.
     Revoked(String),
 }
 
-/// How the work has ended.
+/// The end of a run.
 #[derive(Debug)]
 pub struct PruneEnd {
     /// Whether the Leases may be released: not while a patch without a response may still be applied.
     pub at_end: AtEnd,
-    /// Why others may have been at work, where they may.
+    /// Why a controller may have written values, if that is possible.
     pub alone: Result<(), String>,
 }
 
-/// What came of one node.
+/// The result for one node.
 #[derive(Debug)]
 pub struct NodeResult {
     /// Its name.
     pub node: Arc<str>,
-    /// What was done, also where the rest failed.
+    /// The changes that were made, even if others failed.
     pub changes: Vec<Change>,
-    /// Whether that was all.
+    /// Whether the node is settled, and how.
     pub settled: Settled,
 }
 
-/// How the work on a node has ended.
+/// The end of the work on a node.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// Nothing is left to withdraw.
+    /// Nothing left to withdraw.
     Pruned,
     /// The node no longer exists.
     Gone,
-    /// Something is left, for this reason.
+    /// Values are left, for this reason.
     Failed(String),
 }
 
-/// An API server that fails.
+/// A failing API server.
 #[derive(Debug)]
 struct Outage {
     since: Instant,
@@ -79,10 +79,10 @@ struct Outage {
     message: Arc<str>,
 }
 
-/// A node that has not come to an end.
+/// A node that is not settled yet.
 #[derive(Debug)]
 struct Job {
-    /// What the controller has written there by managedFields.
+    /// The controller's values according to managedFields.
     own: Vec<String>,
     done: Vec<Change>,
 }
@@ -95,7 +95,7 @@ pub(super) struct Pruner {
     schedule: Schedule,
     jobs: BTreeMap<Arc<str>, Job>,
     permission: Permission,
-    /// Since when nodes may not be patched, while they may again.
+    /// Since when nodes must not be patched.
     suspended_since: Option<Instant>,
     outage: Option<Outage>,
     settled: Vec<NodeResult>,
@@ -125,24 +125,24 @@ impl Pruner {
         pruner
     }
 
-    /// Takes in whether nodes may be patched.
+    /// Handles a change of the permission.
     pub(super) fn observe(&mut self, permission: Permission, now: Instant) {
         match (&permission, self.suspended_since) {
             (Permission::Granted(_), _) => self.suspended_since = None,
             (Permission::Suspended(_), None) => {
                 self.suspended_since = Some(now);
-                // Nothing is sent meanwhile.
+                // Nothing is sent in the meantime.
                 self.outage = None;
             }
             (Permission::Suspended(_), Some(_)) | (Permission::Revoked(_), _) => {}
         }
-        // One that is revoked is never granted again: another process may have written meanwhile.
+        // A revoked permission is never granted again: another process may have written values.
         if !matches!(self.permission, Permission::Revoked(_)) {
             self.permission = permission;
         }
     }
 
-    /// Takes in what came of a request.
+    /// Handles the response to a request.
     pub(super) fn complete(&mut self, completion: Completion, now: Instant) {
         let Completion::NodePatched { id, node: name, reply } = completion else { return };
         let answered = self.schedule.patch_answered(&mut self.nodes, id, &name, reply, now);
@@ -191,7 +191,7 @@ impl Pruner {
         }
     }
 
-    /// Decides what is sent now.
+    /// Decides what to send now.
     pub(super) fn next(&mut self, now: Instant) -> Step {
         let mut step = Step::default();
         while let Some(key) = self.schedule.queue.pop_due(now) {
@@ -223,12 +223,12 @@ impl Pruner {
         step
     }
 
-    /// The nodes that have come to an end since the last call.
+    /// Returns the nodes that were settled since the last call.
     pub(super) fn take_settled(&mut self) -> Vec<NodeResult> {
         std::mem::take(&mut self.settled)
     }
 
-    /// What is to be known at the end.
+    /// Returns the end of the run.
     pub(super) fn into_end(self) -> PruneEnd {
         let at_end = if self.may_land { AtEnd::Expire } else { AtEnd::Release };
         let alone = match self.permission {
@@ -238,7 +238,7 @@ impl Pruner {
         PruneEnd { at_end, alone }
     }
 
-    /// Whether nodes may be patched.
+    /// Returns whether nodes may be patched.
     fn may_write(&mut self, now: Instant) -> MayWrite {
         if let Permission::Granted(Some(until)) = self.permission
             && until <= now
@@ -256,7 +256,7 @@ impl Pruner {
         }
     }
 
-    /// Plans a node as it is now.
+    /// Plans a node in its current state.
     fn plan(&mut self, name: &Arc<str>, now: Instant) {
         let Some(state) = self.nodes.get_mut(name) else { return };
         let Some(job) = self.jobs.get_mut(name) else { return };
@@ -267,7 +267,7 @@ impl Pruner {
                 return self.settle(name, Settled::Failed(unreadable.to_string()));
             }
         };
-        // What is planned again has not been done.
+        // A change that is planned again was not made.
         job.done.retain(|done| !has_resource(&changes, done));
         let work = state.work_mut();
         work.check_undone(&changes, (now, self.schedule.seed()));
@@ -292,7 +292,7 @@ impl Pruner {
         self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, rank);
     }
 
-    /// Takes in a node as a response has it. Returns whether that is its newest state.
+    /// Handles a node in a response. Returns whether it is the newest state.
     fn observe_node(&mut self, name: &str, node: ApiNode, sent: Option<u64>) -> bool {
         if let Some(job) = self.jobs.get_mut(name) {
             job.own = node.own_resources();
@@ -300,7 +300,7 @@ impl Pruner {
         self.nodes.observe_response(node, sent).1
     }
 
-    /// Gives up every node that has nothing in flight.
+    /// Fails every node without a request in flight.
     fn give_up(&mut self, why: &str) {
         let is_in_flight =
             |name: &Arc<str>| self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name)));
@@ -317,8 +317,8 @@ impl Pruner {
         let mut changes = Vec::new();
         if let Some(state) = self.nodes.get_mut(name) {
             changes = std::mem::take(&mut state.work_mut().maybe_applied);
-            // What may have been applied has been, where it is not planned any more. The rest may still be; a patch
-            // for what is done fails at its tests.
+            // A change that may have been applied and is no longer planned was applied. The others may still be
+            // applied; a patch for an applied change fails at its tests.
             let left = self.scope.plan(&state.node, &own).0;
             let is_open = |change: &Change| {
                 matches!(left.plan, Plan::Blocked(_)) || has_resource(left.changes(), change)
@@ -334,14 +334,14 @@ impl Pruner {
 
 /// Whether nodes may be patched now.
 enum MayWrite {
-    /// Until then, where that has an end.
+    /// Until this time, if there is an end.
     Until(Option<Instant>),
-    /// Not now; and never, unless that changes until then.
+    /// Not now; and never, unless that changes before this time.
     NotBefore(Instant),
     Never(String),
 }
 
-/// Adds changes in place of earlier ones of the same resources.
+/// Adds changes, replacing earlier changes of the same resources.
 fn add(all: &mut Vec<Change>, changes: Vec<Change>) {
     all.retain(|before| !has_resource(&changes, before));
     all.extend(changes);

@@ -1,9 +1,9 @@
-//! Mass withdrawals wait.
+//! Delays mass withdrawals.
 //!
-//! A list without most of the rules that ledgers name is more often a CustomResourceDefinition that was
-//! deleted and is recreated while nobody watched, or a backup being restored, than what anybody wants. What
-//! these rules have advertised stays, and is repaired, for some minutes. A deletion that the watch shows is
-//! acted on at once, also where the API server deletes all rules with their CustomResourceDefinition.
+//! If a list lacks most of the rules that ledgers name, a CustomResourceDefinition was probably deleted and recreated
+//! while no controller was watching, or a backup is being restored. The values of the missing rules stay, and are
+//! repaired, for some minutes. A deletion in the watch takes effect at once, even if the API server deletes all rules
+//! together with their CustomResourceDefinition.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use tokio::time::Instant;
 pub(in crate::controller) struct Hold {
     rules: BTreeSet<Arc<str>>,
     until: Option<Instant>,
-    /// Rules that are certainly gone: their deletion has been seen, or they have been held long enough.
+    /// Rules that are certainly gone: their deletion was observed, or they were held long enough.
     gone: BTreeSet<Arc<str>>,
 }
 
 impl Hold {
     /// Decides after a complete list which rules are held. `in_ledgers` are the rules that ledgers name. Returns
-    /// whether that has changed.
+    /// whether the held rules have changed.
     pub(super) fn evaluate(
         &mut self,
         in_ledgers: &BTreeSet<Arc<str>>,
@@ -34,16 +34,16 @@ impl Hold {
         let missing = in_ledgers.iter().filter(|name| !exists(name) && !self.gone.contains(*name));
         let missing: BTreeSet<_> = missing.cloned().collect();
         let holds = missing.len() * 2 > in_ledgers.len() && !delay.is_zero();
-        // What is held stays so when others have come back: the rest may be on its way.
+        // Held rules stay held when others are back: the rest may follow.
         let rules = if holds { missing } else { &missing & &self.rules };
-        // One list after another does not put the end off.
+        // Further lists do not postpone the end.
         self.until = (!rules.is_empty()).then(|| self.until.unwrap_or(now + delay));
         let changed = self.rules != rules;
         self.rules = rules;
         changed
     }
 
-    /// Ends the hold where its time has come. Returns the rules that have been held.
+    /// Ends the hold when it is due. Returns the rules that were held.
     pub(super) fn expire(&mut self, now: Instant) -> BTreeSet<Arc<str>> {
         if self.until.is_none_or(|until| now < until) {
             return BTreeSet::new();
@@ -54,12 +54,12 @@ impl Hold {
         rules
     }
 
-    /// A rule has been deleted before the eyes of this process.
+    /// Records a deletion in the watch.
     pub(super) fn deleted(&mut self, name: &Arc<str>) {
         self.gone.insert(Arc::clone(name));
     }
 
-    /// A rule exists again. Returns whether it has been held.
+    /// Records that a rule exists again. Returns whether it was held.
     pub(super) fn exists(&mut self, name: &str) -> bool {
         self.gone.remove(name);
         let was_held = self.rules.remove(name);
@@ -77,7 +77,7 @@ impl Hold {
         self.rules.len()
     }
 
-    /// When it ends.
+    /// Returns when the hold ends.
     pub(in crate::controller) fn until(&self) -> Option<Instant> {
         self.until
     }

@@ -1,4 +1,4 @@
-//! The way of a patch: planned, sent, answered. All patches of nodes take it, whatever they are for.
+//! The life of a patch: planned, sent, answered. All patches of nodes follow it, whatever their purpose.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,42 +17,42 @@ use crate::controller::work_queue::{Key, Rank, Stage};
 use crate::model::node::ApiNode;
 use crate::planner::{self, Action, Change};
 
-/// Of the nodes that wait for an API server or for a right, one is tried again so often while patches of others go
-/// through.
+/// The interval at which one of the nodes that wait for the API server or a permission is probed while other patches
+/// succeed.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The response to the patch that was in flight for a node.
+/// The response to the patch in flight for a node.
 #[derive(Debug)]
 pub(in crate::controller) struct Answered {
     pub(in crate::controller) sent: Sent,
-    /// How urgent the plan that follows is.
+    /// The rank of the next plan.
     pub(in crate::controller) rank: Rank,
     pub(in crate::controller) outcome: PatchOutcome,
 }
 
-/// What came of a patch.
+/// The outcome of a patch.
 #[derive(Debug)]
 pub(in crate::controller) enum PatchOutcome {
-    /// It has gone through.
+    /// Applied.
     Applied {
-        /// The node by then.
+        /// The patched node.
         node: Box<ApiNode>,
-        /// What the node had waited for until then.
+        /// What the node had been waiting for.
         had_waited_for: Option<Cause>,
     },
-    /// It has not, or that is not known.
+    /// Failed, or unknown.
     Failed {
         cause: Cause,
         message: Arc<str>,
-        /// The changes that have not failed like this before, where that is to be reported.
+        /// The changes that had not failed like this before, for a report.
         new: Vec<Change>,
-        /// The node as it is, where it was read.
+        /// The current node, if it was read.
         node: Option<Box<ApiNode>>,
     },
 }
 
 impl Schedule {
-    /// Sends the patches that there are slots for, repairs first. Each has to be answered by `deadline`.
+    /// Sends the patches for which there are slots, repairs first. Each has this `deadline`.
     pub(in crate::controller) fn send_patches(
         &mut self,
         nodes: &mut Nodes,
@@ -85,7 +85,7 @@ impl Schedule {
         let patch = match planner::patch(&state.node, &changes) {
             Ok(patch) => patch,
             Err(error) => {
-                // The plan was made for the node as it is, so that this does not happen.
+                // Cannot happen: the plan was made for the current state of the node.
                 let message: Arc<str> = format!("cannot build the patch: {error}").into();
                 warn!(node = %name, "{message}");
                 let time = (now, self.seed());
@@ -96,10 +96,10 @@ impl Schedule {
         };
         self.limiter.start(kind, now);
         self.queue.start(&key);
-        // Both hold from now on: the patch may be applied though its response is lost.
+        // Both apply from now on: the patch may be applied even if its response is lost.
         state.has_withdrawn |= changes.iter().any(is_withdrawal);
         for change in changes.iter().filter(|change| change.lowers()) {
-            // I5: up to this, the value is raised again where a pod is bound meanwhile.
+            // I5: the value is raised up to this again if a pod is bound in the meantime.
             let from = most(&state.node, &change.resource);
             let lowered_from = from.map(|from| (change.resource.as_str().into(), from));
             state.work_mut().lowered_from.extend(lowered_from);
@@ -110,8 +110,7 @@ impl Schedule {
         Some(Effect::PatchNode { id, node: Arc::clone(name), patch })
     }
 
-    /// Takes in the response to a patch. `None` where the node has been deleted meanwhile, or recreated under its
-    /// name.
+    /// Handles the response to a patch. Returns `None` if the node was deleted or recreated in the meantime.
     pub(in crate::controller) fn patch_answered(
         &mut self,
         nodes: &mut Nodes,
@@ -129,7 +128,7 @@ impl Schedule {
             Reply::Patched(node) | Reply::Stale { node, .. }
                 if node.meta().name.as_deref() != Some(&**name) =>
             {
-                // Some proxy mixes responses up: it may have been applied.
+                // A proxy may mix up responses: the patch may have been applied.
                 self.limiter.overloaded(None, now);
                 work.lose(&sent.changes, now);
                 let message = "the response to the patch is another node".to_owned();
@@ -172,9 +171,9 @@ impl Schedule {
         Some(Answered { sent, rank, outcome })
     }
 
-    /// A patch has gone through, so that nodes which wait for the API server, or for a right, need not wait any
-    /// longer. Where the node had waited itself, all of them are planned; else one, from time to time: a right
-    /// may be there for some nodes alone.
+    /// After a successful patch, nodes that wait for the API server or a permission need not wait any longer. If this
+    /// node was waiting itself, all of them are planned; otherwise one from time to time, since a permission may exist
+    /// only for some nodes.
     pub(in crate::controller) fn probe(
         &mut self,
         nodes: &mut Nodes,
@@ -190,7 +189,7 @@ impl Schedule {
             .collect();
         let is_due = self.probed_at.is_none_or(|at| now.duration_since(at) >= PROBE_INTERVAL);
         if names.is_empty() && is_due {
-            // In turn: some may never get a right.
+            // In turn, since some may never get a permission.
             let after = self.probed.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
             let next = kept_back.range::<Arc<str>, _>((after, Bound::Unbounded)).next();
             let next = next.or_else(|| kept_back.iter().next());
@@ -205,7 +204,7 @@ impl Schedule {
             if let Some(state) = nodes.get_mut(&name) {
                 state.work_mut().failures.end_pause(now);
             }
-            // One that is not waiting is on its way already.
+            // A node that is not waiting is already being handled.
             let key = Key::Node(name);
             if self.queue.is_waiting(&key) {
                 self.queue.add(&key, Stage::Plan, Rank::Replan);

@@ -1,7 +1,8 @@
-//! The connections to the port, which any pod of the cluster may open: bounded in number, in time and in memory.
+//! The connections to the port, which any pod of the cluster may open: limited in number, time and memory.
 //!
-//! Each has one request. Where there are too many, one is closed and not the newest turned away: the oldest of the address
-//! that has the most. A probe of the kubelet then gets through, whatever number of connections a pod opens.
+//! Each connection serves one request. If there are too many, the newest is not rejected: the oldest connection of the
+//! address with the most connections is closed, so that a probe of the kubelet succeeds however many connections a pod
+//! opens.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -17,16 +18,16 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
-/// What a client may take up.
+/// The limits of clients.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
-    /// How many connections are open at the same time.
+    /// The maximum number of open connections.
     connections: usize,
-    /// How long a client may take for its request.
+    /// The timeout of a request.
     request_timeout: Duration,
-    /// How long it may take for everything, the response included.
+    /// The timeout of a connection, including the response.
     connection_timeout: Duration,
-    /// How large a request may be: a larger one is answered 431.
+    /// The maximum size of a request: the response to a larger one is 431.
     request_bytes: usize,
 }
 
@@ -37,17 +38,17 @@ pub(super) const LIMITS: Limits = Limits {
     request_bytes: 16 * 1024,
 };
 
-/// How long to wait where no connection can be accepted, such as for want of file descriptors.
+/// The pause if no connection can be accepted, for example because there are no free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Answers until it is dropped.
+/// Serves requests until the future is dropped.
 pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(limits.request_timeout)
         .max_buf_size(limits.request_bytes)
         .keep_alive(false);
-    // Dropped with this future, and the connections with it.
+    // The connections are dropped together with this future.
     let mut connections = JoinSet::new();
     let mut by_age = Vec::<(IpAddr, AbortHandle)>::new();
     loop {
@@ -64,22 +65,22 @@ pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits)
         let service = TowerToHyperService::new(router.clone());
         let connection = http.serve_connection(TokioIo::new(stream), service);
         let connection = connections.spawn(async move {
-            // What goes wrong is the client's.
+            // Errors are the client's.
             let _ = timeout(limits.connection_timeout, connection).await;
         });
         by_age.push((peer, connection));
-        // There may always be another one to accept: those that are open have their turn.
+        // There may always be another connection to accept: open ones must progress too.
         tokio::task::yield_now().await;
     }
 }
 
-/// Which connection makes room, of those that are open, by age: the oldest of the address that has the most.
+/// Returns the connection to close, by age: the oldest of the address with the most connections.
 fn surplus(peers: impl Iterator<Item = IpAddr>) -> Option<usize> {
     let mut by_peer = HashMap::<_, Vec<_>>::new();
     for (index, peer) in peers.enumerate() {
         by_peer.entry(peer).or_default().push(index);
     }
-    // Among equals, the one whose oldest is the oldest.
+    // Among equals, the address whose oldest connection is the oldest.
     let most =
         by_peer.into_values().max_by_key(|open| (open.len(), Reverse(open.first().copied())));
     most?.first().copied()
