@@ -54,7 +54,7 @@ impl EventTemplate {
             Action::Hold { quantity, rule, declared } => {
                 let text = format!(
                     "Held {resource} on {node} at {quantity}, which pods request; rule {rule} declares \
-                     {declared}. The value follows as pods end"
+                     {declared}. The value goes down as pods end"
                 );
                 normal("Held", "Patch", text)
             }
@@ -155,7 +155,7 @@ impl EventTemplate {
     /// Returns the Event on one of two rules that declare different quantities on a node with the same priority.
     pub(in crate::controller) fn equal_priority(other: &str) -> Self {
         let text = format!(
-            "Resolved a tie by age: rule {other} declares another quantity of the same resource on the \
+            "Resolved a tie by age or name: rule {other} declares another quantity of the same resource on the \
              same node, with the same priority. Give one rule a higher priority"
         );
         warning("EqualPriority", "Resolve", text)
