@@ -1,5 +1,5 @@
-//! The words of the domain: the custom resource, quantities, names, labels, the ledger, nodes, pods,
-//! and how counts are written.
+//! The domain: the custom resource, quantities, names, labels, the ledger, nodes and pods, and the formatting of
+//! counts.
 //!
 //! No I/O and no clock.
 

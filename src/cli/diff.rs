@@ -1,4 +1,4 @@
-//! What the controller would do, shown and not done: the engine of the subcommand `plan`.
+//! Shows what the controller would do, without doing it: the engine of the subcommand `plan`.
 //!
 //! ```text
 //! rules of files ──┐
@@ -8,11 +8,10 @@
 //!   └ pods, where a value is to be lowered
 //! ```
 //!
-//! A table keeps no row per node: thousands of nodes with the same change are one row and a count.
+//! A table keeps no row per node: thousands of nodes with the same change are one row with a count.
 //!
-//! A rule of a file counts as if it had been applied, in place of the cluster's rule of that name.
-//! What only the controller knows is taken from the status it wrote: which nodes are contested, of the
-//! ten that a rule's status has room for.
+//! A rule in a file counts as applied, and replaces the cluster's rule of the same name. What only the controller knows
+//! comes from the status it wrote: contested nodes, up to the ten that fit in a rule's status.
 
 mod amounts;
 pub mod cluster;
@@ -47,7 +46,7 @@ use rows::{Rows, rows};
 use rules::{Note, NoteKind, Rules};
 use totals::Totals;
 
-/// Plans node after node.
+/// Plans nodes one by one.
 #[derive(Debug)]
 pub struct Preview {
     rules: Rules,
@@ -55,7 +54,7 @@ pub struct Preview {
     detail: Detail,
     nodes: BTreeMap<NodeName, NodeDiff>,
     rows: Rows,
-    /// The names of all nodes that were planned, also of those that nothing is kept of.
+    /// The names of all planned nodes, including those without a result.
     seen: HashSet<Arc<str>>,
     /// The rules that select a node.
     selecting: HashSet<Arc<str>>,
@@ -63,19 +62,19 @@ pub struct Preview {
     summary: Summary,
 }
 
-/// Why a node is not planned.
+/// Why a node cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotPlanned {
-    /// It would be two states of one node.
+    /// The node is given twice, possibly in two states.
     #[error("the node {0} is given twice")]
     Twice(Arc<str>),
-    /// It is none that a cluster has.
+    /// The node has no name.
     #[error("a Node without metadata.name")]
     Nameless,
 }
 
 impl Preview {
-    /// Nothing is planned yet.
+    /// Returns a preview without nodes.
     #[must_use]
     pub fn new(rules: Rules, filter: Filter, detail: Detail) -> Self {
         Self {
@@ -91,7 +90,7 @@ impl Preview {
         }
     }
 
-    /// Drops what has been planned.
+    /// Drops the plans so far.
     pub fn clear(&mut self) {
         self.nodes.clear();
         self.rows.clear();
@@ -101,18 +100,18 @@ impl Preview {
         self.summary = Summary::default();
     }
 
-    /// How many nodes have been added.
+    /// Returns the number of planned nodes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.seen.len()
     }
 
-    /// Whether a node is to be planned at all.
+    /// Returns whether to plan a node.
     pub fn admits(&mut self, node: &ApiNode) -> bool {
         self.filter.admits(node)
     }
 
-    /// What the controller would do on a node.
+    /// Returns what the controller would do on a node.
     #[must_use]
     pub fn plan(&self, node: &Node, pods: PodUsage) -> NodePlan {
         let input = PlanningInput {
@@ -123,10 +122,10 @@ impl Preview {
         plan(node, self.rules.set(), &input)
     }
 
-    /// Takes in a node's plan.
+    /// Adds the plan of a node.
     ///
     /// # Errors
-    /// Where it is not a node that a cluster can have.
+    /// If the node is given twice or has no name.
     pub fn add(&mut self, node: &Node, plan: NodePlan) -> Result<(), NotPlanned> {
         if node.name.is_empty() {
             return Err(NotPlanned::Nameless);
@@ -147,11 +146,11 @@ impl Preview {
         Ok(())
     }
 
-    /// Keeps what the output has of a node.
+    /// Keeps what the output needs of a node.
     fn keep(&mut self, mut node_diff: NodeDiff) {
         let Detail { all, keep } = self.detail;
         let name = NodeName(Arc::clone(&node_diff.node));
-        // Who asks for a rule wants to know which other one decides.
+        // With --rule, the output also shows which other rule decides.
         let overridden = self.filter.leaves_out_rules();
         match keep {
             Keep::Groups | Keep::Rows => {
@@ -168,17 +167,17 @@ impl Preview {
         }
     }
 
-    /// What it all comes to.
+    /// Returns the report.
     ///
     /// # Errors
-    /// Where a name that the filter has is not found.
+    /// If a name in the filter does not exist.
     pub fn finish(mut self) -> Result<Report, UnknownName> {
         self.filter.check(|name| self.rules.contains(name))?;
         let shown =
             |note: &&Note| note.rule.as_ref().is_none_or(|rule| self.filter.shows_rule(rule));
         let mut notes: Vec<_> = self.rules.notes().iter().filter(shown).cloned().collect();
         if self.filter.leaves_out_nodes() {
-            // Of the nodes that are left out it is not known what rules select.
+            // Without the excluded nodes, it is unknown what rules select.
             if self.seen.is_empty() {
                 let message = "-l selects no node".to_owned();
                 notes.push(Note { rule: None, message, kind: NoteKind::EmptyFilter });
@@ -192,7 +191,7 @@ impl Preview {
         Ok(Report { nodes, rows, totals: totals.finish(), notes, summary })
     }
 
-    /// Adds the names in rules that are no nodes, and notes rules that select none.
+    /// Adds the node names in rules that do not exist, and notes rules that select no node.
     fn add_missing(&mut self, notes: &mut Vec<Note>) {
         let mut missing = BTreeMap::<NodeName, NodeDiff>::new();
         for rule in self.rules.all().filter(|rule| self.filter.shows_rule(&rule.name)) {

@@ -1,4 +1,4 @@
-//! Standard output: text, colours and progress.
+//! Standard output: text, colors and progress.
 
 use std::io::{ErrorKind, Write as _};
 
@@ -8,7 +8,7 @@ use indicatif::ProgressStyle;
 
 use super::error::Error;
 
-/// Prints what was asked for. A reader that has seen enough (`| head`) is no error.
+/// Prints text to standard output. A closed pipe (`| head`) is not an error.
 pub(super) fn print(text: &str) -> Result<(), Error> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Output(error)),
@@ -16,8 +16,8 @@ pub(super) fn print(text: &str) -> Result<(), Error> {
     }
 }
 
-/// Has all streams use colours as `--color` demands. Whatever else the environment has, a dumb terminal
-/// shows none by itself: it would print the codes.
+/// Sets the colors of all streams according to `--color`. With `auto`, a dumb terminal gets none, whatever else the
+/// environment says: it would print the codes.
 pub(super) fn set_colour(choice: clap::ColorChoice) {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let choice = match choice {
@@ -29,13 +29,13 @@ pub(super) fn set_colour(choice: clap::ColorChoice) {
     choice.write_global();
 }
 
-/// Whether to use colours on a stream: as `--color` demands; with `auto`, not if `TERM` is `dumb` or
-/// `NO_COLOR` is set to something, else if `CLICOLOR_FORCE` is, else on a terminal.
+/// Returns whether to use colors on a stream: according to `--color`; with `auto`, not if `TERM` is `dumb` or
+/// `NO_COLOR` is set, else if `CLICOLOR_FORCE` is set, else in a terminal.
 pub(super) fn has_colour(stream: &impl RawStream) -> bool {
     AutoStream::choice(stream) != ColorChoice::Never
 }
 
-/// A style of progress that is known to be valid; where it is not, the default does.
+/// Returns a progress style; the templates are known to be valid.
 pub(super) fn progress_style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

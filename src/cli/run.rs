@@ -67,7 +67,7 @@ fn start_log(filter: EnvFilter, format: LogFormat) {
     }
 }
 
-/// Turns true on SIGTERM (the kubelet) or SIGINT (Ctrl-C).
+/// Becomes true on SIGTERM (the kubelet) or SIGINT (Ctrl-C).
 fn stop_signal() -> Result<watch::Receiver<bool>, Error> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signal)?;
@@ -78,18 +78,18 @@ fn stop_signal() -> Result<watch::Receiver<bool>, Error> {
             _ = interrupt.recv() => {}
         }
         stop.send_replace(true);
-        // Kept, so that those who wait see the value and not the end of the channel.
+        // Keeps the sender, so that receivers see the value and not the end of the channel.
         stop.closed().await;
     });
     Ok(stopped)
 }
 
 async fn wait_for(mut stop: watch::Receiver<bool>) {
-    // An error means that the task above is gone, and with it the runtime.
+    // An error means that the task above is gone, together with the runtime.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// Two replicas, or two starts, must not pause in step.
+/// Returns a random seed: two replicas, or two starts, must not pause in step.
 fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())

@@ -1,18 +1,18 @@
-//! Counts, for people to read.
+//! Formats counts.
 
-/// A number of things: `1 rule`, `12,000 rules`.
+/// Returns a number of things: `1 rule`, `12,000 rules`.
 #[must_use]
 pub fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{} {}", digits(count), if count == 1 { one } else { many })
 }
 
-/// A number with a comma at each thousand.
+/// Returns a number with thousands separators.
 #[must_use]
 pub fn digits(number: usize) -> String {
     with_commas(&number.to_string())
 }
 
-/// The leading digits of a text with a comma at each thousand, and the rest as it is.
+/// Adds thousands separators to the leading digits of a text.
 #[must_use]
 pub fn with_commas(text: &str) -> String {
     let end = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());

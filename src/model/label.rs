@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Whether this is a lowercase RFC 1123 subdomain of at most 253 bytes, as the name of a Node is.
+/// Returns whether this is a lowercase RFC 1123 subdomain of at most 253 bytes, like the name of a Node.
 ///
 /// As in Kubernetes, and unlike in DNS, one part between dots may be longer than 63 bytes.
 #[must_use]
@@ -12,16 +12,16 @@ pub fn is_dns_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(|part| is_made_of(part, inner, outer))
 }
 
-/// Whether this is a qualified name, the syntax of a label key: an optional DNS subdomain and a
-/// slash, then 1 to 63 letters, digits, `-`, `_` and `.` that start and end with a letter or digit.
+/// Returns whether this is a qualified name, the syntax of a label key: an optional DNS subdomain and a slash, then 1
+/// to 63 letters, digits, `-`, `_` and `.` that start and end with a letter or digit.
 #[must_use]
 pub fn is_qualified_name(name: &str) -> bool {
     let (prefix, name) = name.split_once('/').unwrap_or(("prefix", name));
     is_dns_subdomain(prefix) && !name.is_empty() && is_label_value(name)
 }
 
-/// Whether this is a label value: empty, or up to 63 letters, digits, `-`, `_` and `.` that start
-/// and end with a letter or digit.
+/// Returns whether this is a label value: empty, or up to 63 letters, digits, `-`, `_` and `.` that start and end with
+/// a letter or digit.
 #[must_use]
 pub fn is_label_value(value: &str) -> bool {
     let outer = |byte: u8| byte.is_ascii_alphanumeric();
@@ -29,7 +29,7 @@ pub fn is_label_value(value: &str) -> bool {
     value.len() <= 63 && (value.is_empty() || is_made_of(value, inner, outer))
 }
 
-/// Whether `text` is not empty, consists of `inner` bytes, and starts and ends with `outer` ones.
+/// Returns whether `text` is not empty, consists of `inner` bytes, and starts and ends with `outer` ones.
 fn is_made_of(text: &str, inner: impl Fn(u8) -> bool, outer: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(|&byte| outer(byte))
@@ -37,7 +37,7 @@ fn is_made_of(text: &str, inner: impl Fn(u8) -> bool, outer: impl Fn(u8) -> bool
         && bytes.iter().all(|&byte| inner(byte))
 }
 
-/// A text from outside as an error message may show it: one line, and not a megabyte.
+/// Returns an untrusted text as an error message may show it: one line, and limited in length.
 pub(crate) fn excerpt(text: &str) -> String {
     const MOST: usize = 80;
     let mut shown: String = text.escape_debug().take(MOST).collect();
@@ -47,8 +47,8 @@ pub(crate) fn excerpt(text: &str) -> String {
     shown
 }
 
-/// A text that others wrote, as one line that may be printed: characters that control a terminal, end the
-/// line or turn its direction are escaped.
+/// Returns an untrusted text as one printable line: characters that control a terminal, end the line or change its
+/// direction are escaped.
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     let is_unsafe =

@@ -1,7 +1,7 @@
-//! The ledger: the annotation on a node that lists what the controller put there.
+//! The ledger: the annotation on a node that lists what the controller advertises there.
 //!
-//! It is written by the same patch as the values, so that the two never disagree, and nothing is
-//! withdrawn that it does not list.
+//! The same patch writes the ledger and the values, so that the two never disagree. The controller never withdraws what
+//! the ledger does not list.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::model::resource_name;
 /// The annotation's key.
 pub const ANNOTATION: &str = "noderesource.dev/advertised";
 
-/// The longest ledger that is read or written, in bytes: some 500 resources.
+/// The maximum size of a ledger, in bytes: about 500 resources.
 pub const MAX_BYTES: usize = 64 * 1024;
 
-/// What the controller has advertised on one node, by resource name.
+/// What the controller advertises on one node, by resource name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Ledger {
@@ -30,28 +30,28 @@ pub struct Ledger {
 /// One resource in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Entry {
-    /// The quantity that was written, in canonical form.
+    /// The written quantity, in canonical form.
     pub quantity: String,
     /// The name of the rule that declared it.
     pub rule: String,
-    /// What becomes of the value when it is no longer declared: the rule may be gone by then.
+    /// What happens to the value when it is no longer declared: the rule may be gone by then.
     #[serde(default, rename = "deletionPolicy")]
     pub deletion_policy: DeletionPolicy,
-    /// Fields that a later version writes: they are kept as they are.
+    /// Fields of later versions, which are kept.
     #[serde(flatten)]
     pub unknown: BTreeMap<String, Value>,
 }
 
-/// Why a ledger cannot be read. Whoever changed it is not known, so nothing on that node is touched.
+/// Why a ledger cannot be read. It is unknown who changed it, so the controller does not change that node.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidLedger {
     /// Longer than [`MAX_BYTES`].
     #[error("annotation {ANNOTATION} is {0} bytes long, more than {MAX_BYTES}")]
     TooLong(usize),
-    /// Not JSON, or JSON of another shape.
+    /// Not JSON, or JSON with another schema.
     #[error("annotation {ANNOTATION} cannot be read: {0}")]
     Malformed(String),
-    /// Lists something that the controller never writes.
+    /// Lists a name that the controller never writes.
     #[error("annotation {ANNOTATION} lists {0:?}, which is not an extended resource")]
     NotExtended(String),
     /// Lists a quantity that no rule can declare.
@@ -60,10 +60,10 @@ pub enum InvalidLedger {
 }
 
 impl Ledger {
-    /// Reads the annotation's value; a node without one has an empty ledger.
+    /// Parses the annotation's value; a node without the annotation has an empty ledger.
     ///
     /// # Errors
-    /// When the value is not what the controller writes.
+    /// If the controller does not write such a value.
     pub fn parse(annotation: Option<&str>) -> Result<Self, InvalidLedger> {
         let Some(text) = annotation else {
             return Ok(Self::default());
@@ -85,42 +85,42 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Returns how long the annotation is, in bytes; 1 where it lists nothing.
+    /// Returns the length of the annotation in bytes; 1 if it is empty.
     #[must_use]
     pub fn length(&self) -> usize {
         let entries = self.entries.iter();
-        // Besides them, there are two braces, and no comma after the last.
+        // Besides the entries there are two braces, and the last entry has no comma.
         1 + entries.map(|(resource, entry)| Self::length_of(resource, entry)).sum::<usize>()
     }
 
-    /// Returns how many bytes of the annotation one entry takes, with a comma.
+    /// Returns the length of an entry in bytes, with a comma.
     #[must_use]
     pub fn length_of(resource: &str, entry: &Entry) -> usize {
         format!("{}:{entry},", quoted(resource)).len()
     }
 
-    /// The entry of one resource.
+    /// Returns the entry of a resource.
     #[must_use]
     pub fn get(&self, resource: &str) -> Option<&Entry> {
         self.entries.get(resource)
     }
 
-    /// Lists a resource, in place of what was listed for it.
+    /// Lists a resource, and replaces its entry.
     pub fn insert(&mut self, resource: &str, entry: Entry) {
         self.entries.insert(resource.to_owned(), entry);
     }
 
-    /// Takes a resource off the list.
+    /// Removes the entry of a resource.
     pub fn remove(&mut self, resource: &str) {
         self.entries.remove(resource);
     }
 
-    /// What is listed, by resource name.
+    /// Returns all entries, by resource name.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.entries.iter().map(|(resource, entry)| (resource.as_str(), entry))
     }
 
-    /// The annotation's value; `None` for an empty ledger, which is no annotation at all.
+    /// Returns the annotation's value; `None` for an empty ledger, which has no annotation.
     #[must_use]
     pub fn to_annotation(&self) -> Option<String> {
         if self.entries.is_empty() {
@@ -132,7 +132,7 @@ impl Ledger {
     }
 }
 
-/// Compact JSON: quantity, rule, then the optional fields, then those of a later version by name.
+/// Compact JSON: quantity, rule, the optional fields, then fields of later versions by name.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { quantity, rule, deletion_policy, unknown } = self;

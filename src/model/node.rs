@@ -1,8 +1,8 @@
-//! What is kept of a Node: what planning reads, and nothing else.
+//! The part of a Node that planning reads.
 //!
-//! A Node is some 13 KB of JSON, most of it images, conditions and managedFields. [`ApiNode`] drops
-//! that while decoding; [`Node`] is what stays in memory. Of managedFields, one thing is kept: which
-//! field managers wrote the extended resources.
+//! A Node is about 13 KB of JSON, most of it images, conditions and managedFields. [`ApiNode`] drops that while
+//! decoding; [`Node`] is what stays in memory. Of managedFields, it keeps only which field managers wrote the extended
+//! resources.
 
 mod field_managers;
 mod pool;
@@ -21,7 +21,7 @@ use field_managers::{FieldManagers, ManagedFields};
 pub use field_managers::{KUBELET, ResourceManagers, UNKNOWN_MANAGER};
 use pool::Pool;
 
-/// A Node as the API server sends it, decoded without what is not read.
+/// A Node from the API server, decoded without unused fields.
 #[derive(Clone, Debug, kube::Resource)]
 #[resource(inherit = k8s_openapi::api::core::v1::Node)]
 pub struct ApiNode {
@@ -46,14 +46,13 @@ struct NodeInfo {
 }
 
 impl ApiNode {
-    /// The kind that the object gives itself: a file may hold others too. The items of a list that the
-    /// API server sends have none.
+    /// Returns the kind of the object: a file may hold others too. Items of a list from the API server have none.
     #[must_use]
     pub fn kind(&self) -> Option<&str> {
         self.kind.as_deref()
     }
 
-    /// The extended resources that the controller was the last to write, by managedFields.
+    /// Returns the extended resources that the controller was the last to write, according to managedFields.
     #[must_use]
     pub fn own_resources(&self) -> Vec<String> {
         field_managers::own_resources(&self.managers)
@@ -83,7 +82,7 @@ impl<'de> Deserialize<'de> for ApiNode {
         }
 
         let Trimmed { kind, metadata, status } = Trimmed::deserialize(decoder)?;
-        // In a file it may be anything. Where it cannot be read, the node counts as old.
+        // In a file it may be invalid, in which case the node counts as old.
         let created = metadata.creation_timestamp.and_then(|text| text.parse().ok());
         Ok(Self {
             kind,
@@ -102,7 +101,7 @@ impl<'de> Deserialize<'de> for ApiNode {
     }
 }
 
-/// The annotations, without any but the ledger. That there are others shows in the map being there.
+/// The annotations, reduced to the ledger. The map itself shows whether there are others.
 struct LedgerOnly(BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for LedgerOnly {
@@ -113,19 +112,19 @@ impl<'de> Deserialize<'de> for LedgerOnly {
     }
 }
 
-/// The extended resources in `status.capacity` or `status.allocatable`, with their quantities as
-/// the API server wrote them.
+/// The extended resources in `status.capacity` or `status.allocatable`, with their quantities as the API server wrote
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceList(Box<[(Box<str>, Box<str>)]>);
 
 impl ResourceList {
-    /// The quantity of one resource, if the map holds it.
+    /// Returns the quantity of a resource, if the map holds it.
     #[must_use]
     pub fn get(&self, resource: &str) -> Option<&str> {
         self.iter().find(|(name, _)| *name == resource).map(|(_, quantity)| quantity)
     }
 
-    /// Every resource with its quantity.
+    /// Returns every resource with its quantity.
     fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, quantity)| (&**name, &**quantity))
     }
@@ -143,7 +142,7 @@ impl<'de> Deserialize<'de> for ResourceList {
 pub struct Node {
     /// `metadata.name`
     pub name: Arc<str>,
-    /// `metadata.uid`: a node made again under the same name has another.
+    /// `metadata.uid`: a node recreated under the same name has another one.
     pub uid: Box<str>,
     /// `metadata.resourceVersion`
     pub resource_version: Box<str>,
@@ -151,23 +150,22 @@ pub struct Node {
     pub created: Option<Timestamp>,
     /// `metadata.labels`
     pub labels: Labels,
-    /// Whether `metadata.annotations` is there: a JSON Patch cannot add to a map that is not.
+    /// Whether `metadata.annotations` exists: a JSON Patch cannot add to an absent map.
     pub has_annotations: bool,
-    /// The ledger's annotation, word for word: a patch is guarded by it.
+    /// The ledger's annotation, verbatim: patches test it.
     pub ledger: Option<Box<str>>,
-    /// `status.capacity`, or `None` where the map itself is absent.
+    /// `status.capacity`, or `None` if the map itself is absent.
     pub capacity: Option<ResourceList>,
-    /// `status.allocatable`, or `None` where the map itself is absent.
+    /// `status.allocatable`, or `None` if the map itself is absent.
     pub allocatable: Option<ResourceList>,
-    /// `status.nodeInfo.bootID`: another after each boot of the machine. Empty where none is reported.
+    /// `status.nodeInfo.bootID`, which differs after each boot; empty if none is reported.
     pub boot_id: Box<str>,
-    /// Who wrote the extended resources.
+    /// The field managers of the extended resources.
     managers: FieldManagers,
 }
 
 impl Node {
-    /// Keeps what is needed of `node`; its labels share their strings with other nodes' through
-    /// `interner`.
+    /// Reduces `node` to what planning needs; its labels share their strings with other nodes through `interner`.
     #[must_use]
     pub fn new(node: ApiNode, interner: &mut Interner) -> Self {
         let ApiNode { kind: _, metadata, status, managers } = node;
@@ -197,7 +195,7 @@ impl Node {
         }
     }
 
-    /// The extended resources of which both maps say 0.
+    /// Returns the extended resources that are 0 in both maps.
     pub fn zeros(&self) -> impl Iterator<Item = &str> {
         let is_zero = |text: &str| text.parse::<Quantity>().is_ok_and(|amount| amount.is_zero());
         let capacity = self.capacity.iter().flat_map(ResourceList::iter);
@@ -207,13 +205,13 @@ impl Node {
         })
     }
 
-    /// Returns what capacity and allocatable hold of a resource, as the API server wrote it.
+    /// Returns the values of a resource in capacity and allocatable, as the API server wrote them.
     #[must_use]
     pub fn values(&self, resource: &str) -> [Option<&str>; 2] {
         [&self.capacity, &self.allocatable].map(|map| map.as_ref()?.get(resource))
     }
 
-    /// Returns the field managers of a resource, where managedFields name any.
+    /// Returns the field managers of a resource, if managedFields name any.
     #[must_use]
     pub fn field_managers(&self, resource: &str) -> Option<&ResourceManagers> {
         self.managers.get(resource)
@@ -226,13 +224,14 @@ impl Node {
         last.filter(|manager| ***manager != *FIELD_MANAGER)
     }
 
-    /// The resource version as a number. Those of one resource type may be compared (Kubernetes 1.35, KEP-5504).
+    /// Returns the resource version as a number. Versions of one resource type can be compared (Kubernetes 1.35,
+    /// KEP-5504).
     #[must_use]
     pub fn version(&self) -> Option<u64> {
         self.resource_version.parse().ok()
     }
 
-    /// Whether this is a state of the node before `other`. What has no version is never older.
+    /// Returns whether this state of the node precedes `other`. A state without a version is never older.
     #[must_use]
     pub fn is_older_than(&self, other: &Self) -> bool {
         match (self.version(), other.version()) {
@@ -241,7 +240,7 @@ impl Node {
         }
     }
 
-    /// Whether `other` would be planned alike: nothing differs but the resource version and the boot.
+    /// Returns whether `other` gives the same plan: only the resource version and the boot may differ.
     #[must_use]
     pub fn same_for_planning(&self, other: &Self) -> bool {
         let Self {
@@ -274,21 +273,20 @@ impl Node {
 pub struct Labels(Box<[(Arc<str>, Arc<str>)]>);
 
 impl Labels {
-    /// The value of one label.
+    /// Returns the value of a label.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         let at = self.0.binary_search_by(|(other, _)| (**other).cmp(key)).ok()?;
         self.0.get(at).map(|(_, value)| &**value)
     }
 
-    /// Every label, by key.
+    /// Returns every label, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
         self.0.iter().map(|(key, value)| (key, value))
     }
 }
 
-/// What many nodes have in common, each kept once: label keys, most of their values, and the names of
-/// field managers.
+/// Strings that many nodes share, each kept once: label keys, most of their values, and the names of field managers.
 #[derive(Clone, Debug, Default)]
 pub struct Interner {
     strings: Pool<str>,

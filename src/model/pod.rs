@@ -1,4 +1,4 @@
-//! What a Pod requests of a node's extended resources, counted as the scheduler counts it.
+//! The requests of Pods for a node's extended resources, counted like the scheduler does.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use serde::Deserialize;
 use crate::model::quantity::Quantity;
 use crate::model::resource_name;
 
-/// A list of Pods as the API server sends it, decoded without what is not read.
+/// A list of Pods from the API server, decoded without unused fields.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PodList {
     items: Vec<Pod>,
 }
 
-/// A Pod, as far as it requests resources.
+/// A Pod, reduced to its resource requests.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Pod {
@@ -35,7 +35,7 @@ struct PodSpec {
 #[serde(default, rename_all = "camelCase")]
 struct PodStatus {
     phase: String,
-    /// Where devices of a ResourceClaim stand in for extended resources (KEP-5004).
+    /// Set if devices of a ResourceClaim replace extended resources (KEP-5004).
     extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
 }
 
@@ -61,7 +61,7 @@ struct Container {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Resources {
-    /// The API server fills in what is given as a limit alone.
+    /// The API server sets a request from a limit.
     requests: BTreeMap<String, String>,
 }
 
@@ -70,7 +70,7 @@ struct Resources {
 pub struct Requests(BTreeMap<String, Quantity>);
 
 impl Requests {
-    /// What all pods of a list that have not finished request together.
+    /// Returns the total requests of the unfinished pods in a list.
     #[must_use]
     pub fn from_pods(pods: &PodList) -> Self {
         let mut total = Self::default();
@@ -80,8 +80,8 @@ impl Requests {
         total
     }
 
-    /// Adds what a pod requests of the node's own amounts, unless it has finished. What a ResourceClaim
-    /// gives it is not among them.
+    /// Adds the requests of a pod for the node's own resources, unless it has finished. Resources from a ResourceClaim
+    /// do not count.
     pub fn add_pod(&mut self, pod: &Pod) {
         if pod.is_finished() {
             return;
@@ -93,11 +93,11 @@ impl Requests {
         self.add(&requests);
     }
 
-    /// What one pod requests, as `PodRequests` in `k8s.io/component-helpers/resource` has it.
+    /// Returns the requests of one pod, like `PodRequests` in `k8s.io/component-helpers/resource`.
     ///
-    /// An init container runs beside the sidecars (init containers that are restarted always) before
-    /// it, and ends before the others start. Requests of the pod as a whole are for cpu, memory and
-    /// huge pages alone, so that they add nothing here.
+    /// An init container runs alongside the sidecars (init containers that always restart) before it, and ends before
+    /// the other containers start. Pod-level requests apply only to cpu, memory and huge pages, so they add nothing
+    /// here.
     #[must_use]
     pub fn of(pod: &Pod) -> Self {
         let PodSpec { containers, init_containers, overhead, .. } = &pod.spec;
@@ -123,18 +123,18 @@ impl Requests {
         running
     }
 
-    /// How much of a resource; nothing where it is not requested.
+    /// Returns the requested quantity of a resource, or 0.
     #[must_use]
     pub fn get(&self, resource: &str) -> Quantity {
         self.0.get(resource).copied().unwrap_or(Quantity::from(0))
     }
 
-    /// Every resource that is requested.
+    /// Returns every requested resource.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Quantity)> {
         self.0.iter().map(|(resource, quantity)| (resource.as_str(), *quantity))
     }
 
-    /// The API server has checked the quantities; one that is none all the same counts as 0.
+    /// The API server has validated the quantities; an invalid one counts as 0.
     fn read(amounts: &BTreeMap<String, String>) -> Self {
         let extended = amounts.iter().filter(|(name, _)| resource_name::is_extended(name));
         let parsed = extended.filter_map(|(name, text)| Some((name.clone(), text.parse().ok()?)));
@@ -157,13 +157,13 @@ impl Requests {
 }
 
 impl Pod {
-    /// The kind that the object gives itself, as [`ApiNode::kind`](crate::model::node::ApiNode::kind).
+    /// Returns the kind of the object, like [`ApiNode::kind`](crate::model::node::ApiNode::kind).
     #[must_use]
     pub fn kind(&self) -> Option<&str> {
         self.kind.as_deref()
     }
 
-    /// The node that it is assigned to.
+    /// Returns the node that the pod is assigned to.
     #[must_use]
     pub fn node(&self) -> Option<&str> {
         self.spec.node_name.as_deref()
@@ -176,7 +176,7 @@ impl Pod {
         mappings.map(|mapping| &*mapping.resource_name)
     }
 
-    /// Whether nothing of it runs any more, nor will.
+    /// Returns whether nothing of the pod runs, or will run, anymore.
     fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }

@@ -1,4 +1,4 @@
-//! Kubernetes quantities (`4`, `1.5Gi`, `500m`, `1e3`), exactly.
+//! Kubernetes quantities (`4`, `1.5Gi`, `500m`, `1e3`), with exact arithmetic.
 //!
 //! The grammar, the rounding and the canonical form are those of `ParseQuantity` and
 //! `CanonicalizeBytes` in `k8s.io/apimachinery/pkg/api/resource`; `tests/oracle` compares the two.
@@ -9,27 +9,26 @@ use std::str::FromStr;
 
 use crate::model::label::excerpt;
 
-/// The largest quantity that can be declared. The API server checks an extended resource by its
-/// count of thousandths in 64 bits, so anything larger overflows there
-/// (`ValidateNodeResources` and `Quantity.MilliValue` in Kubernetes).
+/// The largest quantity that can be declared. The API server validates the thousandths of an extended resource in 64
+/// bits, so larger quantities overflow there (`ValidateNodeResources` and `Quantity.MilliValue` in Kubernetes).
 pub const MAX_QUANTITY: i64 = i64::MAX / 1000;
 
-/// The longest text of a quantity that can be declared: room for the 16 digits of [`MAX_QUANTITY`] in
-/// every notation, such as `0.009223372036854775E`.
+/// The maximum length of a declared quantity: enough for the 16 digits of [`MAX_QUANTITY`] in every notation, such as
+/// `0.009223372036854775E`.
 pub const MAX_QUANTITY_LENGTH: usize = 32;
 
 const NANOS_PER_UNIT: u128 = 1_000_000_000;
 
-/// The largest magnitude Kubernetes keeps of a number with a binary suffix.
+/// The largest magnitude that Kubernetes keeps of a number with a binary suffix.
 const BINARY_CAP: u128 = i64::MAX as u128 * NANOS_PER_UNIT;
 
-/// From 10^-9 on, each a thousand times the one before.
+/// From 10^-9, each a thousand times the previous one.
 const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
-/// From 2^0 on, each 1024 times the one before. The empty one is written, but read as decimal.
+/// From 2^0, each 1024 times the previous one. The empty suffix is written, but parsed as decimal.
 const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// The notation a quantity was written in, and so is shown in.
+/// The notation of a quantity.
 #[derive(Clone, Copy, Debug)]
 enum Format {
     DecimalSi,
@@ -51,10 +50,10 @@ pub struct Quantity {
 /// Why a text is not a [`Quantity`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseQuantityError {
-    /// There is no text at all.
+    /// The text is empty.
     #[error("the quantity is empty: write a number, such as 4")]
     Empty,
-    /// The text does not begin with a number.
+    /// The text does not start with a number.
     #[error(r#""{0}" is not a number: write digits, such as 4, 1.5Gi or 500m"#)]
     NotANumber(String),
     /// Something other than a suffix or an exponent follows the number.
@@ -64,11 +63,11 @@ pub enum ParseQuantityError {
         input: String,
         /// What follows the number.
         suffix: String,
-        /// What to write instead.
+        /// The correct form.
         hint: &'static str,
     },
-    /// The number is too large, or an exponent is not a 32-bit integer. Kubernetes accepts some of
-    /// these, and takes minutes or gets the number wrong.
+    /// The number is too large, or an exponent is not a 32-bit integer. Kubernetes accepts some of these, and takes
+    /// minutes or gets the number wrong.
     #[error(
         r#""{0}" is out of range: write a number below 1.7e29, with a shorter exponent if any"#
     )]
@@ -76,21 +75,21 @@ pub enum ParseQuantityError {
 }
 
 impl Quantity {
-    /// Whether the amount is nothing.
+    /// Returns whether the amount is 0.
     #[must_use]
     pub const fn is_zero(&self) -> bool {
         self.nanos == 0
     }
 
-    /// The amount in billionths.
+    /// Returns the amount in billionths.
     #[must_use]
     pub const fn nanos(&self) -> i128 {
         self.nanos
     }
 
-    /// The amount as a whole number of units, or `None` if it has a fraction.
+    /// Returns the amount as a whole number of units, or `None` if it has a fraction.
     ///
-    /// Kubernetes demands a whole number of an extended resource
+    /// Kubernetes requires a whole number for an extended resource
     /// (`ValidateResourceQuantityValue` in `k8s.io/kubernetes/pkg/apis/core/validation`).
     #[must_use]
     pub const fn whole(&self) -> Option<i128> {
@@ -98,7 +97,7 @@ impl Quantity {
         if self.nanos % unit == 0 { Some(self.nanos / unit) } else { None }
     }
 
-    /// Returns the least whole number of units that is no less.
+    /// Returns the smallest whole number of units that is not less.
     #[must_use]
     pub const fn ceil(self) -> Self {
         let unit = NANOS_PER_UNIT.cast_signed();
@@ -108,7 +107,7 @@ impl Quantity {
         }
     }
 
-    /// The sum, shown as the larger of the two is; at most what a [`Quantity`] holds.
+    /// Returns the sum, in the notation of the larger quantity; at most what a [`Quantity`] holds.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {
         let larger = self.max(other);
@@ -124,7 +123,7 @@ impl Quantity {
 }
 
 impl From<i64> for Quantity {
-    /// So many units, shown with a decimal suffix.
+    /// Returns a number of units, with a decimal suffix.
     fn from(units: i64) -> Self {
         Self { nanos: i128::from(units) * NANOS_PER_UNIT.cast_signed(), format: Format::DecimalSi }
     }
@@ -153,14 +152,14 @@ impl Ord for Quantity {
 impl FromStr for Quantity {
     type Err = ParseQuantityError;
 
-    /// Reads what Kubernetes reads, in time linear in the length of the text.
+    /// Parses what Kubernetes parses, in time linear in the length of the text.
     ///
     /// A fraction of a billionth is rounded away from zero, and a number with a binary suffix is
     /// capped at ±(2^63 - 1), as in Kubernetes.
     ///
     /// # Errors
     ///
-    /// [`ParseQuantityError`] says what is wrong. Only `OutOfRange` is stricter than Kubernetes.
+    /// [`ParseQuantityError`] describes the problem. Only `OutOfRange` is stricter than Kubernetes.
     fn from_str(input: &str) -> Result<Self, Self::Err> {
         if input.is_empty() {
             return Err(ParseQuantityError::Empty);
@@ -170,7 +169,7 @@ impl FromStr for Quantity {
         let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), split_digits);
         let digitless = whole.is_empty() && fraction.is_empty();
 
-        // Kubernetes reads a number without digits (`k`, `.Gi`) as 0, but only on its fast path.
+        // Kubernetes parses a number without digits (`k`, `.Gi`) as 0, but only on its fast path.
         let fast = |unit: &Unit| unit.ten.is_none_or(|ten| ten >= -9) && unit.two <= 40;
         let unit = Unit::parse(suffix).filter(|unit| !digitless || fast(unit));
         let unit = unit.ok_or_else(|| {
@@ -202,7 +201,7 @@ impl FromStr for Quantity {
 }
 
 impl fmt::Display for Quantity {
-    /// The canonical form: the largest suffix that leaves no fraction.
+    /// The canonical form: the largest suffix without a fraction.
     ///
     /// One difference: Kubernetes drops the suffix of a multiple of 10^21, so that its `1000E`
     /// becomes `1`; here it stays `1000E`.
@@ -228,8 +227,8 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// Divides a number other than 0 by `factor` while nothing remains, at most `limit` times; also
-/// gives how many times that was.
+/// Divides a nonzero number by `factor` while nothing remains, at most `limit` times; also returns the number of
+/// divisions.
 fn divide_out(mut number: i128, factor: i128, limit: usize) -> (i128, usize) {
     let mut steps = 0;
     while steps < limit && number % factor == 0 {
@@ -239,7 +238,7 @@ fn divide_out(mut number: i128, factor: i128, limit: usize) -> (i128, usize) {
     (number, steps)
 }
 
-/// What a suffix stands for: 10^`ten` × 2^`two`.
+/// The value of a suffix: 10^`ten` × 2^`two`.
 struct Unit {
     format: Format,
     /// `None` for an exponent beyond `i32`.
@@ -272,8 +271,8 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// The billionths in `whole.fraction` × `unit`, rounded up; `None` if they are beyond `u128`, or
-/// if the exponent, or that of the last digit, is beyond `i32`.
+/// Returns the billionths in `whole.fraction` × `unit`, rounded up; `None` if they exceed `u128`, or if the exponent,
+/// or that of the last digit, exceeds `i32`.
 fn nanos(whole: &str, fraction: &str, unit: &Unit) -> Option<u128> {
     let ten = i64::from(unit.ten?);
     let written = [whole, fraction].concat();
@@ -299,7 +298,7 @@ fn nanos(whole: &str, fraction: &str, unit: &Unit) -> Option<u128> {
     for _ in i64::try_from(before.len()).ok()?..point {
         ones *= 10;
     }
-    // From the last digit to the first, so that whatever falls below a billionth is noticed.
+    // From the last digit to the first, so that everything below a billionth counts.
     let mut below = 0;
     let mut remainder = false;
     let mut shift_in = |digit: u128| {
@@ -308,7 +307,7 @@ fn nanos(whole: &str, fraction: &str, unit: &Unit) -> Option<u128> {
         below = sum / 10;
     };
     after.iter().rev().map(digit).for_each(&mut shift_in);
-    // `below` has less than 40 digits, so more zeros in front of it change nothing.
+    // `below` has fewer than 40 digits, so more leading zeros do not change it.
     (point.max(-40)..0).for_each(|_| shift_in(0));
 
     ones.checked_mul(nanos_per_one)?.checked_add(below + u128::from(remainder))

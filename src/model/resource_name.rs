@@ -7,35 +7,34 @@ use std::sync::Arc;
 
 use crate::model::label::{excerpt, is_dns_subdomain, is_label_value};
 
-/// The longest prefix: a quota calls the resource `requests.<name>`, and the prefix of that, too,
-/// must fit into the 253 bytes of a DNS subdomain.
+/// The maximum length of the prefix: a quota calls the resource `requests.<name>`, whose prefix must also fit into the
+/// 253 bytes of a DNS subdomain.
 const LONGEST_PREFIX: usize = 253 - "requests.".len();
 
 /// The name of an extended resource: `<domain>/<name>`.
 ///
-/// The rules are those of `IsExtendedResourceName` in `k8s.io/kubernetes/pkg/apis/core/helper`.
-/// The API server applies them to what a Pod requests, but stores any key in a Node's capacity:
-/// only whoever writes it can keep a wrong one out.
+/// The rules are those of `IsExtendedResourceName` in `k8s.io/kubernetes/pkg/apis/core/helper`. The API server applies
+/// them to the requests of a Pod, but stores any key in a Node's capacity, so the client that writes it must check.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceName(Arc<str>);
 
-/// Why a text is not the name of an extended resource. Each holds (the beginning of) that text.
+/// Why a text is not the name of an extended resource. Each variant holds (the beginning of) that text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidResourceName {
-    /// Without a domain it is a native resource, such as `cpu`, or nothing.
+    /// Without a domain, it is a native resource such as `cpu`, or unknown.
     #[error(
         r#""{0}" is a native resource or has no prefix: write <domain>/<name>, such as example.com/dongle"#
     )]
     NoSlash(String),
-    /// A name has one slash.
+    /// The name has more than one slash.
     #[error(r#""{0}" has more than one slash: write <domain>/<name>, such as example.com/dongle"#)]
     TooManySlashes(String),
-    /// `kubernetes.io/` is in it, be it only as the end of the domain.
+    /// The name contains `kubernetes.io/`, possibly as the end of the domain.
     #[error(
         r#""{0}" contains kubernetes.io/, which is reserved: write another domain, such as example.com/dongle"#
     )]
     Reserved(String),
-    /// A quota writes `requests.` in front of the name.
+    /// The name starts with `requests.`, which quotas add.
     #[error(
         r#""{0}" begins with "requests.", which only a quota writes: write the name without it, such as example.com/dongle"#
     )]
@@ -50,7 +49,7 @@ pub enum InvalidResourceName {
         r#""{0}" has too long a domain before the slash: write at most {LONGEST_PREFIX} characters"#
     )]
     PrefixTooLong(String),
-    /// The part after the slash has a wrong character, or a wrong one at its ends, or is empty.
+    /// The part after the slash is empty, has an invalid character, or one at its ends.
     #[error(
         r#""{0}" has no valid name after the slash: write letters, digits, "-", "_" and ".", with a letter or digit at both ends, such as example.com/dongle"#
     )]
@@ -61,17 +60,17 @@ pub enum InvalidResourceName {
 }
 
 impl ResourceName {
-    /// Takes a text as the name of an extended resource.
+    /// Parses the name of an extended resource.
     ///
     /// # Errors
     ///
-    /// [`InvalidResourceName`] says which rule the text breaks.
+    /// [`InvalidResourceName`] names the broken rule.
     pub fn parse(name: &str) -> Result<Self, InvalidResourceName> {
         check(name).map_err(|fault| fault(excerpt(name)))?;
         Ok(Self(name.into()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -104,13 +103,13 @@ impl Borrow<str> for ResourceName {
     }
 }
 
-/// Whether this is the name of an extended resource: whether [`ResourceName::parse`] takes it.
+/// Returns whether [`ResourceName::parse`] accepts this name.
 #[must_use]
 pub fn is_extended(name: &str) -> bool {
     check(name).is_ok()
 }
 
-/// Gives only the kind of fault, to which the text is added where someone wants to read it.
+/// Returns only the kind of error, to which the text is added when it is reported.
 fn check(name: &str) -> Result<(), fn(String) -> InvalidResourceName> {
     let Some((prefix, rest)) = name.split_once('/') else {
         return Err(InvalidResourceName::NoSlash);

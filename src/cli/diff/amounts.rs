@@ -1,4 +1,4 @@
-//! How much of a resource a node has.
+//! The quantity of a resource on a node.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::model::node::{Node, ResourceList};
 use crate::model::quantity::Quantity;
 
-/// A resource in a node's two maps; `null` where it is not there.
+/// A resource in a node's two maps; `null` where it is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Amounts {
@@ -27,7 +27,7 @@ impl Amounts {
         }
     }
 
-    /// Whether both maps hold the same number, however it is written, or nothing.
+    /// Returns whether both maps hold the same number, in any spelling, or nothing.
     #[must_use]
     pub fn agrees(&self) -> bool {
         let parsed = |text: &Option<String>| text.as_ref().and_then(|text| text.parse().ok());
@@ -35,7 +35,7 @@ impl Amounts {
             || parsed(&self.capacity).is_some_and(|quantity| self.is(&quantity))
     }
 
-    /// Whether both maps are at this quantity.
+    /// Returns whether both maps are at this quantity.
     fn is(&self, quantity: &Quantity) -> bool {
         let is = |text: &Option<String>| {
             text.as_ref().and_then(|text| text.parse().ok()) == Some(*quantity)
@@ -43,13 +43,13 @@ impl Amounts {
         is(&self.capacity) && is(&self.allocatable)
     }
 
-    /// Whether there is no value but 0.
+    /// Returns whether there is no value but 0.
     pub(super) fn is_vacant(&self) -> bool {
         let is_zero = |text: &String| text.parse() == Ok(Quantity::from(0));
         [&self.capacity, &self.allocatable].into_iter().flatten().all(is_zero)
     }
 
-    /// With this quantity in both maps. A value that is the same number stays as it is written.
+    /// Returns this quantity in both maps. An equal number keeps its spelling.
     pub(super) fn set_to(&self, quantity: &str) -> Self {
         let parsed = quantity.parse::<Quantity>().ok();
         let set = |text: &Option<String>| {
@@ -61,7 +61,7 @@ impl Amounts {
 }
 
 impl fmt::Display for Amounts {
-    /// One value where both maps agree, else `capacity/allocatable`.
+    /// One value if both maps agree, otherwise `capacity/allocatable`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |map: &Option<String>| map.clone().unwrap_or_else(|| "-".to_owned());
         f.write_str(&text(&self.capacity))?;

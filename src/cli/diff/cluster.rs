@@ -1,4 +1,4 @@
-//! Rules and nodes of the cluster.
+//! The rules and nodes of the cluster.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::model::node::{ApiNode, Interner, Node};
 use crate::planner::input::PodUsage;
 use crate::planner::rules::{InvalidRule, Rule};
 
-/// How many nodes' pods are listed at once: such a list is the largest answer that there is.
+/// The number of concurrent pod lists, which are the largest responses.
 const PODS_AT_ONCE: usize = 4;
 
 /// Why the cluster cannot be read.
@@ -34,17 +34,17 @@ pub enum ClusterError {
     Odd(#[from] NotPlanned),
 }
 
-/// Lists the rules; `None` where the cluster does not know the kind.
+/// Lists the rules; `None` if the cluster does not serve the kind.
 ///
 /// # Errors
-/// Where they cannot be listed.
+/// If they cannot be listed.
 pub async fn rules(client: &Client) -> Result<Option<Vec<ClusterRule>>, ClusterError> {
     let api = Api::<DeserializeGuard<NodeExtendedResource>>::all(client.clone());
     let mut rules = Vec::new();
     let on_page = |page: Page<DeserializeGuard<NodeExtendedResource>>| match page {
         Page::Restarted => rules.clear(),
         Page::Items(objects) => {
-            // One that is being deleted counts as gone, as it does to the controller.
+            // A rule that is being deleted counts as gone, as in the controller.
             let objects = objects.into_iter();
             let alive = objects.filter(|object| object.meta().deletion_timestamp.is_none());
             rules.extend(alive.map(present));
@@ -70,11 +70,11 @@ fn present(object: DeserializeGuard<NodeExtendedResource>) -> ClusterRule {
     ClusterRule { name, created, rule, contested }
 }
 
-/// Lists the nodes and plans each, with its pods where a value is to be lowered. `progress` receives how
-/// many have been planned.
+/// Lists and plans the nodes, with their pods if a value must be lowered. `progress` receives the number of planned
+/// nodes.
 ///
 /// # Errors
-/// Where nodes cannot be listed.
+/// If nodes cannot be listed.
 pub async fn nodes(
     client: &Client,
     preview: &mut Preview,

@@ -1,7 +1,7 @@
-//! Nodes and pods of files: what `kubectl get -o json` or `-o yaml` prints.
+//! Nodes and pods in files: the output of `kubectl get -o json` or `-o yaml`.
 //!
-//! JSON is decoded as it is read, object by object and without what is not needed, so that a list of
-//! any length takes no memory. YAML has to be held in full, and has the limits of [`manifest`].
+//! JSON is decoded while it is read, object by object and without unused fields, so that a list of any length takes
+//! little memory. YAML must be held in full, and has the limits of [`manifest`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,38 +21,38 @@ use crate::model::pod::{Pod, Requests};
 
 /// How much of a file is read to distinguish JSON from YAML.
 const SNIFF_BYTES: u64 = 4096;
-/// How much is read at once.
+/// The size of the read buffer.
 const BUFFER: usize = 64 * 1024;
 
 /// A file that cannot be used.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {name}: {source}")]
     Read {
-        /// The file's name, as it was given.
+        /// The name of the file, as given.
         name: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// There is something in it that cannot be used.
+    /// The content of the file is invalid.
     #[error("{place}: {reason}")]
     Content {
-        /// The file's name, with line and column where they are known.
+        /// The name of the file, with line and column if known.
         place: String,
-        /// What is wrong with it.
+        /// What is invalid.
         reason: String,
     },
 }
 
-/// An object that is decoded without what is not read of it.
+/// An object that is decoded without unused fields.
 pub trait Trimmed: DeserializeOwned {
-    /// The kind that is wanted.
+    /// The expected kind.
     const KIND: &'static str;
-    /// What prints such a list.
+    /// The command that prints such a list.
     const COMMAND: &'static str;
 
-    /// The kind that the object gives itself. The items of a list may have none.
+    /// Returns the kind of the object. Items of a list may have none.
     fn kind(&self) -> Option<&str>;
 }
 
@@ -74,14 +74,14 @@ impl Trimmed for Pod {
     }
 }
 
-/// What takes an object, or says what is wrong with it.
+/// Handles an object, or returns what is invalid.
 type Take<'t, T> = &'t mut dyn FnMut(T) -> Result<(), String>;
 
-/// Reads the objects of one kind in a file (`-`: standard input), and passes over those of others.
-/// `take` receives each as it is read; its error is reported with the place.
+/// Reads the objects of one kind from a file (`-`: standard input), and skips other kinds. `take` receives each object
+/// as it is read; its error is reported with the location.
 ///
 /// # Errors
-/// Where the file cannot be read, `take` says so, or there is no such object in it.
+/// If the file cannot be read, `take` fails, or the file has no such object.
 pub fn read<T: Trimmed>(
     path: &Path,
     take: &mut dyn FnMut(T) -> Result<(), String>,
@@ -131,7 +131,7 @@ fn read_from<T: Trimmed>(
         json(name, BufReader::with_capacity(BUFFER, rest), &mut take)?;
     } else {
         let limits = Limits::default();
-        // One byte more than the limit shows that there are more.
+        // One byte beyond the limit shows that the file is longer.
         let left = (limits.file + 1).saturating_sub(head.len() as u64);
         source.take(left).read_to_end(&mut head).map_err(failed)?;
         yaml(name, head, &limits, &mut take)?;
@@ -142,8 +142,8 @@ fn read_from<T: Trimmed>(
     Ok(())
 }
 
-/// Returns what the text is encoded in, where that is not one byte for an ASCII character: by its byte
-/// order mark, or by the zeros beside the character that it begins with.
+/// Returns the encoding of a text in which an ASCII character is not one byte: by its byte order mark, or by zeros next
+/// to the first character.
 fn wide_encoding(head: &[u8]) -> Option<&'static str> {
     match head {
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => Some("UTF-32"),
@@ -200,7 +200,7 @@ pub(super) fn place(location: &SourceLocation) -> String {
     }
 }
 
-/// Objects one after the other.
+/// Reads consecutive objects.
 fn json<T: Trimmed>(name: &str, reader: impl BufRead, take: Take<'_, T>) -> Result<(), FileError> {
     let mut json = serde_json::Deserializer::from_reader(reader);
     loop {
@@ -223,7 +223,7 @@ fn located(name: &str, error: serde_json::Error) -> FileError {
     content(format!("{name}:{line}:{column}"), reason.to_owned())
 }
 
-/// A List, whose items are taken as they come; or one object.
+/// A List, whose items are handled one by one; or a single object.
 struct ListOrObject<'t, T> {
     take: Take<'t, T>,
 }
@@ -245,7 +245,7 @@ impl<'de, T: Trimmed> Visitor<'de> for ListOrObject<'_, T> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut is_list = false;
-        // All but the items: of a single object, that is the object.
+        // All fields except the items: for a single object, the whole object.
         let mut fields = Map::new();
         while let Some(key) = map.next_key::<String>()? {
             if key == "items" {
@@ -257,7 +257,7 @@ impl<'de, T: Trimmed> Visitor<'de> for ListOrObject<'_, T> {
             }
         }
         if is_list {
-            // kubectl writes it after the items.
+            // kubectl writes the kind after the items.
             return check_list_kind::<T, A::Error>(&fields);
         }
         if fields.get("kind").is_some_and(|kind| kind == T::KIND) {
@@ -268,7 +268,7 @@ impl<'de, T: Trimmed> Visitor<'de> for ListOrObject<'_, T> {
     }
 }
 
-/// `List`, or that of the kind, whose items do not say what they are.
+/// Checks for `List`, or a list of the kind, whose items have no kind of their own.
 fn check_list_kind<T: Trimmed, E: serde::de::Error>(fields: &Map<String, Value>) -> Result<(), E> {
     let kind = fields.get("kind").and_then(Value::as_str).unwrap_or("List");
     match kind.strip_suffix("List") {
@@ -312,17 +312,17 @@ impl<'de, T: Trimmed> Visitor<'de> for Items<'_, T> {
     }
 }
 
-/// What the pods of files request of each node.
+/// The pod requests of each node, from files.
 #[derive(Debug, Default)]
 pub struct PodFiles {
     by_node: HashMap<Arc<str>, Requests>,
 }
 
 impl PodFiles {
-    /// Adds the pods of a file.
+    /// Adds the pods in a file.
     ///
     /// # Errors
-    /// Where the file cannot be read, or there is no pod in it.
+    /// If the file cannot be read, or has no pod.
     pub fn read(&mut self, path: &Path) -> Result<(), FileError> {
         read(path, &mut |pod| {
             self.add(&pod);
@@ -336,7 +336,7 @@ impl PodFiles {
         }
     }
 
-    /// What the pods on a node request.
+    /// Returns what the pods on a node request.
     #[must_use]
     pub fn requests(&self, node: &str) -> Requests {
         self.by_node.get(node).cloned().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! `--node`, `-l` and `--rule`: which part of a plan is shown.
+//! `--node`, `-l` and `--rule`: select a part of a plan.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use super::label_filter::LabelFilter;
 use super::node_diff::NodeDiff;
 use crate::model::node::ApiNode;
 
-/// What is shown: nodes that are named, if any is, and have these labels; of the named rules, if any is.
+/// The selected part: the named nodes or all, with these labels; the named rules or all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// The names, and whether there is such a node.
+    /// The names, and whether the node exists.
     nodes: BTreeMap<String, bool>,
     labels: LabelFilter,
-    /// The names, and whether something was found of it.
+    /// The names, and whether the rule was found.
     rules: BTreeMap<String, bool>,
 }
 
@@ -31,14 +31,14 @@ pub enum UnknownName {
 }
 
 impl Filter {
-    /// What is shown, by the names that were given.
+    /// Returns a filter for the given names.
     #[must_use]
     pub fn new(nodes: &[String], labels: LabelFilter, rules: &[String]) -> Self {
         let names = |names: &[String]| names.iter().map(|name| (name.clone(), false)).collect();
         Self { nodes: names(nodes), labels, rules: names(rules) }
     }
 
-    /// Whether a node is shown. Keeps in mind that it exists.
+    /// Returns whether to show a node, and records that it exists.
     pub fn admits(&mut self, node: &ApiNode) -> bool {
         if !self.nodes.is_empty() {
             match node.meta().name.as_ref().and_then(|name| self.nodes.get_mut(name)) {
@@ -49,30 +49,30 @@ impl Filter {
         self.labels.matches(node.labels())
     }
 
-    /// Whether some nodes may not be shown.
+    /// Returns whether some nodes may be excluded.
     pub(super) fn leaves_out_nodes(&self) -> bool {
         !self.nodes.is_empty() || !self.labels.is_empty()
     }
 
-    /// Whether some rules are not shown.
+    /// Returns whether some rules are excluded.
     pub(super) fn leaves_out_rules(&self) -> bool {
         !self.rules.is_empty()
     }
 
-    /// Whether a rule is shown.
+    /// Returns whether to show a rule.
     pub(super) fn shows_rule(&self, rule: &str) -> bool {
         self.rules.is_empty() || self.rules.contains_key(rule)
     }
 
-    /// Drops what is about other rules, also about the node as a whole where none of these selects it. A
-    /// resource is about the rule that decides and about the one that it is listed under, which loses it.
+    /// Drops what is about other rules, and also what is about the whole node if no selected rule selects it. A
+    /// resource belongs to the rule that decides and to the rule that it is listed under, which loses it.
     pub(super) fn apply(&mut self, node_diff: &mut NodeDiff) {
         if self.rules.is_empty() {
             return;
         }
         let rules = &mut self.rules;
         let mut shows = |rule: &str| rules.get_mut(rule).map(|found| *found = true).is_some();
-        // Both are asked, so that both count as found.
+        // Checks both, so that both count as found.
         let mut shows_one = |rule: &str, listed: Option<&String>| {
             let shown = shows(rule);
             listed.is_some_and(|listed| shows(listed)) || shown
@@ -84,7 +84,7 @@ impl Filter {
         }
     }
 
-    /// Checks that the names are not misspelt. A rule that is gone is known by what nodes list of it.
+    /// Checks for misspelled names. A deleted rule is known from the ledgers that list it.
     pub(super) fn check(&self, is_rule: impl Fn(&str) -> bool) -> Result<(), UnknownName> {
         let unknown = |names: &BTreeMap<String, bool>, known: &dyn Fn(&str) -> bool| {
             let unknown = names.iter().filter(|(name, found)| !**found && !known(name));

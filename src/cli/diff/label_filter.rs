@@ -10,19 +10,19 @@ use thiserror::Error;
 
 use crate::model::label;
 
-/// The labels that a node has to have. Without any requirement, every node has them.
+/// The required labels of a node. Without requirements, every node matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelFilter(Selector);
 
 /// Why a text is not a label selector.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidLabelFilter {
-    /// Something else has to be at this place.
+    /// Unexpected input.
     #[error("expected {expected}, found {found}")]
     Unexpected {
-        /// What is there.
+        /// What was found.
         found: String,
-        /// What has to be there.
+        /// What was expected.
         expected: &'static str,
     },
     /// No label has such a key.
@@ -31,19 +31,19 @@ pub enum InvalidLabelFilter {
     /// No label has such a value.
     #[error("{0:?} is not a label value")]
     Value(String),
-    /// The API server compares numbers, and this does not.
+    /// A comparison of numbers, which is not supported.
     #[error("{0} is not supported: write =, !=, in or notin")]
     Comparison(char),
 }
 
 impl LabelFilter {
-    /// Whether a node with these labels is selected.
+    /// Returns whether a node with these labels is selected.
     #[must_use]
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.matches(labels)
     }
 
-    /// Whether every node is selected.
+    /// Returns whether every node is selected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.selects_all()
@@ -53,8 +53,8 @@ impl LabelFilter {
 impl FromStr for LabelFilter {
     type Err = InvalidLabelFilter;
 
-    /// Reads `k=v`, `k==v`, `k!=v`, `k in (a,b)`, `k notin (a,b)`, `k` and `!k`, with commas between
-    /// them. As for kubectl, the empty text selects everything.
+    /// Parses `k=v`, `k==v`, `k!=v`, `k in (a,b)`, `k notin (a,b)`, `k` and `!k`, separated by commas. As in kubectl,
+    /// the empty text selects everything.
     fn from_str(text: &str) -> Result<Self, InvalidLabelFilter> {
         let mut tokens = Tokens(tokens(text)?.into_iter().peekable());
         let mut expressions = Vec::new();
@@ -138,7 +138,7 @@ impl Tokens {
         }
     }
 
-    /// Also the empty value, of which there is nothing to see.
+    /// The value may be empty, with no token.
     fn value(&mut self) -> Result<String, InvalidLabelFilter> {
         match self.0.next_if(|token| matches!(token, Token::Word(_))) {
             Some(Token::Word(value)) if !label::is_label_value(&value) => {

@@ -1,4 +1,4 @@
-//! What becomes of one node.
+//! The diff of one node.
 
 use std::sync::Arc;
 
@@ -15,76 +15,76 @@ use crate::model::node::Node;
 use crate::planner::rules::Rule;
 use crate::planner::{self, Action, NodePlan, Outcome, Plan};
 
-/// What the controller would do on a node, and what becomes there of every rule that selects it. The
-/// fields are what `-o json` and `-o yaml` print.
+/// What the controller would do on a node, with the outcome of every rule that selects it. The fields are the output of
+/// `-o json` and `-o yaml`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeDiff {
     /// The node's name.
     pub node: Arc<str>,
-    /// What the patch does, by resource; empty where there is none.
+    /// The changes of the patch, by resource; empty without a patch.
     pub changes: Vec<Change>,
-    /// What becomes of each rule that selects the node, by precedence.
+    /// The outcome of each rule that selects the node, by precedence.
     pub outcomes: Vec<RuleResult>,
-    /// Why nothing on the node changes, where its ledger cannot be read.
+    /// Why the node does not change, if its ledger cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid_ledger: Option<String>,
-    /// For `/api/v1/nodes/<name>/status`.
+    /// The patch for `/api/v1/nodes/<name>/status`.
     #[serde(skip)]
     pub patch: Option<Patch>,
 }
 
-/// A resource that the patch changes, or lists otherwise.
+/// A resource whose value or ledger entry the patch changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
     /// The resource's name.
     pub resource: String,
-    /// What is done: the planner's word.
+    /// The planner's name of the action.
     pub action: &'static str,
-    /// What the node has.
+    /// The current values.
     pub before: Amounts,
-    /// What it will have.
+    /// The values after the change.
     pub after: Amounts,
-    /// The rule that it is done for, or that it was listed under.
+    /// The rule that the change is for, or that the resource was listed under.
     pub rule: String,
-    /// The rule that it was listed under, where that is another one.
+    /// The rule that the resource was listed under, if it is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous_rule: Option<String>,
-    /// That rule's priority; absent where there is no such valid rule.
+    /// The priority of the rule; absent if there is no such valid rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// The reason, for people.
+    /// The reason, as text.
     pub reason: String,
-    /// For people, and to count it.
+    /// The sign in the table, by which changes are counted.
     #[serde(skip)]
     pub(super) sign: Sign,
 }
 
-/// What becomes of a rule on a node that it selects.
+/// The outcome of a rule on a node that it selects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleResult {
     /// The rule's name.
     pub rule: Arc<str>,
-    /// The resource that it declares.
+    /// The declared resource.
     pub resource: String,
     /// Its priority.
     pub priority: i32,
-    /// What becomes of it.
+    /// The outcome.
     pub outcome: Prospect,
-    /// What the node has of the resource.
+    /// The current values.
     pub before: Amounts,
-    /// What it will have, whichever rule decides. For programs it is in the change.
+    /// The values after the change, whichever rule decides. In JSON, the change has them.
     #[serde(skip)]
     pub(super) after: Amounts,
-    /// The rule that the resource is listed under; only where this one decides.
+    /// The rule that the resource is listed under; only if this rule decides.
     #[serde(skip)]
     pub(super) listed_rule: Option<String>,
     /// The rule that decides instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
-    /// The reason, for people, where it is not simply advertised.
+    /// The reason, as text, if it is not simply advertised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -104,7 +104,7 @@ impl NodeDiff {
                 None
             }
         };
-        // One that cannot be read is reported in `invalid_ledger`, and nothing is changed.
+        // An invalid ledger is reported in `invalid_ledger`, and nothing changes.
         let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
         let changes: Vec<_> = changes
             .into_iter()
@@ -121,7 +121,7 @@ impl NodeDiff {
                 _ => None,
             };
             let outcome = Prospect::new(outcome, change.is_some());
-            // The change has the reason then.
+            // The change has the reason in this case.
             let is_changed = outcome.is_held() && change.is_some();
             let listed = ledger.get(rule.resource.as_str()).filter(|_| by.is_none());
             Some(RuleResult {
@@ -147,7 +147,7 @@ impl NodeDiff {
         }
     }
 
-    /// A node that does not exist.
+    /// Returns the diff of a node that does not exist.
     pub(super) fn nothing(node: &Arc<str>) -> Self {
         Self {
             node: Arc::clone(node),
@@ -158,7 +158,7 @@ impl NodeDiff {
         }
     }
 
-    /// A rule names this node, which does not exist.
+    /// Adds a rule that names this node, which does not exist.
     pub(super) fn miss(&mut self, rule: &Rule) {
         self.outcomes.push(RuleResult {
             rule: Arc::clone(&rule.name),
@@ -173,12 +173,12 @@ impl NodeDiff {
         });
     }
 
-    /// Whether a resource is changed.
+    /// Returns whether a resource changes.
     pub(super) fn changes(&self, resource: &str) -> bool {
         self.changes.iter().any(|change| change.resource == resource)
     }
 
-    /// Whether somebody may want to know of it; with `overridden`, also of rules that do not decide.
+    /// Returns whether the node has findings; with `overridden`, including rules that do not decide.
     pub(super) fn has_findings(&self, overridden: bool) -> bool {
         let is_finding =
             |outcome: &Prospect| outcome.is_problem() || overridden && outcome.is_overridden();

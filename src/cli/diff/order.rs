@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of a node. Digits in it compare as the number that they are.
+/// The name of a node. Digits in it compare as numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeName(pub Arc<str>);
 
@@ -37,7 +37,7 @@ fn natural(mut this: &[u8], mut other: &[u8]) -> Ordering {
             let (number, rest) = split_number(this);
             let (other_number, other_rest) = split_number(other);
             (this, other) = (rest, other_rest);
-            // Of any length: without leading zeros the longer number is the larger one.
+            // Of any length: without leading zeros, the longer number is larger.
             number.len().cmp(&other_number.len()).then_with(|| number.cmp(other_number))
         } else {
             (this, other) = (after_a, after_b);

@@ -1,27 +1,27 @@
-//! What becomes of a rule on a node.
+//! The outcome of a rule on a node, as far as it can be predicted.
 
 use serde::{Serialize, Serializer};
 
 use crate::planner::Outcome;
 
-/// What becomes of a rule on a node: what the planner decides, where it can.
+/// The outcome of a rule on a node: the planner's outcome, if it is certain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prospect {
     /// The planner's outcome.
     Decided(Outcome),
-    /// What pods request is not known. The planner has this as [`Outcome::AwaitingPods`], or as
-    /// [`Outcome::Held`] with an error, by what the controller does meanwhile; a plan, which lists no pods
-    /// later, cannot say whether the value changes.
+    /// Pod requests are unknown. The planner returns [`Outcome::AwaitingPods`], or [`Outcome::Held`] with an error,
+    /// depending on what the controller does in the meantime; a plan does not list pods later, so it is uncertain
+    /// whether the value changes.
     MaybeHeld,
-    /// The rule names a node that does not exist, for which nothing is planned.
+    /// The rule names a node that does not exist and is not planned.
     Missing,
 }
 
 impl Prospect {
-    /// Of an outcome on a node where the plan changes the rule's resource, or does not.
+    /// Returns the prospect of an outcome. `is_changed` is whether the plan changes the rule's resource.
     pub(super) fn new(outcome: Outcome, is_changed: bool) -> Self {
         match outcome {
-            // What was lost is written back, though the rule declares less: that is certain.
+            // A lost value is restored even if the rule declares less: that is certain.
             Outcome::Held { pods_error: Some(_), .. } | Outcome::AwaitingPods { .. }
                 if !is_changed =>
             {
@@ -31,17 +31,17 @@ impl Prospect {
         }
     }
 
-    /// Whether another rule decides.
+    /// Returns whether another rule decides.
     pub(super) fn is_overridden(&self) -> bool {
         matches!(self, Self::Decided(Outcome::Overridden { .. }))
     }
 
-    /// Whether the node has, or will have, more than is declared.
+    /// Returns whether the node has, or will have, more than declared.
     pub(super) fn is_held(&self) -> bool {
         matches!(self, Self::Decided(Outcome::Held { .. } | Outcome::AwaitingPods { .. }))
     }
 
-    /// Whether somebody may want to know of it.
+    /// Returns whether the outcome is a finding.
     #[must_use]
     pub fn is_problem(&self) -> bool {
         match self {
@@ -50,7 +50,7 @@ impl Prospect {
         }
     }
 
-    /// In one word, for programs.
+    /// Returns the name of the outcome, for programs.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The reasons, in words.
+//! The reasons, as text.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::planner::input::Lost;
 use crate::planner::rules::Rule;
 use crate::planner::{Action, Outcome, ReleaseCause};
 
-/// How many of the rules that another one overrides are named.
+/// The maximum number of overridden rules that are named.
 const MAX_NAMED_RULES: usize = 3;
 
-/// Why a resource is changed.
+/// Returns why a resource changes.
 pub(super) fn change(
     action: &Action,
     resource: &str,
@@ -70,11 +70,11 @@ pub(super) fn change(
     }
 }
 
-/// Why a rule is not simply advertised.
+/// Returns why a rule is not simply advertised.
 pub(super) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<String> {
     let declares = format!("rule {} declares {}", rule.name, rule.quantity);
     Some(match outcome {
-        // It is reported for the node.
+        // Reported for the node.
         Outcome::InvalidLedger { .. } => return None,
         Outcome::Advertised => return None,
         Outcome::Held { pods_error: Some(reason), .. }
@@ -96,7 +96,7 @@ pub(super) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<S
             let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
             format!("contested: {manager} keeps changing it back; {declares}")
         }
-        // It names the rule, so that two of them on a node are two rows.
+        // Names the rule, so that two of them on a node are two rows.
         Outcome::Overridden { by, .. } => {
             let name = &rule.name;
             match rules.get(by) {
@@ -117,7 +117,7 @@ pub(super) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<S
     })
 }
 
-/// A rule that decides, and those over which it does.
+/// Names the rule that decides, and the rules that it overrides.
 fn winner(name: &str, resource: &str, outcomes: &[(Arc<str>, Outcome)], rules: &Rules) -> String {
     let mut text = format!("rule {name}");
     let Some(rule) = rules.get(name) else {
@@ -142,7 +142,7 @@ fn winner(name: &str, resource: &str, outcomes: &[(Arc<str>, Outcome)], rules: &
     text
 }
 
-/// What a rule loses to another one by.
+/// Returns why a rule loses against another.
 fn standing(winner: &Rule, loser: &Rule) -> String {
     if winner.priority != loser.priority {
         format!("priority {}", loser.priority)
@@ -153,7 +153,7 @@ fn standing(winner: &Rule, loser: &Rule) -> String {
     }
 }
 
-/// Why a rule does not declare any more what it once did.
+/// Returns why a rule no longer declares a listed resource.
 fn gone(name: &str, resource: &str, rules: &Rules) -> String {
     match rules.get(name) {
         None => format!("rule {name} is gone"),

@@ -1,4 +1,4 @@
-//! How a report is written.
+//! Renders a report.
 
 mod table;
 
@@ -10,31 +10,29 @@ use super::rules::Note;
 use super::totals::Total;
 pub use table::TableLimits;
 
-/// The version of what programs read. It is not a kind of the API server's, as kubeadm's
-/// `output.kubeadm.k8s.io` is not.
+/// The version of the output for programs. It is not an API of the API server, like kubeadm's `output.kubeadm.k8s.io`.
 const API_VERSION: &str = "output.noderesource.dev/v1alpha1";
 
-/// How a report is written.
+/// The output format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people: a line for each resource, of a node or of many.
+    /// A table: one line per resource, on one or many nodes.
     Table {
-        /// Whether to use colours.
+        /// Whether to use colors.
         colour: bool,
-        /// How long it gets.
+        /// The limits of the table.
         limits: TableLimits,
     },
     /// An object of the kind `Plan`.
     Json,
-    /// The same.
+    /// Like `Json`, as YAML.
     Yaml,
-    /// A line of JSON for each node that would be patched: `{"node": …, "patch": […]}`. Where a value
-    /// is lowered, the controller sends first what does not depend on pods, if there is any: the same in
-    /// two patches.
+    /// One line of JSON per node that would be patched: `{"node": …, "patch": […]}`. If a value is lowered, the
+    /// controller first sends the changes that do not depend on pods, if any: the same changes in two patches.
     Patch,
 }
 
-/// What programs read. The order of the fields is that of the output.
+/// The output for programs, in the order of its fields.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Document<'t> {
@@ -47,10 +45,10 @@ struct Document<'t> {
 }
 
 impl Report {
-    /// The report as text, with a line break at its end.
+    /// Returns the report as text, with a line break at its end.
     ///
     /// # Errors
-    /// What the format cannot express, which would be a mistake in the program.
+    /// If the format cannot express the report, which would be a bug.
     pub fn render(&self, format: Format) -> Result<String, String> {
         let document = Document {
             api_version: API_VERSION,

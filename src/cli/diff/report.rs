@@ -1,4 +1,4 @@
-//! What the plans of all nodes add up to.
+//! The sum of the plans of all nodes.
 
 use serde::Serialize;
 
@@ -10,74 +10,74 @@ use super::sign::Sign;
 use super::totals::Total;
 use crate::planner::Outcome;
 
-/// What is kept of each node.
+/// What to keep of each node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Detail {
-    /// Also of resources that stay as they are.
+    /// Whether to keep unchanged resources.
     pub all: bool,
-    /// In which form.
+    /// The form.
     pub keep: Keep,
 }
 
-/// The form in which nodes are kept, which is all that takes memory.
+/// The form in which nodes are kept, which determines the use of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// Lines for people. Many nodes with the same line are one.
+    /// Lines of a table. Many nodes with the same line are grouped.
     #[default]
     Groups,
-    /// Lines for people, with each node's name.
+    /// Lines of a table, one per node.
     Rows,
-    /// What programs read.
+    /// The data of the output for programs.
     Nodes,
-    /// What programs read, with the patches, which take more memory than all the rest.
+    /// The same with the patches, which take more memory than everything else.
     Patches,
 }
 
-/// How many resources, each counted once for every node that it is on, and nodes.
+/// Counts of resources, each once per node, and of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// All nodes that were planned.
+    /// All planned nodes.
     pub nodes: usize,
-    /// To be put where there is nothing, or 0.
+    /// Added where there is nothing, or 0.
     pub add: usize,
-    /// To be written over, or listed otherwise.
+    /// Changed in value or ledger entry.
     pub change: usize,
-    /// To be taken away.
+    /// Removed.
     pub remove: usize,
     /// Left as another field manager wrote them.
     pub conflicted: usize,
-    /// Not repaired for now, since another field manager keeps changing them back.
+    /// Not repaired for now, because another field manager keeps changing them back.
     pub contested: usize,
-    /// Above what is declared, since pods request that much.
+    /// Above the declared quantity, because pods request it.
     pub held: usize,
-    /// Above what is declared, and what pods request is not known: they may be lowered.
+    /// Above the declared quantity, with unknown pod requests: they may be lowered.
     pub maybe_held: usize,
     /// As declared.
     pub unchanged: usize,
-    /// Nodes that do not change, since the annotation on them cannot be read.
+    /// Nodes that do not change because their annotation cannot be read.
     pub unreadable: usize,
-    /// Names in rules that are no nodes.
+    /// Names in rules without a node.
     pub missing: usize,
 }
 
-/// What all nodes come to.
+/// The report on all nodes.
 #[derive(Debug)]
 pub struct Report {
-    /// Those with a finding, by name, where nodes are kept.
+    /// The nodes with findings, by name, if nodes are kept.
     pub nodes: Vec<NodeDiff>,
-    /// The lines of the table, where these are kept.
+    /// The lines of the table, if lines are kept.
     pub(super) rows: Rows,
     /// The resources whose values change, by name.
     pub totals: Vec<Total>,
-    /// What is not about one node.
+    /// Notes that are not about one node.
     pub notes: Vec<Note>,
     /// The counts.
     pub summary: Summary,
 }
 
 impl Summary {
-    /// How many changes there are for certain.
+    /// Returns the number of certain changes.
     pub(super) fn changes(&self) -> usize {
         self.add + self.change + self.remove
     }
@@ -107,7 +107,7 @@ impl Summary {
 }
 
 impl Report {
-    /// Whether the controller would patch a node, or might: that depends on pods that are not known.
+    /// Returns whether the controller would patch a node, or might, depending on unknown pods.
     #[must_use]
     pub fn has_changes(&self) -> bool {
         self.summary.changes() + self.summary.maybe_held > 0

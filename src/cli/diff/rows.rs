@@ -1,4 +1,4 @@
-//! The lines of a table, and nodes with the same line put together.
+//! The lines of a table, with nodes of equal lines grouped.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use super::node_diff::NodeDiff;
 use super::order::NodeName;
 use super::sign::Sign;
 
-/// Up to so many nodes with the same line have one each; more are one line together.
+/// The maximum number of nodes with the same line that are listed; more are grouped in one line.
 pub(super) const MAX_LISTED_NODES: usize = 10;
 
-/// A resource on a node, without the node's name. The order is that of the columns.
+/// A resource on a node, without the node's name. The fields are in the order of the columns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Row {
     pub(super) resource: String,
@@ -20,21 +20,21 @@ pub(super) struct Row {
     pub(super) reason: String,
 }
 
-/// Nodes that have the same row.
+/// Nodes with the same row.
 #[derive(Clone, Debug)]
 pub(super) struct Nodes {
     pub(super) count: usize,
     pub(super) first: NodeName,
     pub(super) last: NodeName,
-    /// All of them, unless they are too many to list.
+    /// All names, unless they are too many to list.
     names: Vec<NodeName>,
 }
 
-/// All rows of a table, each kept once for all nodes that have it.
+/// All rows of a table, each once for all nodes that have it.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     rows: HashMap<Row, Nodes>,
-    /// Whether each node is listed, however many there are.
+    /// Whether to list each node, however many there are.
     list_all: bool,
 }
 
@@ -59,7 +59,7 @@ impl Rows {
         self.rows.clear();
     }
 
-    /// Adds a row that a node has.
+    /// Adds a row of a node.
     pub(super) fn add(&mut self, node: &NodeName, row: Row) {
         let nodes = self.rows.entry(row).or_insert_with(|| Nodes {
             count: 0,
@@ -80,7 +80,7 @@ impl Rows {
         }
     }
 
-    /// The table, by the (first) node's name, then by resource.
+    /// Returns the table, by the (first) node's name, then by resource.
     pub(super) fn lines(&self) -> Vec<Line<'_>> {
         let lines = self.rows.iter().flat_map(|(row, nodes)| {
             let many = nodes.names.is_empty().then_some(LineNodes::Many(nodes));
@@ -104,8 +104,8 @@ impl LineNodes<'_> {
     }
 }
 
-/// Returns the rows of a node: what changes, and what somebody may want to know of; with `unchanged`
-/// also what stays, and with `overridden` the rules that do not decide.
+/// Returns the rows of a node: changes and findings; with `unchanged`, also unchanged resources; with `overridden`,
+/// also rules that do not decide.
 pub(super) fn rows(node_diff: &NodeDiff, unchanged: bool, overridden: bool) -> Vec<Row> {
     let row = |sign, resource: &str, before: &Amounts, after: &Amounts, reason: String| Row {
         sign,

@@ -1,4 +1,4 @@
-//! The rules that there would be.
+//! The rules to plan with.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use crate::model::node::Node;
 use crate::planner::input::{Contest, Contested, Lost};
 use crate::planner::rules::{InvalidRule, Rule, RuleSet};
 
-/// A rule as the cluster has it.
+/// A rule in the cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterRule {
     /// `metadata.name`
     pub name: Arc<str>,
     /// `metadata.creationTimestamp`
     pub created: Option<Timestamp>,
-    /// What it declares.
+    /// The compiled rule.
     pub rule: Result<Rule, InvalidRule>,
-    /// The nodes on which its resource is contested, as far as its status says.
+    /// The nodes on which its resource is contested, according to its status.
     pub contested: Vec<Arc<str>>,
 }
 
-/// Something to know that is not about one node.
+/// A note that is not about one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Note {
-    /// The rule that it is about, if any.
+    /// The rule of the note, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Arc<str>>,
-    /// A sentence, without a full stop.
+    /// A sentence, without a period.
     pub message: String,
-    /// What it is about, so that many alike can be counted.
+    /// The kind, so that many alike can be counted.
     #[serde(skip)]
     pub(super) kind: NoteKind,
 }
 
-/// What a note is about. The order is that of the output.
+/// The kind of a note, in the order of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NoteKind {
     InvalidRule,
@@ -46,31 +46,31 @@ pub(super) enum NoteKind {
     EmptyFilter,
 }
 
-/// All rules that there would be, and what is known beside them.
+/// All rules to plan with, and what else is known.
 #[derive(Debug, Default)]
 pub struct Rules {
     set: RuleSet,
     by_name: BTreeMap<Arc<str>, Arc<Rule>>,
-    /// By node, the resources.
+    /// The contested resources by node.
     contested: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     notes: Vec<Note>,
 }
 
 impl Rules {
-    /// Of files alone. Their creation timestamps count, where they have some.
+    /// Returns the rules of files alone. Their creation timestamps count, if they have any.
     #[must_use]
     pub fn from_files(rules: Vec<Rule>) -> Self {
         Self::new(rules, BTreeMap::new())
     }
 
-    /// Of a cluster in which the rules of files have been applied: they replace those of their names.
-    /// With `prune` the cluster's other rules are gone.
+    /// Returns the rules of a cluster after the rules of files are applied, which replace rules of the same name. With
+    /// `prune`, the cluster's other rules are gone.
     #[must_use]
     pub fn from_cluster(present: Vec<ClusterRule>, mut files: Vec<Rule>, prune: bool) -> Self {
         let ages: HashMap<_, _> =
             present.iter().map(|rule| (Arc::clone(&rule.name), rule.created)).collect();
         for rule in &mut files {
-            // The server sets it, whatever the file says.
+            // The API server sets it, whatever the file says.
             rule.created = ages.get(&rule.name).copied().flatten();
         }
         let names: BTreeSet<_> = files.iter().map(|rule| Arc::clone(&rule.name)).collect();
@@ -110,31 +110,31 @@ impl Rules {
         }
     }
 
-    /// To plan nodes with.
+    /// Returns the set to plan nodes with.
     #[must_use]
     pub fn set(&self) -> &RuleSet {
         &self.set
     }
 
-    /// The valid rule of this name.
+    /// Returns the valid rule of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Rule> {
         self.by_name.get(name).map(|rule| &**rule)
     }
 
-    /// Every valid rule, by name.
+    /// Returns every valid rule, by name.
     pub fn all(&self) -> impl Iterator<Item = &Rule> {
         self.by_name.values().map(|rule| &**rule)
     }
 
-    /// What another field manager keeps changing back on a node. It is not repaired: only the controller
-    /// knows when the next try is due.
+    /// Returns what another field manager keeps changing back on a node. It is not repaired: only the controller knows
+    /// when the next attempt is due.
     #[must_use]
     pub fn contested(&self, node: &Node) -> Contested {
         let Some(resources) = self.contested.get(&node.name) else {
             return Contested::new();
         };
-        // Where there is no entry, it is the annotation that is lost again and again.
+        // Without an entry, the annotation keeps losing it.
         let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
         let contest = |resource: &Arc<str>| Contest {
             may_repair: false,
@@ -145,13 +145,13 @@ impl Rules {
         resources.map(|resource| (Arc::clone(resource), contest(resource))).collect()
     }
 
-    /// Whether there is a rule of this name, valid or not.
+    /// Returns whether there is a rule of this name, valid or not.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.by_name.contains_key(name) || self.set.is_frozen(name)
     }
 
-    /// What there is to know of them.
+    /// Returns the notes.
     #[must_use]
     pub fn notes(&self) -> &[Note] {
         &self.notes

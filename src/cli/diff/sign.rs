@@ -3,7 +3,7 @@
 use super::amounts::Amounts;
 use crate::planner::Action;
 
-/// What stands before a line, as Terraform has it. The first three are also what changes are counted by.
+/// The sign at the start of a line, like Terraform's. Changes are counted by the first three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Sign {
     Add,
@@ -14,7 +14,7 @@ pub(super) enum Sign {
 }
 
 impl Sign {
-    /// Of a change to a resource of which the node has `before`.
+    /// Returns the sign of a change to a resource with the values `before`.
     pub(super) fn of(action: &Action, before: &Amounts) -> Self {
         match action {
             Action::Advertise { .. } if before.is_vacant() => Self::Add,

@@ -1,4 +1,4 @@
-//! What the changes of all nodes add up to, by resource.
+//! The sum of the changes of all nodes, by resource.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use super::amounts::Amounts;
 use super::node_diff::Change;
 use crate::model::quantity::Quantity;
 
-/// A resource on the nodes where its value changes.
+/// The total of a resource on the nodes where its value changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Total {
     /// The resource's name.
     pub resource: String,
-    /// On how many nodes its value changes.
+    /// The number of nodes where its value changes.
     pub nodes: usize,
-    /// What these nodes have together.
+    /// The total before the changes.
     pub before: Amounts,
-    /// What they will have.
+    /// The total after the changes.
     pub after: Amounts,
 }
 
@@ -40,7 +40,7 @@ struct Sum {
 }
 
 impl Totals {
-    /// Adds a node's change, unless the value stays.
+    /// Adds the change of a node, unless the value stays.
     pub(super) fn add(&mut self, change: &Change) {
         if change.before == change.after {
             return;
@@ -65,7 +65,7 @@ impl Totals {
 }
 
 impl Sum {
-    /// What is absent, or is no quantity, counts as 0.
+    /// Absent values and values that are not quantities count as 0.
     fn add(&mut self, amounts: &Amounts) {
         let parsed = |text: &Option<String>| text.as_ref().and_then(|text| text.parse().ok());
         for (sum, text) in
@@ -80,7 +80,7 @@ impl Sum {
     }
 }
 
-/// 27000, where the canonical form is 27k: a sum is to be read. 27Gi stays what it is.
+/// Returns 27000 instead of the canonical form 27k, which is easier to read in a sum. 27Gi stays.
 fn text(sum: Quantity) -> String {
     let canonical = sum.to_string();
     match sum.whole() {

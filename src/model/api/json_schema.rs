@@ -1,11 +1,11 @@
-//! The CRD's schema as a plain JSON Schema, for tools that know no CRDs: kubeconform, editors.
+//! The CRD's schema as a plain JSON Schema, for tools that do not read CRDs: kubeconform, editors.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Map, Value, json};
 
 use super::schema::ONLY_TRUE;
 
-/// The JSON Schema of an object of one version. It has no CEL rules: for those, there is `validate`.
+/// Returns the JSON Schema of an object of one version. It has no CEL rules, which `validate` checks.
 #[must_use]
 pub fn json_schema(crd: &CustomResourceDefinition, version: &str) -> Option<Value> {
     let found = crd.spec.versions.iter().find(|known| known.name == version)?;
@@ -21,7 +21,7 @@ pub fn json_schema(crd: &CustomResourceDefinition, version: &str) -> Option<Valu
     Some(schema)
 }
 
-/// Says in JSON Schema what OpenAPI and Kubernetes say in their own words.
+/// Translates OpenAPI and Kubernetes extensions to JSON Schema.
 fn plain(schema: Value) -> Value {
     let Value::Object(mut schema) = schema else { return schema };
     let flag = |schema: &Map<String, Value>, key| schema.get(key) == Some(&Value::Bool(true));
@@ -42,12 +42,12 @@ fn plain(schema: Value) -> Value {
     if schema.get("x-kubernetes-list-type") == Some(&"set".into()) {
         schema.insert("uniqueItems".into(), true.into());
     }
-    // The API server drops what it does not know, which is seldom what was meant.
+    // The API server drops unknown fields, which are usually mistakes.
     if schema.contains_key("properties") && !flag(&schema, "x-kubernetes-preserve-unknown-fields") {
         schema.entry("additionalProperties").or_insert(false.into());
     }
     schema.retain(|key, _| key != "nullable" && !key.starts_with("x-kubernetes-"));
-    // A null in a map is kept for a CEL rule to reject.
+    // A null in a map is kept, so that a CEL rule can reject it.
     if let Some(Value::Object(below)) = schema.get_mut("additionalProperties") {
         below.remove("nullable");
     }

@@ -1,7 +1,7 @@
-//! Which field managers wrote a node's extended resources.
+//! The field managers of a node's extended resources.
 //!
-//! Of managedFields, some kilobytes on each node, this keeps two names for each extended resource. Nodes
-//! of one kind share one list of them.
+//! Of managedFields, some kilobytes on each node, this keeps two names per extended resource. Nodes of one kind share
+//! one list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,19 +13,18 @@ use super::pool::Pool;
 use crate::model::api::FIELD_MANAGER;
 use crate::model::resource_name;
 
-/// What messages name where managedFields name no manager.
+/// The name in messages if managedFields name no manager.
 pub const UNKNOWN_MANAGER: &str = "an unknown field manager";
 
-/// The name under which kubelets write.
+/// The field manager of kubelets.
 pub const KUBELET: &str = "kubelet";
 
-/// An entry of managedFields, as far as it speaks of resources. Decoding all of it would take
-/// longer than all the rest of the Node.
+/// An entry of managedFields, reduced to resources. Decoding all of it would take longer than the rest of the Node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ManagedFields {
     manager: Option<Box<str>>,
-    /// In RFC 3339, in UTC and whole seconds: later is greater.
+    /// In RFC 3339, in UTC and whole seconds, so that later times compare greater.
     time: Option<Box<str>>,
     fields_v1: Option<Fields>,
 }
@@ -77,18 +76,18 @@ pub struct FieldManagers(Arc<[ResourceManagers]>);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ResourceManagers {
     resource: Arc<str>,
-    /// Of its value in capacity. Where several managers own it, as server-side apply allows, the
-    /// last one that is not the controller.
+    /// The manager of its value in capacity. If several managers own it, as server-side apply allows, the last one that
+    /// is not the controller.
     capacity: Option<Arc<str>>,
-    /// Of its value in allocatable, likewise.
+    /// The manager of its value in allocatable, likewise.
     allocatable: Option<Arc<str>>,
-    /// Whether that manager wrote after the one of capacity. The time of an entry is that of the
-    /// manager's last change to any field, so this is a guess where both are busy.
+    /// Whether that manager wrote after the manager of capacity. The time of an entry is that of the manager's last
+    /// change to any field, so this is a guess if both write often.
     allocatable_is_newer: bool,
 }
 
-/// A manager of a field. The greatest of several is the one to name: managers other than the controller
-/// are greater, and then those that wrote later.
+/// A manager of a field. The greatest of several is the one to report: managers other than the controller are greater,
+/// and then later ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Writer<'a> {
     is_other: bool,
@@ -131,13 +130,13 @@ impl FieldManagers {
         Self(lists.intern(&list.collect::<Vec<_>>()))
     }
 
-    /// Returns the managers of one resource, where managedFields name any.
+    /// Returns the managers of a resource, if managedFields name any.
     #[must_use]
     pub fn get(&self, resource: &str) -> Option<&ResourceManagers> {
         self.0.iter().find(|managers| &*managers.resource == resource)
     }
 
-    /// Returns whether `other` names the same managers, whenever they wrote.
+    /// Returns whether `other` names the same managers, at any time.
     #[must_use]
     pub fn same_for_planning(&self, other: &Self) -> bool {
         let names = |managers: &ResourceManagers| {
@@ -171,7 +170,7 @@ impl ResourceManagers {
         is(&self.capacity) && is(&self.allocatable)
     }
 
-    /// Returns the manager that answers for the value in one of the maps, or in both.
+    /// Returns the manager responsible for the value in one of the maps, or in both.
     #[must_use]
     pub fn last(&self, in_capacity: bool, in_allocatable: bool) -> Option<&Arc<str>> {
         let capacity = self.capacity.as_ref().filter(|_| in_capacity);

@@ -1,4 +1,4 @@
-//! Values that many nodes have in common, each kept once.
+//! Values that many nodes share, each kept once.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Pool<T: ?Sized> {
     interned: HashSet<Arc<T>>,
-    /// The size at which values that no node uses any more are dropped.
+    /// The size at which values without users are dropped.
     sweep_at: usize,
 }
 

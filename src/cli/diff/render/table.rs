@@ -1,4 +1,4 @@
-//! For people: aligned columns, and what it all comes to.
+//! The table: aligned columns, and a total.
 
 use std::borrow::Cow;
 
@@ -16,12 +16,12 @@ use crate::model::label::printable;
 const HEADINGS: [&str; 4] = ["NODE", "RESOURCE", "BEFORE", "AFTER"];
 const GAP: &str = "   ";
 
-/// How long a table for people gets.
+/// The limits of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableLimits {
-    /// The most lines of resources.
+    /// The maximum number of lines of resources.
     pub lines: usize,
-    /// The most notes of each kind.
+    /// The maximum number of notes of each kind.
     pub notes: usize,
 }
 
@@ -62,10 +62,10 @@ pub(super) fn render(report: &Report, colour: bool, limits: TableLimits) -> Stri
     text + &report.summary.line() + "\n"
 }
 
-/// Up to so many notes of each kind, and how many more there are.
+/// Renders up to `most` notes of each kind, and the number of further ones.
 fn notes(notes: &[Note], most: usize) -> String {
     let mut text = String::new();
-    // All of a kind stand together.
+    // Notes of one kind are adjacent.
     for alike in notes.chunk_by(|one, other| one.kind == other.kind) {
         for note in alike.iter().take(most) {
             text += &format!("Note: {}.\n", printable(&note.message));
@@ -118,7 +118,7 @@ impl Sign {
 }
 
 impl Summary {
-    /// All counts in one line, as Terraform has it. Its beginning agrees with the exit code.
+    /// Returns all counts in one line, like Terraform. Its beginning agrees with the exit code.
     #[must_use]
     pub fn line(&self) -> String {
         let [add, change, remove] = [self.add, self.change, self.remove].map(digits);
@@ -144,7 +144,7 @@ impl Summary {
     }
 }
 
-/// A sum with a comma at each thousand of its number.
+/// Returns a sum with thousands separators.
 fn grouped(sum: &Amounts) -> String {
     let maps = [&sum.capacity, &sum.allocatable].map(|text| text.as_deref().map(with_commas));
     let [capacity, allocatable] = maps.map(Option::unwrap_or_default);
