@@ -1,12 +1,11 @@
-//! Manifests as files hold them: YAML and JSON, read as kubectl reads them, every value with the
-//! place that it was read from.
+//! Manifests in files: YAML and JSON, read as kubectl reads them, with the source location of every value.
 //!
 //! ```text
 //! paths ─▶ files ─▶ split ─▶ yaml ─▶ Document: a JSON value, and where each part of it stands
 //!          bytes    texts    events  Unreadable: what cannot be read, where, and why
 //! ```
 //!
-//! What is read may be anybody's, so all of it is bounded: see [`Limits`].
+//! The input is untrusted, so everything is bounded: see [`Limits`].
 
 mod document;
 mod exclude;

@@ -1,7 +1,7 @@
-//! Checks manifests without a cluster: every problem at once, each with the place that it stands at.
+//! Validates manifests without a cluster: reports all problems together, each with its location.
 //!
 //! ```text
-//! Document ─▶ schema, cel: what the CRD refuses ───────────────┐
+//! Document ─▶ schema, cel: what the CRD rejects ───────────────┐
 //!     │       metadata: what every object's name has to be ────┤
 //!     ├─▶ cross_checks, overlaps: what no single rule shows ───┼─▶ Report ─▶ text, JSON, annotations
 //!     ├─▶ resource_refs: what pods request, no rule declares ──┤
@@ -44,7 +44,7 @@ use cross_checks::CrossChecks;
 use schema::Schema;
 use violation::Violation;
 
-/// Checks one document after the other. What it takes to compile the CRD's validation, a clone saves.
+/// Validates documents one by one. Cloning it saves compiling the CRD's validation again.
 #[derive(Clone, Debug)]
 pub struct Validator {
     cel: CelEnv,
@@ -59,7 +59,7 @@ impl Validator {
     /// Compiles the CRD's validation.
     ///
     /// # Errors
-    /// Where it cannot be compiled, which is a mistake in the program.
+    /// If it cannot be compiled, which would be a bug.
     pub fn new() -> Result<Self, String> {
         let cel = CelEnv::new()?;
         let crd = api::crd();
@@ -68,7 +68,7 @@ impl Validator {
             let props =
                 version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
             let schema = Schema::new(props.ok_or("the CRD has no schema")?, &cel)?;
-            // The server knows these of any object, and no CRD says them.
+            // The API server accepts these fields in any object; no CRD has them.
             let schema = schema
                 .with_property("apiVersion", Schema::text())
                 .with_property("kind", Schema::text())
@@ -84,14 +84,14 @@ impl Validator {
         })
     }
 
-    /// Has warnings count as errors.
+    /// Treats warnings as errors.
     #[must_use]
     pub fn strict(mut self, strict: bool) -> Self {
         self.report.strict = strict;
         self
     }
 
-    /// Takes what could be read, and what could not.
+    /// Adds a document or a read error.
     pub fn take(&mut self, read: Result<Document, ReadError>) {
         match read {
             Ok(document) => self.document(&document),
@@ -99,7 +99,7 @@ impl Validator {
         }
     }
 
-    /// What all of it comes to.
+    /// Returns the report.
     #[must_use]
     pub fn finish(mut self, files: Files) -> Report {
         self.cross_checks.finish(&mut self.report);
@@ -108,8 +108,8 @@ impl Validator {
         self.report
     }
 
-    /// The rules, each with no regard to the others; and what the checks of single ones have found. Where
-    /// the report has errors, not all rules are there.
+    /// Returns the rules, and the report of the checks of single rules. If the report has errors, some rules are
+    /// missing.
     #[must_use]
     pub fn into_rules(mut self, files: Files) -> (Vec<Rule>, Report) {
         self.cross_checks.check_names(&mut self.report);
@@ -120,7 +120,7 @@ impl Validator {
     }
 
     fn unreadable(&mut self, ReadError { location, reason }: ReadError) {
-        // Each takes a search of the whole file.
+        // Each hint searches the whole file.
         let few = self.report.count(Severity::Unreadable) < HINTED;
         let hint = if few { hints::unreadable(&location) } else { None };
         let diagnostic = Diagnostic::new(Severity::Unreadable, Code::Unreadable, reason, location);
@@ -147,7 +147,7 @@ impl Validator {
         self.rule(document, place);
     }
 
-    /// What is meant to be a rule, and which no cluster takes.
+    /// Reports an object that is meant as a rule but that no cluster accepts.
     fn unknown(&mut self, document: &Document, code: Code, field: &str) {
         self.report.rules += 1;
         let (kind, version) = (document.kind(), document.api_version());
@@ -166,7 +166,7 @@ impl Validator {
     fn rule(&mut self, document: &Document, place: usize) {
         let (_, schema) = &self.versions[place];
         let mut violations = schema.check(&document.value, &self.cel);
-        // The server drops the status of what is created, whatever is in it.
+        // The API server drops the status of a created object.
         let status = Path::from_keys(["status"]);
         violations.retain(|violation| {
             violation.code == Code::UnknownField || !status.leads_to(&violation.path)
@@ -193,7 +193,7 @@ impl Validator {
         self.cross_checks.rule(document, rule);
     }
 
-    /// What the controller would make of it: it trusts no server.
+    /// Compiles a rule like the controller, which does not trust the API server's validation.
     fn compile(&self, document: &Document, violations: &mut Vec<Violation>) -> Option<Rule> {
         let mut value = without_nulls(&document.value);
         if let Value::Object(fields) = &mut value {
@@ -212,7 +212,7 @@ impl Validator {
     }
 }
 
-/// Drops the report of a missing choice of nodes where a field is probably that choice, misspelled.
+/// Drops the report of a missing node selection if a misspelled field was probably meant as one.
 fn drop_knock_on(violations: &mut Vec<Violation>) {
     const CHOICES: [&str; 3] = ["nodeSelector", "nodeNames", "allNodes"];
     let spec = Path::from_keys(["spec"]);
@@ -225,10 +225,10 @@ fn drop_knock_on(violations: &mut Vec<Violation>) {
     violations.retain(|violation| !misspelled || violation.code != Code::NodeChoice);
 }
 
-/// How many unreadable places are searched for a reason.
+/// The number of unreadable locations that are searched for a hint.
 const HINTED: usize = 20;
 
-/// The server drops them, except where a field may be null.
+/// Removes nulls like the API server does, except in nullable fields.
 fn without_nulls(value: &Value) -> Value {
     let Value::Object(fields) = value else { return value.clone() };
     let fields = fields.iter().filter(|(_, value)| !value.is_null());

@@ -1,4 +1,4 @@
-//! What files are read into, and how much of them is read.
+//! The documents in files, and the limits of what is read.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use super::locations::Locations;
 use super::path::{Path, Step};
 use super::source::{Source, SourceLocation};
 
-/// How much is read. Kubernetes stores no object above 1.5 MiB, so that whole folders of manifests
-/// are far below.
+/// The limits of what is read. Kubernetes stores no object above 1.5 MiB, so whole folders of manifests are far below
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one file.
+    /// The maximum size of one file, in bytes.
     pub file: u64,
-    /// Bytes of all files together.
+    /// The maximum size of all files together, in bytes.
     pub total: u64,
-    /// Values (maps, lists and scalars) in one document, those that aliases repeat included. Every
-    /// 64 bytes of a text count as one more.
+    /// The maximum number of values (maps, lists and scalars) in one document, including those that aliases repeat.
+    /// Every 64 bytes of a text count as one more.
     pub values: usize,
-    /// Maps and lists within each other.
+    /// The maximum nesting of maps and lists.
     pub depth: usize,
 }
 
 impl Default for Limits {
-    /// 16 MiB a file, 64 MiB in all, 500,000 values a document, 100 of them within each other.
+    /// 16 MiB per file, 64 MiB in total, 500,000 values per document, nested 100 deep.
     fn default() -> Self {
         Self { file: 16 << 20, total: 64 << 20, values: 500_000, depth: 100 }
     }
 }
 
-/// One object of a file. The items of a List are documents of their own.
+/// One object in a file. The items of a List are separate documents.
 #[derive(Clone, Debug)]
 pub struct Document {
     /// The object, as kubectl would send it.
@@ -42,32 +42,32 @@ pub struct Document {
 /// What cannot be read, where, and why, in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
-    /// Where; a file that cannot be opened has no more than its name.
+    /// The location; only the name for a file that cannot be opened.
     pub location: SourceLocation,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 impl Document {
-    /// `apiVersion`, or nothing.
+    /// Returns `apiVersion`, or an empty text.
     #[must_use]
     pub fn api_version(&self) -> &str {
         self.text("/apiVersion")
     }
 
-    /// `kind`, or nothing.
+    /// Returns `kind`, or an empty text.
     #[must_use]
     pub fn kind(&self) -> &str {
         self.text("/kind")
     }
 
-    /// `metadata.name`, or nothing.
+    /// Returns `metadata.name`, or an empty text.
     #[must_use]
     pub fn name(&self) -> &str {
         self.text("/metadata/name")
     }
 
-    /// The value at `path`.
+    /// Returns the value at `path`.
     #[must_use]
     pub fn at(&self, path: &Path) -> Option<&Value> {
         path.steps().iter().try_fold(&self.value, |value, step| match step {
@@ -80,20 +80,20 @@ impl Document {
         self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Where the value at `path` stands, as far as one line can show it: a value that goes over
-    /// several lines is shown by its key, and one that is not there by what it should be in.
+    /// Returns the location of the value at `path`, within one line: the key of a value that spans several lines, or
+    /// the parent of a value that is missing.
     #[must_use]
     pub fn location(&self, path: &Path) -> SourceLocation {
         SourceLocation::within(&self.source, self.locations.shown(path, &self.source))
     }
 
-    /// Where the key of the value at `path` stands; the value itself where it has none.
+    /// Returns the location of the key of the value at `path`; of the value itself if it has no key.
     #[must_use]
     pub fn key_location(&self, path: &Path) -> SourceLocation {
         SourceLocation::within(&self.source, self.locations.shown_key(path, &self.source))
     }
 
-    /// A document, or those that it is a List of.
+    /// Returns a document, or the items if it is a List.
     pub(super) fn flatten(source: &Arc<Source>, value: Value, locations: Locations) -> Vec<Self> {
         let whole = |value, locations| Self { value, source: Arc::clone(source), locations };
         let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -105,7 +105,7 @@ impl Document {
             Some(Value::Array(items)) => items,
             _ => Vec::new(),
         };
-        // As kubectl decodes a list of one kind: items with neither field have those of the list.
+        // kubectl gives items of a list of one kind with neither field those of the list.
         let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
         let kind = Value::from(kind.strip_suffix("List").unwrap_or_default());
         let api_version = value.get("apiVersion").cloned().unwrap_or_default();

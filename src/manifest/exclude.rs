@@ -1,20 +1,20 @@
-//! Globs of paths that are left out.
+//! Globs of excluded paths.
 
 use std::path::Path;
 use std::str::FromStr;
 
 use regex::Regex;
 
-/// Paths that are left out. A glob without a slash is about a file or folder of that name, wherever it
-/// is; one with a slash is about the path as it is printed. `*` and `?` stop at a slash, `**` does not.
+/// Excluded paths. A glob without a slash matches files and folders of that name, anywhere; a glob with a slash matches
+/// the path as printed. `*` and `?` do not match a slash; `**` does.
 #[derive(Clone, Debug, Default)]
 pub struct Exclude(Vec<Glob>);
 
-/// One of them.
+/// One glob.
 #[derive(Clone, Debug)]
 pub struct Glob {
     pattern: Regex,
-    /// Whether it is about whole paths.
+    /// Whether it matches whole paths.
     path: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Files, folders and standard input to documents.
+//! Reads documents from files, folders and standard input.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -17,19 +17,18 @@ use super::{split, yaml};
 use crate::model::api::NodeExtendedResource;
 use crate::model::label::printable;
 
-/// The extensions that are read in a folder, which are those that kubectl reads.
+/// The extensions of files that are read in a folder, like in kubectl.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// Files of tools, which no cluster takes; in folders they are skipped by their names.
+/// Files of tools, which cannot be applied to a cluster; in folders they are skipped by name.
 const TOOL_FILES: [&str; 5] =
     ["kustomization.yaml", "kustomization.yml", "chart.yaml", "values.yaml", "values.yml"];
 
-/// Reads files, folders and standard input (`-`), and passes on each document, or what is unreadable,
-/// in the order in which they stand. What is hidden (`.git`) is left out, and a file that is named
-/// twice is read once.
+/// Reads files, folders and standard input (`-`), and passes on each document or read error, in order. Hidden files and
+/// folders (`.git`) are excluded, and a file that is given twice is read once.
 ///
-/// In folders, what is no Kubernetes object is skipped: repositories hold much else that is YAML. A file
-/// that is named is meant, so that it must hold objects.
+/// In folders, documents that are not Kubernetes objects are skipped, since repositories hold much other YAML. A file
+/// that is given by name must hold objects.
 pub fn read(
     inputs: &Inputs,
     limits: &Limits,
@@ -58,7 +57,7 @@ pub fn read(
     reader.files
 }
 
-/// Reads one text, as [`read`] does a file of that name.
+/// Reads one text, like [`read`] reads a file of that name.
 pub fn read_text(
     name: &str,
     text: String,
@@ -68,7 +67,7 @@ pub fn read_text(
     documents(name, text, limits, &mut |document| take(document.and_then(Document::checked)));
 }
 
-/// The documents of a text, whatever they hold.
+/// Returns the documents of a text, of any content.
 fn documents(
     name: &str,
     text: String,
@@ -93,7 +92,7 @@ fn documents(
 }
 
 impl Document {
-    /// Whatever it is, it has to be an object.
+    /// Returns an error unless the document is a Kubernetes object.
     fn checked(self) -> Result<Self, ReadError> {
         let missing = match (self.api_version().is_empty(), self.kind().is_empty()) {
             (false, false) => return Ok(self),
@@ -105,7 +104,7 @@ impl Document {
         Err(ReadError { location: self.location(&ValuePath::default()), reason })
     }
 
-    /// Whether it is something other than a Kubernetes object. A rule that lacks one of the two fields
+    /// Returns whether the document is something other than a Kubernetes object. A rule without one of the two fields
     /// is a rule with a mistake.
     fn is_something_else(&self) -> bool {
         let ours = self.kind() == NodeExtendedResource::kind(&())
@@ -118,13 +117,13 @@ struct Reader<'t> {
     inputs: &'t Inputs,
     limits: &'t Limits,
     take: &'t mut dyn FnMut(Result<Document, ReadError>),
-    /// How many bytes may still be read.
+    /// The number of bytes that may still be read.
     left: u64,
-    /// The files and folders that are named, wherever links lead.
+    /// The files and folders given by name, with links resolved.
     named: HashSet<PathBuf>,
-    /// The files that kustomizations list as patches, wherever links lead.
+    /// The files that kustomizations list as patches, with links resolved.
     patches: HashSet<PathBuf>,
-    /// The files and folders so far, wherever links lead.
+    /// The files and folders read so far, with links resolved.
     seen: HashSet<PathBuf>,
     files: Files,
 }
@@ -140,17 +139,17 @@ impl Reader<'_> {
             Err(error) => return self.refuse(&name, cannot("read", &error)),
         };
         let place = path.canonicalize().unwrap_or(path.to_owned());
-        // Also where a folder that holds it comes first.
+        // Also if a folder that contains it comes first.
         let named = named || self.named.contains(&place);
         let is_patch = !named && self.patches.contains(&place);
-        // A pipe that is named twice holds two texts.
+        // A pipe that is given twice holds two texts.
         if (metadata.is_file() || metadata.is_dir()) && !self.seen.insert(place) {
             return;
         }
         if metadata.is_dir() {
             return self.folder(path, &name, depth);
         }
-        // A pipe or a device in a folder would be waited for; one that is named is meant.
+        // Reading a pipe or a device would block, so only those given by name are read.
         if !named && !metadata.is_file() {
             return;
         }
@@ -177,7 +176,7 @@ impl Reader<'_> {
         for entry in entries {
             let path = entry.path();
             let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-            // A link to a folder can lead back to where it is.
+            // A link to a folder can lead to a loop.
             let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             let manifest = path.extension().is_some_and(|extension| {
                 EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
@@ -198,7 +197,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Notes a folder that is not read, unless it is named too.
+    /// Records a folder that is not read, unless it is given by name too.
     fn unread_folder(&mut self, path: &Path) {
         let named = path.canonicalize().is_ok_and(|place| self.named.contains(&place));
         if !named && !self.inputs.exclude.matches(path) {
@@ -211,7 +210,7 @@ impl Reader<'_> {
         self.files.names.push(name.to_owned());
         let most = self.limits.file.min(self.left);
         let mut bytes = Vec::new();
-        // One byte more than there may be tells that there are more.
+        // One byte beyond the limit shows that the file is longer.
         match file.and_then(|file| file.take(most + 1).read_to_end(&mut bytes)) {
             Ok(read) if read as u64 <= most => self.left -= read as u64,
             Ok(_) if most < self.limits.file => {
@@ -240,7 +239,7 @@ impl Reader<'_> {
 
     fn text(&mut self, name: &str, text: String, named: bool) {
         let (take, skipped) = (&mut *self.take, &mut self.files.skipped);
-        // Found once a file: it takes a search of all its text, and there may be as many errors as lines.
+        // Determined once per file: it searches the whole text, and there may be as many errors as lines.
         let mut meant = named.then_some(true);
         documents(name, text, self.limits, &mut |document| match document {
             Ok(document) if !named && document.is_something_else() => {
@@ -251,7 +250,7 @@ impl Reader<'_> {
                 if *meant.insert(may_hold_objects(text.as_bytes())) {
                     take(Err(error));
                 } else {
-                    // Without its text, which need not be kept for this.
+                    // Without the text, which need not be kept.
                     skipped.push(SourceLocation::file_alone(name));
                 }
             }
@@ -260,7 +259,7 @@ impl Reader<'_> {
         });
     }
 
-    /// Tells where a file stops being text: the lines before that are shown as they are.
+    /// Reports where a file stops being text; the lines before are shown.
     fn not_text(&mut self, name: &str, error: std::string::FromUtf8Error) {
         let at = error.utf8_error().valid_up_to();
         let bytes = error.into_bytes();
@@ -285,12 +284,12 @@ impl Reader<'_> {
         (self.take)(Err(ReadError { location, reason }));
     }
 
-    /// Leaves out a file of a folder that holds no Kubernetes object.
+    /// Skips a file in a folder without Kubernetes objects.
     fn skip(&mut self, name: &str) {
         self.files.skipped.push(SourceLocation::file_alone(name));
     }
 
-    /// A path that is no file.
+    /// Reports a path that cannot be read.
     fn refuse(&mut self, name: &str, reason: String) {
         self.files.names.push(name.to_owned());
         self.unreadable(name, reason);
@@ -301,12 +300,12 @@ impl Reader<'_> {
     }
 }
 
-/// Whether what cannot be read may have been meant as Kubernetes objects: it has a word of any object, or
-/// one of the rules' own, by which a rule with a mistake is known.
+/// Returns whether an unreadable file may be meant as Kubernetes objects: it contains a field of any object, or a field
+/// of rules, which identifies a rule with a mistake.
 fn may_hold_objects(bytes: &[u8]) -> bool {
     let group = NodeExtendedResource::group(&());
     let kind = NodeExtendedResource::kind(&());
-    // In UTF-16 and UTF-32, the letters of these words have zeros between them.
+    // In UTF-16 and UTF-32, the letters have zeros between them.
     let bytes: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
     let text = String::from_utf8_lossy(&bytes);
     ["apiVersion", &group, &kind].iter().any(|word| text.contains(word))

@@ -1,4 +1,4 @@
-//! What to read, and what was read of it.
+//! The inputs, and what was read of them.
 
 use std::path::PathBuf;
 
@@ -6,32 +6,32 @@ use super::exclude::Exclude;
 use super::source::SourceLocation;
 use crate::model::count::plural;
 
-/// Which files to read.
+/// The files to read.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     /// Files, folders, and `-` for standard input.
     pub paths: Vec<PathBuf>,
-    /// Whether folders within folders are read too.
+    /// Whether to read subfolders.
     pub recursive: bool,
-    /// What is left out, also where it is named.
+    /// What to exclude, even if given by name.
     pub exclude: Exclude,
 }
 
-/// Which files were read, and what was not.
+/// The files that were read, and what was skipped.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
-    /// The files, in the order in which they were read, and folders that cannot be.
+    /// The files, in the order in which they were read, and folders that cannot be read.
     pub names: Vec<String>,
-    /// What folders hold that is no Kubernetes object: a file, or a document of one.
+    /// Files and documents in folders that are not Kubernetes objects.
     pub skipped: Vec<SourceLocation>,
-    /// Files of folders that a kustomization lists as patches.
+    /// Files in folders that a kustomization lists as patches.
     pub patches: Vec<String>,
-    /// Folders within folders that were not read.
+    /// Subfolders that were not read.
     pub folders: Vec<String>,
 }
 
 impl Files {
-    /// What was not read, and why, in one line each.
+    /// Returns what was skipped and why, one line each.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let skipped = self.skipped.iter().map(SourceLocation::short).collect::<Vec<_>>();
@@ -59,7 +59,7 @@ impl Files {
     }
 }
 
-/// The first few of a list.
+/// Returns the first few items of a list.
 fn listed(places: &[String]) -> String {
     const SHOWN: usize = 5;
     let more = if places.len() > SHOWN { ", …" } else { "" };

@@ -1,4 +1,4 @@
-//! The files that a kustomization lists as patches: parts of objects, which nothing applies as they are.
+//! The files that a kustomization lists as patches: partial objects, which cannot be applied on their own.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -11,20 +11,20 @@ use super::document::Limits;
 use super::inputs::Inputs;
 use super::{split, yaml};
 
-/// What Kustomize calls its own file.
+/// The names of a kustomization file.
 const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-/// Where a kustomization lists patches: as paths, as texts, or as objects with a path.
+/// The fields of a kustomization that list patches: as paths, as texts, or as objects with a path.
 const PATCHES: [&str; 3] = ["patches", "patchesStrategicMerge", "patchesJson6902"];
 
-/// Returns the patches that kustomizations list in the folders that are read, wherever links lead. What
-/// cannot be read is left out here: it is reported where the file itself is read.
+/// Returns the patches that kustomizations list in the folders that are read, with links resolved. Unreadable files are
+/// skipped here and reported when the file itself is read.
 pub(super) fn patches(inputs: &Inputs, limits: &Limits) -> HashSet<PathBuf> {
     let mut listed = Listed::default();
     for folder in inputs.paths.iter().filter(|path| path.is_dir()) {
         visit(folder, inputs, limits, 0, &mut listed);
     }
-    // What one kustomization patches with, another one may apply.
+    // A patch of one kustomization may be a resource of another.
     listed.patches.difference(&listed.resources).cloned().collect()
 }
 
@@ -57,14 +57,14 @@ fn visit(folder: &Path, inputs: &Inputs, limits: &Limits, depth: usize, listed: 
     }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-        // As where files are read, a link to a folder is not followed.
+        // As when files are read, links to folders are not followed.
         if !hidden && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             visit(&entry.path(), inputs, limits, depth + 1, listed);
         }
     }
 }
 
-/// The documents of one kustomization, which is one document as a rule.
+/// Returns the documents of a kustomization, usually one.
 fn read(path: &Path, limits: &Limits) -> Vec<Value> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(limits.file).read_to_string(&mut text));
@@ -76,7 +76,7 @@ fn read(path: &Path, limits: &Limits) -> Vec<Value> {
     documents.map(|(value, _)| value).collect()
 }
 
-/// The paths that a kustomization lists, relative to its folder.
+/// Returns the paths that a kustomization lists, relative to its folder.
 fn paths<'t>(kustomization: &'t Value, list: &str) -> Vec<&'t str> {
     let items = kustomization.get(list).and_then(Value::as_array).into_iter().flatten();
     items.filter_map(|item| item.as_str().or_else(|| item.get("path")?.as_str())).collect()

@@ -1,11 +1,11 @@
-//! Where each part of a document stands in its file.
+//! The source locations of a document's parts.
 
 use std::collections::BTreeMap;
 
 use super::path::{Path, Step};
 use super::source::{Source, Span};
 
-/// A tree of the shape of the value, with the place of each part.
+/// A tree with the shape of the value and the location of each part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Locations {
     key: Option<Span>,
@@ -30,7 +30,7 @@ impl Locations {
         Self { key: Some(key), ..self }
     }
 
-    /// The places of a map's parts, to be merged into another map.
+    /// Returns the locations of a map's parts, to merge them into another map.
     pub(super) fn fields(&self) -> Option<&BTreeMap<Box<str>, Self>> {
         match &self.children {
             Children::Fields(fields) => Some(fields),
@@ -55,7 +55,7 @@ impl Locations {
         }
     }
 
-    /// What is nearest to `path`, and whether that is it.
+    /// Returns the part nearest to `path`, and whether it is exact.
     fn nearest(&self, path: &Path) -> (&Self, bool) {
         let mut here = self;
         for step in path.steps() {
@@ -72,7 +72,7 @@ impl Locations {
         (here, true)
     }
 
-    /// What to underline for the value at `path`, in one line.
+    /// Returns what to underline for the value at `path`, within one line.
     pub(super) fn shown(&self, path: &Path, source: &Source) -> Span {
         let (found, exact) = self.nearest(path);
         let value = found.value;
@@ -82,12 +82,12 @@ impl Locations {
         found.first(source)
     }
 
-    /// What to underline for the key at `path`, in one line.
+    /// Returns what to underline for the key at `path`, within one line.
     pub(super) fn shown_key(&self, path: &Path, source: &Source) -> Span {
         self.nearest(path).0.first(source)
     }
 
-    /// The key; the first line of what has none.
+    /// Returns the key; without a key, the first line.
     fn first(&self, source: &Source) -> Span {
         self.key.unwrap_or_else(|| source.rest_of_line(self.value.start as usize))
     }

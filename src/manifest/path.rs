@@ -1,34 +1,34 @@
-//! Paths to values in an object, written as the API server writes them.
+//! Paths to values in an object, in the notation of the API server.
 
 use std::fmt;
 
-/// The way from an object to a value in it: `spec.nodeNames[0]`.
+/// The path from an object to a value in it: `spec.nodeNames[0]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(Vec<Step>);
 
 /// One step of a [`Path`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// To the value of a key.
+    /// The key of a map.
     Key(String),
-    /// To an item of a list, from 0 on.
+    /// The index of an item in a list.
     Item(usize),
 }
 
 impl Path {
-    /// The path to a value of nested maps.
+    /// Returns the path to a value in nested maps.
     #[must_use]
     pub fn from_keys<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
         Self(keys.into_iter().map(|key| Step::Key(key.to_owned())).collect())
     }
 
-    /// This path and a key.
+    /// Returns this path extended by a key.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         self.then(Step::Key(key.to_owned()))
     }
 
-    /// This path and an item of a list.
+    /// Returns this path extended by an item of a list.
     #[must_use]
     pub fn item(&self, index: usize) -> Self {
         self.then(Step::Item(index))
@@ -38,13 +38,13 @@ impl Path {
         Self(self.0.iter().cloned().chain([step]).collect())
     }
 
-    /// The steps, from the object on.
+    /// Returns the steps, starting at the object.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.0
     }
 
-    /// Whether `other` is this path or a path below it.
+    /// Returns whether `other` is this path or below it.
     #[must_use]
     pub fn leads_to(&self, other: &Self) -> bool {
         other.0.starts_with(&self.0)
@@ -52,7 +52,7 @@ impl Path {
 }
 
 impl fmt::Display for Path {
-    /// `spec.nodeNames[0]`; a key that is no plain word in brackets: `metadata.labels[a/b]`.
+    /// `spec.nodeNames[0]`; other keys than plain words are in brackets: `metadata.labels[a/b]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = |key: &str| {
             !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

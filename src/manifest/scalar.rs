@@ -1,13 +1,13 @@
-//! What a YAML scalar means to kubectl: sigs.k8s.io/yaml decodes with `go.yaml.in/yaml/v2`, which is
-//! YAML 1.1 with exceptions (its `resolve.go`), and then writes and reads JSON.
+//! The value of a YAML scalar in kubectl: sigs.k8s.io/yaml decodes with `go.yaml.in/yaml/v2`, which is YAML 1.1 with
+//! exceptions (its `resolve.go`), and then converts to JSON.
 
 use granit_parser::{ScalarStyle, Tag};
 use serde_json::{Number, Value};
 
-/// The value of a scalar.
+/// Returns the value of a scalar.
 ///
 /// # Errors
-/// Where kubectl takes it for none, in one line.
+/// If kubectl rejects it; in one line.
 pub(super) fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
     let Some(tag) = tag else {
         return match style {
@@ -16,8 +16,8 @@ pub(super) fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Resu
         };
     };
     let Some(kind @ ("int" | "float" | "bool" | "null")) = tag.core_suffix() else {
-        // Any other tag, and a lone `!`, makes it a string; of !!binary, kubectl takes the text
-        // behind the base64, which no field of a rule or a pod template is.
+        // Any other tag, and a lone `!`, makes it a string. kubectl decodes base64 for !!binary, which no field of a
+        // rule or a pod template uses.
         return Ok(text.into());
     };
     match (kind, plain(text)?) {
@@ -48,7 +48,7 @@ fn plain(text: &str) -> Result<Value, String> {
     })
 }
 
-/// A number as Go's `strconv.ParseInt` with base 0 and YAML's floats have it.
+/// Parses a number like Go's `strconv.ParseInt` with base 0, or a YAML float.
 fn number(text: &str) -> Option<Number> {
     let first = text.bytes().next()?;
     if first == b'.' {
@@ -76,7 +76,7 @@ fn integer(text: &str) -> Option<Number> {
             _ => (10, digits),
         },
     };
-    // Rust takes a sign here, Go does not.
+    // Rust accepts a sign here, Go does not.
     if !digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return None;
     }
@@ -84,7 +84,7 @@ fn integer(text: &str) -> Option<Number> {
     let value = if negative { -i128::from(magnitude) } else { i128::from(magnitude) };
     match i64::try_from(value) {
         Ok(value) => Some(value.into()),
-        // The API server has no integers beyond 64 bits with a sign: it reads a float.
+        // The API server has only signed 64-bit integers: it reads larger ones as floats.
         Err(_) if !signed => json_float(magnitude as f64),
         Err(_) => None,
     }
@@ -108,9 +108,9 @@ fn float(text: &str) -> Option<Number> {
     json_float(text.parse().ok()?)
 }
 
-/// A float that went through JSON: one without a fraction is an integer then.
+/// Converts a float like JSON does: without a fraction, it becomes an integer.
 fn json_float(float: f64) -> Option<Number> {
-    // Go writes floats of 10^21 and more with an exponent, and reads those as floats.
+    // Go writes floats from 10^21 with an exponent, and reads those as floats.
     let text = if float.abs() < 1e21 { format!("{float}") } else { String::new() };
     text.parse::<i64>().map_or_else(|_| Number::from_f64(float), |whole| Some(whole.into()))
 }

@@ -1,4 +1,4 @@
-//! The text that a document comes from, and places in it.
+//! The text of a document, and locations in it.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -8,27 +8,27 @@ use std::sync::{Arc, OnceLock};
 pub struct Source {
     name: Arc<str>,
     text: String,
-    /// Where each line begins; found when somebody first asks for a line.
+    /// The start of each line, computed on first use.
     lines: OnceLock<Vec<usize>>,
 }
 
-/// A part of a [`Source`], in bytes from its start.
+/// A part of a [`Source`], as byte offsets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// The first byte.
+    /// The offset of the first byte.
     pub start: u32,
-    /// The byte after the last.
+    /// The offset after the last byte.
     pub end: u32,
 }
 
-/// A place to show to people: a part of one line of a file, or a file as a whole.
+/// A location to report: a part of one line of a file, or a whole file.
 #[derive(Clone, Debug)]
 pub struct SourceLocation {
     file: Arc<str>,
     place: Option<(Arc<Source>, Span)>,
 }
 
-/// A line longer than this is not shown, only its number.
+/// The maximum length of a line that is shown; of longer lines, only the number is.
 const LONGEST_LINE: usize = 4096;
 
 impl Span {
@@ -38,7 +38,7 @@ impl Span {
         Self { start: at(range.start), end: at(range.end) }
     }
 
-    /// The same, as a range of bytes.
+    /// Returns the span as a range of bytes.
     #[must_use]
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
@@ -50,19 +50,19 @@ impl Source {
         Self { name: name.into(), text, lines: OnceLock::new() }
     }
 
-    /// The file's name, as it was given.
+    /// Returns the name of the file, as given.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// All of it.
+    /// Returns the whole text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Which line a byte is in, from 0 on, and the bytes of that line without its end.
+    /// Returns the line of a byte, from 0, and the bytes of that line without its end.
     fn line(&self, offset: usize) -> (usize, Range<usize>) {
         let lines = self.lines.get_or_init(|| {
             let breaks = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
@@ -75,7 +75,7 @@ impl Source {
         (number, start..start + line.trim_end_matches('\r').len())
     }
 
-    /// The part of a span that is in its first line, without spaces at its end.
+    /// Returns the first line of a span, without trailing spaces.
     pub(super) fn first_line(&self, span: Span) -> Span {
         let Range { start, end } = span.range();
         let (_, line) = self.line(start);
@@ -83,7 +83,7 @@ impl Source {
         Span::new(start..start + part.trim_end().len())
     }
 
-    /// From a byte to the end of its line.
+    /// Returns the span from a byte to the end of its line.
     pub(super) fn rest_of_line(&self, offset: usize) -> Span {
         let (_, line) = self.line(offset);
         self.first_line(Span::new(offset..line.end.max(offset)))
@@ -101,31 +101,31 @@ impl SourceLocation {
         Self { file: Arc::clone(&source.name), place }
     }
 
-    /// A file as a whole.
+    /// Returns the location of a whole file.
     #[must_use]
     pub fn file_alone(name: &str) -> Self {
         Self { file: name.into(), place: None }
     }
 
-    /// The file's name, as it was given.
+    /// Returns the name of the file, as given.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// Line and column, each from 1 on; columns are characters.
+    /// Returns line and column, each from 1; columns count characters.
     #[must_use]
     pub fn start(&self) -> Option<(usize, usize)> {
         self.place.as_ref().map(|(source, span)| position(source, span.start))
     }
 
-    /// Line and column after the last character.
+    /// Returns line and column after the last character.
     #[must_use]
     pub fn end(&self) -> Option<(usize, usize)> {
         self.place.as_ref().map(|(source, span)| position(source, span.end))
     }
 
-    /// The file, with the line where it is not the first.
+    /// Returns the file, with the line if it is not the first.
     pub(super) fn short(&self) -> String {
         match self.start() {
             Some((line, _)) if line > 1 => format!("{}:{line}", self.file),
@@ -133,20 +133,20 @@ impl SourceLocation {
         }
     }
 
-    /// The text there.
+    /// Returns the text at the location.
     #[must_use]
     pub fn text(&self) -> &str {
         let place = self.place.as_ref();
         place.and_then(|(source, span)| source.text.get(span.range())).unwrap_or_default()
     }
 
-    /// All of the file; empty where it could not be opened.
+    /// Returns the whole file; empty if it could not be opened.
     #[must_use]
     pub fn file_text(&self) -> &str {
         self.place.as_ref().map_or("", |(source, _)| source.text())
     }
 
-    /// The line that it is in.
+    /// Returns the line of the location.
     #[must_use]
     pub fn line(&self) -> Option<&str> {
         let (source, span) = self.place.as_ref()?;
@@ -154,8 +154,7 @@ impl SourceLocation {
         source.text.get(line)
     }
 
-    /// The line that it is in, and which bytes of that it is; `None` where that is too long to be
-    /// shown.
+    /// Returns the line of the location, and the bytes of the location in it; `None` if the line is too long to show.
     #[must_use]
     pub fn shown(&self) -> Option<(&str, Range<usize>)> {
         let (source, span) = self.place.as_ref()?;
@@ -178,11 +177,11 @@ fn position(source: &Source, offset: u32) -> (usize, usize) {
     let offset = offset as usize;
     let (number, line) = source.line(offset);
     let before = source.text.get(line.start..offset).unwrap_or_default();
-    // A byte order mark is no character of the first line.
+    // A byte order mark is not a character of the first line.
     (number + 1, before.trim_start_matches('\u{feff}').chars().count() + 1)
 }
 
-/// Why a document cannot be read, and where.
+/// Why a document cannot be parsed, and where.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ParseError {
     pub(super) span: Span,

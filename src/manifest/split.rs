@@ -1,5 +1,5 @@
-//! A file's text to the documents in it, as kubectl splits it before it parses any: a document that
-//! cannot be parsed does not stop those after it.
+//! Splits the text of a file into documents, like kubectl does before parsing: an invalid document does not stop the
+//! ones after it.
 
 use serde::de::IgnoredAny;
 
@@ -9,14 +9,14 @@ use super::source::{ParseError, Span};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RawDocument<'t> {
     pub(super) text: &'t str,
-    /// Where it begins in its file.
+    /// Its offset in the file.
     pub(super) offset: usize,
-    /// How many lines are before it.
+    /// The number of lines before it.
     pub(super) lines_before: usize,
 }
 
-/// Splits a file: JSON objects one after the other, or YAML documents with lines of `---` between
-/// them. What begins as JSON and goes on as something else is YAML from there on.
+/// Splits a file into consecutive JSON objects, or YAML documents separated by lines of `---`. A text that starts as
+/// JSON and continues as something else is YAML from there on.
 pub(super) fn split(text: &str) -> Vec<Result<RawDocument<'_>, ParseError>> {
     let mark = text.len() - text.trim_start_matches('\u{feff}').len();
     let (mut raw_documents, rest) = json(text, mark);
@@ -28,7 +28,7 @@ fn raw_document(text: &str, start: usize, end: usize, lines_before: usize) -> Ra
     RawDocument { text: text.get(start..end).unwrap_or_default(), offset: start, lines_before }
 }
 
-/// The JSON objects that the text begins with, and where they end.
+/// Returns the JSON objects at the start of the text, and where they end.
 fn json(text: &str, start: usize) -> (Vec<Result<RawDocument<'_>, ParseError>>, usize) {
     let (mut raw_documents, mut end, mut lines) = (Vec::new(), start, 0);
     let rest = text.get(start..).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! One YAML document (JSON is YAML) to a JSON value with the places of its parts.
+//! Parses one YAML document (JSON is YAML) to a JSON value with the locations of its parts.
 //!
-//! As kubectl reads it, with one exception: a key given twice is an error here, where kubectl takes
-//! the last one and says nothing.
+//! The parser reads like kubectl, with one exception: a repeated key is an error here, while kubectl silently takes the
+//! last one.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,7 @@ use super::scalar;
 use super::source::{ParseError, Span};
 use super::split::RawDocument;
 
-/// Reads a document; `None` if there is nothing in it.
+/// Parses a document; `None` if it is empty.
 pub(super) fn read(
     raw_document: &RawDocument,
     limits: &Limits,
@@ -36,7 +36,7 @@ pub(super) fn read(
         match event {
             Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
             Event::DocumentStart(..) if document.is_none() => {}
-            // kubectl splits at lines of `---` and would drop, unread, what follows `...`.
+            // kubectl splits at lines of `---`, and would silently drop what follows `...`.
             Event::DocumentStart(..) => {
                 return Err(reader.parse_error(
                     range,
@@ -49,19 +49,19 @@ pub(super) fn read(
     Ok(document.map(|node| (node.value, node.locations)).filter(|(value, _)| !value.is_null()))
 }
 
-/// How much text counts as one more value.
+/// The number of bytes of text that count as one more value.
 const BYTES_A_VALUE: usize = 64;
 
 struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     raw_document: &'t RawDocument<'t>,
     limits: &'t Limits,
-    /// How many values there are so far, those that aliases repeat included.
+    /// The number of values so far, including those that aliases repeat.
     values: usize,
     anchors: HashMap<usize, Node>,
 }
 
-/// A value, and what it takes to know before it is repeated.
+/// A value, with what must be known before it is repeated.
 #[derive(Clone)]
 struct Node {
     value: Value,
@@ -87,7 +87,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The next event of a collection, which has an end: the parser says so if it has not.
+    /// Returns the next event of a collection; the parser reports a missing end.
     fn inside(&mut self, start: Range) -> Result<(Event<'t>, Range), ParseError> {
         self.next()?.ok_or_else(|| self.parse_error(start, "it does not end"))
     }
@@ -105,8 +105,7 @@ impl<'t> Reader<'t> {
         format!("more than {} maps and lists are within each other here", self.limits.depth)
     }
 
-    /// Counts values, also those that an alias repeats: a document of a few hundred bytes can
-    /// repeat itself to any size.
+    /// Counts values, including those that an alias repeats: a document of a few hundred bytes can expand to any size.
     fn count(&mut self, values: usize, depth: usize, range: Range) -> Result<(), ParseError> {
         let Limits { values: most, depth: deepest, .. } = *self.limits;
         self.values = self.values.saturating_add(values);
@@ -127,7 +126,7 @@ impl<'t> Reader<'t> {
         if let Event::Alias(anchor) = event {
             return self.alias(anchor, range, depth);
         }
-        // A long text counts like the many short ones that would take its room.
+        // A long text counts as much as many short ones of the same size.
         let weight = match &event {
             Event::Scalar(text, ..) => 1 + text.len() / BYTES_A_VALUE,
             _ => 1,
@@ -153,7 +152,7 @@ impl<'t> Reader<'t> {
     }
 
     fn alias(&mut self, anchor: usize, range: Range, depth: usize) -> Result<Node, ParseError> {
-        // Only an anchor whose node is complete is known, so nothing can contain itself.
+        // An anchor is defined only when its node is complete, so no node can contain itself.
         let Some((values, inner)) = self.anchors.get(&anchor).map(|node| (node.values, node.depth))
         else {
             return Err(self.parse_error(range, "the alias is within its own anchor"));
@@ -236,12 +235,12 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// The fields of a map, as they are read.
+/// The fields of a map so far.
 #[derive(Default)]
 struct Fields {
     values: Map<String, Value>,
     places: BTreeMap<Box<str>, Locations>,
-    /// Where each key stands, without those that a merge brought.
+    /// The location of each key, except keys from a merge.
     given: HashMap<String, Range>,
 }
 
@@ -251,8 +250,8 @@ impl Fields {
         self.values.insert(key, value);
     }
 
-    /// Takes the fields of a map, or of a list of maps of which the first wins. As in kubectl, they
-    /// replace what stands before the merge, and are replaced by what comes after it.
+    /// Merges the fields of a map, or of a list of maps of which the first wins. As in kubectl, they replace fields
+    /// before the merge, and later fields replace them.
     fn merge(&mut self, node: &Node) -> Option<()> {
         let items = match &node.value {
             Value::Array(items) => items.as_slice(),
@@ -272,7 +271,7 @@ impl Fields {
     }
 }
 
-/// A key as kubectl writes it into JSON.
+/// Returns a key as kubectl writes it into JSON.
 fn key_text(key: &Value) -> Option<String> {
     match key {
         Value::String(text) => Some(text.clone()),

@@ -11,26 +11,26 @@ use serde_json::Value;
 
 use super::code::Code;
 
-/// A rule, ready to be asked.
+/// A compiled rule.
 #[derive(Debug)]
 pub(super) struct Rule {
     program: Program,
-    /// As the CRD has it.
+    /// The expression in the CRD.
     pub(super) expression: String,
-    /// What it is about.
+    /// The code of its diagnostics.
     pub(super) code: Code,
-    /// What to tell where it does not hold.
+    /// The message if it does not hold.
     pub(super) message: String,
 }
 
-/// What CEL has on the API server: the standard library, and those of its extensions that the CRD
-/// uses. A rule that uses another one cannot be evaluated, which a test would show.
+/// The CEL environment of the API server: the standard library, and the extensions that the CRD uses. A rule that uses
+/// another extension cannot be evaluated, which a test would show.
 #[derive(Clone)]
 pub(super) struct CelEnv(Arc<Env>);
 
 impl CelEnv {
     /// # Errors
-    /// Where two functions have the same name, which a test would show.
+    /// If two functions have the same name, which a test would show.
     pub(super) fn new() -> Result<Self, String> {
         let mut env = Env::stdlib();
         let added = env
@@ -44,7 +44,7 @@ impl CelEnv {
     /// Compiles a rule.
     ///
     /// # Errors
-    /// Where it is not CEL.
+    /// If it is not valid CEL.
     pub(super) fn compile(
         &self,
         expression: &str,
@@ -56,10 +56,10 @@ impl CelEnv {
         Ok(Rule { program, expression: expression.to_owned(), message: message.to_owned(), code })
     }
 
-    /// Whether a rule holds for a value.
+    /// Returns whether a rule holds for a value.
     ///
     /// # Errors
-    /// Where that cannot be told: the value is not of the type that the rule is for.
+    /// If it cannot be evaluated: the value does not have the type of the rule.
     pub(super) fn evaluate(&self, rule: &Rule, value: &Value) -> Result<bool, String> {
         let mut context = Context::with_env(Arc::clone(&self.0));
         context.add_variable_from_value("self", from_json(value));
@@ -81,7 +81,7 @@ fn describe(error: &ExecutionError) -> String {
     format!("the rule cannot be evaluated: {error}")
 }
 
-/// Integers are `int`, also those that serde would make a `uint`.
+/// Converts integers to `int`, including those that serde would make a `uint`.
 fn from_json(value: &Value) -> CelValue {
     match value {
         Value::Null => CelValue::Null,

@@ -1,4 +1,4 @@
-//! The identifiers of all checks. They are an API: scripts filter by them, so that none changes.
+//! The identifiers of all checks. They are an API: scripts filter by them, so they do not change.
 
 use std::fmt;
 
@@ -11,23 +11,23 @@ use Code::{
 
 macro_rules! codes {
     ($($name:ident $text:literal $meaning:literal,)*) => {
-        /// What a diagnostic is about.
+        /// The kind of a diagnostic.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Code {
             $(#[doc = $meaning] $name,)*
         }
 
         impl Code {
-            /// All of them.
+            /// All codes.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The identifier, such as `quantity-whole`.
+            /// Returns the identifier, such as `quantity-whole`.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// What the check finds, in one line of Markdown.
+            /// Returns what the check finds, in one line of Markdown.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$name => $meaning,)* }
@@ -96,8 +96,8 @@ codes! {
     UndeclaredResource "undeclared-resource" "A pod template or quota names a resource that no rule declares (a warning)",
 }
 
-/// Which code each CEL rule of the CRD has: by the path of its schema, and by words of its message,
-/// since a CEL rule has no place for an identifier. A test fails for a rule that is not here.
+/// The code of each CEL rule of the CRD: by the path of its schema and a part of its message, since a CEL rule has no
+/// identifier. A test fails for a missing rule.
 const CRD_RULES: [(&str, &str, Code); 21] = [
     ("spec", "exactly one of", NodeChoice),
     ("spec.resourceName", "no prefix", ResourceNamePrefix),
@@ -123,7 +123,7 @@ const CRD_RULES: [(&str, &str, Code); 21] = [
 ];
 
 impl Code {
-    /// The code of a CEL rule of the CRD.
+    /// Returns the code of a CEL rule of the CRD.
     pub(super) fn of_crd_rule(path: &str, message: &str) -> Self {
         let rule = CRD_RULES.iter().find(|(at, words, _)| *at == path && message.contains(words));
         rule.map_or(Self::CrdRule, |(.., code)| *code)

@@ -1,4 +1,4 @@
-//! What no single object shows.
+//! Checks across objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -18,12 +18,12 @@ use crate::model::quantity::Quantity;
 use crate::planner::overlap::Overlap;
 use crate::planner::rules::Rule;
 
-/// What is kept of each object until all have been seen.
+/// What is kept of each object until all are read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CrossChecks {
     rules: Vec<DeclaredRule>,
     requests: Vec<ResourceRef>,
-    /// What single workloads and quotas get wrong.
+    /// Problems of single workloads and quotas.
     workloads: Vec<Diagnostic>,
 }
 
@@ -31,20 +31,20 @@ pub(super) struct CrossChecks {
 #[derive(Clone, Debug)]
 struct DeclaredRule {
     name: String,
-    /// Also of a rule that is not valid: it says what was meant.
+    /// Also set for an invalid rule, as what was meant.
     resource: String,
-    /// `None` where it is not valid.
+    /// `None` if it is invalid.
     rule: Option<Rule>,
     tests: LabelTests,
     name_location: SourceLocation,
     quantity_location: SourceLocation,
 }
 
-/// A resource that a pod template or a quota names; once for each object.
+/// A resource that a pod template or a quota names; once per object.
 #[derive(Clone, Debug)]
 struct ResourceRef {
     resource: String,
-    /// How much of it one pod requests; 0 in a quota.
+    /// The quantity that one pod requests; 0 in a quota.
     amount: Quantity,
     kind: String,
     name: String,
@@ -117,7 +117,7 @@ impl CrossChecks {
         }
     }
 
-    /// What the server would name is taken by `kubectl create`, and by nothing that applies files.
+    /// Only `kubectl create` accepts objects with a generated name; applying files does not.
     pub(super) fn check_nameless(&self, report: &mut Report) {
         for rule in self.rules.iter().filter(|rule| rule.name.is_empty() && rule.rule.is_some()) {
             let message =
@@ -132,7 +132,7 @@ impl CrossChecks {
         }
     }
 
-    /// One problem a rule, with the first other rule that it is in conflict with.
+    /// Reports one problem per rule, with the first rule that it conflicts with.
     fn check_overlaps(&self, report: &mut Report) {
         let mut groups = BTreeMap::<(&str, i32), PrecedenceGroup>::new();
         for (place, declared) in self.rules.iter().enumerate() {
@@ -148,7 +148,7 @@ impl CrossChecks {
         }
     }
 
-    /// Only where there is a rule at all: files with pods alone say nothing of what is declared.
+    /// Only if there is a rule: files with only pods do not show what is declared.
     fn check_requests(&self, report: &mut Report) {
         let declared: BTreeSet<&str> = self
             .rules
@@ -179,8 +179,7 @@ impl CrossChecks {
         }
     }
 
-    /// The most that rules declare of each resource; `None` where a rule that is not valid may be the one
-    /// that declares more.
+    /// Returns the largest declared quantity of each resource; `None` if an invalid rule may declare more.
     fn largest_quantities(&self) -> HashMap<&str, Option<Quantity>> {
         let mut largest = HashMap::<&str, Option<Quantity>>::new();
         for declared in &self.rules {
@@ -195,7 +194,7 @@ impl CrossChecks {
 }
 
 impl ResourceRef {
-    /// A pod that requests more than any node can have stays pending.
+    /// Reports a pod that requests more than any node can have, which stays pending.
     fn unsatisfiable(&self, most: Quantity) -> Diagnostic {
         let Self { resource, amount, .. } = self;
         let message = format!(
@@ -249,8 +248,8 @@ fn overlapping(
         .hint("the older rule wins there: give the one that should win a higher spec.priority")
 }
 
-/// The declared name that `name` was probably meant to be: the domain and the rest are compared by
-/// themselves, since a long domain would make all names in it look alike.
+/// Returns the declared name that `name` was probably meant to be: the domain and the rest are compared separately,
+/// since a long domain would make all its names similar.
 fn closest_resource<'t>(name: &str, declared: &BTreeSet<&'t str>) -> Option<&'t str> {
     let (domain, rest) = name.split_once('/')?;
     let close = |one: &str, other: &str| one == other || closest(one, [other]).is_some();

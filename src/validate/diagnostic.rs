@@ -1,22 +1,22 @@
-//! One thing to tell, with the place that it stands at.
+//! A diagnostic with its location.
 
 use super::code::Code;
 use super::violation::Violation;
 use crate::manifest::{Document, Path, SourceLocation};
 
-/// How much a problem matters.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Something could not be read, so that it is not known what is in it.
+    /// Something cannot be read, so its contents are unknown.
     Unreadable,
-    /// The API server refuses it, or one of two objects is lost.
+    /// The API server rejects it, or one of two objects is lost.
     Error,
-    /// It is taken, and may not be what was meant.
+    /// The API server accepts it, but it may not be what was meant.
     Warning,
 }
 
 impl Severity {
-    /// One word for machines.
+    /// Returns the machine-readable name.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -30,9 +30,9 @@ impl Severity {
 /// A problem.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
-    /// What it is about.
+    /// The kind.
     pub code: Code,
     /// What is wrong, in one line.
     pub message: String,
@@ -40,15 +40,15 @@ pub struct Diagnostic {
     pub hint: Option<String>,
     /// The CEL rule that does not hold.
     pub expression: Option<String>,
-    /// Where.
+    /// The location.
     pub location: SourceLocation,
-    /// What to say at the place itself.
+    /// The label at the location.
     pub label: Option<String>,
-    /// Other places that it takes to understand it.
+    /// Other relevant locations.
     pub related: Vec<(SourceLocation, String)>,
-    /// Kind and name of the object.
+    /// The kind and name of the object.
     pub object: Option<(String, String)>,
-    /// The path of what is wrong in the object, such as `spec.quantity`.
+    /// The path in the object, such as `spec.quantity`.
     pub path: String,
 }
 
@@ -73,7 +73,7 @@ impl Diagnostic {
         }
     }
 
-    /// What a check of one object has found.
+    /// Returns the diagnostic for a violation in an object.
     pub(super) fn found(violation: Violation, document: &Document) -> Self {
         let Violation { path, at_key, code, message, hint, expression } = violation;
         let location = if at_key { document.key_location(&path) } else { document.location(&path) };
@@ -99,10 +99,10 @@ impl Diagnostic {
         self
     }
 
-    /// The path and the message, in one line.
+    /// Returns the path and the message, in one line.
     #[must_use]
     pub fn title(&self) -> String {
-        // The server's words for an unknown field name its path already.
+        // The API server's message for an unknown field already contains the path.
         if self.message.contains(&self.path) {
             return self.message.clone();
         }

@@ -1,5 +1,5 @@
-//! Nulls in a node selector. Nowhere else does the API server's dropping them do harm: here one can be a
-//! requirement less, and the rule selects more nodes.
+//! Nulls in a node selector. The API server drops nulls, which is harmless elsewhere: here a requirement may be lost,
+//! so that the rule selects more nodes.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::code::Code;
 use super::violation::Violation;
 use crate::manifest::Path;
 
-/// Adds a violation for each null that changes what is selected, in place of those that follow from it.
+/// Adds a violation for each null that changes the selection, and removes violations that follow from it.
 pub(super) fn check(object: &Value, violations: &mut Vec<Violation>) {
     let path = Path::from_keys(["spec", "nodeSelector"]);
     let nulls = object.pointer("/spec/nodeSelector").map(|selector| nulls(selector, &path));
@@ -19,8 +19,8 @@ pub(super) fn check(object: &Value, violations: &mut Vec<Violation>) {
     }
 }
 
-/// The labels without a value, and the blocks without which no requirement is left. Of an expression, a null
-/// is nothing (the values of `Exists`), or the schema reports that something is missing.
+/// Returns the labels without a value, and the blocks without which no requirement is left. In an expression, a null
+/// changes nothing (the values of `Exists`), or the schema reports a missing field.
 fn nulls(selector: &Value, path: &Path) -> Vec<Path> {
     let labels = path.key("matchLabels");
     let fields = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Hints and warnings for what people write and mean otherwise.
+//! Hints and warnings for common mistakes.
 
 use serde_json::Value;
 
@@ -13,26 +13,26 @@ use crate::planner::rules::Rule;
 /// Integers up to this one are exact as JSON numbers in every program.
 const EXACT: i64 = 1 << 53;
 
-/// Why a file may not be readable.
+/// Returns why a file may be unreadable.
 pub(super) fn unreadable(location: &SourceLocation) -> Option<String> {
     if location.file_text().contains("{{") {
         let hint = "this looks like a Helm template: check what it renders (helm template CHART | \
                     node-resource-advertiser validate -), or skip it with --exclude";
         return Some(hint.to_owned());
     }
-    // What is joined to the line before is found wrong in a line after it.
+    // A mistake that joins a line to the previous one is reported in a later line.
     let (line, _) = location.start()?;
     let lines = location.file_text().lines().take(line).enumerate();
     let suspects = lines.filter(|(_, line)| has_no_break_space(line));
     suspects.last().map(|(number, _)| no_break_space(&format!("line {}", number + 1)))
 }
 
-/// Why a text may stand where a map is needed.
+/// Returns why a text may be where a map is expected.
 pub(super) fn of_type(value: Option<&Value>) -> Option<String> {
     value?.as_str().filter(|text| has_no_break_space(text)).map(|_| no_break_space("it"))
 }
 
-/// Whether one stands where YAML needs a space.
+/// Returns whether a no-break space is where YAML needs a space.
 fn has_no_break_space(line: &str) -> bool {
     line.trim_start_matches(' ').starts_with('\u{a0}')
         || [":\u{a0}", "-\u{a0}"].iter().any(|words| line.contains(words))
@@ -42,7 +42,7 @@ fn no_break_space(place: &str) -> String {
     format!("{place} has a no-break space (U+00A0), which YAML treats as text: use a plain space")
 }
 
-/// The quantities that a text which is none may stand for.
+/// Returns the quantities that an invalid text may mean.
 pub(super) fn quantity(text: &str) -> Option<String> {
     let text: String = text.chars().filter(|c| !c.is_whitespace() && !"_,'".contains(*c)).collect();
     let digits =
@@ -51,7 +51,7 @@ pub(super) fn quantity(text: &str) -> Option<String> {
         .split_at_checked(digits)
         .filter(|(number, _)| number.contains(|c: char| c.is_ascii_digit()))?;
     let unit = unit.to_lowercase();
-    // Bytes are counted like all else, and have no name.
+    // Bytes are plain numbers, without a unit.
     let unit =
         ["bytes", "byte", "b"].into_iter().find_map(|end| unit.strip_suffix(end)).unwrap_or(&unit);
     let (decimal, binary) = match unit {
@@ -74,7 +74,7 @@ pub(super) fn quantity(text: &str) -> Option<String> {
     (!meant.is_empty()).then(|| format!("did you mean {}?", meant.join(" or ")))
 }
 
-/// Numbers of a rule that are read as something other than what they look like.
+/// Warns about numbers that are read differently from what they look like.
 pub(super) fn numbers(document: &Document) -> Vec<Diagnostic> {
     let fields = ["quantity", "priority"].map(|field| Path::from_keys(["spec", field]));
     let found = fields.iter().filter_map(|path| {
@@ -88,9 +88,9 @@ pub(super) fn numbers(document: &Document) -> Vec<Diagnostic> {
     found.collect()
 }
 
-/// A selector that no labels can meet.
+/// Warns about a selector that no labels can meet.
 pub(super) fn selector(rule: &Rule, document: &Document) -> Option<Diagnostic> {
-    // What contradicts itself has nothing in common with anything.
+    // A contradictory selection overlaps with nothing, not even itself.
     if rule.selection.overlap(&rule.selection) != Overlap::Never {
         return None;
     }

@@ -1,5 +1,5 @@
-//! What every object's metadata has to be, which the API server checks outside of CRDs
-//! (`ValidateObjectMeta` in `k8s.io/apimachinery/pkg/api/validation`).
+//! The metadata of objects, which the API server validates outside of CRDs (`ValidateObjectMeta` in
+//! `k8s.io/apimachinery/pkg/api/validation`).
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,24 +13,24 @@ use super::violation::Violation;
 use crate::manifest::Path;
 use crate::model::label::{excerpt, is_dns_subdomain, is_label_value, is_qualified_name};
 
-/// The schema of metadata, from the API's own type.
+/// Returns the schema of metadata, from the API's own type.
 ///
 /// # Errors
-/// Where it is no schema, which a test would show.
+/// If it is not a schema, which a test would show.
 pub(super) fn schema(cel: &CelEnv) -> Result<Schema, String> {
     let settings = SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
     let schema = settings.into_generator().into_root_schema_for::<ObjectMeta>();
     let props: JSONSchemaProps =
         serde_json::from_value(schema.to_value()).map_err(|error| error.to_string())?;
     let mut schema = Schema::new(&props, cel)?;
-    // The server's bookkeeping is nobody's to write by hand, and has no fixed fields.
+    // managedFields are written by the API server, and have no fixed fields.
     if let Some(managed) = schema.property_mut("managedFields") {
         managed.allow_any();
     }
     Ok(schema)
 }
 
-/// What the schema does not say of it.
+/// Checks what the schema cannot express.
 pub(super) fn check(object: &Value) -> Vec<Violation> {
     let mut violations = check_name(object);
     for (path, key, value) in entries(object, "labels") {
@@ -45,7 +45,7 @@ pub(super) fn check(object: &Value) -> Vec<Violation> {
         }
     }
     for (path, key, _) in entries(object, "annotations") {
-        // Unlike labels, annotations may have upper case in the domain.
+        // Unlike labels, annotations may have uppercase letters in the domain.
         if !is_qualified_name(&key.to_lowercase()) {
             violations.push(not_a_key(&path, Code::MetadataAnnotation, key));
         }
@@ -59,7 +59,7 @@ fn check_name(object: &Value) -> Vec<Violation> {
         let value = object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str);
         value.filter(|value| !value.is_empty())
     };
-    // What is of another type is reported by the schema.
+    // Values of another type are reported by the schema.
     let metadata = object.get("metadata").filter(|metadata| !metadata.is_null());
     let name = metadata.and_then(|metadata| metadata.get("name")).filter(|name| !name.is_null());
     if metadata.is_some_and(|metadata| !metadata.is_object())
@@ -69,7 +69,7 @@ fn check_name(object: &Value) -> Vec<Violation> {
     }
     let (key, name, valid) = match (field("name"), field("generateName")) {
         (Some(name), _) => ("name", name, is_dns_subdomain(name)),
-        // What the server puts behind it is letters and digits.
+        // The API server appends letters and digits.
         (None, Some(prefix)) => ("generateName", prefix, is_dns_subdomain(&format!("{prefix}x"))),
         (None, None) => {
             let message = "Required value: name or generateName is required";

@@ -1,6 +1,6 @@
-//! Which rules of one resource and priority declare different quantities for the same nodes.
+//! Finds rules of one resource and priority that declare different quantities for the same nodes.
 //!
-//! Each rule is compared with those that can have nodes in common with it, and not with every other one:
+//! Each rule is compared only with rules that can share nodes with it:
 //!
 //! - of rules that name nodes, with those that name the same;
 //! - of rules that select by labels, with those that require the same keys and, where both require one of
@@ -19,7 +19,7 @@ use crate::planner::rules::Rule;
 use crate::planner::selector::Selection;
 use alike::{Alike, Peer};
 
-/// The requirements of a valid rule on labels, in an order of their own, so that equal ones are found.
+/// The requirements of a valid rule on labels, in a canonical order, so that equal ones are found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct LabelTests(BTreeSet<LabelTest>);
 
@@ -51,7 +51,7 @@ impl LabelTests {
         self.0.iter().map(|test| test.key.as_str()).collect()
     }
 
-    /// The values of which the label of each key has one, where there are some.
+    /// Returns the allowed values of each key's label, if they are restricted.
     fn values(&self) -> BTreeMap<&str, &BTreeSet<String>> {
         let tests = self.0.iter().filter(|test| test.operator == IN);
         tests.map(|test| (test.key.as_str(), &test.values)).collect()
@@ -60,7 +60,7 @@ impl LabelTests {
 
 const IN: &str = "In";
 
-/// A rule, as it is compared with others.
+/// A rule to compare with others.
 #[derive(Clone, Copy)]
 pub(super) struct Candidate<'t> {
     pub(super) name: &'t str,
@@ -71,34 +71,34 @@ pub(super) struct Candidate<'t> {
 /// Rules of the same resource and priority.
 #[derive(Default)]
 pub(super) struct PrecedenceGroup<'t> {
-    /// How many have been added.
+    /// The number of added rules.
     count: usize,
-    /// Those that name nodes: by name, and all of them.
+    /// The rules that name nodes: by node name, and all of them.
     by_node: HashMap<&'t str, Alike<'t>>,
     named: Alike<'t>,
-    /// Those that select every node.
+    /// The rules that select every node.
     all: Alike<'t>,
-    /// Those that select by labels which a node can have; all of them, and by the keys of these.
+    /// The rules with satisfiable label requirements: all of them, and by the keys of the requirements.
     labelled: Alike<'t>,
     key_sets: Vec<KeySet<'t>>,
     by_keys: HashMap<BTreeSet<&'t str>, usize>,
     by_key: HashMap<&'t str, Vec<usize>>,
 }
 
-/// Rules whose requirements are about the same keys.
+/// Rules whose requirements have the same keys.
 #[derive(Default)]
 struct KeySet<'t> {
     all: Alike<'t>,
-    /// Those with the same requirements.
+    /// The rules by their requirements.
     selectors: Vec<(&'t Selection, Alike<'t>)>,
     by_tests: HashMap<&'t LabelTests, usize>,
-    /// Places in `selectors`: by a value that a label may have, and of those that do not require values.
+    /// Indices into `selectors`: by an allowed value of a label, and of rules that do not restrict values.
     by_value: HashMap<(&'t str, &'t str), Vec<usize>>,
     without_values: HashMap<&'t str, Vec<usize>>,
 }
 
 impl<'t> PrecedenceGroup<'t> {
-    /// Adds a rule, with what its finder is to be given.
+    /// Adds a rule, with the item that a conflict returns.
     pub(super) fn add(&mut self, candidate: Candidate<'t>, item: usize) {
         let Candidate { name, rule, tests } = candidate;
         let peer = Peer { name, quantity: rule.quantity, place: self.count, item };
@@ -111,7 +111,7 @@ impl<'t> PrecedenceGroup<'t> {
                 }
             }
             Selection::All => self.all.add(peer),
-            // It selects nothing.
+            // The rule selects nothing.
             Selection::Labels(_) if Selection::All.overlap(&rule.selection) == Overlap::Never => {}
             Selection::Labels(_) => {
                 self.labelled.add(peer);
@@ -128,14 +128,14 @@ impl<'t> PrecedenceGroup<'t> {
         }
     }
 
-    /// The first rule that declares another quantity for what may be the same node; one that surely
-    /// does before one that may.
+    /// Returns the first rule that declares another quantity for a possibly shared node; a certain conflict before a
+    /// possible one.
     pub(super) fn conflict(&self, candidate: Candidate<'t>) -> Option<(usize, Overlap)> {
         let first = |alike: &Alike<'t>| alike.first_other(&candidate.rule.quantity, candidate.name);
         let mut found = Found::default();
         match &candidate.rule.selection {
             Selection::Names(names) => {
-                // In the order of the names: a rule that names one of them comes before all others.
+                // In the order of names: a rule that names one of the nodes precedes all others.
                 let same = names.iter().filter_map(|name| self.by_node.get(&**name));
                 if let Some(peer) = same.filter_map(first).next() {
                     return Some((peer.item, Overlap::Certain));
@@ -170,7 +170,7 @@ impl<'t> PrecedenceGroup<'t> {
         if found.certain.is_some() {
             return;
         }
-        // Labels of different keys are independent of each other.
+        // Labels with different keys are independent.
         for (place, key_set) in self.key_sets.iter().enumerate() {
             let first_place = key_set.all.first().map(|peer| peer.place);
             if found.possible.is_some_and(|possible| first_place > Some(possible.place)) {
@@ -207,7 +207,7 @@ impl<'t> KeySet<'t> {
         self.selectors[place].1.add(peer);
     }
 
-    /// Compares a rule that has requirements on one of the keys at least.
+    /// Compares a rule that has a requirement on at least one of the keys.
     fn conflict(&self, candidate: Candidate<'t>, found: &mut Found<'t>) {
         let Candidate { name, rule, tests } = candidate;
         for place in self.compared(tests) {
@@ -219,8 +219,7 @@ impl<'t> KeySet<'t> {
         }
     }
 
-    /// The places in `selectors` of those that a label can meet together with `tests`, by the key that leaves
-    /// the fewest.
+    /// Returns the indices into `selectors` that a label can meet together with `tests`, by the most selective key.
     fn compared(&self, tests: &LabelTests) -> Vec<usize> {
         let values = tests.values();
         let values = values.into_iter().filter(|(key, _)| self.has_key(key));
@@ -241,7 +240,7 @@ impl<'t> KeySet<'t> {
     }
 }
 
-/// The first rules so far that a rule is in conflict with.
+/// The first conflicting rules so far.
 #[derive(Default)]
 struct Found<'t> {
     certain: Option<Peer<'t>>,

@@ -8,26 +8,26 @@ mod text;
 
 use super::report::Report;
 
-/// How a report is written.
+/// The output format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people, with the text underlined.
+    /// Text with the source underlined.
     Text {
-        /// Whether to use colours.
+        /// Whether to use colors.
         colour: bool,
     },
     /// One JSON object.
     Json,
-    /// Annotations of GitHub Actions.
+    /// Annotations for GitHub Actions.
     Github,
-    /// A code quality report of GitLab.
+    /// A code quality report for GitLab.
     Gitlab,
     /// JUnit XML.
     Junit,
 }
 
 impl Report {
-    /// The report as text, with a line break at its end.
+    /// Returns the report as text, with a line break at its end.
     #[must_use]
     pub fn render(&self, format: Format) -> String {
         match format {

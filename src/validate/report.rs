@@ -1,28 +1,28 @@
-//! What all checks find.
+//! The report of all checks.
 
 use super::code::Code;
 use super::diagnostic::{Diagnostic, Severity};
 use crate::manifest::{Files, SourceLocation};
 use crate::model::count::{digits, plural};
 
-/// What is wrong with files that have no rule.
+/// The message for files without a rule.
 pub const NO_RULES: &str = "no NodeExtendedResource found: there is nothing to validate";
 
-/// What all files together come to.
+/// The report on all files.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The files, and what of them was skipped.
+    /// The files, and what was skipped of them.
     pub files: Files,
-    /// How many rules are in them.
+    /// The number of rules in them.
     pub rules: usize,
-    /// What has been found, as far as it is kept: see [`Report::omitted`].
+    /// The diagnostics, up to a limit: see [`Report::omitted`].
     pub diagnostics: Vec<Diagnostic>,
     counts: [usize; 3],
     /// Whether warnings count as errors.
     pub(super) strict: bool,
 }
 
-/// The most problems that are kept. Whoever has more has one problem, many times.
+/// The maximum number of diagnostics that are kept.
 const MOST: usize = 10_000;
 
 impl Report {
@@ -32,13 +32,13 @@ impl Report {
         }
         self.counts[diagnostic.severity as usize] += 1;
         self.diagnostics.push(diagnostic);
-        // Not with each one, which would take time that grows with the square of their number.
+        // Only when the limit is reached twice: at each diagnostic, it would take quadratic time.
         if self.diagnostics.len() == 2 * MOST {
             self.omit();
         }
     }
 
-    /// Drops what is beyond the limit, warnings first: none of them hides an error that comes later.
+    /// Drops diagnostics beyond the limit, warnings first, so that no warning hides a later error.
     pub(super) fn omit(&mut self) {
         let is_warning = |diagnostic: &Diagnostic| diagnostic.severity == Severity::Warning;
         let warnings = self.diagnostics.iter().filter(|it| is_warning(it)).count();
@@ -52,8 +52,8 @@ impl Report {
         });
     }
 
-    /// What is about all files together: that there is no rule in them, and that not every problem is
-    /// listed. Formats that have no place for a summary list it as problems.
+    /// Returns the diagnostics about all files together: no rule is found, or diagnostics are omitted. Formats without
+    /// a summary list them as problems.
     pub(super) fn overall(&self) -> Vec<Diagnostic> {
         let whole = || SourceLocation::file_alone(".");
         let no_rules = self
@@ -69,26 +69,26 @@ impl Report {
         no_rules.into_iter().chain(omitted).collect()
     }
 
-    /// Whether everything could be read, and no rule is in it: a pipe whose first command failed, or the
-    /// wrong folder. A gate must not open for it.
+    /// Returns whether everything could be read but no rule was found: the first command of a pipe failed, or the
+    /// folder is wrong. A CI gate must fail then.
     #[must_use]
     pub fn has_no_rules(&self) -> bool {
         self.rules == 0 && self.count(Severity::Unreadable) == 0
     }
 
-    /// How many problems of this severity there are.
+    /// Returns the number of problems of this severity.
     #[must_use]
     pub fn count(&self, severity: Severity) -> usize {
         self.counts[severity as usize]
     }
 
-    /// How many problems are only counted: beyond 10,000 none is kept.
+    /// Returns the number of problems that are only counted: beyond 10,000, none is kept.
     #[must_use]
     pub fn omitted(&self) -> usize {
         self.counts.iter().sum::<usize>() - self.diagnostics.len()
     }
 
-    /// What comes to what, in one line: `3 files, 5 rules: 2 errors, 1 warning`.
+    /// Returns a summary in one line: `3 files, 5 rules: 2 errors, 1 warning`.
     #[must_use]
     pub fn summary(&self) -> String {
         let found = [

@@ -1,14 +1,14 @@
-//! The extended resources that pod templates and quotas ask for.
+//! The extended resources that pod templates and quotas reference.
 
 use serde_json::{Map, Value};
 
 use crate::manifest::{Document, Path};
 use crate::model::resource_name::is_extended;
 
-/// What a quota calls an extended resource begins with.
+/// The prefix of extended resources in quotas.
 const IN_QUOTAS: &str = "requests.";
 
-/// The extended resources that a document asks for, each with the path of the key that names it.
+/// Returns the extended resources that a document references, each with the path of its key.
 pub(super) fn resource_refs(document: &Document) -> Vec<(String, Path)> {
     if let Some(quota) = quota(document) {
         let names = names(quota, &Path::from_keys(["spec", "hard"]));
@@ -35,25 +35,25 @@ pub(super) struct PodTemplate<'t> {
     pub(super) path: Path,
 }
 
-/// The spec of a document's pods, where its kind has pods.
+/// Returns the spec of a document's pods, if its kind has pods.
 pub(super) fn pod_template(document: &Document) -> Option<PodTemplate<'_>> {
     let keys = pod_spec(group(document), document.kind())?;
     let spec = document.value.pointer(&format!("/{}", keys.join("/")))?;
     Some(PodTemplate { spec, path: Path::from_keys(keys.iter().copied()) })
 }
 
-/// The keys of a quota, and what they limit.
+/// Returns the keys of a quota, with their limits.
 pub(super) fn quota(document: &Document) -> Option<&Map<String, Value>> {
     let is_quota = group(document).is_empty() && document.kind() == "ResourceQuota";
     document.value.pointer("/spec/hard").and_then(Value::as_object).filter(|_| is_quota)
 }
 
-/// The API group of a document; the core group is empty.
+/// Returns the API group of a document; the core group is empty.
 fn group(document: &Document) -> &str {
     document.api_version().rsplit_once('/').map_or("", |(group, _)| group)
 }
 
-/// Where a kind has the spec of its pods. A kind of this name in another group is something else.
+/// Returns the path of the pod spec in a kind. The same kind in another group is a different kind.
 fn pod_spec(group: &str, kind: &str) -> Option<&'static [&'static str]> {
     match (group, kind) {
         ("", "Pod") => Some(&["spec"]),
@@ -66,7 +66,7 @@ fn pod_spec(group: &str, kind: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-/// The names in `resources` of a container, or of a pod as a whole.
+/// Returns the names in `resources` of a container or of a whole pod.
 fn resources(owner: &Value, path: &Path) -> Vec<(String, Path)> {
     let resources = path.key("resources");
     let maps = ["limits", "requests"].into_iter();

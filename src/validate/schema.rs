@@ -1,8 +1,8 @@
-//! The CRD's structural schema, evaluated as the API server does it: nulls are dropped, defaults
-//! filled in, then every bound is checked and every CEL rule asked.
+//! The CRD's structural schema, evaluated like the API server does: nulls are dropped and defaults applied, then every
+//! bound and every CEL rule is checked.
 //!
-//! The server stops early where a bound is broken; here every problem is told at once, so that a rule
-//! that cannot be evaluated because of another problem below it is passed over.
+//! The API server stops early at a violated bound; here all problems are reported together, and a rule that cannot be
+//! evaluated because of another problem below it is skipped.
 
 mod bounds;
 
@@ -19,7 +19,7 @@ use super::spelling::closest;
 use super::violation::Violation;
 use crate::manifest::Path;
 
-/// A schema, ready to be asked.
+/// A compiled schema.
 #[derive(Debug, Default)]
 pub(super) struct Schema {
     /// `object`, `array`, `string`, `integer`, `number`, `boolean`; empty for any.
@@ -30,7 +30,7 @@ pub(super) struct Schema {
     description: String,
     properties: BTreeMap<String, Self>,
     additional: Option<Box<Self>>,
-    /// Whether keys that the schema does not know are kept.
+    /// Whether unknown keys are kept.
     preserve_unknown_fields: bool,
     required: Vec<String>,
     items: Option<Box<Self>>,
@@ -42,12 +42,12 @@ impl Schema {
     /// Compiles a schema.
     ///
     /// # Errors
-    /// Where a rule is not CEL, or a pattern no regular expression.
+    /// If a rule is not CEL, or a pattern is not a regular expression.
     pub(super) fn new(props: &JSONSchemaProps, cel: &CelEnv) -> Result<Self, String> {
         Self::at("", props, cel)
     }
 
-    /// Compiles the schema of a path, written `spec.nodeNames[]`.
+    /// Compiles the schema at a path such as `spec.nodeNames[]`.
     fn at(path: &str, props: &JSONSchemaProps, cel: &CelEnv) -> Result<Self, String> {
         let nested = |suffix: &str, props: &JSONSchemaProps| {
             Self::at(format!("{path}{suffix}").trim_start_matches('.'), props, cel)
@@ -84,28 +84,28 @@ impl Schema {
         })
     }
 
-    /// Any text.
+    /// Returns a schema that accepts any text.
     pub(super) fn text() -> Self {
         Self { kind: "string".to_owned(), ..Self::default() }
     }
 
-    /// Adds a property, whatever stood there.
+    /// Adds or replaces a property.
     pub(super) fn with_property(mut self, name: &str, schema: Self) -> Self {
         self.properties.insert(name.to_owned(), schema);
         self
     }
 
-    /// A property's schema.
+    /// Returns the schema of a property.
     pub(super) fn property_mut(&mut self, name: &str) -> Option<&mut Self> {
         self.properties.get_mut(name)
     }
 
-    /// Takes whatever is there.
+    /// Makes the schema accept any value.
     pub(super) fn allow_any(&mut self) {
         *self = Self { preserve_unknown_fields: true, ..Self::default() };
     }
 
-    /// Everything that `value` breaks, in the order of its fields.
+    /// Returns every violation of `value`, in the order of its fields.
     pub(super) fn check(&self, value: &Value, cel: &CelEnv) -> Vec<Violation> {
         let mut violations = Vec::new();
         let mut value = value.clone();
@@ -120,7 +120,7 @@ impl Schema {
         self.properties.get(key).or(self.additional.as_deref())
     }
 
-    /// What the server would drop, and refuses where it validates strictly, as kubectl has it do.
+    /// Reports fields that the API server drops, and rejects with strict validation, as kubectl requests it.
     fn unknown(&self, value: &Value, path: &Path, violations: &mut Vec<Violation>) {
         match value {
             Value::Object(fields) if self.kind == "object" => {
@@ -223,7 +223,7 @@ impl Schema {
             return;
         }
         self.bounds.check(value, path, violations);
-        // The server, too, asks no rule of a text or list that is too long for it.
+        // The API server does not evaluate rules on a text or list that is too long either.
         let too_much = violations.len() > before;
         match value {
             Value::Object(fields) => {
@@ -256,7 +256,7 @@ impl Schema {
         }
     }
 
-    /// Asks the rules of this value. `before` is how many findings there were before it.
+    /// Evaluates the rules of this value. `before` is the number of earlier violations.
     fn ask(
         &self,
         value: &Value,
@@ -311,7 +311,7 @@ impl Schema {
         Some(Violation::new(path, Code::Type, message).hint(hint))
     }
 
-    /// What a missing field is for, by the first sentence of its description.
+    /// Describes a missing field by the first sentence of its description.
     fn summary(&self, name: &str) -> Option<String> {
         let sentence = self.description.split(". ").next().filter(|text| !text.is_empty())?;
         Some(format!("{name}: {}", sentence.trim_end_matches('.')))

@@ -1,6 +1,6 @@
 //! Hints for words that are probably misspelled.
 
-/// The known word that `word` was probably meant to be.
+/// Returns the known word that `word` was probably meant to be.
 pub(super) fn closest<'t>(word: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
     const LONGEST: usize = 100;
     if word.len() > LONGEST {

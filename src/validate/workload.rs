@@ -1,5 +1,5 @@
-//! What pod templates and quotas get wrong about extended resources: the API server rejects such pods
-//! when they are created, and ignores such a line of a quota, while nothing names the manifest.
+//! Mistakes with extended resources in pod templates and quotas: the API server rejects such pods when they are
+//! created, and ignores such a line of a quota, without naming the manifest.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::model::pod::{Pod, Requests};
 use crate::model::quantity::Quantity;
 use crate::model::resource_name::is_extended;
 
-/// What is wrong in one document.
+/// Returns the problems in one document.
 pub(super) fn check(document: &Document) -> Vec<Diagnostic> {
     let mut violations = Vec::new();
     if let Some(template) = pod_template(document) {
@@ -31,13 +31,13 @@ pub(super) fn check(document: &Document) -> Vec<Diagnostic> {
     errors.chain(warnings).collect()
 }
 
-/// What one pod of a document requests, as the scheduler counts it.
+/// Returns the requests of one pod of a document, counted like the scheduler does.
 pub(super) fn requests(document: &Document) -> Requests {
     let Some(template) = pod_template(document) else { return Requests::default() };
     let trimmed = |list: &str| -> Value {
         let containers = template.spec.get(list).and_then(Value::as_array).into_iter().flatten();
         let containers = containers.map(|container| {
-            // What is given as a limit alone is requested too.
+            // A limit alone is also a request.
             let mut requests = amounts(container, "limits");
             requests.extend(amounts(container, "requests"));
             let policy = container.get("restartPolicy").and_then(Value::as_str);
@@ -54,7 +54,7 @@ pub(super) fn requests(document: &Document) -> Requests {
         .unwrap_or_default()
 }
 
-/// The extended resources of `limits` or `requests`.
+/// Returns the extended resources in `limits` or `requests`.
 fn amounts(container: &Value, map: &str) -> BTreeMap<String, String> {
     let fields = container.pointer(&format!("/resources/{map}")).and_then(Value::as_object);
     let fields = fields.into_iter().flatten().filter(|(name, _)| is_extended(name));
@@ -69,8 +69,8 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// Whether a container can be one of an object: without an image it is part of a patch, and what it lacks
-/// may be in what is patched.
+/// Returns whether a container is complete: without an image, it is part of a patch, and the patched object may have
+/// the missing fields.
 fn is_whole((container, _): &(&Value, Path)) -> bool {
     container.get("image").and_then(Value::as_str).is_some_and(|image| !image.is_empty())
 }
@@ -116,7 +116,7 @@ fn check_container(container: &Value, path: &Path, violations: &mut Vec<Violatio
     }
 }
 
-/// Only where extended resources are below: all else is for kubectl to check.
+/// Checks only blocks with extended resources: kubectl checks the rest.
 fn check_fields(resources: &Map<String, Value>, path: &Path, violations: &mut Vec<Violation>) {
     for (field, value) in resources {
         let known = ["limits", "requests"];
@@ -134,13 +134,13 @@ fn check_fields(resources: &Map<String, Value>, path: &Path, violations: &mut Ve
     }
 }
 
-/// A quota counts an extended resource by `requests.` and its name, and ignores any other key for it.
+/// A quota counts an extended resource as `requests.<name>`, and ignores any other key for it.
 fn quota_keys(document: &Document) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (key, _) in quota(document).into_iter().flatten() {
         let name = key.strip_prefix("limits.").unwrap_or(key);
         let domain = name.split('/').next().unwrap_or_default();
-        // Numbers of objects, storage classes and device classes have slashes too.
+        // Counts of objects, storage classes and device classes contain slashes too.
         if !is_extended(name) || domain == "count" || domain.ends_with("k8s.io") {
             continue;
         }
@@ -154,7 +154,7 @@ fn quota_keys(document: &Document) -> Vec<Violation> {
 }
 
 impl PodTemplate<'_> {
-    /// The containers, each with its path.
+    /// Returns the containers, each with its path.
     fn containers(&self) -> Vec<(&Value, Path)> {
         let lists = ["initContainers", "containers"].into_iter();
         lists

@@ -10,7 +10,7 @@ use crate::model::api::{MAX_MESSAGE, NodeCounts, Reason};
 use crate::model::node::UNKNOWN_MANAGER;
 use crate::planner::input::Lost;
 
-/// A condition before it has a time and a generation.
+/// A condition without its time and generation.
 #[derive(Clone, Debug)]
 pub(super) struct ConditionUpdate {
     kind: &'static str,
@@ -45,7 +45,7 @@ impl ConditionUpdate {
         Self { kind, status: Status::of(holds), reason, message }
     }
 
-    /// It holds what it held before, since when it did.
+    /// Returns the condition. It keeps its transition time if its status is unchanged.
     pub(super) fn into_api(
         self,
         generation: Option<i64>,
@@ -70,7 +70,7 @@ impl ConditionUpdate {
     }
 }
 
-/// What is said of a rule that cannot be followed.
+/// Returns the conditions of an invalid rule.
 pub(super) fn for_invalid(why: &str) -> Vec<ConditionUpdate> {
     let stalled = format!(
         "{why}. The values that the rule advertised stay until you correct or delete it"
@@ -82,7 +82,7 @@ pub(super) fn for_invalid(why: &str) -> Vec<ConditionUpdate> {
     ]
 }
 
-/// What is said of a rule with these nodes.
+/// Returns the conditions of a rule with these nodes.
 pub(super) fn for_valid(
     nodes: &NodeCounts,
     counts: &Counts,

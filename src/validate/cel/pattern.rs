@@ -1,5 +1,5 @@
-//! `matches` of CEL's standard library, with each pattern compiled once: the one of the crate compiles
-//! it at every call, which takes longer than all else that a rule is checked for.
+//! `matches` of CEL's standard library, with each pattern compiled once: the crate compiles it at every call, which
+//! takes longer than the rest of a check.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use cel::{DeclarationError, Env, ExecutionError};
 use regex::Regex;
 
 thread_local! {
-    /// The patterns of the CRD, of which there are few.
+    /// The few patterns of the CRD.
     static COMPILED: RefCell<HashMap<String, Regex>> = RefCell::default();
 }
 

@@ -1,8 +1,7 @@
-//! Kubernetes' quantity library for CEL (`k8s.io/apiserver/pkg/cel/library/quantity.go`), as far as the
-//! CRD uses it.
+//! Kubernetes' quantity library for CEL (`k8s.io/apiserver/pkg/cel/library/quantity.go`), as far as the CRD uses it.
 //!
-//! The numbers are exact, by [`Quantity`]. `asApproximateFloat` is as near to the number as in
-//! Kubernetes, and may be another one of the floats there.
+//! Numbers are exact, as [`Quantity`]. `asApproximateFloat` is as close to the number as in Kubernetes, but may be a
+//! different float.
 
 use std::any::Any;
 use std::cmp::Ordering;
@@ -15,12 +14,12 @@ use crate::model::quantity::{ParseQuantityError, Quantity};
 
 static TYPE: Type = Type::new_unspecified_type("kubernetes.Quantity");
 
-/// A quantity in CEL, in the order of the numbers.
+/// A quantity in CEL, ordered by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Amount {
     BelowAll,
     Exactly(Quantity),
-    /// More than is kept here, which is far more than can be advertised.
+    /// More than a [`Quantity`] holds, which is far more than can be advertised.
     AboveAll,
 }
 

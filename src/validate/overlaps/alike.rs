@@ -1,4 +1,4 @@
-//! Rules that select alike, of which few have to be kept.
+//! Rules with the same selection, of which only a few are kept.
 
 use crate::model::quantity::Quantity;
 
@@ -7,14 +7,14 @@ use crate::model::quantity::Quantity;
 pub(super) struct Peer<'t> {
     pub(super) name: &'t str,
     pub(super) quantity: Quantity,
-    /// How many rules came before it.
+    /// The number of rules before it.
     pub(super) place: usize,
-    /// What its finder is given.
+    /// The item that a conflict returns.
     pub(super) item: usize,
 }
 
-/// Rules that have the same nodes in common with any rule that they are compared with. Only those are kept
-/// that are the first for some quantity and name: a handful, however many there are.
+/// Rules that share the same nodes with any rule that they are compared with. Only the first rules of a quantity and
+/// name are kept: a few, however many there are.
 #[derive(Default)]
 pub(super) struct Alike<'t>(Vec<Peer<'t>>);
 
@@ -34,14 +34,13 @@ impl<'t> Alike<'t> {
         self.0.len()
     }
 
-    /// The first one of another quantity and another name.
+    /// Returns the first rule with another quantity and another name.
     pub(super) fn first_other(&self, quantity: &Quantity, name: &str) -> Option<Peer<'t>> {
         let is_other = |peer: &&Peer<'t>| peer.quantity != *quantity && peer.name != name;
         self.0.iter().find(is_other).copied()
     }
 
-    /// Whether there are a quantity and a name, both others than those of `peer`, of which every rule so far
-    /// has one: to a rule with these, `peer` is the first other one.
+    /// Returns whether a rule could exist for which `peer` is the first rule with another quantity and name.
     fn needs(&self, peer: &Peer<'t>) -> bool {
         let Some(first) = self.0.first() else { return true };
         let by_quantity = first.quantity != peer.quantity && {

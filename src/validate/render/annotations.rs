@@ -1,4 +1,4 @@
-//! For GitHub Actions: workflow commands, which it shows at the lines of a pull request.
+//! Annotations for GitHub Actions: workflow commands, shown at the lines of a pull request.
 
 use crate::validate::diagnostic::{Diagnostic, Severity};
 use crate::validate::report::Report;
@@ -33,7 +33,7 @@ fn annotation(diagnostic: &Diagnostic) -> String {
     format!("::{command} {properties},title={title}::{message}\n")
 }
 
-/// Whatever would end the line, or be taken for an escape.
+/// Escapes characters that end the line or start an escape.
 fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }

@@ -1,4 +1,4 @@
-//! For GitLab: a code quality report, which it shows in merge requests. Its fields are those of
+//! A code quality report for GitLab, shown in merge requests. For its fields, see
 //! <https://docs.gitlab.com/ci/testing/code_quality/>.
 
 use std::collections::HashMap;
@@ -22,11 +22,11 @@ fn issue(diagnostic: &Diagnostic, alike: &mut HashMap<u64, u64>) -> Value {
         Severity::Warning => "minor",
     };
     let file = diagnostic.location.file();
-    // GitLab compares paths with those of the repository.
+    // GitLab compares paths with those in the repository.
     let file = file.strip_prefix("./").unwrap_or(file);
     let hint = diagnostic.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
     let title = diagnostic.title();
-    // Without the line, so that a problem that moves is the same one.
+    // Without the line, so that a moved problem stays the same.
     let (_, name) = diagnostic.object.clone().unwrap_or_default();
     let mut fingerprint = fnv(&[file, diagnostic.code.as_str(), &name, &title]);
     let count = alike.entry(fingerprint).or_default();
@@ -46,7 +46,7 @@ fn issue(diagnostic: &Diagnostic, alike: &mut HashMap<u64, u64>) -> Value {
     })
 }
 
-/// FNV-1a of texts, which is the same in every release.
+/// FNV-1a of texts, which is stable between releases.
 fn fnv(texts: &[&str]) -> u64 {
     let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -1,4 +1,4 @@
-//! For programs: one JSON object.
+//! One JSON object, for programs.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub(super) fn render(report: &Report) -> String {
     format!("{value:#}\n")
 }
 
-/// What a problem has none of is left out.
+/// Missing properties are omitted.
 fn diagnostic(diagnostic: &Diagnostic) -> Value {
     let mut value = place(&diagnostic.location);
     value["severity"] = diagnostic.severity.word().into();

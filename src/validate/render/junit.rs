@@ -1,5 +1,5 @@
-//! For CI systems: JUnit XML. Each file is a suite with a case for each problem, or one case that
-//! passes; a warning is a case that passes and has its text as output.
+//! JUnit XML for CI systems. Each file is a suite with one case per problem, or one case that passes; a warning is a
+//! case that passes and outputs its text.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ fn case(diagnostic: &Diagnostic) -> String {
     )
 }
 
-/// Text for elements and attributes. What XML cannot hold at all is replaced.
+/// Escapes text for elements and attributes, and replaces characters that XML cannot hold.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! For people, as the Rust compiler would tell them.
+//! Text in the style of the Rust compiler.
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
@@ -6,7 +6,8 @@ use crate::manifest::SourceLocation;
 use crate::validate::diagnostic::{Diagnostic, Severity};
 use crate::validate::report::Report;
 
-/// A longer CEL rule is mostly a regular expression, and tells nobody more than its message does.
+/// The maximum length of a CEL rule that is shown: longer rules are mostly regular expressions and say less than their
+/// message.
 const LONGEST_EXPRESSION: usize = 100;
 
 pub(super) fn render(report: &Report, colour: bool) -> String {
@@ -46,7 +47,7 @@ fn group(diagnostic: &Diagnostic) -> Group<'_> {
     group
 }
 
-/// Adds a place: its line with a part of it underlined; only its number where that is too long.
+/// Adds a location: its line with a part underlined; only its number if the line is too long.
 fn shown<'t>(
     group: Group<'t>,
     location: &'t SourceLocation,

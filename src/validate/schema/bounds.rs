@@ -1,4 +1,4 @@
-//! What a schema says of one value, whatever is below it.
+//! The bounds of a schema on one value, without its children.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use regex::Regex;
@@ -158,7 +158,7 @@ impl Bounds {
     }
 }
 
-/// JSON, which has its own quotes.
+/// Shortens a JSON text, which has its own quotes.
 fn excerpt_json(text: &str) -> String {
     let mut shown: String = text.chars().take(80).collect();
     if shown.len() < text.len() {
@@ -167,7 +167,7 @@ fn excerpt_json(text: &str) -> String {
     shown
 }
 
-/// A pattern as the server has it.
+/// Compiles a pattern like the API server does.
 fn pattern(text: &str) -> Result<Regex, String> {
     Regex::new(text).map_err(|error| format!("pattern {text:?}: {error}"))
 }
