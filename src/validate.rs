@@ -205,7 +205,7 @@ impl Validator {
             .and_then(|object| Rule::new(&object).map_err(|error| error.to_string()));
         let refused = |error| {
             let message =
-                format!("the controller refuses it, though the API server does not: {error}");
+                format!("the controller rejects it, although the API server accepts it: {error}");
             Violation::new(&Path::from_keys(["spec"]), Code::Controller, message)
         };
         rule.map_err(|error| violations.push(refused(error))).ok()

@@ -164,7 +164,7 @@ impl Reader<'_> {
 
     fn folder(&mut self, path: &Path, name: &str, depth: usize) {
         if depth > self.limits.depth {
-            return self.refuse(name, "too many folders are within each other".to_owned());
+            return self.refuse(name, "folders are nested too deeply".to_owned());
         }
         let entries = fs::read_dir(path).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
         let mut entries = match entries {

@@ -102,7 +102,7 @@ impl<'t> Reader<'t> {
     }
 
     fn too_deep(&self) -> String {
-        format!("more than {} maps and lists are within each other here", self.limits.depth)
+        format!("maps and lists are nested more than {} deep here", self.limits.depth)
     }
 
     /// Counts values, including those that an alias repeats: a document of a few hundred bytes can expand to any size.

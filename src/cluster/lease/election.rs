@@ -223,7 +223,7 @@ impl Election {
         }
     }
 
-    /// Decides what to do now. A Lease that could not be renewed in time is given up here.
+    /// Decides what to do now. Drops a Lease that could not be renewed in time.
     pub(super) fn next(&mut self, now: Instant, wall: Timestamp) -> Step {
         let renew_deadline = renew_deadline(self.candidate.duration);
         self.held.take_if(|held| held.renewed + renew_deadline <= now);
@@ -249,7 +249,7 @@ impl Election {
         Step::Wait(Some(until.map_or(due, |until| until.min(due))))
     }
 
-    /// Returns whether another process has taken the Lease, and it must not be taken back.
+    /// Returns whether the Lease is lost to another process for good.
     fn is_lost_to(&self, seen: &Seen) -> bool {
         let is_own = holder(&seen.lease) == Some(&self.candidate.identity);
         self.acquired && !self.candidate.reacquires && !is_own

@@ -57,14 +57,14 @@ impl Reconciler {
         }
     }
 
-    /// Plans every node anew, by the rules.
+    /// Plans every node again, by the rules.
     pub(super) fn restart_all(&mut self, now: Now) {
         self.restart_nodes(now);
         self.resume_contests(now.instant);
         self.touch_all_statuses(now.instant);
     }
 
-    /// Plans every node anew, and drops all planned changes.
+    /// Plans every node again, and drops all planned changes.
     pub(super) fn restart_nodes(&mut self, now: Now) {
         self.schedule.kept_back.clear();
         self.schedule.standings_due.clear();

@@ -88,7 +88,7 @@ fn yaml_aliases_count_toward_size_and_depth_limits() {
     let long = format!("a: &a {}\nb: [*a, *a]\n", "x".repeat(400));
     assert!(refused(&long).unwrap().starts_with("the document has more than 20 values"));
     let deep = "a: &a [[[1]]]\nb: [[*a]]\n";
-    assert_eq!(refused(deep).unwrap(), "more than 5 maps and lists are within each other here");
+    assert_eq!(refused(deep).unwrap(), "maps and lists are nested more than 5 deep here");
     assert_eq!(refused("[[[[[1]]]]]"), None);
     assert!(refused("[[[[[[1]]]]]]").unwrap().starts_with("more than 5 "));
 }

@@ -72,13 +72,13 @@ fn validate_reports_unreadable_files_and_checks_the_rest() {
         (
             "deep",
             [b"a: ".to_vec(), vec![b'['; 100_000]].concat(),
-            "more than 100 maps and lists are within each other",
+            "maps and lists are nested more than 100 deep",
             ":1:",
         ),
         (
             "nested",
             (0..3000).flat_map(|n| format!("{}a:\n", " ".repeat(n)).into_bytes()).collect(),
-            "more than 100 maps and lists are within each other",
+            "maps and lists are nested more than 100 deep",
             ":101:101",
         ),
         ("own-anchor", b"a: &a [*a]\n".to_vec(), "within its own anchor", ":1:8"),
