@@ -91,8 +91,8 @@ pub(super) struct Args {
 
 const AFTER_HELP: &str = "\
 Exits with 0 if there are no changes, 1 if something changes or may change, and 2 on an error, like kubectl diff.
-The last line of the table agrees: \"No changes\", \"Up to 2 to change\" where it depends on pods that are not \
-known, or \"Plan: ...\".
+The last line of the table agrees: \"No changes\", \"Up to 2 to change\" where it depends on pods that are
+not known, or \"Plan: ...\".
 
 Examples:
   # Show what applying the files changes in the cluster
