@@ -137,7 +137,7 @@ fn chart_uninstall_without_prune_keeps_values() {
     assert_eq!((status, node["metadata"]["annotations"].clone()), before);
 }
 
-/// Two releases would undo each other's work: helm rejects the second before it installs anything.
+/// Two releases would undo each other's changes: Helm rejects the second before it installs anything.
 #[test]
 fn chart_rejects_a_second_release() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
@@ -147,10 +147,10 @@ fn chart_rejects_a_second_release() {
     let second = [&second[..], &["--create-namespace", "--set=crds.enabled=false"]].concat();
     let output = helm(&cluster, &second);
     let because = format!(
-        "the release {RELEASE} in the namespace {NAMESPACE} is this cluster's \
-         node-resource-advertiser already, and two would undo each other's work: upgrade that one, \
-         or uninstall it first; `helm uninstall` withdraws everything from all nodes, and with \
-         --no-hooks leaves it there for the next release"
+        "the release {RELEASE} in the namespace {NAMESPACE} already installs \
+         node-resource-advertiser in this cluster, and two controllers would undo each other's \
+         changes: upgrade that release, or uninstall it first; `helm uninstall` withdraws \
+         everything from all nodes, and with --no-hooks keeps it for the next release"
     );
     assert!(output.code != 0 && output.stderr.contains(&because), "{output:?}");
     let roles = cluster.get(&["clusterrolebindings", "node-resource-advertiser"]);

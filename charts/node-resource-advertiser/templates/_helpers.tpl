@@ -2,14 +2,14 @@
 {{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{- /* The name of namespaced objects. 52 characters leave room for what is appended. */}}
+{{- /* The name of namespaced objects. 52 characters leave room for suffixes. */}}
 {{- define "nra.fullname" -}}
 {{- $name := include "nra.name" . }}
 {{- $whole := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) }}
 {{- .Values.fullnameOverride | default $whole | trunc 52 | trimSuffix "-" }}
 {{- end }}
 
-{{- /* The name of cluster-scoped objects: not the release's, so that two releases clash. */}}
+{{- /* The name of cluster-scoped objects. It does not contain the release's name, so that two releases conflict. */}}
 {{- define "nra.clusterName" -}}
 node-resource-advertiser
 {{- end }}
@@ -22,7 +22,7 @@ node-resource-advertiser
 {{- end }}
 {{- end }}
 
-{{- /* A tag beside a digest is for people. */}}
+{{- /* A tag alongside a digest is informational. */}}
 {{- define "nra.image" -}}
 {{- $registry := .Values.global.imageRegistry | default .Values.image.registry }}
 {{- printf "%s/%s:%s" $registry .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
@@ -34,7 +34,7 @@ node-resource-advertiser
 {{- .Values.namespaceOverride | default .Release.Namespace }}
 {{- end }}
 
-{{- /* What never changes over a release's life, as a selector must not. */}}
+{{- /* Labels that never change during a release's life, because a selector must not. */}}
 {{- define "nra.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "nra.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -44,7 +44,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- include "nra.labelsWith" (list . "" dict) }}
 {{- end }}
 
-{{- /* The labels of an object: (list root component labels). They are merged: a key that is rendered twice is an error to some tools. */}}
+{{- /* The labels of an object: (list root component labels). Merged, because some tools reject duplicate keys. */}}
 {{- define "nra.labelsWith" -}}
 {{- $root := index . 0 }}{{ $component := index . 1 }}
 {{- $own := include "nra.selectorLabels" $root | fromYaml }}
@@ -55,7 +55,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- merge $own (deepCopy (index . 2 | default dict)) (deepCopy ($root.Values.commonLabels | default dict)) $chart | toYaml }}
 {{- end }}
 
-{{- /* Whether an object of a kind that the cluster may lack is rendered: (list root values apiVersion kind path) */}}
+{{- /* "true" if an object of a kind that the cluster may lack is rendered: (list root values apiVersion kind path) */}}
 {{- define "nra.renders" -}}
 {{- $root := index . 0 }}{{ $values := index . 1 }}{{ $kind := printf "%s/%s" (index . 2) (index . 3) }}
 {{- if $values.enabled }}
@@ -67,8 +67,8 @@ true
 {{- end }}
 {{- end }}
 
-{{- /* Whether the prune Job is rendered: where Helm runs it as a hook. A lookup finds nothing where a tool only renders, which might
-take the hook for an object as any other. Each cluster has the role, and who installs may read roles: validate.yaml does. */}}
+{{- /* "true" if the prune Job is rendered: if Helm runs it as a hook. Where a tool only renders, and might apply the hook
+as an ordinary object, a lookup finds nothing. Every cluster has this role, and validate.yaml reads roles anyway. */}}
 {{- define "nra.prunes" -}}
 {{- $cluster := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "view" }}
 {{- if or (eq (toString .Values.prune.enabled) "true") (and (eq (toString .Values.prune.enabled) "auto") $cluster) -}}
@@ -127,13 +127,13 @@ volumes: {{ toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{- /* A probe without its switch. The values' httpGet is there until another handler takes its place. */}}
+{{- /* A probe without `enabled`. The httpGet of values.yaml applies unless the values set another handler. */}}
 {{- define "nra.probe" -}}
 {{- $others := or (hasKey . "exec") (hasKey . "grpc") (hasKey . "tcpSocket") }}
 {{- toYaml (ternary (omit . "enabled" "httpGet") (omit . "enabled") $others) }}
 {{- end }}
 
-{{- /* The same of their containers. */}}
+{{- /* What the containers of the Deployment's pods and of the prune Job's have in common. */}}
 {{- define "nra.container" -}}
 image: {{ include "nra.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
@@ -161,7 +161,7 @@ volumeMounts: {{ toYaml . | nindent 2 }}
   value: {{ .Values.controller.logFormat }}
 - name: NRA_CONFINEMENT_TEST
   value: {{ and .Values.policy.enabled (has "Deny" .Values.policy.validationActions) | quote }}
-# An overlay of Kustomize may move the pod.
+# A Kustomize overlay may move the pod to another namespace.
 - name: NRA_LEADER_ELECT_RESOURCE_NAMESPACE
   valueFrom:
     fieldRef:

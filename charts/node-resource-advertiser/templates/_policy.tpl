@@ -1,6 +1,6 @@
-{{- /* Whether a request is the controller's, in CEL. An overlay of Kustomize moves the account to another namespace, or
-puts something before or behind its name, and cannot know this expression: so that it holds for each of these. Where
-the account has another name, it is that one alone: no other program's account may be confined by chance. */}}
+{{- /* A CEL expression that is true for requests of the controller. A Kustomize overlay may move the account to another
+namespace or add a prefix or suffix to its name, but cannot edit this expression, so it matches all of these. If the
+account has another name, only that name matches: the policy must not confine another program's account by accident. */}}
 {{- define "nra.isAccount" -}}
 {{- $name := include "nra.serviceAccountName" . }}
 {{- if contains .Chart.Name $name -}}

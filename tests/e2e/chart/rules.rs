@@ -75,7 +75,7 @@ fn chart_upgrade_deletes_no_rule_of_an_earlier_version() {
     let because = "the upgrade would delete it, and withdraw what it declares";
     assert!(output.code != 0 && output.stderr.contains(because), "{output:?}");
     let output = helm(&cluster, &[&upgrade[..], &["--set=rules.dongle.quantity=4"]].concat());
-    let because = "rules: they are in the chart node-resource-advertiser-rules";
+    let because = "rules: this chart has no rules";
     assert!(output.code != 0 && output.stderr.contains(because), "{output:?}");
 
     // As the message says.

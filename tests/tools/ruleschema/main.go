@@ -64,8 +64,8 @@ func generate(kind string) ([]byte, error) {
 		"type":                 "object",
 		"additionalProperties": false,
 		"properties": map[string]any{
-			"global":            map[string]any{"type": "object", "description": "Values of a parent chart, of which this one uses none."},
-			"enabled":           map[string]any{"type": "boolean", "description": "For the condition of a parent chart; not used here."},
+			"global":            map[string]any{"type": "object", "description": "Values of a parent chart; this chart uses none of them."},
+			"enabled":           map[string]any{"type": "boolean", "description": "For the `condition` of a parent chart; not used here."},
 			"keep":              map[string]any{"type": "boolean"},
 			"commonLabels":      map[string]any{"type": "object", "additionalProperties": labels},
 			"commonAnnotations": map[string]any{"type": "object", "additionalProperties": strings},
