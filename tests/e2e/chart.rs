@@ -173,7 +173,7 @@ fn chart_protects_once_the_cluster_has_the_kind() {
     });
     let old = Cluster::start_without_crd(old.without_admission("MutatingAdmissionPolicy"));
     let notes = helm_chart(&old, "install", &["--create-namespace"]);
-    assert!(notes.contains("This cluster has no MutatingAdmissionPolicy"), "{notes}");
+    assert!(notes.contains("This cluster does not serve MutatingAdmissionPolicy"), "{notes}");
     let output = old.control_plane.kubectl_output(&["get", kinds[0]], None).unwrap();
     assert!(output.stderr.contains("doesn't have a resource type"), "{output:?}");
     let install = fs::read_to_string(project_file("deploy/install.yaml")).unwrap();

@@ -72,7 +72,7 @@ fn chart_upgrade_deletes_no_rule_of_an_earlier_version() {
     let upgrade =
         ["upgrade", harness::helm::RELEASE, chart.to_str().unwrap(), "--namespace", NAMESPACE];
     let output = helm(&cluster, &upgrade);
-    let because = "the upgrade would delete it, and withdraw what it declares";
+    let because = "the upgrade would delete it and withdraw what it declares";
     assert!(output.code != 0 && output.stderr.contains(because), "{output:?}");
     let output = helm(&cluster, &[&upgrade[..], &["--set=rules.dongle.quantity=4"]].concat());
     let because = "rules: this chart has no rules";
