@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use crate::release::assert_same_container;
 use crate::replicas::{self, events, start_cluster, wait_leader};
 
-const NAME: &str = "upgrade::values_survive_an_upgrade_from_an_earlier_version_and_the_way_back";
+const NAME: &str = "upgrade::values_survive_an_upgrade_and_a_rollback";
 
 #[test]
-fn values_survive_an_upgrade_from_an_earlier_version_and_the_way_back() {
+fn values_survive_an_upgrade_and_a_rollback() {
     let before = env::var("BEFORE_IMAGE").ok().zip(env::var("BEFORE_CHART").ok());
     let Some((image, chart)) = before else {
         println!("skipped: `make test-upgrade FROM=<commit>` names an earlier version");

@@ -92,7 +92,7 @@ fn removed_annotation_is_restored() {
 }
 
 #[test]
-fn annotation_that_is_removed_again_and_again_is_contested() {
+fn repeatedly_removed_annotation_is_contested() {
     let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
@@ -159,7 +159,7 @@ fn equal_value_of_another_manager_is_a_conflict() {
 }
 
 #[test]
-fn value_that_another_manager_owns_too_is_adopted_once_it_is_left() {
+fn value_with_a_second_owner_is_adopted_once_that_owner_releases_it() {
     let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);

@@ -166,7 +166,7 @@ fn chart_rejects_a_second_release() {
 
 /// As of a cluster before Kubernetes 1.36, and after its upgrade.
 #[test]
-fn chart_protects_once_the_cluster_has_the_kind() {
+fn chart_upgrade_adds_protection_once_the_cluster_serves_the_kind() {
     let kinds = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"];
     let old = kinds.iter().fold(ControlPlane::builder(), |builder, kind| {
         builder.without_api(&format!("admissionregistration.k8s.io/v1/{kind}"))

@@ -57,7 +57,7 @@ fn assert_rejected(output: &Output, because: &str) {
 }
 
 #[test]
-fn stolen_token_is_bounded_as_security_md_says() {
+fn stolen_token_is_confined_as_security_md_documents() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
     let kubeconfig = install(&cluster, &[]);
     cluster.create_nodes(["node-1"], &json!({}));
@@ -140,7 +140,7 @@ fn stolen_token_is_bounded_as_security_md_says() {
 
 /// Other programs may have put more on a node than the controller may add to it.
 #[test]
-fn node_of_many_resources_is_still_repaired_and_withdrawn_from() {
+fn node_with_many_resources_still_allows_repairs_and_withdrawals() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
     let kubeconfig = install(&cluster, &[]);
     let four = [(DONGLE, "4")];
@@ -167,7 +167,7 @@ fn node_of_many_resources_is_still_repaired_and_withdrawn_from() {
 
 /// A client may send managedFields of its own, which the API server does not store.
 #[test]
-fn managed_fields_are_not_a_store() {
+fn managed_fields_sent_by_a_client_are_not_stored() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
     let kubeconfig = install(&cluster, &[]);
     cluster.create_nodes(["node-1"], &json!({}));
@@ -228,7 +228,7 @@ fn start_as(cluster: &Cluster, kubeconfig: &Path) -> Controller {
 
 /// The policy compares texts.
 #[test]
-fn value_is_repaired_that_the_annotation_spells_otherwise_than_the_rule() {
+fn value_in_another_notation_than_the_rule_is_repaired() {
     let (cluster, controller) = start_confined();
     cluster.apply_rule("dongle", &json!({"quantity": 1024, "nodeNames": ["node-1"]}));
     cluster.wait_advertised("node-1", DONGLE, "1024");
@@ -241,7 +241,7 @@ fn value_is_repaired_that_the_annotation_spells_otherwise_than_the_rule() {
 
 /// What a person has made of the annotation does not keep the controller from repairs.
 #[test]
-fn value_is_repaired_by_an_annotation_that_somebody_has_reformatted() {
+fn reformatted_annotation_still_allows_repairs() {
     let (cluster, controller) = start_confined();
     let spec = json!({"deletionPolicy": "Retain", "nodeNames": ["node-1"]});
     cluster.apply_rule("dongle", &spec);

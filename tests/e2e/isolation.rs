@@ -12,7 +12,7 @@ use crate::support::rejected_patches;
 const KEY: &str = "example.com/key";
 
 #[test]
-fn rejected_resource_holds_up_no_other_on_its_node() {
+fn rejected_resource_delays_no_other_on_its_node() {
     let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     rejected_patches::start_for_resource(&cluster, "node-1", KEY);

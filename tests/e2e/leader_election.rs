@@ -94,7 +94,7 @@ fn paused_leader_writes_nothing_after_losing_its_lease() {
 }
 
 #[test]
-fn leader_keeps_leading_when_somebody_annotates_its_lease() {
+fn leader_keeps_leading_when_its_lease_is_annotated() {
     let cluster = Cluster::shared();
     let controller = Controller::start(&cluster);
     controller.wait_log("this process is now the leader");
@@ -135,7 +135,7 @@ fn fail_patches(cluster: &Cluster, node: &str) {
 }
 
 #[test]
-fn stopped_leader_leaves_its_lease_to_expire_while_a_patch_may_be_applied() {
+fn stopped_leader_keeps_its_lease_while_a_patch_may_be_applied() {
     let cluster = Cluster::start();
     cluster.create_nodes(["node-1"], &json!({}));
     let first = Controller::start_with(&cluster, &["--identity", "first"]);

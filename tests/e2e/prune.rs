@@ -204,7 +204,7 @@ fn prune_finds_the_lease_of_a_controller_by_its_label() {
 }
 
 #[test]
-fn prune_of_an_unlisted_rule_says_so() {
+fn prune_of_an_unlisted_rule_reports_it() {
     let cluster = cluster_without_controller();
     let output = prune(&cluster, &["--rule", "nosuch"]);
     assert_eq!((output.code, output.stdout.trim()), (0, "0 changes on 0 of 2 nodes"));
@@ -226,7 +226,7 @@ fn prune_into_a_closed_pipe_is_no_error() {
 }
 
 #[test]
-fn prune_that_cannot_print_touches_nothing_and_releases_its_lease() {
+fn prune_without_output_changes_nothing_and_releases_its_lease() {
     let cluster = cluster_without_controller();
     cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &format!("{LEDGER}=not json")]);
     let output = Command::new(harness::program().unwrap())
@@ -364,7 +364,7 @@ fn prune_repair_ledger_removes_invalid_annotation() {
 }
 
 #[test]
-fn prune_acts_on_the_cluster_and_as_the_user_of_the_flags() {
+fn prune_uses_the_cluster_and_user_of_its_flags() {
     let cluster = cluster_without_controller();
     let kubeconfig = cluster.control_plane.kubeconfig();
     let context = cluster.kubectl(&["config", "current-context"]);

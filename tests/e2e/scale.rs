@@ -14,7 +14,7 @@ use crate::support::{interrupted_rollout, rejected_patches};
 const NODES: usize = 200;
 
 #[test]
-fn rollout_to_200_nodes_costs_one_patch_each_and_no_more() {
+fn rollout_to_200_nodes_sends_one_patch_each() {
     let cluster = Cluster::shared();
     let has_dongle = json!({"example.com/has-dongle": "true"});
     cluster.create_nodes((0..NODES).map(|number| format!("node-{number}")), &has_dongle);
@@ -43,7 +43,7 @@ fn rollout_to_200_nodes_costs_one_patch_each_and_no_more() {
 }
 
 #[test]
-fn alike_failures_of_200_nodes_are_few_events() {
+fn similar_failures_of_200_nodes_create_few_events() {
     let cluster = Cluster::start();
     interrupted_rollout::create_nodes(&cluster, NODES);
     rejected_patches::start(&cluster, "node-0");

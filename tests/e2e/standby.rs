@@ -18,7 +18,7 @@ fn reset(cluster: &Cluster, node: &str) {
 }
 
 #[test]
-fn standby_repairs_resets_while_nobody_leads() {
+fn standby_repairs_resets_while_no_replica_leads() {
     let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     // On a slow machine too it does not expire in this test.

@@ -36,7 +36,7 @@ fn chart_rendered_and_applied_runs_no_prune_job() {
 }
 
 #[test]
-fn chart_installs_upgrades_and_uninstalls_by_helm_3() {
+fn chart_installs_upgrades_and_uninstalls_with_helm_3() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
     let chart = chart();
     let of_release = [RELEASE, chart.to_str().unwrap(), "--namespace", NAMESPACE];

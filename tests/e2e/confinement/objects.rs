@@ -8,7 +8,7 @@ use super::assert_rejected;
 use crate::admission_policy::install;
 
 #[test]
-fn policy_bounds_events_and_leases() {
+fn policy_restricts_events_and_leases() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
     let kubeconfig = install(&cluster, &[]);
     let create = |object: &Value| {
@@ -92,7 +92,7 @@ fn policy_bounds_events_and_leases() {
 
 /// Without renewals there would be no leader, for ever.
 #[test]
-fn lease_with_more_on_it_than_the_policy_allows_is_still_renewed() {
+fn lease_with_excess_metadata_is_still_renewed() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
     let kubeconfig = install(&cluster, &[]);
     let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "1"});

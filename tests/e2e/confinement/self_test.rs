@@ -62,7 +62,7 @@ fn wait_confinement(controller: &Controller, state: &str) {
 }
 
 #[test]
-fn controller_reports_within_a_minute_that_nothing_confines_it() {
+fn unconfined_controller_reports_it_within_a_minute() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
     apply_chart(&cluster, &[]);
     let kubeconfig = service_account_kubeconfig(&cluster);
@@ -84,7 +84,7 @@ fn controller_reports_within_a_minute_that_nothing_confines_it() {
 }
 
 #[test]
-fn chart_switches_the_self_test_off_with_the_policy() {
+fn chart_disables_the_self_test_with_the_policy() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
     apply_chart(&cluster, &["--set", "policy.validationActions={Warn,Audit}"]);
     let kubeconfig = service_account_kubeconfig(&cluster);

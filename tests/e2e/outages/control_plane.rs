@@ -61,7 +61,7 @@ fn apiserver_killed_during_withdrawal_and_reset_loses_no_node() {
 
 /// What a watch has missed is no longer there: everything has to be listed again.
 #[test]
-fn changes_that_etcd_has_compacted_are_found_by_a_new_list() {
+fn compacted_changes_are_found_by_a_new_list() {
     let mut cluster = Cluster::start();
     create_nodes(&cluster, 20);
     let proxy = proxy_of(&cluster);

@@ -20,7 +20,7 @@ fn apply_rules(cluster: &Cluster) {
 
 /// A controller that watches sees that every rule is deleted.
 #[test]
-fn crd_deleted_under_a_controller_withdraws_until_rules_are_back() {
+fn crd_deleted_during_a_watch_withdraws_until_rules_are_applied_again() {
     let cluster = Cluster::start();
     create_nodes(&cluster, 20);
     let controller = Controller::start_with(&cluster, &["--mass-withdrawal-delay", "1h"]);
@@ -41,7 +41,7 @@ fn crd_deleted_under_a_controller_withdraws_until_rules_are_back() {
 
 /// One that could not see it finds most rules missing, and waits: the values never leave.
 #[test]
-fn crd_recreated_behind_a_controller_changes_no_node() {
+fn crd_recreated_while_disconnected_changes_no_node() {
     let cluster = Cluster::start();
     create_nodes(&cluster, 20);
     let proxy = proxy_of(&cluster);

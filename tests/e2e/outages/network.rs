@@ -66,14 +66,14 @@ fn reset_connections_during_rollout_lose_no_node() {
 }
 
 #[test]
-fn responses_cut_within_the_handshake_lose_no_node() {
+fn responses_cut_during_the_handshake_lose_no_node() {
     // One of a TLS session that is resumed has some 250 bytes from the server.
     break_during_rollout(Fault::Truncate(100), 10, wait_failures);
 }
 
 /// A patch is applied, and half its response is lost. No handshake succeeds from there on, so that a few times will do.
 #[test]
-fn responses_cut_in_their_middle_lose_no_node() {
+fn responses_cut_halfway_lose_no_node() {
     break_during_rollout(Fault::Truncate(1_000), 4, wait_failures);
 }
 
@@ -84,7 +84,7 @@ fn late_responses_during_rollout_lose_no_node() {
 
 /// Nothing is answered, and no connection ends: only deadlines notice that.
 #[test]
-fn stalled_responses_are_noticed_by_their_deadlines() {
+fn stalled_responses_end_at_their_deadlines() {
     break_during_rollout(Fault::Stall, 2, |controller| {
         controller.wait_log("cannot write the lease: no response within");
         controller.wait_log("this process is no longer the leader");

@@ -35,7 +35,7 @@ fn assert_few_refusals(cluster: &Cluster, without: &str, most: u64) {
 }
 
 #[test]
-fn permissions_taken_away_are_reported_and_recovered_from() {
+fn revoked_permissions_are_reported_until_granted_again() {
     let cluster = Cluster::start_with(ControlPlane::builder().user("limited"));
     create_nodes(&cluster, NODES);
     grant(&cluster, &required());

@@ -14,7 +14,7 @@ const NODES: usize = 3;
 
 /// Resource versions begin again where they were at the backup, so that those that a watch asks for lie in the future.
 #[test]
-fn etcd_restored_from_a_backup_is_followed() {
+fn etcd_restored_from_a_backup_is_reconciled() {
     let mut cluster = Cluster::start();
     create_nodes(&cluster, NODES);
     let controller = Controller::start(&cluster);

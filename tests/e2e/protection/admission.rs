@@ -209,7 +209,7 @@ fn protection_admits_everything_else_as_written() {
 }
 
 #[test]
-fn protection_leaves_writes_of_other_users_alone() {
+fn protection_ignores_writes_of_other_users() {
     let cluster = Cluster::start();
     protection::install(&cluster);
     create_nodes(
@@ -236,7 +236,7 @@ fn protection_leaves_writes_of_other_users_alone() {
 
 /// Whatever an annotation contains, a kubelet's writes go through.
 #[test]
-fn protection_takes_any_ledger() {
+fn protection_accepts_any_ledger() {
     let cluster = Cluster::start();
     protection::install(&cluster);
     let entry = |name: &str| format!(r#""{name}":{{"quantity":"4","rule":"dongle"}}"#);
@@ -288,7 +288,7 @@ fn evaluations(cluster: &Cluster) -> Vec<String> {
 
 /// CEL's limits of cost leave room for as many as a ledger of 64 KiB lists, be their names long or short.
 #[test]
-fn protection_keeps_as_many_resources_as_a_ledger_lists() {
+fn protection_keeps_every_resource_of_a_full_ledger() {
     let cluster = Cluster::start();
     protection::install(&cluster);
     for (count, digits) in [(500, 63), (1600, 4)] {
@@ -309,7 +309,7 @@ fn protection_keeps_as_many_resources_as_a_ledger_lists() {
 }
 
 #[test]
-fn protection_without_its_binding_is_off() {
+fn protection_without_its_binding_is_not_in_force() {
     let cluster = Cluster::start();
     protection::install(&cluster);
     for (number, object) in [BINDING, POLICY].into_iter().enumerate() {

@@ -45,7 +45,7 @@ fn has_repaired_nothing(controller: &Controller) -> bool {
 }
 
 #[test]
-fn rule_deleted_after_a_kept_reset_leaves_nothing() {
+fn rule_deleted_after_a_kept_reset_is_withdrawn() {
     let (cluster, controller) = cluster_with_two_rules();
     let patches = cluster.node_patches();
     reset(&cluster);
@@ -136,7 +136,7 @@ fn value_taken_over_is_kept_from_then_on() {
 /// A limit: managedFields name the kubelet, as they do for a device plugin's value, so that nothing tells a
 /// kept value that is listed no longer from one of those.
 #[test]
-fn kept_value_is_adopted_by_who_has_seen_it_listed() {
+fn kept_value_is_adopted_by_a_controller_that_saw_it_listed() {
     let (cluster, controller) = cluster_with_two_rules();
     let release = || {
         cluster.kubectl(&["delete", "ner", "key"]);

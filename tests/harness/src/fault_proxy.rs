@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn stalled_connection_goes_on_after_the_fault() {
+    fn stalled_connection_resumes_after_the_fault() {
         let proxy = echo();
         let open = connect(&proxy);
         proxy.set(Some(Fault::Stall));

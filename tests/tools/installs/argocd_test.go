@@ -71,7 +71,7 @@ func TestArgoCDSyncsEveryVariantWithoutHooksAndWarnings(t *testing.T) {
 }
 
 // From 3.3 on Argo CD runs the Job before it deletes the Application, where it is asked for.
-func TestArgoCDPrunesBeforeItDeletesWhereAsked(t *testing.T) {
+func TestArgoCDPrunesBeforeDeletionIfEnabled(t *testing.T) {
 	phases, warnings := argoSync(t, render(t, helms[0], controller, "--set", "prune.enabled=true"))
 	if warnings != nil {
 		t.Error(warnings)

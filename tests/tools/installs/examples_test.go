@@ -9,7 +9,7 @@ import (
 )
 
 // What Flux and Argo CD would render from the examples.
-func TestExamplesHaveValuesThatTheChartsTake(t *testing.T) {
+func TestExamplesHaveValidChartValues(t *testing.T) {
 	for example, path := range map[string][]string{
 		"flux/controller.yaml":   {"spec", "values"},
 		"argocd/controller.yaml": {"spec", "source", "helm", "valuesObject"},

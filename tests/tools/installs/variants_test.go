@@ -58,7 +58,7 @@ func checkStrings(t *testing.T, path string, value any) {
 
 // What renders without a cluster and applies knows no hooks: each would be an object as any other, and the Job
 // would withdraw everything as soon as it is installed.
-func TestWithoutAClusterNothingIsAHook(t *testing.T) {
+func TestRenderingWithoutClusterYieldsNoHooks(t *testing.T) {
 	eachVariant(t, func(t *testing.T, rendered string) {
 		for _, object := range decode(t, rendered) {
 			if hooks := object.hooks(); hooks != nil {

@@ -85,7 +85,7 @@ fn blocks_have_their_markers_and_commands() {
 }
 
 #[test]
-fn notes_are_run_but_for_the_uninstallation() {
+fn notes_are_run_except_for_the_uninstallation() {
     let notes =
         "It runs.\n\nSee:\n\n  kubectl get a\n  kubectl get b\n\nEnd:\n\n  helm uninstall a\n";
     let blocks = notes_blocks(notes);
@@ -115,7 +115,7 @@ fn command_that_fails_or_prints_something_else_is_an_error() {
 }
 
 #[test]
-fn commands_are_found_however_a_page_writes_them() {
+fn commands_are_found_in_every_notation() {
     let texts = |page: &str| -> Vec<_> {
         blocks_of("page", page).into_iter().map(|block| (block.line, block.text)).collect()
     };
@@ -140,7 +140,7 @@ fn commands_are_found_however_a_page_writes_them() {
 }
 
 #[test]
-fn exit_code_is_compared_with_that_which_the_page_shows() {
+fn exit_code_is_compared_with_the_documented_one() {
     let run = |text: &str, is_console| {
         shell().run(&[block(text, is_console)]).map_err(|error| format!("{error:#}"))
     };
@@ -156,7 +156,7 @@ fn exit_code_is_compared_with_that_which_the_page_shows() {
 }
 
 #[test]
-fn ages_are_equal_in_their_columns_alone() {
+fn ages_match_only_in_age_columns() {
     let run = |text: &str| shell().run(&[block(text, true)]);
     let table = |rows: &str| format!("$ printf '%s\\n' {rows}");
     let command = table("'NAME   CPU    AGE' 'a      100m   3m2s' 'b      7d     5d'");

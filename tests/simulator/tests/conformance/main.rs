@@ -35,7 +35,7 @@ const MAX_DIFFERENCES: usize = 5;
 const SEED: u64 = 1;
 
 #[test]
-fn model_answers_what_a_real_server_answers() {
+fn model_responds_like_a_real_server() {
     let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
     let seed = number("SEED").unwrap_or(SEED);
     let operations = number("OPERATIONS").map_or(OPERATIONS, |number| number as usize);
