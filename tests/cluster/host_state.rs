@@ -1,9 +1,9 @@
-//! What a test must leave on the machine as it was.
+//! The state of the machine that a test must not change.
 
 use std::fs;
 use std::path::Path;
 
-/// Returns what a node with containers would change on its machine.
+/// Returns the state of the machine that a node with containers could change.
 pub fn read() -> Vec<String> {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let interfaces = text("/proc/net/dev");

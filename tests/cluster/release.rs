@@ -1,6 +1,6 @@
-//! A release of the chart: installed, used, upgraded, rolled back, without its leader, and uninstalled.
+//! A release of the chart: installation, use, upgrade, rollback, loss of the leader, uninstallation.
 //!
-//! Method: do with helm and kubectl what a user does, and check processes, containers, metrics, values
+//! Method: run helm and kubectl as a user does, and check processes, containers, metrics, values
 //! and the machine after each step.
 
 use std::collections::BTreeMap;
@@ -31,12 +31,12 @@ fn chart_release_runs_on_a_real_node() {
         upgrade(&cluster);
         lose_the_leader(&cluster);
         assert_same_container(&cluster.get(&["pod", "dongle-user"]), &pod);
-        // In here the state differs: otherwise the comparison below proves nothing.
+        // The state differs inside the namespaces; otherwise the comparison below proves nothing.
         assert_ne!(host_state::read(), machine);
         uninstall(&cluster, &before);
     });
     if outside {
-        assert_eq!(host_state::read(), machine, "the machine is left as it was");
+        assert_eq!(host_state::read(), machine, "the machine is unchanged");
     }
 }
 
@@ -50,7 +50,7 @@ fn install(cluster: &Cluster) {
     });
     cluster.apply(&namespace.to_string());
     helm_or_events(cluster, "install", &wait);
-    assert_eq!(replicas::ready(cluster).len(), 2, "both are Ready when helm is done");
+    assert_eq!(replicas::ready(cluster).len(), 2, "both are Ready when helm returns");
     let (leader, standby) = wait_leader(cluster, None);
     wait_logged(cluster, &leader, "this process is now the leader");
     assert!(!logs(cluster, &standby).contains("is now the leader"), "{}", logs(cluster, &standby));
@@ -69,7 +69,7 @@ struct Process {
 fn processes() -> Vec<Process> {
     let folders = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     let of_program = folders.filter(|folder| {
-        // The program has this path in its container only.
+        // Only the container has the program at this path.
         fs::read(folder.join("cmdline"))
             .is_ok_and(|command| command.starts_with(b"/node-resource-advertiser\0"))
     });
@@ -79,7 +79,7 @@ fn processes() -> Vec<Process> {
 }
 
 impl Process {
-    /// Checks that it runs as nobody, without capabilities, and cannot gain any.
+    /// Checks that the process runs without root and capabilities, and cannot gain any.
     fn assert_confined(&self) {
         let field = |name: &str| {
             let line = self.status.lines().find_map(|line| line.strip_prefix(name));
@@ -93,7 +93,7 @@ impl Process {
         assert_eq!(field("NoNewPrivs:"), "1");
         let filter =
             if std::env::var("SECCOMP").is_ok_and(|value| value == "1") { "2" } else { "0" };
-        assert_eq!(field("Seccomp:"), filter, "a filter is 2");
+        assert_eq!(field("Seccomp:"), filter, "2 stands for a seccomp filter");
     }
 }
 
@@ -116,7 +116,7 @@ fn run_the_examples(cluster: &Cluster) -> Value {
     pod
 }
 
-/// Through the Service, to one of the replicas.
+/// Reads the metrics of one replica through the Service.
 fn scrape(cluster: &Cluster) {
     let slices = format!("--selector=kubernetes.io/service-name={RELEASE}");
     cluster.wait_for("two endpoints", &["endpointslices", "-n", NAMESPACE, &slices], |slices| {
@@ -130,7 +130,7 @@ fn scrape(cluster: &Cluster) {
     println!("scraped: {} lines of metrics", metrics.lines().count());
 }
 
-/// Those of the pages and of the chart's notes that take a release.
+/// Runs the commands of the pages and of the chart's notes that need a release.
 fn run_the_documented_commands(cluster: &Cluster) {
     let variables = BTreeMap::from([("NS", NAMESPACE.to_owned())]);
     let mut shell = Shell::new(cluster, &project_file("."), variables).unwrap();
@@ -158,7 +158,7 @@ fn upgrade(cluster: &Cluster) {
     println!("rolled back: two new replicas, and the node as before");
 }
 
-/// Has every replica replaced, and checks that the node keeps what it has.
+/// Replaces every replica, and checks that the node keeps its values.
 fn replace_the_replicas(cluster: &Cluster, by: impl FnOnce()) {
     let old = replicas::ready(cluster);
     let listed = |cluster: &Cluster| ledger(&cluster.node("node-1")).map(str::to_owned);
@@ -186,7 +186,7 @@ pub(crate) fn assert_same_container(pod: &Value, before: &Value) {
         let status = &pod["status"]["containerStatuses"][0];
         ["containerID", "restartCount", "state"].map(|field| status[field].clone())
     };
-    assert_eq!(container(pod), container(before), "the pod of the examples ran all the time");
+    assert_eq!(container(pod), container(before), "the container of the example pod was never restarted");
 }
 
 fn uninstall(cluster: &Cluster, before: &Value) {

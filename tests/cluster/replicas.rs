@@ -1,4 +1,4 @@
-//! The controller's pods: which are Ready, which one leads, and what they log.
+//! The controller's pods: which are Ready, which is the leader, and what they log.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use harness::objects::condition;
 use harness::{Cluster, ControlPlane, Node, wait_until};
 use serde_json::Value;
 
-/// The image that the examples run, and in which the namespaces of a pod are held.
+/// The image of the example pods, and of the pause container.
 const PAUSE: &str = "registry.k8s.io/pause:3.10";
 
-/// Starts a control plane and `node-1`, with the images that IMAGE and PAUSE_IMAGE name, and another.
+/// Starts a control plane and `node-1`, with the images that IMAGE and PAUSE_IMAGE name, and one more.
 pub fn start_cluster(another: Option<&Path>) -> (Cluster, Node) {
     let builder = ControlPlane::builder().reachable_from_pods().controller_manager().scheduler();
     let cluster = Cluster::start_without_crd(builder);

@@ -1,7 +1,7 @@
-//! An upgrade from an earlier version, and the way back: with the chart and the image of that version.
+//! An upgrade from an earlier version and a rollback, with the chart and the image of that version.
 //!
-//! Method: with a value on the node that a pod uses, upgrade, change the rule, roll back, change it again; after each
-//! step both replicas are new, and the node has what the rule declares, written by nobody in between.
+//! Method: while a pod uses a value, upgrade, change the rule, roll back, and change it again. After each step both
+//! replicas are new, and the node has what the rule declares; upgrade and rollback themselves write nothing.
 
 use std::env;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn upgrade_and_back(image: &Path, earlier: &str) {
     println!("upgraded again and uninstalled: the pod ran all the time, and nothing is left");
 }
 
-/// Has a rule declare four dongles, and a pod use three.
+/// Creates a rule of four dongles, and a pod that requests three.
 fn use_dongles(cluster: &Cluster) -> Value {
     cluster.kubectl(&["label", "node", "node-1", "example.com/has-dongle=true"]);
     for file in ["dongle.yaml", "pod.yaml"] {
@@ -67,7 +67,7 @@ fn use_dongles(cluster: &Cluster) -> Value {
     })
 }
 
-/// Has every replica replaced, and checks that nobody has written the node's quantities meanwhile.
+/// Replaces every replica, and checks that no replica writes the node's quantities meanwhile.
 fn replace(cluster: &Cluster, expected: &str, by: impl FnOnce()) {
     let old = replicas::ready(cluster);
     let before = last_write(cluster);
@@ -80,7 +80,7 @@ fn replace(cluster: &Cluster, expected: &str, by: impl FnOnce()) {
     assert_eq!(last_write(cluster), before, "the controller has written the node");
 }
 
-/// When the controller has written the node's status last.
+/// Returns when the controller last wrote the node's status.
 fn last_write(cluster: &Cluster) -> Value {
     let node = cluster.node("node-1");
     let entries = node["metadata"]["managedFields"].as_array().unwrap().iter();

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// Installs the chart's objects with these arguments, and returns the kubeconfig of its ServiceAccount.
 pub(crate) fn install(cluster: &Cluster, args: &[&str]) -> PathBuf {
     apply_chart(cluster, args);
-    // kubectl patch reads before it writes, which the program does not.
+    // kubectl patch reads before it writes; the controller does not.
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": "test"},
@@ -33,7 +33,7 @@ pub(crate) fn install(cluster: &Cluster, args: &[&str]) -> PathBuf {
     cluster.create_nodes(["canary"], &json!({}));
     let (mut last, mut attempt) = (String::new(), 0);
     let rejected = wait_until("the policy to take effect", || {
-        // Another value each time: a label that is set before the policy takes effect is no change afterwards.
+        // A new value for each attempt: setting the same label again would be no change.
         attempt += 1;
         let (path, value) = ("/metadata/labels/example.com~1canary", attempt.to_string());
         let label = json!([{"op": "add", "path": path, "value": value}]);
@@ -59,7 +59,7 @@ pub(crate) fn patch_as(
 ) -> Output {
     let kubeconfig = ["--kubeconfig", kubeconfig.to_str().unwrap()];
     let node = ["patch", "node", node, "--subresource=status", "--field-manager", manager];
-    // Longer than an argument may be.
+    // Too long for a command-line argument.
     let from_stdin = ["--type=json", "--patch-file=/dev/stdin"];
     let args = [&kubeconfig[..], &node, &from_stdin].concat();
     cluster.control_plane.kubectl_output(&args, Some(&patch.to_string())).unwrap()
@@ -76,7 +76,7 @@ fn create_full_node(cluster: &Cluster, name: &str) {
         "spec": {"podCIDR": "10.0.0.0/24"},
     });
     cluster.control_plane.kubectl_stdin(&["create", "-f", "-"], &node.to_string()).unwrap();
-    // In forms that no API server would write: the policy must admit what a patch does not change.
+    // In notations that no API server writes: the policy must ignore what a patch does not change.
     let amounts = json!({
         "cpu": "4000m", "memory": "16384Ki", "hugepages-2Mi": "0", "kubernetes.io/batch": "007",
         "not/a/name": "1", "example.com/foreign": "8",
@@ -122,7 +122,7 @@ fn policy_admits_everything_the_controller_writes() {
     cluster.wait_advertised("full", DONGLE, "800Gi");
     cluster.wait_event("full", "Repaired", ": 7 (by kubectl-patch) -> ");
 
-    // An adoption writes the annotation alone.
+    // An adoption writes only the annotation.
     cluster.kubectl(&["annotate", "node", "full", &format!("{LEDGER}-")]);
     cluster.wait_advertised("full", DONGLE, "800Gi");
 
@@ -194,7 +194,7 @@ fn policy_rejects_every_other_change_by_the_controller() {
         (set("/status/capacity/example.com~1dongle", json!("0")), whole_only),
         (set("/status/allocatable/example.com~1dongle", json!("0")), whole_only),
         (set("/status/capacity/example.com~1dongle", json!("007")), whole_only),
-        // The API server takes these, since its own arithmetic overflows.
+        // The API server itself accepts these, because its arithmetic overflows.
         (set("/status/capacity/example.com~1dongle", json!("10E")), whole_only),
         (set("/status/capacity/example.com~1dongle", json!("9223372036854775807")), whole_only),
     ];
@@ -211,7 +211,7 @@ fn policy_rejects_every_other_change_by_the_controller() {
         let output = patch(&cluster, &kubeconfig, "node-1", &attempt);
         assert!(output.code != 0 && output.stderr.contains(because), "{attempt}: {output:?}");
     }
-    assert_eq!(cluster.node("node-1"), before, "nothing has changed");
+    assert_eq!(cluster.node("node-1"), before, "the node is unchanged");
 
     // One change that is not allowed is enough for a rejection.
     let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
@@ -221,7 +221,7 @@ fn policy_rejects_every_other_change_by_the_controller() {
     let mixed = [allowed.as_array().unwrap().clone(), vec![rejected[0].0[0].clone()]].concat();
     assert_ne!(patch(&cluster, &kubeconfig, "node-1", &Value::from(mixed)).code, 0);
     assert_eq!(patch(&cluster, &kubeconfig, "node-1", &allowed).code, 0);
-    // It applies to this ServiceAccount only.
+    // The policy applies only to this ServiceAccount.
     let admin = cluster.control_plane.kubeconfig();
     assert_eq!(patch(&cluster, &admin, "node-1", &rejected[0].0).code, 0);
 }
@@ -270,7 +270,7 @@ fn rule_policy_rejects_resources_not_in_the_allow_list() {
     for name in ["example.com/dongle", "example.org/licence"] {
         assert_eq!(try_rule("allowed", &json!({"resourceName": name})).code, 0, "{name}");
     }
-    // A rule that exists already may be labelled and deleted, but its spec may not change.
+    // An existing rule may be labelled and deleted, but its spec may not change.
     cluster.kubectl(&["label", "ner", "old", "example.com/team=platform"]);
     let changed = try_rule("old", &json!({"resourceName": "example.net/old", "quantity": 5}));
     assert!(changed.stderr.contains(because), "{changed:?}");

@@ -1,7 +1,7 @@
-//! Values that the controller wrote and that the ledger does not list (any more).
+//! Values that the controller wrote and that no ledger lists any more.
 //!
-//! Method: remove the ledger entry by a deleted rule, by kubectl or by nobody at all, while the value stays;
-//! then compare the ledger, the values and the field managers with those from before.
+//! Method: remove the ledger entry with a deleted rule or with kubectl while the value stays; then compare
+//! the ledger, the values and the field managers with those before.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn managers(cluster: &Cluster, node: &str) -> Vec<(Value, Value)> {
     entries.map(|entry| (entry["manager"].clone(), entry["fieldsV1"].clone())).collect()
 }
 
-/// Has node-1 advertise a value that stays when its rule is deleted, and that no ledger lists then.
+/// Makes node-1 advertise a value of a deleted rule, which no ledger lists any more.
 fn release_retained_value(cluster: &Cluster) {
     cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
     cluster.wait_ready("dongle", "1/1");
@@ -38,7 +38,7 @@ fn recreated_retain_rule_adopts_its_value() {
     cluster
         .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
 
-    // Another quantity is no reason to adopt: it is a conflict with the controller's own old value.
+    // A rule with another quantity does not adopt: it conflicts with the controller's own old value.
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
     let status =
         cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
@@ -61,7 +61,7 @@ fn recreated_retain_rule_adopts_its_value() {
         "an adoption is no repair"
     );
 
-    // What is adopted is its own: the rule that was recreated has the policy Withdraw.
+    // The controller owns what it adopted: the recreated rule has the policy Withdraw.
     cluster.kubectl(&["delete", "ner", "dongle"]);
     cluster.wait_withdrawn("node-1", DONGLE);
     controller.stop();
@@ -82,7 +82,7 @@ fn removed_annotation_is_restored() {
     assert_eq!(managers(&cluster, "node-1"), before.1, "no value is written");
     cluster.wait_ready("dongle", "1/1");
 
-    // Also after a time without a controller.
+    // The same while no controller runs.
     controller.stop();
     cluster.kubectl(&["annotate", "node", "node-1", &format!("{LEDGER}-")]);
     let controller = Controller::start(&cluster);
@@ -105,12 +105,12 @@ fn repeatedly_removed_annotation_is_contested() {
     cluster.wait_status("dongle", "a contest", |status| {
         condition(status, "Contested") == ("True", "Contested")
     });
-    // The fifth is adopted still, and the sixth has to wait.
+    // The fifth adoption is immediate, and the sixth has to wait.
     cluster.wait_advertised("node-1", DONGLE, "4");
     let patches = cluster.node_patches();
     cluster.kubectl(&["annotate", "node", "node-1", &format!("{LEDGER}-")]);
     cluster.wait_idle(Duration::from_secs(2));
-    assert_eq!(cluster.node_patches(), patches, "adoptions pause");
+    assert_eq!(cluster.node_patches(), patches, "adoption backs off");
     assert_eq!(quantity(&cluster.node("node-1"), "capacity", DONGLE), Some("4"));
     controller.stop();
 }
@@ -131,7 +131,7 @@ fn equal_value_of_another_manager_is_a_conflict() {
     assert_eq!(status["problems"], json!([problem]));
     assert_eq!(ledger(&cluster.node("node-1")), None);
 
-    // Where another manager wrote one of the maps alone, the value is not the controller's either.
+    // If another manager wrote only one of the maps, the value is not the controller's either.
     cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
     cluster.wait_for("the ledger with Retain", &["node", "node-2"], |node| {
         ledger(node).is_some_and(|ledger| ledger.contains("Retain"))
@@ -183,7 +183,7 @@ fn value_with_a_second_owner_is_adopted_once_that_owner_releases_it() {
     );
     assert_eq!(ledger(&cluster.node("node-1")), None);
 
-    // No value changes, and only the controller owns it now.
+    // No value changes, but now only the controller owns it.
     apply_as_helm(json!({}));
     cluster.wait_ready("dongle", "1/1");
     cluster.wait_advertised("node-1", DONGLE, "4");

@@ -1,4 +1,4 @@
-//! The chart: rendered, installed, upgraded and uninstalled by helm.
+//! The chart: rendering, installation, upgrade and uninstallation with helm.
 //!
 //! Method: apply what helm renders to a real API server, and run the program with the arguments,
 //! the environment and the token of the chart's pods, which no kubelet runs here.
@@ -19,8 +19,8 @@ use serde_json::json;
 pub(crate) use container::Container;
 use rules::{install_rules, uninstall_rules};
 
-/// Every kind of the chart is installed, Prometheus Operator's too, so that the API server validates
-/// every field of every object; kubeconform does the same with the schemas that this API server publishes.
+/// The cluster serves every kind of the chart, including Prometheus Operator's, so the API server validates
+/// every field of every object. kubeconform does the same with the schemas that this API server publishes.
 #[test]
 fn chart_variants_apply_without_warnings() {
     let cluster = Cluster::start();
@@ -65,7 +65,7 @@ fn chart_variants_apply_without_warnings() {
     }
 }
 
-/// Runs the program as a kubelet would run the Deployment and the Job: with the arguments and the
+/// Runs the program as a kubelet runs the Deployment and the Job: with the arguments and the
 /// environment of their containers, and the token of the chart's ServiceAccount.
 #[test]
 fn chart_uninstall_withdraws_everything() {
@@ -74,7 +74,7 @@ fn chart_uninstall_withdraws_everything() {
     let annotations = cluster.node("node-1")["metadata"]["annotations"].clone();
     let notes = helm_chart(&cluster, "install", &["--create-namespace"]);
     assert!(notes.contains("kubectl get ner -o wide"), "{notes}");
-    assert_eq!(protection_objects(&cluster), 2, "the policy and its binding, found by their label");
+    assert_eq!(protection_objects(&cluster), 2, "the policy and its binding, selected by their label");
     assert!(!notes.contains("MutatingAdmissionPolicy"), "{notes}");
     let kubeconfig = service_account_kubeconfig(&cluster);
     let deployment = cluster.get(&["deployment", RELEASE, "--namespace", NAMESPACE]);
@@ -88,7 +88,7 @@ fn chart_uninstall_withdraws_everything() {
     cluster.wait_advertised("node-1", "example.com/dongle", "4");
 
     let hooks = helm(&cluster, &["get", "hooks", RELEASE, "--namespace", NAMESPACE]).stdout;
-    assert!(!hooks.contains("kind: Lease"), "there was none to replace: {hooks}");
+    assert!(!hooks.contains("kind: Lease"), "there was no Lease to replace: {hooks}");
     let prune = Container::from_hooks(&hooks).run(&kubeconfig);
     assert_eq!(prune.code, 0, "{prune:?}");
     // No kubelet runs the Job again.
@@ -105,7 +105,7 @@ fn chart_uninstall_withdraws_everything() {
     assert_eq!(node["metadata"]["annotations"], annotations, "as before the installation");
     assert_only_crd_is_left(&cluster);
 
-    // Installed again, it does not wait until the Job's Lease expires.
+    // A new installation does not wait until the Job's Lease expires.
     helm_chart(&cluster, "install", &[]);
     let hooks = helm(&cluster, &["get", "hooks", RELEASE, "--namespace", NAMESPACE]).stdout;
     assert!(hooks.contains("kind: Lease"), "{hooks}");
@@ -115,7 +115,7 @@ fn chart_uninstall_withdraws_everything() {
     leader.stop();
 }
 
-/// A controller that is running while helm deletes its permissions withdraws nothing either.
+/// A controller that runs while helm deletes its permissions withdraws nothing either.
 #[test]
 fn chart_uninstall_without_prune_keeps_values() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
@@ -156,7 +156,7 @@ fn chart_rejects_a_second_release() {
     let roles = cluster.get(&["clusterrolebindings", "node-resource-advertiser"]);
     assert_eq!(roles["subjects"][0]["namespace"], NAMESPACE);
 
-    // Helm itself rejects it where the chart does not render ClusterRoles.
+    // Without ClusterRoles, Helm itself rejects the second release.
     let without_roles = [&second[..], &["--set=rbac.create=false"]].concat();
     cluster.kubectl(&["delete", "clusterrole", "node-resource-advertiser"]);
     let output = helm(&cluster, &without_roles);
@@ -164,7 +164,7 @@ fn chart_rejects_a_second_release() {
     assert!(output.code != 0 && output.stderr.contains(because), "{output:?}");
 }
 
-/// As of a cluster before Kubernetes 1.36, and after its upgrade.
+/// A cluster before Kubernetes 1.36, and the same after its upgrade.
 #[test]
 fn chart_upgrade_adds_protection_once_the_cluster_serves_the_kind() {
     let kinds = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"];
@@ -186,7 +186,7 @@ fn chart_upgrade_adds_protection_once_the_cluster_serves_the_kind() {
     assert_eq!(protection_objects(&new), 2);
 }
 
-/// Counts the objects by which a program finds out whether a cluster has the policy.
+/// Counts the objects from which the controller detects the policy.
 fn protection_objects(cluster: &Cluster) -> usize {
     let kinds = "mutatingadmissionpolicies,mutatingadmissionpolicybindings";
     let selector = "noderesource.dev/protection=true";
@@ -200,8 +200,8 @@ fn uninstall(cluster: &Cluster, args: &[&str]) {
     assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
 }
 
-/// Checks that only the CRD is left, which is kept, and perhaps the Lease, which no hook may free while
-/// pods of the Deployment still run.
+/// Checks that only the kept CRD is left, and perhaps the Lease, which no hook may release while pods
+/// of the Deployment still run.
 fn assert_only_crd_is_left(cluster: &Cluster) {
     cluster.get(&["crd", "nodeextendedresources.noderesource.dev"]);
     let kinds = "ner,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,services,\

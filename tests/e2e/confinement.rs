@@ -1,8 +1,8 @@
-//! What confines the account of the controller: how far a stolen token gets, and that the controller finds out where
+//! The confinement of the controller's account: what a stolen token allows, and how the controller detects that
 //! nothing confines it.
 //!
-//! Method: send with the token of the chart's ServiceAccount what a thief would, and compare the API server's words with
-//! those in SECURITY.md; build overlays of deploy/, and try the same with the account that each has moved.
+//! Method: send an attacker's requests with the token of the chart's ServiceAccount, and compare the rejections with
+//! SECURITY.md; build overlays of deploy/, and repeat this with the account that each overlay moves.
 
 mod objects;
 mod self_test;
@@ -46,7 +46,7 @@ fn withdraw(name: &str, listed: &[(&str, &str)]) -> Value {
     operations
 }
 
-/// Asserts that the policy rejects a request, and that SECURITY.md has its words.
+/// Asserts that the policy rejects a request, and that SECURITY.md quotes the message.
 fn assert_rejected(output: &Output, because: &str) {
     let message = output.stderr.trim_end();
     assert!(output.code != 0 && message.contains("ValidatingAdmissionPolicy"), "{output:?}");
@@ -61,7 +61,7 @@ fn stolen_token_is_confined_as_security_md_documents() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
     let kubeconfig = install(&cluster, &[]);
     cluster.create_nodes(["node-1"], &json!({}));
-    // A patch of an annotation needs others beside it.
+    // A patch of one annotation requires that others exist.
     cluster.kubectl(&["annotate", "node", "node-1", "example.com/owner=platform"]);
     cluster.write_quantity("node-1", "nvidia.com/gpu", "8");
     let try_patch = |attempt: &Value| patch(&cluster, &kubeconfig, "node-1", attempt);
@@ -73,7 +73,7 @@ fn stolen_token_is_confined_as_security_md_documents() {
         advertise(&four, &[]),
         advertise(&four, &[(DONGLE, "5")]),
         advertise(&four, &[("example.com/other", "4")]),
-        // The end of another name, and another number that begins alike.
+        // A suffix of another name, and a number with the same prefix.
         advertise(&four, &[("a.example.com/dongle", "4"), (DONGLE, "41")]),
         advertise(&[("nvidia.com/gpu", "1")], &[]),
     ] {
@@ -102,7 +102,7 @@ fn stolen_token_is_confined_as_security_md_documents() {
         &try_patch(&write(&"a".repeat(65_537))),
         "node-resource-advertiser may write an annotation of 65536 characters at most",
     );
-    // What CEL reads as something else than JSON has it, and what has more bytes than characters.
+    // Texts that CEL reads differently from a JSON parser, or that have more bytes than characters.
     for text in [r#"{"example.com/dongle":{"quant\u0069ty":"4"}}"#, "{\t}", "\u{1d11e}"] {
         assert_rejected(
             &try_patch(&write(text)),
@@ -114,7 +114,7 @@ fn stolen_token_is_confined_as_security_md_documents() {
         &patch_as(&cluster, &kubeconfig, "another", "node-1", &four),
         "node-resource-advertiser may patch nodes as the field manager of that name only",
     );
-    // As many at once as the program lists are not too dear to evaluate.
+    // Evaluating as many resources as a ledger can list stays within CEL's cost limit.
     let fit = &many[..500];
     let output = try_patch(&advertise(fit, fit));
     assert_eq!(output.code, 0, "{output:?}");
@@ -126,7 +126,7 @@ fn stolen_token_is_confined_as_security_md_documents() {
     let output = try_patch(&cleared);
     assert_eq!(output.code, 0, "{output:?}");
 
-    // What remains possible, as SECURITY.md documents.
+    // Attacks that remain possible, as SECURITY.md documents.
     for attempt in [
         advertise(&[(DONGLE, "8")], &[(DONGLE, "8")]),
         advertise(&[(DONGLE, "1")], &[(DONGLE, "1")]),
@@ -138,7 +138,7 @@ fn stolen_token_is_confined_as_security_md_documents() {
     }
 }
 
-/// Other programs may have put more on a node than the controller may add to it.
+/// A node may already have more resources than the controller may add.
 #[test]
 fn node_with_many_resources_still_allows_repairs_and_withdrawals() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
@@ -159,13 +159,13 @@ fn node_with_many_resources_still_allows_repairs_and_withdrawals() {
             let output = patch(&cluster, &kubeconfig, node, &attempt);
             assert_eq!(output.code, 0, "{node}: {attempt}: {output:?}");
         }
-        // The place that one has left is not for another.
+        // A withdrawn resource does not make room for another.
         let output = patch(&cluster, &kubeconfig, node, &advertise(&four, &four));
         assert!(output.code != 0 && output.stderr.contains("may add to a node"), "{output:?}");
     }
 }
 
-/// A client may send managedFields of its own, which the API server does not store.
+/// A client may send managedFields, which the API server does not store.
 #[test]
 fn managed_fields_sent_by_a_client_are_not_stored() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
@@ -226,7 +226,7 @@ fn start_as(cluster: &Cluster, kubeconfig: &Path) -> Controller {
     )
 }
 
-/// The policy compares texts.
+/// The policy compares quantities as text.
 #[test]
 fn value_in_another_notation_than_the_rule_is_repaired() {
     let (cluster, controller) = start_confined();
@@ -239,7 +239,7 @@ fn value_in_another_notation_than_the_rule_is_repaired() {
     controller.stop();
 }
 
-/// What a person has made of the annotation does not keep the controller from repairs.
+/// Manual edits of the annotation's format do not prevent repairs.
 #[test]
 fn reformatted_annotation_still_allows_repairs() {
     let (cluster, controller) = start_confined();
@@ -252,7 +252,7 @@ fn reformatted_annotation_still_allows_repairs() {
     cluster.kubectl(&["patch", "node", "node-1", "--type=merge", "-p", &edit.to_string()]);
     cluster.write_quantity("node-1", DONGLE, "7");
     cluster.wait_advertised("node-1", DONGLE, "4");
-    // A value that is to stay, and that was reset, is written back as it is unlisted.
+    // A retained value that was reset is restored in the patch that removes its entry.
     controller.signal(harness::Signal::STOP);
     cluster.write_quantity("node-1", DONGLE, "0");
     cluster.kubectl(&["delete", "ner", "dongle"]);
@@ -286,7 +286,7 @@ fn allowed_resources_confine_the_controller_and_existing_rules() {
     let gpu = ("nvidia.com/gpu", "8");
     for attempt in [
         advertise(&[gpu], &[gpu]),
-        // To list it first, and to remove it next.
+        // List it first, then remove it.
         advertise(&[], &[("nvidia.com/gpu", "4"), ("nvidia.com/other", "4")]),
         advertise(&[("example.community/a", "4")], &[("example.community/a", "4")]),
     ] {
@@ -295,13 +295,13 @@ fn allowed_resources_confine_the_controller_and_existing_rules() {
     }
     cluster.write_quantity("node-1", "nvidia.com/gpu", "7");
     let controller = start_as(&cluster, &kubeconfig);
-    // What was listed before is restored, and elsewhere it is not advertised any more.
+    // Values listed before are restored; on other nodes the resource is no longer advertised.
     cluster.wait_advertised("node-1", "nvidia.com/gpu", "4");
     cluster.create_nodes(["node-3"], &json!({}));
     cluster.wait_status("old", "the policy's words", |status| {
         status["problems"].to_string().contains("policy.allowedResources of the chart")
     });
-    // What is allowed is advertised, on the same node too; and what is not is still withdrawn.
+    // Allowed resources are advertised, on the same node too; others can still be withdrawn.
     cluster.apply_rule("dongle", &json!({"nodeNames": ["node-1"]}));
     cluster.wait_ready("dongle", "1/1");
     cluster.kubectl(&["delete", "ner", "old"]);

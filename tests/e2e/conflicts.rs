@@ -1,4 +1,4 @@
-//! Values that are not the rule's own: those of other field managers and of other rules.
+//! Values of other field managers and of other rules.
 //!
 //! Method: write a value before a rule declares it, or declare it by two rules; then compare values,
 //! conditions and Events under each policy.
@@ -41,7 +41,7 @@ fn keep_policy_leaves_foreign_value() {
     cluster.wait_event("node-2", "Withdrawn", note);
     assert_eq!(quantity(&cluster.node("node-1"), "capacity", DONGLE), Some("8"));
 
-    // It writes as soon as the other field manager sets 0.
+    // The controller writes as soon as the other field manager sets 0.
     cluster.apply_rule("dongle", &json!({}));
     cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
     cluster.write_quantity("node-1", DONGLE, "0");
@@ -82,7 +82,7 @@ fn overlapping_rules_apply_the_highest_priority() {
     let before = cluster.node_patches();
     cluster.kubectl(&["delete", "ner", "high"]);
     cluster.wait_advertised("node-1", DONGLE, "2");
-    assert_eq!(cluster.node_patches() - before, 1, "never through absence");
+    assert_eq!(cluster.node_patches() - before, 1, "one patch: the value is never absent");
     cluster.wait_ready("low", "2/2");
     controller.stop();
 }
@@ -122,8 +122,8 @@ fn retain_policy_releases_value_of_deleted_rule() {
     retained_value_is_released(|_| {});
 }
 
-/// A 0 that is left makes kubelets reject pods. A new leader repairs what ledgers list before it knows that the rule
-/// is gone.
+/// A remaining 0 makes kubelets reject pods. A new leader repairs what ledgers list before it knows that the rule
+/// is deleted.
 #[test]
 fn retained_value_that_was_reset_is_restored_with_its_release() {
     retained_value_is_released(|cluster| cluster.write_quantity("node-1", DONGLE, "0"));
@@ -144,7 +144,7 @@ fn retained_value_is_released(meanwhile: impl FnOnce(&Cluster)) {
     controller.stop();
 }
 
-/// Ownership goes by value: what is not as listed when its rule goes is another field manager's.
+/// Ownership depends on the value: one that differs from the ledger when its rule is deleted belongs to another client.
 #[test]
 fn overwritten_value_is_released_with_its_rule() {
     let cluster = Cluster::shared();
@@ -166,7 +166,7 @@ fn overwritten_value_is_released_with_its_rule() {
     controller.stop();
 }
 
-/// Waits until the ledger of node-1 is gone, with this value still there.
+/// Waits until the ledger of node-1 is removed, with this value in place.
 fn wait_released(cluster: &Cluster, value: &str) {
     let node = cluster
         .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());

@@ -1,4 +1,4 @@
-//! The CRD's validation, and rules that were stored before there was any.
+//! The CRD's validation, and invalid rules that were stored before it existed.
 //!
 //! Method: create every object of `tests/bad-objects.yaml` and compare the rejection; then store
 //! invalid rules under a CRD without validation, and run the controller with them.
@@ -37,7 +37,7 @@ fn crd_rejects_bad_objects_with_advice() {
     assert_eq!(names, "", "an object was stored");
 }
 
-/// Creates and applies a rule, none of which the API server stores, and returns both responses.
+/// Creates and applies a rule as dry runs, and returns both responses.
 fn dry_runs(cluster: &Cluster, selector: &str) -> [Output; 2] {
     let rule = format!(
         "{{apiVersion: noderesource.dev/v1alpha1, kind: NodeExtendedResource, metadata: {{name: a}}, \
@@ -49,7 +49,7 @@ fn dry_runs(cluster: &Cluster, selector: &str) -> [Output; 2] {
         .map(|args| cluster.control_plane.kubectl_output(args, Some(&rule)).unwrap())
 }
 
-/// Empty YAML values are null, which the API server drops of fields that are not nullable.
+/// Empty YAML values are null, which the API server drops from fields that are not nullable.
 #[test]
 fn crd_rejects_selectors_that_lost_a_requirement() {
     let cluster = Cluster::shared();
@@ -66,7 +66,7 @@ fn crd_rejects_selectors_that_lost_a_requirement() {
         ("{matchLabel: {zone: a}}", [empty, unknown]),
         ("{matchLabels: {zone: }}", [no_value, no_value]),
         ("{matchLabels: {zone: a, example.com/has-dongle: }}", [no_value, no_value]),
-        // Created, it is dropped: `validate` reports it.
+        // On create, the API server drops the null: `validate` reports it.
         ("{matchLabels: {zone: a}, matchExpressions: }", ["", null]),
         ("{matchExpressions: [{key: zone, operator: In, values: }]}", ["In and NotIn", null]),
         ("{matchExpressions: [{key: , operator: Exists}]}", ["Required value", null]),
@@ -126,7 +126,7 @@ async fn accepted(cluster: &Cluster, texts: &[String]) -> Vec<bool> {
             Err(error) => panic!("{text:?}: {error}"),
         }
     };
-    // Some at once, each over a connection that is kept.
+    // Several threads, each with a persistent connection.
     stream::iter(texts).map(create).buffered(16).collect().await
 }
 
@@ -171,10 +171,10 @@ fn stored_invalid_rule_is_stalled_and_keeps_its_values() {
         ("native", json!({"resourceName": "cpu"})),
         ("both", json!({"nodeNames": ["node-1"], "allNodes": true})),
         ("held", json!({"resourceName": "example.com/held", "quantity": "none"})),
-        // Every node, by an earlier CRD.
+        // Selects every node under an earlier CRD.
         ("empty", json!({"resourceName": "example.com/everywhere", "nodeSelector": {}})),
     ];
-    // The API server does not even accept a status of these.
+    // The API server does not even accept a status for these.
     let without_status = [
         ("fraction", json!({"quantity": 4.5})),
         ("no-quantity", json!({"quantity": {"of": "dongles"}})),
@@ -208,7 +208,7 @@ fn stored_invalid_rule_is_stalled_and_keeps_its_values() {
         cluster.write_quantity("node-1", resource, "0");
         cluster.wait_advertised("node-1", resource, "4");
     }
-    // The edit that its message asks for is enough.
+    // The edit that the message recommends is enough.
     cluster.wait_status("empty", "a message with the edit", |status| {
         status.to_string().contains("replace nodeSelector: {} by allNodes: true")
     });

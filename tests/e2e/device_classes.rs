@@ -39,7 +39,7 @@ fn device_class_with_the_same_resource_sets_condition() {
     let mapped = conditions.iter().find(|one| one["type"] == "DeviceClassMapped").unwrap();
     let message = mapped["message"].as_str().unwrap();
     assert!(message.starts_with("DeviceClass dongles maps this resource"), "{message}");
-    assert_eq!(condition(&status, "Ready"), ("True", "Advertised"), "it is a warning");
+    assert_eq!(condition(&status, "Ready"), ("True", "Advertised"), "only a warning");
     wait_mapped(&cluster, "key", ("False", "NoDeviceClass"));
 
     // The DeviceClass changes its resource, and is deleted.

@@ -1,7 +1,7 @@
-//! The commands in the documentation, with the outputs that it shows.
+//! The commands in the documentation, and the output that it shows.
 //!
-//! Method: set up what a page starts from, then run its blocks with the marker of the test, in order, in
-//! a shell with kubectl, helm and the program. `tests/cluster` runs those that need a release of the chart.
+//! Method: create the state that a page assumes, then run the blocks with the test's marker, in order, in a
+//! shell with kubectl, helm and the program. `tests/cluster` runs those that need a release of the chart.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -82,7 +82,7 @@ fn tools_wait_for_rules_as_the_gitops_page_shows() {
     chart(&folder.join("chart-with-rules"));
     let shell = Shell::new(&cluster, &folder, BTreeMap::new()).unwrap();
     println!("{} commands do what the page shows", shell.run(&blocks("gitops")).unwrap());
-    // Both waits returned: the values are there, without another wait.
+    // Both waits returned, so the values exist without another wait.
     let node = cluster.node("node-1");
     for resource in ["example.com/dongle", "example.com/key"] {
         assert!(advertises(&node, resource, "4"), "{node:#}");
@@ -94,7 +94,7 @@ fn example(path: &str) -> PathBuf {
     project_file("examples").join(path)
 }
 
-/// Copies a folder with all that is in it.
+/// Copies a folder with its content.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

@@ -9,7 +9,7 @@ use harness::objects::{DONGLE, LEDGER, condition, ledger, quantity};
 use harness::{Cluster, Controller};
 use serde_json::json;
 
-/// How long the controller backs off first from a contested value.
+/// The first back-off from a contested value.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(30);
 
 #[test]
@@ -34,7 +34,7 @@ fn changed_value_is_repaired_and_reported() {
     let description = cluster.kubectl(&["describe", "node", "node-1"]);
     assert!(description.contains("Repaired"), "{description}");
 
-    // The key removed from one map, and from both.
+    // A key removed from one map, and from both.
     let remove =
         |map: &str| json!({"op": "remove", "path": format!("/status/{map}/example.com~1dongle")});
     cluster.patch_status("node-1", "json", &json!([remove("allocatable")]));
@@ -77,7 +77,7 @@ fn repeatedly_reverted_value_is_contested() {
     // This affects neither other nodes nor other resources of this one.
     cluster.apply_rule("key", &json!({"resourceName": "example.com/key"}));
     let node = cluster.wait_advertised("node-1", "example.com/key", "4");
-    // A slow machine gets here after the first back-off, when the controller has tried again.
+    // A slow machine may get here after the first back-off, when the controller has retried.
     if reverted.elapsed() < FIRST_BACK_OFF {
         assert_eq!(patches, 6 + 5, "kubectl patches six times, and the controller five");
         assert_eq!(quantity(&node, "capacity", DONGLE), Some("7"));

@@ -18,7 +18,7 @@ fn examples_apply_and_become_ready() {
     ]);
     for entry in std::fs::read_dir(project_file("examples")).unwrap() {
         let path = entry.unwrap().path();
-        // The GitOps tests test the others.
+        // The GitOps tests cover the others.
         if path.is_file() {
             cluster.kubectl(&["apply", "--validate=strict", "-f", path.to_str().unwrap()]);
         }

@@ -1,6 +1,6 @@
-//! Processes that are killed during a rollout, an API server that is down, a CRD that is missing.
+//! Processes killed during a rollout, an unavailable API server, a missing CRD.
 //!
-//! Method: roll out to hundreds of nodes one patch at a time, interrupt that after the first one, and
+//! Method: roll out to hundreds of nodes one patch at a time, interrupt the rollout after the first, and
 //! check that no node is lost, patched twice or left with half a patch.
 
 use harness::objects::{DONGLE, LEDGER, advertises, ledger, quantity};
@@ -57,7 +57,7 @@ fn controller_killed_during_rollout_is_resumed_by_the_next() {
     let controller = Controller::start(&cluster);
     cluster.wait_ready("dongle", "200/200");
     let patches = usize::try_from(cluster.node_patches() - before).unwrap();
-    assert_eq!(patches, NODES - patched, "only the nodes that were left");
+    assert_eq!(patches, NODES - patched, "only the remaining nodes");
     controller.stop();
 }
 
@@ -70,14 +70,14 @@ fn controller_stopped_during_rollout_completes_in_flight_patch() {
     wait_first_patch(&controller);
     controller.stop();
     let patched = advertising_nodes(&cluster, "4");
-    assert!(patched < NODES, "it stopped before the end of the rollout");
+    assert!(patched < NODES, "the controller stopped before the end of the rollout");
 }
 
 #[test]
 fn crd_missing_withdraws_nothing_until_installed() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
     cluster.create_nodes(["node-1"], &json!({}));
-    // A value of an earlier installation: a missing CRD is no reason to withdraw it.
+    // A value of an earlier installation, which a missing CRD must not withdraw.
     let ledger = json!({DONGLE: {"quantity": "4", "rule": "dongle"}}).to_string();
     cluster.kubectl(&["annotate", "node", "node-1", &format!("{LEDGER}={ledger}")]);
     cluster.write_quantity("node-1", DONGLE, "4");

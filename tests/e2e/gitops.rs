@@ -1,7 +1,7 @@
-//! What kubectl, helm, Flux and Argo CD make of a rule, and the files in `examples/gitops/`.
+//! How kubectl, helm, Flux and Argo CD evaluate a rule, and the files in `examples/gitops/`.
 //!
-//! Method: run the real tools against the cluster and let them wait for rules; evaluate the same objects
-//! with kstatus and with Argo CD's own Lua; run the CI examples' scripts by their shells.
+//! Method: run the real tools against the cluster while they wait for rules; evaluate the same objects with
+//! kstatus and with the Lua script for Argo CD; run the scripts of the CI examples in their shells.
 
 mod flux;
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::support::{rejected_objects, rejected_patches};
 use flux::{Flux, example};
 
-/// Longer than any test: a wait that ends before has not timed out.
+/// Longer than any test: a wait that returns has not timed out.
 const WAIT_TIMEOUT: &str = "1h";
 
 /// kubectl, helm and Flux each wait for a rule of their own, first while no controller runs, then while
@@ -60,7 +60,7 @@ fn rule_wait_ends_when_nodes_advertise_the_value() {
     assert_eq!(verdicts, BTreeMap::from(of_all("InProgress", "Progressing")));
 
     rejected_patches::stop(&cluster);
-    // Checked at once: whatever returns must have had a reason to.
+    // Checked immediately: a wait may only return once the rule is Ready.
     let assert_advertised = |resource: &str, quantity: &str| {
         let node = cluster.node("node-1");
         assert!(advertises(&node, resource, quantity), "{node:#}");
@@ -75,7 +75,7 @@ fn rule_wait_ends_when_nodes_advertise_the_value() {
     controller.stop();
 }
 
-/// kubectl waits on, since it waits for one condition only.
+/// kubectl keeps waiting, because it waits for a single condition.
 #[test]
 fn stalled_rule_ends_the_wait_of_helm_and_flux() {
     let cluster = Cluster::start();
@@ -105,7 +105,7 @@ fn stalled_rule_ends_the_wait_of_helm_and_flux() {
     controller.stop();
 }
 
-/// kstatus has no other status for what may still become ready; the example's script has.
+/// kstatus has no other status for an object that may still become Ready; the example's script has one.
 #[test]
 fn conflict_is_in_progress_for_kstatus_and_degraded_for_argocd() {
     let cluster = Cluster::shared();
@@ -156,7 +156,7 @@ fn gitops_examples_are_valid_for_their_tools() {
         cluster.kubectl(&[&args[..], &[path.to_str().unwrap()]].concat());
     }
 
-    // It is added to what exists, as its comment describes.
+    // The example extends the existing config map, as its comment describes.
     let own = ["configmap", "argocd-cm", "--namespace", "argocd"];
     cluster.kubectl(&[&["create"], &own[..], &["--from-literal=url=https://cd"]].concat());
     let path = example("argocd/argocd-cm.yaml");
@@ -165,7 +165,7 @@ fn gitops_examples_are_valid_for_their_tools() {
     assert_eq!((data.as_object().unwrap().len(), &data["url"]), (2, &json!("https://cd")));
 }
 
-/// Runs the plan steps by the shell that runs them in CI, with the permissions that the README names.
+/// Runs the plan steps in the shell that CI uses, with the permissions that the README names.
 #[test]
 fn ci_examples_print_the_plan_of_the_cluster() {
     let cluster = Cluster::start_with(ControlPlane::builder().user("pipeline"));

@@ -1,7 +1,7 @@
-//! What concerns one resource, one rule or one version of the program holds up nothing else.
+//! Isolation: a failure of one resource or rule, or another version of the program, delays nothing else.
 //!
-//! Method: a ValidatingAdmissionPolicy rejects one resource; rules are deleted while no controller runs; and
-//! an annotation has fields of a later version.
+//! Method: reject one resource with a ValidatingAdmissionPolicy; delete rules while no controller runs; write
+//! an annotation with fields of a later version.
 
 use harness::objects::{DONGLE, ledger, quantity};
 use harness::{Cluster, Controller, wait_until};
@@ -51,7 +51,7 @@ fn mass_withdrawal_waits_for_its_delay() {
     .unwrap();
     cluster.write_quantity("node-1", DONGLE, "0");
     cluster.wait_advertised("node-1", DONGLE, "4");
-    // A rule that is back is like any other; the one that is still missing is held.
+    // A recreated rule is like any other; the rule that is still missing is held.
     cluster.apply_rule("dongle", &json!({"quantity": 8}));
     let node = cluster.wait_advertised("node-1", DONGLE, "8");
     assert_eq!(quantity(&node, "capacity", KEY), Some("4"));
@@ -59,7 +59,7 @@ fn mass_withdrawal_waits_for_its_delay() {
     let node = cluster.wait_for("the dongle to be withdrawn", &["node", "node-1"], |node| {
         quantity(node, "capacity", DONGLE).is_none()
     });
-    assert_eq!(quantity(&node, "capacity", KEY), Some("4"), "it is still held");
+    assert_eq!(quantity(&node, "capacity", KEY), Some("4"), "the value is still held");
     controller.stop();
 
     let controller = Controller::start_with(&cluster, &["--mass-withdrawal-delay", "1s"]);
@@ -84,7 +84,7 @@ fn annotation_of_a_later_version_survives_a_rolling_update() {
     cluster.write_quantity("node-1", DONGLE, "0");
     let node = cluster.wait_advertised("node-1", DONGLE, "4");
     assert_eq!(ledger(&node), Some(later));
-    assert_eq!(cluster.node_patches() - before, 2, "the one that wrote the 0, and its repair");
+    assert_eq!(cluster.node_patches() - before, 2, "the patch that wrote the 0, and its repair");
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
     let node = cluster.wait_advertised("node-1", DONGLE, "5");
     assert_eq!(ledger(&node), Some(later.replace("\"4\"", "\"5\"").as_str()));

@@ -1,4 +1,4 @@
-//! Leader election: two controllers, of which one leads.
+//! Leader election between two controllers.
 //!
 //! Method: stop, kill or pause the leader during a rollout of one patch at a time, and check that the
 //! standby completes it and that the old leader writes nothing more.
@@ -15,8 +15,8 @@ use crate::support::interrupted_rollout::{
 
 const NODES: usize = 500;
 
-/// Starts two controllers, of which the first leads and has begun a rollout. They have the default
-/// lease duration, since a slow machine renews a shorter lease too late.
+/// Starts two controllers, the first of which leads and has begun a rollout. They use the default
+/// lease duration, because a slow machine renews a shorter lease too late.
 fn start_rollout() -> (SharedCluster, Controller, Controller) {
     let cluster = Cluster::shared();
     create_nodes(&cluster, NODES);
@@ -36,8 +36,8 @@ fn start_rollout() -> (SharedCluster, Controller, Controller) {
     (cluster, first, second)
 }
 
-/// Waits until the standby leads and has completed the rollout. Prints how long there was no leader,
-/// which is no verdict, and how far the rollout was.
+/// Waits until the standby leads and has completed the rollout. Prints, for information only, how long
+/// there was no leader and how far the rollout was.
 fn wait_takeover(cluster: &Cluster, second: &Controller, what: &str, since: Instant) {
     let before = advertising_nodes(cluster, "4");
     assert!(before < NODES, "the rollout was over before it was interrupted");
@@ -86,7 +86,7 @@ fn paused_leader_writes_nothing_after_losing_its_lease() {
     // A patch that was in flight when the process was paused is rejected.
     assert!(cluster.node_patches() <= patches + 1, "the paused leader sent patches");
     assert_eq!(advertising_nodes(&cluster, "5"), NODES);
-    // It leads again when the other stops.
+    // The first controller leads again when the other stops.
     second.stop();
     cluster.write_quantity("node-7", DONGLE, "9");
     cluster.wait_advertised("node-7", DONGLE, "5");
@@ -111,7 +111,7 @@ fn leader_keeps_leading_when_its_lease_is_annotated() {
     controller.stop();
 }
 
-/// Makes the API server answer 500 to patches of nodes' statuses, as after a webhook that cannot be reached.
+/// Makes the API server respond with 500 to patches of node statuses, as for an unreachable webhook.
 fn fail_patches(cluster: &Cluster, node: &str) {
     let rule = json!({
         "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes/status"],
@@ -151,7 +151,7 @@ fn stopped_leader_keeps_its_lease_while_a_patch_may_be_applied() {
     cluster.kubectl(&["delete", "validatingwebhookconfiguration", "absent"]);
     let second = Controller::start_with(&cluster, &["--identity", "second"]);
     cluster.wait_advertised("node-1", DONGLE, "4");
-    // With nothing unanswered any more, the next process leads at once.
+    // Once every request has a response, the next process leads at once.
     second.stop();
     let lease = cluster.get(&["lease", "node-resource-advertiser"]);
     assert!(lease["spec"]["holderIdentity"].as_str().is_none_or(str::is_empty), "{lease:#}");

@@ -1,4 +1,4 @@
-//! Rules and nodes that are created, changed and deleted, also while the controller is down.
+//! Rules and nodes that are created, changed and deleted, with and without a running controller.
 //!
 //! Method: edit labels, rules and Node objects, and wait until values, ledgers and statuses follow.
 
@@ -110,7 +110,7 @@ fn recreated_node_is_treated_as_new() {
         assert_ne!(node["metadata"]["uid"], old);
     }
 
-    // Also while no controller runs.
+    // The same while no controller runs.
     controller.stop();
     cluster.kubectl(&["delete", "node", "node-1"]);
     cluster.create_nodes(["node-1"], &json!({"example.com/has-dongle": "true"}));

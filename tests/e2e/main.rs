@@ -1,8 +1,8 @@
 //! End-to-end tests: the program itself, against a real control plane.
 //!
-//! A test has a cluster to itself: its own etcd and API server (and, where pods have to run, the
-//! scheduler, the controller manager and kubelets), or a shared one that is empty again. A wait has a deadline of
-//! minutes and names what it waited for; no test passes or fails by how fast the machine is.
+//! Each test has a cluster to itself: its own etcd and API server (and, if pods must run, the scheduler, the
+//! controller manager and kubelets), or a shared one that has been emptied. Each wait has a deadline of minutes and
+//! names what it waited for; no result depends on the speed of the machine.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 

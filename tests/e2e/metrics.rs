@@ -1,7 +1,7 @@
-//! What Prometheus and the kubelet read: `/metrics`, `/livez` and `/readyz`.
+//! The endpoints for Prometheus and the kubelet: `/metrics`, `/livez` and `/readyz`.
 //!
-//! Method: cause a repair, a conflict and a deletion, and wait for the exact values of the series; ask
-//! for liveness again while the API server is down.
+//! Method: cause a repair, a conflict and a deletion, and wait for the exact values of the series; request
+//! `/livez` again while the API server is down.
 
 use harness::objects::DONGLE;
 use harness::{Cluster, Controller, wait_until};
@@ -69,7 +69,7 @@ fn metrics_count_repairs_patches_and_states() {
     );
     assert!(text.contains(&count), "{text}");
 
-    // A standby is alive too.
+    // A standby is live too.
     let standby = Controller::start(&cluster);
     wait_metrics(&standby, &[("leader", 0)]);
     assert_eq!(standby.get("/livez").unwrap(), (200, "alive\n".to_owned()));

@@ -1,7 +1,7 @@
-//! Outages of all that the controller depends on: etcd, the API server, the network, credentials, permissions, the CRD.
+//! Outages of the controller's dependencies: etcd, the API server, the network, credentials, permissions, the CRD.
 //!
-//! Method: break it while there is work to do, and mend it. Each time the cluster has to become as declared with no
-//! node lost (I8), what others wrote has to stay as it was, and requests have to calm down (I7).
+//! Method: break a dependency while there is work to do, and restore it. Each time, every node must converge (I8), the
+//! values of other clients must stay unchanged, and requests must cease (I7).
 
 mod control_plane;
 mod crd;
@@ -17,19 +17,19 @@ use harness::objects::{self, DONGLE, advertises, ledger, quantity};
 use harness::{Cluster, Controller, Fault, FaultProxy};
 use serde_json::{Value, json};
 
-/// What somebody else advertises and notes on each node.
+/// A resource and an annotation of another client, on each node.
 const FOREIGN: (&str, &str) = ("example.com/foreign", "7");
 
-/// Without a request for so long, requests have calmed down.
+/// After this time without a request, requests have ceased.
 const CALM: Duration = Duration::from_secs(2);
 
 /// Slows a rollout of one patch at a time down to some seconds, so that it can be interrupted.
 const SLOW: Fault = Fault::Delay(Duration::from_millis(20));
 
-/// A controller that dies of a fault would be started again, and nothing would be noticed.
+/// A supervisor would restart a controller that a fault ends, and hide it from the test.
 const PANIC: &str = "panicked at";
 
-/// Creates the nodes `node-0` and so on, with what others wrote.
+/// Creates the nodes `node-0` and so on, with another client's resource and annotation.
 fn create_nodes(cluster: &Cluster, count: usize) {
     let items: Vec<_> = (0..count).map(|number| node(&format!("node-{number}"))).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
@@ -47,8 +47,8 @@ fn node(name: &str) -> Value {
     node
 }
 
-/// Waits until so many nodes have this quantity of dongles, or none and no ledger, and until nobody sends
-/// requests any more. Nothing else on the nodes may have changed, and the controller may not have panicked.
+/// Waits until this number of nodes has this quantity of dongles, or none and no ledger, and until requests
+/// cease. Nothing else on the nodes may have changed, and the controller may not have panicked.
 fn wait_settled(cluster: &Cluster, controller: &Controller, count: usize, expected: Option<&str>) {
     let what = format!("{count} nodes with {} dongles", expected.unwrap_or("no"));
     cluster.wait_for(&what, &["nodes"], |list| {
@@ -57,7 +57,7 @@ fn wait_settled(cluster: &Cluster, controller: &Controller, count: usize, expect
     });
     cluster.wait_idle(CALM);
     for node in cluster.nodes() {
-        assert!(is_as_declared(&node, expected), "it did not stay so: {node:#}");
+        assert!(is_as_declared(&node, expected), "the node did not stay as declared: {node:#}");
         let (resource, quantity) = FOREIGN;
         let annotation = &node["metadata"]["annotations"][resource];
         let maps = ["capacity", "allocatable"].map(|map| objects::quantity(&node, map, resource));
@@ -80,7 +80,7 @@ fn is_as_declared(node: &Value, expected: Option<&str>) -> bool {
     }
 }
 
-/// Starts a controller whose connections lead through the proxy, as the user of a kubeconfig, and waits until it is ready.
+/// Starts a controller that connects through the proxy as the user of a kubeconfig, and waits until it is ready.
 fn start_behind(proxy: &FaultProxy, cluster: &Cluster, user: &Path, args: &[&str]) -> Controller {
     let kubeconfig = proxy.kubeconfig(user).unwrap();
     let controller = Controller::start_unready(cluster, &kubeconfig, args);
@@ -92,7 +92,7 @@ fn proxy_of(cluster: &Cluster) -> FaultProxy {
     FaultProxy::start(cluster.control_plane.apiserver_address().unwrap()).unwrap()
 }
 
-/// Sets the dongles of a node to 0, as a kubelet does that registers after a reboot.
+/// Sets the dongles of a node to 0, like a kubelet that registers its node after a reboot.
 fn reset(cluster: &Cluster, node: &str) {
     let map = json!({DONGLE: "0"});
     let patch = json!({"status": {"capacity": map, "allocatable": map}}).to_string();

@@ -1,7 +1,7 @@
 //! The API server's responses to JSON Patches that fail.
 //!
 //! The controller distinguishes a stale observation from a rejected value by the causes in a 422. The
-//! mocked responses of its unit tests must have them where a real API server's have them.
+//! mocked responses of its unit tests must contain causes exactly where a real API server's do.
 
 use harness::Cluster;
 use k8s_openapi::api::core::v1::Node;

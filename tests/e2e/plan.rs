@@ -1,7 +1,7 @@
-//! `plan`, and what the controller then does.
+//! `plan`, compared with what the controller then does.
 //!
 //! Method: put nodes into every state, compare the table that `plan` prints, then start the controller
-//! and check that each node becomes what its planned patch makes of it.
+//! and check that each node matches the result of its planned patch.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::support::{permissions, program};
 const KEY: &str = "example.com/key";
 const SLOT: &str = "example.com/slot";
 
-/// Runs `plan` with rules on standard input, where there are any.
+/// Runs `plan` with rules on standard input, if there are any.
 fn plan(kubeconfig: &Path, rules: &[Value], args: &[&str]) -> Output {
     let args = [&["plan"], args].concat();
     if rules.is_empty() {
@@ -33,7 +33,7 @@ fn plan_json(kubeconfig: &Path, rules: &[Value], args: &[&str]) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {}", output.stderr))
 }
 
-/// Checks that the only output is one line of an error.
+/// Checks that the only output is an error of one line.
 fn assert_error(output: &Output, message: &str) {
     assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{}", output.stderr);
     let errors: Vec<_> = output.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
@@ -107,7 +107,7 @@ fn plan_matches_what_the_controller_does() {
 
     let table = plan(&kubeconfig, &rules, &["--prune"]);
     assert_eq!(table.code, 1, "{}", table.stderr);
-    assert_eq!(table.stderr.lines().count(), 1, "the cluster alone: {}", table.stderr);
+    assert_eq!(table.stderr.lines().count(), 1, "only the line with the cluster: {}", table.stderr);
     assert!(table.stderr.starts_with("cluster: context test, https://"), "{}", table.stderr);
     let lines: Vec<_> = table
         .stdout
@@ -170,7 +170,7 @@ fn plan_matches_what_the_controller_does() {
             let text = |value: &Value| value.as_str().unwrap().to_owned();
             let [name, rule, resource, action] =
                 [&node["node"], &change["rule"], &change["resource"], &change["action"]].map(text);
-            // The action is the same word in the log.
+            // The log uses the same word for the action.
             controller
                 .wait_log(&format!("node={name} rule={rule} resource={resource} action={action}"));
             for map in ["capacity", "allocatable"] {
@@ -181,7 +181,7 @@ fn plan_matches_what_the_controller_does() {
     }
     cluster
         .wait_status("dongle", "held on node-2 and node-3", |status| status["nodes"]["held"] == 2);
-    // One node takes two patches: node-4 is repaired by its ledger before the rules are known.
+    // One node takes two patches: node-4 is repaired from its ledger before the rules are known.
     assert_eq!(cluster.node_patches() - writes, 7 + 1);
     controller.stop();
 
@@ -196,7 +196,7 @@ fn plan_matches_what_the_controller_does() {
     assert_eq!(after.code, 0);
 }
 
-/// Sends every printed patch as the help describes, of which `test` with null is the API server's own.
+/// Sends every printed patch as the help describes. Only the API server accepts `test` with null for an absent key.
 #[test]
 fn printed_patches_are_applied_by_kubectl() {
     let cluster = Cluster::shared();
@@ -219,7 +219,7 @@ fn printed_patches_are_applied_by_kubectl() {
     assert!(after.stdout.contains(line) && after.code == 0, "{}{}", after.stdout, after.stderr);
     for line in printed.stdout.lines() {
         let sent = send(line);
-        // It tests what was there before.
+        // The patch tests the previous values.
         let rejected = sent.stderr.contains("The request is invalid");
         assert!(sent.code != 0 && rejected, "{line}: {}", sent.stderr);
     }
@@ -273,7 +273,7 @@ fn plan_selects_nodes_as_kubectl_does() {
     assert_error(&unknown, "there is no node not-there (--node)");
 }
 
-/// Returns the state as text. An invalid ledger is no JSON.
+/// Returns the state as text, because an invalid ledger is not JSON.
 fn state_text(node: &Value) -> String {
     if ledger(node).is_some_and(|text| text == "none") {
         let mut node = node.clone();
@@ -301,7 +301,7 @@ fn plan_adds_rule_files_to_cluster_rules_unless_pruning() {
         plan_json(&kubeconfig, rules, args)["nodes"][0]["changes"][0]["after"]["capacity"].clone()
     };
     assert_eq!(quantity(&[], &[]), "4");
-    assert_eq!(quantity(&new, &[]), "4", "the one of the cluster is older");
+    assert_eq!(quantity(&new, &[]), "4", "the rule in the cluster is older");
     assert_eq!(quantity(&new, &["--prune"]), "5");
     let same = [rule("dongle", &json!({"quantity": 6}))];
     assert_eq!(quantity(&same, &[]), "6");
@@ -332,7 +332,7 @@ fn plan_without_permissions_reports_what_it_cannot_list() {
     assert_eq!((output.code, output.stdout.as_str()), (0, "No changes; 1 unchanged.\n"));
     let lower = [rule("dongle", &json!({"quantity": 2}))];
     let output = plan(&limited, &lower, &[]);
-    assert_eq!(output.code, 1, "it may be lowered: {}", output.stdout);
+    assert_eq!(output.code, 1, "the value may be lowered: {}", output.stdout);
     let line = "\nUp to 1 to change; 1 may be held; 0 unchanged.\n";
     assert!(output.stdout.ends_with(line), "{}", output.stdout);
     let message = "may be held: rule dongle declares 2; no right to list pods: pods is forbidden";

@@ -1,8 +1,8 @@
-//! The policy by which the API server keeps what the controller advertises when a kubelet resets it:
-//! `deploy/protect.yaml`, which is what the chart installs.
+//! The policy that keeps advertised values when a kubelet resets them: `deploy/protect.yaml`, which the
+//! chart installs too.
 //!
-//! Method: write a node's status with the credentials of its kubelet, as a kubelet that registers its node
-//! does, or one that reports, and compare both maps before and after. `tests/kubelet` has a real one.
+//! Method: write a node's status with its kubelet's credentials, like a kubelet that registers the node or
+//! reports its status, and compare both maps before and after. `tests/kubelet` uses a real kubelet.
 
 mod admission;
 mod lifecycle;
@@ -18,7 +18,7 @@ const BINDING: &str = "mutatingadmissionpolicybinding/node-resource-advertiser-p
 const EARLIER: &str = "2026-01-01T00:00:00Z";
 const LATER: &str = "2026-01-01T00:00:10Z";
 
-/// Returns maps with one value of the dongle in both.
+/// Returns both maps with the same value of the dongle.
 fn both(value: &str) -> Value {
     dongles(Some(value), Some(value))
 }
@@ -28,7 +28,7 @@ fn dongles(capacity: Option<&str>, allocatable: Option<&str>) -> Value {
     json!({"capacity": map(capacity), "allocatable": map(allocatable)})
 }
 
-/// Returns a Node with these maps and this ledger, as its kubelet has reported it.
+/// Returns a Node with these maps and this ledger, as if its kubelet had reported it.
 fn node(name: &str, maps: &Value, ledger: &str) -> Value {
     let mut status = maps.clone();
     status["conditions"] = conditions(EARLIER);
@@ -53,12 +53,12 @@ fn create_nodes(cluster: &Cluster, nodes: &[Value]) {
     cluster.control_plane.kubectl_stdin(&["create", "-f", "-"], &list.to_string()).unwrap();
 }
 
-/// Writes maps as the kubelet of a node does that registers it, and returns the node.
+/// Writes maps like a kubelet that registers its node, and returns the node.
 fn register(cluster: &Cluster, node: &str, maps: &Value) -> Value {
     write(cluster, node, &json!({"status": maps}))
 }
 
-/// Does the same as a kubelet that reports its node's status.
+/// Writes maps like a kubelet that reports its node's status, and returns the node.
 fn report(cluster: &Cluster, node: &str, maps: &Value) -> Value {
     let mut status = maps.clone();
     status["conditions"] = conditions(LATER);

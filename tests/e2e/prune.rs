@@ -1,4 +1,4 @@
-//! `prune`: what it withdraws, and when it does not run.
+//! `prune`: what it withdraws, and when it refuses to run.
 //!
 //! Method: leave values on two nodes without a controller, run the command, and compare its lines, the
 //! nodes and the number of patches.
@@ -17,7 +17,7 @@ fn prune(cluster: &Cluster, args: &[&str]) -> Output {
     program::run(&cluster.control_plane.kubeconfig(), &[&["prune"], args].concat(), None)
 }
 
-/// Checks that it succeeded and printed these lines, in any order.
+/// Checks that the command succeeded and printed these lines, in any order.
 fn assert_prints(output: &Output, lines: &[&str]) {
     let mut printed: Vec<_> = output.stdout.lines().collect();
     printed.sort_unstable();
@@ -26,7 +26,7 @@ fn assert_prints(output: &Output, lines: &[&str]) {
     assert_eq!((output.code, printed), (0, lines), "{}", output.stderr);
 }
 
-/// Starts a cluster of two nodes with what rules `dongle` and `key` declare, and no controller.
+/// Starts a cluster of two nodes with the values of rules `dongle` and `key`, and no controller.
 fn cluster_without_controller() -> SharedCluster {
     let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
@@ -74,7 +74,7 @@ fn prune_withdraws_everything_but_retained_values() {
         assert_eq!(quantity(&node, "allocatable", "example.com/key"), Some("4"));
     }
     assert_prints(&prune(&cluster, &[]), &["0 changes on 0 of 2 nodes"]);
-    assert_eq!(cluster.node_patches() - before, 2, "one patch a node");
+    assert_eq!(cluster.node_patches() - before, 2, "one patch per node");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn prune_with_active_controller_requires_force_or_take_over() {
         assert!(is_withdrawn(&cluster.node(name)), "the controller has restored it");
     }
 
-    // Nobody writes under the lease that it left: neither run waits for that, and both keep it.
+    // No client writes under the lease of the first run: neither run waits for it, and both keep it.
     for args in [&["--take-over"][..], &[]] {
         let output = prune(&cluster, args);
         assert_eq!(output.code, 0, "{args:?}: {}", output.stderr);
@@ -149,7 +149,7 @@ fn prune_with_active_controller_requires_force_or_take_over() {
         assert!(holder.starts_with("prune_") && holder.ends_with("_ended"), "{lease:#}");
         assert!(lease["spec"]["leaseDurationSeconds"].as_i64().unwrap() > 60, "{lease:#}");
     }
-    // The command that it printed is true for a controller that has seen the lease.
+    // The printed command works for a controller that has seen the lease.
     cluster.kubectl(&["delete", "lease", "node-resource-advertiser"]);
     cluster.wait_advertised("node-1", DONGLE, "4");
     controller.stop();
@@ -243,11 +243,11 @@ fn prune_without_output_changes_nothing_and_releases_its_lease() {
     assert_eq!(lease["spec"]["holderIdentity"], Value::Null, "{lease:#}");
 }
 
-/// As in a pager: the output is read when everything is over.
+/// As with a pager: the output is read only at the end.
 #[test]
 fn prune_renews_its_lease_while_its_output_is_not_read() {
     let cluster = Cluster::shared();
-    // A pipe takes 64 KiB.
+    // A pipe holds 64 KiB.
     let entry = |number: usize| {
         let resource = format!("{}.example.com/{}-{number}", "d".repeat(60), "n".repeat(50));
         (resource, json!({"quantity": "4", "rule": "r".repeat(60)}))
@@ -284,8 +284,8 @@ fn prune_renews_its_lease_while_its_output_is_not_read() {
     });
     let output = program.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert!(output.stdout.len() > 1 << 16, "it fits into the pipe: {}", output.stdout.len());
-    assert_eq!(cluster.get(&lease)["spec"]["holderIdentity"], Value::Null, "it is released");
+    assert!(output.stdout.len() > 1 << 16, "the output fits into the pipe: {}", output.stdout.len());
+    assert_eq!(cluster.get(&lease)["spec"]["holderIdentity"], Value::Null, "the lease is released");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The permissions that the program needs, and what it does without them.
+//! The permissions that the program needs, and its behavior without them.
 //!
 //! Method: compare the API server's audit log of everything the program does with the chart's roles;
 //! then run it as a user with some permissions, and grant the others while it runs.
@@ -125,7 +125,7 @@ fn missing_permissions_are_reported_until_granted() {
     cluster.wait_advertised("node-1", DONGLE, "5");
     cluster.wait_event("node-1", "Repaired", ": 7 (by kubectl-patch) -> ");
 
-    // A permission that is removed is no reason to withdraw anything.
+    // Revoking a permission withdraws nothing.
     permissions::grant(&cluster, &[]);
     controller.stop();
     let controller = Controller::start_unready(&cluster, &kubeconfig, &[]);

@@ -1,7 +1,7 @@
-//! Two hundred nodes: the number of requests and Events.
+//! The number of requests and Events for two hundred nodes.
 //!
-//! Method: count requests by the API server's own metrics, during a rollout, in a window without
-//! changes, and after a restart; a slow machine makes the windows no shorter.
+//! Method: count requests with the API server's metrics, during a rollout, in a window without changes, and
+//! after a restart; the windows have a fixed length on any machine.
 
 use std::time::Duration;
 
@@ -25,19 +25,19 @@ fn rollout_to_200_nodes_sends_one_patch_each() {
     let spec = json!({"nodeSelector": {"matchLabels": has_dongle}});
     cluster.apply_rule("dongle", &spec);
     cluster.wait_ready("dongle", "200/200");
-    assert_eq!(cluster.node_patches() - before, NODES as u64, "one PATCH a node");
+    assert_eq!(cluster.node_patches() - before, NODES as u64, "one PATCH per node");
     assert_eq!(interrupted_rollout::advertising_nodes(&cluster, "4"), NODES);
     assert!(!advertises(&cluster.node("other"), DONGLE, "4"));
 
     // A converged cluster costs no request.
     cluster.wait_idle(Duration::from_secs(5));
 
-    // A controller that starts lists, and writes nothing.
+    // A starting controller lists, and writes nothing.
     controller.stop();
     let before = cluster.writes();
     let controller = Controller::start(&cluster);
     cluster.wait_idle(Duration::from_secs(3));
-    assert_eq!(cluster.writes(), before, "a start on a converged cluster writes nothing");
+    assert_eq!(cluster.writes(), before, "a start in a converged cluster writes nothing");
     cluster.wait_ready("dongle", "200/200");
     controller.stop();
 }

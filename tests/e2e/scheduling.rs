@@ -1,4 +1,4 @@
-//! From a rule to running pods, as a user of kubectl observes it.
+//! From a rule to running pods, as kubectl shows it.
 //!
 //! Method: run the scheduler and kubemark's kubelet, and compare what kubectl prints and which pods run
 //! while a rule is applied, raised and deleted.
@@ -11,7 +11,7 @@ fn start_cluster() -> Cluster {
     Cluster::start_with(ControlPlane::builder().scheduler().kubelets(1))
 }
 
-/// Waits until the scheduler reports that a pod does not fit for want of a resource.
+/// Waits until the scheduler reports that a pod does not fit because a resource is insufficient.
 fn wait_insufficient(cluster: &Cluster, pod: &str, resource: &str) {
     let what = format!("pod {pod} to be Pending for want of {resource}");
     let because = format!("Insufficient {resource}");

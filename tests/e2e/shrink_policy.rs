@@ -61,7 +61,7 @@ fn held_value_follows_pods_down() {
     cluster.kubectl(&["delete", "pod", "three", "--force", "--grace-period=0"]);
     cluster.wait_ready("dongle", "1/1");
     cluster.wait_advertised("node-1", DONGLE, "2");
-    // Nothing is lowered any more: after the list that follows the lowering the controller lists no pods.
+    // After the list that follows the last lowering, the controller lists no pods.
     cluster.wait_idle(Duration::from_secs(5));
     let lists = pod_lists(&cluster);
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
@@ -123,7 +123,7 @@ fn pods_not_listable_holds_values_and_is_reported() {
     controller.wait_log("cannot lower values, or write new ones, without a list of pods");
     cluster.wait_advertised("node-1", DONGLE, "4");
 
-    // Repairs need no list of pods; nor does a node that is younger than its rule.
+    // Repairs need no list of pods; neither does a node that is younger than its rule.
     cluster.write_quantity("node-1", DONGLE, "0");
     cluster.wait_advertised("node-1", DONGLE, "4");
     cluster.apply_rule("key", &json!({"resourceName": "example.com/key"}));

@@ -1,6 +1,6 @@
-//! Values that kubelets reset while nobody leads.
+//! Values that kubelets reset while no replica leads.
 //!
-//! Method: kill the leader, reset values as a kubelet does, and see the standby repair them before it leads.
+//! Method: kill the leader, reset values like a kubelet, and check that the standby repairs them before it leads.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use harness::objects::{DONGLE, quantity};
 use harness::{Cluster, Controller};
 use serde_json::json;
 
-/// Sets the dongles of a node to 0 as a kubelet does that registers after a reboot.
+/// Sets the dongles of a node to 0, like a kubelet that registers its node after a reboot.
 fn reset(cluster: &Cluster, node: &str) {
     let map = json!({DONGLE: "0"});
     let patch = json!({"status": {"capacity": map, "allocatable": map}}).to_string();
@@ -21,7 +21,7 @@ fn reset(cluster: &Cluster, node: &str) {
 fn standby_repairs_resets_while_no_replica_leads() {
     let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
-    // On a slow machine too it does not expire in this test.
+    // The lease does not expire within this test, even on a slow machine.
     let start = |identity| {
         let lease = ["--leader-elect-lease-duration", "120s"];
         Controller::start_with(&cluster, &[&["--identity", identity], &lease[..]].concat())
@@ -33,19 +33,19 @@ fn standby_repairs_resets_while_no_replica_leads() {
     cluster.apply_rule("dongle", &json!({}));
     cluster.wait_ready("dongle", "2/2");
 
-    // The leader is faster.
+    // With a leader, the leader repairs first.
     reset(&cluster, "node-1");
     cluster.wait_advertised("node-1", DONGLE, "4");
     first.wait_log("repaired example.com/dongle=4");
 
     first.kill();
-    // The administrator's is for a leader to judge.
+    // Only a leader decides about an administrator's value.
     cluster.write_quantity("node-2", DONGLE, "0");
     let since = Instant::now();
     reset(&cluster, "node-1");
     cluster.wait_advertised("node-1", DONGLE, "4");
     let millis = since.elapsed().as_millis();
-    // Its response may come after what others see of the node.
+    // The response may arrive after others have seen the node.
     second.wait_log("repaired example.com/dongle=4");
     let (log, other) = (second.log(), cluster.node("node-2"));
     assert!(!log.contains("this process is now the leader"), "{log}");
@@ -54,10 +54,10 @@ fn standby_repairs_resets_while_no_replica_leads() {
     second.stop();
 }
 
-/// How long an API server is away: long enough for pauses that double to become long.
+/// Duration of an API server outage: long enough for doubling backoffs to become long.
 const OUTAGE: Duration = Duration::from_secs(15);
 
-/// Nobody may be blind when the nodes' kubelets come back with the API server.
+/// Watches must be restored quickly when the kubelets reconnect together with the API server.
 #[test]
 fn reset_after_an_outage_is_repaired() {
     let mut cluster = Cluster::start();

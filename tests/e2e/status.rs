@@ -1,7 +1,7 @@
 //! The status of a rule: its conditions, their times, and how often it is written.
 //!
-//! Method: list rules as kubectl does; change what affects one condition at a time and compare the times of all; count the API
-//! server's writes of the status while hundreds of nodes change.
+//! Method: list rules as kubectl does; change the cause of one condition at a time and compare the times of all; count
+//! the API server's writes of the status while hundreds of nodes change.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn condition_times_change_only_with_their_status() {
     let first = cluster.wait_ready("dongle", "1/1");
     assert_eq!(generations(&first), [1; 6]);
     let since = times(&first);
-    // Times have whole seconds: a time that is written again has to differ.
+    // Times have whole seconds, so wait until a rewritten time would differ.
     wait_until("the next second", || {
         let now = Timestamp::now().as_second();
         let latest = since.iter().map(|(_, time)| time.as_second()).max();
@@ -32,12 +32,12 @@ fn condition_times_change_only_with_their_status() {
     })
     .unwrap();
 
-    // Another generation, which changes no condition.
+    // A new generation that changes no condition.
     cluster.apply_rule("dongle", &json!({"priority": 7}));
     let second = cluster.wait_ready("dongle", "1/1");
     assert_eq!((generations(&second), times(&second)), (vec![2; 6], since.clone()));
 
-    // Another controller, which observes the same.
+    // A new controller that observes the same state.
     controller.stop();
     let before = cluster.get(&["ner", "dongle"])["metadata"]["resourceVersion"].clone();
     let controller = Controller::start(&cluster);
@@ -77,7 +77,7 @@ fn kubectl_lists_totals_and_selects_rules_by_resource() {
     let category = cluster.kubectl(&["get", "noderesource", "-o", "name"]);
     assert_eq!(category.lines().count(), 2, "{category}");
 
-    // What is no longer carried is no longer counted.
+    // Nodes without the resource are no longer counted.
     cluster.apply_rule("key", &json!({"resourceName": "example.com/key", "nodeNames": ["no"]}));
     cluster.wait_status("key", "a total of 0", |status| status["total"] == "0");
     controller.stop();
@@ -126,7 +126,7 @@ fn status_is_written_at_most_once_a_second_during_rollout() {
     let (nodes, rules) = writes();
     let patches = usize::try_from(nodes - nodes_before).unwrap();
     assert_eq!(patches, 3 * NODES, "advertised, withdrawn and advertised again");
-    // One more at the start and one at the end of the time, however long that is.
+    // One more at the start and one at the end of the period.
     let (written, most) = (rules - rules_before, start.elapsed().as_secs() + 2);
     assert!((3..=most).contains(&written), "{written} writes in {most} seconds");
     controller.stop();

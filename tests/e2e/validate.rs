@@ -1,7 +1,7 @@
 //! `validate`, compared with the API server and with kubectl.
 //!
-//! Method: give the same objects, bad ones and random ones, to the API server's dry run and to the
-//! program, and compare the verdicts; give the same YAML to kubectl and to the parser.
+//! Method: send the same invalid and random objects to the API server's dry run and to the program, and
+//! compare the results; pass the same YAML to kubectl and to the parser.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,7 +28,7 @@ fn validate(text: &str) -> Value {
     report
 }
 
-/// It rejects the objects that the API server rejects, and for the same reason.
+/// `validate` rejects the objects that the API server rejects, for the same reason.
 #[test]
 fn validate_rejects_bad_objects_like_the_apiserver() {
     let mut wrong = Vec::new();
@@ -49,7 +49,7 @@ fn validate_rejects_bad_objects_like_the_apiserver() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Returns rules of many shapes, for which no verdict is written down.
+/// Returns rules of many shapes, without expected results.
 fn candidates() -> Vec<Value> {
     let mut random = fastrand::Rng::with_seed(11);
     let mut specs: Vec<Value> = Vec::new();
@@ -197,7 +197,7 @@ fn candidates() -> Vec<Value> {
     objects
 }
 
-/// Sends all objects to the API server, which stores none of them, and to `validate`.
+/// Sends all objects to the API server as dry runs, and to `validate`.
 #[test]
 fn validate_verdicts_match_the_apiserver() {
     let cluster = Cluster::shared();
@@ -212,11 +212,11 @@ fn validate_verdicts_match_the_apiserver() {
         .collect();
 
     let report = validate(&text);
-    // These are about several objects, each of which the server accepts.
+    // These diagnostics concern several objects, each of which the server accepts.
     let about_several = ["equal-priority", "duplicate-name"];
     let mut rejected = BTreeMap::<&str, Vec<&Value>>::new();
     for problem in report["diagnostics"].as_array().unwrap() {
-        // Nor does it reject what there is only a warning about.
+        // The server does not reject objects with mere warnings.
         if problem["severity"] != "warning"
             && !about_several.contains(&problem["code"].as_str().unwrap())
         {
@@ -236,7 +236,7 @@ fn validate_verdicts_match_the_apiserver() {
     }
     let count = wrong.len();
     assert!(wrong.is_empty(), "{count} of {}:\n{}", objects.len(), wrong.join("\n"));
-    // Both verdicts have to occur, or the test compares nothing.
+    // Both results must occur, or the test compares nothing.
     assert!(
         accepted.len() > 100 && rejected.len() > 100,
         "{} accepted, {} rejected",
@@ -245,7 +245,7 @@ fn validate_verdicts_match_the_apiserver() {
     );
 }
 
-/// Converts integers beyond 64 bits with a sign, which the server reads as floats.
+/// Converts integers outside the signed 64-bit range, which the server reads as floats.
 fn as_the_server_reads(mut value: Value) -> Value {
     match &mut value {
         Value::Number(number) if !number.is_i64() => return number.as_f64().into(),
@@ -260,7 +260,7 @@ fn as_the_server_reads(mut value: Value) -> Value {
     value
 }
 
-/// kubectl prints what it reads from a text without asking a server.
+/// kubectl prints what it parses, without a server.
 #[test]
 fn yaml_is_read_like_kubectl() {
     let cluster = Cluster::shared();

@@ -1,4 +1,4 @@
-//! A device plugin for the resource that a rule declares: before it, against it, and after it.
+//! A device plugin for the resource that a rule declares: before, alongside and after the rule.
 //!
 //! Method: run a device plugin on a real kubelet that writes its status every second, and compare
 //! the node's values, the rule's status and the controller's log under each conflictPolicy.
@@ -35,7 +35,7 @@ fn wait_two_heartbeats(cluster: &Cluster) -> Value {
     .unwrap()
 }
 
-/// Waits until the rule reports a conflict with the value that is there.
+/// Waits until the rule reports a conflict with the existing value.
 fn wait_conflict(cluster: &Cluster, present: &str) {
     let problem = json!({
         "node": "node-1", "reason": "Conflict",
@@ -74,7 +74,7 @@ fn keep_policy_leaves_device_plugin_value_until_reboot() {
     let mut lines = log.lines().filter(|line| line.contains("node=node-1"));
     assert!(lines.all(|line| line.contains("action=conflict")), "{log}");
 
-    // After a restart the kubelet still knows the name, and has no device of it. For five minutes it
+    // After a restart the kubelet still knows the resource, but has no device for it. For five minutes it
     // overwrites other values with 0.
     controller.stop();
     kubelet.restart().unwrap();
@@ -82,7 +82,7 @@ fn keep_policy_leaves_device_plugin_value_until_reboot() {
     cluster.write_quantity("node-1", DONGLE, "4");
     wait_quantities(&cluster, "0", "0");
 
-    // After a reboot it no longer knows the name.
+    // After a reboot the kubelet no longer knows the resource.
     kubelet.restart_as_after_reboot().unwrap();
     let controller = Controller::start(&cluster);
     cluster.wait_advertised("node-1", DONGLE, "4");

@@ -1,4 +1,4 @@
-//! The tests' kubelets leave the machine as it was.
+//! The tests' kubelets do not change the machine.
 //!
 //! Method: compare sysctls, folders and mounts before and after, and check that the kubelet wrote to
 //! the copies in its own mount namespace.
@@ -11,7 +11,7 @@ use harness::objects::DONGLE;
 
 use crate::pod_fate::{TICK, start_kubelet};
 
-/// Returns what a kubelet would change on its machine.
+/// Returns the state of the machine that a kubelet could change.
 fn host_state() -> Vec<String> {
     let sysctls =
         ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"];
@@ -31,7 +31,7 @@ fn kubelet_changes_nothing_on_its_machine() {
     assert_eq!(host_state(), before);
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(&dir), "{mounts}");
-    // It has written to the copies: otherwise the comparison proves nothing.
+    // The kubelet has written to the copies; otherwise the comparison proves nothing.
     assert!(Path::new(&dir).join("node-1/log/pods").exists());
     let written = fs::read_to_string(format!("{dir}/node-1/sysctl/kernel/panic")).unwrap();
     assert_eq!(written.trim(), "10");

@@ -1,8 +1,8 @@
-//! Tests on a real kubelet: what it does to extended resources, and which running pods survive that.
+//! Tests on a real kubelet: how it changes extended resources, and which running pods survive.
 //!
-//! Every test starts its own etcd, API server and kubelets. Neither the scheduler nor the controller
-//! manager is needed: the tests bind pods to their node, and write what the node controller writes
-//! about a node that is down.
+//! Method: each test starts its own etcd, API server and kubelets. It needs neither the scheduler nor the
+//! controller manager: it binds pods to their node, and writes what the node controller writes about a
+//! node that is down.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 

@@ -1,7 +1,7 @@
-//! Running pods across a reboot during which nobody leads.
+//! Running pods across a reboot while no replica leads.
 //!
-//! Method: kill the leader of two controllers in the moment in which a real kubelet starts again after a reboot. The
-//! Lease expires after 15 seconds, the kubelet rejects pods after one: it is the standby that has to repair.
+//! Method: kill the leader of two controllers just as a real kubelet restarts after a reboot. The Lease expires after
+//! 15 seconds, and the kubelet rejects pods after one second, so the standby has to repair.
 
 use harness::objects::DONGLE;
 use harness::{Cluster, Controller};

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Whether a pod survived a restart of its kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is Running, with the same container.
+    /// The pod is Running, with the same container.
     Survived,
     /// The kubelet rejected it and killed its container.
     Killed,
@@ -17,7 +17,7 @@ pub enum Fate {
 
 /// How often a kubelet writes its node's status, by default.
 pub const TICK: Duration = Duration::from_secs(10);
-/// The same for a test that waits for it several times.
+/// The same for a test that waits for several writes.
 pub const FAST_TICK: Duration = Duration::from_secs(1);
 
 /// Starts a kubelet on a new node.
@@ -25,8 +25,8 @@ pub fn start_kubelet(cluster: &Cluster, node: &str, tick: Duration) -> Kubelet {
     Kubelet::start(&cluster.control_plane, node, tick).expect("the kubelet starts")
 }
 
-/// Runs a pod of three dongles on a node. A kubelet that has not observed its node's value yet rejects
-/// the pod; it is created again then.
+/// Runs a pod that requests three dongles on a node. If the kubelet has not observed its node's value yet
+/// and rejects the pod, creates the pod again.
 pub fn run_pod(cluster: &Cluster, name: &str, node: &str) {
     let pod = bound_pod(name, node, DONGLE, "3").to_string();
     cluster.apply(&pod);
@@ -50,7 +50,7 @@ pub fn write_ready(cluster: &Cluster, object: &[&str], ready: &str) {
     cluster.kubectl(&[&["patch"], object, &patch].concat());
 }
 
-/// Kills a kubelet, starts it again by `restart`, and returns what happens to a pod that runs there.
+/// Kills a kubelet, restarts it with `restart`, and returns the fate of a pod that runs there.
 pub fn fate_after(
     cluster: &Cluster,
     kubelet: &mut Kubelet,
@@ -77,11 +77,11 @@ pub fn fate_after(
         let status = &pod["status"]["containerStatuses"][0];
         ["containerID", "restartCount", "state"].map(|field| status[field].clone())
     };
-    assert_eq!(container(&last), container(&before), "the container is another one");
+    assert_eq!(container(&last), container(&before), "the container was replaced");
     Fate::Survived
 }
 
-/// Waits for the Event about a pod of three dongles that its kubelet killed: there are only `capacity`.
+/// Waits for the Event about a pod of three dongles that its kubelet killed because only `capacity` exist.
 pub fn wait_rejected(cluster: &Cluster, pod: &str, capacity: u32) {
     let because = format!("requested: 3, used: 0, capacity: {capacity}");
     cluster.wait_event(pod, &format!("OutOf{DONGLE}"), &because);
@@ -92,7 +92,7 @@ fn is_ready(pod: &Value) -> bool {
     pod["status"]["phase"] == "Running" && condition(&pod["status"], "Ready").0 == "True"
 }
 
-/// Returns whether a pod has ended: one whose killed container exits with 0 is Succeeded.
+/// Returns whether a pod has ended. A pod whose killed container exits with 0 is Succeeded.
 fn has_ended(pod: &Value) -> bool {
     pod["status"]["phase"] == "Failed" || pod["status"]["phase"] == "Succeeded"
 }

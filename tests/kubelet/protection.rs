@@ -13,7 +13,7 @@ use crate::reboot::{Reboot, fate_after_reboot};
 
 const UNLISTED: &str = "example.com/unlisted";
 
-/// Writes what the controller writes, and a resource that it does not know of.
+/// Writes what the controller would write, and an unlisted resource.
 fn advertise(cluster: &Cluster) {
     let map = json!({DONGLE: "4", UNLISTED: "4"});
     let annotations = json!({LEDGER: DONGLE_LEDGER});
@@ -55,7 +55,7 @@ fn pods_survive_reboots_with_the_policy_and_no_controller() {
     println!("with the policy and no controller a pod survived 20 of 20 reboots");
 }
 
-/// A kubelet that resets at every start, and not after a reboot only, as kubernetes/kubernetes#137335 proposes:
+/// A kubelet that resets at every start, not only after a reboot, as kubernetes/kubernetes#137335 proposes:
 /// its write, followed by an ordinary restart.
 #[test]
 fn pods_survive_resets_at_every_restart_only_with_the_policy() {
@@ -86,7 +86,7 @@ fn pods_survive_resets_at_every_restart_only_with_the_policy() {
     println!("where every restart resets, 0 of 3 pods survived, and with the policy 10 of 10");
 }
 
-/// What a device plugin reports goes through, though the ledger lists its resource.
+/// A device plugin's reports are admitted, although the ledger lists its resource.
 #[test]
 fn device_plugin_reports_pass_the_policy() {
     let cluster = Cluster::start();

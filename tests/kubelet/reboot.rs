@@ -1,6 +1,6 @@
 //! Running pods across a reboot of their node.
 //!
-//! Method: restart a real kubelet as after a reboot, in which it resets extended resources to 0, and
+//! Method: restart a real kubelet as after a reboot, when it resets extended resources to 0, and
 //! compare the pod's container before and after. The controller's repair races with the kubelet's
 //! rejection of the pod: see `repair_race`.
 
@@ -14,15 +14,15 @@ use crate::repair_race::RepairRace;
 /// What the kubelet logs when it sets an extended resource to 0.
 pub const RESET: &str = "Zero out resource capacity in existing node";
 
-/// How long a node is down. A kubelet whose node still counts as Ready checks its runtime every five
-/// seconds; one whose node does not, all the time.
+/// How long a node is down. A kubelet checks its runtime every five seconds while its node still counts
+/// as Ready, and continuously otherwise.
 #[derive(Clone, Copy, Debug)]
 pub enum Reboot {
     Quick,
     Slow,
 }
 
-/// Reboots a node, and returns what happens to a pod there.
+/// Reboots a node, and returns the fate of a pod there.
 pub fn fate_after_reboot(
     cluster: &Cluster,
     kubelet: &mut Kubelet,

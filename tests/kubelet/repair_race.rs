@@ -14,10 +14,10 @@ use harness::objects::{DONGLE, quantity};
 
 use crate::pod_fate::Fate;
 
-/// A repair within this time of the reset precedes the kubelet's list of pods on any machine.
+/// A repair within this time after the reset precedes the kubelet's list of pods on any machine.
 const FAST_REPAIR: Duration = Duration::from_millis(500);
 
-/// Measures the repairs of a test by a watch of its own, and counts its pods.
+/// Measures the repairs of a test with its own watch, and counts its pods.
 pub struct RepairRace {
     latencies: Arc<Mutex<Vec<Duration>>>,
     survived: usize,
@@ -30,7 +30,7 @@ impl RepairRace {
         let latencies = Arc::new(Mutex::new(Vec::new()));
         let measured = Arc::clone(&latencies);
         let events = cluster.control_plane.watch("/api/v1/nodes?watch=1").unwrap();
-        // It ends with the control plane.
+        // The watch ends with the control plane.
         thread::spawn(move || {
             let mut resets = BTreeMap::new();
             for event in events {
@@ -57,7 +57,7 @@ impl RepairRace {
     /// Prints the result.
     ///
     /// # Panics
-    /// Where a pod was killed although every repair was fast.
+    /// Panics if a pod was killed although every repair was fast.
     pub fn finish(self, logs: impl FnOnce() -> String) {
         let latencies = self.latencies.lock().unwrap();
         let total = self.survived + self.killed;
@@ -70,7 +70,7 @@ impl RepairRace {
         }
         assert!(
             !are_fast(&latencies),
-            "{} pods were killed in spite of fast repairs\n{}",
+            "{} pods were killed despite fast repairs\n{}",
             self.killed,
             logs()
         );

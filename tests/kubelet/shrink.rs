@@ -53,8 +53,8 @@ fn shrink_kills_running_pods_only_under_immediate() {
     controller.stop();
 }
 
-/// A rule that is deleted and recreated with less, under a pod that goes on running: absent is harmless, and
-/// too little would kill the pod when its kubelet restarts.
+/// A rule that is deleted and recreated with a lower quantity while a pod runs: an absent value is harmless, but
+/// too low a value would kill the pod when its kubelet restarts.
 #[test]
 fn recreated_rule_with_less_kills_no_running_pod() {
     let cluster = Cluster::start();

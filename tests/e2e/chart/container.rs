@@ -1,4 +1,4 @@
-//! Runs what the chart's pods run, as a kubelet would: none does here.
+//! Runs the containers of the chart's pods as processes, because no kubelet runs in these tests.
 
 use std::path::Path;
 use std::process::Command;
@@ -45,7 +45,7 @@ impl Container {
         Controller::spawn(&cluster.control_plane, kubeconfig, &args, &env).unwrap()
     }
 
-    /// Runs it to its end.
+    /// Runs the container until it exits.
     pub fn run(&self, kubeconfig: &Path) -> Output {
         let mut program = Command::new(harness::program().unwrap());
         program.args(&self.args).envs(self.env.iter().map(|(name, value)| (name, value)));

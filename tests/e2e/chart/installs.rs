@@ -1,4 +1,4 @@
-//! Ways to install besides Helm 4, and to uninstall again. `tests/tools/installs` has what needs no cluster.
+//! Ways to install and uninstall other than Helm 4. `tests/tools/installs` tests what needs no cluster.
 
 use harness::helm::{
     NAMESPACE, RELEASE, chart, helm, helm_3, helm_chart, service_account_kubeconfig,
@@ -10,7 +10,7 @@ use super::{Container, assert_only_crd_is_left, uninstall};
 
 const DEPLOYMENT: [&str; 4] = ["deployment", RELEASE, "--namespace", NAMESPACE];
 
-/// The Job would withdraw everything, and keep the controllers from writing for ten minutes.
+/// The Job would withdraw everything, and stop the controllers from writing for ten minutes.
 #[test]
 fn chart_rendered_and_applied_runs_no_prune_job() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
@@ -20,7 +20,7 @@ fn chart_rendered_and_applied_runs_no_prune_job() {
     cluster.apply(&rendered);
     cluster.wait_crds();
     let found = cluster.get(&["jobs,leases", "--namespace", NAMESPACE]);
-    assert_eq!(found["items"], json!([]), "hooks are no objects of an installation");
+    assert_eq!(found["items"], json!([]), "hooks are not rendered as ordinary objects");
     let controller = Container::from_workload(&cluster.get(&DEPLOYMENT))
         .start(&cluster, &service_account_kubeconfig(&cluster));
     cluster.apply_rule("dongle", &json!({}));
@@ -28,7 +28,7 @@ fn chart_rendered_and_applied_runs_no_prune_job() {
     cluster.apply(&rendered);
     cluster.wait_advertised("node-1", "example.com/dongle", "4");
 
-    // By hand, what the Job does for Helm.
+    // The manual equivalent of the Job.
     cluster.kubectl(&["delete", "ner", "--all"]);
     cluster.wait_withdrawn("node-1", "example.com/dongle");
     cluster.control_plane.kubectl_stdin(&["delete", "-f", "-"], &rendered).unwrap();
@@ -53,7 +53,7 @@ fn chart_installs_upgrades_and_uninstalls_with_helm_3() {
     assert_only_crd_is_left(&cluster);
 }
 
-/// An image that cannot be pulled has a Job fail, too.
+/// A Job whose image cannot be pulled fails too.
 #[test]
 fn chart_uninstalls_without_its_job() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
@@ -62,7 +62,7 @@ fn chart_uninstalls_without_its_job() {
     assert_only_crd_is_left(&cluster);
 }
 
-/// From the manifests to Helm: nothing is deleted, so that the nodes keep what they have.
+/// From the manifests to Helm: nothing is deleted, so the nodes keep their values.
 #[test]
 fn helm_takes_over_what_the_manifests_installed() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
@@ -78,7 +78,7 @@ fn helm_takes_over_what_the_manifests_installed() {
     assert_eq!(cluster.get(&deployment)["metadata"]["uid"], uid);
 }
 
-/// The overlay of the examples: in another namespace, with what belongs to `default` left there.
+/// The overlay of the examples: another namespace, except for the objects that belong to `default`.
 #[test]
 fn kustomize_overlay_of_deploy_leads_in_its_namespace() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
@@ -100,7 +100,7 @@ fn kustomize_overlay_of_deploy_leads_in_its_namespace() {
 
     cluster.kubectl(&["delete", "ner", "--all"]);
     cluster.wait_withdrawn("node-1", "example.com/dongle");
-    // No controller-manager runs here, which would end the namespace.
+    // Without a controller manager nothing would finalize the namespace.
     cluster.control_plane.kubectl_stdin(&["delete", "--wait=false", "-f", "-"], &built).unwrap();
     controller.stop();
 }

@@ -1,4 +1,4 @@
-//! The chart of rules, which is installed once the controller's chart is.
+//! The chart of rules, which is installed after the controller's chart.
 
 use harness::helm::{NAMESPACE, helm, helm_chart, rules_chart};
 use harness::{Cluster, ControlPlane, Output};
@@ -44,7 +44,7 @@ fn chart_of_rules_follows_the_controller() {
     let because = "at '/rules/dongle/quantity': minimum: got 0, want 1";
     assert!(output.code != 0 && output.stderr.contains(because), "{output:?}");
 
-    // A rollback changes the rule, and does not make it anew.
+    // A rollback changes the rule, and does not recreate it.
     let uid = cluster.get(&["ner", "dongle"])["metadata"]["uid"].clone();
     let output = helm(&cluster, &["rollback", "rules", "1", "--namespace", NAMESPACE]);
     assert_eq!(output.code, 0, "{output:?}");
@@ -55,7 +55,7 @@ fn chart_of_rules_follows_the_controller() {
     assert_eq!(cluster.get(&["ner"])["items"], json!([]));
 }
 
-/// As of a release of the chart when it had rules itself.
+/// A rule of an earlier version of the chart, which had rules itself.
 #[test]
 fn chart_upgrade_deletes_no_rule_of_an_earlier_version() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
@@ -78,7 +78,7 @@ fn chart_upgrade_deletes_no_rule_of_an_earlier_version() {
     let because = "rules: this chart has no rules";
     assert!(output.code != 0 && output.stderr.contains(because), "{output:?}");
 
-    // As the message says.
+    // Follow the message.
     cluster.kubectl(&["annotate", "ner", "dongle", "helm.sh/resource-policy=keep"]);
     assert_eq!(helm(&cluster, &upgrade).code, 0);
     let output = helm_rules(&cluster, "install", &["--take-ownership", "--force-conflicts"]);

@@ -10,8 +10,8 @@ use std::process::Command;
 use harness::{Cluster, Output, wait_until};
 use serde_json::{Map, Value, json};
 
-/// Writes the schema of every kind that the API server publishes, and returns the pattern by which
-/// kubeconform finds them.
+/// Writes the schema of every kind that the API server publishes, and returns the path pattern with
+/// which kubeconform finds them.
 pub fn write_schemas(cluster: &Cluster) -> String {
     // The document contains a CRD's kind a moment after the CRD is Established.
     let document = wait_until("the kinds of all CRDs to be published", || {
@@ -32,7 +32,7 @@ pub fn write_schemas(cluster: &Cluster) -> String {
     let mut written = 0;
     for (name, definition) in &definitions {
         let kinds = definition["x-kubernetes-group-version-kind"].as_array();
-        // Kinds of several groups are lists and options, which no manifest contains.
+        // Kinds that belong to several groups are lists and options, which no manifest contains.
         let Some([kind]) = kinds.map(Vec::as_slice) else { continue };
         let field = |name: &str| kind[name].as_str().unwrap_or_default().to_lowercase();
         // kubeconform uses the first word of the group.
@@ -67,7 +67,7 @@ fn reject_unknown_fields(schema: &mut Value) {
     }
 }
 
-/// Adds a definition, and those that it refers to.
+/// Adds a definition, and those that it references.
 fn collect(reference: &str, definitions: &Map<String, Value>, needed: &mut Map<String, Value>) {
     let Some(name) = reference.strip_prefix("#/definitions/") else { return };
     if needed.contains_key(name) {

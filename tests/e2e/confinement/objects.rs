@@ -1,4 +1,4 @@
-//! What the account may write besides nodes: Events and its Lease.
+//! The other objects that the account may write: Events and its Lease.
 
 use harness::helm::{NAMESPACE, RELEASE};
 use harness::{Cluster, ControlPlane, Controller, wait_until};
@@ -79,7 +79,7 @@ fn policy_restricts_events_and_leases() {
     ] {
         assert_rejected(&create(&object), because);
     }
-    // A mutating webhook may label what is created.
+    // A mutating webhook may label new objects.
     let labelled = json!({"metadata": {"annotations": {"a": "b"}, "labels": {"a": "b"}}});
     for object in [event(&json!({})), event(&labelled), lease(&labelled)] {
         let output = create(&object);
@@ -87,10 +87,10 @@ fn policy_restricts_events_and_leases() {
     }
     let own = "--field-selector=reportingComponent=noderesource.dev/node-resource-advertiser";
     let deleted = cluster.kubectl(&["--namespace=default", "delete", "events", own]);
-    assert_eq!(deleted.matches("deleted").count(), 2, "as SECURITY.md has it: {deleted}");
+    assert_eq!(deleted.matches("deleted").count(), 2, "as SECURITY.md documents: {deleted}");
 }
 
-/// Without renewals there would be no leader, for ever.
+/// Without renewals there would never be a leader.
 #[test]
 fn lease_with_excess_metadata_is_still_renewed() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());

@@ -1,4 +1,4 @@
-//! That the policy follows the account, and that the controller notices where nothing confines it.
+//! The policy of a moved account, and the controller's test that the policy is in force.
 
 use std::fs;
 

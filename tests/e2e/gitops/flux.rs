@@ -1,5 +1,5 @@
-//! Runs Flux' kustomize-controller beside the cluster. In place of Flux' source-controller a thread
-//! serves the repository, as the archive that source-controller would make of it.
+//! Runs Flux's kustomize-controller against the cluster. Instead of Flux's source-controller, a thread
+//! serves the repository as the archive that source-controller would create.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -19,7 +19,7 @@ pub struct Flux {
 }
 
 impl Flux {
-    /// Starts it. `repository` is a folder that stands for the Git repository.
+    /// Starts Flux. `repository` is a folder that stands for the Git repository.
     pub fn start(cluster: &Cluster, repository: &Path) -> Self {
         install_kinds(cluster);
         cluster.kubectl(&["create", "namespace", "flux-system"]);
@@ -48,7 +48,7 @@ impl Flux {
             &[
                 ("KUBECONFIG", cluster.control_plane.kubeconfig().to_str().unwrap()),
                 ("RUNTIME_NAMESPACE", "flux-system"),
-                // It deletes what other processes of its name have left there.
+                // The process deletes files that other processes of its name have left there.
                 ("TMPDIR", dir.to_str().unwrap()),
             ],
             &cluster.control_plane.logs().join("kustomize-controller.log"),
@@ -85,7 +85,7 @@ pub fn example(path: &str) -> PathBuf {
     project_file("examples/gitops").join(path)
 }
 
-/// Installs the kinds that Flux and Argo CD have objects of.
+/// Installs the CRDs of Flux and Argo CD.
 pub fn install_kinds(cluster: &Cluster) {
     let crds = project_file("target/tools/gitops-crds");
     assert!(crds.exists(), "{} does not exist: run `make gitops-crds`", crds.display());
@@ -102,7 +102,7 @@ fn artifact(archive: Vec<u8>) -> Value {
     let size = archive.len();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            // A client that disconnects tries again.
+            // A client that disconnects retries.
             let _ = serve(&stream, &archive);
         }
     });

@@ -1,4 +1,4 @@
-//! etcd and the API server are killed, and etcd forgets what was.
+//! Outages of etcd and the API server, and compaction in etcd.
 
 use harness::objects::{DONGLE, quantity};
 use harness::{Cluster, Controller, Fault};
@@ -59,7 +59,7 @@ fn apiserver_killed_during_withdrawal_and_reset_loses_no_node() {
     controller.stop();
 }
 
-/// What a watch has missed is no longer there: everything has to be listed again.
+/// The changes that a watch has missed are compacted, so the controller must list again.
 #[test]
 fn compacted_changes_are_found_by_a_new_list() {
     let mut cluster = Cluster::start();
@@ -78,12 +78,12 @@ fn compacted_changes_are_found_by_a_new_list() {
     cluster.apply(&super::node("node-3").to_string());
     cluster.apply(&super::node("node-20").to_string());
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
-    // The API server remembers for a while too, until it is started again.
+    // The API server caches past changes too, until it is restarted.
     cluster.control_plane.kill_apiserver().unwrap();
     cluster.control_plane.compact_etcd().unwrap();
     cluster.control_plane.restart_apiserver().unwrap();
     let node = cluster.node("node-20");
-    assert!(is_as_declared(&node, None), "the controller sees nothing of it yet: {node:#}");
+    assert!(is_as_declared(&node, None), "the controller has not seen the change yet: {node:#}");
     proxy.set(None);
     for resource in ["nodes", "rules"] {
         controller.wait_log(&format!("{resource}: the watch is too old, listing again"));

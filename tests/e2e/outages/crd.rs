@@ -1,4 +1,4 @@
-//! The CRD is deleted with all rules, and applied again with them, as GitOps does.
+//! The CRD is deleted with all rules, and applied again together with them, as GitOps tools do.
 
 use harness::{Cluster, Controller, Fault};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn apply_rules(cluster: &Cluster) {
         .apply_rule("idle", &json!({"resourceName": "example.com/key", "nodeNames": ["absent"]}));
 }
 
-/// A controller that watches sees that every rule is deleted.
+/// A connected controller sees the deletion of every rule.
 #[test]
 fn crd_deleted_during_a_watch_withdraws_until_rules_are_applied_again() {
     let cluster = Cluster::start();
@@ -39,7 +39,7 @@ fn crd_deleted_during_a_watch_withdraws_until_rules_are_applied_again() {
     controller.stop();
 }
 
-/// One that could not see it finds most rules missing, and waits: the values never leave.
+/// A disconnected controller later finds most rules missing, and waits: the values are never withdrawn.
 #[test]
 fn crd_recreated_while_disconnected_changes_no_node() {
     let cluster = Cluster::start();

@@ -1,5 +1,5 @@
-//! The API server's certificate is rotated, and a token expires. `tests/it/certificates.rs` has the rotation of
-//! certificates by themselves: in a kubeconfig and in files, of servers and of clients.
+//! The API server's certificate is rotated, and a token expires. `tests/it/certificates.rs` tests the rotation of
+//! server and client certificates in isolation, in a kubeconfig and in files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{create_nodes, wait_settled};
 
-/// Writes a kubeconfig with the token in a file, as a pod has it.
+/// Writes a kubeconfig that reads the token from a file, as in a pod.
 fn kubeconfig_with(cluster: &Cluster, token: &Path) -> PathBuf {
     let admin = fs::read_to_string(cluster.control_plane.kubeconfig()).unwrap();
     let mut config: Value = serde_json::from_str(&admin).unwrap();
@@ -20,7 +20,7 @@ fn kubeconfig_with(cluster: &Cluster, token: &Path) -> PathBuf {
     path
 }
 
-/// Writes a token that holds for as long as a Secret exists.
+/// Writes a token that is valid for as long as a Secret exists.
 fn write_token(cluster: &Cluster, path: &Path, secret: &str) {
     cluster.kubectl(&["create", "secret", "generic", secret]);
     let bound = ["--bound-object-kind", "Secret", "--bound-object-name", secret];
@@ -49,7 +49,7 @@ fn rotated_certificate_and_token_are_read_again() {
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
     cluster.wait_advertised("node-1", DONGLE, "5");
 
-    // Until now it was valid: kubelets write the next one long before.
+    // The token was valid until now; a kubelet writes the next one long before it expires.
     cluster.kubectl(&["delete", "secret", "first"]);
     controller.wait_log("Unauthorized");
     write_token(&cluster, &token, "second");

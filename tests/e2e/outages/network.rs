@@ -1,4 +1,4 @@
-//! The network between controller and API server breaks during a rollout, in each of some ways.
+//! The network between controller and API server fails during a rollout, in several ways.
 
 use harness::objects::DONGLE;
 use harness::{Cluster, Controller, Fault};
@@ -11,14 +11,15 @@ use crate::support::interrupted_rollout::{
 
 const NODES: usize = 50;
 
-/// Breaks the network after the first patch of a rollout. Mends it after so many connections met the fault, and after
-/// `noticed`.
+/// Breaks the network after the first patch of a rollout. Restores it after this number of connections met the
+/// fault, and after `noticed`.
 fn break_during_rollout(fault: Fault, hits: u64, noticed: impl Fn(&Controller)) {
     let cluster = Cluster::shared();
     create_nodes(&cluster, NODES);
     let proxy = proxy_of(&cluster);
     let admin = cluster.control_plane.kubeconfig();
-    // Answers are missed soon. A leader is replaced late, since it plans every node again: that would find a lost one.
+    // Missing responses time out soon. The Lease is long, because a new leader plans every node again, which would
+    // hide a lost one.
     let lease = if fault == Fault::Stall { "4s" } else { "60s" };
     let timeouts = ["--request-timeout", "2s", "--leader-elect-lease-duration", lease];
     let args = [&ONE_PATCH_AT_A_TIME[..], &timeouts].concat();
@@ -28,19 +29,19 @@ fn break_during_rollout(fault: Fault, hits: u64, noticed: impl Fn(&Controller)) 
     wait_first_patch(&controller);
     proxy.set(Some(fault));
     if fault == Fault::Refuse {
-        // Those that are open would do.
+        // Existing connections would suffice for the rollout.
         proxy.cut();
     }
     let patched = advertising_nodes(&cluster, "4");
     assert!(patched < NODES, "the rollout was over before it was interrupted");
-    // The watches meet it where there is something to watch: no patch arrives where no connection can be opened.
+    // Watches meet the fault only if there are changes, and no patch arrives while no connection can be opened.
     cluster.kubectl(&["label", "nodes", "--all", "example.com/seen=now"]);
     proxy.wait_hits(hits).unwrap_or_else(|error| panic!("{error:#}\n{}", controller.log()));
     noticed(&controller);
     proxy.set(None);
     wait_settled(&cluster, &controller, NODES, Some("4"));
     cluster.wait_ready("dongle", "50/50");
-    // Both watches are back.
+    // Both watches work again.
     reset(&cluster, "node-0");
     cluster.wait_advertised("node-0", DONGLE, "4");
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
@@ -49,7 +50,7 @@ fn break_during_rollout(fault: Fault, hits: u64, noticed: impl Fn(&Controller)) 
     controller.stop();
 }
 
-/// Several patches, one after the other, have failed by then.
+/// By then, several patches have failed one after the other.
 fn wait_failures(controller: &Controller) {
     controller.wait_log("cannot be watched");
     controller.wait_log("cannot patch the node, retrying");
@@ -67,11 +68,11 @@ fn reset_connections_during_rollout_lose_no_node() {
 
 #[test]
 fn responses_cut_during_the_handshake_lose_no_node() {
-    // One of a TLS session that is resumed has some 250 bytes from the server.
+    // The handshake of a resumed TLS session has some 250 bytes from the server.
     break_during_rollout(Fault::Truncate(100), 10, wait_failures);
 }
 
-/// A patch is applied, and half its response is lost. No handshake succeeds from there on, so that a few times will do.
+/// A patch is applied, and half its response is lost. No later handshake succeeds, so a few hits are enough.
 #[test]
 fn responses_cut_halfway_lose_no_node() {
     break_during_rollout(Fault::Truncate(1_000), 4, wait_failures);
@@ -82,7 +83,7 @@ fn late_responses_during_rollout_lose_no_node() {
     break_during_rollout(SLOW, NODES as u64, |_| {});
 }
 
-/// Nothing is answered, and no connection ends: only deadlines notice that.
+/// The server does not respond, and no connection ends: only deadlines detect that.
 #[test]
 fn stalled_responses_end_at_their_deadlines() {
     break_during_rollout(Fault::Stall, 2, |controller| {

@@ -1,4 +1,4 @@
-//! Permissions are taken away from a running controller, and returned.
+//! Permissions are revoked from a running controller, and granted again.
 
 use std::time::{Duration, Instant};
 
@@ -11,23 +11,23 @@ use crate::support::permissions::{grant, required, required_without};
 
 const NODES: usize = 20;
 const WINDOW: Duration = Duration::from_secs(2);
-/// Of a watch or the Lease, which would have a hundred without a backoff.
+/// Limit for a watch or the Lease, which would send a hundred requests without a backoff.
 const FEW: u64 = 20;
-/// A node pauses for half a second to one second at first, and for twice as long each time.
+/// Limit for all nodes: each backs off for half a second to one second at first, and doubles it each time.
 const FEW_OF_EACH_NODE: u64 = 3 * NODES as u64 + FEW;
 
-/// Counts the requests that the API server has refused for want of a permission. Its count of requests has none of
-/// them.
+/// Counts the requests that the API server has rejected for a missing permission. Its count of requests does not
+/// include them.
 fn refusals(cluster: &Cluster) -> u64 {
     let metrics = cluster.control_plane.get("/metrics").unwrap();
     let series = "authorization_attempts_total{result=\"no-opinion\"} ";
     metrics.lines().find_map(|line| line.strip_prefix(series)?.parse().ok()).unwrap_or_default()
 }
 
-/// Fails where more requests are refused within a window than backoffs leave over.
+/// Fails if more requests are rejected within a window than backoffs allow.
 fn assert_few_refusals(cluster: &Cluster, without: &str, most: u64) {
     let (start, before) = (Instant::now(), refusals(cluster));
-    assert!(before > 0, "none has been refused so far");
+    assert!(before > 0, "no request has been rejected so far");
     wait_until("the window to pass", || Ok((start.elapsed() >= WINDOW).then_some(()))).unwrap();
     let refused = refusals(cluster) - before;
     eprintln!("{refused} refused in {WINDOW:?} without {without}");
@@ -46,7 +46,7 @@ fn revoked_permissions_are_reported_until_granted_again() {
     cluster.apply_rule("dongle", &json!({}));
     cluster.wait_ready("dongle", "20/20");
 
-    // To patch nodes.
+    // Patching nodes.
     grant(&cluster, &required_without("nodes/status"));
     cluster.wait_no_permission("limited", "patch", "nodes/status");
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
@@ -60,14 +60,14 @@ fn revoked_permissions_are_reported_until_granted_again() {
     controller.wait_ready();
     cluster.wait_ready("dongle", "20/20");
 
-    // To watch rules: which counts when a watch begins.
+    // Watching rules: checked when a watch begins.
     grant(&cluster, &required_without("nodeextendedresources"));
     cluster.wait_no_permission("limited", "watch", "nodeextendedresources");
     proxy.cut();
     controller.wait_log("rules: cannot be watched, retrying");
     controller.wait_log("grant the verbs list and watch");
     cluster.apply_rule("dongle", &json!({"quantity": 6}));
-    // What is known of the rules is repaired meanwhile.
+    // Meanwhile the controller repairs the values of the rules that it knows.
     cluster.write_quantity("node-0", DONGLE, "1");
     cluster.wait_advertised("node-0", DONGLE, "5");
     assert_few_refusals(&cluster, "nodeextendedresources", FEW);
@@ -76,13 +76,13 @@ fn revoked_permissions_are_reported_until_granted_again() {
     wait_settled(&cluster, &controller, NODES, Some("6"));
     cluster.wait_ready("dongle", "20/20");
 
-    // To hold the Lease.
+    // Holding the Lease.
     grant(&cluster, &required_without("leases"));
     controller.wait_unready("cannot write the lease");
     controller.wait_log("grant the verbs create and update on leases");
     cluster.apply_rule("dongle", &json!({"quantity": 7}));
     assert_few_refusals(&cluster, "leases", FEW);
-    assert_eq!(quantity(&cluster.node("node-0"), "capacity", DONGLE), Some("6"), "nobody leads");
+    assert_eq!(quantity(&cluster.node("node-0"), "capacity", DONGLE), Some("6"), "no replica leads");
     grant(&cluster, &required());
     controller.wait_ready();
     wait_settled(&cluster, &controller, NODES, Some("7"));

@@ -12,7 +12,7 @@ use super::{create_nodes, reset, wait_settled};
 
 const NODES: usize = 3;
 
-/// Resource versions begin again where they were at the backup, so that those that a watch asks for lie in the future.
+/// Resource versions restart from those of the backup, so those that a watch requests are in the future.
 #[test]
 fn etcd_restored_from_a_backup_is_reconciled() {
     let mut cluster = Cluster::start();
@@ -37,7 +37,7 @@ fn etcd_restored_from_a_backup_is_reconciled() {
     };
     cluster.control_plane.change_etcd_data(restore).unwrap();
 
-    // What it waits for would come once the API server has caught up. The kubelet starts it again.
+    // Its watches would be silent until the API server has caught up, so it exits. The kubelet restarts it.
     let log = controller.wait_failure();
     assert!(log.contains("to an earlier state"), "{log}");
     let controller = Controller::start(&cluster);
@@ -50,7 +50,7 @@ fn etcd_restored_from_a_backup_is_reconciled() {
     controller.stop();
 }
 
-/// Velero creates rules anew: with labels of its own, another uid, and no status. The controller is there before them.
+/// Velero recreates rules with its own labels, another uid, and no status, here after the controller has started.
 #[test]
 fn rules_restored_by_velero_change_no_node() {
     let cluster = Cluster::start();

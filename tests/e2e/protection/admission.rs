@@ -1,4 +1,4 @@
-//! What the policy keeps, and what it leaves as a kubelet wrote it.
+//! Which values the policy keeps, and which it admits as a kubelet wrote them.
 
 use harness::Cluster;
 use harness::objects::{DONGLE, LEDGER};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{BINDING, POLICY, both, create_nodes, dongles, maps, node, register, report, write};
 
-/// A node before a write, and what it has afterwards.
+/// A node before a write, and its expected maps afterwards.
 struct Case {
     what: &'static str,
     ledger: String,
@@ -21,12 +21,12 @@ impl Case {
         Self { what, ledger: DONGLE_LEDGER.to_owned(), before, written, after }
     }
 
-    /// Where the write changes nothing.
+    /// A case in which the write changes nothing.
     fn kept(what: &'static str, before: Value, written: Value) -> Self {
         Self::new(what, before.clone(), written, before)
     }
 
-    /// Where the node has what was written.
+    /// A case in which the node has what was written.
     fn written(what: &'static str, before: Value, written: Value) -> Self {
         Self::new(what, before, written.clone(), written)
     }
@@ -36,7 +36,7 @@ impl Case {
     }
 }
 
-/// Has each node written by `write`, and compares its maps.
+/// Writes each node with `write`, and compares its maps.
 fn check(
     cluster: &Cluster,
     prefix: &str,
@@ -70,7 +70,7 @@ fn protection_keeps_what_a_registration_resets() {
             Case::kept("a listed resource", both("4"), both("0")),
             Case::kept("a value that is held, or contested", both("7"), both("0")),
             Case::kept(
-                "a value of each map, in its form",
+                "different values in the two maps, in their notation",
                 dongles(Some("1k"), Some("999")),
                 both("0"),
             ),
@@ -80,7 +80,7 @@ fn protection_keeps_what_a_registration_resets() {
             Case::kept("three", of(&["a", "b", "c"], "1"), of(&["a", "b", "c"], "0"))
                 .with_ledger(three),
             Case::new(
-                "the listed neighbours of one that a map lacks",
+                "listed neighbours of a resource that one map lacks",
                 json!({"capacity": {"example.com/a": "1"}, "allocatable": {"example.com/a": "1", "example.com/b": "1"}}),
                 of(&["a", "b"], "0"),
                 json!({
@@ -90,7 +90,7 @@ fn protection_keeps_what_a_registration_resets() {
             )
             .with_ledger(three),
             Case::new(
-                "the listed neighbours of one that is not",
+                "listed neighbours of an unlisted resource",
                 of(&["a", "b", "other"], "1"),
                 of(&["a", "b", "other"], "0"),
                 json!({
@@ -100,7 +100,7 @@ fn protection_keeps_what_a_registration_resets() {
             )
             .with_ledger(three),
             Case::kept(
-                "a name of other characters",
+                "a name with other characters",
                 json!({"capacity": {upper: "2"}, "allocatable": {upper: "2"}}),
                 json!({"capacity": {upper: "0"}, "allocatable": {upper: "0"}}),
             )
@@ -109,7 +109,7 @@ fn protection_keeps_what_a_registration_resets() {
                 r#"{"example.com/a":{"quantity":"1","rule":"a","later":{"x":{"y":1},"z":2}},"example.com/dongle":{"quantity":"4","rule":"dongle","later":[{"x":1},"},\""]}}"#,
             ),
             Case::new(
-                "the reset alone, beside what else a registration changes",
+                "only the reset, among the other changes of a registration",
                 json!({
                     "capacity": {DONGLE: "4", "hugepages-2Mi": "4Mi", "cpu": "4"},
                     "allocatable": {DONGLE: "4", "hugepages-2Mi": "4Mi", "cpu": "4"},
@@ -158,19 +158,19 @@ fn protection_admits_everything_else_as_written() {
             ),
             Case::written("what is 0 already", both("0"), both("0")),
             Case::new(
-                "what a device plugin left at 0 in allocatable",
+                "a device plugin's 0 in allocatable",
                 dongles(Some("4"), Some("0")),
                 dongles(Some("0"), Some("0")),
                 both("0"),
             ),
             Case::new(
-                "what was left at 0 in capacity",
+                "a previous 0 in capacity",
                 dongles(Some("0"), Some("4")),
                 dongles(Some("0"), Some("0")),
                 both("0"),
             ),
             Case::new(
-                "what capacity lacks",
+                "a resource that capacity lacks",
                 dongles(None, Some("4")),
                 dongles(Some("0"), Some("0")),
                 both("0"),
@@ -200,7 +200,7 @@ fn protection_admits_everything_else_as_written() {
             Case::written("more", both("4"), both("5")),
         ],
     );
-    // A kubelet that creates its node again has nothing to keep.
+    // A recreated node has no values to keep.
     let kubeconfig = cluster.control_plane.kubelet_kubeconfig("new").unwrap();
     let new = node("new", &both("0"), DONGLE_LEDGER).to_string();
     let create = ["--kubeconfig", kubeconfig.to_str().unwrap(), "create", "-f", "-"];
@@ -226,7 +226,7 @@ fn protection_ignores_writes_of_other_users() {
         let output = patch_as(&cluster, &admin, args, name, &patch);
         assert_eq!((output.code, maps(&cluster.node(name))), (0, both("0")), "{output:?}");
     }
-    // Of another node's kubelet, though it may write anything in this test.
+    // Another node's kubelet, which may write anything in this test.
     create_nodes(&cluster, &[node("node", &both("4"), DONGLE_LEDGER)]);
     let other = cluster.control_plane.kubelet_kubeconfig("other").unwrap();
     let output = patch_as(&cluster, &other, &[], "node", &patch);
@@ -234,13 +234,13 @@ fn protection_ignores_writes_of_other_users() {
     assert_eq!(maps(&cluster.node("node")), both("4"));
 }
 
-/// Whatever an annotation contains, a kubelet's writes go through.
+/// A kubelet's writes are admitted whatever the annotation contains.
 #[test]
 fn protection_accepts_any_ledger() {
     let cluster = Cluster::start();
     protection::install(&cluster);
     let entry = |name: &str| format!(r#""{name}":{{"quantity":"4","rule":"dongle"}}"#);
-    // Of the greatest length that the controller reads, and of the greatest that the API server stores.
+    // The maximum length that the controller reads, and the maximum that the API server stores.
     let long = format!("{{{},{}", entry("example.com/other"), r#"},""#.repeat(21_000));
     let longest = format!("{{{},{}", entry("example.com/other"), "x".repeat(250_000));
     let dongle_with_blanks = r#"{ "example.com/dongle": {"quantity": "4", "rule": "dongle"}}"#;
@@ -267,9 +267,9 @@ fn protection_accepts_any_ledger() {
     check(&cluster, "registration", register, &cases("0"));
     let evaluated = evaluations(&cluster);
     check(&cluster, "heartbeat", report, &cases("4"));
-    assert_eq!(evaluations(&cluster), evaluated, "a heartbeat never gets that far");
+    assert_eq!(evaluations(&cluster), evaluated, "a heartbeat does not pass the match conditions");
 
-    // Without annotations, conditions and maps.
+    // A node without annotations, conditions and maps.
     cluster.create_nodes(["bare"], &json!({}));
     assert_eq!(maps(&register(&cluster, "bare", &both("0"))), both("0"));
     assert_eq!(maps(&report(&cluster, "bare", &both("4"))), both("4"));
@@ -279,14 +279,14 @@ fn protection_accepts_any_ledger() {
     check(&cluster, "absent", register, &[kept]);
 }
 
-/// Returns how often the policy has gone beyond its conditions, in the API server's words.
+/// Returns how often a request passed the policy's match conditions, from the API server's metrics.
 fn evaluations(cluster: &Cluster) -> Vec<String> {
     let metrics = cluster.control_plane.get("/metrics").unwrap();
     let series = "apiserver_mutating_admission_policy_check_total{";
     metrics.lines().filter(|line| line.starts_with(series)).map(str::to_owned).collect()
 }
 
-/// CEL's limits of cost leave room for as many as a ledger of 64 KiB lists, be their names long or short.
+/// CEL's cost limits allow as many resources as a ledger of 64 KiB can list, with long or short names.
 #[test]
 fn protection_keeps_every_resource_of_a_full_ledger() {
     let cluster = Cluster::start();
@@ -315,7 +315,7 @@ fn protection_without_its_binding_is_not_in_force() {
     for (number, object) in [BINDING, POLICY].into_iter().enumerate() {
         let name = format!("node-{number}");
         create_nodes(&cluster, &[node(&name, &both("4"), DONGLE_LEDGER)]);
-        assert_eq!(maps(&register(&cluster, &name, &both("0"))), both("4"), "it is on");
+        assert_eq!(maps(&register(&cluster, &name, &both("0"))), both("4"), "the policy is in force");
         cluster.kubectl(&["delete", object]);
         wait_effect(&cluster, &name, false);
         protection::apply(&cluster);

@@ -1,5 +1,5 @@
-//! Values that the policy has kept, in the hands of the controller: their managedFields name the kubelet, and
-//! they are withdrawn, retained and taken over all the same.
+//! How the controller handles values that the policy has kept: although their managedFields name the kubelet,
+//! they are withdrawn, retained and taken over as usual.
 
 use harness::objects::{DONGLE, advertises, ledger, quantity};
 use harness::{Cluster, Controller, protection};
@@ -23,7 +23,7 @@ fn cluster_with_two_rules() -> (Cluster, Controller) {
     (cluster, controller)
 }
 
-/// Resets everything as the kubelet of node-1 does after a reboot, and checks that it is kept.
+/// Resets everything like the kubelet of node-1 after a reboot, and checks that the values are kept.
 fn reset(cluster: &Cluster) -> Value {
     let before = maps(&cluster.node("node-1"));
     let zeros = |map: &str| {
@@ -50,21 +50,21 @@ fn rule_deleted_after_a_kept_reset_is_withdrawn() {
     let patches = cluster.node_patches();
     reset(&cluster);
     reset(&cluster);
-    // Once without a controller: the next one has nothing to do either.
+    // First without a controller: the next one has nothing to do either.
     controller.stop();
     reset(&cluster);
     let controller = Controller::start(&cluster);
     cluster.wait_ready("dongle", "1/1");
-    assert_eq!(cluster.node_patches() - patches, 3, "the kubelet's, and no other");
+    assert_eq!(cluster.node_patches() - patches, 3, "only the kubelet's patches");
     assert!(has_repaired_nothing(&controller), "{}", controller.log());
 
     cluster.kubectl(&["delete", "ner", "--all"]);
     let node = cluster.wait_withdrawn("node-1", DONGLE);
     let retained = json!({"capacity": {KEY: "4"}, "allocatable": {KEY: "4"}});
-    assert_eq!(maps(&node), retained, "one is withdrawn, and one retained");
+    assert_eq!(maps(&node), retained, "one value is withdrawn, and one retained");
     assert!(node["metadata"]["annotations"].is_null(), "{node:#}");
 
-    // What no ledger lists any more is reset as always.
+    // Values that no ledger lists any more are reset as usual.
     let zero = json!({"capacity": {KEY: "0"}, "allocatable": {KEY: "0"}});
     assert_eq!(maps(&register(&cluster, "node-1", &zero)), zero);
     controller.stop();
@@ -95,7 +95,7 @@ fn kept_value_is_edited_repaired_and_released_as_before() {
     cluster.wait_advertised("node-1", DONGLE, "3");
     cluster.wait_event("node-1", "Repaired", "node-1: 9 (by kubectl-patch) -> 3");
 
-    // A value that somebody wrote while no controller ran is kept too, and is theirs.
+    // A value that another client wrote while no controller ran is kept too, and still belongs to that client.
     controller.stop();
     cluster.write_quantity("node-1", DONGLE, "7");
     reset(&cluster);
@@ -117,7 +117,7 @@ fn value_taken_over_is_kept_from_then_on() {
     cluster.write_quantity("node-1", foreign, "8");
     cluster.apply_rule("foreign", &json!({"resourceName": foreign}));
     cluster.wait_status("foreign", "a conflict", |status| status["nodes"]["conflicted"] == 1);
-    // It is not listed, so the reset goes through, and makes room for the rule's value.
+    // The value is not listed, so the reset is admitted, and the controller can write the rule's value.
     register(&cluster, "node-1", &of("0"));
     cluster.wait_advertised("node-1", foreign, "4");
     cluster.kubectl(&["delete", "ner", "foreign"]);
@@ -133,8 +133,8 @@ fn value_taken_over_is_kept_from_then_on() {
     controller.stop();
 }
 
-/// A limit: managedFields name the kubelet, as they do for a device plugin's value, so that nothing tells a
-/// kept value that is listed no longer from one of those.
+/// A limit: managedFields name the kubelet, as for a device plugin's value, so nothing distinguishes a kept
+/// value that is no longer listed from a device plugin's.
 #[test]
 fn kept_value_is_adopted_by_a_controller_that_saw_it_listed() {
     let (cluster, controller) = cluster_with_two_rules();
@@ -151,7 +151,7 @@ fn kept_value_is_adopted_by_a_controller_that_saw_it_listed() {
     cluster.wait_ready("key", "1/1");
     controller.wait_log("adopted example.com/key=4");
 
-    // Another process cannot tell it from what a device plugin reports.
+    // Another process cannot distinguish the value from a device plugin's.
     reset(&cluster);
     release();
     controller.stop();

@@ -1,11 +1,11 @@
-//! What the controller reports of the policy, and of kubelets that start.
+//! What the controller reports about the policy and about kubelet starts.
 
 use harness::objects::{DONGLE, LEDGER};
 use harness::protection::DONGLE_LEDGER;
 use harness::{Cluster, Controller, protection, wait_until};
 use serde_json::json;
 
-/// Waits for a line of the metrics that ends like this; `[12]` stands for one of these.
+/// Waits for a metrics line with this ending; `[12]` stands for either digit.
 fn wait_metric(controller: &Controller, line: &str) {
     let line = format!("node_resource_advertiser_{line}");
     let what = format!("the metric {line}");
@@ -36,7 +36,7 @@ fn presence_of_the_policy_is_reported() {
     let (code, body) = controller.get("/readyz?verbose").unwrap();
     assert!(code == 200 && body.contains("protection: there is no policy"), "{code} {body}");
 
-    // A reset goes through, and is repaired.
+    // A reset is admitted, and repaired.
     boot(&cluster, "first");
     let output = protection::reset(&cluster, "node-1", DONGLE);
     assert_eq!(output.code, 0, "{output:?}");
@@ -49,7 +49,7 @@ fn presence_of_the_policy_is_reported() {
     wait_metric(&controller, r#"protection{state="absent"} 0"#);
     let (_, body) = controller.get("/readyz?verbose").unwrap();
     assert!(body.contains("node-resource-advertiser-protect keeps listed values"), "{body}");
-    // It takes a moment until it is in force. A boot after a reset in that moment counts as the same start.
+    // The policy takes effect with a delay. A boot after a reset within that delay counts as the same start.
     protection::wait_effect(&cluster, "node-1", true);
     boot(&cluster, "third");
     boot(&cluster, "fourth");
@@ -62,7 +62,7 @@ fn presence_of_the_policy_is_reported() {
     controller.stop();
 }
 
-/// The API server cannot evaluate it: what kubelets write goes through, and is repaired.
+/// If the API server cannot evaluate the policy, it admits kubelets' writes, and the controller repairs them.
 #[test]
 fn policy_that_fails_admits_kubelets_and_is_reported() {
     let cluster = Cluster::start();

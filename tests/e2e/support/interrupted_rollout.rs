@@ -18,7 +18,7 @@ pub fn wait_first_patch(controller: &Controller) {
     controller.wait_log("advertised example.com/dongle=4");
 }
 
-/// Counts the nodes that advertise this many dongles.
+/// Counts the nodes that advertise this number of dongles.
 pub fn advertising_nodes(cluster: &Cluster, quantity: &str) -> usize {
     cluster.nodes().iter().filter(|node| advertises(node, DONGLE, quantity)).count()
 }

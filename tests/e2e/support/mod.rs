@@ -1,4 +1,4 @@
-//! What several end-to-end tests share; everything that is not about one of them is the harness's.
+//! Helpers that several end-to-end tests share. General helpers are in the harness.
 
 /// A rollout that a test interrupts.
 pub mod interrupted_rollout;

@@ -1,4 +1,4 @@
-//! The permissions of the user `limited`, which has none but those that a test grants.
+//! The permissions of the user `limited`, who has only those that a test grants.
 
 use harness::Cluster;
 use serde_json::{Value, json};
@@ -18,21 +18,21 @@ pub fn required() -> Vec<Value> {
     ]
 }
 
-/// Returns all of them but those about one resource.
+/// Returns all RBAC rules except those for one resource.
 pub fn required_without(resource: &str) -> Vec<Value> {
     let mut rules = required();
     rules.retain(|rule| rule["resources"] != json!([resource]));
     rules
 }
 
-/// Returns those about one resource.
+/// Returns the RBAC rules for one resource.
 pub fn required_for(resource: &str) -> Vec<Value> {
     let mut rules = required();
     rules.retain(|rule| rule["resources"] == json!([resource]));
     rules
 }
 
-/// Grants the user just these RBAC rules.
+/// Grants the user exactly these RBAC rules.
 pub fn grant(cluster: &Cluster, rules: &[Value]) {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",

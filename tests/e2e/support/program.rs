@@ -1,4 +1,4 @@
-//! Runs the program's commands to their end.
+//! Runs the program's commands until they exit.
 
 use std::path::Path;
 use std::process::Command;

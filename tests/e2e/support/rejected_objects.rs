@@ -1,5 +1,5 @@
-//! Objects that the API server rejects, and a CRD that no longer rejects them: as if it were from
-//! before it had that validation.
+//! Objects that the API server rejects, and a CRD without that validation, as in an earlier
+//! version.
 
 use harness::objects::rule;
 use harness::{Cluster, wait_until};
@@ -36,7 +36,7 @@ fn replace_schema(cluster: &Cluster, path: &str, schema: &Value) {
     let path = format!("/spec/versions/0/schema/openAPIV3Schema{path}");
     let patch = json!([
         {"op": "replace", "path": path, "value": schema},
-        // A selectable field has to be in the schema.
+        // A selectable field must be in the schema.
         {"op": "add", "path": "/spec/versions/0/selectableFields", "value": []},
     ]);
     let patch = patch.to_string();

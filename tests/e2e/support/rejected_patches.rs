@@ -16,7 +16,7 @@ pub fn start_for(cluster: &Cluster, node: &str) {
     start_where(cluster, node, &format!("object.metadata.name != '{node}'"), ANY);
 }
 
-/// Makes the API server reject every patch of a node's status that leaves this resource there, and waits until it
+/// Makes the API server reject every patch of a node's status that contains this resource, and waits until it
 /// does so.
 pub fn start_for_resource(cluster: &Cluster, node: &str, resource: &str) {
     let admitted =
@@ -48,7 +48,7 @@ fn start_where(cluster: &Cluster, node: &str, admitted: &str, rejected: &str) {
     cluster.apply(
         &json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]}).to_string(),
     );
-    // Until then nothing of it is to be stored.
+    // Until then, the probe must not be stored.
     let patch = ["patch", "node", node, "--subresource=status", "--dry-run=server", "-p", rejected];
     wait_until("the policy to take effect", || {
         let output = cluster.control_plane.kubectl_output(&patch, None)?;
@@ -57,7 +57,7 @@ fn start_where(cluster: &Cluster, node: &str, admitted: &str, rejected: &str) {
     .unwrap();
 }
 
-/// Makes it accept them again.
+/// Makes the API server accept them again.
 pub fn stop(cluster: &Cluster) {
     cluster.kubectl(&["delete", "validatingadmissionpolicybinding", "closed"]);
 }
