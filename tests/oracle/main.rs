@@ -1,7 +1,7 @@
 //! Compares quantities, names and what pods request with Kubernetes' own code, which
 //! `tests/controlplane/oracle` runs.
 //!
-//! `ORACLE_SEED=<number>` generates other cases than the usual ones.
+//! `ORACLE_SEED=<number>` generates other cases than the default seed.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
@@ -18,7 +18,7 @@ mod whole_quantities;
 
 const CASES: usize = 100_000;
 
-/// What a typing error, a paste or a wrong encoding may insert.
+/// Characters that a typing error, a paste or a wrong encoding may insert.
 const STRAY: &[&str] = &[
     "0", "1", "7", "9", ".", "+", "-", "e", "E", "i", "n", "u", "m", "k", "K", "M", "G", "T", "P",
     "B", "x", "_", "/", ",", ":", " ", "\t", "\n", "\r", "\0", "\"", "\\", "\u{7f}", "\u{a0}",
@@ -48,7 +48,7 @@ fn pick_word<'a>(rng: &mut Rng, table: &'a str) -> &'a str {
     pick(rng, &table.split_whitespace().collect::<Vec<_>>())
 }
 
-/// The words of a table, and what cannot be a word.
+/// The words of a table, and texts that cannot be written there.
 fn fixed(words: &str, others: &[&str]) -> Vec<String> {
     let words = words.split_whitespace();
     words.chain(others.iter().copied()).map(str::to_owned).collect()
@@ -74,7 +74,7 @@ mod quantity {
 
     use super::*;
 
-    /// The facts, the oddities and the edges; huge exponents only where Go responds at once.
+    /// Known values, special cases and limits; huge exponents only where Go returns at once.
     const FIXED: &str = "
         0  4  1000  1000000  1024  1Ki  0.5k  1e3  1E3  1e2  1e+2  4.0  1000m  8Ei  -8Ei
         7.999999999999999999999Ei  4.  +4  007  K  ki  1K  1ki  1i  1e  1E  1e1.5  0x1  1_0  1,0
@@ -151,7 +151,7 @@ mod quantity {
                 }
                 _ => well_formed(rng),
             };
-            // A mutated exponent may be one that Go needs minutes for.
+            // Go may need minutes for a mutated exponent.
             if exponent(&text).is_none_or(|exponent| exponent.unsigned_abs() <= 1000) {
                 return text;
             }
@@ -169,7 +169,7 @@ mod quantity {
         }
     }
 
-    /// The billionths in a decimal of Go's; `None` if they are beyond the bounds of `Quantity`.
+    /// The billionths in a decimal from Go; `None` if they exceed the bounds of `Quantity`.
     fn billionths(decimal: &str) -> Option<i128> {
         let magnitude = decimal.strip_prefix('-').unwrap_or(decimal);
         let (whole, fraction) = magnitude.split_once('.').unwrap_or((magnitude, ""));
@@ -179,7 +179,7 @@ mod quantity {
         Some(if magnitude == decimal { nanos } else { -nanos })
     }
 
-    /// The billionths in a canonical form of ours.
+    /// The billionths in our canonical form.
     fn billionths_shown(canonical: &str) -> i128 {
         let end = canonical.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(canonical.len());
         let (mantissa, suffix) = canonical.split_at(end);
@@ -194,12 +194,12 @@ mod quantity {
         mantissa.parse::<i128>().unwrap() * unit
     }
 
-    /// Go has no suffix for 10^21 and above, and leaves it out.
+    /// Go has no suffix for 10^21 and above, and omits it.
     fn lost_its_suffix(theirs: &str, ours: &str) -> bool {
         (1..=3).any(|steps| ours == format!("{theirs}{}E", "000".repeat(steps)))
     }
 
-    /// What is wrong with a quantity that both sides read as `value`, if anything.
+    /// Returns the error in a quantity that both sides read as `value`, if any.
     fn difference(quantity: Quantity, value: &str, canonical: &str) -> Option<String> {
         let shown = quantity.to_string();
         let nanos = billionths_shown(&shown);
@@ -258,7 +258,7 @@ mod quantity {
             let [left, right] = [(); 2].map(|()| rng.choice(&accepted).unwrap());
             assert_eq!(left.1.cmp(&right.1), left.0.cmp(&right.0), "{left:?} {right:?}");
         }
-        // Random pairs are seldom close: neighbours are, or are equal.
+        // Random pairs are rarely close; neighbors are close or equal.
         accepted.sort_by_key(|(exact, _)| *exact);
         for pair in accepted.windows(2) {
             assert_eq!(pair[0].1.cmp(&pair[1].1), pair[0].0.cmp(&pair[1].0), "{pair:?}");
@@ -287,7 +287,7 @@ mod names {
         requests  dongle  hugepages-2Mi  nvidia.com  io  -  .  ..
     ";
 
-    /// Up to a little more than the longest that is allowed.
+    /// Up to slightly more than the maximum length.
     fn part(rng: &mut Rng) -> String {
         let longest = [63, 244, 253];
         let length = if rng.u8(..4) == 0 {
@@ -328,7 +328,7 @@ mod names {
         let mut rng = Rng::with_seed(seed());
         let mut names: Vec<String> = fixed(FIXED, FIXED_ODD);
         names.extend((0..CASES).map(|_| generate(&mut rng)));
-        // The parts alone, too, for what is not about slashes.
+        // Also the parts alone, for checks that do not concern slashes.
         let parts: Vec<String> =
             names.iter().map(|name| name.rsplit('/').next().unwrap().to_owned()).collect();
 

@@ -1,4 +1,4 @@
-//! Which quantities can be declared: what `validate` and the controller accept, compared with
+//! The quantities that `validate` and the controller accept, compared with
 //! Kubernetes. The end-to-end test `crd_accepts_every_whole_quantity` compares the API server.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ fn object(index: usize, quantity: &str) -> Value {
     })
 }
 
-/// Returns the places of the texts that `validate` accepts.
+/// Returns the indexes of the texts that `validate` accepts.
 fn validated(texts: &[String]) -> BTreeSet<usize> {
     let mut accepted: BTreeSet<usize> = (0..texts.len()).collect();
     // A report keeps at most 10,000 problems.

@@ -1,5 +1,5 @@
-// Runs runc, without the seccomp profile of the container that it is to create: for a machine that has not got what
-// runc would need to be built for seccomp (libseccomp's headers). runc would refuse such a container.
+// Runs runc without the container's seccomp profile, for a machine without libseccomp's headers. runc is then built
+// without seccomp support, and would reject a container with a profile.
 package main
 
 import (
@@ -32,7 +32,7 @@ func run() error {
 	return syscall.Exec(runc, append([]string{runc}, os.Args[1:]...), os.Environ())
 }
 
-// removeProfile removes the profile from a container's configuration, and leaves the rest as it is.
+// removeProfile removes the seccomp profile from a container's configuration, and nothing else.
 func removeProfile(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

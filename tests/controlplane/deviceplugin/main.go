@@ -1,10 +1,10 @@
-// The device plugin is one of the kubelet's own sample, whose devices can be changed while it runs.
+// The kubelet's sample device plugin, with devices that can change while it runs.
 //
 //	deviceplugin RESOURCE DEVICES
 //
-// It registers RESOURCE, such as example.com/dongle, with the kubelet of this machine. The file DEVICES has two numbers:
-// how many devices there are, and how many of them are unhealthy. SIGHUP makes it read them again. It does not register
-// again when the kubelet restarts, and runs until it is killed.
+// It registers RESOURCE, such as example.com/dongle, with the kubelet of this machine. The file DEVICES contains the
+// number of devices, and how many of them are unhealthy. On SIGHUP the plugin reads the file again. It does not
+// register again when the kubelet restarts, and runs until it is killed.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// etcd, as its own main package has it, whose name is another one.
+// etcd's own main package, under another name.
 package main
 
 import (

@@ -1,10 +1,10 @@
-// The fake runtime is a container runtime for a real kubelet: k8s.io/cri-client's fake, in a process of its own, so
-// that its containers go on running while the kubelet is restarted.
+// A fake container runtime for a real kubelet: the fake of k8s.io/cri-client in its own process, so that its containers
+// keep running while the kubelet restarts.
 //
 //	fakeruntime SOCKET NOT-READY
 //
-// It listens on the Unix socket SOCKET, and says that it is not ready for as long as a file NOT-READY exists, as a
-// runtime does that is still starting. It runs until it is killed.
+// It listens on the Unix socket SOCKET, and reports that it is not ready while a file NOT-READY exists, like a runtime
+// that is still starting. It runs until it is killed.
 package main
 
 import (
@@ -45,11 +45,11 @@ func run(args []string) error {
 
 func newFake(dir string) *fake.RemoteRuntime {
 	remote := fake.NewFakeRemoteRuntime()
-	// Without this the kubelet takes systemd for the one who makes cgroups.
+	// Without this the kubelet assumes systemd as the cgroup driver.
 	remote.RuntimeService.FakeLinuxConfiguration = &runtimeapi.LinuxRuntimeConfiguration{
 		CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS,
 	}
-	// The kubelet's statistics fail without any image file system.
+	// The kubelet's statistics fail without an image file system.
 	usage := []*runtimeapi.FilesystemUsage{{
 		FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: dir},
 		UsedBytes:  &runtimeapi.UInt64Value{Value: 1 << 20},
@@ -60,7 +60,7 @@ func newFake(dir string) *fake.RemoteRuntime {
 	return remote
 }
 
-// runtime is the fake but for its status.
+// runtime is the fake with its own status.
 type runtime struct {
 	*fake.RemoteRuntime
 	notReady string

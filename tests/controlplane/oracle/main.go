@@ -1,7 +1,7 @@
-// The oracle answers, from Kubernetes' own code, what the Rust code under test has to agree with.
+// The oracle returns results of Kubernetes' own code, with which the Rust code under test has to agree.
 //
-// It reads one JSON-encoded string a line (so that a test string may hold control characters) and
-// answers with one line each:
+// It reads one JSON-encoded string per line (so that a test string may contain control characters) and
+// prints one line for each:
 //
 //	oracle quantity       {"value": "1000", "canonical": "1k"} or {"error": "..."}
 //	oracle resource-name  true or false, as do subdomain, label-key and label-value
@@ -66,7 +66,7 @@ func run(in io.Reader, out io.Writer, answer func(string) any) error {
 	lines, answers := bufio.NewReader(in), bufio.NewWriter(out)
 	encoder := json.NewEncoder(answers)
 	for {
-		// Whoever waits for an answer before the next question has it.
+		// Flush for a client that waits for each result before it sends the next input.
 		if lines.Buffered() == 0 {
 			if err := answers.Flush(); err != nil {
 				return err
@@ -90,7 +90,7 @@ func run(in io.Reader, out io.Writer, answer func(string) any) error {
 }
 
 func quantity(input string) (answer quantityAnswer) {
-	// Some exponents make the parser panic; that is an answer too.
+	// Some exponents make the parser panic; report that as an error.
 	defer func() {
 		if cause := recover(); cause != nil {
 			answer = quantityAnswer{Error: fmt.Sprintf("panic: %v", cause)}
@@ -100,18 +100,18 @@ func quantity(input string) (answer quantityAnswer) {
 	if err != nil {
 		return quantityAnswer{Error: err.Error()}
 	}
-	// Not String(): that may repeat the input. Before AsDec(): that changes the representation.
+	// Not String(), which may repeat the input. Before AsDec(), which changes the representation.
 	number, suffix := parsed.CanonicalizeBytes(nil)
 	canonical := string(number) + string(suffix)
 	value := parsed.AsDec()
 	if value.Scale() < -10000 && value.Sign() != 0 {
-		// Written out, the largest exponents take gigabytes of zeros.
+		// Written out, the largest exponents would need gigabytes of zeros.
 		return quantityAnswer{Value: fmt.Sprintf("%ve%v", value.UnscaledBig(), -int64(value.Scale())), Canonical: canonical}
 	}
 	return quantityAnswer{Value: value.String(), Canonical: canonical}
 }
 
-// podRequests counts as the scheduler does; what it says of native resources is left out.
+// podRequests counts like the scheduler, without native resources.
 func podRequests(input string) map[string]string {
 	var pod corev1.Pod
 	if err := json.Unmarshal([]byte(input), &pod); err != nil {

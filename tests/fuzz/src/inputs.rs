@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fastrand::Rng;
 
-/// Characters and words that mean something to one parser or the other.
+/// Characters and tokens that are significant to one of the parsers.
 const SCRAPS: &[&str] = &[
     "0", "1", "9", ".", "-", "+", "e", "E", "n", "m", "k", "Ki", "Ei", "/", " ", "\t", "\n",
     "\r\n", "\0", "\"", "\\", "'", ":", ": ", "- ", ",", "{", "}", "[", "]", "&a ", "*a", "<<: ",
@@ -16,13 +16,13 @@ const SCRAPS: &[&str] = &[
 /// Bytes that are not UTF-8, and a byte order mark of UTF-16.
 const NO_TEXT: &[&[u8]] = &[b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xff\xfe"];
 
-/// The longest random input that is not made from the corpus.
+/// Maximum length of a random input that does not derive from the corpus.
 const LONGEST: usize = 600;
 
 /// Returns the inputs in the repository.
 ///
 /// # Panics
-/// Where there are none.
+/// Panics if there are none.
 pub fn corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let entries =
@@ -34,7 +34,7 @@ pub fn corpus(target: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).expect("the file is read")).collect()
 }
 
-/// Returns inputs without end, the same each time.
+/// Returns an infinite, reproducible sequence of inputs.
 pub fn random(corpus: &[Vec<u8>], is_text: bool) -> impl Iterator<Item = Vec<u8>> {
     let mut rng = Rng::with_seed(1);
     std::iter::from_fn(move || {
@@ -49,7 +49,7 @@ fn noise(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// An input of the corpus with parts changed, lost, repeated and put in.
+/// An input of the corpus with parts changed, removed, repeated and inserted.
 fn changed(rng: &mut Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
     let any = |rng: &mut Rng| &corpus[rng.usize(..corpus.len())];
     let mut bytes = any(rng).clone();
@@ -66,7 +66,7 @@ fn changed(rng: &mut Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
             5 if rng.u8(..8) == 0 => NO_TEXT[rng.usize(..NO_TEXT.len())].to_vec(),
             _ => SCRAPS[rng.usize(..SCRAPS.len())].as_bytes().to_vec(),
         };
-        // Often between what is there.
+        // Often between existing bytes.
         let end = if rng.bool() { at.start } else { at.end };
         bytes.splice(at.start..end, put_in).for_each(drop);
     }

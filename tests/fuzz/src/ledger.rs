@@ -1,11 +1,11 @@
-//! The ledger, as anybody may have written it.
+//! The ledger, with arbitrary content.
 
 use node_resource_advertiser::model::ledger::{InvalidLedger, Ledger, MAX_BYTES};
 use serde_json::Value;
 
 use crate::limits::limited;
 
-/// What can be read is written as the same, with the fields of a later version.
+/// A ledger that can be read is written with the same content, including fields of a later version.
 pub fn check(bytes: &[u8]) {
     let text = &*String::from_utf8_lossy(bytes);
     let parsed = limited(text.len(), 1, || Ledger::parse(Some(text)));
@@ -16,12 +16,12 @@ pub fn check(bytes: &[u8]) {
     let printed = ledger.to_annotation().unwrap_or_else(|| "{}".to_owned());
     assert_eq!(ledger.length(), if ledger.entries().count() == 0 { 1 } else { printed.len() });
     assert_eq!(shown(&printed), shown(text));
-    // What it takes for one character, such as U+0001, may be more than what was read.
+    // An escaped character, such as U+0001, may take more bytes than the input.
     if printed.len() <= MAX_BYTES {
         assert_eq!(Ledger::parse(Some(&printed)).as_ref(), Ok(&ledger), "{printed}");
     }
 
-    // As long as it may be, and one byte longer.
+    // The maximum length, and one byte more.
     let padded = format!("{text}{}", " ".repeat(MAX_BYTES - text.len()));
     assert_eq!(Ledger::parse(Some(&padded)), Ok(ledger));
     assert_eq!(
@@ -30,7 +30,7 @@ pub fn check(bytes: &[u8]) {
     );
 }
 
-/// What is in the JSON text, without the policy that is left out where it is the usual one.
+/// The content of the JSON text, without the policy if it is the default, which is omitted.
 fn shown(text: &str) -> Value {
     let mut value: Value = serde_json::from_str(text).expect("it is JSON");
     for entry in value.as_object_mut().into_iter().flat_map(|entries| entries.values_mut()) {

@@ -1,14 +1,14 @@
-//! Targets for fuzzing: each is a function that panics where bytes from outside break a promise of the program.
+//! Fuzz targets: each is a function that panics if bytes from outside break a guarantee of the program.
 //!
 //! ```text
 //! corpus/<target>/ ─┬─▶ inputs: fixed seed, fixed count ─▶ Target::check    `cargo test`
 //!                   └─▶ libFuzzer: guided by coverage ───▶ Target::check    `make fuzz`
 //! ```
 //!
-//! An input that has found something is added to the corpus, under a name that tells what it found. `hack/fuzz.sh` has
-//! how to get there.
+//! Add an input that finds a fault to the corpus, under a name that describes the fault. `hack/fuzz.sh` explains how to
+//! reproduce it.
 
-// It is for tests, which fail by a panic.
+// For tests, which fail with a panic.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod inputs;
@@ -21,17 +21,17 @@ mod planner;
 mod quantity;
 mod responses;
 
-/// Something that takes bytes from outside.
+/// Code that accepts bytes from outside.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, which is also that of its corpus, but for `-oracle`.
+    /// The name, which is also that of the corpus, without `-oracle`.
     pub name: &'static str,
     check: fn(&[u8]),
     /// Whether its inputs are read as text, or drawn from by a generator.
     is_text: bool,
 }
 
-/// Those that need nothing besides.
+/// The targets without dependencies.
 pub const ALONE: [Target; 5] = [
     Target { name: "ledger", check: ledger::check, is_text: true },
     Target { name: "manifest", check: manifest::check, is_text: true },
@@ -40,7 +40,7 @@ pub const ALONE: [Target; 5] = [
     Target { name: "response", check: responses::check, is_text: true },
 ];
 
-/// Those that ask Kubernetes' own parsers (`tests/controlplane/oracle`).
+/// The targets that compare with Kubernetes' own parsers (`tests/controlplane/oracle`).
 pub const WITH_ORACLE: [Target; 2] = [
     Target { name: "names-oracle", check: names::check, is_text: true },
     Target { name: "quantity-oracle", check: quantity::compare, is_text: true },
@@ -56,17 +56,17 @@ impl Target {
     /// Checks one input.
     ///
     /// # Panics
-    /// Where it breaks a promise: with the input in the output.
+    /// Panics if the input breaks a guarantee, and prints the input.
     pub fn check(self, bytes: &[u8]) {
         let _printed = OnPanic { name: self.name, bytes };
         (self.check)(bytes);
     }
 }
 
-/// Checks the corpus of a target, and then so many inputs more, which are the same each time.
+/// Checks the corpus of a target, and then this number of reproducible inputs more.
 ///
 /// # Panics
-/// Where one breaks a promise, or there is no such target or no corpus.
+/// Panics if an input breaks a guarantee, or if the target or its corpus does not exist.
 pub fn check_inputs(target: &str, count: usize) {
     let target = Target::named(target).expect("a target of this name");
     let corpus = inputs::corpus(target.name.trim_end_matches("-oracle"));

@@ -1,19 +1,19 @@
-//! How much memory and work an input may cost.
+//! Limits of the memory and the work that an input may cost.
 //!
-//! Work is measured in bytes that are ever allocated, which no machine's speed changes. What repeats itself without
-//! allocating is not measured: libFuzzer's own timeout finds that.
+//! Work is measured in the total of allocated bytes, which does not depend on the machine's speed. It does not cover
+//! loops that allocate nothing: libFuzzer's own timeout finds those.
 
-/// At one time.
+/// Maximum of bytes allocated at one time.
 const MOST_AT_ONCE: u64 = 256 << 20;
 
-/// In all, for each byte of an input.
+/// Maximum of bytes allocated in total, for each byte of an input.
 const WORK_PER_BYTE: u64 = 4 << 10;
 
-/// Returns what `work` returns on an input of this length, for which it allocates so many MiB in all and no more, besides
-/// some for each byte.
+/// Returns the result of `work` on an input of this length, which may allocate this number of MiB in total, plus an
+/// allowance for each byte.
 ///
 /// # Panics
-/// Where it allocates more than it may.
+/// Panics if `work` allocates more.
 pub fn limited<T>(length: usize, mebibytes: u64, work: impl FnOnce() -> T) -> T {
     let mut result = None;
     let measured = allocation_counter::measure(|| result = Some(work()));

@@ -1,4 +1,4 @@
-//! Manifests, as `validate` reads them.
+//! Manifests, read as in `validate`.
 
 use std::sync::LazyLock;
 use std::{env, fs};
@@ -15,7 +15,7 @@ use crate::limits::limited;
 /// Aliases make 500,000 values of a few bytes: see [`Limits`].
 const MEBIBYTES: u64 = 512;
 
-/// Whatever is wrong is reported with a place, and what is accepted is a rule to the controller.
+/// Every problem is reported with its location, and every accepted document is a valid rule for the controller.
 pub fn check(bytes: &[u8]) {
     let (documents, report) = limited(bytes.len(), MEBIBYTES, || validate(bytes));
     let text = String::from_utf8_lossy(bytes);
@@ -52,7 +52,7 @@ pub fn check(bytes: &[u8]) {
     documents.iter().for_each(same_as_json);
 }
 
-/// Runs what the command runs, on a file where bytes are no text.
+/// Runs the code of the command, on a file if the bytes are not text.
 fn validate(bytes: &[u8]) -> (Vec<Document>, Report) {
     static VALIDATOR: LazyLock<Validator> =
         LazyLock::new(|| Validator::new().expect("the CRD is valid"));
@@ -77,7 +77,7 @@ fn validate(bytes: &[u8]) -> (Vec<Document>, Report) {
     (documents, validator.finish(files))
 }
 
-/// A document means the same where it is written as JSON.
+/// A document means the same when written as JSON.
 fn same_as_json(document: &Document) {
     let mut again = Vec::new();
     let text = document.value.to_string();
@@ -89,7 +89,7 @@ fn same_as_json(document: &Document) {
     assert_eq!(values, [Ok(&document.value)], "{text}");
 }
 
-/// As the API server drops them.
+/// Drops nulls like the API server.
 fn without_nulls(mut value: Value) -> Value {
     if let Value::Object(fields) = &mut value {
         fields.retain(|_, value| !value.is_null());

@@ -8,7 +8,7 @@ use node_resource_advertiser::model::resource_name::{ResourceName, is_extended};
 
 type Check = fn(&str) -> bool;
 
-/// What is asked, and what has to give the same.
+/// The oracle's mode, and the function that must agree with it.
 const CHECKS: [(&str, Check); 4] = [
     ("resource-name", is_extended),
     ("label-key", is_qualified_name),
@@ -21,7 +21,7 @@ thread_local! {
     static ORACLES: RefCell<[Oracle; 4]> = RefCell::new(CHECKS.map(|(mode, _)| Oracle::start(mode)));
 }
 
-/// Kubernetes accepts and rejects the same.
+/// Kubernetes accepts and rejects the same names.
 pub fn check(bytes: &[u8]) {
     let Ok(name) = str::from_utf8(bytes) else { return };
     ORACLES.with_borrow_mut(|oracles| {

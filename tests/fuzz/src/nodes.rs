@@ -1,4 +1,4 @@
-//! Nodes with rules and circumstances, drawn from bytes.
+//! Nodes, rules and planning inputs, generated from bytes.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use node_resource_advertiser::model::ledger::{ANNOTATION, MAX_BYTES};
 use serde_json::{Map, Value, json};
 
 pub const NAMES: [&str; 4] = ["example.com/a", "example.com/b.1-c", "example/B_-.c", "x/y"];
-/// What nobody may touch: native resources, and keys that no resource can have.
+/// Keys that no patch may change: native resources, and names that no resource can have.
 const OTHERS: [&str; 6] = ["cpu", "hugepages-2Mi", "", "BAD name!", "a/b/c", "x.kubernetes.io/y"];
 pub const MAPS: [&str; 2] = ["capacity", "allocatable"];
 const VALUES: [&str; 22] = [
@@ -39,7 +39,7 @@ const RULES: [&str; 6] = ["r0", "r1", "r2", "r3", "gone", "frozen"];
 const TIMES: [&str; 3] = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "yesterday"];
 const MANAGERS: [&str; 4] = ["kubelet", "kubectl-patch", "node-resource-advertiser", ""];
 
-/// What a node is planned by, and the node.
+/// A node and the input of its plan.
 #[derive(Debug)]
 pub struct Case {
     pub node: Value,
@@ -48,16 +48,16 @@ pub struct Case {
     pub circumstances: Circumstances,
 }
 
-/// What is not on the node.
+/// The input that is not on the node.
 #[derive(Arbitrary, Debug)]
 pub struct Circumstances {
     pub contested: [Option<bool>; NAMES.len()],
-    /// How much pods request, in thousandths.
+    /// What pods request, in thousandths.
     pub pods: Pods,
     pub new_values: u8,
     pub lowered_from: [Option<u8>; NAMES.len()],
     pub released: [bool; NAMES.len()],
-    /// Which changes are sent first.
+    /// The changes that are sent first.
     pub first: u8,
 }
 
@@ -109,7 +109,7 @@ fn rule(bytes: &mut Unstructured<'_>, number: u8) -> Result<Value> {
     }))
 }
 
-/// With what every node has besides, so that it shows where that changes.
+/// Adds the fields that every node has, so that a change to them is detected.
 fn node(bytes: &mut Unstructured<'_>) -> Result<Value> {
     let mut metadata =
         json!({"name": "node-1", "uid": "u/1~", "labels": {"zone": one_of(bytes, &["a", "b"])?}});
@@ -159,7 +159,7 @@ fn resources(bytes: &mut Unstructured<'_>) -> Result<Value> {
     Ok(resources.into())
 }
 
-/// Mostly one that agrees with the values, which are changed to that.
+/// Usually a ledger that agrees with the values, which are set accordingly.
 fn ledger(bytes: &mut Unstructured<'_>, status: &mut Value) -> Result<String> {
     let kind: u8 = bytes.int_in_range(0..=15)?;
     if kind == 0 {
@@ -190,7 +190,7 @@ fn ledger(bytes: &mut Unstructured<'_>, status: &mut Value) -> Result<String> {
         }
     }
     let mut text = Value::from(ledger.clone()).to_string();
-    // Full, or nearly so.
+    // Full, or almost full.
     if kind == 1
         && let Some(entry) = ledger.values_mut().next()
     {

@@ -1,4 +1,4 @@
-//! What the controller does to a node, whatever the node and the rules are.
+//! Plans for arbitrary nodes and rules.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use serde_json::{Map, Value, json};
 use crate::limits::limited;
 use crate::nodes::{Case, Circumstances, MAPS, NAMES, Pods};
 
-/// After so many plans nothing is left to do: one for a part, two for values that have been lowered before.
+/// Plans until nothing is left to do: one for a partial patch, two for values that were lowered before.
 const PLANS: usize = 4;
 
-/// Whatever is planned can be applied, touches what it may, and comes to an end.
+/// Every plan can be applied, changes only what it may, and converges.
 pub fn check(bytes: &[u8]) {
     let Ok(case) = Unstructured::new(bytes).arbitrary::<Case>() else { return };
     limited(bytes.len(), 64, || case.check());
@@ -30,7 +30,7 @@ impl Case {
     fn check(&self) {
         let (rules, input) = (self.rule_set(), self.circumstances.input());
         let planned = plan(&decoded(&self.node), &rules, &input);
-        assert_eq!(planned, plan(&decoded(&self.node), &rules, &input), "the same gives the same");
+        assert_eq!(planned, plan(&decoded(&self.node), &rules, &input), "planning is deterministic");
         let parts = planned.changes().iter().enumerate();
         let is_first = |at: usize| self.circumstances.first >> (at % 8) & 1 == 1;
         let first: Vec<_> =
@@ -46,7 +46,7 @@ impl Case {
         self.check_withdrawal();
     }
 
-    /// Returns the node after some changes, by one patch, and checks what holds of it.
+    /// Returns the node after some changes in one patch, and checks the invariants.
     fn applied(&self, before: &Value, changes: &[Change]) -> Value {
         if changes.is_empty() {
             return before.clone();
@@ -75,7 +75,7 @@ impl Case {
             let change = change.unwrap_or_else(|| panic!("untold: {}", what()));
             let is_vacant = old.as_ref().is_none_or(|old| quantity(old) == Some(0.into()));
             let takes_over = change.action_name() == "takeOver" && self.overwrites(name);
-            // What is listed is repaired or replaced; and removed only as it is listed.
+            // A listed value is repaired or replaced; it is removed only if it equals the ledger.
             let is_own = was
                 .is_some_and(|was| new.is_some() || old.as_ref().and_then(quantity) == Some(was));
             assert!(is_vacant || is_own || takes_over, "I1: {}", what());
@@ -94,7 +94,7 @@ impl Case {
         specs.any(|spec| spec["resourceName"] == name && spec["conflictPolicy"] == "Overwrite")
     }
 
-    /// By the ledger alone, values are written as listed, and nothing else.
+    /// A plan from the ledger alone writes listed values and nothing else.
     fn check_repairs(&self) {
         let node = decoded(&self.node);
         let contested = self.circumstances.input().contested;
@@ -110,7 +110,7 @@ impl Case {
         assert_eq!(plan_repairs(&decoded(&after), &contested).changes(), []);
     }
 
-    /// Once all is withdrawn, nothing is listed, and nothing is left to withdraw.
+    /// After withdrawing everything, nothing is listed, and nothing is left to withdraw.
     fn check_withdrawal(&self) {
         let node = decoded(&self.node);
         let withdrawal = Withdrawal::default();
@@ -191,7 +191,7 @@ fn quantity(value: &Value) -> Option<Quantity> {
     value.as_str()?.parse().ok()
 }
 
-/// Returns what the ledger lists of a resource, where the ledger can be read.
+/// Returns the ledger's entry for a resource, if the ledger can be read.
 fn listed(node: &Value, name: &str) -> Option<Quantity> {
     let ledger =
         Ledger::parse(node["metadata"]["annotations"].get(ANNOTATION).and_then(Value::as_str))
@@ -199,7 +199,7 @@ fn listed(node: &Value, name: &str) -> Option<Quantity> {
     ledger.get(name)?.quantity.parse().ok()
 }
 
-/// The node without the ledger, the resources that may be advertised, and maps for them that are empty.
+/// The node without the ledger, without resources that may be advertised, and without maps that are then empty.
 fn without_what_is_ours(node: &Value) -> Value {
     let mut node = node.clone();
     for (parent, field, ours) in [
@@ -218,8 +218,7 @@ fn without_what_is_ours(node: &Value) -> Value {
     node
 }
 
-/// Applies a patch as the API server does: `test` with null holds for a key that is absent, where the map around it is
-/// there.
+/// Applies a patch like the API server: `test` with null succeeds for an absent key of an existing map.
 fn apply(node: &mut Value, patch: &Patch) -> Result<(), String> {
     for operation in &patch.0 {
         match operation {

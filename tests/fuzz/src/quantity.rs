@@ -1,4 +1,4 @@
-//! Quantities: by arithmetic on whole numbers of any size, and by Kubernetes' own parser.
+//! Quantities, compared with arithmetic on big integers and with Kubernetes' own parser.
 
 use std::cell::RefCell;
 
@@ -27,10 +27,10 @@ const SUFFIXES: [(&str, i64, u32); 16] = [
     ("Ei", 0, 60),
 ];
 
-/// Beyond it neither Go nor a number of all digits comes to an end in time.
+/// Beyond this exponent neither Go nor a big integer finishes in time.
 const LARGEST_EXPONENT: i64 = 1_000;
 
-/// A text is read as the exact number that it is, and what is printed of that reads as the same.
+/// A text is read as its exact number, and the printed form reads as the same number.
 pub fn check(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     let parsed = limited(text.len(), 1, || text.parse::<Quantity>());
@@ -39,7 +39,7 @@ pub fn check(bytes: &[u8]) {
         let again: Quantity = printed.parse().expect("what is printed can be read");
         assert_eq!((again.nanos(), again.to_string()), (quantity.nanos(), printed.clone()));
         assert_eq!(exact(&printed), Some(BigInt::from(quantity.nanos())), "{printed}");
-        // The largest there are have no whole number above them.
+        // The largest quantities have no whole number above them.
         if let Some(whole) = quantity.ceil().whole() {
             let unit = BigInt::from(1_000_000_000);
             let difference = BigInt::from(whole) * &unit - quantity.nanos();
@@ -49,7 +49,7 @@ pub fn check(bytes: &[u8]) {
     let Some(exact) = exact(text) else { return };
     match i128::try_from(&exact) {
         Ok(exact) => assert_eq!(parsed.map(|quantity| quantity.nanos()), Ok(exact), "{text:?}"),
-        // One more is negative than positive.
+        // There is one more negative number than positive.
         Err(_) => assert!(
             matches!(parsed, Err(ParseQuantityError::OutOfRange(_))),
             "{text:?}: {parsed:?}"
@@ -58,7 +58,7 @@ pub fn check(bytes: &[u8]) {
 }
 
 /// The billionths of a number with digits, rounded away from zero, and with a binary suffix at most those of 2^63 - 1;
-/// `None` where it is no number, or has an exponent that makes it too long to write out.
+/// `None` if the text is not a number, or its exponent makes it too long to write out.
 fn exact(text: &str) -> Option<BigInt> {
     let magnitude = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = magnitude.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(magnitude.len());
@@ -88,10 +88,10 @@ thread_local! {
     static ORACLE: RefCell<Oracle> = RefCell::new(Oracle::start("quantity"));
 }
 
-/// Kubernetes accepts and rejects the same, and reads and prints the same number.
+/// Kubernetes accepts and rejects the same texts, and reads and prints the same number.
 pub fn compare(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
-    // Go takes minutes for some exponents. What is longer than 32 bits is the same to it as what is no number.
+    // Go takes minutes for some exponents. It rejects exponents of more than 32 bits like invalid numbers.
     let after_e = text.rsplit_once(['e', 'E']).map(|(_, digits)| digits);
     if after_e.is_some_and(|digits| digits.parse::<i128>().is_ok() && exponent(digits).is_none()) {
         return;
@@ -103,7 +103,7 @@ pub fn compare(bytes: &[u8]) {
             assert_eq!(exact(value), Some(ours.nanos().into()), "{text:?} is {value}");
             let (printed, canonical) =
                 (ours.to_string(), field("canonical").expect("it has a form"));
-            // Go has no suffix for 10^21 and above, and leaves it out.
+            // Go has no suffix for 10^21 and above, and omits it.
             let lost =
                 (1..=3).any(|steps| printed == format!("{canonical}{}E", "000".repeat(steps)));
             assert!(printed == canonical || lost, "{text:?} is {canonical}, not {printed}");

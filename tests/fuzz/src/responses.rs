@@ -1,4 +1,4 @@
-//! What an API server sends, or what a file that is said to hold it does.
+//! Responses of an API server, and files that contain them.
 
 use std::fmt::Debug;
 
@@ -15,7 +15,7 @@ use crate::limits::limited;
 
 type GuardedRule = DeserializeGuard<NodeExtendedResource>;
 
-/// It can be decoded, and used, or it cannot.
+/// A response is either decoded and usable, or rejected.
 pub fn check(bytes: &[u8]) {
     limited(bytes.len(), 1, || {
         let mut interner = Interner::default();
@@ -63,7 +63,7 @@ pub fn check(bytes: &[u8]) {
     });
 }
 
-/// The object that a line of a watch brings.
+/// The object in a line of a watch.
 fn object<T: Debug>(event: WatchEvent<T>) -> Option<T> {
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {

@@ -1,4 +1,4 @@
-//! The targets, with their corpora and so many inputs more. `make fuzz` goes on from there.
+//! Runs each target with its corpus and a fixed number of random inputs. `make fuzz` continues from there.
 
 #[test]
 fn ledgers_are_read_and_written_without_loss() {

@@ -1,5 +1,5 @@
-// Health tells what GitOps tools make of objects: the status by kstatus, which Flux and Helm go by, and the
-// health that the Lua of an argocd-cm computes. It reads an object or a list of them, as JSON or YAML.
+// Health prints how GitOps tools evaluate objects: the status by kstatus, which Flux and Helm use, and the health
+// that the Lua script in an argocd-cm computes. It reads an object or a list of them, as JSON or YAML.
 //
 //	kubectl get ner -o json | health examples/gitops/argocd/argocd-cm.yaml
 package main
@@ -19,14 +19,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Verdict is what the tools say of one object.
+// Verdict has the results of both tools for one object.
 type Verdict struct {
 	Name    string `json:"name"`
 	Kstatus Result `json:"kstatus"`
 	ArgoCD  Result `json:"argocd"`
 }
 
-// Result is one tool's word for it.
+// Result is the result of one tool.
 type Result struct {
 	Status  string `json:"status"`
 	Message string `json:"message"`
@@ -99,7 +99,7 @@ func judge(config []byte, object *unstructured.Unstructured) (Verdict, error) {
 	return Verdict{Name: object.GetName(), Kstatus: kstatus, ArgoCD: health}, nil
 }
 
-// healthScript finds the script for an object's kind by the key that Argo CD looks for.
+// healthScript finds the script for an object's kind under the key that Argo CD uses.
 func healthScript(config []byte, object *unstructured.Unstructured) (string, error) {
 	var configMap struct{ Data map[string]string }
 	if err := yaml.Unmarshal(config, &configMap); err != nil {
@@ -115,7 +115,7 @@ func healthScript(config []byte, object *unstructured.Unstructured) (string, err
 }
 
 // runScript runs Lua as Argo CD does (util/lua in its repository): on the same engine, for a second at most,
-// and with no library but base, package and table, for which useOpenLibs would have to be set.
+// and with the libraries base, package and table only; others require useOpenLibs.
 func runScript(script string, object map[string]any) (Result, error) {
 	state := lua.NewState(lua.Options{SkipOpenLibs: true})
 	defer state.Close()
@@ -156,7 +156,7 @@ func runScript(script string, object map[string]any) (Result, error) {
 	}
 }
 
-// toLua has a table for every list and map, and a number for every number.
+// toLua converts lists and maps to tables, and numbers to numbers.
 func toLua(state *lua.LState, value any) lua.LValue {
 	switch value := value.(type) {
 	case bool:

@@ -8,7 +8,7 @@ import (
 
 const argocdCM = "../../../examples/gitops/argocd/argocd-cm.yaml"
 
-// What the controller says of a rule, and what the tools make of it.
+// Statuses that the controller reports, and how the tools evaluate them.
 var cases = []struct {
 	what            string
 	status          string
@@ -82,16 +82,16 @@ func TestToolsReportRuleHealth(t *testing.T) {
 		t.Run(test.what, func(t *testing.T) {
 			verdict := judgeText(t, test.status)
 			if verdict.Kstatus.Status != test.kstatus {
-				t.Errorf("kstatus says %+v, not %s", verdict.Kstatus, test.kstatus)
+				t.Errorf("kstatus returns %+v, not %s", verdict.Kstatus, test.kstatus)
 			}
 			if verdict.ArgoCD != (Result{Status: test.health, Message: test.message}) {
-				t.Errorf("Argo CD says %+v, not %s: %s", verdict.ArgoCD, test.health, test.message)
+				t.Errorf("Argo CD returns %+v, not %s: %s", verdict.ArgoCD, test.health, test.message)
 			}
 		})
 	}
 }
 
-// conditions makes a status from texts such as Ready=True/Advertised.
+// conditions builds a status from texts such as Ready=True/Advertised.
 func conditions(observed int, all ...string) string {
 	list := []map[string]any{}
 	for _, text := range all {

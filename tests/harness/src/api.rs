@@ -1,5 +1,5 @@
-//! The API server over plain HTTP, through `kubectl proxy`: a poll that starts kubectl each time
-//! costs some 0.1 s of CPU, and one request here a millisecond.
+//! The API server over plain HTTP, through `kubectl proxy`: starting kubectl for each poll costs some
+//! 0.1 s of CPU, and a request here a millisecond.
 
 use std::collections::BTreeMap;
 use std::io::BufRead as _;
@@ -40,10 +40,10 @@ impl Proxy {
 }
 
 impl ControlPlane {
-    /// Returns the body that the API server responds with to a GET of `path`.
+    /// Returns the body of the API server's response to a GET of `path`.
     ///
     /// # Errors
-    /// Where the response is not 200.
+    /// Returns an error if the response is not 200.
     pub fn get(&self, path: &str) -> Result<String> {
         let (code, body) = http::get(self.proxy.address, path)?;
         if code != 200 {
@@ -65,7 +65,7 @@ impl ControlPlane {
     /// server's connection, and with the control plane at the latest.
     ///
     /// # Errors
-    /// Where the response is not 200.
+    /// Returns an error if the response is not 200.
     pub fn watch(&self, path: &str) -> Result<impl Iterator<Item = Value> + Send + use<>> {
         let (code, body) = http::open(self.proxy.address, "GET", path)?;
         if code != 200 {
@@ -78,7 +78,7 @@ impl ControlPlane {
     /// Sends a request with a body, and returns the code and the body of the response.
     ///
     /// # Errors
-    /// Where there is no response.
+    /// Returns an error if there is no response.
     pub fn send(
         &self,
         method: &str,
@@ -92,17 +92,17 @@ impl ControlPlane {
     /// Counts the requests that kube-apiserver has completed, by verb, resource and subresource.
     ///
     /// # Errors
-    /// Where its metrics cannot be read.
+    /// Returns an error if its metrics cannot be read.
     pub fn request_counts(&self) -> Result<BTreeMap<(String, String, String), u64>> {
         let counts = self.request_counts_by(["verb", "resource", "subresource"])?;
         Ok(counts.into_iter().map(|(labels, count)| (labels.into(), count)).collect())
     }
 
-    /// Counts the requests that kube-apiserver has completed since it started, by these labels of its metric. Dry
-    /// runs are not among them: the controller sends one a minute.
+    /// Counts the requests that kube-apiserver has completed since it started, by these labels of its metric. The
+    /// count excludes dry runs, of which the controller sends one a minute.
     ///
     /// # Errors
-    /// Where its metrics cannot be read.
+    /// Returns an error if its metrics cannot be read.
     pub fn request_counts_by<const N: usize>(
         &self,
         names: [&str; N],
@@ -130,18 +130,18 @@ impl ControlPlane {
     /// Counts the requests of one kind that kube-apiserver has completed.
     ///
     /// # Errors
-    /// Where its metrics cannot be read.
+    /// Returns an error if its metrics cannot be read.
     pub fn request_count(&self, verb: &str, resource: &str, subresource: &str) -> Result<u64> {
         let key = (verb.to_owned(), resource.to_owned(), subresource.to_owned());
         Ok(self.request_counts()?.get(&key).copied().unwrap_or_default())
     }
 
     /// Counts the writes, and with `reads` all requests, about what the controller works with:
-    /// nodes, rules and Events. Without a controller manager nothing else in a cluster asks
-    /// about these.
+    /// nodes, rules and Events. Without a controller manager no other client
+    /// requests these.
     ///
     /// # Errors
-    /// Where the API server's metrics cannot be read.
+    /// Returns an error if the API server's metrics cannot be read.
     pub fn controller_requests(&self, reads: bool) -> Result<u64> {
         let counts = self.request_counts()?;
         let counts = counts.iter().filter(|((verb, resource, _), _)| {
@@ -154,7 +154,7 @@ impl ControlPlane {
     /// Returns the requests by service accounts so far, as objects of `audit.k8s.io`.
     ///
     /// # Errors
-    /// Where [`Builder::audit`](crate::Builder::audit) was not set, or the log cannot be read.
+    /// Returns an error if [`Builder::audit`](crate::Builder::audit) was not set, or the log cannot be read.
     pub fn audit(&self) -> Result<Vec<Value>> {
         let log = std::fs::read_to_string(builder::audit_log(self.dir()));
         let log = log.context("there is no audit log")?;

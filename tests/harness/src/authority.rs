@@ -14,7 +14,7 @@ use crate::ControlPlane;
 pub(crate) struct Authority(Issuer<'static, KeyPair>);
 
 impl Authority {
-    /// Makes one, whose certificate is [`path`].
+    /// Creates an authority and writes its certificate to [`path`].
     pub(crate) fn write(dir: &Path) -> Result<Self> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "clients");
@@ -26,16 +26,16 @@ impl Authority {
     }
 }
 
-/// Where the authority's certificate is.
+/// Returns the path of the authority's certificate.
 pub(crate) fn path(dir: &Path) -> PathBuf {
     dir.join("clients.crt")
 }
 
 impl ControlPlane {
-    /// Writes the kubeconfig of a node's kubelet, and returns its path. There need not be such a node.
+    /// Writes the kubeconfig of a node's kubelet, and returns its path. The node need not exist.
     ///
     /// # Errors
-    /// Where a file cannot be written.
+    /// Returns an error if a file cannot be written.
     pub fn kubelet_kubeconfig(&self, node: &str) -> Result<PathBuf> {
         let file = |end: &str| self.dir().join(format!("kubelet-{node}.{end}"));
         let mut params = CertificateParams::default();

@@ -16,8 +16,8 @@ use crate::part::Part;
 use crate::programs::{CONTROL_PLANE, project_file};
 use crate::{ControlPlane, isolation};
 
-/// How often everything is started again where another program took a port between the moment it
-/// was found free and its use.
+/// Maximum number of starts, for when another program takes a port between the check that it is free and
+/// its use.
 const MAX_TRIES: u32 = 3;
 
 /// Describes what a control plane consists of, besides etcd and kube-apiserver.
@@ -58,14 +58,14 @@ impl Builder {
         self
     }
 
-    /// With a user that has no rights but those which the test grants.
+    /// With a user whose only permissions are those that the test grants.
     #[must_use]
     pub fn user(mut self, name: &str) -> Self {
         self.users.push(name.to_owned());
         self
     }
 
-    /// Without an API that kube-apiserver would serve, such as `resource.k8s.io/v1`. It has no kubelets then.
+    /// Without an API that kube-apiserver serves by default, such as `resource.k8s.io/v1`. Excludes kubelets.
     #[must_use]
     pub fn without_api(mut self, group_version: &str) -> Self {
         self.without_apis.push(format!("{group_version}=false"));
@@ -79,7 +79,7 @@ impl Builder {
         self
     }
 
-    /// With an API server that reads everything from etcd, so that what etcd has compacted is gone at once.
+    /// With an API server that reads everything from etcd, so that compacted revisions are unavailable at once.
     #[must_use]
     pub fn without_watch_cache(mut self) -> Self {
         self.without_watch_cache = true;
@@ -93,18 +93,18 @@ impl Builder {
         self
     }
 
-    /// With an API server that pods in real containers can use, at the address of its Service, and
-    /// that gives them service accounts. The test has to be isolated.
+    /// With an API server that pods in real containers can reach at the address of its Service, and with
+    /// service accounts for them. The test must be isolated.
     #[must_use]
     pub fn reachable_from_pods(mut self) -> Self {
         self.pods = true;
         self
     }
 
-    /// Starts it all, and waits until kube-apiserver and the nodes are ready.
+    /// Starts everything, and waits until kube-apiserver and the nodes are ready.
     ///
     /// # Errors
-    /// Where something does not come up, with the end of its log.
+    /// Returns an error, with the end of the log, if a program does not become ready.
     pub fn start(&self) -> Result<ControlPlane> {
         let mut last = None;
         for _ in 0..MAX_TRIES {
@@ -211,7 +211,7 @@ impl Builder {
             args.push(format!("--audit-policy-file={}", policy.display()));
             args.push(format!("--audit-log-path={}", audit_log(dir).display()));
         }
-        // It allocates a lot to start with: fewer collections take a second off that.
+        // Its start allocates a lot: fewer garbage collections save a second.
         let collector = ("GOGC".to_owned(), "400".to_owned());
         Part::start(
             "kube-apiserver",
@@ -278,16 +278,16 @@ fn start_scheduler(control_plane: &ControlPlane) -> Result<Part> {
     Part::start("kube-scheduler", &program, args, Vec::new(), &control_plane.logs())
 }
 
-/// Returns a port that is free at this moment. It is below those that the system assigns to
-/// connections, so that a program which is started again finds its port still free.
+/// Returns a port that is free at this moment. It is below the ephemeral range, so that a restarted program
+/// finds its port still free.
 ///
 /// # Errors
-/// Where all are taken.
+/// Returns an error if all ports are taken.
 pub fn free_port() -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     const PORTS: std::ops::Range<u32> = 20_000..30_000;
     for _ in PORTS {
-        // Other test programs run beside this one: each starts elsewhere.
+        // Other test programs run in parallel: each starts elsewhere.
         let offset =
             process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = u16::try_from(PORTS.start + offset % (PORTS.end - PORTS.start))?;
@@ -298,7 +298,7 @@ pub fn free_port() -> Result<u16> {
     bail!("no free port on loopback")
 }
 
-/// The folder with a folder for each control plane.
+/// The parent folder of the control planes' folders.
 pub(crate) fn runs() -> PathBuf {
     project_file("target/controlplane/run")
 }
@@ -306,7 +306,7 @@ pub(crate) fn runs() -> PathBuf {
 /// A file in the folder of a control plane that no test uses.
 pub(crate) const IDLE_MARKER: &str = "idle";
 
-/// Makes a new folder for one control plane.
+/// Creates a folder for one control plane.
 pub(crate) fn folder() -> Result<PathBuf> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     static ABANDONED: Once = Once::new();
@@ -328,7 +328,7 @@ fn remove_abandoned_folders() {
         let owner = name.to_str().and_then(|name| name.split_once('-')).map(|(owner, _)| owner);
         let ended = owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists());
         if ended && entry.path().join(IDLE_MARKER).exists() {
-            // What is left is deleted by `make clean`.
+            // `make clean` deletes the rest.
             let _ = fs::remove_dir_all(entry.path());
         }
     }

@@ -1,6 +1,6 @@
-//! A control plane with the CRD in it, as the tests drive it.
+//! A control plane with the CRD, for tests.
 
-// It is for tests, which fail by a panic.
+// For tests, which fail with a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::{Builder, ControlPlane, project_file, wait_until};
 
 const RULES_PATH: &str = "/apis/noderesource.dev/v1alpha1/nodeextendedresources";
 
-/// A control plane. Every method panics where it fails.
+/// A control plane. Every method panics if it fails.
 #[derive(Debug)]
 pub struct Cluster {
-    /// What it drives.
+    /// The control plane.
     pub control_plane: ControlPlane,
 }
 
@@ -73,7 +73,7 @@ impl Cluster {
         self.apply(&objects::rule(name, spec).to_string());
     }
 
-    /// Creates Nodes, as objects: no kubelet is behind them.
+    /// Creates Node objects, without kubelets.
     pub fn create_nodes<T: AsRef<str>>(&self, names: impl IntoIterator<Item = T>, labels: &Value) {
         let nodes = names.into_iter().map(|name| objects::node(name.as_ref(), labels));
         let items: Vec<_> = nodes.collect();
@@ -88,7 +88,7 @@ impl Cluster {
         self.try_get(args).expect("the objects are read")
     }
 
-    /// What tests poll is read without kubectl, which takes a hundred times as long to start.
+    /// Reads what tests poll without kubectl, whose start takes a hundred times as long.
     fn try_get(&self, args: &[&str]) -> Result<Value> {
         let path = match *args {
             ["nodes"] => "/api/v1/nodes".to_owned(),
@@ -119,7 +119,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until what `kubectl get -o json` would print satisfies `test`.
+    /// Waits until the output of `kubectl get -o json` would satisfy `test`.
     pub fn wait_for(&self, what: &str, args: &[&str], test: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         let found = wait_until(what, || {
@@ -145,7 +145,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until a rule's status is about its present generation and satisfies `test`.
+    /// Waits until a rule's status is for its current generation and satisfies `test`.
     pub fn wait_status(&self, rule: &str, what: &str, test: impl Fn(&Value) -> bool) -> Value {
         let what = format!("the status of rule {rule} to report {what}");
         self.wait_for(&what, &["ner", rule], |rule| {
@@ -179,7 +179,7 @@ impl Cluster {
         self.wait_can_i(user, verb, resource, true);
     }
 
-    /// Waits until a user has a permission no longer.
+    /// Waits until a user no longer has a permission.
     pub fn wait_no_permission(&self, user: &str, verb: &str, resource: &str) {
         self.wait_can_i(user, verb, resource, false);
     }

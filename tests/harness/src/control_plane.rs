@@ -15,7 +15,7 @@ use crate::part::Part;
 use crate::programs::CONTROL_PLANE;
 use crate::{Builder, builder, credentials, wait_until};
 
-/// etcd and kube-apiserver, with what else the [`Builder`] started.
+/// etcd and kube-apiserver, and the other programs that the [`Builder`] started.
 #[derive(Debug)]
 pub struct ControlPlane {
     dir: PathBuf,
@@ -28,7 +28,7 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Returns a builder that starts etcd and kube-apiserver, and what else it is asked for.
+    /// Returns a builder that starts etcd and kube-apiserver, and other programs on request.
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
@@ -49,7 +49,7 @@ impl ControlPlane {
         self.others.push(part);
     }
 
-    /// Returns the folder with everything in it: data, credentials, logs.
+    /// Returns the folder of this control plane: data, credentials, logs.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -73,7 +73,7 @@ impl ControlPlane {
         credentials::kubeconfig(&self.dir, user)
     }
 
-    /// Returns the URL under which the API server takes requests of an administrator over plain HTTP.
+    /// Returns the URL at which the API server accepts an administrator's requests over plain HTTP.
     #[must_use]
     pub fn url(&self) -> String {
         self.proxy.url()
@@ -88,7 +88,7 @@ impl ControlPlane {
     /// Kills kube-apiserver with SIGKILL.
     ///
     /// # Errors
-    /// Where the signal cannot be sent.
+    /// Returns an error if the signal cannot be sent.
     pub fn kill_apiserver(&mut self) -> Result<()> {
         self.apiserver.process.kill()
     }
@@ -96,22 +96,22 @@ impl ControlPlane {
     /// Starts kube-apiserver again, at the same address, and waits until it is ready.
     ///
     /// # Errors
-    /// Where it does not become ready.
+    /// Returns an error if it does not become ready.
     pub fn restart_apiserver(&mut self) -> Result<()> {
         self.apiserver.restart()?;
         self.wait_apiserver()
     }
 
-    /// Kills kube-apiserver, and starts it again with another certificate, which is its own authority.
+    /// Kills kube-apiserver, and restarts it with another self-signed certificate.
     ///
     /// # Errors
-    /// Where it does not become ready.
+    /// Returns an error if it does not become ready.
     pub fn rotate_apiserver_certificate(&mut self) -> Result<()> {
         self.kill_apiserver()?;
         credentials::remove_certificate(&self.dir)?;
         self.apiserver.restart()?;
         credentials::wait_certificate(&self.dir, &self.apiserver)?;
-        // It has read the other one.
+        // It has read the previous one.
         self.proxy.part.process.kill()?;
         self.proxy.part.restart()?;
         self.wait_apiserver()
@@ -120,7 +120,7 @@ impl ControlPlane {
     /// Kills etcd with SIGKILL.
     ///
     /// # Errors
-    /// Where the signal cannot be sent.
+    /// Returns an error if the signal cannot be sent.
     pub fn kill_etcd(&mut self) -> Result<()> {
         self.etcd.part.process.kill()
     }
@@ -128,16 +128,16 @@ impl ControlPlane {
     /// Starts etcd again with its data, and waits until kube-apiserver is ready.
     ///
     /// # Errors
-    /// Where one of them does not become ready.
+    /// Returns an error if one of them does not become ready.
     pub fn restart_etcd(&mut self) -> Result<()> {
         self.etcd.restart()?;
         self.wait_apiserver()
     }
 
-    /// Stops kube-apiserver and etcd, hands over the folder with etcd's data, and starts both again.
+    /// Stops kube-apiserver and etcd, passes the folder with etcd's data to `change`, and restarts both.
     ///
     /// # Errors
-    /// Where `change` fails, or one of them does not become ready.
+    /// Returns an error if `change` fails, or one of them does not become ready.
     pub fn change_etcd_data(&mut self, change: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
         self.kill_apiserver()?;
         self.kill_etcd()?;
@@ -146,26 +146,26 @@ impl ControlPlane {
         self.restart_apiserver()
     }
 
-    /// Compacts etcd: it forgets every state of every object but the present one.
+    /// Compacts etcd: only the current state of every object remains.
     ///
     /// # Errors
-    /// Where etcd rejects that.
+    /// Returns an error if etcd rejects that.
     pub fn compact_etcd(&self) -> Result<()> {
         self.etcd.compact()
     }
 
-    /// Compacts etcd: it forgets what is older than a revision, where it has not done so already.
+    /// Compacts etcd up to a revision, unless it has already.
     ///
     /// # Errors
-    /// Where etcd rejects that.
+    /// Returns an error if etcd rejects that.
     pub fn compact_etcd_to(&self, revision: &str) -> Result<()> {
         self.etcd.compact_to(revision)
     }
 
-    /// Returns where kube-apiserver listens.
+    /// Returns the address on which kube-apiserver listens.
     ///
     /// # Errors
-    /// Where the administrator's kubeconfig has no such address.
+    /// Returns an error if the administrator's kubeconfig has no such address.
     pub fn apiserver_address(&self) -> Result<SocketAddr> {
         credentials::server(&self.kubeconfig())
     }
@@ -248,11 +248,11 @@ impl Drop for ControlPlane {
     fn drop(&mut self) {
         let parts = [&mut self.etcd.part, &mut self.apiserver].into_iter();
         for part in parts.chain(&mut self.others).chain(self.kubelets.values_mut()) {
-            // One that has ended already is as good as killed.
+            // A process that has already ended needs no kill.
             let _ = part.process.kill();
         }
         for kubelet in self.kubelets.values() {
-            // kubemark makes a folder below /tmp, whatever TMPDIR is, and never deletes it.
+            // kubemark creates a folder below /tmp, whatever TMPDIR is, and never deletes it.
             let log = kubelet.process.log();
             let made = log.split_once("Using /tmp/hollow-kubelet.").map(|(_, rest)| rest);
             if let Some(number) = made.and_then(|made| made.split_whitespace().next()) {
@@ -262,7 +262,7 @@ impl Drop for ControlPlane {
         if std::thread::panicking() {
             eprintln!("the control plane's logs are in {}", self.logs().display());
         } else {
-            // What is left over goes with `make clean`.
+            // `make clean` deletes the rest.
             let _ = std::fs::remove_dir_all(&self.dir);
         }
     }

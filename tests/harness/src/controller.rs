@@ -1,6 +1,6 @@
-//! The program as a process beside the control plane: `node-resource-advertiser run`.
+//! The program as a process next to the control plane: `node-resource-advertiser run`.
 
-// It is for tests, which fail by a panic.
+// For tests, which fail with a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::{
     Cluster, ControlPlane, DEADLINE, Process, Signal, free_port, http, program, wait_until,
 };
 
-/// The running program. The methods without a Result panic where they fail.
+/// The running program. Methods without a Result panic if they fail.
 #[derive(Debug)]
 pub struct Controller {
     process: Process,
@@ -20,13 +20,13 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Starts it as an administrator, and waits until it is ready.
+    /// Starts the program as an administrator, and waits until it is ready.
     #[must_use]
     pub fn start(cluster: &Cluster) -> Self {
         Self::start_with(cluster, &[])
     }
 
-    /// Starts it as an administrator with more arguments, and waits until it is ready.
+    /// Starts the program as an administrator with more arguments, and waits until it is ready.
     #[must_use]
     pub fn start_with(cluster: &Cluster, args: &[&str]) -> Self {
         let controller = Self::start_unready(cluster, &cluster.control_plane.kubeconfig(), args);
@@ -34,17 +34,17 @@ impl Controller {
         controller
     }
 
-    /// Starts it with a kubeconfig, and waits for nothing.
+    /// Starts the program with a kubeconfig, without waiting.
     #[must_use]
     pub fn start_unready(cluster: &Cluster, kubeconfig: &Path, args: &[&str]) -> Self {
         let args = [&["run"], args].concat();
         Self::spawn(&cluster.control_plane, kubeconfig, &args, &[]).expect("the controller starts")
     }
 
-    /// Starts it with just these arguments and this environment, and with an address to listen on.
+    /// Starts the program with exactly these arguments and this environment, and with an address to listen on.
     ///
     /// # Errors
-    /// Where it cannot be started.
+    /// Returns an error if it cannot be started.
     pub fn spawn(
         control_plane: &ControlPlane,
         kubeconfig: &Path,
@@ -75,7 +75,7 @@ impl Controller {
     /// Returns the status code and the body of a GET.
     ///
     /// # Errors
-    /// Where nothing listens.
+    /// Returns an error if nothing listens.
     pub fn get(&self, path: &str) -> Result<(u16, String)> {
         http::get(self.address, path)
     }
@@ -104,18 +104,18 @@ impl Controller {
         .unwrap_or_else(|error| panic!("{error:#}\nlast response: {last:?}\n{}", self.log()));
     }
 
-    /// Waits until its log contains `text`.
+    /// Waits until the log contains `text`.
     pub fn wait_log(&self, text: &str) {
         self.process.wait_log(text).unwrap_or_else(|error| panic!("{error:#}\n{}", self.log()));
     }
 
-    /// Returns what it has logged.
+    /// Returns the log.
     #[must_use]
     pub fn log(&self) -> String {
         self.process.log()
     }
 
-    /// Sends SIGTERM; it must end with exit code 0.
+    /// Sends SIGTERM; the program must exit with code 0.
     pub fn stop(self) {
         let log = self.process.log_path().to_owned();
         let ended = self.terminate();
@@ -124,10 +124,10 @@ impl Controller {
         });
     }
 
-    /// Sends SIGTERM, and waits until it ends with exit code 0.
+    /// Sends SIGTERM, and waits until the program exits with code 0.
     ///
     /// # Errors
-    /// Where it ends otherwise, or not at all.
+    /// Returns an error if the program exits with another code, or not at all.
     pub fn terminate(mut self) -> Result<()> {
         self.process.signal(Signal::TERM)?;
         let code = self.process.wait_exit(DEADLINE)?;
@@ -135,7 +135,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Waits until it ends by itself with an exit code other than 0, and returns what it has logged.
+    /// Waits until the program exits by itself with a code other than 0, and returns the log.
     #[must_use]
     pub fn wait_failure(mut self) -> String {
         let code = self.process.wait_exit(DEADLINE);
@@ -152,7 +152,7 @@ impl Controller {
         self.process.signal(signal).unwrap();
     }
 
-    /// Sends SIGKILL, and waits for its end.
+    /// Sends SIGKILL, and waits until the program has ended.
     pub fn kill(mut self) {
         self.process.kill().unwrap();
     }

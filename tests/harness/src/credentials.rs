@@ -12,8 +12,8 @@ use crate::wait_until;
 /// The administrator.
 pub(crate) const ADMIN: &str = "admin";
 
-/// Writes a token for each user of the control plane's parts and of the tests. The tokens are no
-/// secret: the API server listens on loopback only, and for minutes.
+/// Writes a token for each user of the control plane and of the tests. The tokens are not secret: the
+/// API server listens only on loopback, and only for minutes.
 pub(crate) fn write_tokens(dir: &Path, users: &[String]) -> Result<PathBuf> {
     let mut tokens = format!("token-{ADMIN},{ADMIN},{ADMIN},\"system:masters\"\n");
     for user in users {
@@ -24,7 +24,7 @@ pub(crate) fn write_tokens(dir: &Path, users: &[String]) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The keys for the tokens of service accounts: what signs them, and what checks them.
+/// The keys that sign and verify the tokens of service accounts.
 pub(crate) struct ServiceAccountKeys {
     pub(crate) private: PathBuf,
     pub(crate) public: PathBuf,
@@ -41,12 +41,12 @@ impl ServiceAccountKeys {
     }
 }
 
-/// Where kube-apiserver puts the certificate that it makes for itself.
+/// The folder of the certificate that kube-apiserver creates for itself.
 pub(crate) fn certificates(dir: &Path) -> PathBuf {
     dir.join("certificates")
 }
 
-/// Waits until kube-apiserver has made its certificate. It writes the key last.
+/// Waits until kube-apiserver has created its certificate. It writes the key last.
 pub(crate) fn wait_certificate(dir: &Path, apiserver: &Part) -> Result<()> {
     let key = certificates(dir).join("apiserver.key");
     wait_until("kube-apiserver's certificate", || {
@@ -57,7 +57,7 @@ pub(crate) fn wait_certificate(dir: &Path, apiserver: &Part) -> Result<()> {
     })?
 }
 
-/// Deletes that certificate, so that kube-apiserver makes another at its next start.
+/// Deletes that certificate, so that kube-apiserver creates another at its next start.
 pub(crate) fn remove_certificate(dir: &Path) -> Result<()> {
     fs::remove_dir_all(certificates(dir)).context("cannot delete the certificate")
 }
@@ -67,7 +67,7 @@ pub(crate) fn kubeconfig(dir: &Path, user: &str) -> PathBuf {
 }
 
 pub(crate) fn write_kubeconfig(dir: &Path, server: &str, user: &str) -> Result<()> {
-    // Its own certificate is the authority to check it by.
+    // The certificate is self-signed, so it is its own authority.
     let authority = certificates(dir).join("apiserver.crt");
     let config = serde_json::json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "test",

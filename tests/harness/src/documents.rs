@@ -1,6 +1,6 @@
-//! The commands in the documentation: found, run, and compared with the output that is shown.
+//! Finds the commands in the documentation, runs them, and compares their output with the page.
 //!
-//! Every block of commands says in a comment above it what happens to it in the tests:
+//! A comment above each block of commands specifies how the tests handle it:
 //!
 //! ```text
 //! <!-- runs: NAME -->           a test of that name runs it, in order with the page's other such blocks
@@ -8,13 +8,12 @@
 //! <!-- not run: REASON -->      nothing here can run it
 //! ```
 //!
-//! A block of commands is one of `sh` or `console`, and one without a language, fenced or indented:
-//! what is no command has a language, such as `text`.
+//! A block of commands has the language `sh` or `console`, or none, and is fenced or indented. Other
+//! blocks have another language, such as `text`.
 //!
-//! A command must end with 0, or with the code of a comment after it: `# exit 1`. In a block of
-//! `console`, what follows a line with `$ ` is its output. It is compared word by word; ages in the
-//! columns AGE and LAST SEEN are equal, and `…` stands for any text. A pipe that ends in grep may
-//! find nothing.
+//! A command must exit with 0, or with the code in a trailing comment: `# exit 1`. In a `console` block,
+//! the lines after a line with `$ ` are its output. It is compared word by word; all ages in the columns
+//! AGE and LAST SEEN are equal, and `…` matches any text. A grep at the end of a pipe may find nothing.
 
 use std::fs;
 use std::ops::Range;
@@ -27,9 +26,9 @@ pub use shell::Shell;
 
 use crate::project_file;
 
-/// What a command prints, and its exit code, against the page.
+/// Compares a command's output and exit code with the page.
 mod comparison;
-/// Where the commands run.
+/// Runs the commands.
 mod shell;
 
 /// A page's block of commands.
@@ -39,14 +38,14 @@ pub struct Block {
     pub page: String,
     /// The line that the block begins in, from 1.
     pub line: usize,
-    /// What the tests do with it.
+    /// How the tests handle the block.
     pub marker: Marker,
     /// The text, without fences and indentation.
     pub text: String,
     is_console: bool,
 }
 
-/// What the tests do with a block.
+/// How the tests handle a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Marker {
     /// The test of this name runs it.
@@ -55,25 +54,25 @@ pub enum Marker {
     Golden(String),
     /// It is not run, for this reason.
     NotRun(String),
-    /// There is no comment, which is a mistake.
+    /// The comment is missing, which is an error.
     Missing,
 }
 
-/// A command, and its output where the page shows it.
+/// A command, and its output if the page shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What bash runs.
+    /// The command for bash.
     pub command: String,
-    /// What it prints.
+    /// The expected output.
     pub output: Option<String>,
-    /// The code that it ends with.
+    /// The expected exit code.
     pub code: i32,
 }
 
 /// Returns the blocks of commands of pages.
 ///
 /// # Errors
-/// Where a page cannot be read.
+/// Returns an error if a page cannot be read.
 pub fn blocks(pages: &[PathBuf]) -> Result<Vec<Block>> {
     let mut blocks = Vec::new();
     let root = project_file("");
@@ -86,10 +85,10 @@ pub fn blocks(pages: &[PathBuf]) -> Result<Vec<Block>> {
     Ok(blocks)
 }
 
-/// Returns the project's pages: every file in Markdown, but for what is built.
+/// Returns the project's pages: every Markdown file, except build output.
 ///
 /// # Errors
-/// Where a folder cannot be read.
+/// Returns an error if a folder cannot be read.
 pub fn pages() -> Result<Vec<PathBuf>> {
     fn visit(folder: &Path, pages: &mut Vec<PathBuf>) -> Result<()> {
         let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
@@ -97,7 +96,7 @@ pub fn pages() -> Result<Vec<PathBuf>> {
             let entry = entry?;
             let path = entry.path();
             let name = entry.file_name();
-            // A link may lead anywhere, such as up.
+            // A symbolic link may lead anywhere, even to a parent folder.
             if entry.file_type()?.is_dir() {
                 if name != "target" && !name.to_string_lossy().starts_with('.') {
                     visit(&path, pages)?;
@@ -114,7 +113,7 @@ pub fn pages() -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// Returns the commands of a chart's notes, which stand indented; but not those that undo the installation.
+/// Returns the indented commands of a chart's notes, except those that undo the installation.
 #[must_use]
 pub fn notes_blocks(notes: &str) -> Vec<Block> {
     let paragraphs = notes.split("\n\n").filter(|paragraph| {
@@ -140,10 +139,10 @@ pub fn notes_blocks(notes: &str) -> Vec<Block> {
 pub fn blocks_of(page: &str, text: &str) -> Vec<Block> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS;
     let mut blocks = Vec::new();
-    // A comment is the marker of the block that is next to it.
+    // A comment is the marker of the next block.
     let mut marker = Marker::Missing;
     let mut comment = String::new();
-    // That of the block of commands that is open.
+    // The marker of the open block of commands.
     let mut open: Option<Block> = None;
     for (event, Range { start, .. }) in Parser::new_ext(text, options).into_offset_iter() {
         match event {
@@ -167,7 +166,7 @@ pub fn blocks_of(page: &str, text: &str) -> Vec<Block> {
             }
             Event::End(TagEnd::CodeBlock) => {
                 if let Some(block) = open.take() {
-                    // A prompt is no shell's syntax.
+                    // A prompt is not shell syntax.
                     let is_console = block.text.starts_with("$ ");
                     blocks.push(Block { is_console, ..block });
                 }
@@ -178,7 +177,7 @@ pub fn blocks_of(page: &str, text: &str) -> Vec<Block> {
     blocks
 }
 
-/// Whether a block of code is one of commands.
+/// Returns whether a block of code contains commands.
 fn has_commands(kind: &CodeBlockKind<'_>) -> bool {
     let CodeBlockKind::Fenced(info) = kind else { return true };
     let language = info.split([' ', ',']).next().unwrap_or_default();
@@ -202,7 +201,7 @@ impl Block {
         if self.is_console {
             return console_steps(&self.text);
         }
-        // One script would stop at the first failure and not report which command it was.
+        // A single script would stop at the first failure without reporting the command.
         let mut steps: Vec<Step> = Vec::new();
         let mut open = String::new();
         let mut end_of_input: Option<String> = None;
@@ -222,14 +221,14 @@ impl Block {
             }
         }
         if !open.trim().is_empty() {
-            // It does not end, which bash reports.
+            // An unterminated command, which bash reports.
             steps.push(Step::new(open));
         }
         steps
     }
 }
 
-/// Returns the word that ends the here-document that a line begins.
+/// Returns the delimiter of the here-document that a line begins.
 fn end_of_here_document(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("<<").filter(|(_, rest)| !rest.starts_with('<'))?;
     let word = rest.trim_start_matches('-').split_whitespace().next()?;

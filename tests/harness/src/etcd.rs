@@ -1,4 +1,4 @@
-//! etcd, killed and compacted: by the JSON gateway, for which no client is needed.
+//! Kills and compacts etcd, through its JSON gateway, which needs no client library.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ pub(crate) struct Etcd {
 }
 
 impl Etcd {
-    /// Starts it again after it was killed, and waits until it serves.
+    /// Restarts etcd after it was killed, and waits until it serves.
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.part.restart()?;
         wait_until("etcd to serve again", || {
@@ -28,14 +28,14 @@ impl Etcd {
         })?
     }
 
-    /// Forgets every state of every object but the present one.
+    /// Compacts all revisions except the current one.
     pub(crate) fn compact(&self) -> Result<()> {
         let revision = self.revision()?;
         self.request("/v3/kv/compaction", &json!({"revision": revision, "physical": true}))?;
         Ok(())
     }
 
-    /// Forgets what is older than a revision; where it has forgotten more already, that is as good.
+    /// Compacts up to a revision. An earlier compaction beyond it is success too.
     pub(crate) fn compact_to(&self, revision: &str) -> Result<()> {
         let body = json!({"revision": revision}).to_string();
         let path = "/v3/kv/compaction";
@@ -45,7 +45,7 @@ impl Etcd {
     }
 
     fn revision(&self) -> Result<Value> {
-        // The key is a NUL, which nobody has.
+        // The key is a NUL, which does not exist.
         let mut found = self.request("/v3/kv/range", &json!({"key": "AA=="}))?;
         Ok(found["header"]["revision"].take())
     }

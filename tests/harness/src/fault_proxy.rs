@@ -22,22 +22,22 @@ use serde_json::Value;
 
 use crate::wait_until;
 
-/// What is wrong with the network.
+/// A fault of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// New connections are closed at once; those that are open go on.
+    /// New connections are closed at once; open ones continue.
     Refuse,
-    /// What the server sends arrives so much later, piece by piece.
+    /// The server's data arrives with this delay, piece by piece.
     Delay(Duration),
-    /// A connection ends after so many more bytes from the server.
+    /// A connection ends after this number of further bytes from the server.
     Truncate(usize),
-    /// Nothing from the server arrives, until another fault or none takes over.
+    /// Nothing from the server arrives until the fault changes.
     Stall,
     /// A connection on which the server sends something is reset (RST).
     Reset,
 }
 
-/// The proxy. It ends with this value.
+/// The proxy, which ends when this value is dropped.
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
@@ -54,9 +54,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     fault: Option<Fault>,
-    /// How many faults there have been, this one included.
+    /// The number of faults so far, including this one.
     faults: u64,
-    /// How often a connection has met the present fault.
+    /// How many times connections have met the current fault.
     hits: u64,
     open: BTreeMap<u64, Arc<Connection>>,
     opened: u64,
@@ -71,10 +71,10 @@ struct Connection {
 }
 
 impl FaultProxy {
-    /// Starts one in front of a server.
+    /// Starts a proxy in front of a server.
     ///
     /// # Errors
-    /// Where it cannot listen.
+    /// Returns an error if it cannot listen.
     pub fn start(server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).context("the proxy cannot listen")?;
         let address = listener.local_addr()?;
@@ -86,7 +86,7 @@ impl FaultProxy {
                 if accepting.lock().is_over {
                     break;
                 }
-                // The client meets one that cannot be set up as a closed connection.
+                // If a connection cannot be set up, the client sees it closed.
                 let _ = accepting.connect(client);
             }
         })?;
@@ -99,7 +99,7 @@ impl FaultProxy {
         self.address
     }
 
-    /// Breaks the network in this way, or mends it.
+    /// Sets this fault, or none.
     pub fn set(&self, fault: Option<Fault>) {
         let mut state = self.shared.lock();
         (state.fault, state.hits) = (fault, 0);
@@ -107,24 +107,24 @@ impl FaultProxy {
         self.shared.changed.notify_all();
     }
 
-    /// Closes all connections that are open.
+    /// Closes all open connections.
     pub fn cut(&self) {
         self.shared.lock().open.values().for_each(|connection| connection.end(false));
     }
 
-    /// Waits until connections have met the present fault so often.
+    /// Waits until connections have met the current fault this number of times.
     ///
     /// # Errors
-    /// Where they do not.
+    /// Returns an error if they do not.
     pub fn wait_hits(&self, count: u64) -> Result<()> {
         let what = format!("connections to meet {:?} {count} times", self.shared.lock().fault);
         wait_until(&what, || Ok((self.shared.lock().hits >= count).then_some(())))
     }
 
-    /// Writes a copy of a kubeconfig that leads through the proxy, beside it, and returns its path.
+    /// Writes a copy of a kubeconfig that connects through the proxy, next to it, and returns its path.
     ///
     /// # Errors
-    /// Where a file cannot be read or written.
+    /// Returns an error if a file cannot be read or written.
     pub fn kubeconfig(&self, direct: &Path) -> Result<PathBuf> {
         let config = std::fs::read_to_string(direct).context("no kubeconfig to start from")?;
         let mut config: Value = serde_json::from_str(&config)?;
@@ -140,7 +140,7 @@ impl Drop for FaultProxy {
         self.shared.lock().is_over = true;
         self.shared.changed.notify_all();
         self.cut();
-        // Whoever accepts connections sees the end with the next one.
+        // The accepting thread checks for the end at the next connection.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -179,7 +179,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits as the present fault asks for, and returns what becomes of so many bytes from the server.
+    /// Waits as the current fault requires, and returns what happens to this number of bytes from the server.
     fn admit(&self, size: usize, count: &mut Count) -> Verdict {
         let mut state = self.lock();
         if count.faults != state.faults {
@@ -221,17 +221,17 @@ struct Count {
     bytes: usize,
 }
 
-/// What becomes of some bytes from the server.
+/// What happens to bytes from the server.
 enum Verdict {
     Send,
-    /// The first of them are sent, and the connection is closed.
+    /// The first bytes are sent, and the connection is closed.
     SendAndClose(usize),
     Reset,
 }
 
 impl Connection {
     fn forward_requests(&self) {
-        // An error is an end like any other. It shows in the other direction, which ends the client's side.
+        // An error ends the connection too. The other direction detects it, and ends the client's side.
         let _ = std::io::copy(&mut &self.client, &mut &self.server);
         let _ = self.server.shutdown(Shutdown::Both);
     }
@@ -252,9 +252,10 @@ impl Connection {
         self.end(false);
     }
 
-    /// Ends both sides, which both threads notice: the client's by a reset, once they have let go of it, or in peace.
+    /// Ends both sides, which both threads detect. The client's side ends with a reset, once both threads have
+    /// dropped it, or normally.
     fn end(&self, resets: bool) {
-        // Where one side has ended already, so has the other by now, or will.
+        // If one side has already ended, the other has ended too, or will.
         if resets {
             let _ = set_socket_linger(&self.client, Some(Duration::ZERO));
         }
@@ -288,7 +289,7 @@ mod tests {
         stream
     }
 
-    /// What comes back, until the connection ends or all of it is there.
+    /// Returns the response, until the connection ends or the response is complete.
     fn exchange(mut stream: &TcpStream, text: &str) -> std::io::Result<String> {
         stream.write_all(text.as_bytes())?;
         let mut back = vec![0; text.len()];
@@ -309,7 +310,7 @@ mod tests {
         assert_eq!(exchange(&open, "hello").unwrap(), "hello");
 
         proxy.set(Some(Fault::Refuse));
-        assert_eq!(exchange(&open, "hello").unwrap(), "hello", "what is open goes on");
+        assert_eq!(exchange(&open, "hello").unwrap(), "hello", "an open connection continues");
         let refused = connect(&proxy);
         proxy.wait_hits(1).unwrap();
         assert!(
@@ -343,7 +344,7 @@ mod tests {
         proxy.wait_hits(1).unwrap();
         proxy.set(None);
         open.set_read_timeout(Some(DEADLINE)).unwrap();
-        assert_eq!(exchange(&open, " world").unwrap(), "hello ", "what was held back comes first");
+        assert_eq!(exchange(&open, " world").unwrap(), "hello ", "delayed data arrives first");
         proxy.cut();
         assert!(
             exchange(&open, "hello").is_ok_and(|back| back.is_empty())

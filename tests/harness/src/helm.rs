@@ -1,6 +1,6 @@
-//! helm, and the chart. Every function panics where it fails.
+//! helm, and the chart. Every function panics if it fails.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // they are for tests, which fail by a panic
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // for tests, which fail with a panic
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::{Cluster, Output, Process, project_file, tool};
 
 /// The namespace that the chart is installed into.
 pub const NAMESPACE: &str = "advertising";
-/// The release's name, which is the chart's, so that objects are called by just that.
+/// The release's name, which is the chart's, so that objects have just that name.
 pub const RELEASE: &str = "node-resource-advertiser";
 
 /// Returns the chart's folder.
@@ -43,7 +43,7 @@ fn run(cluster: &Cluster, helm: &Path, args: &[&str]) -> Output {
     Output::run(helm.args(args).envs(environment(cluster)), None).expect("helm runs")
 }
 
-/// Starts helm, such as one that waits. What it prints is its log.
+/// Starts helm without waiting for its end, such as with `--wait`. Its output is its log.
 pub fn spawn_helm(cluster: &Cluster, args: &[&str]) -> Process {
     let log = cluster.control_plane.logs().join("helm.log");
     let environment = environment(cluster);
@@ -51,7 +51,7 @@ pub fn spawn_helm(cluster: &Cluster, args: &[&str]) -> Process {
     Process::spawn("helm", &tool("helm").unwrap(), args, &environment, &log).expect("helm starts")
 }
 
-/// Where helm finds the cluster, and keeps its own files.
+/// Environment variables for the cluster, and for helm's own files.
 fn environment(cluster: &Cluster) -> [(&'static str, String); 4] {
     let dir = cluster.control_plane.dir();
     [
@@ -81,18 +81,18 @@ pub fn apply_chart(cluster: &Cluster, args: &[&str]) {
     cluster.wait_crds();
 }
 
-/// Writes a kubeconfig of the chart's ServiceAccount, with a token such as a pod gets.
+/// Writes a kubeconfig of the chart's ServiceAccount, with a token like a pod's.
 pub fn service_account_kubeconfig(cluster: &Cluster) -> PathBuf {
     kubeconfig_of(cluster, NAMESPACE, RELEASE)
 }
 
-/// The same of any ServiceAccount.
+/// Writes the same for any ServiceAccount.
 pub fn kubeconfig_of(cluster: &Cluster, namespace: &str, name: &str) -> PathBuf {
     let token = cluster.kubectl(&["create", "token", name, "--namespace", namespace]);
     kubeconfig_of_token(cluster, token.trim())
 }
 
-/// Writes a kubeconfig that authenticates by a token.
+/// Writes a kubeconfig that authenticates with a token.
 pub fn kubeconfig_of_token(cluster: &Cluster, token: &str) -> PathBuf {
     let admin = std::fs::read_to_string(cluster.control_plane.kubeconfig()).unwrap();
     let mut config: Value = serde_json::from_str(&admin).unwrap();

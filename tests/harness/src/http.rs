@@ -51,7 +51,7 @@ fn send(
     let mut stream = TcpStream::connect_timeout(&address, DEADLINE)
         .with_context(|| format!("nothing listens on {address}"))?;
     stream.set_read_timeout(Some(DEADLINE))?;
-    // In HTTP/1.0 a body ends where the connection does: it comes without a length or in chunks.
+    // In HTTP/1.0 the end of the connection ends the body, without a length or chunks.
     write!(stream, "{method} {path} HTTP/1.0\r\nHost: localhost\r\n")?;
     if !body.is_empty() {
         let length = body.len();

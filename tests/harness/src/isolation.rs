@@ -1,5 +1,5 @@
-//! Runs a test in namespaces of its own, since a kubelet with real containers changes its machine.
-//! That needs root on Linux; `make test-cluster` builds the programs.
+//! Runs a test in its own namespaces, because a kubelet with real containers changes its machine.
+//! This requires root on Linux; `make test-cluster` builds the programs.
 //!
 //! ```text
 //! test ─▶ unshare ─▶ sh (mounts, network) ─▶ the same test once more, in mount, network and process
@@ -15,25 +15,24 @@ use anyhow::{Context as _, Result};
 
 use crate::{Process, builder, kubelet, wait_until};
 
-/// Where the control groups of a test's containers are. It is set in a test's namespaces only.
+/// The environment variable with the cgroups of a test's containers, set only in a test's namespaces.
 const CGROUP: &str = "ISOLATED_CGROUP";
 const CGROUPS: &str = "/sys/fs/cgroup";
 const CGROUP_PREFIX: &str = "isolated-test-";
 
-/// How long a whole test may take: minutes here, and ten times that on other machines.
+/// Deadline of a whole test: machines differ by a factor of ten.
 const TEST_DEADLINE: Duration = Duration::from_secs(3600);
 
-/// The address at which pods expect the API server: the first one of its Services. No kube-proxy
-/// translates it here, since the API server itself has it.
+/// The address at which pods expect the API server: the first of the Service range. The API server itself
+/// has this address, so no kube-proxy is needed.
 pub(crate) const API_SERVICE: &str = "10.96.0.1";
 pub(crate) const SERVICES: &str = "10.96.0.0/24";
 pub(crate) const PODS: &str = "10.99.0.0/24";
 /// The node's address.
 pub(crate) const NODE: &str = "10.98.0.1";
 
-/// Makes a machine of its own of new namespaces, with `/run` empty, all that tests write in the
-/// folder given, and a cgroup in each hierarchy, and runs a program there. The shell stays: as the
-/// first process it reaps orphans.
+/// Sets up new namespaces with an empty `/run`, all files of the test in the given folder, and a cgroup in
+/// each hierarchy, and runs a program there. The shell remains: as the first process it reaps orphans.
 const MACHINE: &str = r#"
 set -eu
 dir=$1; runs=$2; node=$3; service=$4; cgroup=$5; shift 5
@@ -65,13 +64,12 @@ ip route add default dev node0
 exit $?
 "#;
 
-/// Runs the body of the test `name`, which is the whole path of its function, in namespaces of its
-/// own, and prints what it prints. Returns whether this is the outside: the code after it in the
-/// test runs inside too.
+/// Runs the body of the test `name`, the full path of its function, in its own namespaces, and prints its
+/// output. Returns whether this is the outer process: the code after this call runs in the inner one too.
 ///
 /// # Panics
-/// Where it fails.
-#[allow(clippy::panic)] // it is for tests, which fail so
+/// Panics if it fails.
+#[allow(clippy::panic)] // for tests, which fail with a panic
 #[must_use]
 pub fn isolated(name: &str, body: impl FnOnce()) -> bool {
     if env::var_os(CGROUP).is_some() {
@@ -116,7 +114,7 @@ fn run_again(name: &str) -> Result<(i32, String)> {
     let code = code.with_context(|| log.clone())?;
     cgroup.remove()?;
     if code == 0 {
-        // What is left over goes with `make clean`.
+        // `make clean` deletes the rest.
         let _ = fs::remove_dir_all(&dir);
     } else {
         eprintln!("the logs are in {}", dir.display());
@@ -138,14 +136,14 @@ impl Cgroup {
     }
 }
 
-/// Where a cgroup is: of the first version there is one in every hierarchy.
+/// Returns the folders of a cgroup: in version 1, one in every hierarchy.
 fn folders(name: &str) -> Vec<PathBuf> {
     let hierarchies = fs::read_dir(CGROUPS).into_iter().flatten().flatten();
     let roots = hierarchies.map(|entry| entry.path()).chain([PathBuf::from(CGROUPS)]);
     roots.map(|root| root.join(name)).filter(|folder| folder.is_dir()).collect()
 }
 
-/// Removes a cgroup and those below it. Their files are the kernel's, and go with them.
+/// Removes a cgroup and those below it. The kernel removes their files.
 fn remove_tree(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -156,7 +154,7 @@ fn remove_tree(folder: &Path) -> Result<()> {
     fs::remove_dir(folder).with_context(|| format!("cannot remove {}", folder.display()))
 }
 
-/// Removes what a test left that was killed.
+/// Removes what a killed test has left.
 fn remove_abandoned_cgroups() {
     for root in folders("") {
         for entry in fs::read_dir(root).into_iter().flatten().flatten() {
@@ -164,7 +162,7 @@ fn remove_abandoned_cgroups() {
             let owner = name.to_str().and_then(|name| name.strip_prefix(CGROUP_PREFIX));
             let gone = owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists());
             if gone {
-                // The next test tries again.
+                // The next test retries.
                 let _ = remove_tree(&entry.path());
             }
         }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::programs::CONTROL_PLANE;
 use crate::{ControlPlane, Process};
 
-/// What a command printed, and its exit code.
+/// A command's output and exit code.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// Standard output.
@@ -20,10 +20,10 @@ pub struct Output {
 }
 
 impl Output {
-    /// Runs a command to its end, with `input` on standard input.
+    /// Runs a command until it exits, with `input` on standard input.
     ///
     /// # Errors
-    /// Where it cannot be run.
+    /// Returns an error if it cannot be run.
     pub fn run(command: &mut Command, input: Option<&str>) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let mut process = command
@@ -33,7 +33,7 @@ impl Output {
             .spawn()
             .with_context(|| format!("cannot run {name}"))?;
         if let (Some(input), Some(mut stdin)) = (input, process.stdin.take()) {
-            // A command that fails early reads no further; its exit code is what counts.
+            // A command that fails early stops reading; only its exit code matters.
             let _ = stdin.write_all(input.as_bytes());
         }
         let output =
@@ -50,7 +50,7 @@ impl ControlPlane {
     /// Runs kubectl, and returns what it prints.
     ///
     /// # Errors
-    /// Where it fails: with the arguments, the code and what it prints.
+    /// Returns an error with the arguments, the code and the output if kubectl fails.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.succeed(args, None)
     }
@@ -58,7 +58,7 @@ impl ControlPlane {
     /// Does the same, with `input` on standard input.
     ///
     /// # Errors
-    /// Where it fails: with the arguments, the code and what it prints.
+    /// Returns an error with the arguments, the code and the output if kubectl fails.
     pub fn kubectl_stdin(&self, args: &[&str], input: &str) -> Result<String> {
         self.succeed(args, Some(input))
     }
@@ -71,10 +71,10 @@ impl ControlPlane {
         Ok(stdout)
     }
 
-    /// Starts kubectl and does not wait for its end. `name` is that of its log.
+    /// Starts kubectl without waiting for its end. `name` names its log.
     ///
     /// # Errors
-    /// Where it cannot be started.
+    /// Returns an error if it cannot be started.
     pub fn spawn_kubectl(&self, name: &str, args: &[&str]) -> Result<Process> {
         let kubeconfig = self.kubeconfig();
         let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
@@ -83,16 +83,16 @@ impl ControlPlane {
         Process::spawn(name, &CONTROL_PLANE.find("kubectl")?, args, &env, &log)
     }
 
-    /// Runs kubectl, and returns what it prints, success or not.
+    /// Runs kubectl, and returns its output, whether it succeeds or not.
     ///
     /// # Errors
-    /// Where it cannot be run.
+    /// Returns an error if it cannot be run.
     pub fn kubectl_output(&self, args: &[&str], input: Option<&str>) -> Result<Output> {
         let mut kubectl = Command::new(CONTROL_PLANE.find("kubectl")?);
         kubectl
             .args(args)
             .env("KUBECONFIG", self.kubeconfig())
-            // Its cache of what the server can do would be shared with other servers.
+            // Otherwise kubectl would share its discovery cache with other servers.
             .env("KUBECACHEDIR", self.dir().join("kubectl-cache"));
         Output::run(&mut kubectl, input)
     }

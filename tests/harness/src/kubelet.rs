@@ -1,4 +1,4 @@
-//! A real kubelet, with its device manager, over a fake container runtime. It takes root on Linux;
+//! A real kubelet, with its device manager, over a fake container runtime. It requires root on Linux;
 //! `make test-kubelet` builds the programs.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!                                 └ runtime-not-ready ◀──────────────────────────── fake runtime
 //! ```
 //!
-//! A mount namespace, since the kubelet's folder for device plugins cannot be set, and since it
-//! writes to sysctls. The runtime outlives the kubelet, and so do its containers.
+//! The mount namespace is necessary because the kubelet's folder for device plugins is fixed, and because it
+//! writes to sysctls. The runtime and its containers outlive the kubelet.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ use crate::programs::CONTROL_PLANE;
 use crate::{ControlPlane, Process, Signal, free_port, wait_until};
 
 /// Runs a program where `/var/lib` and `/var/log` are the folders `lib` and `log` in the one given,
-/// and the sysctls that a kubelet writes are the copies in `sysctl`. It stays the same process all
-/// the way, and the mounts go with it.
+/// and the sysctls that a kubelet writes are the copies in `sysctl`. The process stays the same, and the
+/// mounts end with it.
 pub(crate) const PRIVATELY: &str = r#"
 set -eu
 dir=$1; shift
@@ -46,7 +46,7 @@ const SYSCTLS: [&str; 6] = [
     "kernel/keys/root_maxbytes",
 ];
 
-/// Paths as the programs see them. They are short because a socket's path is, to 107 characters.
+/// Paths as the programs see them. They are short because a socket's path has at most 107 characters.
 const RUNTIME_SOCKET: &str = "/var/lib/runtime.sock";
 const RUNTIME_NOT_READY: &str = "/var/lib/runtime-not-ready";
 
@@ -54,7 +54,7 @@ const RUNTIME_NOT_READY: &str = "/var/lib/runtime-not-ready";
 #[derive(Debug)]
 pub struct Kubelet {
     kubelet: Part,
-    /// How long its log was when it was started the last time.
+    /// The length of its log at the last start.
     logged_before: usize,
     /// Below the kubelet, so that it is dropped after it.
     _runtime: Part,
@@ -63,11 +63,11 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Starts it on a new node, and waits until that is Ready. It writes its node's status every
-    /// `tick`, in whole seconds; the default of a kubelet is 10.
+    /// Starts the kubelet on a new node, and waits until the node is Ready. The kubelet writes its node's status
+    /// every `tick`, in whole seconds; the default of a kubelet is 10.
     ///
     /// # Errors
-    /// Where one of the programs has not been built, mounting is not allowed, or the node does not
+    /// Returns an error if one of the programs has not been built, mounting is not allowed, or the node does not
     /// become Ready.
     pub fn start(control_plane: &ControlPlane, node: &str, tick: Duration) -> Result<Self> {
         let (dir, logs) = (control_plane.dir().join(node), control_plane.logs());
@@ -98,18 +98,18 @@ impl Kubelet {
         Ok(started)
     }
 
-    /// Kills it with SIGKILL. The containers go on running.
+    /// Kills the kubelet with SIGKILL. The containers keep running.
     ///
     /// # Errors
-    /// Where it cannot be waited for.
+    /// Returns an error if it cannot be waited for.
     pub fn kill(&mut self) -> Result<()> {
         self.kubelet.process.kill()
     }
 
-    /// Kills it if it runs, starts it, and waits until it has registered its node.
+    /// Kills the kubelet if it runs, starts it, and waits until it has registered its node.
     ///
     /// # Errors
-    /// Where it does not.
+    /// Returns an error if it does not.
     pub fn restart(&mut self) -> Result<()> {
         self.kill()?;
         self.logged_before = self.kubelet.process.log().len();
@@ -117,12 +117,12 @@ impl Kubelet {
         self.wait_log("Successfully registered node")
     }
 
-    /// Does the same as after a reboot of its node: the folder for device plugins is empty, and the
-    /// runtime is not ready until the node is registered. When such a kubelet registers, it resets
-    /// all extended resources to 0.
+    /// Restarts the kubelet as after a reboot of its node: the folder for device plugins is empty, and the
+    /// runtime is not ready until the node is registered. When such a kubelet registers, it resets all
+    /// extended resources to 0.
     ///
     /// # Errors
-    /// Where it does not register its node.
+    /// Returns an error if it does not register its node.
     pub fn restart_as_after_reboot(&mut self) -> Result<()> {
         self.kill()?;
         let plugins = self.dir.join("lib/kubelet/device-plugins");
@@ -133,16 +133,16 @@ impl Kubelet {
         fs::remove_file(&not_ready).context("cannot make the runtime ready")
     }
 
-    /// What it has logged since it was started the last time.
+    /// Returns the log since the last start.
     #[must_use]
     pub fn log(&self) -> String {
         self.kubelet.process.log().get(self.logged_before..).unwrap_or_default().to_owned()
     }
 
-    /// Waits until it has logged `text` since it was started the last time.
+    /// Waits until the kubelet has logged `text` since its last start.
     ///
     /// # Errors
-    /// Where it does not.
+    /// Returns an error if it does not.
     pub fn wait_log(&self, text: &str) -> Result<()> {
         let what = format!("{} to log {text:?}", self.kubelet.name);
         wait_until(&what, || {
@@ -151,11 +151,11 @@ impl Kubelet {
         })
     }
 
-    /// Starts a device plugin for a resource, with so many devices and so many of them unhealthy,
+    /// Starts a device plugin for a resource, with this number of devices, of which this number is unhealthy,
     /// and waits until it is registered. It does not register again when the kubelet restarts.
     ///
     /// # Errors
-    /// Where it does not register.
+    /// Returns an error if it does not register.
     pub fn device_plugin(
         &self,
         resource: &str,
@@ -173,7 +173,7 @@ impl Kubelet {
     }
 }
 
-/// A device plugin, which ends with it.
+/// A device plugin, which ends when this value is dropped.
 #[derive(Debug)]
 pub struct DevicePlugin {
     process: Process,
@@ -181,10 +181,10 @@ pub struct DevicePlugin {
 }
 
 impl DevicePlugin {
-    /// Changes how many devices it reports, and how many of them as unhealthy.
+    /// Changes the number of devices that the plugin reports, and how many of them are unhealthy.
     ///
     /// # Errors
-    /// Where it has ended.
+    /// Returns an error if it has ended.
     pub fn set_devices(&self, devices: u32, unhealthy: u32) -> Result<()> {
         write_devices(&self.devices, devices, unhealthy)?;
         self.process.signal(Signal::HUP)
@@ -193,7 +193,7 @@ impl DevicePlugin {
     /// Kills it with SIGKILL.
     ///
     /// # Errors
-    /// Where it cannot be waited for.
+    /// Returns an error if it cannot be waited for.
     pub fn kill(&mut self) -> Result<()> {
         self.process.kill()
     }
@@ -229,7 +229,7 @@ fn start_privately(
     Part::start(&format!("{program}-{of}"), Path::new("unshare"), all, Vec::new(), logs)
 }
 
-/// A kubelet's configuration, without what it would do to the machine.
+/// A kubelet's configuration, without features that change the machine.
 fn configuration(tick: Duration) -> Result<String> {
     let configuration = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
@@ -242,7 +242,7 @@ fn configuration(tick: Duration) -> Result<String> {
         "authorization": {"mode": "AlwaysAllow"},
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "resolvConf": "",
-        // It must not manage the machine's cgroups, iptables, memory and disk.
+        // The kubelet must not manage the machine's cgroups, iptables, memory and disk.
         "cgroupDriver": "cgroupfs", "cgroupsPerQOS": false, "enforceNodeAllocatable": [],
         "failCgroupV1": false, "failSwapOn": false, "localStorageCapacityIsolation": false,
         "makeIPTablesUtilChains": false, "evictionHard": {}, "imageGCHighThresholdPercent": 100,

@@ -1,11 +1,11 @@
-//! Starts a real Kubernetes on loopback and drives it: for the tests, the demo and the benches.
+//! Starts and controls a real Kubernetes control plane on loopback, for the tests, the demo and the benches.
 //!
 //! | module | what it starts or does |
 //! |---|---|
 //! | [`ControlPlane`], [`Builder`] | etcd, kube-apiserver and, on request, the controller manager, the scheduler and kubelets of kubemark |
 //! | [`Kubelet`] | a real kubelet over a fake container runtime |
 //! | [`Node`], [`isolated`] | a node with real containers, in namespaces of its own |
-//! | [`FaultProxy`] | a network between the program and the API server that breaks |
+//! | [`FaultProxy`] | network faults between the program and the API server |
 //! | [`Process`] | any program, which cannot outlive its owner |
 //! | [`Cluster`], [`SharedCluster`], [`Controller`] | drive the CRD and the program in a test: a failure is a panic |
 //! | [`objects`], [`helm`] | Kubernetes objects as JSON; helm and the chart |
@@ -20,9 +20,9 @@
 //!                                             its owner, however that ends
 //! ```
 //!
-//! `make controlplane` builds the programs. Everything uses free ports and a folder of its own
-//! below `target/controlplane/run/`, so that many can run at once. The folder is deleted with the
-//! control plane, unless the test panics: then it is kept, and the path of the logs is printed.
+//! `make controlplane` builds the programs. Each control plane uses free ports and its own folder below
+//! `target/controlplane/run/`, so that many can run at once. The folder is deleted with the control plane,
+//! unless the test panics: then it is kept, and the path of the logs is printed.
 
 mod api;
 mod authority;

@@ -14,7 +14,7 @@ use crate::{ControlPlane, isolation, wait_until};
 
 const SOCKET: &str = "/run/containerd/containerd.sock";
 
-/// A node, which ends when this is dropped; the test's namespaces end what its containers leave.
+/// A node, which ends when this value is dropped; the end of the test's namespaces ends its containers.
 #[derive(Debug)]
 pub struct Node {
     _kubelet: Part,
@@ -23,12 +23,11 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts containerd, gives it images, which are archives as `docker load` takes them, starts a
-    /// kubelet, and waits until the node is Ready and pods may be placed there. `sandbox` is the name
-    /// of the image in which a pod's namespaces are held.
+    /// Starts containerd, imports images from archives in the format of `docker load`, starts a kubelet,
+    /// and waits until the node is Ready and schedulable. `sandbox` is the name of the pause image.
     ///
     /// # Errors
-    /// Where the test is not isolated, one of the programs has not been built, an image cannot be
+    /// Returns an error if the test is not isolated, one of the programs has not been built, an image cannot be
     /// imported, or the node does not become Ready.
     pub fn start(
         control_plane: &ControlPlane,
@@ -51,7 +50,7 @@ impl Node {
             format!("--config={}", config.display()),
             format!("--kubeconfig={}", control_plane.kubelet_kubeconfig(name)?.display()),
             format!("--hostname-override={name}"),
-            // Without it the kubelet asks DNS, which takes 20 seconds where there is none.
+            // Without it the kubelet queries DNS, which takes 20 seconds to fail without a server.
             format!("--node-ip={}", isolation::NODE),
             "--v=2".to_owned(),
         ];
@@ -79,7 +78,7 @@ fn start_containerd(control_plane: &ControlPlane, dir: &Path, sandbox: &str) -> 
     let config = dir.join("containerd.toml");
     fs::write(&config, containerd_configuration(&bin, dir, sandbox))
         .context("cannot write containerd's configuration")?;
-    // It finds its shim by PATH.
+    // containerd finds its shim in PATH.
     let path = env::var("PATH").unwrap_or_default();
     let path = ("PATH".to_owned(), format!("{}:{path}", bin.display()));
     let args = vec![format!("--config={}", config.display())];
@@ -104,8 +103,8 @@ fn ctr(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Everything is in memory: it is small, it ends with the namespace, and an overlay can be mounted
-/// there even where the machine's own disk is an overlay.
+/// Everything is in memory: it is small, ends with the namespace, and supports an overlay mount even where
+/// the machine's own disk is an overlay.
 fn containerd_configuration(bin: &Path, dir: &Path, sandbox: &str) -> String {
     let (bin, dir) = (bin.display(), dir.display());
     format!(
@@ -141,14 +140,14 @@ SystemdCgroup = false
     )
 }
 
-/// A kubelet's configuration, without what it would do to the machine but for containers in one
+/// A kubelet's configuration, without features that change the machine, except for containers in one
 /// cgroup.
 fn kubelet_configuration(cgroup: &str) -> String {
     let configuration = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": format!("unix://{SOCKET}"),
         "address": isolation::NODE, "readOnlyPort": 0, "healthzPort": 0,
-        // This network has no other hosts.
+        // The network has no other hosts.
         "authentication": {"anonymous": {"enabled": true}, "webhook": {"enabled": false}},
         "authorization": {"mode": "AlwaysAllow"},
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",

@@ -1,4 +1,4 @@
-//! Kubernetes objects as JSON: building them, and reading what the tests compare.
+//! Builds Kubernetes objects as JSON, and reads the fields that tests compare.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ pub fn pod(name: &str, resource: &str, quantity: &str) -> Value {
     })
 }
 
-/// Returns the same pod, bound to a node already: no scheduler is needed.
+/// Returns the same pod, already bound to a node, so that no scheduler is needed.
 #[must_use]
 pub fn bound_pod(name: &str, node: &str, resource: &str, quantity: &str) -> Value {
     let mut pod = pod(name, resource, quantity);

@@ -1,6 +1,6 @@
 //! What Kubernetes' own parsers return, from `tests/controlplane/oracle`.
 
-// It is for tests, which fail by a panic.
+// For tests, which fail with a panic.
 #![allow(clippy::expect_used)]
 
 use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::control_plane_program;
 
-/// A running oracle, for one question after the other.
+/// A running oracle, for one input at a time.
 #[derive(Debug)]
 pub struct Oracle {
     child: Child,
@@ -20,10 +20,10 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Starts it.
+    /// Starts the oracle.
     ///
     /// # Panics
-    /// Where it is not built.
+    /// Panics if it is not built.
     #[must_use]
     pub fn start(mode: &str) -> Self {
         let mut child = spawn(mode);
@@ -32,10 +32,10 @@ impl Oracle {
         Self { child, stdin, stdout }
     }
 
-    /// Returns its result for one input.
+    /// Returns the oracle's result for one input.
     ///
     /// # Panics
-    /// Where it fails.
+    /// Panics if it fails.
     pub fn ask(&mut self, input: &str) -> Value {
         let mut line = Value::from(input).to_string();
         line.push('\n');
@@ -48,7 +48,7 @@ impl Oracle {
 
 impl Drop for Oracle {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The oracle may have ended already.
         let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }
@@ -65,13 +65,13 @@ fn spawn(mode: &str) -> Child {
 /// Returns the oracle's result for each input.
 ///
 /// # Panics
-/// Where the oracle is not built, or fails.
+/// Panics if the oracle is not built, or fails.
 #[must_use]
 pub fn ask(mode: &str, inputs: &[String]) -> Vec<Value> {
     let mut child = spawn(mode);
     let mut stdin = BufWriter::new(child.stdin.take().expect("stdin is piped"));
     let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
-    // Writing needs its own thread: both pipes hold less than all of it.
+    // Writing needs its own thread, because the pipes cannot hold all the data.
     let results: Vec<Value> = thread::scope(|scope| {
         scope.spawn(move || {
             for input in inputs {
@@ -91,7 +91,7 @@ pub fn ask(mode: &str, inputs: &[String]) -> Vec<Value> {
 /// Returns, for each text, whether Kubernetes reads it as a whole number from 1 to 9223372036854775.
 ///
 /// # Panics
-/// Where the oracle is not built, or fails.
+/// Panics if the oracle is not built, or fails.
 #[must_use]
 pub fn whole_quantities(texts: &[String]) -> Vec<bool> {
     let whole = |result: Value| {

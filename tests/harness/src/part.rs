@@ -1,4 +1,4 @@
-//! A process of a control plane or a node, with what it takes to start it again.
+//! A process of a control plane or a node, and how to restart it.
 
 use std::path::{Path, PathBuf};
 

@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait::{wait_until, wait_within};
 
-/// Starts the program, prints its process id, and exits with its exit code. It kills the program when
-/// standard input closes, which happens at the latest when the owner ends.
+/// Starts the program, prints its process id, and exits with its exit code. Kills the program when standard
+/// input closes, at the latest when the owner ends.
 const SUPERVISOR: &str = r#"
 log=$1; shift
 # Messages of sh itself, such as "Killed".
@@ -31,8 +31,8 @@ kill "$watcher"
 exit "$code"
 "#;
 
-/// A program under supervision: it ends with the `Process`, and with the program that holds it,
-/// even if that is killed.
+/// A supervised program: it ends with the `Process`, and with the program that owns it, even if that is
+/// killed.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -42,10 +42,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program. What it prints is appended to `log`.
+    /// Starts a program. Its output is appended to `log`.
     ///
     /// # Errors
-    /// Where it cannot be started.
+    /// Returns an error if it cannot be started.
     pub fn spawn(
         name: &str,
         program: &Path,
@@ -61,7 +61,7 @@ impl Process {
             .arg(program)
             .args(args)
             .envs(env.iter().copied())
-            // Ctrl-C is for the owner, which then ends its processes.
+            // Ctrl-C goes to the owner, which then ends its processes.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -74,7 +74,7 @@ impl Process {
         Ok(Self { name: name.to_owned(), log: log.to_owned(), pid, supervisor })
     }
 
-    /// The process id of the program.
+    /// Returns the program's process id.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid.as_raw_nonzero().get()
@@ -83,30 +83,30 @@ impl Process {
     /// Sends a signal, such as `Signal::TERM`.
     ///
     /// # Errors
-    /// Where the process has ended.
+    /// Returns an error if the process has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         kill_process(self.pid, signal)
             .map_err(|error| io::Error::from_raw_os_error(error.raw_os_error()))
             .with_context(|| format!("cannot send {signal:?} to {}", self.name))
     }
 
-    /// Kills it with SIGKILL, and waits for its end.
+    /// Kills the program with SIGKILL, and waits until it has ended.
     ///
     /// # Errors
-    /// Where it cannot be waited for.
+    /// Returns an error if it cannot be waited for.
     pub fn kill(&mut self) -> Result<()> {
         if self.supervisor.try_wait()?.is_none() {
-            // It may end by itself in this moment.
+            // The program may end by itself at this moment.
             let _ = self.signal(Signal::KILL);
             self.supervisor.wait()?;
         }
         Ok(())
     }
 
-    /// Waits until it ends by itself, and returns its exit code, or 128 plus the number of the signal.
+    /// Waits until the program ends by itself, and returns its exit code, or 128 plus the number of the signal.
     ///
     /// # Errors
-    /// Where it has not ended at the deadline.
+    /// Returns an error if it has not ended at the deadline.
     pub fn wait_exit(&mut self, deadline: Duration) -> Result<i32> {
         let Self { name, supervisor, .. } = self;
         wait_within(deadline, &format!("{name} to end"), || {
@@ -115,12 +115,12 @@ impl Process {
         })
     }
 
-    /// Fails if it has ended, with the end of its log.
+    /// Fails if the program has ended, with the end of its log.
     ///
     /// # Errors
-    /// Where it has ended.
+    /// Returns an error if it has ended.
     pub fn check_running(&self) -> Result<()> {
-        // A zombie, which the supervisor has not collected yet, still has a folder here.
+        // A zombie that the supervisor has not collected yet still has a folder here.
         let status = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
         let running = status.is_ok_and(|status| !status.contains(") Z "));
         if running {
@@ -132,13 +132,13 @@ impl Process {
         bail!("{} has ended; the end of {}:\n{end}", self.name, self.log.display())
     }
 
-    /// Waits until what it has printed contains `text`.
+    /// Waits until the program's output contains `text`.
     ///
     /// # Errors
-    /// Where it ends before, or does not print it.
+    /// Returns an error if it ends before, or does not print it.
     pub fn wait_log(&self, text: &str) -> Result<()> {
         wait_until(&format!("{} to log {text:?}", self.name), || {
-            // Checked first: a program may print it and end.
+            // Checked first: a program may print the text and end.
             let running = self.check_running();
             if self.log().contains(text) {
                 return Ok(Some(Ok(())));
@@ -153,7 +153,7 @@ impl Process {
         &self.log
     }
 
-    /// Returns what it has printed.
+    /// Returns the program's output.
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read(&self.log)
@@ -164,7 +164,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // An error cannot be returned here, and the pipe closes in any case.
+        // Drop cannot return an error, and the pipe closes in any case.
         let _ = self.kill();
     }
 }

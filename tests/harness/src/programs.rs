@@ -1,4 +1,4 @@
-//! Where the programs are that Cargo and make build for the tests.
+//! Finds the programs that Cargo and make build for the tests.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,24 +7,24 @@ use anyhow::{Context as _, Result, bail};
 
 const PROGRAM: &str = "node-resource-advertiser";
 
-/// A folder of programs that make builds.
+/// A folder of programs built by make.
 pub(crate) struct Programs {
     /// The folder, below the project's.
     folder: &'static str,
-    /// The environment variable that names another one.
+    /// The environment variable that names another folder.
     variable: &'static str,
     /// The command that builds them.
     command: &'static str,
 }
 
-/// Kubernetes, and what it needs.
+/// Kubernetes, and its dependencies.
 pub(crate) const CONTROL_PLANE: Programs = Programs {
     folder: "target/controlplane/bin",
     variable: "CONTROLPLANE_BIN",
     command: "make controlplane",
 };
 
-/// What runs containers.
+/// The container runtime.
 pub(crate) const CONTAINERS: Programs = Programs {
     folder: "target/containers/bin",
     variable: "CONTAINERS_BIN",
@@ -52,7 +52,7 @@ impl Programs {
 /// in the folder that CONTROLPLANE_BIN names.
 ///
 /// # Errors
-/// Where it has not been built.
+/// Returns an error if it has not been built.
 pub fn control_plane_program(name: &str) -> Result<PathBuf> {
     CONTROL_PLANE.find(name)
 }
@@ -61,18 +61,18 @@ pub fn control_plane_program(name: &str) -> Result<PathBuf> {
 /// names.
 ///
 /// # Errors
-/// Where it has not been built.
+/// Returns an error if it has not been built.
 pub fn tool(name: &str) -> Result<PathBuf> {
     Ok(TOOLS.find(name)?.canonicalize()?)
 }
 
-/// Returns the path of `node-resource-advertiser` as Cargo built it with the test or bench that
-/// runs: beside it, or one folder up. The demo finds it there too.
+/// Returns the path of `node-resource-advertiser` as Cargo built it with the running test or bench: in the
+/// same folder, or one folder up. The demo finds it there too.
 ///
 /// # Errors
-/// Where it has not been built.
+/// Returns an error if it has not been built.
 pub fn program() -> Result<PathBuf> {
-    // Newer versions of Cargo set it at run time too, wherever they build.
+    // Newer versions of Cargo set the variable at run time too, wherever they build.
     if let Some(path) = env::var_os(format!("CARGO_BIN_EXE_{PROGRAM}")) {
         return Ok(PathBuf::from(path));
     }

@@ -1,7 +1,7 @@
 //! The policy that keeps values across a kubelet's reset, and writes with a kubelet's credentials. Every
-//! function panics where it fails.
+//! function panics if it fails.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // they are for tests, which fail by a panic
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // for tests, which fail with a panic
 
 use std::path::Path;
 
@@ -32,8 +32,8 @@ pub fn apply(cluster: &Cluster) {
     cluster.kubectl(&["apply", "--server-side", "-f", policy.to_str().unwrap()]);
 }
 
-/// Waits until the policy is in force on a node whose ledger lists dongles, or no longer. The node has 4
-/// dongles then, or 0.
+/// Waits until the policy is in force, or no longer, on a node whose ledger lists dongles. The node then has
+/// 4 dongles, or 0.
 pub fn wait_effect(cluster: &Cluster, node: &str, in_force: bool) {
     let expected = if in_force { "4" } else { "0" };
     let mut last = None;
@@ -64,7 +64,7 @@ pub fn allow_kubelets_to_read_status(cluster: &Cluster) {
         .apply(&json!({"apiVersion": "v1", "kind": "List", "items": [role, binding]}).to_string());
 }
 
-/// Sets a resource to 0 in both maps, as a kubelet does that registers its node.
+/// Sets a resource to 0 in both maps, like a kubelet that registers its node.
 pub fn reset(cluster: &Cluster, node: &str, resource: &str) -> Output {
     let map = json!({resource: "0"});
     patch_as_kubelet(cluster, node, &json!({"status": {"capacity": map, "allocatable": map}}))
@@ -76,7 +76,7 @@ pub fn patch_as_kubelet(cluster: &Cluster, node: &str, patch: &Value) -> Output 
     patch_as(cluster, &kubeconfig, &[], node, patch)
 }
 
-/// Patches a node's status in the way of a kubelet, by one strategic merge patch, as the user of a kubeconfig.
+/// Patches a node's status like a kubelet, with one strategic merge patch, as the user of a kubeconfig.
 pub fn patch_as(
     cluster: &Cluster,
     kubeconfig: &Path,

@@ -1,4 +1,4 @@
-//! Texts that are whole quantities, or nearly, in every notation.
+//! Whole quantities in every notation, and texts that are almost whole quantities.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const MALFORMED: [&str; 24] = [
     "4e+", "4e1.5", "1_0", "1,0", "0x4", "--4", "4e2Ki", "\u{664}",
 ];
 
-/// Returns the numbers from 1 to 8192 with every suffix of a multiple.
+/// Returns the numbers from 1 to 8192 with every multiplying suffix.
 pub fn multiples() -> impl Iterator<Item = String> {
     (1..=8192).flat_map(|number| SUFFIXES.map(|suffix| format!("{number}{suffix}")))
 }
@@ -41,7 +41,7 @@ pub fn notations() -> Vec<String> {
     texts.into_iter().filter(|text| text.chars().count() <= MAX_LENGTH).collect()
 }
 
-/// Returns powers, what can be declared at most, what 64 bits and a float hold, and their neighbours.
+/// Returns powers, the largest declarable quantity, the limits of 64 bits and of a float, and their neighbors.
 fn numbers() -> BTreeSet<u128> {
     let twos = (0..=64).map(|power| 1 << power);
     let tens = (0..=20).map(|power| 10_u128.pow(power));
@@ -50,7 +50,7 @@ fn numbers() -> BTreeSet<u128> {
     twos.chain(tens).chain(bounds).flat_map(near).collect()
 }
 
-/// Returns a number as one may write it, and fractions next to it.
+/// Returns notations of a number, and fractions next to it.
 fn spellings(number: u128) -> Vec<String> {
     let digits = number.to_string();
     let mut texts = vec![digits.clone(), format!("+{digits}"), format!("-{digits}")];

@@ -1,7 +1,7 @@
-//! Clusters that the tests of one program use one after the other, since most of a short test's time
-//! is the start of its API server.
+//! Clusters that the tests of one program reuse, because starting an API server takes most of a short
+//! test's time.
 
-// It is for tests, which fail by a panic.
+// For tests, which fail with a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
@@ -12,10 +12,10 @@ use anyhow::Result;
 
 use crate::{Cluster, builder};
 
-/// Clusters that no test uses at the moment.
+/// Idle clusters.
 static IDLE: Mutex<Vec<Cluster>> = Mutex::new(Vec::new());
 
-/// What the next test does not observe: these objects are deleted after each one.
+/// The kinds whose objects are deleted after each test.
 const DELETED: [&str; 6] = [
     "/apis/noderesource.dev/v1alpha1/nodeextendedresources",
     "/api/v1/namespaces/default/pods?gracePeriodSeconds=0",
@@ -25,14 +25,14 @@ const DELETED: [&str; 6] = [
     "/apis/events.k8s.io/v1/namespaces/default/events",
 ];
 
-/// A cluster of which a test has exclusive use, and that a later test uses again.
+/// A cluster that one test at a time uses, and a later test uses again.
 #[derive(Debug)]
 pub struct SharedCluster(Option<Cluster>);
 
 impl Cluster {
-    /// Returns an API server with the CRD: one that an earlier test has left, or a new one. A test
-    /// may create rules, nodes, pods, DeviceClasses, Events and Leases there. One that changes
-    /// anything else, such as CRDs, policies and namespaces, starts a cluster of its own.
+    /// Returns an API server with the CRD: that of an earlier test, or a new one. A test may create rules,
+    /// nodes, pods, DeviceClasses, Events and Leases there. A test that changes anything else, such as CRDs,
+    /// policies and namespaces, must start its own cluster.
     #[must_use]
     pub fn shared() -> SharedCluster {
         let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();

@@ -4,25 +4,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-/// How long anything may take to happen. Machines differ by a factor of ten, and the tests share
-/// theirs: no test passes or fails by how fast it is.
+/// The deadline of every wait. Machines differ by a factor of ten, and tests share one: no result may depend
+/// on its speed.
 pub const DEADLINE: Duration = Duration::from_secs(180);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Polls `probe` until it returns something, at most for [`DEADLINE`]. An error of the probe counts
-/// as nothing yet; the last one is reported if nothing ever comes.
+/// Polls `probe` until it returns a value, for at most [`DEADLINE`]. An error counts as no value yet; the last
+/// error is reported at the deadline.
 ///
 /// # Errors
-/// At the deadline: what it waited for, and the last error.
+/// Returns an error at the deadline: what it waited for, and the last error of the probe.
 pub fn wait_until<T>(what: &str, probe: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     wait_within(DEADLINE, what, probe)
 }
 
-/// Does the same with a deadline of its own.
+/// Does the same with another deadline.
 ///
 /// # Errors
-/// At the deadline: what it waited for, and the last error.
+/// Returns an error at the deadline: what it waited for, and the last error of the probe.
 pub fn wait_within<T>(
     deadline: Duration,
     what: &str,

@@ -1,5 +1,6 @@
 //! Tests the harness itself: it starts what its builder describes, and leaves nothing behind.
-//! Each test starts its own control plane or process, and checks processes by their id in /proc.
+//!
+//! Method: each test starts its own control plane or process, and checks processes by their id in /proc.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 
@@ -67,12 +68,12 @@ fn control_plane_ends_when_its_owner_panics() {
     wait_gone(pid);
 }
 
-/// A program that SIGKILL ends cannot clean up after itself.
+/// A program that is killed by SIGKILL cannot clean up after itself.
 #[test]
 fn process_ends_when_its_owner_is_killed() {
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let log = dir.join("owner.log");
-    // An owner that holds the pipe of a supervised sleep: this test program, as the test below.
+    // The owner of a supervised sleep: this test program, running the test below.
     let program = std::env::current_exe().unwrap();
     let args = ["--exact", "process_owner_to_be_killed", "--ignored", "--nocapture"];
     std::fs::remove_file(&log).unwrap_or_default();

@@ -24,7 +24,7 @@ impl Selector {
     /// Reads `fieldSelector` and `labelSelector`, of which `=`, `==` and `!=` are known.
     ///
     /// # Errors
-    /// Where one of them has something else.
+    /// Returns an error if one of them has something else.
     pub fn parse(fields: &str, labels: &str) -> Result<Self, Failure> {
         Ok(Self { fields: parse(fields)?, labels: parse(labels)?, namespace: None })
     }

@@ -1,5 +1,5 @@
-// Package alerts tests the chart's alerts and dashboard on Prometheus' own engine: every expression is
-// parsed and finds its series, every alert fires when it should, and none does while all is well.
+// Package alerts tests the chart's alerts and dashboard on Prometheus's own engine: every expression parses
+// and finds its series, every alert fires for its cause, and none fires on a healthy system.
 package alerts
 
 import (
@@ -20,7 +20,7 @@ import (
 const (
 	chart    = "../../../charts/node-resource-advertiser/"
 	selector = `namespace="advertising", job="nra"`
-	// When expressions are asked for: two hours after the first sample, which is one a minute.
+	// Time of the evaluation: two hours after the first sample, with one sample a minute.
 	now = 2 * time.Hour
 )
 
@@ -51,8 +51,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// Two replicas, of which one leads, on a good day: what the program exposes, in the notation of
-// Prometheus' own tests (0+1x120 is 0, 1, 2 … 120).
+// Healthy series of two replicas, one of them the leader, in the notation of Prometheus's own tests
+// (0+1x120 is 0, 1, 2 … 120).
 var healthy = map[string]string{
 	`up{pod="a"}`: "1x120",
 	`up{pod="b"}`: "1x120",
@@ -92,28 +92,28 @@ var healthy = map[string]string{
 	`node_resource_advertiser_confinement{pod="a",state="unconfined"}`:            "0x120",
 	`node_resource_advertiser_confinement{pod="a",state="unknown"}`:               "0x120",
 	`node_resource_advertiser_confinement_tests_total{pod="a",result="confined"}`: "0+1x120",
-	// For the first two minutes after an installation.
+	// During the first two minutes after an installation.
 	`node_resource_advertiser_confinement_tests_total{pod="a",result="unconfined"}`: "0x110 1 2x8",
 	`node_resource_advertiser_confinement_tests_total{pod="a",result="unknown"}`:    "0x120",
-	// Of two API servers, each of which has half of the tests, and one of which is scraped twice.
+	// Two API servers, each with half of the tests, one of them scraped twice.
 	`apiserver_validating_admission_policy_check_total{endpoint="a",instance="a",policy="node-resource-advertiser",enforcement_action="deny"}`:              "0+0.5x120",
 	`apiserver_validating_admission_policy_check_total{endpoint="b",instance="a",policy="node-resource-advertiser",enforcement_action="deny"}`:              "0+0.5x120",
 	`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="node-resource-advertiser",enforcement_action="deny"}`:              "0+0.5x120",
 	`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="prod-node-resource-advertiser-objects",enforcement_action="deny"}`: "0x120",
-	// What those are refused who write rules.
+	// Rejections for authors of rules.
 	`apiserver_validating_admission_policy_check_total{endpoint="a",instance="a",policy="node-resource-advertiser-rules",enforcement_action="deny"}`: "0+10x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="0.01"}`:                                                             "0+60x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="1"}`:                                                                "0+60x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="+Inf"}`:                                                             "0+60x120",
 	`node_resource_advertiser_plan_duration_seconds_bucket{pod="a",le="0.001"}`:                                                                      "0+60x120",
 	`node_resource_advertiser_plan_duration_seconds_bucket{pod="a",le="+Inf"}`:                                                                       "0+60x120",
-	// The API server ends every watch after some minutes, and it is begun anew.
+	// The API server ends every watch after some minutes, and the controller restarts it.
 	`node_resource_advertiser_watch_restarts_total{pod="a",resource="nodes"}`: "0+0.2x120",
 	`node_resource_advertiser_watch_restarts_total{pod="a",resource="rules"}`: "0+0.2x120",
 	`node_resource_advertiser_build_info{pod="a",version="0.1.0"}`:            "1x120",
 }
 
-// What makes each alert fire, in place of what is above; an empty text is for a series that is gone.
+// The series that make each alert fire, instead of the healthy ones; an empty text removes a series.
 var troubles = map[string]map[string]string{
 	"NodeResourceAdvertiserDown": {`up{pod="a"}`: "1x100 0x19", `up{pod="b"}`: ""},
 	"NodeResourceAdvertiserNoLeader": {
@@ -143,7 +143,7 @@ var troubles = map[string]map[string]string{
 	"NodeResourceAdvertiserPodsUnavailable": {
 		`node_resource_advertiser_nodes{pod="a",state="pods_unavailable"}`: "1x120",
 	},
-	// Held for a moment only: the alert waits for nothing.
+	// The state is brief, so the alert has no `for`.
 	"NodeResourceAdvertiserRulesHeld": {
 		`node_resource_advertiser_rules_held{pod="a"}`: "0x119 3",
 	},
@@ -160,7 +160,7 @@ var troubles = map[string]map[string]string{
 	"NodeResourceAdvertiserProtectionIneffective": {
 		`node_resource_advertiser_kubelet_starts_total{pod="a",values="reset"}`: "0x110 1x9",
 	},
-	// One of three API servers has the hole: the gauge shows it for a minute at a time.
+	// One of three API servers lacks the policy: the gauge shows it for a minute at a time.
 	"NodeResourceAdvertiserUnconfined": {
 		`node_resource_advertiser_confinement{pod="a",state="confined"}`:                                                                           "1x120",
 		`node_resource_advertiser_confinement_tests_total{pod="a",result="confined"}`:                                                              "0+0.6x120",
@@ -171,7 +171,7 @@ var troubles = map[string]map[string]string{
 		`node_resource_advertiser_confinement{pod="a",state="confined"}`: "0x120",
 		`node_resource_advertiser_confinement{pod="a",state="unknown"}`:  "1x120",
 	},
-	// Tests that were not rejected are no excuse for what was.
+	// Dry runs that were accepted must not be subtracted from the rejections.
 	"NodeResourceAdvertiserDenied": {
 		`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="node-resource-advertiser",enforcement_action="deny"}`: "0+0.5x110 56+2x9",
 		`node_resource_advertiser_confinement_tests_total{pod="a",result="unknown"}`:                                                               "0+1x120",
@@ -184,7 +184,7 @@ var troubles = map[string]map[string]string{
 	},
 }
 
-// A Prometheus that has scraped what is healthy, but for the trouble.
+// A Prometheus with the healthy series, except those of the fault.
 func scraped(t *testing.T, trouble map[string]string) func(expr string) promql.Vector {
 	t.Helper()
 	all := maps.Clone(healthy)
@@ -270,7 +270,7 @@ func TestAlertHasTextAndRunbookSection(t *testing.T) {
 	}
 }
 
-// A misspelt metric or label selects nothing, and is no error to Prometheus.
+// A misspelled metric or label selects nothing, and Prometheus reports no error.
 func TestSelectorsMatchSeries(t *testing.T) {
 	query := scraped(t, nil)
 	expressions := map[string]string{}

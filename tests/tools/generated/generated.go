@@ -1,4 +1,4 @@
-// Package generated keeps files that are generated from others.
+// Package generated writes or checks files that are generated from others.
 package generated
 
 import (
@@ -7,15 +7,15 @@ import (
 	"os"
 )
 
-// File is a file as its source would have it.
+// File is a generated file.
 type File struct {
 	Path string
 	Text []byte
-	// Source is what it is generated from, and Target the target of make that does so.
+	// Source names its source, and Target the make target that generates it.
 	Source, Target string
 }
 
-// Main writes the file of the folder that the command line names. With --check it fails where the file differs.
+// Main writes the file of the folder that the command line names. With --check it fails if the file differs.
 func Main(command string, generate func(folder string) (File, error)) {
 	if err := run(command, os.Args[1:], generate); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)

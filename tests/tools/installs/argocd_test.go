@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What Argo CD makes of Helm's hooks: docs/user-guide/helm.md, controller/hook.go and, in its gitops-engine,
+// How Argo CD maps Helm's hooks: docs/user-guide/helm.md, controller/hook.go and, in its gitops-engine,
 // pkg/sync/hook/helm/type.go, at v3.4.13. It ignores the others. Every installation and upgrade is a sync.
 var argoPhases = map[string]string{
 	"pre-install":  "PreSync",
@@ -16,14 +16,14 @@ var argoPhases = map[string]string{
 	"post-delete":  "PostDelete",
 }
 
-// The groups and kinds that manifests/base/config/argocd-cm.yaml at v3.4.13 excludes, of those of Kubernetes.
+// The Kubernetes groups and kinds that manifests/base/config/argocd-cm.yaml at v3.4.13 excludes.
 var argoExclusions = []string{
 	"|Endpoints", "discovery.k8s.io|EndpointSlice", "coordination.k8s.io|Lease",
 	"authentication.k8s.io|TokenReview", "authorization.k8s.io|SubjectAccessReview",
 	"certificates.k8s.io|CertificateSigningRequest",
 }
 
-// The objects by phase; "Sync" has those that are no hooks. Of two with one key the last one stays, with a warning:
+// The objects by phase; "Sync" has those that are not hooks. Of two with the same key the last remains, with a warning:
 // DeduplicateTargetObjects in controller/state.go.
 func argoSync(t *testing.T, rendered string) (phases map[string][]object, warnings []string) {
 	t.Helper()
@@ -70,7 +70,7 @@ func TestArgoCDSyncsEveryVariantWithoutHooksAndWarnings(t *testing.T) {
 	})
 }
 
-// From 3.3 on Argo CD runs the Job before it deletes the Application, where it is asked for.
+// From 3.3 on Argo CD runs the Job before it deletes the Application, if enabled.
 func TestArgoCDPrunesBeforeDeletionIfEnabled(t *testing.T) {
 	phases, warnings := argoSync(t, render(t, helms[0], controller, "--set", "prune.enabled=true"))
 	if warnings != nil {

@@ -23,7 +23,7 @@ func kustomize(t *testing.T, files map[string]string) (string, error) {
 	return build(folder, "")
 }
 
-// Builds a folder as `kubectl kustomize` does, or as `kustomize build --enable-helm` where helm is given.
+// Builds a folder as `kubectl kustomize` does, or as `kustomize build --enable-helm` if helm is given.
 func build(folder, helm string) (string, error) {
 	options := krusty.MakeDefaultOptions()
 	options.LoadRestrictions = types.LoadRestrictionsNone
@@ -39,7 +39,7 @@ func build(folder, helm string) (string, error) {
 	return string(text), err
 }
 
-// Flux' helm-controller always has a post-renderer: internal/postrender at v1.6.3 loads every document, hooks too,
+// Flux's helm-controller always has a post-renderer: internal/postrender at v1.6.3 loads every document, hooks too,
 // into Kustomize, and labels them. So does a post-renderer that runs Kustomize in any Helm 4.
 func TestFluxPostRendersEveryVariant(t *testing.T) {
 	eachVariant(t, func(t *testing.T, rendered string) {
@@ -102,7 +102,7 @@ func TestKustomizeInflatesEveryVariant(t *testing.T) {
 	}
 }
 
-// What names its namespace in a string does not follow an overlay: the pods find theirs themselves.
+// An overlay does not change namespaces inside strings, so the pods read theirs at run time.
 func TestOverlaysOfDeployKeepTheirReferences(t *testing.T) {
 	for name, field := range map[string]string{"namespace": "namespace: platform", "prefix": "namePrefix: prod-"} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func checkPodNamespace(t *testing.T, objects []object) {
 	t.Error("no pod takes the Lease's namespace from its own")
 }
 
-// The example puts back what `namespace` moves out of `default`.
+// The example moves back into `default` what `namespace` has moved out.
 func TestOverlayExampleLeavesEventsInDefault(t *testing.T) {
 	built, err := build(inProject(t, "examples/gitops/kustomize/controller"), "")
 	if err != nil {

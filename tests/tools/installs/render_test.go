@@ -1,5 +1,5 @@
-// Package installs tests what the tools that people install with make of the charts, as far as no cluster is needed:
-// both versions of Helm, Kustomize, Flux' post-renderer, and Argo CD's rules.
+// Package installs tests how installation tools render the charts, without a cluster: both versions of Helm,
+// Kustomize, Flux's post-renderer, and Argo CD's rules.
 package installs
 
 import (
@@ -21,7 +21,7 @@ const (
 	rules      = "charts/node-resource-advertiser-rules"
 )
 
-// The kinds that a chart renders only where the cluster has them.
+// The kinds that a chart renders only if the cluster serves them.
 var optionalKinds = []string{
 	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
 	"noderesource.dev/v1alpha1/NodeExtendedResource",
@@ -48,7 +48,7 @@ func (o object) text(path ...string) string {
 	return text
 }
 
-// The identity of an object, for an API server and for a GitOps tool.
+// The identity of an object for API servers and GitOps tools.
 func (o object) identity() string {
 	return strings.Join([]string{o.groupKind(), o.text("metadata", "namespace"), o.text("metadata", "name")}, "|")
 }
@@ -88,7 +88,7 @@ func render(t *testing.T, helm, chart string, args ...string) string {
 	return output
 }
 
-// Renderings that several tests look at, by their arguments.
+// Renderings that several tests use, by their arguments.
 var rendered sync.Map
 
 func renderOnce(t *testing.T, helm, chart string, args ...string) string {
@@ -128,7 +128,7 @@ func template(t *testing.T, helm, chart string, args ...string) (string, error) 
 	return string(output), err
 }
 
-// Decodes documents, of which none may have a key twice.
+// Decodes documents, which may not contain duplicate keys.
 func decode(t *testing.T, text string) []object {
 	t.Helper()
 	decoder := yaml.NewDecoder(strings.NewReader(text))
@@ -159,7 +159,7 @@ func find(t *testing.T, objects []object, kind, name string) object {
 	return nil
 }
 
-// Calls `check` for each rendering of each chart's ci/ values, hooks and all.
+// Calls `check` for each rendering of each chart's ci/ values, including hooks.
 func eachVariant(t *testing.T, check func(t *testing.T, rendered string)) {
 	t.Helper()
 	for _, chart := range []string{controller, rules} {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Kustomize, and with it Flux, fails on two objects of one identity; Argo CD keeps the last.
+// Kustomize, and with it Flux, fails on two objects with the same identity; Argo CD keeps the last.
 func TestNoObjectIsRenderedTwice(t *testing.T) {
 	eachVariant(t, func(t *testing.T, rendered string) {
 		seen := map[string]bool{}
@@ -19,7 +19,7 @@ func TestNoObjectIsRenderedTwice(t *testing.T) {
 	})
 }
 
-// YAML takes a name such as 123 or 1e3 for a number unless it is quoted.
+// YAML reads a name such as 123 or 1e3 as a number unless it is quoted.
 func TestNamesThatLookLikeNumbersAreStrings(t *testing.T) {
 	args := []string{"--namespace", "123", "--set-string", "leaderElection.leaseName=1e3,serviceAccount.name=0x1", "--set", "prune.enabled=true"}
 	for _, object := range decode(t, render(t, helms[0], controller, args...)) {
@@ -27,7 +27,7 @@ func TestNamesThatLookLikeNumbersAreStrings(t *testing.T) {
 	}
 }
 
-// Checks the fields that are strings in every kind of the chart.
+// Checks the string fields of every kind of the chart.
 func checkStrings(t *testing.T, path string, value any) {
 	t.Helper()
 	names := map[string]bool{"name": true, "namespace": true, "value": true, "serviceAccountName": true}
@@ -56,8 +56,8 @@ func checkStrings(t *testing.T, path string, value any) {
 	}
 }
 
-// What renders without a cluster and applies knows no hooks: each would be an object as any other, and the Job
-// would withdraw everything as soon as it is installed.
+// A tool that renders without a cluster and applies the result ignores hooks: each would be an ordinary object, and
+// the Job would withdraw everything as soon as it is installed.
 func TestRenderingWithoutClusterYieldsNoHooks(t *testing.T) {
 	eachVariant(t, func(t *testing.T, rendered string) {
 		for _, object := range decode(t, rendered) {
@@ -68,7 +68,7 @@ func TestRenderingWithoutClusterYieldsNoHooks(t *testing.T) {
 	})
 }
 
-// The policy names an account of another name than the chart's by its namespace.
+// If the account's name does not contain the chart's, the policy also matches its namespace.
 func TestPolicyFollowsTheAccountIntoAnotherNamespace(t *testing.T) {
 	args := []string{"--set", "namespaceOverride=platform,serviceAccount.create=false,serviceAccount.name=other"}
 	for _, helm := range helms {

@@ -1,5 +1,5 @@
-// Writes the schema of the values of the chart of rules, from the schema of the kind in crds/, and stricter only in
-// what that leaves to CEL. With --check it only says whether the file is what it should be.
+// Writes the values schema of the chart of rules from the CRD in crds/, stricter only where the CRD uses CEL. With
+// --check it only reports whether the file is up to date.
 package main
 
 import (
@@ -17,7 +17,7 @@ const (
 	chartSchema = "charts/node-resource-advertiser-rules/values.schema.json"
 )
 
-// What CEL checks in the CRD, as far as a schema can say it.
+// The CRD's CEL rules, as far as a schema can express them.
 const stricter = `{
 	"properties": {
 		"resourceName": {"pattern": "^[^/]+/[^/]+$"},

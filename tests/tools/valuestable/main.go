@@ -1,5 +1,5 @@
 // Writes the table of values into a chart's README, between its two markers, from the comments in
-// values.yaml. With --check it only says whether the table is what it should be.
+// values.yaml. With --check it only reports whether the table is up to date.
 package main
 
 import (
@@ -53,12 +53,12 @@ func replace(readme []byte, values string) ([]byte, error) {
 	return bytes.Join([][]byte{head, []byte(begin), table.Bytes(), []byte(end), tail}, nil), nil
 }
 
-// A value with a comment is a row; a map without one is gone into.
+// A value with a comment becomes a row; for a map without a comment, its entries become rows.
 func rows(table *bytes.Buffer, prefix string, mapping *yaml.Node) error {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
 		path := prefix + key.Value
-		// The first comment of the file is separated by an empty line: it is the file's own.
+		// An empty line separates the file's own comment, which comes first.
 		paragraphs := strings.Split(key.HeadComment, "\n\n")
 		comment := strings.TrimPrefix(paragraphs[len(paragraphs)-1], "# ")
 		comment = strings.ReplaceAll(comment, "\n# ", " ")
@@ -75,7 +75,7 @@ func rows(table *bytes.Buffer, prefix string, mapping *yaml.Node) error {
 				return err
 			}
 		default:
-			return fmt.Errorf("line %d: %s has no comment that says what it is", key.Line, path)
+			return fmt.Errorf("line %d: %s has no comment that describes it", key.Line, path)
 		}
 	}
 	return nil

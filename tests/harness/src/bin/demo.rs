@@ -1,5 +1,5 @@
-//! `make demo`: from a rule to running pods on a real Kubernetes, with the real commands and their
-//! output. It checks every step, and the first that fails ends the demo with exit code 1.
+//! `make demo`: from a rule to running pods in a real cluster, with real commands and their output. The
+//! demo checks every step, and exits with code 1 at the first that fails.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -63,7 +63,7 @@ fn demo(keep: bool) -> Result<()> {
     if keep {
         stage.stay()?;
     }
-    println!("\nThe demo is over; what it started is stopped and deleted.");
+    println!("\nThe demo is complete; its processes are stopped and its files deleted.");
     Ok(())
 }
 
@@ -110,7 +110,7 @@ fn four_dongles(stage: &Stage) -> Result<()> {
     let why = "kubectl get pods -l app=second-user -o jsonpath='{.items[*].status.conditions[?(@.type==\"PodScheduled\")].message}{\"\\n\"}'";
     stage.show(why, "", "Insufficient example.com/dongle")?;
 
-    // The scheduler may be ahead of the kubelet, which rejects the pod then: a Deployment creates another.
+    // If the scheduler is ahead of the kubelet, the kubelet rejects the pod, and the Deployment creates another.
     heading("Edit the rule to five dongles: the second pod runs");
     let raise = "kubectl patch ner dongle --type=merge -p '{\"spec\":{\"quantity\":5}}'";
     stage.show(raise, "", "patched")?;
@@ -133,7 +133,7 @@ fn repair(stage: &Stage) -> Result<()> {
     stage.show(events, "node-1", "kubectl-patch")
 }
 
-/// Sets the dongles of a node to 0 with its kubelet's identity, as the kubelet itself does when it registers.
+/// Sets the dongles of a node to 0 with its kubelet's identity, like a kubelet that registers the node.
 fn reset(node: &str) -> String {
     format!(
         "kubectl patch node {node} --subresource=status --type=strategic --field-manager=kubelet \
@@ -150,8 +150,8 @@ fn dongles(number: u32) -> String {
 const ALLOCATABLE: &str =
     "kubectl get node node-1 -o jsonpath='{.status.allocatable.example\\.com/dongle}{\"\\n\"}'";
 
-/// Waits until the policy is in force, a moment after it was written, on a node of its own: what is reset again and again
-/// counts as contested. No controller runs.
+/// Waits until the policy takes effect, on a separate node, because repeated resets count as contested. No
+/// controller runs.
 fn wait_protected(stage: &Stage) -> Result<()> {
     let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
     let canary = format!(
@@ -203,20 +203,20 @@ fn back_to_nothing(stage: &Stage) -> Result<()> {
     stage.show("kubectl get pods", "dongle-user", "Running")
 }
 
-/// Prints what the next commands show.
+/// Prints a heading for the next commands.
 fn heading(line: &str) {
     println!("\n==> {line}");
 }
 
-/// The control plane that the story plays on.
+/// The control plane of the demo.
 struct Stage {
     control_plane: ControlPlane,
     interrupted: Arc<AtomicBool>,
 }
 
 impl Stage {
-    /// Shows a command and what it prints, which must have `expected` in it, in the line with
-    /// `row` if that is not empty. It is run again until it does.
+    /// Shows a command and its output, which must contain `expected`, in the line with `row` if that is not
+    /// empty. Repeats the command until it does.
     fn show(&self, command: &str, row: &str, expected: &str) -> Result<()> {
         println!("$ {command}");
         let mut last = String::new();
@@ -236,7 +236,7 @@ impl Stage {
     fn run(&self, command: &str) -> Result<String> {
         let path = std::env::var("PATH").unwrap_or_default();
         let output = Command::new("/bin/sh")
-            // What goes wrong is a part of what is shown.
+            // Errors are part of the shown output.
             .args(["-c", &format!("exec 2>&1; {command}")])
             .env("PATH", format!("{}:{path}", binaries()?.display()))
             .env("KUBECONFIG", self.control_plane.kubeconfig())
@@ -254,12 +254,12 @@ impl Stage {
 
     fn check_interrupted(&self) -> Result<()> {
         if self.interrupted.load(Ordering::Relaxed) {
-            bail!("interrupted; what it started is stopped and deleted");
+            bail!("interrupted; its processes are stopped and its files deleted");
         }
         Ok(())
     }
 
-    /// Leaves everything as it is until Ctrl-C.
+    /// Keeps everything running until Ctrl-C.
     fn stay(&self) -> Result<()> {
         heading("Kubernetes keeps running until Ctrl-C. In another terminal:");
         println!("export KUBECONFIG={}", self.control_plane.kubeconfig().display());

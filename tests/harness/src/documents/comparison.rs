@@ -1,4 +1,4 @@
-//! Compares what a command does with what its page shows.
+//! Compares a command's result with its page.
 
 use anyhow::{Result, bail};
 
@@ -8,7 +8,7 @@ use crate::Output;
 /// The columns whose cells are ages.
 const AGE_COLUMNS: [&str; 2] = ["AGE", "LAST SEEN"];
 
-/// Compares what a command prints, where the page shows it, and its exit code.
+/// Compares a command's exit code, and its output if the page shows it.
 pub fn check(step: &Step, output: &Output) -> Result<()> {
     let Output { stdout, stderr, code } = output;
     let printed = format!("{stdout}{stderr}");
@@ -33,7 +33,7 @@ pub fn check(step: &Step, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Returns the lines that are not empty, with single spaces, in which every age is the same.
+/// Returns the non-empty lines with single spaces, and every age replaced by the same text.
 fn lines(text: &str) -> Vec<String> {
     let mut columns = Vec::new();
     let mut lines = Vec::new();
@@ -58,7 +58,7 @@ fn lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// Returns where a table's headings have a column of ages, the last one first; nothing of another line.
+/// Returns the positions of age columns in a line of table headings, the last first; empty for other lines.
 fn age_columns(line: &[char]) -> Vec<usize> {
     if line.iter().any(|c| c.is_lowercase()) {
         return Vec::new();
@@ -84,7 +84,7 @@ fn replace_age(line: &mut Vec<char>, column: usize) {
     }
 }
 
-/// Whether this is an age as kubectl prints it: `3m2s`, `5d`, `2y10d`.
+/// Returns whether a text is an age as kubectl prints it: `3m2s`, `5d`, `2y10d`.
 fn is_age(word: &str) -> bool {
     let mut units = "ydhms".chars();
     let mut parts = word.split_inclusive(|c: char| !c.is_ascii_digit()).peekable();
@@ -96,7 +96,7 @@ fn is_age(word: &str) -> bool {
         })
 }
 
-/// Whether a line has the parts between `…` in this order, and begins and ends with the outer ones.
+/// Returns whether a line contains the parts between `…` in order, and begins and ends with the outer ones.
 fn matches(expected: &str, line: &str) -> bool {
     let mut parts = expected.split('…');
     let Some(mut rest) = parts.next().and_then(|first| line.strip_prefix(first)) else {

@@ -11,30 +11,30 @@ use anyhow::{Context as _, Result};
 use super::{Block, comparison};
 use crate::{Cluster, Output, control_plane_program, program, tool};
 
-/// Returns the first failure in a pipe, but for a grep at its end that finds nothing.
+/// Returns the first failure in a pipe, except for a grep at its end that finds nothing.
 const MAY_FIND_NOTHING: &str = r#"codes=("${PIPESTATUS[@]}")
 last=$((${#codes[@]} - 1))
 if ((codes[last] == 1)); then codes[last]=0; fi
 for code in "${codes[@]}"; do if ((code)); then exit "$code"; fi; done"#;
 
-/// Where commands run.
+/// A shell that runs commands.
 #[derive(Clone, Debug)]
 pub struct Shell {
     /// The working directory.
     pub folder: PathBuf,
     /// Environment variables.
     pub environment: Vec<(String, String)>,
-    /// Words of the pages that stand for a name, and the name: `NODE`, `node-1`.
+    /// Placeholders in the pages, and the names that replace them: `NODE`, `node-1`.
     pub words: Vec<(&'static str, String)>,
-    /// Shell variables that a page sets, and the value that they have here.
+    /// Shell variables that a page sets, and their values in the test.
     pub variables: BTreeMap<&'static str, String>,
 }
 
 impl Shell {
-    /// Returns a shell for the administrator of a cluster, who has kubectl, helm and the program at hand.
+    /// Returns a shell for a cluster's administrator, with kubectl, helm and the program in its PATH.
     ///
     /// # Errors
-    /// Where one of them has not been built.
+    /// Returns an error if one of them has not been built.
     pub fn new(
         cluster: &Cluster,
         folder: &Path,
@@ -57,10 +57,10 @@ impl Shell {
         Ok(Self { folder: folder.to_owned(), environment, words, variables })
     }
 
-    /// Runs blocks in order, as one user would: variables that a block sets are there in the next.
+    /// Runs blocks in order, like one user: variables that a block sets remain set in the next.
     ///
     /// # Errors
-    /// At the first command that fails, or prints something else than the page shows.
+    /// Returns an error at the first command that fails, or prints other output than the page shows.
     pub fn run(&self, blocks: &[Block]) -> Result<usize> {
         let mut settings = String::new();
         let mut count = 0;
@@ -86,7 +86,7 @@ impl Shell {
     fn run_command(&self, settings: &str, command: &str) -> Result<Output> {
         let mut command = command.to_owned();
         if command.contains("| grep ") {
-            // grep at the end may find nothing; what is before it must succeed.
+            // A grep at the end may find nothing; the commands before it must succeed.
             command = format!("set +e\n{command}\n{MAY_FIND_NOTHING}");
         }
         for (word, name) in &self.words {
@@ -101,7 +101,7 @@ impl Shell {
     }
 }
 
-/// Returns the variable that a line sets, if that is all that it does.
+/// Returns the variable that a line sets, if it does nothing else.
 fn assigned(command: &str) -> Option<&str> {
     let (name, value) = command.trim().split_once('=')?;
     let is_name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
