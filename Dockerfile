@@ -1,7 +1,7 @@
-# The image, for those who have Docker; `make image` makes it without. For both architectures at once:
+# The image, built with Docker; `make image` builds it without Docker. For both architectures at once:
 #   docker buildx build --platform linux/amd64,linux/arm64 --tag <registry>/node-resource-advertiser:<version> --push .
 
-# It compiles natively for either architecture: emulated, that would take an hour.
+# Cross-compiles natively: emulation would take an hour.
 FROM --platform=$BUILDPLATFORM rust:1.95.0-bookworm AS build
 ARG TARGETARCH
 RUN if [ "$TARGETARCH" != "$(dpkg --print-architecture)" ]; then \
@@ -10,14 +10,14 @@ RUN if [ "$TARGETARCH" != "$(dpkg --print-architecture)" ]; then \
 RUN case "$TARGETARCH" in \
         amd64) echo x86_64 ;; \
         arm64) echo aarch64 ;; \
-        *) echo "there is no image for $TARGETARCH, but for amd64 and arm64" >&2; exit 1 ;; \
+        *) echo "unsupported architecture $TARGETARCH: use amd64 or arm64" >&2; exit 1 ;; \
     esac > /machine \
     && rustup target add "$(cat /machine)-unknown-linux-gnu"
-# Without it the program would have root's group in a pod that names no user.
+# Without this entry the program would have root's group in a pod that sets no user.
 RUN printf 'nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n' > /passwd
 WORKDIR /source
 COPY . .
-# Static, since there is nothing else in the image; see hack/image.sh. The machine's paths stay out of it.
+# Static, because the image contains nothing else; see hack/image.sh. The machine's paths are removed.
 RUN machine=$(cat /machine) && target=$machine-unknown-linux-gnu \
     && cargo fetch --locked \
     && RUSTFLAGS="-C target-feature=+crt-static\
@@ -32,7 +32,7 @@ LABEL org.opencontainers.image.title="node-resource-advertiser" \
       org.opencontainers.image.source="https://github.com/noderesource/node-resource-advertiser"
 COPY --from=build /passwd /etc/
 COPY --from=build /node-resource-advertiser /
-# By number: Kubernetes' runAsNonRoot cannot check a name.
+# By number: runAsNonRoot in Kubernetes cannot check a name.
 USER 65532:65532
 WORKDIR /
 ENTRYPOINT ["/node-resource-advertiser"]

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The build cache, BUILD_CACHE: folders outside the checkout, for other checkouts. Nothing without it.
+# The build cache, BUILD_CACHE: folders outside the checkout that other checkouts share. Does nothing without it.
 #
-#   hack/cache.sh restore NAME FOLDER     copies an entry into an empty folder, or fails: there is none
-#   hack/cache.sh save FOLDER NAME        keeps a copy of a folder, or warns: a build goes on without
+#   hack/cache.sh restore NAME FOLDER     copies an entry into an empty folder, or fails if none exists
+#   hack/cache.sh save FOLDER NAME        stores a copy of a folder, or warns: builds work without it
 #
-# NAME is KIND/LABEL-KEY, with a key of all that the entry is made from. An entry appears whole or not at all,
-# and is never changed. All together take BUILD_CACHE_MIB at most: what was not used for longest goes first.
+# NAME is KIND/LABEL-KEY, with a key of all inputs of the entry. An entry appears atomically, and never changes.
+# All entries take at most BUILD_CACHE_MIB: the least recently used are deleted first.
 set -euo pipefail
 
 if [[ -z ${BUILD_CACHE:-} ]]; then
@@ -22,16 +22,16 @@ mebibytes() {
 	du --summarize --block-size=1M "$1" | cut --fields 1
 }
 
-# Deletes an entry. One that is being copied vanishes first, which ends the copying with an error.
+# Deletes an entry. Moves it away first, so that a copy in progress fails.
 delete() {
 	local gone
 	gone=$(mktemp -d "$BUILD_CACHE/.stage.XXXXXX")
-	# Where another run was faster, it is gone.
+	# Another run may have deleted the entry already.
 	mv "$1" "$gone" 2> /dev/null || [[ ! -e $1 ]]
 	rm -rf "$gone"
 }
 
-# Deletes entries until so much is left for a new one, and what has not been used for a month.
+# Deletes entries until there is room for a new one, and those not used for a month.
 make_room() {
 	local left=$1 now used entry size
 	find "$BUILD_CACHE" -maxdepth 1 -name '.stage.*' -mmin +120 -exec rm -rf {} +
@@ -51,7 +51,7 @@ case $1 in
 restore)
 	entry=$BUILD_CACHE/$2
 	[[ -d $entry ]] || exit 1
-	# Where nothing can be written, it is used all the same.
+	# A read-only cache is still used.
 	touch "$entry" 2> /dev/null || true
 	if ! cp --archive "$entry"/. "$3" || [[ ! -d $entry ]]; then
 		warn "$entry cannot be copied: it is made anew"
@@ -74,7 +74,7 @@ save)
 	fi
 	make_room $((limit - size))
 	free=$(df --output=avail --block-size=1M "$BUILD_CACHE" | tail --lines 1)
-	# What else the disk is for goes first.
+	# Other uses of the disk take precedence.
 	if ((free < size + 1024)); then
 		warn "$2 is not kept: it has $size MiB, and $BUILD_CACHE ${free// /} MiB free"
 		exit 0
@@ -83,7 +83,7 @@ save)
 	cp --archive "$2"/. "$stage"
 	chmod 755 "$stage"
 	touch "$stage"
-	# Where another run was faster, its copy stays: it is from the same.
+	# If another run was faster, its copy is kept: it has the same inputs.
 	mv --no-target-directory "$stage" "$entry" 2> /dev/null || [[ -d $entry ]]
 	;;
 esac

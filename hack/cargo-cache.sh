@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Keeps compiled dependencies in the build cache, for other checkouts: nothing without BUILD_CACHE. Where that
-# fails, such as for a full disk, it warns, and a build goes on.
+# Stores compiled dependencies in the build cache for other checkouts; does nothing without BUILD_CACHE. On failure,
+# such as a full disk, it warns, and the build continues.
 #
 #   hack/cargo-cache.sh restore|save
 #
-# This workspace's own packages are not kept: cargo goes by the times of their files, which a checkout
-# does not keep, so they are always compiled. What is kept comes from a registry, where a version never
-# changes; and cargo compares versions, features, flags and the compiler once more.
+# This workspace's own packages are not stored: cargo compares the times of their files, which a checkout does not
+# preserve, so they are always compiled. Stored packages come from a registry, where a version never changes; and
+# cargo itself compares versions, features, flags and the compiler.
 set -euo pipefail
 
 if [[ -z ${BUILD_CACHE:-} ]]; then
@@ -41,11 +41,11 @@ restore)
 save)
 	if [[ ! -d $BUILD_CACHE/$cached ]]; then
 		own=$(cargo metadata --locked --no-deps --format-version 1 | grep -o '"name":"[^"]*","version"' | cut -d '"' -f 4)
-		# By the hash that cargo gives each unit, which its files have in their names.
+		# By cargo's hash of each unit, which is in its file names.
 		for name in $own; do
 			printf '%s\n' target/debug/.fingerprint/"$name"-*
 		done | sed 's/.*-/*-/; s/$/*/' > "$stage.exclude"
-		# Under cargo's own lock: another cargo in this checkout must not change files meanwhile.
+		# Under cargo's own lock, so that no other cargo in this checkout changes files meanwhile.
 		flock target/debug/.cargo-lock \
 			tar --create --directory target/debug --exclude-from "$stage.exclude" .fingerprint build deps |
 			tar --extract --directory "$stage"

@@ -16,7 +16,7 @@ root=target/tools/cargo-deny
 rm -rf "$root"
 mkdir -p "$root"
 if ! hack/cache.sh restore "$cached" "$root"; then
-	# It runs for two seconds: nobody waits for an optimized one.
+	# It runs for two seconds, so an optimized build is not worth its time.
 	CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 cargo install --quiet --locked --debug --force --root "$root" \
 		--target-dir target/tools/build --version "$version" cargo-deny
 	rm -rf target/tools/build

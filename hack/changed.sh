@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# What of `make test-all` CI runs besides `make test`: the steps whose files changed since they passed.
+# The steps of `make test-all` that CI runs after `make test`: those whose files changed since they passed.
 #
-#   hack/changed.sh list             prints these steps, first the one that was tried the longest ago
-#   hack/changed.sh run SECONDS      runs them for so long at most. With SLOW=1, on a machine where not all will
-#                                    pass in that time, the first alone: each has its turn, run after run.
+#   hack/changed.sh list             prints these steps, the least recently tried first
+#   hack/changed.sh run SECONDS      runs them within this time. With SLOW=1, for a machine that cannot run all of
+#                                    them in that time, runs only the first: each run takes the next one.
 #
-# A step that passes is noted in BUILD_CACHE, by what is in its files. One that does not end in time is no
-# failure: it is left to the next run, for which more of it is built.
+# BUILD_CACHE records each step that passed, by the content of its files. A step that does not end in time is not a
+# failure: the next run repeats it, with more of it already built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# For each step that proves a tool rather than this project, the files that its verdict depends on.
+# For each step that tests a tool rather than this project, the files that its result depends on.
 declare -A covers=(
 	[test-harness]='tests/harness tests/controlplane tests/go.work tests/go.work.sum Cargo.lock hack'
 	[test-alerts]='charts/node-resource-advertiser/files docs/runbook.md tests/tools/alerts hack'
@@ -34,43 +34,43 @@ list() {
 	done | sort --numeric-sort | cut --delimiter ' ' --fields 2
 }
 
-# Creates a file, or its time; where nothing can be kept, every run begins with the same list.
+# Creates a file or updates its time. If that fails, every run begins with the same list.
 keep() {
 	{ mkdir -p "$(dirname "$1")" && touch "$1"; } || echo "warning: the build cache: cannot write $1" >&2
 }
 
 run() {
 	local seconds=$1 steps step status=0
-	# Not by <(…), which would take a failure for an empty list.
+	# Not with <(…), which would turn a failure into an empty list.
 	steps=$(list)
 	read -r -a steps <<< "${steps//$'\n'/ }"
 	if ((${#steps[@]} == 0)); then
 		echo '==> the other steps of `make test-all` passed with the same files before'
 		return
 	elif ((seconds < 60)); then
-		echo "==> left to the next run, as no time is left in this one: ${steps[*]}"
+		echo "==> postponed to the next run, because no time is left: ${steps[*]}"
 		return
 	elif [[ -n ${SLOW:-} ]] && ((${#steps[@]} > 1)); then
-		echo "==> left to the next run, as this machine is slow: ${steps[*]:1}"
+		echo "==> postponed to the next run, because this machine is slow: ${steps[*]:1}"
 		steps=("${steps[0]}")
 	fi
-	echo "==> changed since they passed, for $seconds s at most: ${steps[*]}"
+	echo "==> changed since they passed, running for at most $seconds s: ${steps[*]}"
 	for step in "${steps[@]}"; do
-		# Before it runs: one that never ends in time must not keep the others from their turn.
+		# Before the step runs: one that never ends in time must not block the others.
 		keep "$BUILD_CACHE/tried/$step"
 	done
-	# It ends the whole group of processes.
+	# Ends the whole process group.
 	timeout --kill-after=60 "$seconds" hack/steps.sh make "${steps[@]}" || status=$?
 	for step in "${steps[@]}"; do
 		if grep --quiet --fixed-strings --line-regexp "$step"$'\t'0 <(cut --fields 1,2 target/steps.tsv); then
 			keep "$(note "$step")"
 		elif ((status != 0 && status != 124 && status != 137)); then
-			# It failed, or did not run for that: it is the first in the next run.
+			# The step failed, or did not run after a failure: the next run starts with it.
 			rm -f "$BUILD_CACHE/tried/$step" || true
 		fi
 	done
 	if ((status == 124 || status == 137)); then
-		echo "==> not all ended within $seconds s: what did not pass is left to the next run"
+		echo "==> not all steps ended within $seconds s: the next run repeats those that did not pass"
 		return
 	fi
 	return "$status"

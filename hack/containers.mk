@@ -1,4 +1,4 @@
-# A node with real containers: what runs them, from published Go modules, see tests/containers/go.mod.
+# The container runtime of a real node, from published Go modules: see tests/containers/go.mod.
 CONTAINERS := target/containers
 PAUSE_IMAGE := $(CONTAINERS)/pause.tar
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what runs containers on the node of `make test-cluster` into target/containers/bin/.
+# Builds the container runtime of the node of `make test-cluster` into target/containers/bin/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,7 +8,7 @@ hack/go-build.sh containers "$bin" -tags no_btrfs,no_devmapper,no_zfs -- \
 	github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr} \
 	github.com/containernetworking/plugins/plugins/{ipam/host-local,main/loopback,main/ptp} \
 	./withoutseccomp
-# runc applies seccomp profiles where libseccomp's headers are, and refuses containers with one elsewhere.
+# Built with libseccomp's headers, runc applies seccomp profiles; without them, it rejects containers that have one.
 runtime=withoutseccomp
 tags=()
 if "${CC:-cc}" -E -x c -include seccomp.h /dev/null > /dev/null 2>&1; then
@@ -16,5 +16,5 @@ if "${CC:-cc}" -E -x c -include seccomp.h /dev/null > /dev/null 2>&1; then
 	tags=(-tags seccomp)
 fi
 CGO_ENABLED=1 hack/go-build.sh containers "$bin" "${tags[@]}" -- github.com/opencontainers/runc
-# What containerd starts: runc, or what keeps from it the seccomp profiles that it would refuse.
+# What containerd starts: runc, or a wrapper that removes the seccomp profiles that runc would reject.
 cmp --silent "$bin/$runtime" "$bin/runtime" || cp "$bin/$runtime" "$bin/runtime"

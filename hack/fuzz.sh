@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Fuzzes targets with libFuzzer, guided by coverage, for so many minutes each: see tests/fuzz/src/lib.rs.
+# Fuzzes targets with libFuzzer, guided by coverage, for this number of minutes each: see tests/fuzz/src/lib.rs.
 #
 #   hack/fuzz.sh MINUTES [TARGET…]
 #
-# What it learns stays in target/fuzz/corpus/, for the next time. What fails is left in target/fuzz/failures/:
-# `cargo run -p fuzz TARGET FILE` fails likewise, and -minimize_crash=1 has libFuzzer shorten it. Add it to
-# tests/fuzz/corpus/, and correct the program.
+# New inputs are kept in target/fuzz/corpus/ for the next run. Failing inputs are kept in target/fuzz/failures/:
+# `cargo run -p fuzz TARGET FILE` reproduces the failure, and libFuzzer's -minimize_crash=1 shortens the input. Fix the
+# program, and add the input to tests/fuzz/corpus/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,13 +13,13 @@ command -v c++ > /dev/null || { echo 'error: no C++ compiler: libFuzzer is writt
 seconds=$(($1 * 60))
 shift
 if (($# == 0)); then
-	# One after the other, so that a line of the output is of one.
+	# One after another, so that their output is not interleaved.
 	mapfile -t names < <(cargo run --package fuzz --locked --quiet)
 	set -- "${names[@]}"
 fi
 
-# What cargo-fuzz passes, with no sanitizer, which takes a nightly compiler: no code here is unsafe. Overflow and
-# debug assertions are what it is to find.
+# The flags of cargo-fuzz, without a sanitizer, which needs a nightly compiler: no code here is unsafe. With overflow
+# checks and debug assertions, which the fuzzer should trigger.
 flags=(--cfg fuzzing -C passes=sancov-module -C codegen-units=1 -C debug-assertions -C overflow-checks)
 for flag in level=4 inline-8bit-counters pc-table trace-compares; do
 	flags+=(-C "llvm-args=-sanitizer-coverage-$flag")

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds programs of a Go module below tests/ into a folder, all at once: they share most of what is compiled.
+# Builds programs of a Go module below tests/ into a folder, all at once, because they share most packages.
 #
 #   hack/go-build.sh MODULE FOLDER [FLAG…] -- PACKAGE…
 #
-# A key stands for everything that the programs are built from. A folder that has them by this key stays
-# as it is. With BUILD_CACHE, a folder outside the checkout, they are copied from there, or into it.
+# A key identifies all inputs of the programs. A folder that has the programs for this key is not changed. With
+# BUILD_CACHE, a folder outside the checkout, the programs are copied from there, or into it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +19,7 @@ done
 shift
 packages=("$@")
 
-# Compilers take no part of this machine into a program, but for the C compiler and its libraries.
+# No program depends on this machine, except for the C compiler and its libraries.
 sources=(hack/go-build.sh tests/go.work tests/go.work.sum tests/*/go.mod tests/*/go.sum)
 for package in "${packages[@]}"; do
 	if [[ $package == ./* ]]; then
@@ -52,10 +52,10 @@ stage=$(mktemp -d "$folder/.stage.XXXXXX")
 trap 'rm -rf "$stage"' EXIT
 cached=go/$module-$label-$key
 if hack/cache.sh restore "$cached" "$stage"; then
-	echo "copied from $cached of the build cache"
+	echo "copied from the build cache: $cached"
 else
 	echo "building ${packages[*]}"
-	# Nicer than cargo: beside this run the fast tests.
+	# At a lower priority than cargo: the fast tests run in parallel.
 	(cd "tests/$module" && nice go build -ldflags '-s -w' "${flags[@]}" -o "$stage/" "${packages[@]}")
 	hack/cache.sh save "$stage" "$cached"
 fi

@@ -3,8 +3,8 @@
 #
 #   hack/go-module.sh GO-MOD MODULE[@VERSION]
 #
-# GO-MOD is the folder of the go.mod that has the module's version, but for one that is named with it. Not by
-# `go list`, which knows no folder of a module that is not downloaded yet.
+# GO-MOD is the folder of the go.mod with the module's version, unless a version is given. Not with `go list`, which
+# returns no folder for a module that is not downloaded yet.
 set -euo pipefail
 
 json=$(cd "$1" && GOWORK=off go mod download -json "$2")

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Makes a container image without Docker: the program and nothing else, which is why that is static.
+# Builds a container image without Docker. It contains only the program, which is therefore static.
 #
-#   hack/image.sh release         an optimized one, and its SBOM: what a release publishes
-#   hack/image.sh test OUTPUT     of the program as tests build it: nobody waits for an optimized one
-#   hack/image.sh path            prints where `release` puts it
+#   hack/image.sh release         an optimized image and its SBOM, as a release publishes them
+#   hack/image.sh test OUTPUT     an image of the program as tests build it, without optimization
+#   hack/image.sh path            prints the path of the release image
 #
-# The C library is glibc, whose allocator is the faster one here; names are resolved without any library at
-# run time. The paths of this machine stay out of it, so that the same commit gives the same image elsewhere.
+# The C library is glibc, whose allocator is faster here; name resolution loads no library at run time. Paths of this
+# machine are removed, so that the same commit gives the same image elsewhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -49,8 +49,8 @@ release)
 	ls -l "$image" "${image%.tar}.cdx.json"
 	;;
 test)
-	# With the features that the tests' dependencies have, which are not compiled again then; and with a
-	# folder of its own for the program, since tests run the one in target/debug meanwhile.
+	# With the features of the tests' dependencies, which are then not recompiled, and with a separate folder
+	# for the program, because tests run the one in target/debug meanwhile.
 	# shellcheck disable=SC2086
 	CARGO_BUILD_BUILD_DIR=target cargo rustc --locked --target-dir target/static --bin "$program" \
 		--features serde_json/unbounded_depth,tokio/process,tokio/rt-multi-thread,tokio/test-util \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command for the tests on a real kubelet or on a real cluster, where this machine can run those.
+# Runs a command for the tests on a real kubelet or a real cluster, if this machine supports them.
 #
 #   hack/isolated.sh kubelet|cluster COMMAND [ARGUMENT…]
 set -euo pipefail
@@ -19,7 +19,7 @@ cluster)
 esac
 probe+=' && { test -e "$0/Makefile" || { echo "$0 is hidden by the mounts" >&2; exit 1; }; }'
 if ! problem=$("${unshare[@]}" sh -c "$probe" "$PWD" 2>&1); then
-	# One line, which hack/step.sh repeats.
+	# One line, which hack/step.sh prints again.
 	echo "skipped: no isolation here: ${problem//$'\n'/; } (the tests on a real $1 need $needs)"
 	exit 0
 fi

@@ -15,7 +15,7 @@ controlplane: ## Build etcd and Kubernetes into target/controlplane/bin/
 	@$(STEP) hack/go-build.sh controlplane $(CONTROLPLANE) -ldflags '$(KUBERNETES_LDFLAGS)' -- \
 		$(addprefix k8s.io/kubernetes/cmd/,$(KUBERNETES_PROGRAMS)) ./etcd
 
-# Kubernetes' parsers, a container runtime and a device plugin: what tests take besides.
+# Other programs for tests: Kubernetes' parsers, a container runtime and a device plugin.
 .PHONY: controlplane-extras
 controlplane-extras:
 	@$(STEP) hack/go-build.sh controlplane $(CONTROLPLANE) -- ./oracle ./deviceplugin ./fakeruntime

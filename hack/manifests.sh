@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Renders the chart as `kubectl apply` takes it, without what only Helm uses.
+# Renders the chart for `kubectl apply`, without what only Helm uses.
 #
 #   hack/manifests.sh install|protect
 #
-# `install` is everything but what protects values across reboots: its kind is not there before Kubernetes 1.36.
+# `install` is everything except the policy that protects values across reboots, whose kind requires Kubernetes 1.36.
 set -euo pipefail
 
 case $1 in

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Plants one bug after another into a copy of the source tree, and reports which layer of the tests finds it.
+# Plants bugs one by one in a copy of the source tree, and reports which layer of tests finds each.
 #
-#   hack/mutants.sh [NAME…]     those of tests/mutants/ with these names; all, where none is given
+#   hack/mutants.sh [NAME…]     those of tests/mutants/ with these names; by default all
 #
-# The layers run from the most general to the most special, and a bug counts for the first that finds it; with ALL=1
-# each layer is asked. Fails where a bug is found by none, where a patch does not apply or compile any more, or where a
-# layer fails without any bug.
+# The layers run from the most general to the most specific, and a bug counts for the first that finds it; with ALL=1
+# every layer runs. Fails if no layer finds a bug, if a patch no longer applies or compiles, or if a layer fails without
+# any bug.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +17,7 @@ declare -A layers=(
 	[units]='--skip exploration:: --skip simulation:: --skip shell:: --skip worlds::'
 )
 order=(exploration simulation program units)
-# A bug may also make a test run for ever: it counts where that happens twice.
+# A bug may also make a test run forever: this counts if it happens twice.
 limit=600
 
 folder=target/mutants
@@ -25,8 +25,8 @@ tree=$folder/tree
 results=$folder/results.tsv
 rm -rf "$tree"
 mkdir -p "$tree"
-# What git knows of, and what is new: not what was built. As new, or cargo would take what was built with a bug for the
-# same, after a run that was interrupted.
+# Tracked and new files, without build output. With new file times: after an interrupted run, cargo would otherwise
+# reuse what it built with a bug.
 git ls-files -z --cached --others --exclude-standard | tar --create --null --files-from=- | tar --extract --touch --directory="$tree"
 export CARGO_TARGET_DIR=$PWD/$folder/target CARGO_PROFILE_DEV_DEBUG=0
 
@@ -35,13 +35,13 @@ build() {
 	sed -n 's/^ *Executable unittests src\/lib.rs (\(.*\))$/\1/p' "$folder/build.log" | tail -1
 }
 
-# Runs a layer of the tests that are built.
+# Runs a layer of the tests that have been built.
 ask() {
 	# shellcheck disable=SC2086
 	(cd "$tree" && timeout "$limit" "$1" ${layers[$2]}) > "$3" 2>&1
 }
 
-# How a failed run shows itself: the first seed that it names, and the tests that failed. Nothing where there is neither.
+# Prints the first seed and the tests that a failed run names, or nothing.
 evidence() {
 	local seed tests
 	seed=$(grep -o -m 1 -E 'seed [0-9]+:' "$1" || true)
@@ -49,7 +49,7 @@ evidence() {
 	echo "${seed%:}${seed:+ }$tests"
 }
 
-# Returns what a layer finds, if anything.
+# Prints what a layer finds, if anything.
 find_in() {
 	local binary=$1 layer=$2 log=$3 code=0
 	ask "$binary" "$layer" "$log" || code=$?
@@ -64,7 +64,7 @@ find_in() {
 	((code == 0)) || evidence "$log"
 }
 
-# Without a bug every layer passes: else whatever a layer finds is no evidence.
+# Without a bug every layer must pass; otherwise a failure proves nothing.
 check_baseline() {
 	local binary layer log
 	if ! binary=$(build) || [[ -z $binary ]]; then

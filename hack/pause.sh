@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes an image of Kubernetes' own pause, which holds a pod's namespaces, and which the examples run.
+# Builds an image of Kubernetes' pause program, which holds a pod's namespaces, and which the examples run.
 #
 #   hack/pause.sh OUTPUT
 set -euo pipefail

@@ -6,7 +6,7 @@
 # A step alone prints as it goes. Under hack/steps.sh, where steps overlap, STEPS names the folder
 # of their logs: the output goes there, and to the terminal too if the step fails.
 set -euo pipefail
-# Numbers with a point, whatever the language.
+# Decimal points in every locale.
 export LC_ALL=C.UTF-8
 
 name=$1
@@ -27,10 +27,10 @@ cpu=$(awk "BEGIN { print $user + $system }")
 printf '%s\t%s\t%s\t%s\n' "$name" "$status" "$wall" "$cpu" >> "$STEPS.tsv"
 if ((status == 0)); then
 	printf '==> %s: passed after %.0f s (CPU %.0f s)\n' "$name" "$wall" "$cpu"
-	# What was not checked here, or not kept.
+	# Checks that were skipped, and warnings of the build cache.
 	grep -h -e '^skipped: ' -e '^warning: the build cache: ' "$log" || true
 	exit 0
 fi
-# In one write, as far as that goes: other steps print meanwhile.
+# In one write if possible, because other steps print meanwhile.
 printf '%s\n==> %s: FAILED after %.0f s, with status %d\n' "$(cat "$log")" "$name" "$wall" "$status" >&2
 exit "$status"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs make's targets, whose steps overlap, and prints what each step took, also after a failure.
+# Runs make targets with overlapping steps, and prints the time of each step, also after a failure.
 #
 #   hack/steps.sh MAKE TARGET…
 set -euo pipefail
@@ -28,9 +28,9 @@ report() {
 	fi
 }
 trap 'report "$@"' EXIT
-# Otherwise the report would take this for a success.
+# Otherwise the report would count this as a success.
 trap 'exit 143' TERM
 trap 'exit 130' INT
 
-# The order of the steps, in hack/test.mk, keeps fewer than these busy.
+# The order of the steps in hack/test.mk keeps fewer jobs than this busy.
 "$make" --jobs="${JOBS:-4}" "$@"

@@ -16,7 +16,7 @@ for chart in "${charts[@]}"; do
 	done
 done
 
-echo '==> a Kubernetes that is too old'
+echo '==> an unsupported version of Kubernetes'
 for helm in "${helms[@]}"; do
 	if output=$("$helm" template "$main" --kube-version 1.29.9 2>&1); then
 		echo 'the chart renders for Kubernetes 1.29.9'
@@ -28,7 +28,7 @@ done
 echo '==> helm-unittest'
 "$tools/helm-unittest" --strict "${charts[@]}"
 
-echo '==> what is generated'
+echo '==> generated files'
 for chart in "${charts[@]}"; do
 	(cd tests/tools && go run ./valuestable --check "$OLDPWD/$chart")
 done
@@ -40,5 +40,5 @@ for name in install protect; do
 	fi
 done
 
-echo '==> what the tools that people install with make of the charts'
+echo '==> rendering by installation tools'
 (cd tests/tools && go test -vet=off -count=1 -timeout=30m ./installs)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests an upgrade from an earlier version, which is built from its commit, and the way back.
+# Tests an upgrade from an earlier version, built from its commit, and a rollback.
 #
 #   hack/test-upgrade.sh COMMIT IMAGE PAUSE-IMAGE
 set -euo pipefail

@@ -1,25 +1,25 @@
-# The steps of `make test`, each of which can be run alone. `cargo test` is always asked for the whole workspace:
-# for another selection, dependencies would be compiled again, with other features.
+# The steps of `make test`, each of which can run alone. `cargo test` always gets the whole workspace: another
+# selection would recompile dependencies with other features.
 CARGO_TEST := cargo test --workspace --locked
 TEST_IMAGE = $(if $(RELEASE),$(shell hack/image.sh path),target/image/test.tar)
 TEST := fmt clippy doc test-unit deny test-chart test-oracle test-image test-conformance-quick test-e2e test-demo test-cluster test-kubelet
-# What proves a tool rather than this project: hack/changed.sh has the files that each depends on.
+# Steps that test a tool rather than this project: hack/changed.sh lists the files that each depends on.
 TEST_TOOLS := test-harness test-alerts test-gitops
-# Under another name: a recipe with that of make runs also where make is only to print it (`make -n`).
+# Under another name: make runs a recipe that contains $(MAKE) even with `make -n`.
 SELF := $(MAKE)
 
 ##@ Test
 
 .PHONY: test
-test: ## Run every test of this project, and print what each step took
+test: ## Run every test of this project, and print the time of each step
 	@hack/steps.sh $(SELF) $(TEST)
 
 .PHONY: test-all
-test-all: ## Run every test: also what proves a tool rather than this project
+test-all: ## Run every test, including those of the tools
 	@hack/steps.sh $(SELF) $(TEST) $(TEST_TOOLS)
 
 .PHONY: lint
-lint: fmt clippy doc ## Check format, clippy and the documentation
+lint: fmt clippy doc ## Check formatting, clippy and the documentation
 
 .PHONY: fmt clippy doc
 fmt:
@@ -28,7 +28,7 @@ fmt:
 clippy:
 	@$(STEP) cargo clippy --workspace --all-targets --locked -- -D warnings
 
-# With examples, of which there are none: so that dependencies have the features that clippy has checked them with.
+# --examples, although there are none, gives dependencies the same features as clippy.
 doc: export RUSTDOCFLAGS := -D warnings
 doc:
 	@$(STEP) cargo doc --workspace --no-deps --lib --bins --examples --locked --quiet
@@ -42,21 +42,21 @@ test-unit: build-tests ## Run the tests that need no cluster
 	@$(STEP) $(CARGO_TEST) --lib --test it --test fuzz
 
 .PHONY: simulate
-simulate: ## Run random worlds against the reconciler, with faults (SEEDS=10000 SEED=0), and tell the story of a failure
+simulate: ## Run random worlds with faults against the reconciler (SEEDS=10000 SEED=0), and print the history of a failure
 	@SEEDS=$(or $(SEEDS),10000) SEED=$(or $(SEED),0) $(CARGO_TEST) --profile simulate --lib -- \
 		--ignored --nocapture many_random_worlds
 
-# Not a step of `make test`, which explores some of it.
+# Not a step of `make test`, which explores a part.
 .PHONY: explore
-explore: ## Explore small worlds in full: every order of events, with the planner and the reconciler (minutes)
+explore: ## Explore small worlds completely: every order of events, with the planner and the reconciler (minutes)
 	@$(STEP) $(CARGO_TEST) --profile simulate --lib exploration -- --include-ignored --show-output
 
 .PHONY: deny
-deny: cargo-deny ## Check licences, bans and sources of all dependencies
+deny: cargo-deny ## Check licenses, bans and sources of all dependencies
 	@$(STEP) $(TOOLS)/cargo-deny --log-level error --locked check bans licenses sources
 
 .PHONY: test-chart
-test-chart: tools ## Lint the chart and run its tests that need no cluster
+test-chart: tools ## Lint the charts and run their tests that need no cluster
 	@$(STEP) hack/test-chart.sh
 
 .PHONY: test-oracle
@@ -64,11 +64,11 @@ test-oracle: build-tests controlplane-extras ## Compare quantities and names wit
 	@$(STEP) $(CARGO_TEST) --test oracle
 
 .PHONY: mutants
-mutants: ## Plant bugs one after another, and report which layer of the tests finds each (NAMES=…; an hour for all)
+mutants: ## Plant bugs one by one, and report which layer of tests finds each (NAMES=…; an hour for all)
 	@hack/mutants.sh $(NAMES)
 
 .PHONY: fuzz
-fuzz: controlplane-extras ## Fuzz what reads foreign input, guided by coverage (MINUTES=1 for each TARGET=, or for all)
+fuzz: controlplane-extras ## Fuzz the parsers of untrusted input, guided by coverage (MINUTES=1 for each TARGET=, or for all)
 	@hack/fuzz.sh $(or $(MINUTES),1) $(TARGET)
 
 .PHONY: image-for-tests
@@ -76,7 +76,7 @@ image-for-tests: build-tests
 	@$(STEP) hack/image.sh $(if $(RELEASE),release,test $(TEST_IMAGE))
 
 .PHONY: test-image
-test-image: image-for-tests tools ## Check that an image is well formed, and the same when made twice (RELEASE=1: that of make image)
+test-image: image-for-tests tools ## Check that an image is well formed and reproducible (RELEASE=1: that of make image)
 	@$(STEP) bash -ec 'IMAGE=$$PWD/$(TEST_IMAGE) $(CARGO_TEST) --test image; $(TOOLS)/crane validate --tarball $(TEST_IMAGE)'
 
 .PHONY: test-e2e
@@ -89,7 +89,7 @@ test-conformance-quick: build-tests controlplane
 	@$(STEP) $(CARGO_TEST) --test conformance -- --show-output
 
 .PHONY: test-conformance
-test-conformance: build-tests controlplane ## Compare the model of the API server with a real one, by random operations (OPERATIONS=100000, SEED=…)
+test-conformance: build-tests controlplane ## Compare the model of the API server with a real one, with random operations (OPERATIONS=100000, SEED=…)
 	@OPERATIONS=$(or $(OPERATIONS),100000) SEED=$(or $(SEED),$(shell date +%s)) \
 		$(STEP) $(CARGO_TEST) --test conformance -- --show-output
 
@@ -106,7 +106,7 @@ test-cluster: image-for-tests controlplane tools containers pause ## Run the tes
 	@$(STEP) hack/isolated.sh cluster hack/test-cluster.sh $(TEST_IMAGE) $(PAUSE_IMAGE)
 
 .PHONY: test-upgrade
-test-upgrade: image-for-tests controlplane tools containers pause ## Upgrade on a real one-node cluster from the version of a commit, and roll back (FROM=<commit>; minutes)
+test-upgrade: image-for-tests controlplane tools containers pause ## Upgrade from the version of a commit on a real one-node cluster, and roll back (FROM=<commit>; minutes)
 	@$(STEP) hack/isolated.sh cluster hack/test-upgrade.sh "$(FROM)" $(TEST_IMAGE) $(PAUSE_IMAGE)
 
 .PHONY: test-harness
@@ -114,18 +114,18 @@ test-harness: build-tests controlplane ## Test the harness that boots control pl
 	@$(STEP) $(CARGO_TEST) --test boot
 
 .PHONY: test-alerts
-test-alerts: ## Test the alerts and the dashboard on Prometheus' engine
+test-alerts: ## Test the alerts and the dashboard on Prometheus's engine
 	@$(STEP) bash -ec 'cd tests/tools/alerts && GOWORK=off go test -vet=off -count=1 ./...'
 
 .PHONY: test-gitops
-test-gitops: build-tests controlplane tools gitops-tools gitops-crds ## Test what GitOps tools make of a rule, and lint the CI job
+test-gitops: build-tests controlplane tools gitops-tools gitops-crds ## Test how GitOps tools evaluate a rule, and lint the CI job
 	@$(STEP) bash -ec '(cd tests/gitops && GOWORK=off go test -vet=off -count=1 ./...); \
 		$(TOOLS)/actionlint -shellcheck= -pyflakes= examples/gitops/ci/github-actions.yaml; \
 		$(CARGO_TEST) --test e2e -- gitops::'
 
-# Where steps overlap, an order of those that are asked for, besides what they need. Cargo's steps wait for one another
-# anyway; so do Go's, to end sooner. Tests that wait for a cluster run beside a compiler and beside one another; those
-# on a real kubelet, which measure a latency, run alone.
+# When steps overlap, these lines order the requested ones, in addition to their prerequisites. Cargo's steps block one
+# another anyway; Go's steps run one by one, to finish sooner. Tests that wait for a cluster run in parallel with a
+# compiler and with one another; those on a real kubelet measure a latency and run alone.
 ifdef STEPS
 asked = $(filter $(MAKECMDGOALS),$(1))
 clippy: | $(call asked,fmt)

@@ -1,13 +1,13 @@
 # Tools that the tests need, at these versions.
 TOOLS := target/tools/bin
-# Its program has the name of the other Helm's.
+# Its program has the same name as the other Helm's.
 HELM3 := target/tools/helm3
 CARGO_DENY_VERSION := 0.20.2
-# Not in a go.mod: it depends on modules that are nowhere published. The checksum database vouches for it.
+# Not in a go.mod, because it depends on unpublished modules. The checksum database verifies it.
 ARGO_CD := github.com/argoproj/argo-cd/v3@v3.4.13
 PROMETHEUS_OPERATOR := github.com/prometheus-operator/prometheus-operator
 PROMETHEUS_OPERATOR_CRDS := $(addprefix example/prometheus-operator-crd/monitoring.coreos.com_,prometheusrules.yaml servicemonitors.yaml)
-# Its kind only: the program does not run in the tests.
+# Only for its CRD: the program does not run in the tests.
 FLUX_HELM := github.com/fluxcd/helm-controller@v1.6.3
 FLUX_SOURCE_CRDS := $(addprefix config/crd/bases/source.toolkit.fluxcd.io_,buckets.yaml externalartifacts.yaml gitrepositories.yaml ocirepositories.yaml)
 
@@ -17,12 +17,12 @@ tools: ## Build helm and other tools for the charts and the image into target/to
 		github.com/helm-unittest/helm-unittest/cmd/helm-unittest github.com/yannh/kubeconform/cmd/kubeconform helm.sh/helm/v4/cmd/helm; \
 		hack/go-build.sh tools $(HELM3) -- helm.sh/helm/v3/cmd/helm'
 
-# The kinds of Prometheus Operator, which a chart may have objects of.
+# The CRDs of Prometheus Operator, for optional objects of the chart.
 .PHONY: monitoring-crds
 monitoring-crds:
 	@$(STEP) hack/crds.sh target/tools/crds tests/tools/alerts $(PROMETHEUS_OPERATOR) $(PROMETHEUS_OPERATOR_CRDS)
 
-# Flux, and what reports the health of objects as Flux, Helm and Argo CD see it: see tests/gitops/go.mod.
+# Flux, and a program that reports health like Flux, Helm and Argo CD: see tests/gitops/go.mod.
 .PHONY: gitops-tools
 gitops-tools: ## Build Flux and other GitOps tools into target/tools/bin/ (some minutes, once)
 	@$(STEP) hack/go-build.sh gitops $(TOOLS) -- github.com/fluxcd/kustomize-controller github.com/rhysd/actionlint/cmd/actionlint ./health
