@@ -1,15 +1,15 @@
-//! Measures what the policy that keeps values across a reboot (`deploy/protect.yaml`) costs the API server for
-//! each write of a kubelet.
+//! Measures the cost in the API server of the policy that protects values across reboots
+//! (`deploy/protect.yaml`), for each write of a kubelet.
 //!
 //! ```text
 //! for each round, one after another, in alternating order: without the policy, with the policy
-//!   heartbeat     every node's kubelet reports: what it sends every five minutes, and on each change
-//!   registration  every node's kubelet resets the node's resources: what it sends after a reboot
+//!   heartbeat     every kubelet reports its node's status, as every five minutes and on each change
+//!   registration  every kubelet resets its node's resources, as after a reboot
 //! ```
 //!
-//! `make bench-protection` runs it. No time is right or wrong; wrong values on the nodes make it fail.
+//! `make bench-protection` runs it. Times have no limits; wrong values on the nodes make it fail.
 
-// Both are the other bench's, which uses more of them.
+// Shared with the rollout bench, which uses more of them.
 #[allow(dead_code)]
 #[path = "../rollout/machine.rs"]
 mod machine;
@@ -33,7 +33,7 @@ use node_resource_advertiser::model::ledger::ANNOTATION;
 use serde_json::{Value, json};
 
 const CONCURRENCY: usize = 4;
-/// How long the API server rests before its CPU time is read.
+/// Idle time of the API server before its CPU time is read.
 const REST: Duration = Duration::from_millis(500);
 const CANARY: &str = "canary";
 
@@ -56,7 +56,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What a kubelet writes.
+/// A write of a kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Write {
     Heartbeat,
@@ -64,8 +64,8 @@ enum Write {
 }
 
 impl Write {
-    /// How often each kubelet writes between two readings of the CPU time, which is counted in hundredths of a
-    /// second. A value can be reset once.
+    /// Number of writes per kubelet between two readings of the CPU time, whose unit is a hundredth of a second. A
+    /// value can be reset only once.
     fn times(self) -> usize {
         match self {
             Self::Heartbeat => 5,
@@ -87,7 +87,7 @@ async fn measure(node_count: usize, resources: usize, rounds: usize) -> Result<(
     let mut bench = Bench::start(node_count, resources).await?;
     bench.bind(false)?;
     for write in [Write::Heartbeat, Write::Registration] {
-        // Of what is allocated once.
+        // Warm-up, for one-time allocations.
         bench.cpu_ms(write, false).await?;
     }
     let mut samples = BTreeMap::<_, [Vec<f64>; 2]>::new();
@@ -102,7 +102,7 @@ async fn measure(node_count: usize, resources: usize, rounds: usize) -> Result<(
     }
     for (write, [without, with]) in samples {
         let writes = rounds * write.times() * node_count;
-        // What else the machine runs makes a round dearer, never cheaper.
+        // Other load on the machine only increases a round's cost, so take the minimum.
         let more = |of: fn(&[f64]) -> f64| 100.0 * (of(&with) / of(&without) - 1.0);
         println!(
             "| {write:?} | {resources} | {writes} | {} | {} | {:+.1} % | {:+.1} % |",
@@ -128,7 +128,7 @@ impl Bench {
             let kubeconfig = control_plane.kubelet_kubeconfig(&nodes::name(number))?;
             kubelets.push(client(&kubeconfig).await?);
         }
-        // As long as the controller's 500 longest are.
+        // As long as the controller's 500 longest entries.
         let names = (0..resources).map(|number| format!("vendor.example.com/{number:041}"));
         let names = names.collect();
         cluster.create_nodes([CANARY], &json!({}));
@@ -155,7 +155,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Has every kubelet write, and returns the API server's CPU time for each write.
+    /// Performs the write of every kubelet, and returns the API server's CPU time per write.
     async fn cpu_ms(&mut self, write: Write, protected: bool) -> Result<f64> {
         tokio::time::sleep(REST).await;
         let apiserver = Cpu::Process(self.cluster.control_plane.apiserver_pid());
@@ -209,7 +209,7 @@ impl Bench {
     }
 }
 
-/// Returns what a kubelet reports when nothing has changed.
+/// Returns a kubelet's report without changes.
 fn heartbeat(number: u32) -> Value {
     let time =
         format!("2026-01-02T{:02}:{:02}:{:02}Z", number / 3600, number / 60 % 60, number % 60);

@@ -1,5 +1,5 @@
-//! The baseline: what the same client library needs for the same patches, with nothing else to do
-//! but a watch on nodes, which any controller must have.
+//! The baseline: the same patches from the same client library, with no other work except a watch on nodes,
+//! which every controller needs.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct NodePatch {
     pub patch: JsonPatch,
 }
 
-/// Returns the patches that the controller would send, where pods request less than is declared.
+/// Returns the patches that the controller would send if pods request less than declared.
 pub fn patches(nodes: &[Node], rules: &RuleSet) -> Vec<NodePatch> {
     let pods = PodUsage::Known(Requests::default());
     let input = PlanningInput { pods, ..PlanningInput::default() };
@@ -47,7 +47,7 @@ pub fn patches(nodes: &[Node], rules: &RuleSet) -> Vec<NodePatch> {
     patches.collect()
 }
 
-/// Sends all of them. Returns when the first one was sent.
+/// Sends all patches. Returns the time at which the first was sent.
 pub async fn flood(client: &Client, patches: Vec<NodePatch>) -> Result<Instant> {
     let api = Api::<ApiNode>::all(client.clone());
     let start = Instant::now();
@@ -68,7 +68,7 @@ async fn send(api: &Api<ApiNode>, node: Arc<str>, patch: JsonPatch) -> Result<()
     Ok(())
 }
 
-/// A task that ends when this is dropped.
+/// A task that ends when this value is dropped.
 pub struct Task(JoinHandle<()>);
 
 impl Drop for Task {
@@ -88,8 +88,8 @@ pub async fn watch(client: &Client, deadline: Duration) -> Result<Task> {
     Ok(Task(task))
 }
 
-/// A bare watch-and-patch client, on a thread of its own: a node that a list or the watch shows
-/// without the value is patched at once. It ends when this is dropped.
+/// A bare watch-and-patch client on its own thread: it immediately patches a node that the list or the watch
+/// shows without the value. It ends when this value is dropped.
 pub struct WatchAndPatch {
     pub cpu: Cpu,
     _stop: oneshot::Sender<()>,
@@ -148,7 +148,7 @@ async fn patch_one(api: &Api<ApiNode>, node: Node) -> Result<()> {
     send(api, node.name, serde_json::from_value(patch)?).await
 }
 
-/// Runs `on_node` for every node that is listed or changes, one after another.
+/// Calls `on_node` for every listed or changed node, one after another.
 async fn for_each_node<F, Fut>(client: &Client, listed: oneshot::Sender<()>, on_node: F)
 where
     F: Fn(Node) -> Fut,
@@ -166,7 +166,7 @@ where
                 on_node(Node::new(node, &mut strings)).await;
             }
             Ok(_) => {}
-            // It lists again.
+            // The watch restarts with a list.
             Err(watcher::Error::WatchError(status)) if status.code == 410 => {}
             Err(error) => eprintln!("    the baseline's watch: {error}"),
         }

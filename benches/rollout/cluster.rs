@@ -1,4 +1,4 @@
-//! The control plane with the chart's objects in it, and what the bench requests from it.
+//! The control plane with the chart's objects, and the bench's requests to it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,13 +21,13 @@ use serde_json::json;
 
 pub const RESOURCE: &str = "example.com/dongle";
 pub const QUANTITY: i64 = 4;
-/// What the rule is lowered to: not below what pods request, which would hold their nodes.
+/// The lowered quantity of the rule: not below what pods request, which would hold their nodes.
 pub const LOWERED: i64 = 2;
 pub const RULE: &str = "dongle";
-/// How many patches may be in flight, in the controller and in the baseline.
+/// Maximum of patches in flight, in the controller and in the baseline.
 pub const MAX_CONCURRENT_PATCHES: usize = 16;
 
-/// The CRD, and everything else that the chart installs. Nothing here runs its Deployment.
+/// The CRD, and everything else that the chart installs. No kubelet runs its Deployment.
 const INSTALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/install.yaml");
 
 /// The controller's.
@@ -42,7 +42,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Boots the control plane. The nodes are still to be created.
+    /// Starts the control plane, without nodes.
     pub async fn start(node_count: usize) -> Result<Self> {
         let control_plane = ControlPlane::builder().start()?;
         let config = read_config(&control_plane.kubeconfig()).await?;
@@ -68,7 +68,7 @@ impl Cluster {
         with_config(config).context("no client with a token")
     }
 
-    /// How long an operation on all nodes may take. Generous: the machine may be busy.
+    /// Deadline of an operation on all nodes. Generous, because the machine may be busy.
     pub fn deadline(&self) -> Duration {
         Duration::from_secs(60)
             + Duration::from_millis(50) * u32::try_from(self.node_count).unwrap_or(u32::MAX)
@@ -137,7 +137,7 @@ impl Cluster {
             .with_context(|| format!("the rule's status is not {desired} after {deadline:?}"))?
     }
 
-    /// Counts a request that the bench itself sends while it counts those of the controller.
+    /// Counts a request of the bench itself, to subtract it from those of the controller.
     pub fn count_own_request(&self, request: &str) {
         *self.own_requests.borrow_mut().entry(request.to_owned()).or_default() += 1;
     }

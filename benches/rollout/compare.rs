@@ -1,5 +1,5 @@
-//! Two files of results, side by side. The ratio to the baseline is what to compare between two
-//! machines, or two loads of one; counts and memory compare directly.
+//! Compares two files of results. Across machines, or across loads of one machine, compare the ratios to the
+//! baseline; counts and memory compare directly.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ impl fmt::Display for Comparison<'_> {
 }
 
 impl Comparison<'_> {
-    /// The old keys, and the new ones after those of the same row.
+    /// The old keys, with new keys inserted after those of the same row.
     fn keys(&self) -> Vec<&Key> {
         let mut keys: Vec<_> = self.old.rows.iter().map(|row| &row.key).collect();
         for Row { key, .. } in &self.new.rows {

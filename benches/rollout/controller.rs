@@ -1,4 +1,4 @@
-//! The release binary, running.
+//! The running release binary.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,9 +11,9 @@ use harness::{Process, Signal};
 use crate::cluster::{Cluster, MAX_CONCURRENT_PATCHES};
 use crate::machine::{self, Cpu};
 
-/// The program promises to stop within 5 seconds.
+/// The program guarantees to stop within 5 seconds.
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
-/// The times that are measured by polling are some ten to hundred times as long.
+/// The times measured by polling are about ten to a hundred times as long.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -23,12 +23,12 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Starts it with the administrator's kubeconfig, and waits until it is ready.
+    /// Starts the program with the administrator's kubeconfig, and waits until it is ready.
     pub fn start(cluster: &Cluster) -> Result<(Self, Duration)> {
         Self::start_with(cluster, &cluster.control_plane.kubeconfig())
     }
 
-    /// Starts it, and waits until it is ready. Returns how long that took.
+    /// Starts the program, waits until it is ready, and returns how long that took.
     pub fn start_with(cluster: &Cluster, kubeconfig: &Path) -> Result<(Self, Duration)> {
         let address = SocketAddr::from(([127, 0, 0, 1], harness::free_port()?));
         let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
@@ -98,7 +98,7 @@ impl Controller {
 
     /// Sends SIGTERM, and waits for the exit.
     pub fn stop(mut self) -> Result<()> {
-        // One that was terminated before may have ended.
+        // A process that was terminated before may have ended.
         let _ = self.terminate();
         let code = self.process.wait_exit(STOP_DEADLINE)?;
         ensure!(code == 0, "the controller ended with {code}");

@@ -1,5 +1,5 @@
-//! What the bench does to nodes while the controller or the baseline runs, one node at a time, and
-//! how long it takes until all nodes are as desired again.
+//! Edits of nodes while the controller or the baseline runs, one node at a time, and the time until all nodes
+//! are as desired again.
 
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Spreads consecutive edits over all nodes: a prime.
 const STRIDE: usize = 7919;
 
-/// Writes another value on one node after another, as another field manager, and waits for the
-/// desired one. Measures from the response to the one until the observer sees the other.
+/// Writes another value on one node after another, as another field manager, and waits for the desired value.
+/// Measures from the response to the edit until the observer sees the desired value.
 pub async fn repairs(cluster: &Cluster, observer: &Observer) -> Result<Vec<Duration>> {
     let count = REPAIRS.min(MAX_REPAIRS_PER_NODE * cluster.node_count);
     let mut latencies = Vec::with_capacity(count);
@@ -37,7 +37,7 @@ pub async fn repairs(cluster: &Cluster, observer: &Observer) -> Result<Vec<Durat
     Ok(latencies)
 }
 
-/// Replaces one node after another by a new one of the same name. Measures from the response to its
+/// Replaces one node after another by a new node of the same name. Measures from the response to the
 /// registration until the observer sees the value.
 pub async fn new_nodes(cluster: &Cluster, observer: &Observer) -> Result<Vec<Duration>> {
     let count = NEW_NODES.min(cluster.node_count);
@@ -57,14 +57,14 @@ pub async fn new_nodes(cluster: &Cluster, observer: &Observer) -> Result<Vec<Dur
 }
 
 pub struct Relist {
-    /// From the first request for the list.
+    /// Measured from the first request for the list.
     pub time: Duration,
-    /// From the end of the watch. The backoff in between is random.
+    /// Measured from the end of the watch. The backoff in between is random.
     pub time_with_backoff: Duration,
 }
 
-/// Ends the watch on nodes behind `proxy` with 410 Expired, and waits for the repair of a value that
-/// only the new list shows: that of the last node in it.
+/// Ends the watch on nodes behind `proxy` with 410 Expired, and waits for the repair of a value that only the
+/// new list shows, on the last node in the list.
 pub async fn relist(cluster: &Cluster, observer: &Observer, proxy: &Proxy) -> Result<Relist> {
     proxy.hold();
     let before = observer.seen();

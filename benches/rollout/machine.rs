@@ -1,4 +1,4 @@
-//! What the operating system reports of processes and of the machine, from /proc.
+//! Data about processes and the machine, from /proc.
 
 use std::fs;
 use std::thread;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 /// Linux reports CPU time in hundredths of a second (USER_HZ), on every architecture.
 const TICK_S: f64 = 0.01;
 
-/// Identifies a process, or a thread of this one, whose CPU time counts.
+/// Identifies a process, or a thread of this process, whose CPU time is measured.
 #[derive(Clone, Copy, Debug)]
 pub enum Cpu {
     Process(i32),
@@ -29,7 +29,7 @@ impl Cpu {
             Self::Thread(thread) => format!("/proc/self/task/{thread}/stat"),
         };
         let stat = read(&path)?;
-        // Past the name, which may contain blanks, utime and stime are the 12th and 13th field.
+        // After the name, which may contain blanks, utime and stime are the 12th and 13th fields.
         let (_, fields) = stat.rsplit_once(") ").with_context(|| path.clone())?;
         let times = fields.split(' ').skip(11).take(2).map(str::parse::<f64>);
         Ok(times.sum::<Result<f64, _>>().with_context(|| path.clone())? * TICK_S)
@@ -55,7 +55,7 @@ fn memory_mib_of(pid: i32, field: &str) -> Result<f64> {
     Ok(kib / 1024.0)
 }
 
-/// Lets the peak start again from the memory that the process has now; see proc_pid_clear_refs(5).
+/// Resets the peak to the current memory of the process; see proc_pid_clear_refs(5).
 pub fn reset_peak_memory(pid: i32) -> Result<()> {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").context("cannot reset the peak of memory")
 }
@@ -67,7 +67,7 @@ pub fn find_process(argument: &str) -> Result<i32> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // A process that has ended meanwhile has no command line.
+        // A process that has just ended has no command line.
         let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let is_program = !command.starts_with(b"/bin/sh");
         if is_program && command.split(|byte| *byte == 0).any(|word| word == argument.as_bytes()) {

@@ -1,9 +1,9 @@
 //! Measures the controller on a real API server, and compares it with the baseline: the same patches
-//! from the same client library, sent with nothing else to do.
+//! from the same client library, with no other work.
 //!
 //! ```text
 //! for each pair, one after another, in alternating order:
-//!   baseline    one watch, and a flood of what is planned; a bare watch-and-patch client ─┐
+//!   baseline    one watch, and a flood of planned patches; a bare watch-and-patch client ─┐
 //!   controller  the release binary, and a rule                                           ─┼─▶ observer:
 //!   policy      the baseline's flood under the chart's admission policy                  ─┘   all nodes
 //!                                                                                     as desired, when
@@ -14,13 +14,13 @@
 //! ```text
 //! pair                                  the passes, row by row
 //! edits · span · policy                 one node at a time; requests and CPU time; admission
-//! baseline · controller · proxy         what is measured
-//! observer · nodes · pods               what it is measured on
+//! baseline · controller · proxy         the measured programs
+//! observer · nodes · pods               the objects and their observation
 //! cluster · machine
 //! compare ▶ report ▶ sample             values, statistics, the file
 //! ```
 //!
-//! `make bench` runs it. No time is right or wrong; wrong numbers of requests make it fail.
+//! `make bench` runs it. Times have no limits; wrong numbers of requests make it fail.
 //! `cargo bench --bench rollout -- --compare OLD.json [NEW.json]` compares two files of results.
 
 mod baseline;
@@ -128,7 +128,7 @@ async fn measure(node_count: usize, pairs: usize, only_policy: bool) -> Result<(
     bench.warm_up().await?;
     let (mut controllers, mut baselines) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
-        // A drift of the machine in the course of the run weighs on both alike.
+        // Alternate, so that a drift of the machine during the run affects both equally.
         let baseline_first = pair % 2 == 0;
         let (mut controller, mut baseline) = if only_policy {
             (Sample::default(), Sample::default())
@@ -146,7 +146,7 @@ async fn measure(node_count: usize, pairs: usize, only_policy: bool) -> Result<(
         controllers.push(controller);
         baselines.push(baseline);
 
-        // After every pair: a run that is interrupted keeps what it has.
+        // After every pair, so that an interrupted run keeps its results.
         let report = Report::new(&kubernetes, node_count, &controllers, &baselines);
         report.write(Path::new(RESULTS))?;
         eprintln!("==> pair {} of {pairs}: {}", pair + 1, progress(&report));
@@ -166,8 +166,8 @@ fn progress(report: &Report) -> String {
     ratios.map(|(row, ratio)| format!("{row} {ratio:.2}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Fails if the controller wrote more or less than it has to, or listed pods too rarely or too often.
-/// No load of the machine excuses that.
+/// Fails if the controller wrote more or less than it must, or listed pods too rarely or too often. These counts do
+/// not depend on the machine's load.
 fn check_requests(node_count: usize, controllers: &[Sample]) -> Result<()> {
     let is_write = |verb: &str, resource: &str| {
         !matches!(verb, "GET" | "LIST" | "WATCH") && resource != "leases"
@@ -180,8 +180,8 @@ fn check_requests(node_count: usize, controllers: &[Sample]) -> Result<()> {
                 bail!("{row}: {patches} PATCH requests for {node_count} nodes");
             }
         }
-        // Once before a value appears, and before and after one is lowered: at least a list of all
-        // pods, and at most one a node.
+        // Once before a value appears, and before and after it is lowered: at least one list of all pods, and
+        // at most one per node.
         for (row, times) in [(pair::APPEAR, 1), (pair::LOWER, 2)] {
             let lists =
                 controller.sum_requests(row, |verb, resource| (verb, resource) == ("LIST", "pods"));

@@ -1,4 +1,4 @@
-//! Nodes as a kubelet and the usual agents write them: some 13 KB of JSON each.
+//! Nodes like those of a kubelet and the usual agents: about 13 KB of JSON each.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const MAX_CONCURRENT_REQUESTS: usize = 16;
 const KUBELET: &str = "kubelet";
 
-/// Creates `count` nodes. Returns the size of one in bytes, as the API server sends it.
+/// Creates `count` nodes. Returns the size in bytes of one in the API server's responses.
 pub async fn create_all(client: &Client, count: usize) -> Result<usize> {
     let api = Api::<Node>::all(client.clone());
     let images = images();
@@ -29,7 +29,7 @@ pub fn name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
-/// Creates a node and then writes its status, so that managedFields are those of a real one.
+/// Creates a node and then writes its status, so that managedFields are like those of a real node.
 async fn create_one(api: &Api<Node>, number: usize, images: &Value) -> Result<()> {
     let name = name(number);
     let node = serde_json::from_value(node(&name, number)).context("the node does not decode")?;

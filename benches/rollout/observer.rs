@@ -1,5 +1,5 @@
-//! A second watch on nodes, on a thread of its own. It reports when the last node is as desired, for
-//! the baseline and for the controller alike.
+//! A second watch on nodes, on its own thread. It reports when the last node is as desired, for both the
+//! baseline and the controller.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -17,15 +17,15 @@ use tokio::sync::watch;
 
 use crate::cluster::{LOWERED, QUANTITY, RESOURCE, watch_nodes};
 
-/// What has been seen so far.
+/// The observed state so far.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub listed: bool,
-    /// How many nodes are in each state.
+    /// The number of nodes in each state.
     pub counts: BTreeMap<State, usize>,
-    /// How often all nodes have become [`State::Advertised`].
+    /// How many times all nodes have become [`State::Advertised`].
     pub completions: u64,
-    /// When any of this last changed.
+    /// The time of the last change.
     pub at: Instant,
 }
 
@@ -34,19 +34,19 @@ pub struct Observer {
     node_count: usize,
 }
 
-/// What all nodes are brought to.
+/// The state that all nodes must reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     /// The rule's quantity in both maps, and a ledger.
     Advertised,
-    /// The same after the quantity has been lowered.
+    /// The lowered quantity in both maps, and a ledger.
     Lowered,
     /// Neither a value nor a ledger.
     Vacant,
 }
 
 impl State {
-    /// `None` where a node is between two, or another field manager has changed it.
+    /// `None` if a node is between two states, or another field manager has changed it.
     pub fn of(node: &Node) -> Option<Self> {
         [Self::Advertised, Self::Lowered, Self::Vacant].into_iter().find(|state| state.is_of(node))
     }
@@ -59,7 +59,7 @@ impl State {
             && node.ledger.is_some() == quantity.is_some()
     }
 
-    /// What the rule declares; `None` where there is no rule.
+    /// The rule's quantity; `None` without a rule.
     pub fn quantity(self) -> Option<i64> {
         match self {
             Self::Advertised => Some(QUANTITY),
@@ -94,7 +94,7 @@ impl Observer {
         self.seen.borrow().clone()
     }
 
-    /// Waits until all nodes are in one state. Returns when the last one was.
+    /// Waits until all nodes are in one state. Returns the time at which the last node reached it.
     pub async fn wait_all(&self, state: State, deadline: Duration) -> Result<Instant> {
         let what = match state {
             State::Advertised => "all nodes to have the quantity",
@@ -104,7 +104,7 @@ impl Observer {
         self.wait(what, deadline, |seen| seen.count(state) == self.node_count).await
     }
 
-    /// Waits until all nodes have the quantity again, after one of them had not. Returns when.
+    /// Waits until all nodes have the quantity again after one of them lost it. Returns that time.
     pub async fn wait_complete(&self, before: &Seen, deadline: Duration) -> Result<Instant> {
         let is_complete = |seen: &Seen| seen.completions > before.completions;
         self.wait("all nodes to have the quantity again", deadline, is_complete).await
@@ -137,7 +137,7 @@ async fn observe(config: Config, node_count: usize, sender: &watch::Sender<Seen>
             event = events.next() => event.context("the watch has ended")?,
         };
         match event {
-            // What a list no longer has would be missed; nothing is deleted while it runs.
+            // Deletions before a list would be missed, but nothing is deleted while this runs.
             Ok(Event::Init) => {}
             Ok(Event::InitDone) => sender.send_modify(|seen| seen.listed = true),
             Ok(Event::InitApply(node) | Event::Apply(node)) => {
@@ -164,8 +164,8 @@ impl Seen {
         self.counts.get(&state).copied().unwrap_or(0)
     }
 
-    /// Moves a node from one state to another, and returns whether they differ. A node that does not
-    /// exist has none.
+    /// Moves a node from one state to another, and returns whether they differ. A node that does not exist has
+    /// no state.
     fn change(&mut self, before: Option<State>, now: Option<State>, node_count: usize) -> bool {
         if before == now {
             return false;

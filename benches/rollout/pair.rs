@@ -1,5 +1,5 @@
 //! One pass of the baseline, one of the controller, and one of the baseline under the chart's
-//! admission policy. Each starts with vacant nodes and leaves them vacant.
+//! admission policy. Each starts and ends with nodes without the resource.
 
 use std::time::{Duration, Instant};
 
@@ -36,22 +36,22 @@ pub const TIME: &str = "time";
 const PEAK_MEMORY: &str = "peak memory";
 const MIB: &str = "MiB";
 
-/// How long a controller that was restarted has to write something, and is expected not to.
+/// How long a restarted controller is observed; it is expected to write nothing.
 const AFTER_RESTART: Duration = Duration::from_secs(2);
-/// As long as the Events and the status of what came before take to be written.
+/// Time for pending Events and statuses of the previous row to be written.
 const BEFORE_IDLE: Duration = Duration::from_secs(5);
 const IDLE_WINDOW: Duration = Duration::from_secs(15);
 
-/// Everything that the passes share.
+/// State that the passes share.
 pub struct Bench {
     pub observer: Observer,
     pub proxy: Proxy,
-    /// The last to go: the others hold connections to it.
+    /// Dropped last, because the others hold connections to it.
     pub cluster: Cluster,
 }
 
 impl Bench {
-    /// Advertises and withdraws once, since the first requests to an API server take longer.
+    /// Advertises and withdraws once, because the first requests to an API server take longer.
     pub async fn warm_up(&self) -> Result<()> {
         let mut discarded = Sample::default();
         let Self { cluster, .. } = self;
@@ -130,7 +130,7 @@ impl Bench {
         controller.reset_peak_memory()?;
         self.relist(controller.cpu(), &mut sample).await?;
         sample.record(RELIST, PEAK_MEMORY, MIB, controller.peak_memory_mib()?);
-        // The next one would write what this one has left to write.
+        // Otherwise the next controller would finish this one's pending writes.
         cluster.wait_rule_ready().await?;
         controller.stop()?;
 
@@ -156,7 +156,7 @@ impl Bench {
 
         self.roll_out(&standby, WITHDRAW, State::Vacant, &mut sample).await?;
 
-        // By the same process: where it has withdrawn a value, pods may go on, however young the node is.
+        // In the same process: after it has withdrawn a value, pods may still use it, however young the node is.
         pods::create_all(&cluster.client, cluster.node_count).await?;
         self.roll_out(&standby, APPEAR, State::Advertised, &mut sample).await?;
         tokio::time::sleep(BEFORE_IDLE).await;
@@ -167,7 +167,7 @@ impl Bench {
         Ok(sample)
     }
 
-    /// Edits the rule, and measures until the controller has brought every node to what it declares.
+    /// Edits the rule, and measures until every node is as declared.
     async fn roll_out(
         &self,
         controller: &Controller,
@@ -248,7 +248,7 @@ impl Bench {
         span.close(&self.cluster, clients, sample).await
     }
 
-    /// Records how much of the peak depends on the number of nodes, given the peak without any.
+    /// Records how much of the peak depends on the number of nodes, given the peak without nodes.
     pub fn record_memory_per_node(&self, sample: &mut Sample, empty_mib: f64) {
         let peak = sample.keys().find(|key| key.row == MEMORY && key.measure == "peak").cloned();
         let Some(peak) = peak.and_then(|key| sample.get(&key)) else { return };

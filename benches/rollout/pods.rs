@@ -1,5 +1,5 @@
-//! Pods on the nodes, for the rows in which they are listed: some 4.5 KB of JSON each. Some of them
-//! request the resource, less than the rule declares even when it is lowered.
+//! Pods on the nodes, for the rows that list them: about 4.5 KB of JSON each. Some of them request the resource,
+//! less than the rule declares even when it is lowered.
 
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -12,14 +12,14 @@ use crate::cluster::RESOURCE;
 use crate::nodes;
 
 const PER_NODE: usize = 10;
-/// One node in so many has a pod that requests the resource.
+/// One node in this number has a pod that requests the resource.
 const REQUESTING_SHARE: usize = 10;
-/// The controller's.
+/// The controller's page size.
 const PAGE_SIZE: usize = 500;
 
 const MAX_CONCURRENT_REQUESTS: usize = 16;
 
-/// Returns how many requests one list of all pods takes.
+/// Returns the number of requests for one list of all pods.
 pub fn pages(node_count: usize) -> usize {
     (node_count * PER_NODE).div_ceil(PAGE_SIZE)
 }
@@ -34,8 +34,8 @@ pub async fn create_all(client: &Client, node_count: usize) -> Result<()> {
         .await
 }
 
-/// Deletes them, without a kubelet to wait for. One by one: the response to the deletion of a collection
-/// has all of them, which is a gigabyte here once it is decoded.
+/// Deletes the pods, without waiting for a kubelet. One by one, because the response to the deletion of a
+/// collection contains all of them, which takes a gigabyte here when decoded.
 pub async fn delete_all(client: &Client, node_count: usize) -> Result<()> {
     let api = Api::<Pod>::default_namespaced(client.clone());
     stream::iter(0..node_count * PER_NODE)

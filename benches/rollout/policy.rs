@@ -1,4 +1,4 @@
-//! The chart's admission policy, in force only while it is measured.
+//! The chart's admission policy, bound only while it is measured.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::cluster::Cluster;
 use crate::nodes;
 
-/// The name of everything that the chart installs, its namespace included.
+/// The name of everything that the chart installs, including its namespace.
 const NAME: &str = "node-resource-advertiser";
 /// A policy takes effect some hundred milliseconds after it is bound.
 const EFFECT_DEADLINE: Duration = Duration::from_secs(30);

@@ -3,10 +3,10 @@
 //!
 //! ```text
 //! client ──HTTP──▶ proxy ──HTTPS──▶ API server
-//!                    └ hold: events on nodes wait    expire: they are dropped, 410 comes instead
+//!                    └ hold: events on nodes wait    expire: they are dropped, 410 is sent instead
 //! ```
 //!
-//! It runs on a thread of its own, and adds its own credentials.
+//! It runs on its own thread, and adds its own credentials.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ const NODES: &str = "/api/v1/nodes";
 #[derive(Clone, Copy, Debug, Default)]
 struct Phase {
     holds: bool,
-    /// How often all open watches have expired.
+    /// How many times all open watches have expired.
     expirations: u64,
 }
 
@@ -51,12 +51,12 @@ pub struct Proxy {
 struct Upstream {
     client: Client,
     phase: watch::Receiver<Phase>,
-    /// When the first list of nodes since the last expiration was requested.
+    /// The time of the first request for a list of nodes since the last expiration.
     listed_at: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Proxy {
-    /// Starts it, and writes a kubeconfig for it.
+    /// Starts the proxy, and writes a kubeconfig for it.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
         let address = SocketAddr::from(([127, 0, 0, 1], harness::free_port()?));
         let (phase, phases) = watch::channel(Phase::default());
@@ -83,12 +83,12 @@ impl Proxy {
         Ok(Self { kubeconfig, phase, listed_at })
     }
 
-    /// Delivers no more events on nodes.
+    /// Holds events on nodes.
     pub fn hold(&self) {
         self.phase.send_modify(|phase| phase.holds = true);
     }
 
-    /// Drops the events that were held, and ends every watch on nodes with 410.
+    /// Drops the held events, and ends every watch on nodes with 410.
     pub fn expire(&self) {
         *self.listed_at.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.phase.send_modify(|phase| {
@@ -97,7 +97,7 @@ impl Proxy {
         });
     }
 
-    /// Returns when the first list of nodes since the last expiration was requested.
+    /// Returns the time of the first request for a list of nodes since the last expiration.
     pub fn listed_at(&self) -> Option<Instant> {
         *self.listed_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,7 +140,7 @@ impl Upstream {
             let mut listed_at = self.listed_at.lock().unwrap_or_else(PoisonError::into_inner);
             listed_at.get_or_insert_with(Instant::now);
         }
-        // A watch that opens after an expiration is not ended by it.
+        // An expiration does not end watches that open after it.
         let phase = self.phase.clone();
         let expirations = phase.borrow().expirations;
 
@@ -163,7 +163,7 @@ impl Upstream {
     }
 }
 
-/// Passes the events on. When the watch expires, one more says so, and is the last.
+/// Forwards the events. When the watch expires, a final event reports that.
 fn until_expired(
     body: kube::client::Body,
     phase: watch::Receiver<Phase>,

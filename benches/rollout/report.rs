@@ -1,4 +1,4 @@
-//! The results: a JSON file that is kept and compared, and a table for people.
+//! The results: a JSON file for comparisons, and a table for people.
 
 use std::fmt;
 use std::fs;
@@ -12,18 +12,18 @@ use serde::{Deserialize, Serialize};
 use crate::machine;
 use crate::sample::{Key, Sample, Spread, all_keys};
 
-/// The version of the file's schema. A change that a reader of the last version misreads raises it.
+/// The version of the file's schema, raised by each change that earlier readers would misread.
 const SCHEMA_VERSION: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
     schema_version: u32,
     pub date: String,
-    /// With `-dirty` if files differ from it.
+    /// The commit, with `-dirty` if files differ from it.
     pub commit: String,
     /// Git's hash of `src/` at that commit.
     src_tree: String,
-    /// Cargo's, of the controller and of the baseline.
+    /// Cargo's profile of the controller and of the baseline.
     profile: String,
     kubernetes: String,
     machine: Machine,
@@ -114,7 +114,7 @@ impl Row {
         let ratio = baseline.as_ref().filter(|_| !key.is_load_average());
         let ratio = ratio.and_then(|baseline| {
             let pairs = controller.iter().zip(baseline);
-            // Next to a baseline of 0 there is no ratio.
+            // No ratio for a baseline of 0.
             let ratios = pairs.map(|(value, baseline)| (*baseline > 0.0).then(|| value / baseline));
             Spread::new(&ratios.collect::<Option<Vec<_>>>()?)
         });
@@ -151,7 +151,7 @@ fn git(args: &[&str]) -> String {
     text.unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Some three digits, or a whole number.
+/// Formats with about three digits, or as a whole number.
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { median, min, max } = self;
@@ -193,7 +193,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// Returns the least and the most in the course of the run.
+    /// Returns the minimum and the maximum during the run.
     fn load_average(&self) -> [f64; 2] {
         let rows = self.rows.iter().filter(|row| row.key.is_load_average());
         let spreads = rows.flat_map(|row| {

@@ -1,15 +1,15 @@
-//! What one side of a pair measured, and the statistics over all pairs.
+//! The measurements of one side of a pair, and the statistics over all pairs.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The unit of everything that is counted by verb and resource.
+/// The unit of counts by verb and resource.
 pub const REQUESTS: &str = "requests";
 
-/// Identifies one number of the bench: a row is a span of time, such as the rollout of a rule, and
-/// everything that is measured in that span belongs to it.
+/// Identifies one number of the bench. A row is a span of time, such as the rollout of a rule, and has
+/// everything measured in that span.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     pub row: String,
@@ -17,7 +17,7 @@ pub struct Key {
     pub unit: String,
 }
 
-/// The measure of how busy the machine was.
+/// The measure of the machine's load.
 pub const LOAD_AVERAGE: &str = "load average";
 
 impl Key {
@@ -51,7 +51,7 @@ impl Sample {
         self.0.iter().map(|(key, _)| key)
     }
 
-    /// Returns the value, and 0 for requests that were never sent.
+    /// Returns the value, or 0 for requests that were never sent.
     pub fn get(&self, key: &Key) -> Option<f64> {
         let value = self.0.iter().find(|(other, _)| other == key).map(|(_, value)| *value);
         let has_row = || self.keys().any(|other| other.row == key.row);
@@ -64,7 +64,7 @@ impl Sample {
             let (verb, resource) = key.measure.split_once(' ').unwrap_or_default();
             key.row == row && key.unit == REQUESTS && is_counted(verb, resource)
         });
-        // The sum of nothing is -0, which would be printed as such.
+        // An empty sum is -0, which would print as such.
         requests.map(|(_, value)| value).sum::<f64>() + 0.0
     }
 
@@ -86,7 +86,7 @@ pub fn all_keys(samples: &[Sample]) -> Vec<Key> {
             keys.push(key.clone());
         }
     }
-    // A request that only a later pair sent still belongs to its row.
+    // A request that only a later pair sent still belongs in its row.
     keys.sort_by_key(|key| rows.iter().position(|row| *row == key.row));
     keys
 }
@@ -112,7 +112,7 @@ impl Spread {
     }
 }
 
-/// Returns the least value that at least `share` of all values do not exceed.
+/// Returns the smallest value that at least `share` of all values do not exceed.
 fn percentile_ms(values: &[Duration], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();

@@ -1,10 +1,10 @@
-//! What a span of time costs: requests by verb and resource, and CPU time.
+//! The cost of a span of time: requests by verb and resource, and CPU time.
 //!
 //! ```text
 //! open: count requests ─▶ rest ─▶ CPU time    … measured …    close: CPU time ─▶ rest ─▶ count requests
 //! ```
 //!
-//! Counting costs the API server CPU time itself, and so stays outside.
+//! Counting itself costs CPU time in the API server, so it happens outside the span.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::cluster::Cluster;
 use crate::machine::{self, Cpu};
 use crate::sample::{LOAD_AVERAGE, REQUESTS, Sample};
 
-/// How long the API server rests before a span starts, and before requests are counted.
+/// Idle time of the API server before a span starts, and before requests are counted.
 const REST: Duration = Duration::from_millis(500);
 
 /// Longer than the controller waits between two lists of the pods on one node.
 const POD_LIST_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What the controller reads or writes. Leases include the API server's own, some every ten seconds.
+/// The resources that the controller reads or writes. Leases include the API server's own, a few every ten seconds.
 const RESOURCES: [&str; 6] =
     ["nodes", "pods", "nodeextendedresources", "events", "leases", "deviceclasses"];
 
-/// A span of time that has started.
+/// A started span of time.
 pub struct Span {
     row: &'static str,
     requests: BTreeMap<String, f64>,
@@ -54,8 +54,7 @@ impl CpuSeconds {
 }
 
 impl Span {
-    /// Starts a row. `clients` run already; one that is started in the course of it has used no CPU
-    /// time yet.
+    /// Starts a row. `clients` are already running; a client that starts during the row has used no CPU time yet.
     pub async fn open(row: &'static str, cluster: &Cluster, clients: &[Cpu]) -> Result<Self> {
         let load_average = machine::load_average()?;
         let own_requests = cluster.own_requests();
@@ -74,19 +73,19 @@ impl Span {
         })
     }
 
-    /// The same for a rollout, which ends for the clock before the rule's status is written: that is
-    /// waited for too before requests are counted.
+    /// For a rollout, whose time ends before the rule's status is written: the span then waits for that write before
+    /// it counts requests.
     pub fn until_rule_ready(self) -> Self {
         Self { until_rule_ready: true, ..self }
     }
 
-    /// The same for a lowering, after which pods are listed once more: that is waited for too before CPU
-    /// time is read and requests are counted. The baseline rests as long.
+    /// For a lowering, after which the controller lists pods once more: the span then waits for that list before it
+    /// reads CPU time and counts requests. The baseline idles for the same time.
     pub fn until_pods_listed(self) -> Self {
         Self { until_pods_listed: true, ..self }
     }
 
-    /// Ends the row, and records what it cost.
+    /// Ends the row, and records its cost.
     pub async fn close(
         self,
         cluster: &Cluster,
@@ -105,7 +104,7 @@ impl Span {
         sample.record(row, "etcd CPU", "s", cpu_s.etcd - before.etcd);
         sample.record(row, "client CPU", "s", cpu_s.client - before.client);
 
-        // A request counts some time after its response, and its effect is seen even before that.
+        // The metric counts a request some time after its response, and its effect is visible even before that.
         tokio::time::sleep(REST).await;
         let own = cluster.own_requests();
         let own = |request: &str| {
@@ -126,7 +125,7 @@ impl Span {
     }
 }
 
-/// Waits until pods are no longer listed.
+/// Waits until the controller no longer lists pods.
 async fn wait_pods_listed(cluster: &Cluster) -> Result<()> {
     let listed = async {
         let mut before = None;
@@ -150,7 +149,7 @@ async fn count_requests(cluster: &Cluster) -> Result<BTreeMap<String, f64>> {
     let metrics = cluster.client.request_text(request).await.context("no metrics")?;
     let mut counts = BTreeMap::new();
     for line in metrics.lines() {
-        // The total has a watch when it ends, the gauge while it is open.
+        // The total counts a watch when it ends, the gauge while it is open.
         let series = line.strip_prefix("apiserver_request_total{");
         let series = series.or_else(|| line.strip_prefix("apiserver_longrunning_requests{"));
         let Some((labels, value)) = series.and_then(|series| series.rsplit_once("} ")) else {

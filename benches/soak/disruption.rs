@@ -1,4 +1,4 @@
-//! What is broken on purpose.
+//! Deliberate disruptions.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,17 +12,17 @@ const BOTH: &[usize] = &[KILLED, KEPT];
 
 #[derive(Clone, Copy, Debug)]
 pub enum Disruption {
-    /// The network of both replicas.
+    /// The network of both replicas fails.
     Fault(Fault),
-    /// The API server is killed and started again.
+    /// The API server is killed and restarted.
     ApiServer,
     /// The leader is killed.
     Leader,
-    /// The replica that is not to be killed leads: its network stalls until the other one leads, which is killed then.
+    /// The replica that is never killed leads: its network stalls until the other one leads, which is then killed.
     Isolation,
 }
 
-/// The order of disruptions: all, in an order of its own each time.
+/// The sequence of disruptions: all of them, in a new random order each time.
 pub struct Disruptions {
     random: fastrand::Rng,
     next: Vec<Disruption>,
@@ -57,7 +57,7 @@ impl Disruptions {
 }
 
 impl Disruption {
-    /// How long it lasts at least.
+    /// The minimum duration.
     pub fn duration(self) -> Duration {
         match self {
             Self::Fault(_) => Duration::from_secs(8),

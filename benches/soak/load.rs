@@ -1,4 +1,4 @@
-//! The load: what kubelets, people and others do to nodes and rules, at random but by a seed.
+//! The load: random actions of kubelets, users and other clients on nodes and rules, from a seed.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,24 +16,23 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// How often a person overwrites the same value at most: the controller backs off where it repairs one five times in
-/// ten minutes.
+/// Minimum time between overwrites of the same value: the controller backs off after five repairs in ten minutes.
 const OVERWRITE_PAUSE: Duration = Duration::from_secs(180);
 
-/// An operation that came to nothing.
+/// An operation that had no effect.
 const NOTHING: &str = "nothing";
 
-/// How often a value that is declared is looked for.
+/// Number of attempts to pick a declared value.
 const MAX_DRAWS: usize = 20;
 
-/// Verb, resource, subresource and code of a request, as the API server's metric has them.
+/// Verb, resource, subresource and code of a request, as in the API server's metric.
 pub type RequestKind = [String; 4];
 
 pub struct Load {
     pub world: World,
-    /// Requests of the load itself, since they were taken last.
+    /// Requests of the load itself, since the last sample.
     pub requests: BTreeMap<RequestKind, u64>,
-    /// How often each operation has been done.
+    /// The number of times that each operation ran.
     pub operations: BTreeMap<&'static str, u64>,
     random: fastrand::Rng,
     created: usize,
@@ -70,7 +69,7 @@ impl Load {
         Duration::from_millis(self.random.u64(20..300))
     }
 
-    /// Does one operation. What needs a leader at once is left out where there may be none.
+    /// Performs one operation. Skips those that need a leader at once when there may be none.
     pub fn step(
         &mut self,
         control_plane: &ControlPlane,
@@ -94,7 +93,7 @@ impl Load {
         Ok(())
     }
 
-    /// Returns a value that is declared, if one of some that are chosen at random is.
+    /// Returns a declared value, if some random attempts find one.
     fn random_value(&mut self) -> Option<(String, &'static str, i64)> {
         (0..MAX_DRAWS).find_map(|_| {
             let node = self.random_node()?;
@@ -119,8 +118,8 @@ impl Load {
         Ok("kubelet's reset")
     }
 
-    /// Somebody writes another value. It is theirs for good if its rule is gone before the controller sees it: so
-    /// nothing else happens until it is repaired.
+    /// Another client writes another value. If the rule were deleted before the controller sees the value, that client
+    /// would own it permanently, so nothing else happens until it is repaired.
     fn overwrite(
         &mut self,
         control_plane: &ControlPlane,
@@ -143,8 +142,8 @@ impl Load {
         Ok("foreign write")
     }
 
-    /// Changes a value on a node as another field manager, and returns the version of the node; none where the node does
-    /// not have it yet. What nobody has advertised so far would be somebody else's, and stay.
+    /// Changes a value on a node as another field manager, and returns the version of the node; `None` if the node does
+    /// not have the value yet. A new value would belong to that manager, and remain.
     fn write_value(
         &mut self,
         control_plane: &ControlPlane,
@@ -180,7 +179,7 @@ impl Load {
         Ok("rule edit")
     }
 
-    /// Deletes a rule, or creates it again.
+    /// Deletes a rule, or recreates it.
     fn toggle_rule(&mut self, control_plane: &ControlPlane) -> Result<&'static str> {
         let number = self.random.usize(0..2 * RESOURCES.len());
         let name = rule_name(number);
@@ -204,7 +203,7 @@ impl Load {
         Ok("label change")
     }
 
-    /// Deletes a node and creates another one, of the same name or not.
+    /// Deletes a node and creates another one, with the same or another name.
     fn replace_node(&mut self, control_plane: &ControlPlane) -> Result<&'static str> {
         let Some(node) = self.random_node() else { bail!("no nodes") };
         self.send(control_plane, "DELETE", &format!("{NODES}/{node}"), (JSON, &Value::Null))?;
@@ -244,7 +243,7 @@ impl Load {
         Rule { resource, quantity, pool, priority: i32::try_from(number).unwrap_or_default() }
     }
 
-    /// Returns the difference to what is declared, if any.
+    /// Returns the difference from what is declared, if any.
     pub fn difference(&mut self, control_plane: &ControlPlane) -> Result<Option<String>> {
         let list = self.send(control_plane, "GET", NODES, (JSON, &Value::Null))?;
         Ok(self.world.difference(&list))
@@ -260,7 +259,7 @@ impl Load {
         self.send(control_plane, "PATCH", path, (kind, patch))
     }
 
-    /// Sends a request that has to succeed.
+    /// Sends a request that must succeed.
     fn send(
         &mut self,
         control_plane: &ControlPlane,

@@ -1,6 +1,6 @@
-//! What the operating system reports, as the rollout bench reads it.
+//! Data from the operating system, shared with the rollout bench.
 
-#[allow(dead_code)] // that one reads more
+#[allow(dead_code)] // the rollout bench uses more
 #[path = "../rollout/machine.rs"]
 mod shared;
 

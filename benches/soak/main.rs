@@ -1,11 +1,11 @@
-//! Two replicas on a real control plane under a load without an end, with a network, an API server and leaders that
-//! break now and then: whether memory grows, and whether the cluster always becomes as declared.
+//! Runs two replicas on a real control plane under continuous load, with failures of the network, the API server and
+//! leaders: checks that memory does not grow, and that the cluster always converges.
 //!
 //! ```text
-//! for so many minutes, again and again:
-//!   load         resets, foreign writes, edits of rules, nodes that come and go: at random, by a seed
-//!   disruption   meanwhile: the leader is isolated and its successor killed, the API server is killed and started again,
-//!                or connections are refused, late, cut, stalled or reset
+//! repeatedly, for the given number of minutes:
+//!   load         resets, foreign writes, edits of rules, created and deleted nodes: at random, from a seed
+//!   disruption   meanwhile: the leader is isolated and its successor killed, the API server is killed and restarted,
+//!                or connections are refused, delayed, cut, stalled or reset
 //!   calm         until every node is as declared
 //! ```
 //!
@@ -18,7 +18,7 @@
 //! machine
 //! ```
 //!
-//! `make soak` runs it, and fails where a node does not become as declared, memory grows or a replica ends. It writes
+//! `make soak` runs it. It fails if a node does not become as declared, memory grows, or a replica ends. It writes
 //! `target/soak/soak.json` and `soak.svg`.
 
 mod disruption;
@@ -50,7 +50,7 @@ use report::{Convergence, Machine, Report, Summary};
 
 const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/soak");
 
-/// How long the load goes on before and after something is broken.
+/// Duration of the load before and after a disruption.
 const UNDISTURBED: Duration = Duration::from_secs(8);
 
 fn main() -> ExitCode {
@@ -140,7 +140,7 @@ impl Soak {
         Ok(soak)
     }
 
-    /// A load with a disruption in its middle, and a calm.
+    /// One cycle: a load with a disruption in the middle, and a calm.
     fn cycle(&mut self) -> Result<()> {
         self.load_for(UNDISTURBED)?;
         let disruption = self.disruptions.next(&self.replicas);

@@ -1,4 +1,4 @@
-//! Sees repairs in a watch, and how long each took.
+//! Observes repairs in a watch, and measures how long each took.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,21 +13,21 @@ use serde_json::Value;
 
 type Events = Box<dyn Iterator<Item = Value> + Send>;
 
-/// A value that is to come back.
+/// A value that must be repaired.
 #[derive(Clone, Debug)]
 pub struct Pending {
     pub node: String,
     pub resource: &'static str,
     pub value: i64,
-    /// The version of the node that the reset led to.
+    /// The version of the node after the reset.
     pub version: u64,
-    /// When the reset was sent.
+    /// The time at which the reset was sent.
     pub sent: Instant,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Each node as it was seen last, and when.
+    /// The last observed state of each node, and its time.
     nodes: BTreeMap<String, (Instant, Value)>,
     pending: Vec<Pending>,
     repaired: Vec<(Instant, Duration)>,
@@ -35,7 +35,7 @@ struct State {
     ended: u64,
 }
 
-/// A watch on a thread of its own.
+/// A watch on its own thread.
 pub struct Observer {
     state: Arc<Mutex<State>>,
     watches: Sender<Events>,
@@ -55,7 +55,7 @@ impl Observer {
         Ok(Self { state, watches })
     }
 
-    /// Opens a watch where there is none: at the start, and where the API server has ended it.
+    /// Opens a watch if none is open: at the start, and after the API server has ended it.
     pub fn follow(&self, control_plane: &ControlPlane) -> Result<()> {
         let mut state = lock(&self.state);
         if state.watches == state.ended {
@@ -66,7 +66,7 @@ impl Observer {
         Ok(())
     }
 
-    /// Waits for a value to come back, which may have happened already.
+    /// Registers a value whose repair is expected; it may already have happened.
     pub fn expect(&self, pending: Pending) {
         let mut state = lock(&self.state);
         let seen = state.nodes.get(&pending.node);
@@ -79,17 +79,18 @@ impl Observer {
         }
     }
 
-    /// Waits no more for what is no longer declared.
+    /// Removes values that are no longer declared.
     pub fn retain(&self, is_declared: impl Fn(&Pending) -> bool) {
         lock(&self.state).pending.retain(is_declared);
     }
 
-    /// Whether a reset has not been repaired so far.
+    /// Returns whether a reset has not been repaired yet.
     pub fn pending(&self) -> Option<Pending> {
         lock(&self.state).pending.first().cloned()
     }
 
-    /// Returns when resets were sent whose repairs have been seen since the last call, and how long these took.
+    /// Returns the resets whose repairs were observed since the last call: when they were sent, and how long the repair
+    /// took.
     pub fn take_repaired(&self) -> Vec<(Instant, Duration)> {
         std::mem::take(&mut lock(&self.state).repaired)
     }
@@ -122,7 +123,7 @@ impl Pending {
     }
 }
 
-/// Returns an object's version: these grow with time on a server of etcd.
+/// Returns an object's version, which increases over time with etcd.
 pub fn version(object: &Value) -> u64 {
     let version = object["metadata"]["resourceVersion"].as_str();
     version.and_then(|version| version.parse().ok()).unwrap_or_default()

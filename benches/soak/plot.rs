@@ -17,12 +17,12 @@ const BLUE: RGBColor = RGBColor(0x1f, 0x77, 0xb4);
 const ORANGE: RGBColor = RGBColor(0xff, 0x7f, 0x0e);
 const GREEN: RGBColor = RGBColor(0x2c, 0xa0, 0x2c);
 const GREY: RGBColor = RGBColor(0x80, 0x80, 0x80);
-/// Points of a line, of which there may be thousands in an hour.
+/// Maximum number of points of a line; an hour may have thousands.
 const MAX_POINTS: f64 = 240.0;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Chart<'a, 'b, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, Y>>;
-/// A name, a colour, and points of minutes and values.
+/// A name, a color, and points of minutes and values.
 type Line = (&'static str, RGBColor, Vec<(f64, f64)>);
 
 /// Draws the report.
@@ -122,7 +122,7 @@ where
     Ok(())
 }
 
-/// Shades the times at which something was broken.
+/// Shades the times of disruptions.
 fn shade<Y>(report: &Report, chart: &mut Chart<'_, '_, Y>, range: Range<f64>) -> Result<()>
 where
     Y: Ranged<ValueType = f64>,
@@ -139,7 +139,7 @@ fn memory_of(report: &Report, replica: usize) -> Vec<(f64, f64)> {
     samples.filter_map(|it| Some((it.at / 60.0, *it.memory_mib.get(replica)?))).collect()
 }
 
-/// Returns a quantile of the repairs in each of some spans of time.
+/// Returns a quantile of the repairs in each span of time.
 fn binned(report: &Report, share: f64, test: fn(&Repair) -> bool) -> Vec<(f64, f64)> {
     let end = report.samples.last().map_or(1.0, |sample| sample.at);
     let width = (end / MAX_POINTS).max(10.0);

@@ -13,14 +13,14 @@ use crate::report::{Convergence, Disruption, Repair, Sample};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// What the controllers ask for. The API server has Leases of its own, one each ten seconds.
+/// The resources that the controllers request. The API server renews its own Leases too, one every ten seconds.
 const RESOURCES: [&str; 5] = ["nodes", "nodeextendedresources", "leases", "events", "pods"];
 
 pub struct Recorder {
     start: Instant,
     sampled: Instant,
     counts: BTreeMap<RequestKind, u64>,
-    /// Whether something was broken since the cluster was as declared.
+    /// Whether there was a disruption since the cluster was last as declared.
     pub is_disturbed: bool,
     pub samples: Vec<Sample>,
     pub repairs: Vec<Repair>,
@@ -48,7 +48,7 @@ impl Recorder {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// Notes what is broken from now on, and for how long at least.
+    /// Records the disruption that starts now, and its minimum duration.
     pub fn disrupted(&mut self, name: String, duration: Duration) {
         let at = self.seconds();
         let until = at + duration.as_secs_f64();
@@ -56,7 +56,7 @@ impl Recorder {
         self.is_disturbed = true;
     }
 
-    /// Takes a sample, where it is time for one.
+    /// Takes a sample if one is due.
     pub fn tick(
         &mut self,
         control_plane: &ControlPlane,
@@ -75,7 +75,7 @@ impl Recorder {
         let own = std::mem::take(&mut load.requests);
         let mut requests_per_s = BTreeMap::new();
         for (kind, count) in &counts {
-            // An API server that has started again counts from 0.
+            // A restarted API server counts from 0.
             let before = self.counts.get(kind).filter(|before| *before <= count);
             let own = own.get(kind).copied().unwrap_or_default();
             let sent = (count - before.copied().unwrap_or_default()).saturating_sub(own);
@@ -96,7 +96,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes in the repairs that have been seen.
+    /// Records the observed repairs.
     pub fn take_repairs(&mut self, observer: &Observer) {
         for (sent, took) in observer.take_repaired() {
             let at = sent.saturating_duration_since(self.start).as_secs_f64();

@@ -1,4 +1,4 @@
-//! Two replicas of the program, each behind a network of its own that can break.
+//! Two replicas of the program, each behind its own faulty network.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use harness::{ControlPlane, Controller, Fault, FaultProxy, wait_until};
 
 use crate::machine;
 
-/// The replica that is killed and started again.
+/// The replica that is killed and restarted.
 pub const KILLED: usize = 0;
-/// The replica that lives from the beginning to the end: the growth of its memory counts.
+/// The replica that runs from beginning to end: its memory must not grow.
 pub const KEPT: usize = 1;
 
-/// The default of `--leader-elect-lease-duration`, and some more.
+/// The default of `--leader-elect-lease-duration`, plus a margin.
 pub const LEASE: Duration = Duration::from_secs(20);
 
 pub struct Replicas {
     replicas: [Replica; 2],
-    /// The logs of those that were killed.
+    /// The logs of killed replicas.
     logs: Vec<String>,
 }
 
@@ -38,20 +38,20 @@ impl Replicas {
         Ok(Self { replicas: [replica("killed")?, replica("kept")?], logs: Vec::new() })
     }
 
-    /// Breaks the network of these replicas, or mends it.
+    /// Sets a network fault for these replicas, or none.
     pub fn set_fault(&self, replicas: &[usize], fault: Option<Fault>) {
         for (number, replica) in self.replicas.iter().enumerate() {
             if replicas.contains(&number) {
                 replica.proxy.set(fault);
                 if fault == Some(Fault::Refuse) {
-                    // Those that are open would do.
+                    // Otherwise open connections would continue to work.
                     replica.proxy.cut();
                 }
             }
         }
     }
 
-    /// Kills one, and starts it again.
+    /// Kills a replica, and restarts it.
     pub fn kill(&mut self, control_plane: &ControlPlane) -> Result<()> {
         let [replica, _] = &mut self.replicas;
         if let Some(controller) = replica.controller.take() {
@@ -62,7 +62,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// Returns which leads, by its own metrics.
+    /// Returns the replica that leads according to its own metrics.
     pub fn leader(&self) -> Option<usize> {
         self.replicas.iter().position(|replica| {
             let metrics = replica.controller.as_ref().and_then(|it| it.get("/metrics").ok());
@@ -70,18 +70,18 @@ impl Replicas {
         })
     }
 
-    /// Waits until this one leads.
+    /// Waits until this replica leads.
     pub fn wait_leader(&self, number: usize) -> Result<()> {
         wait_until("another replica to lead", || Ok((self.leader() == Some(number)).then_some(())))
     }
 
-    /// Returns the resident memory of each.
+    /// Returns the resident memory of each replica.
     pub fn memory_mib(&self) -> Result<[f64; 2]> {
         let [killed, kept] = &self.replicas;
         Ok([killed.memory_mib()?, kept.memory_mib()?])
     }
 
-    /// Stops both; fails where one has panicked.
+    /// Stops both replicas; fails if one has panicked.
     pub fn stop(self) -> Result<()> {
         let mut logs = self.logs;
         for replica in self.replicas {

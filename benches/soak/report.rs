@@ -1,4 +1,4 @@
-//! What was measured, and what follows from it: `soak.json`.
+//! The measurements and their summary: `soak.json`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,9 +9,9 @@ use serde::Serialize;
 use crate::machine;
 use crate::replicas::KEPT;
 
-/// How much more memory the last third may take than the first.
+/// Maximum ratio of the memory in the last third to that in the first.
 const MAX_GROWTH: f64 = 1.2;
-/// So much of the beginning belongs to no third.
+/// The warm-up, which belongs to no third.
 const WARM_UP: f64 = 0.1;
 
 #[derive(Debug, Serialize)]
@@ -26,7 +26,7 @@ pub struct Report {
     pub nodes: usize,
     pub seed: u64,
     pub summary: Summary,
-    /// How often the load did what.
+    /// The number of each of the load's operations.
     pub operations: BTreeMap<&'static str, u64>,
     pub disruptions: Vec<Disruption>,
     pub convergences: Vec<Convergence>,
@@ -39,24 +39,24 @@ pub struct Machine {
     pub cores: usize,
     pub cpu: String,
     pub memory_gib: f64,
-    /// Before and after: other programs' share in it is not known.
+    /// Before and after the run; it includes other programs.
     pub load_average: [f64; 2],
 }
 
-/// What the machine and the replicas were like at one moment.
+/// The state of the machine and the replicas at one moment.
 #[derive(Debug, Default, Serialize)]
 pub struct Sample {
     /// Seconds since the start, as everywhere here.
     pub at: f64,
-    /// Resident memory of the replica that is killed now and then, and of the one that is kept.
+    /// Resident memory of the replica that is killed repeatedly, and of the one that is kept.
     pub memory_mib: [f64; 2],
-    /// Which of them leads.
+    /// The replica that leads.
     pub leader: Option<usize>,
     /// The controllers' requests since the last sample, by verb, resource and code.
     pub requests_per_s: BTreeMap<String, f64>,
 }
 
-/// What was broken on purpose.
+/// A deliberate disruption.
 #[derive(Clone, Debug, Serialize)]
 pub struct Disruption {
     pub at: f64,
@@ -64,19 +64,19 @@ pub struct Disruption {
     pub name: String,
 }
 
-/// How long the cluster took to be as declared, after the end of a load.
+/// The time that the cluster took to converge after the end of a load.
 #[derive(Debug, Serialize)]
 pub struct Convergence {
     pub at: f64,
     pub seconds: f64,
 }
 
-/// From the moment that a reset was sent until its repair was seen in a watch.
+/// The time from sending a reset until a watch showed its repair.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Repair {
     pub at: f64,
     pub ms: f64,
-    /// Whether something was broken on purpose since the last time that the cluster was as declared.
+    /// Whether there was a disruption since the cluster was last as declared.
     pub disturbed: bool,
 }
 
@@ -85,7 +85,7 @@ pub struct Summary {
     pub undisturbed_repairs: Spread,
     pub disturbed_repairs: Spread,
     pub longest_convergence_s: f64,
-    /// Medians of the replica that is kept: of the first third after the warm-up, and of the last.
+    /// Medians of the kept replica: in the first third after the warm-up, and in the last.
     pub memory_mib: [f64; 2],
     pub requests_per_s: BTreeMap<String, f64>,
 }
@@ -107,7 +107,7 @@ impl Spread {
     }
 }
 
-/// Returns the value below which this share of the values is; 0 of none.
+/// Returns the value below which this share of the values lies; 0 without values.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
@@ -139,7 +139,7 @@ impl Summary {
         }
     }
 
-    /// Fails where memory grows.
+    /// Fails if memory grows.
     pub fn check(&self) -> Result<()> {
         let [first, last] = self.memory_mib;
         let growth = last / first;

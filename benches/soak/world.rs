@@ -1,4 +1,4 @@
-//! What the cluster is to look like: the nodes and rules as the load has left them, and what follows for each node.
+//! The desired state of the cluster: the nodes and rules that the load has created, and the values of each node.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 
 pub const RESOURCES: [&str; 4] =
     ["example.com/dongle", "example.com/key", "example.com/licence", "example.com/slot"];
-/// Nodes are in pools, by a label.
+/// The number of node pools; a label assigns each node to one.
 pub const POOLS: u32 = 4;
 const POOL_LABEL: &str = "example.com/pool";
-/// What somebody else advertises on each node.
+/// A resource that another client advertises on each node.
 const FOREIGN: (&str, &str) = ("example.com/foreign", "7");
 
-/// A rule, whose priority is its own.
+/// A rule, with a unique priority.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub resource: &'static str,
     pub quantity: i64,
-    /// Which nodes; `None` for all.
+    /// The selected pool; `None` for all nodes.
     pub pool: Option<u32>,
     pub priority: i32,
 }
@@ -40,7 +40,7 @@ impl World {
         rules.max_by_key(|rule| rule.priority).map(|rule| rule.quantity)
     }
 
-    /// Returns how a list of all nodes differs from what is declared: one difference.
+    /// Returns one difference between a list of all nodes and what is declared, if any.
     pub fn difference(&self, list: &Value) -> Option<String> {
         let nodes = list["items"].as_array().map_or(&[][..], Vec::as_slice);
         if nodes.len() != self.nodes.len() {
@@ -69,7 +69,7 @@ impl World {
     }
 }
 
-/// Returns a node with what others wrote.
+/// Returns a node with another client's resource.
 pub fn node(name: &str, pool: u32) -> Value {
     let (resource, quantity) = FOREIGN;
     let mut node = harness::objects::node(name, &pool_label(pool));
