@@ -1,4 +1,4 @@
-//! Fates at random, by a seed.
+//! Random fates, from a seed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::fate::{Fate, Fates, Flaw, WatchEnd};
 use crate::http::{Call, Verb, not_served, plain_text};
 use crate::kind::Kind;
 
-/// The longest that a request is on its way.
+/// Maximum delay of a request.
 const MAX_LATENESS: Duration = Duration::from_secs(90);
 
-/// One in so many requests goes wrong. Each client has its own dice, so that what one does changes nothing for the
-/// others.
+/// One in this number of requests fails. Each client has its own random numbers, so that clients do not influence
+/// one another.
 #[derive(Clone, Debug)]
 pub struct Chaos {
     seed: u64,
@@ -24,7 +24,7 @@ pub struct Chaos {
 }
 
 impl Chaos {
-    /// Of so many requests one goes wrong; watches, which are few, four times as often.
+    /// One in this number of requests fails; watches, which are few, fail four times as often.
     #[must_use]
     pub fn new(seed: u64, one_in: u32) -> Self {
         Self { seed, one_in, dice: BTreeMap::new() }
@@ -40,7 +40,7 @@ impl Fates for Chaos {
         let rng = dice.entry(client.to_owned()).or_insert_with(|| Rng::with_seed(name));
         let one_in = if call.verb == Verb::Watch { one_in.div_ceil(4) } else { *one_in };
         if rng.u32(..one_in) > 0 {
-            // A network takes its time.
+            // Normal network latency.
             return Fate::Slow(Duration::from_millis(rng.u64(..8)));
         }
         if call.verb == Verb::Watch && rng.u32(..4) > 0 {
@@ -61,7 +61,7 @@ impl Fates for Chaos {
     }
 }
 
-/// Often a moment, now and then longer than anybody waits.
+/// Usually short, occasionally longer than any client waits.
 fn lateness(rng: &mut Rng) -> Duration {
     let limit = [500, 5_000, 20_000, MAX_LATENESS.as_millis() as u64][rng.usize(..4)];
     Duration::from_millis(rng.u64(1..limit))

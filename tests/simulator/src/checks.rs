@@ -1,4 +1,4 @@
-//! What the API server checks before it looks at what is stored.
+//! Checks that the API server makes before it reads the stored object.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::kind::{Key, Kind};
 use crate::strategy;
 
-/// Reads what is sent to be stored.
+/// Reads an object to be stored.
 pub(crate) fn decode(kind: Kind, object: &mut Value) -> Result<(), Failure> {
     strategy::decode(kind, object).map_err(|why| {
         let (name, version) = (kind.name(), kind.version());

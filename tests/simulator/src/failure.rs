@@ -1,10 +1,10 @@
-//! The errors that an API server answers with.
+//! The errors that an API server returns.
 
 use serde_json::{Value, json};
 
 use crate::kind::{Key, Kind};
 
-/// An error: a `Status` object, and what goes with it.
+/// An error: a `Status` object with its code and header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     /// The HTTP status code.
@@ -18,7 +18,7 @@ pub struct Failure {
 /// A value that validation rejects: the reason, the field and why.
 pub(crate) type Cause = (&'static str, String, String);
 
-/// A value that is wrong.
+/// An invalid value.
 pub(crate) fn invalid_value(field: impl Into<String>, value: &Value, why: &str) -> Cause {
     ("FieldValueInvalid", field.into(), format!("Invalid value: {value}: {why}"))
 }
@@ -43,21 +43,21 @@ impl Failure {
         details
     }
 
-    /// There is no such object.
+    /// The object does not exist.
     #[must_use]
     pub fn not_found(kind: Kind, key: &Key) -> Self {
         let message = format!("{} \"{}\" not found", kind.qualified(), key.name);
         Self::new(404, "NotFound", message, Self::details(kind, key))
     }
 
-    /// There is such an object already.
+    /// The object already exists.
     #[must_use]
     pub fn already_exists(kind: Kind, key: &Key) -> Self {
         let message = format!("{} \"{}\" already exists", kind.qualified(), key.name);
         Self::new(409, "AlreadyExists", message, Self::details(kind, key))
     }
 
-    /// The object is not the one, or not of the version, that the request names.
+    /// The object has another uid or version than the request names.
     #[must_use]
     pub fn conflict(kind: Kind, key: &Key, why: &str) -> Self {
         let (resource, name) = (kind.qualified(), &key.name);
@@ -76,7 +76,7 @@ impl Failure {
         Self::conflict(kind, key, &why)
     }
 
-    /// The object that is to be deleted has another uid.
+    /// The object to be deleted has another uid.
     #[must_use]
     pub fn deleted_other(kind: Kind, key: &Key, uid: &str, found: &str) -> Self {
         let why = format!(
@@ -96,26 +96,26 @@ impl Failure {
         Self::new(409, "Conflict", message, details)
     }
 
-    /// A JSON Patch that cannot be applied: a `test` that does not hold, a missing parent. The server names neither.
+    /// A JSON Patch that cannot be applied: a failed `test`, a missing parent. The server names neither.
     #[must_use]
     pub fn unprocessable_patch() -> Self {
         let message = "the server rejected our request due to an error in our request".to_owned();
         Self::new(422, "Invalid", message, json!({}))
     }
 
-    /// Values that validation rejects: of each the reason, the field and why.
+    /// Values that validation rejects, each with reason, field and explanation.
     #[must_use]
     pub fn invalid(kind: Kind, key: &Key, causes: &[(&str, String, String)]) -> Self {
         Self::invalid_named((kind.name(), kind.group()), &key.name, causes)
     }
 
-    /// The same, where the server names the resource in place of the kind.
+    /// The same, where the server names the resource instead of the kind.
     #[must_use]
     pub(crate) fn invalid_resource(kind: Kind, key: &Key, causes: &[Cause]) -> Self {
         Self::invalid_named((kind.plural(), kind.group()), &key.name, causes)
     }
 
-    /// A patch that leads to what is no object of the kind.
+    /// A patch whose result is not an object of the kind.
     #[must_use]
     pub fn unreadable(object: &Value, why: &str) -> Self {
         let cause = invalid_value("patch", &json!(object.to_string()), why);
@@ -127,7 +127,7 @@ impl Failure {
         name: &str,
         causes: &[(&str, String, String)],
     ) -> Self {
-        // What is said twice is a cause twice, and in the message once.
+        // A duplicate is listed twice in the causes, and once in the message.
         let mut texts: Vec<_> =
             causes.iter().map(|(_, field, why)| format!("{field}: {why}")).collect();
         texts.sort();
@@ -151,7 +151,7 @@ impl Failure {
         Self::new(422, "Invalid", message, details)
     }
 
-    /// A `resourceVersion` in a write that is no number, of which the server makes a failure of its own.
+    /// A `resourceVersion` in a write that is not a number, for which the server has a separate error.
     #[must_use]
     pub fn unreadable_version(version: &str) -> Self {
         let message = format!("strconv.ParseUint: parsing \"{version}\": invalid syntax");
@@ -160,13 +160,13 @@ impl Failure {
         failure
     }
 
-    /// A request that cannot be read.
+    /// A malformed request.
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message.into(), Value::Null)
     }
 
-    /// A patch of too many operations.
+    /// A patch with too many operations.
     #[must_use]
     pub fn too_large(operations: usize, limit: usize) -> Self {
         let message = format!(
@@ -175,13 +175,13 @@ impl Failure {
         Self::new(413, "RequestEntityTooLarge", message, Value::Null)
     }
 
-    /// A version that has been compacted, or a token of a list that is too old.
+    /// A compacted version, or a list token that is too old.
     #[must_use]
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message.into(), Value::Null)
     }
 
-    /// A token of a list that has been compacted, with another one for the rest of the list as it is.
+    /// A compacted list token, with a new token for the rest of the current list.
     #[must_use]
     pub fn expired_token(token: &str) -> Self {
         let mut failure = Self::expired(
@@ -195,7 +195,7 @@ impl Failure {
         failure
     }
 
-    /// A right is missing.
+    /// A permission is missing.
     #[must_use]
     pub fn forbidden(user: &str, verb: &str, resource: &str, kind: Kind, key: &Key) -> Self {
         let scope = match key.namespace.as_str() {
@@ -212,7 +212,7 @@ impl Failure {
         Self::new(403, "Forbidden", message, Self::details(kind, key))
     }
 
-    /// Too many requests at once: to be sent again after so many seconds.
+    /// Too many requests at once: to be retried after this number of seconds.
     #[must_use]
     pub fn too_many_requests(seconds: u32) -> Self {
         let message =
@@ -222,7 +222,7 @@ impl Failure {
         Self { retry_after: Some(seconds), ..failure }
     }
 
-    /// Something in the server, or behind it, has failed.
+    /// The server or its backend has failed.
     #[must_use]
     pub fn internal(why: &str) -> Self {
         let message = format!("Internal error occurred: {why}");

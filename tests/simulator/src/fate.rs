@@ -1,41 +1,41 @@
-//! What becomes of a request between a client and the API server.
+//! The fate of a request between a client and the API server.
 
 use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::http::Call;
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fate {
-    /// It is done and answered at once; a watch goes on until its time is over.
+    /// The server processes it and responds at once; a watch lasts for its whole time.
     Answered,
-    /// It is done at once, and answered after so long.
+    /// The server processes it at once; the response is delayed.
     Slow(Duration),
-    /// It arrives after so long, whether somebody still waits or not, and is answered then.
+    /// It arrives late, even if the client no longer waits, and the server then responds.
     Late(Duration),
-    /// It is not done, and answered with this error.
+    /// The server does not process it, and responds with this error.
     Failed(Failure),
-    /// It is done, and answered with this error: what is behind the server has not responded in time.
+    /// The server processes it, and responds with this error: its backend has not responded in time.
     DoneAndFailed(Failure),
-    /// There is no connection: it is not done.
+    /// The connection is refused, so the server does not process it.
     Refused,
-    /// It is not done, and never answered.
+    /// It is lost: not processed, and without a response.
     Lost,
-    /// It is done, and never answered.
+    /// The server processes it; the response is lost.
     Unanswered,
-    /// It is done, and the connection breaks before the answer.
+    /// The server processes it; the connection breaks before the response.
     Reset,
-    /// It is done, and the connection breaks in the middle of the answer.
+    /// The server processes it; the connection breaks in the middle of the response.
     Cut,
-    /// It is done, and the answer stops in the middle, for ever.
+    /// The server processes it; the response stops in the middle, forever.
     Stalled,
-    /// It is a watch, with such a flaw; anything else is answered.
+    /// A watch has this flaw; other requests get a response.
     Flawed(Flaw),
 }
 
 impl Fate {
-    /// Every name.
+    /// All names.
     pub const NAMES: [&str; 12] = [
         "answered",
         "slow",
@@ -51,7 +51,7 @@ impl Fate {
         "flawed",
     ];
 
-    /// In a word or two.
+    /// Returns a short name.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl Fate {
         }
     }
 
-    /// What a log adds to a request.
+    /// Returns the suffix of the request's log line.
     pub(crate) fn remark(&self) -> String {
         match self {
             Self::Answered => String::new(),
@@ -91,35 +91,35 @@ impl Fate {
     }
 }
 
-/// What is wrong with a watch.
+/// A flaw of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flaw {
-    /// So much later than it happens everything shows.
+    /// The delay of every event.
     pub lag: Duration,
-    /// After how long it ends.
+    /// The time after which the watch ends.
     pub lasts: Duration,
-    /// How it ends.
+    /// How the watch ends.
     pub end: WatchEnd,
 }
 
 /// How a watch ends before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchEnd {
-    /// As at its time.
+    /// Normally, as at the end of its time.
     Closed,
     /// The connection breaks in the middle of a line.
     Cut,
-    /// It shows nothing more, for ever.
+    /// The watch shows nothing more, forever.
     Silent,
-    /// The server no longer has what happened since, and reports that in the stream.
+    /// The server has compacted the events since, and reports that in the stream.
     Expired,
     /// A line cannot be read.
     Garbage,
 }
 
-/// Decides what becomes of each request.
+/// Decides the fate of each request.
 pub trait Fates: Send {
-    /// Decides about one request of this client, so long after the beginning.
+    /// Decides the fate of one request of this client, at this time after the start.
     fn fate(&mut self, client: &str, call: &Call, time: Duration) -> Fate;
 }
 

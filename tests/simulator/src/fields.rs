@@ -1,5 +1,5 @@
-//! `managedFields`: who has written which field last, as the API server records of updates (not of server-side
-//! apply).
+//! `managedFields`: the last field manager of each field, as the API server records it for updates (not for
+//! server-side apply).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::server::Writer;
 
-/// Fields by their path, in the words of `fieldsV1`: `f:name`, `k:{"type":"Ready"}`.
+/// Fields by their path, in the notation of `fieldsV1`: `f:name`, `k:{"type":"Ready"}`.
 type Fields = BTreeSet<Vec<String>>;
 
-/// What is a map by the schema, and not a structure: it has an owner of its own.
+/// Fields that are maps in the schema, not structures: the map itself has an owner.
 const MAPS: [&str; 4] = [
     "f:metadata/f:labels",
     "f:metadata/f:annotations",
@@ -18,11 +18,11 @@ const MAPS: [&str; 4] = [
     "f:status/f:allocatable",
 ];
 
-/// What is a list whose items have an owner each, by the field that tells them apart.
+/// Lists whose items have separate owners, with the key field.
 const LISTS: [(&str, &str); 2] =
     [("f:status/f:conditions", "type"), ("f:status/f:addresses", "type")];
 
-/// What has no owner.
+/// Fields without an owner.
 const UNOWNED: [&str; 8] = [
     "name",
     "namespace",
@@ -34,7 +34,7 @@ const UNOWNED: [&str; 8] = [
     "deletionTimestamp",
 ];
 
-/// Records what `writer` has changed, in the object as it is to be stored.
+/// Records the changes of `writer` in the object to be stored.
 pub(crate) fn record(
     before: Option<&Value>,
     after: &mut Value,
@@ -51,7 +51,7 @@ pub(crate) fn record(
     let removed: Fields = old.keys().filter(|path| !new.contains_key(*path)).cloned().collect();
     let entries = before.map_or(&Value::Null, |before| &before["metadata"]["managedFields"]);
     let mut entries: Vec<Value> = entries.as_array().cloned().unwrap_or_default();
-    // What nobody owns on an object that exists, nobody comes to own by an update.
+    // An unowned field of an existing object gets no owner through an update.
     let is_tracked = before.is_none() || !entries.is_empty();
     let is_own = |entry: &Value| {
         entry["manager"] == writer.manager.as_str()
@@ -90,7 +90,7 @@ pub(crate) fn record(
     }
 }
 
-/// The fields of an object, with their values; `ignored` is the part that the request could not change.
+/// Returns the fields of an object with their values; `ignored` is the part that the request cannot change.
 fn flatten(object: &Value, ignored: &str) -> BTreeMap<Vec<String>, Value> {
     let mut fields = BTreeMap::new();
     for (name, value) in object.as_object().into_iter().flatten() {
@@ -133,7 +133,7 @@ fn visit(path: &mut Vec<String>, value: &Value, fields: &mut BTreeMap<Vec<String
     }
 }
 
-/// `fieldsV1` as paths. What is empty is a field; what is not, with a `.` in it only.
+/// Parses `fieldsV1` into paths. An empty map is a field; a map with members is one only if it contains `.`.
 fn read(fields: &Value) -> Fields {
     fn visit(at: &Value, path: &mut Vec<String>, fields: &mut Fields) {
         let members = at.as_object().filter(|members| !members.is_empty());
@@ -151,7 +151,7 @@ fn read(fields: &Value) -> Fields {
     paths
 }
 
-/// Paths as `fieldsV1`.
+/// Formats paths as `fieldsV1`.
 fn write(fields: &Fields) -> Value {
     let mut root = json!({});
     for path in fields {

@@ -1,4 +1,4 @@
-//! Requests as they arrive by HTTP: what each asks of the model, and what it is answered with.
+//! HTTP requests: parses each into a call of the model, and builds its response.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,17 +16,17 @@ use crate::selector::Selector;
 use crate::server::{ApiServer, PatchBody, Subresource, Writer};
 use crate::watch::{Watch, WatchEvent};
 
-/// How long a watch lasts where its request names no time.
+/// The duration of a watch whose request sets none.
 const DEFAULT_WATCH_TIME: Duration = Duration::from_secs(30 * 60);
 
-/// What is done with an object, or with all of a kind.
+/// An operation on an object, or on all objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
-    /// Reads one.
+    /// Reads one object.
     Get,
-    /// Reads all.
+    /// Reads all objects.
     List,
-    /// Follows what is written.
+    /// Watches for changes.
     Watch,
     /// POST.
     Create,
@@ -39,32 +39,32 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether objects may change by it.
+    /// Returns whether the operation may change objects.
     #[must_use]
     pub fn is_write(self) -> bool {
         !matches!(self, Self::Get | Self::List | Self::Watch)
     }
 }
 
-/// A request that the API server has read.
+/// A parsed request.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// What is to be done.
+    /// The operation.
     pub verb: Verb,
-    /// With what.
+    /// The kind of object.
     pub kind: Kind,
-    /// Which object; without a name, all of them.
+    /// The object; all objects if the name is empty.
     pub key: Key,
-    /// Which part of it.
+    /// The part of the object.
     pub subresource: Subresource,
-    /// The body; null where there is none.
+    /// The body; null if there is none.
     pub body: Value,
     content_type: String,
     agent: String,
     query: BTreeMap<String, String>,
 }
 
-/// `patch nodes/node-1/status`.
+/// Formats as `patch nodes/node-1/status`.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = format!("{:?}", self.verb).to_lowercase();
@@ -83,39 +83,39 @@ impl fmt::Display for Call {
     }
 }
 
-/// What a request is answered with.
+/// The response to a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// An object, or a list, with the code of success.
+    /// An object or a list, with its success code.
     Object(u16, Value),
-    /// A watch begins.
+    /// A new watch.
     Watch(Box<WatchCall>),
     /// An error.
     Failure(Failure),
 }
 
-/// A watch that begins.
+/// A new watch.
 #[derive(Debug)]
 pub struct WatchCall {
-    /// Of what.
+    /// The watched kind.
     pub kind: Kind,
-    /// What there was at its beginning, where it is to show that.
+    /// The initial events, if the watch shows existing objects.
     pub initial: Vec<WatchEvent>,
-    /// Where it is.
+    /// The position of the watch.
     pub watch: Watch,
-    /// Whether it is to show bookmarks.
+    /// Whether the watch sends bookmarks.
     pub bookmarks: bool,
-    /// After how long the server ends it.
+    /// The time after which the server ends the watch.
     pub lasts: Duration,
 }
 
-/// An error in plain text, as what is no API server, or no resource of one, answers.
+/// An error in plain text, as from another server, or for an unknown path.
 #[must_use]
 pub fn plain_text(code: u16, text: &str) -> Failure {
     Failure { code, status: Value::String(text.to_owned()), retry_after: None }
 }
 
-/// What a server answers about a resource that it does not know.
+/// The server's response for an unknown resource.
 #[must_use]
 pub fn not_served() -> Failure {
     plain_text(404, "404 page not found\n")
@@ -130,10 +130,10 @@ fn failure(code: u16, reason: &str, message: &str) -> Failure {
 }
 
 impl Call {
-    /// Reads a request.
+    /// Parses a request.
     ///
     /// # Errors
-    /// 404 for an unknown path, 405 for a method that there is not, 400 for a body that cannot be read.
+    /// 404 for an unknown path, 405 for an unknown method, 400 for a malformed body.
     pub fn read(request: &Request<Bytes>) -> Result<Self, Failure> {
         let (kind, key, subresource) = read_path(request.uri().path()).ok_or_else(not_served)?;
         let query = request.uri().query().unwrap_or_default();
@@ -170,18 +170,18 @@ impl Call {
         Ok(Self { verb, kind, key, subresource, body, content_type, agent, query })
     }
 
-    /// Does what is asked for.
+    /// Performs the call.
     pub fn answer(&self, api: &mut ApiServer) -> Answer {
         self.try_answer(api).unwrap_or_else(Answer::Failure)
     }
 
-    /// Whether nothing is to be stored.
+    /// Returns whether the call is a dry run.
     #[must_use]
     pub fn is_dry_run(&self) -> bool {
         self.query.get("dryRun").is_some_and(|dry_run| dry_run == "All")
     }
 
-    /// Who writes, by the field manager that the request names.
+    /// Returns the writer, with the field manager that the request names.
     #[must_use]
     pub fn writer(&self) -> Writer {
         let agent = self.agent.split('/').next().filter(|agent| !agent.is_empty());
@@ -261,7 +261,7 @@ impl Call {
         let List { version, items, next, remaining } = list;
         let items = items.into_iter().map(|item| {
             let mut item = (*item).clone();
-            // Items of the kinds that are built in do not carry their type.
+            // Items of built-in kinds do not carry their type.
             if self.kind != Kind::Rule
                 && let Some(members) = item.as_object_mut()
             {
@@ -274,7 +274,7 @@ impl Call {
         let mut metadata = json!({"resourceVersion": version.to_string()});
         if let Some(next) = next {
             metadata["continue"] = json!(next);
-            // Where only some objects are selected, a server does not count the rest.
+            // With a selector, the server does not count the remaining objects.
             if !["fieldSelector", "labelSelector"].iter().any(|name| self.query.contains_key(*name))
             {
                 metadata["remainingItemCount"] = json!(remaining);
@@ -286,7 +286,7 @@ impl Call {
         })
     }
 
-    /// A watch from a version on. Without one it shows first what there is.
+    /// Opens a watch from a version. Without a version it first shows existing objects.
     fn watch(&self, api: &ApiServer, selector: Selector, version: Option<u64>) -> Answer {
         let initial = match version {
             Some(_) => Vec::new(),
@@ -303,7 +303,7 @@ impl Call {
         Answer::Watch(Box::new(WatchCall { kind: self.kind, initial, watch, bookmarks, lasts }))
     }
 
-    /// The object in the body, which is the one that the path names.
+    /// Returns the object in the body, which must match the path.
     fn object(&self) -> Result<Value, Failure> {
         if !matches!(self.content_type.as_str(), "" | "application/json") {
             return Err(self.unsupported("application/json"));
@@ -349,7 +349,7 @@ impl Call {
     }
 }
 
-/// The kind, the object and the part of it that a path names.
+/// Returns the kind, the object and the part that a path names.
 fn read_path(path: &str) -> Option<(Kind, Key, Subresource)> {
     let mut parts = path.strip_prefix('/')?.split('/');
     let group = match parts.next()? {

@@ -1,5 +1,5 @@
-//! What holds of every patch that the controller makes to a node (`docs/architecture.md`): told from the objects alone,
-//! and independently of what plans the patches.
+//! The invariants of every node patch of the controller (`docs/architecture.md`), checked from the objects alone,
+//! independently of the planner.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,66 +10,66 @@ use crate::ledger::{LEDGER, MAPS, is_adoptable};
 pub use crate::ledger::{Ledger, ledger, units};
 pub use crate::rules::{Calm, decider, declared, selects};
 
-/// What a process may write.
+/// The writes that a process may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// What a kubelet has reset: it does not lead.
+    /// Repairs of a kubelet's resets, because the process does not lead.
     Resets,
-    /// What the ledger lists: it leads, and does not know the rules.
+    /// Repairs of ledger values, because the process leads but does not know the rules.
     Repairs,
-    /// All.
+    /// All writes.
     All,
 }
 
-/// A patch that has been applied.
+/// An applied patch.
 #[derive(Clone, Debug)]
 pub struct NodeWrite<'a> {
-    /// The node before it.
+    /// The node before the patch.
     pub before: &'a Value,
-    /// And after it.
+    /// The node after the patch.
     pub after: &'a Value,
-    /// What the sender may write.
+    /// The writes that the sender may make.
     pub right: Right,
-    /// The rules at each moment that the sender may have known last when it sent the patch, and of the node the labels.
+    /// The rules at each moment that the sender may have known last when it sent the patch.
     pub known: &'a [Vec<Arc<Value>>],
-    /// How many of these moments are not certain to be before what it knew: it may not withdraw what all the others
+    /// The number of these moments that may precede the sender's knowledge: it may not withdraw what all the others
     /// declare.
     pub certain_from: usize,
     /// The labels that the node had at one of these moments.
     pub labels: &'a [Value],
-    /// Whether the sender had seen the node as it was before the patch: of what it had not, only the ledger is certain.
+    /// Whether the sender had seen the node as it was before the patch. If not, only the ledger is certain.
     pub was_seen: bool,
-    /// The versions of the node before this one, as far as they are known.
+    /// The known versions of the node before this one.
     pub history: &'a [Arc<Value>],
     /// What pods on the node requested when the sender listed them last, by resource.
     pub pods: Option<&'a BTreeMap<String, i128>>,
 }
 
-/// What does not hold: the invariant, and how.
+/// The violated invariant, and how.
 pub type Violation = String;
 
 /// One resource on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
-    /// In both maps.
+    /// The values in both maps.
     values: [Option<i128>; 2],
     /// Quantity, rule and the rest.
     entry: Option<(i128, String, Value)>,
 }
 
-/// What a patch has done to one resource.
+/// The effect of a patch on one resource.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// The resource.
     pub resource: String,
-    /// What was done, in words.
+    /// The name of the action.
     pub name: &'static str,
-    /// What there was before, where a rule's value is less now.
+    /// The previous value, if a rule lowered it.
     pub lowered_from: Option<i128>,
 }
 
 impl NodeWrite<'_> {
-    /// Returns what the patch has done.
+    /// Returns the changes of the patch.
     #[must_use]
     pub fn changes(&self) -> Vec<Change> {
         let [before, after] =
@@ -81,7 +81,7 @@ impl NodeWrite<'_> {
             if old == new {
                 return None;
             }
-            // What it had not seen, the sender did not mean to lower.
+            // The sender did not intend to lower a value that it had not seen.
             let value = match self.was_seen {
                 true => old.values.iter().copied().flatten().max(),
                 false => old.entry.as_ref().map(|(listed, ..)| *listed),
@@ -111,10 +111,10 @@ impl NodeWrite<'_> {
         changes.collect()
     }
 
-    /// Checks everything.
+    /// Checks all invariants.
     ///
     /// # Errors
-    /// What does not hold.
+    /// Returns the first violation.
     pub fn check(&self) -> Result<(), Violation> {
         self.check_rest()?;
         let ledgers = [self.before, self.after].map(ledger);
@@ -196,7 +196,7 @@ impl NodeWrite<'_> {
         match (&old.entry, &new.entry) {
             (None, None) => Err("I1: an unlisted resource is changed".to_owned()),
             (_, Some((quantity, rule, _))) => {
-                // What has been changed meanwhile is found at the next look.
+                // The controller repairs concurrent changes later.
                 if new.values != [Some(*quantity); 2] && old.agrees() {
                     return Err("I2: values and ledger do not agree".to_owned());
                 }
@@ -212,7 +212,7 @@ impl NodeWrite<'_> {
                         let what = "I1: a value that the ledger does not list is overwritten";
                         return Err(what.to_owned());
                     }
-                    // Whoever has written the same anew meanwhile is found at the next look.
+                    // The controller detects later that another client has written the same value meanwhile.
                     if self.was_seen && !is_adoptable(self.before, self.history, name, *quantity) {
                         return Err("I1: what somebody else has written is adopted".to_owned());
                     }
@@ -250,7 +250,7 @@ impl NodeWrite<'_> {
         }
     }
 
-    /// An entry is what some rule declares, or more.
+    /// An entry is what a rule declares, or more.
     fn check_declared(
         &self,
         name: &str,
@@ -273,7 +273,7 @@ impl NodeWrite<'_> {
                 })
             })
         };
-        // The value of a rule that has become invalid is kept, and held where pods request more.
+        // The value of a rule that has become invalid is kept, and held if pods request more.
         let is_invalid = self.objects(rule).any(|rule| declared(rule).is_none());
         let is_kept = old.entry.as_ref().is_some_and(|(listed, old_rule, _)| {
             old_rule == rule && *listed <= quantity && quantity <= most
@@ -284,7 +284,7 @@ impl NodeWrite<'_> {
         Err("I1: what no rule declares is listed".to_owned())
     }
 
-    /// The rule of a name, as it was at the moments.
+    /// Returns the versions of a rule at the moments.
     fn objects(&self, rule: &str) -> impl Iterator<Item = &Arc<Value>> {
         self.known.iter().flatten().filter(move |object| object["metadata"]["name"] == rule)
     }
@@ -297,7 +297,7 @@ impl NodeWrite<'_> {
         self.objects(rule).any(|rule| rule["spec"]["conflictPolicy"] == "Overwrite")
     }
 
-    /// I5, as far as one patch shows it.
+    /// Checks I5, as far as a single patch can violate it.
     fn check_pods(
         &self,
         name: &str,
@@ -311,7 +311,7 @@ impl NodeWrite<'_> {
         let mut objects = self.objects(rule);
         let appears = old.entry.is_none()
             && old.values.iter().all(|value| value.is_none_or(|value| value == 0));
-        // What was to be raised may have vanished on the way.
+        // The value that the sender wanted to raise may have been removed meanwhile.
         if appears && !self.was_seen && self.overwrites(rule) {
             return Ok(());
         }
@@ -349,7 +349,7 @@ impl Place {
         Self { values: MAPS.map(value), entry: ledger.get(name).cloned() }
     }
 
-    /// Whether values are as the ledger lists them.
+    /// Returns whether values are as the ledger lists them.
     fn agrees(&self) -> bool {
         self.entry.as_ref().is_none_or(|(quantity, ..)| self.values == [Some(*quantity); 2])
     }

@@ -1,14 +1,14 @@
-//! JSON Patch as the API server applies it: by Go's evanphx/json-patch 4, which is laxer than RFC 6902. There,
-//! a key that is missing is one with `null`: `test` for null holds, and `replace` adds it.
+//! JSON Patch as the API server applies it, with Go's evanphx/json-patch 4, which is laxer than RFC 6902: a missing
+//! key equals `null`, so `test` for null succeeds, and `replace` adds the key.
 
 use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// How many operations a patch may have.
+/// Maximum number of operations in a patch.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// Applies a patch to an object: all of it, or nothing.
+/// Applies a patch to an object, completely or not at all.
 pub(crate) fn apply(object: &Value, patch: &Value) -> Result<Value, Failure> {
     let Some(operations) = patch.as_array() else {
         return Err(Failure::bad_request("error decoding patch: it is no array"));
@@ -23,7 +23,7 @@ pub(crate) fn apply(object: &Value, patch: &Value) -> Result<Value, Failure> {
     Ok(patched)
 }
 
-/// Applies an operation; `None` where it cannot be.
+/// Applies an operation; `None` if it fails.
 fn apply_one(object: &mut Value, operation: &Value) -> Option<()> {
     let path = operation["path"].as_str();
     let value = || operation.get("value").cloned().unwrap_or_default();
@@ -90,7 +90,7 @@ fn test(object: &mut Value, path: &str, value: &Value) -> Option<()> {
     (get(parent, &key)? == *value).then_some(())
 }
 
-/// A member: `null` where an object has none, and `None` where an array has none.
+/// Returns a member: `null` if an object lacks it, `None` if an array does.
 fn get(parent: &Value, key: &str) -> Option<Value> {
     match parent {
         Value::Object(members) => Some(members.get(key).cloned().unwrap_or_default()),
@@ -99,7 +99,7 @@ fn get(parent: &Value, key: &str) -> Option<Value> {
     }
 }
 
-/// The parent of what a path points to, and the key in it. What is before the first slash is ignored.
+/// Returns the parent of a path's target, and the key in it. Text before the first slash is ignored.
 fn find<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
     let (_, path) = path.split_once('/')?;
     let mut keys: Vec<_> = path.split('/').map(decode).collect();
@@ -118,7 +118,7 @@ fn find<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)
     (parent.is_object() || parent.is_array()).then_some((parent, last))
 }
 
-/// An index in an array, which may be counted from its end.
+/// Returns an index in an array, which may count from the end.
 fn index(key: &str, length: usize) -> Option<usize> {
     let at: isize = key.parse().ok()?;
     let at = if at < 0 { length.checked_sub(at.unsigned_abs())? } else { at.unsigned_abs() };

@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// Returns group and version as objects carry them.
+    /// Returns group and version as in objects.
     #[must_use]
     pub fn api_version(self) -> String {
         match self.group() {
@@ -84,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// Returns the name as objects carry it.
+    /// Returns the kind's name in objects.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -99,7 +99,7 @@ impl Kind {
         }
     }
 
-    /// Returns where an object is in etcd, as messages have it.
+    /// Returns the etcd key of an object, as in messages.
     #[must_use]
     pub fn storage_key(self, key: &Key) -> String {
         let resource = match self {
@@ -129,14 +129,14 @@ impl Kind {
 /// The name of an object, and its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Empty where the kind has no namespaces.
+    /// The namespace, empty for cluster-scoped kinds.
     pub namespace: String,
     /// Its name.
     pub name: String,
 }
 
 impl Key {
-    /// An object in no namespace.
+    /// A cluster-scoped object.
     pub fn named(name: impl Into<String>) -> Self {
         Self { namespace: String::new(), name: name.into() }
     }
@@ -146,7 +146,7 @@ impl Key {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
-    /// The key that an object carries.
+    /// Returns the key of an object.
     #[must_use]
     pub fn of(object: &Value) -> Self {
         let text =

@@ -1,4 +1,4 @@
-//! What a node's ledger lists, and what counts as the controller's own although it is not listed.
+//! A node's ledger, and the unlisted values that count as the controller's own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub fn units(value: &Value) -> Option<i128> {
     Quantity::parse(value.as_str()?)?.units()
 }
 
-/// The ledger of a node: quantity, rule and the rest, by resource; `None` where it cannot be read.
+/// Returns the ledger of a node: quantity, rule and the rest, by resource; `None` if it is invalid.
 #[must_use]
 pub fn ledger(node: &Value) -> Option<Ledger> {
     let text = &node["metadata"]["annotations"][LEDGER];
@@ -35,8 +35,8 @@ pub fn ledger(node: &Value) -> Option<Ledger> {
     entries.collect()
 }
 
-/// Whether a value that the ledger does not list may be adopted: the controller alone wrote it, in both maps; or, where it
-/// was listed before like this, a kubelet whose reset admission has undone.
+/// Returns whether an unlisted value may be adopted: only the controller wrote it, in both maps; or, if the same value
+/// was listed before, a kubelet whose reset admission has undone.
 pub(crate) fn is_adoptable(
     node: &Value,
     history: &[Arc<Value>],
@@ -55,7 +55,7 @@ pub(crate) fn is_adoptable(
     })
 }
 
-/// Who has written a value last.
+/// Returns the last writer of a value.
 fn managers<'a>(node: &'a Value, map: &str, resource: &str) -> Vec<&'a str> {
     let entries = node["metadata"]["managedFields"].as_array().into_iter().flatten();
     let owning = entries.filter(|entry| {

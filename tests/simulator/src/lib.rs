@@ -1,5 +1,5 @@
 //! A model of the Kubernetes API server, as far as this project uses it: objects with versions, lists, watches,
-//! JSON Patch and merge patch, the status subresource, and the errors that a server answers with.
+//! JSON Patch and merge patch, the status subresource, and errors.
 //!
 //! ```text
 //!  actors, reconciler ─▶ ApiServer ─▶ strategy (per kind) ─▶ Store (every version of every object)
@@ -7,10 +7,10 @@
 //!                            └─ list, Watch ───────────────────┘
 //! ```
 //!
-//! It knows nothing of the code that it tests, has no clock but [`ApiServer::set_time`], and no randomness. What
-//! becomes of a request on its way is up to who sends it: a request that is lost is not made, one that lands late
-//! is made later. [`Network`] is such a way for a client that speaks HTTP, by tokio's clock. `tests/conformance`
-//! sends the same operations to the model and to a real server, and compares.
+//! The model does not depend on the code under test, has no clock except [`ApiServer::set_time`], and no randomness.
+//! The sender decides the fate of a request: it does not make a lost request, and makes a late one later. [`Network`]
+//! does this for HTTP clients, on tokio's clock. `tests/conformance` sends the same operations to the model and to a
+//! real server, and compares the results.
 
 mod chaos;
 mod checks;

@@ -1,4 +1,4 @@
-//! Lists, in pages of one version.
+//! Paged lists of one version.
 
 use std::sync::Arc;
 
@@ -9,29 +9,29 @@ use crate::kind::{Key, Kind};
 use crate::selector::Selector;
 use crate::server::ApiServer;
 
-/// What is asked of a list.
+/// The options of a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListOptions {
-    /// Which objects.
+    /// The selected objects.
     pub selector: Selector,
-    /// How many objects a page has at most; 0 for all.
+    /// Maximum number of objects per page; 0 for all.
     pub limit: usize,
-    /// The token of the page before.
+    /// The token from the previous page.
     pub token: Option<String>,
-    /// Answer as of this version and not as of now, as a server that is behind does.
+    /// Return this version instead of the current one, like a server that lags behind.
     pub at: Option<u64>,
 }
 
 /// A page of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct List {
-    /// The version that it is of: a watch from there misses nothing.
+    /// The version of the list: a watch from there misses nothing.
     pub version: u64,
-    /// The objects by namespace and name.
+    /// The objects, sorted by namespace and name.
     pub items: Vec<Arc<Value>>,
-    /// The token for the next page; `None` for the last one. A page may be empty, where no more objects are selected.
+    /// The token for the next page; `None` for the last one. A page may be empty if it selects no more objects.
     pub next: Option<String>,
-    /// How many objects are on the pages after this one, selected or not. A server reports it where all are.
+    /// The number of objects on later pages, selected or not. A server reports it only without a selector.
     pub remaining: usize,
 }
 
@@ -39,7 +39,7 @@ impl ApiServer {
     /// Lists objects.
     ///
     /// # Errors
-    /// 410 for a token, or a version, that has been compacted; 400 for one that is none.
+    /// 410 for a compacted token or version; 400 for an invalid one.
     pub fn list(&self, kind: Kind, options: &ListOptions) -> Result<List, Failure> {
         let (version, after) = match &options.token {
             Some(token) => read_token(token)?,
@@ -54,7 +54,7 @@ impl ApiServer {
                 None => Failure::expired("The resourceVersion for the provided list is too old."),
             });
         }
-        // The cache has an index of what is there now.
+        // The cache has an index of the current objects.
         let has_index = self.has_watch_cache && options.token.is_none() && options.at.is_none();
         let objects = self.store.list(kind, version);
         let mut objects = objects.filter(|(key, object)| {
@@ -64,7 +64,7 @@ impl ApiServer {
         let limit = if options.limit == 0 { usize::MAX } else { options.limit };
         let selected = objects.by_ref().filter(|(_, object)| options.selector.matches(object));
         let items: Vec<_> = selected.map(|(_, object)| Arc::clone(object)).take(limit).collect();
-        // The server looks no further than a page goes: what is left may not be selected.
+        // The server stops at the end of a page: the remaining objects may not be selected.
         let remaining = objects.count();
         let next = items.last().filter(|_| remaining > 0).map(|last| {
             let Key { namespace, name } = Key::of(last);
@@ -74,10 +74,10 @@ impl ApiServer {
     }
 }
 
-/// In a token, in place of a version.
+/// Stands for the current version in a token.
 const NOW: &str = "-1";
 
-/// The version that a list is of, `None` where it is the last one, and after which object it goes on.
+/// Returns the version of a list, `None` for the current one, and the object after which it continues.
 fn read_token(token: &str) -> Result<(Option<u64>, Option<Key>), Failure> {
     let invalid = || Failure::bad_request("continue key is not valid");
     let mut parts = token.splitn(3, '/');

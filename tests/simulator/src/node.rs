@@ -1,11 +1,10 @@
-//! What the API server makes of a Node: it reads it into a structure, which drops what it does not know and what is
-//! empty, and writes it from that.
+//! How the API server decodes and encodes a Node: decoding drops unknown fields, and encoding omits empty ones.
 
 use serde_json::{Map, Value, json};
 
 use crate::quantity::Quantity;
 
-/// The maps of a node that have quantities.
+/// The maps of a node with quantities.
 pub(crate) const QUANTITIES: [&str; 2] = ["capacity", "allocatable"];
 
 const METADATA: [&str; 13] = [
@@ -34,7 +33,7 @@ const STATUS: [&str; 8] = [
     "nodeInfo",
     "images",
 ];
-/// The members of `status.nodeInfo`, which are written also where they are empty.
+/// The members of `status.nodeInfo`, which are written even if empty.
 const NODE_INFO: [&str; 10] = [
     "machineID",
     "systemUUID",
@@ -48,7 +47,7 @@ const NODE_INFO: [&str; 10] = [
     "architecture",
 ];
 
-/// Reads a Node; the error is why it is none. What taints, conditions and addresses consist of is not checked.
+/// Decodes a Node, or returns why it is invalid. Does not check the members of taints, conditions and addresses.
 pub(crate) fn decode(node: &mut Value) -> Result<(), String> {
     keep(node, &["apiVersion", "kind", "metadata", "spec", "status"]);
     for (part, known) in [("metadata", &METADATA[..]), ("spec", &SPEC), ("status", &STATUS)] {
@@ -96,7 +95,7 @@ pub(crate) fn decode(node: &mut Value) -> Result<(), String> {
             }
         }
     }
-    // One that is empty is there, and stays empty for now.
+    // An empty map is kept for now.
     if status["allocatable"].is_null() {
         status["allocatable"] = status["capacity"].clone();
     }
@@ -115,7 +114,7 @@ pub(crate) fn decode(node: &mut Value) -> Result<(), String> {
         }
     }
     if node["spec"].as_object().is_some_and(Map::is_empty) {
-        // Written all the same.
+        // Written even if empty.
         node["spec"] = json!({});
     }
     Ok(())
@@ -127,7 +126,7 @@ fn keep(value: &mut Value, known: &[&str]) {
     }
 }
 
-/// The members of a map; `None` where there is no map.
+/// Returns the members of a map; `None` if there is no map.
 fn members<'a>(
     parent: &'a mut Value,
     map: &str,
@@ -139,7 +138,7 @@ fn members<'a>(
     }
 }
 
-/// Whether a member is left out when it is written.
+/// Returns whether encoding omits a member.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -151,7 +150,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// What validation rejects: of each value the field, the value and why.
+/// Returns the values that validation rejects, each with field, value and explanation.
 pub(crate) fn invalid_quantities(node: &Value) -> Vec<(String, String, &'static str)> {
     let mut causes = Vec::new();
     for map in QUANTITIES {
@@ -170,7 +169,7 @@ pub(crate) fn invalid_quantities(node: &Value) -> Vec<(String, String, &'static 
     causes
 }
 
-/// Whether a resource has whole quantities only: `IsIntegerResourceName`.
+/// Returns whether a resource allows only whole quantities: `IsIntegerResourceName`.
 fn is_extended(name: &str) -> bool {
     let is_native = !name.contains('/') || name.contains("kubernetes.io/");
     matches!(name, "pods" | "services" | "secrets") || !is_native && !name.starts_with("requests.")

@@ -1,6 +1,6 @@
 //! Quantities as the API server reads and writes them: `k8s.io/apimachinery/pkg/api/resource`.
 
-/// By how many thousands the unit is multiplied.
+/// Decimal suffixes, with their power of ten.
 const DECIMAL: [(&str, i32); 10] = [
     ("n", -9),
     ("u", -6),
@@ -13,10 +13,10 @@ const DECIMAL: [(&str, i32); 10] = [
     ("P", 15),
     ("E", 18),
 ];
-/// By which power of two.
+/// Binary suffixes, with their power of two.
 const BINARY: [(&str, u32); 6] =
     [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
-/// Numbers of more digits are computed with in another way, which forgets how they were written.
+/// Numbers with more digits use other arithmetic, which does not preserve the notation.
 const MAX_DIGITS: i32 = 18;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +33,9 @@ pub(crate) struct Quantity {
     mantissa: i128,
     scale: i32,
     format: Format,
-    /// Whether the server computes with the number in 64 bits.
+    /// Whether the server uses 64-bit arithmetic for the number.
     is_small: bool,
-    /// As it was written, where it is stored so.
+    /// The original text, if it is stored as is.
     text: Option<String>,
 }
 
@@ -48,7 +48,7 @@ struct Parts<'a> {
 }
 
 impl Quantity {
-    /// Reads a quantity; `None` is none.
+    /// Parses a quantity; `None` if it is invalid.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let zero =
@@ -65,7 +65,7 @@ impl Quantity {
         let (mut mantissa, scale, precision) = match format {
             Format::Binary => {
                 let bits = u32::try_from(exponent).ok()?;
-                // Of so many digits a power of two is, about.
+                // The approximate number of digits of a power of two.
                 let spent = (exponent * 3) / 10;
                 let precision = if places == 0 { 15 - length - spent - 1 } else { -1 };
                 (number.checked_mul(1_i128.checked_shl(bits)?)?, -places, precision)
@@ -92,7 +92,7 @@ impl Quantity {
                 }
             }
         }
-        // Kubernetes rounds what is in a list of resources up to thousandths.
+        // Kubernetes rounds values in a list of resources up to thousandths.
         quantity.round_up(-3);
         Some(quantity)
     }
@@ -104,7 +104,7 @@ impl Quantity {
         }
         self.text = None;
         while self.scale < scale {
-            // Step by step a remainder would be lost: it is rounded once, by all digits at once.
+            // Rounding step by step would lose a remainder, so round all digits at once.
             let steps = u32::try_from(scale - self.scale).unwrap_or(u32::MAX).min(38);
             let power = 10_i128.checked_pow(steps).unwrap_or(i128::MAX);
             let rest = self.mantissa % power;
@@ -117,7 +117,7 @@ impl Quantity {
         self.mantissa < 0
     }
 
-    /// The number of units; `None` where that is not whole, or out of range.
+    /// Returns the number of units; `None` if it is not whole, or out of range.
     pub(crate) fn units(&self) -> Option<i128> {
         match u32::try_from(self.scale) {
             Ok(zeros) => self.mantissa.checked_mul(10_i128.checked_pow(zeros)?),
@@ -128,14 +128,14 @@ impl Quantity {
         }
     }
 
-    /// Whether the server takes it for a whole number: by a number of thousandths that may overflow.
+    /// Returns whether the server considers it whole, from a number of thousandths that may overflow.
     pub(crate) fn is_whole(&self) -> bool {
         let steps = u32::try_from(self.scale + 3).unwrap_or(0);
         let power = 10_i128.checked_pow(steps);
         let thousandths = power.and_then(|power| self.mantissa.checked_mul(power));
         match thousandths.map(i64::try_from) {
             Some(Ok(number)) => number % 1000 == 0,
-            // In 64 bits, too large is 0 where the server multiplies step by step.
+            // With 64-bit arithmetic, stepwise multiplication turns an overflow into 0.
             _ if self.is_small && !matches!(steps, 0..=3 | 6 | 9) => true,
             _ => {
                 let power = 10_i64.checked_pow(steps).unwrap_or(0);
@@ -175,7 +175,7 @@ impl Quantity {
         format!("{number}{suffix}")
     }
 
-    /// With a binary suffix, where it is a whole number from 1024 on.
+    /// Formats with a binary suffix, if it is a whole number from 1024 on.
     fn binary(&self) -> Option<String> {
         let mut whole = self.clone();
         whole.round_up(0);
@@ -197,7 +197,7 @@ impl Quantity {
     }
 }
 
-/// The low 64 bits, as Go converts.
+/// Returns the low 64 bits, like a conversion in Go.
 fn wrapped(number: i128) -> i64 {
     let bytes = number.to_le_bytes();
     let mut low = [0; 8];
@@ -205,7 +205,7 @@ fn wrapped(number: i128) -> i64 {
     i64::from_le_bytes(low)
 }
 
-/// Splits a text as the server's scanner does, which ends early after a number of zeros alone.
+/// Splits a text like the server's scanner, which ends early after a number of only zeros.
 fn split(text: &str) -> Option<Parts<'_>> {
     let (is_negative, rest) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),

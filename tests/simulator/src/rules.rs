@@ -1,4 +1,4 @@
-//! Rules, as far as the invariants read them: which of them decides on a node, and whether it is as that one declares.
+//! Rules, as far as the invariants need them: which rule decides on a node, and whether the node is as declared.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::ledger::{Ledger, ledger, units};
 
-/// Returns how much a rule declares; `None` where it is invalid.
+/// Returns the quantity that a rule declares; `None` if it is invalid.
 #[must_use]
 pub fn declared(rule: &Value) -> Option<i128> {
     let quantity = &rule["spec"]["quantity"];
@@ -18,7 +18,7 @@ pub fn declared(rule: &Value) -> Option<i128> {
     (units > 0).then_some(units)
 }
 
-/// Whether a rule selects a node of this name with these labels.
+/// Returns whether a rule selects a node with this name and these labels.
 #[must_use]
 pub fn selects(rule: &Value, name: &Value, labels: &Value) -> bool {
     let spec = &rule["spec"];
@@ -31,7 +31,7 @@ pub fn selects(rule: &Value, name: &Value, labels: &Value) -> bool {
         })
 }
 
-/// The valid rule that decides about a resource on a node.
+/// Returns the valid rule that decides about a resource on a node.
 #[must_use]
 pub fn decider<'a>(
     rules: &'a [Arc<Value>],
@@ -51,7 +51,7 @@ pub fn decider<'a>(
     })
 }
 
-/// The objects of a cluster in which nothing goes on.
+/// The objects of a converged cluster.
 #[derive(Clone, Debug)]
 pub struct Calm {
     /// All rules.
@@ -63,11 +63,11 @@ pub struct Calm {
 }
 
 impl Calm {
-    /// Checks that each resource of each node is as the rule declares that decides about it, and is not listed where none
-    /// does; but for those that `is_excused` has, by node and resource.
+    /// Checks that each resource of each node is as its deciding rule declares, and is not listed without one, except
+    /// for nodes and resources that `is_excused` accepts.
     ///
     /// # Errors
-    /// What is not as declared.
+    /// Returns the first difference.
     pub fn check(&self, is_excused: impl Fn(&str, &str) -> bool) -> Result<(), String> {
         for node in &self.nodes {
             let name = node["metadata"]["name"].as_str().unwrap_or_default();
@@ -87,7 +87,7 @@ impl Calm {
         let decider = decider(&self.rules, node, &node["metadata"]["labels"], resource);
         let entry = ledger.get(resource);
         let priority = |rule: &Value| rule["spec"]["priority"].as_i64().unwrap_or_default();
-        // What a rule has advertised that is invalid by now stays, but for a rule of a higher priority.
+        // The value of a rule that has become invalid stays, unless a rule of a higher priority decides.
         let is_kept = |rule: &&Arc<Value>| {
             declared(rule).is_none()
                 && entry.is_some_and(|(_, by, _)| rule["metadata"]["name"] == by.as_str())
@@ -117,7 +117,7 @@ impl Calm {
         Err(format!("is {values:?}, listed as {entry:?}, and {rule} declares {quantity:?}"))
     }
 
-    /// What pods on a node request.
+    /// Returns the requests of pods on a node.
     fn requested(&self, node: &Value, resource: &str) -> i128 {
         let pods = self.pods.iter().filter(|pod| {
             let phase = pod["status"]["phase"].as_str();

@@ -1,4 +1,4 @@
-//! Worlds by their seeds, on all cores, until one fails.
+//! Runs worlds by their seeds on all cores, until one fails.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,29 +10,29 @@ use std::time::Instant;
 
 use crate::service::Network;
 
-/// How many lines of a story are shown, where nobody says otherwise: those before its end.
+/// The default number of history lines that are shown: the last ones.
 const LINES: u64 = 150;
 
-/// What came of a world.
+/// The result of a world.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What has happened, a line each.
+    /// The history, one line per event.
     pub log: Vec<String>,
-    /// How often what has happened.
+    /// The number of occurrences of each event.
     pub tally: BTreeMap<String, usize>,
-    /// What does not hold, in words.
+    /// The violation, if any.
     pub violation: Option<String>,
 }
 
 impl Outcome {
-    /// What came of a world on this network.
+    /// Returns the result of a world on this network.
     #[must_use]
     pub fn new(network: &Network, violation: Option<String>) -> Self {
         Self { log: network.log(), tally: network.tally(), violation }
     }
 }
 
-/// Which worlds, by the environment.
+/// The worlds that the environment selects.
 #[derive(Clone, Copy, Debug)]
 pub struct Seeds {
     first: u64,
@@ -40,7 +40,7 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// As many worlds as `SHELL_SEEDS` says, from `SHELL_SEED` on; else the first so many, or that one.
+    /// `SHELL_SEEDS` worlds, from `SHELL_SEED` on; by default the first ones, or that one.
     #[must_use]
     pub fn from_env(default: u64) -> Self {
         let first = number("SHELL_SEED");
@@ -48,10 +48,10 @@ impl Seeds {
         Self { first: first.unwrap_or(1), count }
     }
 
-    /// Runs them, and prints how often what has happened in all of them, which is returned.
+    /// Runs the worlds, and prints and returns the number of occurrences of each event.
     ///
     /// # Errors
-    /// The story of one that failed.
+    /// Returns the history of a world that failed.
     pub fn run(
         self,
         world: impl Fn(u64) -> Outcome + Sync,
@@ -96,7 +96,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// The end of what happened: `SHELL_LINES` says how much of it.
+/// Returns the end of the history, with `SHELL_LINES` lines.
 fn story(seed: u64, outcome: &Outcome) -> String {
     let lines = usize::try_from(number("SHELL_LINES").unwrap_or(LINES)).unwrap_or(usize::MAX);
     let violation = outcome.violation.as_deref().unwrap_or_default();

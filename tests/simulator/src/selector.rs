@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// Which objects of a kind are listed or watched.
+/// The objects of a kind to list or watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     fields: Vec<Requirement>,
@@ -21,23 +21,23 @@ struct Requirement {
 }
 
 impl Selector {
-    /// Reads `fieldSelector` and `labelSelector`, of which `=`, `==` and `!=` are known.
+    /// Parses `fieldSelector` and `labelSelector` with `=`, `==` and `!=`.
     ///
     /// # Errors
-    /// Returns an error if one of them has something else.
+    /// Returns an error for other operators.
     pub fn parse(fields: &str, labels: &str) -> Result<Self, Failure> {
         Ok(Self { fields: parse(fields)?, labels: parse(labels)?, namespace: None })
     }
 
-    /// In one namespace only.
+    /// Restricts the selection to one namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Whether the server reads an object to find out whether it is selected: not where it knows the key of the one
-    /// that can be, nor those of other nodes, where there is an index.
+    /// Returns whether the server must read an object to decide whether it is selected. With a key or an index by node,
+    /// it skips other objects.
     pub(crate) fn is_read(&self, object: &Value, has_index: bool) -> bool {
         let metadata = &object["metadata"];
         let in_namespace =

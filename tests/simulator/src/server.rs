@@ -12,18 +12,18 @@ use crate::store::Store;
 use crate::watch::{Watch, WatchEvent};
 use crate::{fields, json_patch, strategy};
 
-/// An API server and its store. A clone is another one, with the same history.
+/// An API server and its store. A clone is an independent server with the same history.
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     pub(crate) store: Store,
-    /// RFC 3339, as it is written into objects.
+    /// The time for objects, in RFC 3339.
     time: String,
     uids: u64,
-    /// Whether it reads from a cache, as a server does unless it is told not to.
+    /// Whether the server reads from a watch cache, as by default.
     pub(crate) has_watch_cache: bool,
 }
 
-/// Who writes.
+/// A writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
     /// The field manager.
@@ -31,18 +31,18 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer by its field manager.
+    /// Returns a writer with this field manager.
     pub fn new(manager: impl Into<String>) -> Self {
         Self { manager: manager.into() }
     }
 }
 
-/// The part of an object that a request is about.
+/// The part of an object that a request concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subresource {
-    /// The object itself, of which `status` cannot be written.
+    /// The object itself, without write access to `status`.
     None,
-    /// `status`, beside which only metadata can be written, and of custom resources nothing.
+    /// `status`; besides it only metadata can be written, and nothing for custom resources.
     Status,
 }
 
@@ -55,7 +55,7 @@ impl Subresource {
     }
 }
 
-/// What is sent with PATCH.
+/// The body of a PATCH.
 #[derive(Clone, Debug)]
 pub enum PatchBody {
     /// `application/json-patch+json`.
@@ -76,13 +76,13 @@ impl Default for ApiServer {
 }
 
 impl ApiServer {
-    /// Returns one that was started with `--watch-cache=false`.
+    /// Returns a server started with `--watch-cache=false`.
     #[must_use]
     pub fn without_watch_cache() -> Self {
         Self { has_watch_cache: false, ..Self::default() }
     }
 
-    /// Sets the time that is written into objects: RFC 3339, to the second.
+    /// Sets the time for objects: RFC 3339, in seconds.
     pub fn set_time(&mut self, time: impl Into<String>) {
         self.time = time.into();
     }
@@ -93,7 +93,7 @@ impl ApiServer {
         self.store.version()
     }
 
-    /// Forgets what was before a version.
+    /// Compacts the history before a version.
     pub fn compact(&mut self, version: u64) {
         self.store.compact(version);
     }
@@ -106,18 +106,18 @@ impl ApiServer {
         self.store.get(kind, key).ok_or_else(|| Failure::not_found(kind, key))
     }
 
-    /// Begins a watch of what is written after a version. What is wrong with it, its events tell.
+    /// Begins a watch of writes after a version. Its events report errors.
     #[must_use]
     pub fn watch(&self, kind: Kind, selector: Selector, after: u64) -> Watch {
         Watch::new(kind, selector, after)
     }
 
-    /// Returns what a watch shows next, if there is anything.
+    /// Returns the next event of a watch, if any.
     pub fn next_event(&self, watch: &mut Watch) -> Option<WatchEvent> {
         watch.next(&self.store, self.has_watch_cache)
     }
 
-    /// Returns a bookmark, where a watch has shown everything.
+    /// Returns a bookmark if a watch has shown everything.
     pub fn bookmark(&self, watch: &mut Watch) -> Option<WatchEvent> {
         watch.bookmark(&self.store)
     }
@@ -125,7 +125,7 @@ impl ApiServer {
     /// Creates an object.
     ///
     /// # Errors
-    /// 409 where there is one of that name; 422 where it is invalid.
+    /// 409 if the object exists; 422 if it is invalid.
     pub fn create(
         &mut self,
         kind: Kind,
@@ -161,11 +161,11 @@ impl ApiServer {
         self.store(kind, key, object)
     }
 
-    /// Replaces an object (PUT). One with a `resourceVersion` replaces that version only. A Lease or an Event that is
-    /// not there is created.
+    /// Replaces an object (PUT). With a `resourceVersion`, replaces only that version. A missing Lease or Event is
+    /// created.
     ///
     /// # Errors
-    /// 404 where there is none, 409 where it has another version or uid, 422 where it is invalid.
+    /// 404 if there is no object, 409 if it has another version or uid, 422 if the new one is invalid.
     pub fn replace(
         &mut self,
         kind: Kind,
@@ -189,11 +189,11 @@ impl ApiServer {
         self.store_changed(kind, &key, &old, new)
     }
 
-    /// Patches an object: all of the patch, or nothing.
+    /// Patches an object, completely or not at all.
     ///
     /// # Errors
-    /// 404 where there is none; 422 where a JSON Patch cannot be applied, or what comes of it is invalid;
-    /// 409 where the patch sets another version or uid.
+    /// 404 if there is no object; 422 if a JSON Patch cannot be applied, or its result is invalid; 409 if the patch
+    /// sets another version or uid.
     pub fn patch(
         &mut self,
         kind: Kind,
@@ -206,7 +206,7 @@ impl ApiServer {
         self.store_changed(kind, key, &old, new)
     }
 
-    /// Returns what a patch would make of an object, and stores nothing (`dryRun=All`).
+    /// Returns the result of a patch without storing it (`dryRun=All`).
     ///
     /// # Errors
     /// Those of [`patch`](Self::patch).
@@ -240,7 +240,7 @@ impl ApiServer {
             }
         };
         let mut decoded = new.clone();
-        // Where the patch leads to no object, or to one of another name.
+        // The patch may result in no object, or in one with another name.
         strategy::decode(kind, &mut decoded).map_err(|why| Failure::unreadable(&new, &why))?;
         check_name(key, &decoded)?;
         let new = self.updated(kind, (subresource, key), &old, decoded, writer)?;
@@ -250,14 +250,14 @@ impl ApiServer {
     /// Deletes an object at once; with `uid`, that one only.
     ///
     /// # Errors
-    /// 404 where there is none, 409 where it has another uid.
+    /// 404 if there is no object, 409 if it has another uid.
     pub fn delete(&mut self, kind: Kind, key: &Key, uid: Option<&str>) -> Result<(), Failure> {
         let old = self.get(kind, key)?;
         if let Some(uid) = uid.filter(|uid| old["metadata"]["uid"] != **uid) {
             return Err(Failure::deleted_other(kind, key, uid, text(&old, "uid")));
         }
         if kind == Kind::Pod {
-            // Pods are marked first, also where they have no time to end.
+            // Pods are first marked as deleted, even without a grace period.
             let mut marked = (*old).clone();
             let generation = marked["metadata"]["generation"].as_u64().unwrap_or(0);
             marked["metadata"]["generation"] = json!(generation + 1);
@@ -270,7 +270,7 @@ impl ApiServer {
         Ok(())
     }
 
-    /// Returns what comes of a write.
+    /// Returns the result of a write.
     fn updated(
         &self,
         kind: Kind,
@@ -307,7 +307,7 @@ impl ApiServer {
         Ok(new)
     }
 
-    /// Stores an object, if it is not as it was.
+    /// Stores an object if it has changed.
     fn store_changed(
         &mut self,
         kind: Kind,
@@ -316,8 +316,8 @@ impl ApiServer {
         mut new: Value,
     ) -> Result<Arc<Value>, Failure> {
         let is_defaulted = strategy::default_on_read(kind, &mut new);
-        // What is to be stored is compared with what is stored. A server with a cache compares it with the object there
-        // first, which has the defaults: where they are missing again, it looks no further.
+        // The server compares the new object with the stored one. A server with a cache first compares it with the
+        // cached object, which has the defaults, and stops there if they are equal.
         let is_stored = !(is_defaulted && self.has_watch_cache)
             && is_defaulted == self.store.is_defaulted(kind, key);
         if is_stored && new == **old {

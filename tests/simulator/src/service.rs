@@ -1,5 +1,5 @@
-//! The API server behind a network that loses, delays and cuts: a `tower::Service` on tokio's clock, which tests
-//! pause.
+//! The API server behind a network that loses, delays and cuts requests: a `tower::Service` on tokio's clock, which
+//! tests pause.
 //!
 //! ```text
 //!  kube::Client ─▶ Connection ─▶ Fates ─▶ http::Call ─▶ ApiServer
@@ -40,7 +40,7 @@ pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
 type Sent = Result<Response<ResponseBody>, BoxError>;
 
-/// An API server, how it is reached, and what has happened.
+/// An API server, its network, and the history.
 #[derive(Clone)]
 pub struct Network {
     state: Arc<Mutex<State>>,
@@ -57,23 +57,23 @@ struct State {
     on_list: Box<dyn FnMut(&Write<'_>) + Send>,
 }
 
-/// A request of a client that has been done, and may have changed something; or a list.
+/// A processed write of a client, or a list.
 #[derive(Debug)]
 pub struct Write<'a> {
-    /// Who sent it.
+    /// The client.
     pub client: &'a str,
-    /// What was asked for.
+    /// The request.
     pub call: &'a Call,
-    /// What became of it on its way.
+    /// The fate of the request.
     pub fate: &'a Fate,
-    /// The object before it.
+    /// The object before the request.
     pub before: Option<Arc<Value>>,
-    /// The server after it.
+    /// The server after the request.
     pub api: &'a ApiServer,
 }
 
 impl Network {
-    /// A network in front of a server, from `start` on. It is called in a runtime of tokio.
+    /// Creates a network in front of a server, from `start` on. Must be called in a tokio runtime.
     pub fn new(api: ApiServer, start: Timestamp, fates: impl Fates + 'static) -> Self {
         let (written, _) = watch::channel(api.version());
         let on_write = Box::new(|_: &Write<'_>| ());
@@ -88,28 +88,28 @@ impl Network {
         Self { state: Arc::new(Mutex::new(state)), written, start: (Instant::now(), start) }
     }
 
-    /// Has a look taken at every write of a client as it is done.
+    /// Sets a callback for every write of a client as it is processed.
     pub fn on_write(&self, look: impl FnMut(&Write<'_>) + Send + 'static) {
         self.state().on_write = Box::new(look);
     }
 
-    /// Has a look taken at every list for a client as it is served.
+    /// Sets a callback for every list as it is served.
     pub fn on_list(&self, look: impl FnMut(&Write<'_>) + Send + 'static) {
         self.state().on_list = Box::new(look);
     }
 
-    /// Decides from now on what becomes of requests.
+    /// Sets the fates of requests from now on.
     pub fn set_fates(&self, fates: impl Fates + 'static) {
         self.state().fates = Box::new(fates);
     }
 
-    /// The way of one client.
+    /// Returns the connection of one client.
     #[must_use]
     pub fn connection(&self, client: impl Into<String>) -> Connection {
         Connection { network: self.clone(), client: client.into().into() }
     }
 
-    /// Does something at the server that no fault prevents.
+    /// Performs an action at the server without faults.
     pub fn act<R>(&self, action: impl FnOnce(&mut ApiServer) -> R) -> R {
         let mut state = self.state();
         state.api.set_time(self.wall());
@@ -118,41 +118,41 @@ impl Network {
         result
     }
 
-    /// Looks at the server.
+    /// Reads the server's state.
     pub fn read<R>(&self, look: impl FnOnce(&ApiServer) -> R) -> R {
         look(&self.state().api)
     }
 
-    /// Takes a line into the log.
+    /// Appends a line to the log.
     pub fn note(&self, text: impl AsRef<str>) {
         let line = format!("{:9.3}s  {}", self.time().as_secs_f64(), text.as_ref());
         self.state().log.push(line);
     }
 
-    /// Counts what happens.
+    /// Counts an event.
     pub fn count(&self, what: impl Into<String>) {
         *self.state().tally.entry(what.into()).or_default() += 1;
     }
 
-    /// How often what has happened.
+    /// Returns the number of occurrences of each event.
     #[must_use]
     pub fn tally(&self) -> BTreeMap<String, usize> {
         self.state().tally.clone()
     }
 
-    /// What has happened, a line each with the time since the beginning.
+    /// Returns the history, one line per event with the time since the start.
     #[must_use]
     pub fn log(&self) -> Vec<String> {
         self.state().log.clone()
     }
 
-    /// How much time has passed since the beginning.
+    /// Returns the time since the start.
     #[must_use]
     pub fn time(&self) -> Duration {
         self.start.0.elapsed()
     }
 
-    /// The time on the wall, to the second.
+    /// Returns the wall-clock time, in seconds.
     fn wall(&self) -> String {
         let time = self.start.1.checked_add(self.time()).unwrap_or(self.start.1);
         Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
@@ -166,7 +166,7 @@ impl Network {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the server do what a request asks for.
+    /// Passes a request to the server.
     fn apply(&self, client: &str, call: &Call, fate: &Fate) -> Answer {
         let mut state = self.state();
         state.api.set_time(self.wall());
@@ -269,8 +269,8 @@ impl Network {
     }
 }
 
-/// What a log has to tell of a request, beside what it is: the body, as far as somebody reads it, and what tells it
-/// from others.
+/// Returns the details of a request for the log: the relevant parts of its body, and what distinguishes it from
+/// others.
 fn sent(call: &Call) -> String {
     if !call.verb.is_write() || call.body.is_null() {
         return String::new();
@@ -302,7 +302,7 @@ fn code(answer: &Answer) -> String {
     }
 }
 
-/// An answer that is no watch.
+/// A response other than a watch.
 fn respond(answer: Answer) -> Response<ResponseBody> {
     let (code, retry_after, body) = match answer {
         Answer::Object(code, object) => (code, None, object),
@@ -317,7 +317,7 @@ fn respond(answer: Answer) -> Response<ResponseBody> {
     response(code, retry_after, StreamBody::new(whole).boxed_unsync())
 }
 
-/// The first half of an answer, and then an error or silence.
+/// The first half of a response, followed by an error or silence.
 fn cut(answer: Answer, is_silent: bool) -> Response<ResponseBody> {
     let (code, text) = match answer {
         Answer::Object(code, object) => (code, object.to_string()),
@@ -348,7 +348,7 @@ fn response(code: u16, retry_after: Option<u32>, body: ResponseBody) -> Response
     response
 }
 
-/// The way of one client to the server.
+/// The connection of one client to the server.
 #[derive(Clone)]
 pub struct Connection {
     network: Network,

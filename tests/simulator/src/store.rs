@@ -13,21 +13,21 @@ pub(crate) struct Change {
     pub(crate) version: u64,
     pub(crate) kind: Kind,
     pub(crate) before: Option<Arc<Value>>,
-    /// `None`: it has been deleted.
+    /// `None` if it was deleted.
     pub(crate) after: Option<Arc<Value>>,
 }
 
-/// The versions of an object from the oldest on; `None` where it does not exist from then on.
+/// The versions of an object, the oldest first; `None` marks a deletion.
 type Versions = Vec<(u64, Option<Arc<Value>>)>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     objects: BTreeMap<(Kind, Key), Versions>,
-    /// The objects of which a part is not stored, and defaulted when they are read.
+    /// The objects with an unset field that is defaulted on every read.
     defaulted: BTreeSet<(Kind, Key)>,
     changes: Vec<Change>,
     version: u64,
-    /// What is older than this version has been forgotten.
+    /// Older versions have been compacted.
     compacted: u64,
 }
 
@@ -41,13 +41,13 @@ impl Store {
         self.compacted
     }
 
-    /// An object as it is.
+    /// Returns the current object.
     pub(crate) fn get(&self, kind: Kind, key: &Key) -> Option<Arc<Value>> {
         let versions = self.objects.get(&(kind, key.clone()))?;
         versions.last().and_then(|(_, object)| object.clone())
     }
 
-    /// Whether a part of an object is defaulted when it is read.
+    /// Returns whether a field of an object is defaulted on read.
     pub(crate) fn is_defaulted(&self, kind: Kind, key: &Key) -> bool {
         self.defaulted.contains(&(kind, key.clone()))
     }
@@ -61,7 +61,7 @@ impl Store {
         };
     }
 
-    /// The objects of a kind as they were at a version, by namespace and name.
+    /// Returns the objects of a kind at a version, sorted by namespace and name.
     pub(crate) fn list(
         &self,
         kind: Kind,
@@ -75,7 +75,7 @@ impl Store {
         })
     }
 
-    /// Stores an object, or deletes it, at the next version, which is returned.
+    /// Stores or deletes an object at the next version, and returns that version.
     pub(crate) fn put(
         &mut self,
         kind: Kind,
@@ -91,17 +91,17 @@ impl Store {
         self.version
     }
 
-    /// The writes after a version, the oldest first.
+    /// Returns the writes after a version, the oldest first.
     pub(crate) fn changes_after(&self, version: u64) -> &[Change] {
         let from = self.changes.partition_point(|change| change.version <= version);
         &self.changes[from..]
     }
 
-    /// Forgets what was before a version: watches that begin there, and lists of it, fail.
+    /// Compacts the history before a version: watches that begin earlier, and lists of earlier versions, fail.
     pub(crate) fn compact(&mut self, version: u64) {
         self.compacted = self.compacted.max(version.min(self.version));
         let compacted = self.compacted;
-        // A watch may begin right before it, and is shown that write.
+        // A watch may begin right before that version, and shows its write.
         self.changes.retain(|change| change.version >= compacted);
         self.objects.retain(|_, versions| {
             let last = versions.partition_point(|(since, _)| *since <= compacted);
@@ -117,7 +117,7 @@ mod tests {
 
     use crate::{ApiServer, Key, Kind, Selector, WatchEvent, Writer};
 
-    /// etcd keeps the revision that it is compacted to, deletions too.
+    /// etcd keeps the revision of a compaction, even if it is a deletion.
     #[test]
     fn watch_that_begins_right_before_a_compaction_misses_nothing() {
         for deletes in [false, true] {

@@ -1,5 +1,5 @@
-//! What the API server makes of an object of each kind before it stores it: which part a request may change, what is
-//! defaulted, and which values are rejected.
+//! How the API server prepares an object of each kind before storing it: which part a request may change, which fields
+//! are defaulted, and which values are rejected.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::kind::{Key, Kind};
 use crate::node;
 use crate::server::Subresource;
 
-/// The part of an object that a request cannot change, and which is restored.
+/// Returns the part of an object that a request cannot change, and which is restored.
 pub(crate) fn restored(kind: Kind, subresource: Subresource) -> &'static str {
     match (kind, subresource) {
         (Kind::Node | Kind::Rule | Kind::Pod, Subresource::None) => "status",
@@ -17,17 +17,17 @@ pub(crate) fn restored(kind: Kind, subresource: Subresource) -> &'static str {
     }
 }
 
-/// Whether PUT creates an object that is not there.
+/// Returns whether PUT creates a missing object.
 pub(crate) fn creates_on_update(kind: Kind) -> bool {
     matches!(kind, Kind::Lease | Kind::Event)
 }
 
-/// Whether PUT without a `resourceVersion` replaces whatever is there.
+/// Returns whether PUT without a `resourceVersion` replaces any version.
 pub(crate) fn updates_unconditionally(kind: Kind) -> bool {
     matches!(kind, Kind::Node | Kind::Pod | Kind::Event)
 }
 
-/// Reads an object: what is unknown is dropped, and what is missing defaulted. The error is why it is none.
+/// Decodes an object: drops unknown fields and adds defaults. The error explains why it is invalid.
 pub(crate) fn decode(kind: Kind, object: &mut Value) -> Result<(), String> {
     for map in ["labels", "annotations"] {
         if object["metadata"].get(map).is_some_and(is_empty) {
@@ -76,7 +76,7 @@ fn default_rule(rule: &mut Value) {
     }
 }
 
-/// Adds what is missing in the store, and defaulted each time when it is read; returns whether there is any.
+/// Adds fields that are not stored but defaulted on each read; returns whether there are any.
 pub(crate) fn default_on_read(kind: Kind, object: &mut Value) -> bool {
     let status = &object["status"];
     let (part, value) = match kind {
@@ -91,7 +91,7 @@ pub(crate) fn default_on_read(kind: Kind, object: &mut Value) -> bool {
     is_missing && !object["status"][part].is_null()
 }
 
-/// Prepares an object that is new.
+/// Prepares a new object.
 pub(crate) fn prepare_create(kind: Kind, object: &mut Value) {
     match kind {
         Kind::Rule => {
@@ -99,7 +99,7 @@ pub(crate) fn prepare_create(kind: Kind, object: &mut Value) {
             remove(object, "status");
         }
         Kind::Node => {
-            // By the admission plugin TaintNodesByCondition.
+            // As the admission plugin TaintNodesByCondition does.
             let not_ready = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
             let mut taints = object["spec"]["taints"].as_array().cloned().unwrap_or_default();
             if !taints.iter().any(|taint| taint["key"] == not_ready["key"]) {
@@ -115,7 +115,7 @@ pub(crate) fn prepare_create(kind: Kind, object: &mut Value) {
     }
 }
 
-/// Prepares an object that is to take the place of another.
+/// Prepares an object that replaces another.
 pub(crate) fn prepare_update(kind: Kind, subresource: Subresource, old: &Value, new: &mut Value) {
     let part = restored(kind, subresource);
     if !part.is_empty() {
@@ -138,7 +138,7 @@ pub(crate) fn prepare_update(kind: Kind, subresource: Subresource, old: &Value, 
     }
 }
 
-/// Rejects what the API server rejects. What is updated is validated twice.
+/// Rejects what the API server rejects. Updates are validated twice.
 pub(crate) fn validate(
     kind: Kind,
     key: &Key,
@@ -164,7 +164,7 @@ pub(crate) fn validate(
         }
     }
     if old.is_some() && kind == Kind::Rule {
-        // Of custom resources, two places check it.
+        // For custom resources, two places check this.
         causes.extend(causes.clone());
     }
     if causes.is_empty() { Ok(()) } else { Err(Failure::invalid(kind, key, &causes)) }

@@ -1,4 +1,4 @@
-//! The body of a watch's response: a line for each event, as it happens.
+//! The body of a watch's response: one line per event, as it happens.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -17,7 +17,7 @@ use crate::http::WatchCall;
 use crate::service::Network;
 use crate::watch::WatchEvent;
 
-/// How often a bookmark shows.
+/// The interval of bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
 type Line = Result<Frame<Bytes>, BoxError>;
@@ -30,7 +30,7 @@ pub(crate) struct WatchStream {
     lag: Duration,
     end: (Instant, WatchEnd),
     bookmark: Instant,
-    /// What is left to be shown at the end, once that has come.
+    /// The remaining lines, once the end has come.
     ending: Option<VecDeque<Line>>,
 }
 
@@ -73,7 +73,7 @@ impl WatchStream {
                 self.ending = Some(self.last_lines().into());
                 continue;
             }
-            // What happens from here on is waited for below.
+            // Later events are awaited below.
             self.changes.mark_unchanged();
             if let Some(event) = self.show() {
                 if matches!(event, WatchEvent::Error(_)) {
@@ -90,7 +90,7 @@ impl WatchStream {
             }
             let end = self.end.0;
             let changed = async {
-                // The sender is in the network, so that there is one.
+                // The network holds the sender, so it exists.
                 let _ = self.changes.changed().await;
                 sleep(self.lag).await;
             };

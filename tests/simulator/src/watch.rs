@@ -1,4 +1,4 @@
-//! A watch: where it is in the history, and what it shows next.
+//! A watch: its position in the history, and its next event.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use crate::kind::Kind;
 use crate::selector::Selector;
 use crate::store::Store;
 
-/// A watch of one kind. It shows what it is asked for, when it is asked: to delay it is to ask later.
+/// A watch of one kind. It returns events only on request, so a caller delays it by asking later.
 #[derive(Clone, Debug)]
 pub struct Watch {
     kind: Kind,
     selector: Selector,
-    /// What was written up to this version has been shown.
+    /// All writes up to this version have been shown.
     position: u64,
 }
 
-/// What a watch shows.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchEvent {
-    /// An object is new, or selected from now on.
+    /// An object is new, or newly selected.
     Added(Arc<Value>),
-    /// It has changed.
+    /// An object has changed.
     Modified(Arc<Value>),
-    /// It is gone, or selected no more. This is how it was last, with the version of its deletion.
+    /// An object is deleted, or no longer selected: its last state, with the version of the deletion.
     Deleted(Arc<Value>),
     /// Everything up to this version has been shown.
     Bookmark(u64),
@@ -38,15 +38,15 @@ impl Watch {
         Self { kind, selector, position }
     }
 
-    /// The version up to which it has shown everything.
+    /// Returns the version up to which the watch has shown everything.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Shows the next event that there is.
+    /// Returns the next event, if any.
     pub(crate) fn next(&mut self, store: &Store, has_watch_cache: bool) -> Option<WatchEvent> {
-        // What follows the version is what has to be there still.
+        // The history after the version must still exist.
         if self.position + 1 < store.compacted() {
             let message = match has_watch_cache {
                 true => {
@@ -79,7 +79,7 @@ impl Watch {
         None
     }
 
-    /// A bookmark, where the watch is behind nothing.
+    /// Returns a bookmark if the watch has shown everything.
     pub(crate) fn bookmark(&mut self, store: &Store) -> Option<WatchEvent> {
         let behind =
             store.changes_after(self.position).iter().any(|change| change.kind == self.kind);

@@ -1,4 +1,4 @@
-//! Bookmarks, which a server sends every minute, and two seconds before a watch ends.
+//! Bookmarks, which a server sends every minute and two seconds before a watch ends.
 
 use anyhow::{Context as _, Result, ensure};
 use harness::DEADLINE;
@@ -11,9 +11,8 @@ use crate::episode::World;
 use crate::exchange::collection;
 use crate::real::KINDS;
 
-/// Compares the last events of watches that end soon: what was written before, and then a bookmark of a version that
-/// is no older. Only its kind and its version are compared: what else a server has in it is empty, and differs by
-/// kind.
+/// Compares the last events of watches that end soon: the previous write, then a bookmark of a version that is not
+/// older. Compares only the bookmark's kind and version: its other fields are empty, and differ by kind.
 pub(crate) fn compare(world: &World) -> Result<()> {
     let watches = KINDS.map(|kind| {
         let url = world.control_plane.url() + &collection(kind, None);
@@ -54,7 +53,7 @@ fn version(object: &Value) -> Result<u64> {
     Ok(version.parse()?)
 }
 
-/// What the model shows of the same: the write, and then a bookmark of its version.
+/// Returns the model's events: the write, and then a bookmark of its version.
 fn bookmark(kind: Kind, node: &Value) -> Result<Value> {
     let mut server = ApiServer::default();
     let mut watch = server.watch(kind, Selector::default(), 0);
@@ -66,6 +65,6 @@ fn bookmark(kind: Kind, node: &Value) -> Result<Value> {
     );
     while server.next_event(&mut watch).is_some() {}
     let bookmark = server.bookmark(&mut watch).context("a bookmark of the model")?;
-    ensure!(bookmark == WatchEvent::Bookmark(server.version()), "it is of the last write");
+    ensure!(bookmark == WatchEvent::Bookmark(server.version()), "the bookmark has the version of the last write");
     Ok(bookmark.to_json(kind))
 }

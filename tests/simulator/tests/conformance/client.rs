@@ -1,4 +1,4 @@
-//! Requests over plain HTTP on connections that are kept, and watches.
+//! Requests over plain HTTP on persistent connections, and watches.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,12 +22,12 @@ pub(crate) struct Client {
     http: Http<HttpConnector, Full<Bytes>>,
 }
 
-/// What is sent: a body has a content type.
+/// A request: a body requires a content type.
 pub(crate) struct Message {
     pub(crate) method: Method,
     pub(crate) url: String,
     pub(crate) body: Option<(&'static str, Value)>,
-    /// Who sends it: the administrator, or for another user.
+    /// The sender: the administrator, or the administrator impersonating a user.
     pub(crate) user: Option<&'static str>,
 }
 
@@ -39,7 +39,7 @@ impl Message {
 
 /// The events of a watch.
 pub(crate) struct Stream {
-    /// Those that have come, and have not been taken.
+    /// Received events that have not been consumed.
     pub(crate) events: VecDeque<Value>,
     lines: UnboundedReceiver<Value>,
     task: JoinHandle<Result<()>>,
@@ -66,7 +66,7 @@ impl Client {
         self.runtime.block_on(exchange).context("no response in time").flatten().context(what)
     }
 
-    /// Opens a watch; returns the code and the body of the response where it is no stream.
+    /// Opens a watch; returns the code and the body of the response if it is not a stream.
     pub(crate) fn watch(&self, url: String) -> Result<Result<Stream, (u16, Value)>> {
         let response = async {
             let message = Message::new(Method::GET, url, None);
@@ -113,7 +113,7 @@ impl Client {
         Stream { events: VecDeque::new(), lines, task }
     }
 
-    /// Waits for the next event of a watch, which is left among its events; `false` if none comes in time.
+    /// Waits for the next event of a watch and keeps it among its events; returns `false` if none arrives in time.
     pub(crate) fn next(&self, stream: &mut Stream, wait: Duration) -> bool {
         let next = async { timeout(wait, stream.lines.recv()).await };
         let event = self.runtime.block_on(next).ok().flatten();

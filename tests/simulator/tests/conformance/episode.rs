@@ -1,4 +1,4 @@
-//! A sequence of operations from an empty server on, and the first of them that the two servers answer differently.
+//! A sequence of operations on an empty server, and the first operation to which the two servers respond differently.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,26 +18,26 @@ use crate::model::Model;
 use crate::operation::Operation;
 use crate::real::{KINDS, Real, observe, observer};
 
-/// How many operations an episode has.
+/// Number of operations per episode.
 pub(crate) const LENGTH: usize = 80;
 /// The watches that operations open.
 pub(crate) const SLOTS: Range<usize> = 0..4;
-/// How often a sequence is tried with fewer operations.
+/// Maximum number of attempts to shorten a sequence.
 const MAX_TRIALS: usize = 200;
 
-/// How much is printed of an operation, and of a result that both have.
+/// Maximum printed length of an operation, and of an equal result.
 const LONGEST_OPERATION: usize = 4_000;
 const LONGEST_RESULT: usize = 160;
 
-/// A real server, and how to talk to it.
+/// A real server and its client.
 pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) control_plane: ControlPlane,
-    /// Whether it forgets at once what is compacted.
+    /// Whether compacted versions are unavailable at once.
     pub(crate) compacts: bool,
 }
 
-/// What came of an episode.
+/// The result of an episode.
 #[derive(Default)]
 pub(crate) struct Trace {
     steps: Vec<Step>,
@@ -51,7 +51,7 @@ struct Step {
     model: Value,
 }
 
-/// How many operations there were of each name, and how many succeeded.
+/// The number of operations of each name, and how many succeeded.
 pub(crate) type Counts = BTreeMap<String, (usize, usize)>;
 
 impl World {
@@ -92,7 +92,7 @@ impl World {
         self.run(Duration::from_secs(1), |_| operations.next())
     }
 
-    /// Runs operations until there is none, or a difference.
+    /// Runs operations until none is left, or the results differ.
     fn run(
         &self,
         wait: Duration,
@@ -104,8 +104,8 @@ impl World {
             model.perform(&observe(kind));
         }
         let mut last = SLOTS.chain(KINDS.map(observer)).map(|slot| Operation::ReadWatch { slot });
-        // The watches that have shown something. etcd catches up with the others ten times a second, and loses those
-        // of which it compacts something in that time.
+        // Only watches that have shown an event. etcd synchronizes the others ten times a second, and cancels those
+        // that a compaction overtakes.
         let mut shown = BTreeSet::new();
         while let Some(operation) = next(&model).or_else(|| last.next()) {
             match &operation {
@@ -151,7 +151,7 @@ impl World {
         Ok(())
     }
 
-    /// Leaves out of a sequence what the difference does not need.
+    /// Removes operations that the difference does not need.
     pub(crate) fn shrink(&self, trace: Trace) -> Result<Trace> {
         let mut best = trace;
         let mut trials = 0;
@@ -172,7 +172,7 @@ impl World {
         self.shrink_patches(best)
     }
 
-    /// Leaves out operations of the JSON Patches.
+    /// Removes operations of the JSON Patches.
     fn shrink_patches(&self, mut best: Trace) -> Result<Trace> {
         let mut trials = 0;
         for step in 0..best.steps.len() {
@@ -203,7 +203,7 @@ impl World {
 }
 
 impl Trace {
-    /// Performs an operation on both.
+    /// Performs an operation on both servers.
     fn step(
         &mut self,
         operation: Operation,
@@ -243,7 +243,7 @@ impl Trace {
         }
     }
 
-    /// The operations as a numbered list, each with what the servers answered.
+    /// Formats the operations as a numbered list, each with the servers' responses.
     pub(crate) fn report(&self) -> String {
         let mut text = String::new();
         for (number, Step { operation, real, model }) in (1..).zip(&self.steps) {
@@ -274,7 +274,7 @@ fn shortened(text: &str, longest: usize) -> String {
     }
 }
 
-/// The places in which two values differ.
+/// Returns the paths at which two values differ.
 fn differences(path: &str, real: &Value, model: &Value) -> Vec<String> {
     match (real, model) {
         (Value::Object(left), Value::Object(right)) => {

@@ -1,4 +1,4 @@
-//! The request that an operation is, and what of its response is compared: the same for both servers.
+//! The request of an operation, and the compared part of its response, for both servers.
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use crate::history::History;
 use crate::mask;
 use crate::operation::{NOBODY, Operation, Query};
 
-/// What has been sent to a server, and what it has given out.
+/// The requests sent to a server, and the values that it has assigned.
 pub(crate) struct Exchanges {
     pub(crate) history: History,
-    /// The list of which the token is the next page.
+    /// The list whose next page the token selects.
     page: Option<(Kind, String, String)>,
 }
 
@@ -21,7 +21,8 @@ impl Exchanges {
         Self { history: History::since(version), page: None }
     }
 
-    /// The request, with a path in place of a URL. `None` where an operation is none, or there is no next page.
+    /// Returns the request, with a path instead of a URL. `None` if the operation is no request, or there is no next
+    /// page.
     pub(crate) fn message(&self, operation: &Operation) -> Option<Message> {
         let message = match operation {
             Operation::Get { kind, key } => {
@@ -93,7 +94,7 @@ impl Exchanges {
         Some(message)
     }
 
-    /// What is compared of the response to this message.
+    /// Returns the compared part of the response to this message.
     pub(crate) fn compared(
         &mut self,
         operation: &Operation,
@@ -106,7 +107,7 @@ impl Exchanges {
             _ => None,
         };
         if let Some(kind) = list {
-            // Also an error may have a token, for an inconsistent rest of the list.
+            // An error may have a token too, for an inconsistent rest of the list.
             let token = body["metadata"]["continue"].as_str().filter(|token| !token.is_empty());
             self.page = token.map(|token| (kind, path, token.to_owned()));
         }

@@ -1,4 +1,4 @@
-//! Random operations, so chosen that about half of them succeed.
+//! Random operations, about half of which succeed.
 
 mod nodes;
 mod objects;
@@ -10,15 +10,15 @@ use crate::episode::SLOTS;
 use crate::model::Model;
 use crate::operation::{Operation, Query};
 
-/// The namespaces, which are there. Nobody else writes to them.
+/// The existing namespaces, to which no other client writes.
 pub(crate) const NAMESPACES: [&str; 2] = ["default", "other"];
 const NODES: [&str; 5] = ["node-a", "node-b", "node-c", "node-d", "node-e"];
 const MANAGERS: [&str; 3] = ["node-resource-advertiser", "kubelet", "kubectl"];
 
-/// Makes an operation.
+/// Generates an operation.
 type Make = fn(&mut Generator, &Model) -> Operation;
 
-/// What is done, and how often.
+/// The operations and their weights.
 const WEIGHTS: [(u32, Make); 28] = [
     (1, Generator::denied),
     (14, Generator::controller_patch),
@@ -50,7 +50,7 @@ const WEIGHTS: [(u32, Make); 28] = [
     (1, Generator::compact),
 ];
 
-/// Objects name their kind, as every client has it.
+/// Adds the kind to objects, as every client does.
 fn with_kind(mut operation: Operation) -> Operation {
     if let Operation::Create { kind, object, .. } | Operation::Replace { kind, object, .. } =
         &mut operation
@@ -61,12 +61,12 @@ fn with_kind(mut operation: Operation) -> Operation {
     operation
 }
 
-/// Chooses operations by a seed, and by what the model has.
+/// Chooses operations from a seed and the state of the model.
 pub(crate) struct Generator {
     rng: fastrand::Rng,
-    /// Whether the server forgets at once what is compacted.
+    /// Whether compacted versions are unavailable at once.
     compacts: bool,
-    /// What there is.
+    /// The existing objects.
     present: Vec<(Kind, Key)>,
 }
 
@@ -100,14 +100,14 @@ impl Generator {
         self.pick(&MANAGERS)
     }
 
-    /// An object that is there, most often.
+    /// Returns an object that usually exists.
     fn key(&mut self, kind: Kind) -> Key {
         let of_kind = self.present.iter().filter(|(of, _)| *of == kind);
         let keys: Vec<_> = of_kind.map(|(_, key)| key.clone()).collect();
         if keys.is_empty() || self.chance(15) { self.any_key(kind) } else { self.pick(&keys) }
     }
 
-    /// One of a few objects, which may be there.
+    /// Returns one of a few objects, which may exist.
     fn any_key(&mut self, kind: Kind) -> Key {
         let number = self.rng.u32(1..=3);
         let name = match kind {
@@ -148,7 +148,7 @@ impl Generator {
 
     fn query(&mut self, kind: Kind) -> Query {
         let mut query = Query::default();
-        // The server has Events of its own in `default`, and Leases in another namespace.
+        // The server writes its own Events in `default`, and Leases in another namespace.
         if kind == Kind::Event {
             query.namespace = Some(NAMESPACES[1]);
         } else if kind == Kind::Lease || kind.is_namespaced() && self.chance(40) {

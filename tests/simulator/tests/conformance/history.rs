@@ -1,27 +1,27 @@
-//! The versions and uids that a server has given out, by which those of two servers are compared: by their order.
+//! The versions and uids that a server has assigned. Those of two servers are compared by their order.
 
 use serde_json::Value;
 use simulator::{Key, Kind};
 
-/// How long a uid is.
+/// The length of a uid.
 const UID_LENGTH: usize = 36;
 
-/// What a server has given out, the oldest first.
+/// The assigned values, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     versions: Vec<(String, Option<(Kind, Key)>)>,
     uids: Vec<(String, Kind, Key)>,
-    /// What is before the version of this index has been compacted.
+    /// The versions before this index have been compacted.
     compacted: usize,
 }
 
 impl History {
-    /// A history that begins at a version.
+    /// Creates a history that begins at a version.
     pub(crate) fn since(version: &str) -> Self {
         Self { versions: vec![(version.to_owned(), None)], uids: Vec::new(), compacted: 0 }
     }
 
-    /// Notes what an object in a response, or its deletion, has for version and uid.
+    /// Records the version and uid of an object in a response, or of its deletion.
     pub(crate) fn note(&mut self, kind: Kind, key: &Key, object: &Value) {
         let metadata = &object["metadata"];
         if let Some(version) = metadata["resourceVersion"].as_str().filter(|text| !text.is_empty())
@@ -36,24 +36,24 @@ impl History {
         }
     }
 
-    /// Whether a version is known.
+    /// Returns whether a version is known.
     pub(crate) fn has(&self, version: &str) -> bool {
         self.versions.iter().any(|(other, _)| other == version)
     }
 
-    /// The version of the write that was so many writes ago, or of the oldest.
+    /// Returns the version of the write this number of writes ago, or of the oldest.
     pub(crate) fn version(&self, ago: usize) -> &str {
         self.at(self.index(ago))
     }
 
-    /// The same, to begin a watch. Whether one can begin right before what is compacted depends on whether others have
-    /// written in between, such as the real server itself: it begins at that version.
+    /// Returns the same, to begin a watch. Whether a watch can begin right before a compaction depends on other writes
+    /// in between, such as those of the real server itself, so it begins at that version.
     pub(crate) fn version_to_watch(&self, ago: usize) -> &str {
         let index = self.index(ago);
         self.at(if index + 1 == self.compacted { self.compacted } else { index })
     }
 
-    /// The same, to compact there.
+    /// Returns the same, for a compaction.
     pub(crate) fn compact(&mut self, ago: usize) -> &str {
         self.compacted = self.compacted.max(self.index(ago));
         self.at(self.compacted)
@@ -67,8 +67,7 @@ impl History {
         self.versions.get(index).map_or("0", |(version, _)| version)
     }
 
-    /// Puts in what `@uid N` and `@version N` stand for: the uid and the version of the object that the request is
-    /// about, `N` uids or writes ago.
+    /// Replaces `@uid N` and `@version N` by the uid and the version of the request's object, `N` uids or writes ago.
     pub(crate) fn resolve(&self, value: &Value, kind: Kind, key: &Key) -> Value {
         match value {
             Value::String(text) => {
@@ -103,14 +102,14 @@ impl History {
         }
     }
 
-    /// The number of a version; that of a list, of the last write before it.
+    /// Returns the index of a version; for a list, that of the last write before it.
     pub(crate) fn number(&self, version: &str) -> String {
         let Ok(number) = version.parse::<u64>() else { return format!("{version:?}") };
         let before = self.versions.iter().filter_map(|(other, _)| other.parse::<u64>().ok());
         format!("version {}", before.filter(|other| *other <= number).count())
     }
 
-    /// Puts in the number of each uid in a text.
+    /// Replaces each uid in a text by its index.
     pub(crate) fn mask_uids(&self, text: &str) -> String {
         if text.len() < UID_LENGTH {
             return text.to_owned();

@@ -1,13 +1,14 @@
-//! The model of the API server, compared with a real one: the same random operations are sent to both, and the
-//! results compared. [`mask`] lists what cannot be the same.
+//! Compares the model of the API server with a real one: sends the same random operations to both, and compares the
+//! results. [`mask`] lists what cannot be equal.
 //!
 //! ```text
 //! Generator ─▶ Operation ─┬▶ Real: kube-apiserver ─▶ mask ─┬▶ equal, or the shortest sequence that differs
 //!                         └▶ Model: the simulator ─▶ mask ─┘
 //! ```
 //!
-//! Half of the episodes run on a server as it is in production, half on one without a watch cache: what is compacted
-//! there is gone at once. `make test-conformance` runs many with a new seed, `make test` a few with the same ones.
+//! Half of the episodes run on a server with default settings, half on one without a watch cache, where compacted
+//! versions are unavailable at once. `make test-conformance` runs many with a new seed, `make test` a few with fixed
+//! seeds.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -27,11 +28,11 @@ use std::thread;
 
 use crate::episode::{Counts, World};
 
-/// How many operations there are where nobody gives a number.
+/// Default number of operations.
 const OPERATIONS: usize = 4_000;
-/// After how many differences a server has had enough.
+/// Maximum number of differences per server.
 const MAX_DIFFERENCES: usize = 5;
-/// The seed where nobody gives one.
+/// Default seed.
 const SEED: u64 = 1;
 
 #[test]
@@ -55,10 +56,10 @@ fn model_responds_like_a_real_server() {
     assert!(differences.is_empty(), "{} differences", differences.len());
 }
 
-/// Runs episodes on one server until they have had so many operations, or enough differences.
+/// Runs episodes on one server, up to this number of operations or the maximum of differences.
 fn run(compacts: bool, seed: u64, operations: usize, only: Option<u64>) -> (Counts, Vec<String>) {
     let (mut counts, mut differences, mut done) = (Counts::new(), Vec::new(), 0);
-    // An episode is on one server only, by its number.
+    // The number of an episode selects its server.
     let parity = u64::from(compacts);
     if only.is_some_and(|only| only % 2 != parity) {
         return (counts, differences);

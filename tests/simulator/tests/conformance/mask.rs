@@ -1,22 +1,22 @@
-//! What two servers cannot have in common, taken out of their responses.
+//! Masks the parts of responses that cannot be equal on two servers.
 //!
 //! | masked | why |
 //! |---|---|
-//! | versions | their order is compared, by their number in it |
-//! | uids | they are random: each is compared by its number, in the order in which they appeared |
+//! | versions | compared by their order |
+//! | uids | random; compared by their order of appearance |
 //! | timestamps of the server | time |
-//! | tokens of lists | opaque; what they lead to is compared |
-//! | the order of `details.causes`, and the message with more than one | a server goes through maps in a random order |
-//! | the object, and the reason, in the message about an object or a patch that cannot be read | the object has all of the above; the words are of Go's decoder |
-//! | `managedFields` of other kinds than Node | nobody reads them |
-//! | what pods are defaulted with | dozens of fields, of which nothing reads any |
+//! | tokens of lists | opaque; their pages are compared |
+//! | the order of `details.causes`, and the message with more than one | the server iterates maps in random order |
+//! | the object, and the reason, in the message about an object or a patch that cannot be read | the object contains all of the above; the text comes from Go's decoder |
+//! | `managedFields` of other kinds than Node | never read |
+//! | defaults of pods | dozens of fields, never read |
 
 use serde_json::{Map, Value, json};
 use simulator::Kind;
 
 use crate::history::History;
 
-/// An object, without what differs by nature.
+/// Returns an object without the masked parts.
 pub(crate) fn object(object: &Value, kind: Kind, history: &History) -> Value {
     let mut object = if kind == Kind::Pod { pod(object) } else { object.clone() };
     if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -37,7 +37,7 @@ pub(crate) fn object(object: &Value, kind: Kind, history: &History) -> Value {
     object
 }
 
-/// A `Status`, without what differs by nature.
+/// Returns a `Status` without the masked parts.
 pub(crate) fn status(status: &Value, history: &History) -> Value {
     let mut status = status.clone();
     let mask = |text: &str| {
@@ -76,7 +76,7 @@ fn mask_time(time: Option<&mut Value>) {
     }
 }
 
-/// As a set: who, how and what.
+/// Returns a set of manager, operation and fields.
 fn managed_fields(fields: &mut Value) {
     let Some(entries) = fields.as_array_mut() else { return };
     for entry in entries.iter_mut() {

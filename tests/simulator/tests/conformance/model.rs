@@ -1,4 +1,4 @@
-//! The model.
+//! Runs operations on the model.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::exchange::Exchanges;
 use crate::operation::{NOBODY, Operation};
 use crate::real::{KINDS, shown};
 
-/// The model, during one episode. Requests go through what reads HTTP.
+/// The model, during one episode. Requests pass through its HTTP parser.
 pub(crate) struct Model {
     pub(crate) server: ApiServer,
     exchanges: Exchanges,
@@ -28,7 +28,7 @@ impl Model {
     pub(crate) fn new(has_watch_cache: bool) -> Self {
         let mut server =
             if has_watch_cache { ApiServer::default() } else { ApiServer::without_watch_cache() };
-        // Something has been written before, as on any server: to HTTP, version 0 is none.
+        // As on any server, there is an earlier write: in HTTP, version 0 means no version.
         let node = json!({"metadata": {"name": "gone"}});
         server.create(Kind::Node, node, &Writer::new("kubectl")).expect("a node");
         server.delete(Kind::Node, &Key::named("gone"), None).expect("the node is there");
@@ -49,7 +49,7 @@ impl Model {
         }
         let Some(message) = self.exchanges.message(operation) else { return Value::Null };
         let path = message.url.clone();
-        // The model lets everybody do everything.
+        // The model does not check permissions.
         if let Operation::Denied { kind, subresource, key } = operation {
             let status = if *subresource == Subresource::Status { "/status" } else { "" };
             let resource = format!("{}{status}", kind.plural());
@@ -112,7 +112,7 @@ impl Model {
         self.watches.remove(&slot);
     }
 
-    /// Returns which objects there are.
+    /// Returns the keys of existing objects.
     pub(crate) fn keys(&self) -> Vec<(Kind, Key)> {
         let lists = KINDS.map(|kind| (kind, self.server.list(kind, &ListOptions::default())));
         let lists = lists.into_iter().filter_map(|(kind, list)| Some((kind, list.ok()?.items)));
@@ -121,7 +121,7 @@ impl Model {
             .collect()
     }
 
-    /// Returns an object as it is.
+    /// Returns the current object.
     pub(crate) fn object(&self, kind: Kind, key: &Key) -> Value {
         self.server.get(kind, key).map_or(Value::Null, |object| (*object).clone())
     }

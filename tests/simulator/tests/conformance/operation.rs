@@ -1,11 +1,11 @@
-//! Operations: what is sent to both servers.
+//! Operations, which are sent to both servers.
 
 use std::fmt;
 
 use serde_json::Value;
 use simulator::{Key, Kind, PatchBody, Subresource};
 
-/// One operation. Strings in it that begin with `@` stand for what each server has given out itself: see
+/// One operation. Strings that begin with `@` stand for values that each server has assigned: see
 /// [`History::resolve`](crate::history::History::resolve).
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
@@ -30,7 +30,7 @@ pub(crate) enum Operation {
         manager: &'static str,
         dry_run: bool,
     },
-    /// A patch by a user without rights.
+    /// A patch by a user without permissions.
     Denied {
         kind: Kind,
         subresource: Subresource,
@@ -49,27 +49,27 @@ pub(crate) enum Operation {
     },
     /// The next page of the last list.
     NextPage,
-    /// A watch of what comes after the write that was so many writes ago.
+    /// A watch from the write this number of writes ago.
     Watch {
         slot: usize,
         kind: Kind,
         query: Query,
         after: usize,
     },
-    /// Compares what a watch has shown since.
+    /// Compares the events of a watch since the last comparison.
     ReadWatch {
         slot: usize,
     },
-    /// Compacts at the write that was so many writes ago.
+    /// Compacts at the write this number of writes ago.
     Compact {
         at: usize,
     },
 }
 
-/// Who has no rights.
+/// The user without permissions.
 pub(crate) const NOBODY: &str = "nobody";
 
-/// Which objects are listed or watched.
+/// The objects to list or watch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query {
     pub(crate) namespace: Option<&'static str>,
@@ -93,7 +93,7 @@ impl Operation {
         }
     }
 
-    /// By which operations are counted.
+    /// The name under which operations are counted.
     pub(crate) fn name(&self) -> String {
         let part = |kind: &Kind, subresource: &Subresource| match subresource {
             Subresource::None => kind.plural().to_owned(),

@@ -1,4 +1,4 @@
-//! The real server.
+//! Runs operations on the real server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::history::History;
 use crate::mask;
 use crate::operation::{Operation, Query};
 
-/// The kinds that are compared.
+/// The compared kinds.
 pub(crate) const KINDS: [Kind; 5] = [Kind::Node, Kind::Pod, Kind::Rule, Kind::Lease, Kind::Event];
 
 /// A kube-apiserver, during one episode.
@@ -24,12 +24,12 @@ pub(crate) struct Real<'a> {
     control_plane: &'a ControlPlane,
     exchanges: Exchanges,
     watches: BTreeMap<usize, (Kind, Stream)>,
-    /// How long an event may take.
+    /// Deadline of an event.
     wait: Duration,
 }
 
 impl<'a> Real<'a> {
-    /// Begins an episode: with an observer for each kind, which has to be open before anything is written.
+    /// Begins an episode with an observer for each kind, which must be open before the first write.
     pub(crate) fn new(
         client: &'a Client,
         control_plane: &'a ControlPlane,
@@ -53,7 +53,7 @@ impl<'a> Real<'a> {
         })
     }
 
-    /// Performs an operation; `events` is how many a watch has to show.
+    /// Performs an operation; `events` is the number of events that a watch must show.
     pub(crate) fn perform(&mut self, operation: &Operation, events: usize) -> Result<Value> {
         match operation {
             Operation::ReadWatch { slot } => return self.read_watch(*slot, events),
@@ -82,7 +82,7 @@ impl<'a> Real<'a> {
         Ok(self.exchanges.compared(operation, path, (code, &body)))
     }
 
-    /// The version of a deletion is in no response: only a watch shows it.
+    /// Only a watch shows the version of a deletion; no response contains it.
     fn note_deletion(&mut self, kind: Kind, key: &Key) -> Result<()> {
         let (_, observer) = self.watches.get_mut(&observer(kind)).context("an observer")?;
         let history = &mut self.exchanges.history;
@@ -106,7 +106,7 @@ impl<'a> Real<'a> {
     fn read_watch(&mut self, slot: usize, events: usize) -> Result<Value> {
         let Some((kind, stream)) = self.watches.get_mut(&slot) else { return Ok(Value::Null) };
         while stream.events.len() < events && self.client.next(stream, self.wait) {}
-        // And what it should not have shown, if that has come already.
+        // And unexpected events that have already arrived.
         while self.client.next(stream, Duration::ZERO) {}
         let shown: Vec<_> = stream
             .events
@@ -125,14 +125,14 @@ impl<'a> Real<'a> {
     }
 }
 
-/// The slot of the watch that sees all of a kind.
+/// The slot of the watch of all objects of a kind.
 pub(crate) fn observer(kind: Kind) -> usize {
     100 + KINDS.iter().position(|other| *other == kind).unwrap_or(KINDS.len())
 }
 
-/// Opens the watch that sees all of a kind.
+/// Opens the watch of all objects of a kind.
 pub(crate) fn observe(kind: Kind) -> Operation {
-    // The server has Leases and Events of its own.
+    // The server writes its own Leases and Events.
     let fields = match kind {
         Kind::Lease => "metadata.namespace!=kube-system",
         Kind::Event => "reason=Advertised",
@@ -142,7 +142,7 @@ pub(crate) fn observe(kind: Kind) -> Operation {
     Operation::Watch { slot: observer(kind), kind, query, after: 0 }
 }
 
-/// An event of a watch, as it is compared.
+/// Returns the compared form of a watch event.
 pub(crate) fn shown(event: &Value, kind: Kind, history: &History) -> Value {
     let object = if event["type"] == "ERROR" {
         mask::status(&event["object"], history)

@@ -11,13 +11,13 @@ const LEDGER: &str = "noderesource.dev/advertised";
 const RESOURCES: [&str; 4] = ["example.com/dongle", "example.com/x", "cpu", "memory"];
 
 impl Generator {
-    /// A patch of the shape that the controller sends: `src/planner/patch.rs`. It is built anew here, since the model knows
-    /// nothing of the code that it tests: where that patch gets another shape, this one has to follow.
+    /// Generates a patch in the shape of the controller's: `src/planner/patch.rs`. It is built independently, because
+    /// the model does not depend on the code under test: if that patch changes its shape, change this one too.
     pub(super) fn controller_patch(&mut self, model: &Model) -> Operation {
         let key = self.key(Kind::Node);
         let mut node = model.object(Kind::Node, &key);
         if self.chance(10) {
-            // It was seen otherwise.
+            // The sender has seen another value.
             node = model.object(Kind::Node, &self.any_key(Kind::Node));
         }
         let uid = if self.chance(5) { "@uid 1" } else { "@uid 0" };
@@ -103,7 +103,7 @@ impl Generator {
         }
     }
 
-    /// A place in a node, and a value that might be there.
+    /// Returns a path in a node, and a plausible value.
     fn place(&mut self) -> (String, Value) {
         let map = self.pick(&["capacity", "allocatable"]);
         let resource = self.pick(&RESOURCES);
@@ -166,7 +166,7 @@ impl Generator {
         }
     }
 
-    /// A place whose value can be in each other one, as far as its type goes.
+    /// Returns a path whose value can be moved to other such paths, as far as types allow.
     fn movable(&mut self) -> String {
         let map = self.pick(&["capacity", "allocatable"]);
         match self.rng.u32(..4) {
@@ -300,7 +300,7 @@ impl Generator {
         self.replace(Subresource::Status, model)
     }
 
-    /// As it is but for a few places, or anew.
+    /// Returns the object with a few changes, or a new one.
     fn replace(&mut self, subresource: Subresource, model: &Model) -> Operation {
         let key = self.key(Kind::Node);
         let mut object = self.whole_node(&key);

@@ -118,7 +118,7 @@ impl Generator {
         }
     }
 
-    /// As the controller sends it: `src/controller/executor.rs`.
+    /// In the shape of the controller's request: `src/controller/executor.rs`.
     pub(super) fn rule_status(&mut self, _: &Model) -> Operation {
         let uid = self.pick(&[json!("@uid 0"), json!("@uid 0"), json!("@uid 1"), Value::Null]);
         let status = self.pick(&["True", "False"]);
@@ -133,7 +133,7 @@ impl Generator {
             "nodes": nodes, "total": self.pick(&[json!("4"), Value::Null]),
             "problems": self.pick(&[json!([]), json!([problem])]),
         });
-        // A merge patch cannot ask for a uid: the server ignores it there.
+        // The server ignores a uid in a merge patch.
         let patch = if self.chance(20) {
             PatchBody::Merge(json!({"metadata": {"uid": uid}, "status": status}))
         } else {
@@ -153,7 +153,7 @@ impl Generator {
         }
     }
 
-    /// As the controller sends it: `src/cluster/lease/election.rs`.
+    /// In the shape of the controller's request: `src/cluster/lease/election.rs`.
     fn lease(&mut self, key: &Key) -> Value {
         let time = |second: u32| format!("2026-01-01T00:00:{second:02}.000000Z");
         json!({
@@ -187,7 +187,8 @@ impl Generator {
         Operation::Replace { kind: Kind::Lease, subresource: Subresource::None, object, manager }
     }
 
-    /// As the controller sends it: `src/controller/events.rs`. Those about objects in no namespace are in `default`.
+    /// In the shape of the controller's request: `src/controller/events.rs`. Events about cluster-scoped objects are in
+    /// `default`.
     pub(super) fn create_event(&mut self, _: &Model) -> Operation {
         let key = self.any_key(Kind::Event);
         let regarding = match key.namespace.as_str() {
