@@ -54,7 +54,7 @@ restore)
 	# A read-only cache is still used.
 	touch "$entry" 2> /dev/null || true
 	if ! cp --archive "$entry"/. "$3" || [[ ! -d $entry ]]; then
-		warn "$entry cannot be copied: it is made anew"
+		warn "$entry cannot be copied: it is rebuilt"
 		find "$3" -mindepth 1 -delete
 		exit 1
 	fi

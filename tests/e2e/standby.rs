@@ -50,7 +50,7 @@ fn standby_repairs_resets_while_no_replica_leads() {
     let (log, other) = (second.log(), cluster.node("node-2"));
     assert!(!log.contains("this process is now the leader"), "{log}");
     assert_eq!(quantity(&other, "allocatable", DONGLE), Some("0"));
-    eprintln!("repaired {millis} ms after the reset, with nobody to lead");
+    eprintln!("repaired {millis} ms after the reset, without a leader");
     second.stop();
 }
 

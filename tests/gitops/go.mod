@@ -1,5 +1,5 @@
-// Flux itself, and what Flux, Helm and Argo CD tell health by. A module of its own, since Flux holds other
-// tools back at its versions.
+// Flux, and the health checks of Flux, Helm and Argo CD. A separate module, because Flux pins dependencies to versions
+// that are too old for other tools.
 module noderesource.dev/tests/gitops
 
 go 1.26.0
@@ -259,5 +259,5 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )
 
-// As Flux has it.
+// Same as in Flux.
 replace github.com/opencontainers/go-digest => github.com/opencontainers/go-digest v1.0.1-0.20220411205349-bde1400a84be

@@ -80,7 +80,7 @@ pub fn program() -> Result<PathBuf> {
     let folders = running.ancestors().skip(1).take(2);
     let found = folders.map(|folder| folder.join(PROGRAM)).find(|path| path.is_file());
     found.with_context(|| {
-        format!("no {PROGRAM} beside {}: run `cargo build --bin {PROGRAM}`", running.display())
+        format!("no {PROGRAM} next to {}: run `cargo build --bin {PROGRAM}`", running.display())
     })
 }
 

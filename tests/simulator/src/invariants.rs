@@ -214,7 +214,7 @@ impl NodeWrite<'_> {
                     }
                     // The controller detects later that another client has written the same value meanwhile.
                     if self.was_seen && !is_adoptable(self.before, self.history, name, *quantity) {
-                        return Err("I1: what somebody else has written is adopted".to_owned());
+                        return Err("I1: another client's value is adopted".to_owned());
                     }
                 }
                 if edited {
@@ -243,7 +243,7 @@ impl NodeWrite<'_> {
                 };
                 let certain = self.known.get(self.certain_from..).unwrap_or_default();
                 if !certain.is_empty() && certain.iter().all(is_declared) {
-                    return Err("I1: what is declared is given up".to_owned());
+                    return Err("I1: a declared value is withdrawn".to_owned());
                 }
                 Ok(())
             }

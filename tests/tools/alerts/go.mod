@@ -1,5 +1,5 @@
-// Prometheus' engine, on which the chart's alerts and dashboard are tested, and the kinds of Prometheus Operator.
-// A module of its own: the tests of the chart do without.
+// Prometheus's engine, which tests the chart's alerts and dashboard, and the CRDs of Prometheus Operator. A separate
+// module, because the tests of the chart do not need it.
 module noderesource.dev/tests/tools/alerts
 
 go 1.26.0
