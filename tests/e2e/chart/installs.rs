@@ -1,4 +1,7 @@
 //! Ways to install and uninstall other than Helm 4. `tests/tools/installs` tests what needs no cluster.
+//!
+//! Method: install with kubectl, Helm 3 or Kustomize, run the program as the Deployment would, and compare the nodes
+//! and the remaining objects after uninstalling.
 
 use harness::helm::{
     NAMESPACE, RELEASE, chart, helm, helm_3, helm_chart, service_account_kubeconfig,

@@ -1,4 +1,7 @@
 //! The chart of rules, which is installed after the controller's chart.
+//!
+//! Method: install, upgrade, roll back and uninstall rules with helm, and compare the nodes; then upgrade from a chart
+//! that had rules itself, and expect a rejection.
 
 use harness::helm::{NAMESPACE, helm, helm_chart, rules_chart};
 use harness::{Cluster, ControlPlane, Output};

@@ -1,4 +1,7 @@
 //! The other objects that the account may write: Events and its Lease.
+//!
+//! Method: create and update Events and Leases with the token of the chart's ServiceAccount, and compare the
+//! rejections with SECURITY.md.
 
 use harness::helm::{NAMESPACE, RELEASE};
 use harness::{Cluster, ControlPlane, Controller, wait_until};

@@ -1,4 +1,7 @@
 //! The policy of a moved account, and the controller's test that the policy is in force.
+//!
+//! Method: build overlays that move or rename the account, and compare rejections; remove the binding while the
+//! controller runs, and wait for its metric and its `/readyz`.
 
 use std::fs;
 

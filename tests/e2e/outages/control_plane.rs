@@ -1,4 +1,7 @@
 //! Outages of etcd and the API server, and compaction in etcd.
+//!
+//! Method: kill the process during a rollout or a withdrawal and restart it; or compact the changes that a
+//! disconnected controller has missed.
 
 use harness::objects::{DONGLE, quantity};
 use harness::{Cluster, Controller, Fault};

@@ -1,4 +1,6 @@
 //! The CRD is deleted with all rules, and applied again together with them, as GitOps tools do.
+//!
+//! Method: do this while the controller is connected, and while it is not; compare values and resource versions.
 
 use harness::{Cluster, Controller, Fault};
 use serde_json::{Value, json};

@@ -1,4 +1,7 @@
 //! The network between controller and API server fails during a rollout, in several ways.
+//!
+//! Method: put a faulty proxy between them, set one fault after the first patch, wait until connections meet it, and
+//! clear it.
 
 use harness::objects::DONGLE;
 use harness::{Cluster, Controller, Fault};

@@ -1,4 +1,7 @@
 //! Permissions are revoked from a running controller, and granted again.
+//!
+//! Method: revoke one permission at a time while there is work to do; check what the controller reports, and that it
+//! sends few requests; grant the permission, and wait until the work is done.
 
 use std::time::{Duration, Instant};
 

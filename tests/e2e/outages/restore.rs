@@ -1,4 +1,6 @@
 //! The cluster is restored from a backup while the controller runs.
+//!
+//! Method: restore etcd's data, or recreate rules like Velero, and compare the nodes with the restored rules.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,6 @@
 //! Which values the policy keeps, and which it admits as a kubelet wrote them.
+//!
+//! Method: a table of nodes, each with its maps, its ledger, a write, and the expected maps.
 
 use harness::Cluster;
 use harness::objects::{DONGLE, LEDGER};

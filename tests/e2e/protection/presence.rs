@@ -1,4 +1,7 @@
 //! What the controller reports about the policy and about kubelet starts.
+//!
+//! Method: create, break and delete the policy while the controller runs, reset values like a kubelet, and compare
+//! metrics and `/readyz`.
 
 use harness::objects::{DONGLE, LEDGER};
 use harness::protection::DONGLE_LEDGER;
