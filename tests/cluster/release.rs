@@ -186,7 +186,7 @@ pub(crate) fn assert_same_container(pod: &Value, before: &Value) {
         let status = &pod["status"]["containerStatuses"][0];
         ["containerID", "restartCount", "state"].map(|field| status[field].clone())
     };
-    assert_eq!(container(pod), container(before), "the container of the example pod was never restarted");
+    assert_eq!(container(pod), container(before), "the example pod was never restarted");
 }
 
 fn uninstall(cluster: &Cluster, before: &Value) {

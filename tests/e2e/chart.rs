@@ -74,7 +74,7 @@ fn chart_uninstall_withdraws_everything() {
     let annotations = cluster.node("node-1")["metadata"]["annotations"].clone();
     let notes = helm_chart(&cluster, "install", &["--create-namespace"]);
     assert!(notes.contains("kubectl get ner -o wide"), "{notes}");
-    assert_eq!(protection_objects(&cluster), 2, "the policy and its binding, selected by their label");
+    assert_eq!(protection_objects(&cluster), 2, "the policy and its binding, by their label");
     assert!(!notes.contains("MutatingAdmissionPolicy"), "{notes}");
     let kubeconfig = service_account_kubeconfig(&cluster);
     let deployment = cluster.get(&["deployment", RELEASE, "--namespace", NAMESPACE]);

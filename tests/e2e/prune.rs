@@ -284,7 +284,7 @@ fn prune_renews_its_lease_while_its_output_is_not_read() {
     });
     let output = program.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert!(output.stdout.len() > 1 << 16, "the output fits into the pipe: {}", output.stdout.len());
+    assert!(output.stdout.len() > 1 << 16, "the output fits the pipe: {}", output.stdout.len());
     assert_eq!(cluster.get(&lease)["spec"]["holderIdentity"], Value::Null, "the lease is released");
 }
 

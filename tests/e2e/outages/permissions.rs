@@ -85,7 +85,7 @@ fn revoked_permissions_are_reported_until_granted_again() {
     controller.wait_log("grant the verbs create and update on leases");
     cluster.apply_rule("dongle", &json!({"quantity": 7}));
     assert_few_refusals(&cluster, "leases", FEW);
-    assert_eq!(quantity(&cluster.node("node-0"), "capacity", DONGLE), Some("6"), "no replica leads");
+    assert_eq!(quantity(&cluster.node("node-0"), "capacity", DONGLE), Some("6"), "no leader");
     grant(&cluster, &required());
     controller.wait_ready();
     wait_settled(&cluster, &controller, NODES, Some("7"));

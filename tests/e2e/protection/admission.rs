@@ -317,7 +317,7 @@ fn protection_without_its_binding_is_not_in_force() {
     for (number, object) in [BINDING, POLICY].into_iter().enumerate() {
         let name = format!("node-{number}");
         create_nodes(&cluster, &[node(&name, &both("4"), DONGLE_LEDGER)]);
-        assert_eq!(maps(&register(&cluster, &name, &both("0"))), both("4"), "the policy is in force");
+        assert_eq!(maps(&register(&cluster, &name, &both("0"))), both("4"), "the policy works");
         cluster.kubectl(&["delete", object]);
         wait_effect(&cluster, &name, false);
         protection::apply(&cluster);

@@ -30,7 +30,7 @@ impl Case {
     fn check(&self) {
         let (rules, input) = (self.rule_set(), self.circumstances.input());
         let planned = plan(&decoded(&self.node), &rules, &input);
-        assert_eq!(planned, plan(&decoded(&self.node), &rules, &input), "planning is deterministic");
+        assert_eq!(planned, plan(&decoded(&self.node), &rules, &input), "planning is repeatable");
         let parts = planned.changes().iter().enumerate();
         let is_first = |at: usize| self.circumstances.first >> (at % 8) & 1 == 1;
         let first: Vec<_> =

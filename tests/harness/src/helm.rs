@@ -1,6 +1,6 @@
 //! helm, and the chart. Every function panics if it fails.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // for tests, which fail with a panic
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // for tests, which panic on failure
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! The policy that keeps values across a kubelet's reset, and writes with a kubelet's credentials. Every
 //! function panics if it fails.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // for tests, which fail with a panic
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // for tests, which panic on failure
 
 use std::path::Path;
 

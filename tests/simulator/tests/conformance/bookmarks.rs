@@ -65,6 +65,6 @@ fn bookmark(kind: Kind, node: &Value) -> Result<Value> {
     );
     while server.next_event(&mut watch).is_some() {}
     let bookmark = server.bookmark(&mut watch).context("a bookmark of the model")?;
-    ensure!(bookmark == WatchEvent::Bookmark(server.version()), "the bookmark has the version of the last write");
+    ensure!(bookmark == WatchEvent::Bookmark(server.version()), "a bookmark of the last write");
     Ok(bookmark.to_json(kind))
 }
