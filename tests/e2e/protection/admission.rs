@@ -82,7 +82,7 @@ fn protection_keeps_what_a_registration_resets() {
             Case::kept("three", of(&["a", "b", "c"], "1"), of(&["a", "b", "c"], "0"))
                 .with_ledger(three),
             Case::new(
-                "listed neighbours of a resource that one map lacks",
+                "listed neighbors of a resource that one map lacks",
                 json!({"capacity": {"example.com/a": "1"}, "allocatable": {"example.com/a": "1", "example.com/b": "1"}}),
                 of(&["a", "b"], "0"),
                 json!({
@@ -92,7 +92,7 @@ fn protection_keeps_what_a_registration_resets() {
             )
             .with_ledger(three),
             Case::new(
-                "listed neighbours of an unlisted resource",
+                "listed neighbors of an unlisted resource",
                 of(&["a", "b", "other"], "1"),
                 of(&["a", "b", "other"], "0"),
                 json!({
