@@ -34,6 +34,18 @@ fn quick_start_does_what_the_readme_shows() {
 }
 
 #[test]
+fn slots_and_quotas_limit_pods_as_their_pages_show() {
+    let cluster = Cluster::start_with(ControlPlane::builder().scheduler().kubelets(2));
+    let controller = Controller::start(&cluster);
+    let shell = shell(&cluster);
+    for name in ["slots", "quota", "shared-counter"] {
+        let count = shell.run(&blocks(name)).unwrap();
+        println!("{count} commands on {name} do what their page shows");
+    }
+    controller.stop();
+}
+
+#[test]
 fn commands_for_a_running_cluster_print_what_the_pages_show() {
     let cluster = Cluster::start();
     cluster.create_nodes(["node-1"], &json!({"example.com/has-dongle": "true"}));

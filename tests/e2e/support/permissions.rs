@@ -3,7 +3,7 @@
 use harness::Cluster;
 use serde_json::{Value, json};
 
-/// Returns the RBAC rules that the README lists.
+/// Returns the RBAC rules that `docs/install.md` lists as required.
 pub fn required() -> Vec<Value> {
     let rule = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
     vec![
