@@ -100,10 +100,7 @@ pub fn describe_watch(error: &watcher::Error, missing: &str) -> String {
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => error,
         watcher::Error::WatchError(status) => {
-            return format!(
-                "watch ended by the API server, restarting: {}",
-                status.message
-            );
+            return format!("watch ended by the API server, restarting: {}", status.message);
         }
         watcher::Error::NoResourceVersion => return error.to_string(),
     };

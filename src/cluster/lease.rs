@@ -251,7 +251,9 @@ impl Leases {
         match timeout(limit, request).await {
             Ok(Ok(lease)) => Written::Done(Box::new(lease)),
             Ok(Err(error)) => error.into(),
-            Err(_) => Written::Failed(format!("cannot write the lease: no response within {limit:?}")),
+            Err(_) => {
+                Written::Failed(format!("cannot write the lease: no response within {limit:?}"))
+            }
         }
     }
 }

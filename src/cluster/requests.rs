@@ -78,9 +78,8 @@ impl Requests {
             .map_err(|_| RequestError::Transport(format!("no response within {:?}", self.timeout)))?
             .map_err(RequestError::Transport)?;
         if head.status.is_success() {
-            return serde_json::from_slice(&body).map_err(|error| {
-                RequestError::Transport(format!("unreadable response: {error}"))
-            });
+            return serde_json::from_slice(&body)
+                .map_err(|error| RequestError::Transport(format!("unreadable response: {error}")));
         }
         Err(RequestError::from_response(head.status, &head.headers, &body))
     }

@@ -130,7 +130,10 @@ mod tests {
     fn conflict_is_logged_as_a_warning_with_its_manager() {
         let (text, fields) =
             logged(|| log_conflict("node-1", "r", "example.com/a", ("8", Some("nfd"))));
-        assert!(text.starts_with("WARN skipped example.com/a: already 8, last written by nfd"), "{text}");
+        assert!(
+            text.starts_with("WARN skipped example.com/a: already 8, last written by nfd"),
+            "{text}"
+        );
         assert_eq!((&fields["manager"], &fields["quantity"]), (&json!("nfd"), &json!("8")));
         let (text, fields) = logged(|| log_conflict("node-1", "r", "example.com/a", ("8", None)));
         assert!(text.contains("an unknown field manager"), "{text}");

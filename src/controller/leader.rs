@@ -72,9 +72,7 @@ impl Leader {
         if let Some(participant) = &mut self.participant {
             participant.written(written, found, started, (now.instant, now.wall));
             if participant.server_went_back() && !self.server_went_back {
-                warn!(
-                    "the API server went back to an earlier state, as after a restore of etcd"
-                );
+                warn!("the API server went back to an earlier state, as after a restore of etcd");
                 self.server_went_back = true;
                 self.stop(now.instant);
             }

@@ -101,11 +101,7 @@ impl Default for Metrics {
         for result in confinement::State::RESULTS {
             drop(metrics.confinement_tests.get_or_create(&[("result", result)]));
         }
-        registry.register(
-            "patches",
-            "Patches of nodes, by result",
-            metrics.patches.clone(),
-        );
+        registry.register("patches", "Patches of nodes, by result", metrics.patches.clone());
         registry.register(
             "repairs",
             "Values restored after another field manager changed them",
@@ -132,11 +128,7 @@ impl Default for Metrics {
             "Time from when a node has to be planned until the response to its patch",
             metrics.event_to_patch.clone(),
         );
-        registry.register(
-            "plan_duration_seconds",
-            "Time to plan a node",
-            metrics.plan.clone(),
-        );
+        registry.register("plan_duration_seconds", "Time to plan a node", metrics.plan.clone());
         registry.register(
             "watch_restarts",
             "Watches that ended and were restarted",

@@ -101,8 +101,7 @@ impl CrossChecks {
                 first.insert(&rule.name, rule);
                 continue;
             };
-            let message =
-                format!("another rule in these files is already named {:?}", rule.name);
+            let message = format!("another rule in these files is already named {:?}", rule.name);
             report.add(
                 Diagnostic::new(
                     Severity::Error,

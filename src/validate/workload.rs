@@ -96,7 +96,9 @@ fn check_container(container: &Value, path: &Path, violations: &mut Vec<Violatio
         let at = path.key("requests").key(name);
         let Some(limit) = limits.get(name) else {
             let message = "Required value: limit must be set for non overcommitable resources";
-            let hint = format!("write it under limits; requests then defaults to the same value: {request}");
+            let hint = format!(
+                "write it under limits; requests then defaults to the same value: {request}"
+            );
             let violation = Violation::new(&at, Code::PodLimitMissing, message);
             violations.push(violation.hint(Some(hint)));
             continue;
@@ -145,8 +147,7 @@ fn quota_keys(document: &Document) -> Vec<Violation> {
             continue;
         }
         let path = Path::from_keys(["spec", "hard", key]);
-        let message =
-            "ignored: a quota counts an extended resource as requests.<name>";
+        let message = "ignored: a quota counts an extended resource as requests.<name>";
         let violation = Violation::new(&path, Code::QuotaKey, message).at_key();
         violations.push(violation.hint(Some(format!("did you mean requests.{name}?"))));
     }

@@ -334,9 +334,7 @@ fn prune_repair_ledger_removes_invalid_annotation() {
     let lines: Vec<_> = output.stderr.lines().collect();
     let [_, first, last] = &lines[..] else { panic!("{}", output.stderr) };
     assert!(
-        first.starts_with(
-            "node-1: skipped: annotation noderesource.dev/advertised cannot be read"
-        )
+        first.starts_with("node-1: skipped: annotation noderesource.dev/advertised cannot be read")
     );
     assert!(first.ends_with("to remove the annotation, use --repair-ledger"), "{first}");
     assert!(

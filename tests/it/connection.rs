@@ -73,7 +73,10 @@ fn server_that_expects_https_is_named() {
         }
     });
     let stderr = fail("plan", &kubeconfig("plain", &url, "{}"), &[]);
-    assert!(stderr.contains(&format!("{url}/ (context prod): the server expects HTTPS")), "{stderr}");
+    assert!(
+        stderr.contains(&format!("{url}/ (context prod): the server expects HTTPS")),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -169,7 +172,8 @@ fn unreadable_output_of_a_credential_plugin_is_not_printed() {
         let kubeconfig = kubeconfig(&format!("output-{name}"), "https://127.0.0.1:1", &user);
         let stderr = fail("prune", &kubeconfig, &[]);
         assert!(!stderr.contains("S3CRET"), "{name}: {stderr}");
-        let says = "the output of the credential plugin \"/bin/sh\" is not an ExecCredential (line ";
+        let says =
+            "the output of the credential plugin \"/bin/sh\" is not an ExecCredential (line ";
         assert!(stderr.contains(says), "{name}: {stderr}");
     }
 }

@@ -166,8 +166,10 @@ fn yaml<T: Trimmed>(
 ) -> Result<(), FileError> {
     if bytes.len() as u64 > limits.file {
         let most = limits.file >> 20;
-        let reason =
-            format!("more than {most} MiB of YAML: use JSON, which can have any size ({})", T::COMMAND);
+        let reason = format!(
+            "more than {most} MiB of YAML: use JSON, which can have any size ({})",
+            T::COMMAND
+        );
         return Err(content(name.to_owned(), reason));
     }
     let text = String::from_utf8(bytes)

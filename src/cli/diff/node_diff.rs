@@ -141,8 +141,9 @@ impl NodeDiff {
             node: Arc::clone(&node.name),
             changes,
             outcomes,
-            invalid_ledger: invalid_ledger
-                .map(|error| format!("{error}; nothing on the node changes until you repair or remove it")),
+            invalid_ledger: invalid_ledger.map(|error| {
+                format!("{error}; nothing on the node changes until you repair or remove it")
+            }),
             patch,
         }
     }

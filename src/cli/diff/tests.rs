@@ -212,10 +212,7 @@ fn diff_of_a_contested_value_reports_backoff() {
     preview.add(&node, plan).unwrap();
     let report = preview.finish().unwrap();
     let reason = report.nodes[0].outcomes[0].reason.as_deref().unwrap();
-    assert_eq!(
-        reason,
-        "contested: the annotation keeps losing it; rule dongle declares 4"
-    );
+    assert_eq!(reason, "contested: the annotation keeps losing it; rule dongle declares 4");
 }
 
 /// A node whose values the controller wrote, and whose annotation is lost.

@@ -126,8 +126,7 @@ impl LeaseGuard {
                 leases.push(unwritten(namespace, name));
             }
             _ if leases.is_empty() => progress(
-                "no Lease of a controller found: a controller that starts now can write"
-                    .to_owned(),
+                "no Lease of a controller found: a controller that starts now can write".to_owned(),
             ),
             _ => {}
         }
@@ -152,7 +151,9 @@ impl LeaseGuard {
         if !wait.is_zero() {
             // A previous holder that can still reach the server has noticed by now; after the wait, any holder has
             // stopped.
-            progress(format!("waiting {wait:?} for the previous holder of the lease to stop writing"));
+            progress(format!(
+                "waiting {wait:?} for the previous holder of the lease to stop writing"
+            ));
             sleep(wait).await;
         }
         Ok(guard)
@@ -195,9 +196,8 @@ impl LeaseGuard {
 fn permission(leases: &[Watched]) -> Permission {
     let (mut ends, mut suspended) = (Vec::new(), None);
     for Watched { lease, identity, leadership } in leases {
-        let lost = || {
-            format!("the lease {lease} is lost: a controller may be active; run prune again")
-        };
+        let lost =
+            || format!("the lease {lease} is lost: a controller may be active; run prune again");
         match &*leadership.borrow() {
             Leadership::Leader { until } => ends.push(*until),
             Leadership::Standby(Some(holder)) if holder != identity => {

@@ -186,7 +186,9 @@ pub(in crate::controller) fn contest(node: &str, change: &Change) -> String {
     let resource = &change.resource;
     let rule = change.rule().unwrap_or_default();
     if change.lost() == Lost::LedgerEntry {
-        return format!("{resource} on {node}: something keeps removing the entry of rule {rule} from the annotation");
+        return format!(
+            "{resource} on {node}: something keeps removing the entry of rule {rule} from the annotation"
+        );
     }
     let manager = name(change.manager());
     format!("{resource} on {node}: {manager} keeps changing the value that rule {rule} declares")

@@ -243,7 +243,8 @@ impl Pruner {
         if let Permission::Granted(Some(until)) = self.permission
             && until <= now
         {
-            let why = "the Lease was not renewed in time: a controller may be active; run prune again";
+            let why =
+                "the Lease was not renewed in time: a controller may be active; run prune again";
             self.observe(Permission::Suspended(why.to_owned()), now);
         }
         match &self.permission {

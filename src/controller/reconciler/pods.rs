@@ -103,9 +103,7 @@ impl Reconciler {
             let message = describe_pods_error(&error);
             // One line for all nodes: the status of the rules names them.
             if !std::mem::replace(&mut self.reports.pods_unavailable, true) {
-                warn!(
-                    "cannot lower values, or write new ones, without a list of pods: {message}"
-                );
+                warn!("cannot lower values, or write new ones, without a list of pods: {message}");
             }
             (Arc::<str>::from(message), error.retry_after())
         });

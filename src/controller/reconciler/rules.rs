@@ -112,9 +112,7 @@ impl Reconciler {
             },
             Err(error) => {
                 // A failed list is no evidence that a rule is gone.
-                warn!(
-                    "cannot list rules, writing only repairs until then: {error}"
-                );
+                warn!("cannot list rules, writing only repairs until then: {error}");
                 let not_before = Some(now.instant + backoff.next(error.retry_after()));
                 self.schedule.rules = RulesList::Needed { not_before, backoff };
             }
@@ -168,10 +166,7 @@ impl Reconciler {
         }
         let held = self.rules.expire_hold(now.instant);
         if held > 0 {
-            warn!(
-                rules = held,
-                "the rules are still missing: withdrawing their values"
-            );
+            warn!(rules = held, "the rules are still missing: withdrawing their values");
             self.report_held();
             self.enqueue_all(now);
         }

@@ -72,9 +72,8 @@ impl ConditionUpdate {
 
 /// Returns the conditions of an invalid rule.
 pub(super) fn for_invalid(why: &str) -> Vec<ConditionUpdate> {
-    let stalled = format!(
-        "{why}. The values that the rule advertised stay until you correct or delete it"
-    );
+    let stalled =
+        format!("{why}. The values that the rule advertised stay until you correct or delete it");
     vec![
         ConditionUpdate::new("Ready", false, Reason::InvalidSpec, why.to_owned()),
         ConditionUpdate::new("Reconciling", false, Reason::InvalidSpec, String::new()),
@@ -146,8 +145,9 @@ fn overlapping(counts: &Counts) -> ConditionUpdate {
     let by: Vec<_> = by.collect();
     let mut message = format!("another rule decides: {}", by.join(", "));
     let reason = if counts.tied > 0 {
-        message
-            .push_str("; their priorities are equal and their quantities differ: give one a higher priority");
+        message.push_str(
+            "; their priorities are equal and their quantities differ: give one a higher priority",
+        );
         Reason::EqualPriority
     } else {
         Reason::Overridden

@@ -74,7 +74,10 @@ fn unconfined_controller_reports_it_within_a_minute() {
     let controller = Container::from_workload(&deployment).start(&cluster, &kubeconfig);
     wait_confinement(&controller, "confined");
     let (_, verbose) = controller.get("/readyz?verbose").unwrap();
-    assert!(verbose.contains("confinement: the API server rejects forbidden changes by this account"), "{verbose}");
+    assert!(
+        verbose.contains("confinement: the API server rejects forbidden changes by this account"),
+        "{verbose}"
+    );
     let before = cluster.node("node-1");
 
     cluster.kubectl(&["delete", "validatingadmissionpolicybinding", RELEASE]);

@@ -184,7 +184,9 @@ pub(super) async fn take(
         Ok(Ok(Leadership::Leader { .. })) => return Ok(held),
         Ok(Ok(Leadership::Unavailable(why))) => why,
         Ok(Ok(Leadership::Standby(_)) | Err(_)) => "the election has ended".to_owned(),
-        Err(_) => format!("within {limit:?}, another process renewed it or the API server did not respond"),
+        Err(_) => format!(
+            "within {limit:?}, another process renewed it or the API server did not respond"
+        ),
     };
     // A write in flight may have taken it: release it for the controllers, or keep it as before.
     held.undo(progress).await;
