@@ -42,10 +42,10 @@ fn node_files_accept_lists_and_objects_in_json_and_yaml() {
 #[test]
 fn node_file_errors_have_a_source_location() {
     for (text, says) in [
-        ("", "f: there is no Node in it"),
-        ("{}", "f: there is no Node in it"),
-        (r#"{"items": null}"#, "f: there is no Node in it"),
-        (r#"{"kind": "Pod", "metadata": {"name": "a"}}"#, "f: there is no Node in it"),
+        ("", "f: no Node found"),
+        ("{}", "f: no Node found"),
+        (r#"{"items": null}"#, "f: no Node found"),
+        (r#"{"kind": "Pod", "metadata": {"name": "a"}}"#, "f: no Node found"),
         (r#"{"items": [{"metadata": {"name": "bad"}}]}"#, "f:1:41: a bad one"),
         (r#"{"items": [{"metadata": {}}, {}]}"#, "f:1:31: missing field `metadata`"),
         (r#"{"items": 5}"#, "f:1:12: invalid type: integer `5`, expected a list of objects"),

@@ -43,7 +43,7 @@ fn take_over_waits_for_those_that_may_still_write() {
 fn live_holder_is_refused_unless_it_has_ended() {
     let refused = |holder, renewed| refuse_live(&lease(holder, 9000, renewed), now()).err();
     let controller = refused("controller_1a2b3c4d", 20).unwrap().to_string();
-    assert!(controller.contains("counts for 40s more"), "{controller}");
+    assert!(controller.contains("counts as active for 40s more"), "{controller}");
     let prune = refused(PRUNE, 50).unwrap().to_string();
     assert!(prune.starts_with("another prune is running"), "{prune}");
     assert!(refused(ENDED, 0).is_none() && refused("controller_1a2b3c4d", 60).is_none());

@@ -37,7 +37,7 @@ fn leader_tests_confinement_at_once_and_then_every_minute() {
     assert_eq!(world.self_tests.len(), 1);
     assert!(world.shows_confinement("unknown", "not tested yet"));
     world.answer_self_test(rejection());
-    assert!(world.shows_confinement("confined", "was rejected"));
+    assert!(world.shows_confinement("confined", "rejected the last dry run"));
     assert!(world.metric(r#"confinement_tests_total{result="confined"} 1"#));
     world.settle();
     for minute in 1..=4 {
@@ -80,7 +80,7 @@ fn failed_self_test_is_not_sent_again_before_the_next_minute() {
         assert_eq!(world.self_tests.len(), 1, "{text}");
         world.advance(Duration::from_secs(1));
         world.answer_self_test(rejection());
-        assert!(world.shows_confinement("confined", "was rejected"), "{text}");
+        assert!(world.shows_confinement("confined", "rejected the last dry run"), "{text}");
         assert!(world.readiness().is_ready(), "{text}");
     }
 }
@@ -136,7 +136,7 @@ fn answer_to_an_earlier_self_test_shows_nothing() {
     world.reconciler.complete(late, world.now);
     assert!(world.shows_confinement("unknown", "not tested yet"));
     world.answer_self_test(rejection());
-    assert!(world.shows_confinement("confined", "was rejected"));
+    assert!(world.shows_confinement("confined", "rejected the last dry run"));
 }
 
 #[test]

@@ -110,7 +110,8 @@ impl World {
         }
         let (node, note) =
             (regarding.name.unwrap_or_default(), event.note.clone().unwrap_or_default());
-        let resource = note.split(' ').next().unwrap_or_default().to_owned();
+        let resource =
+            note.split([' ', ':']).find(|word| word.contains('/')).unwrap_or_default().to_owned();
         let times = |what: &&'static str| {
             self.checks.changes.get(&(node.clone(), resource.clone(), *what)).copied()
         };
