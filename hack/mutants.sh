@@ -18,7 +18,7 @@ declare -A layers=(
 )
 order=(exploration simulation program units)
 # A bug may also make a test run forever: this counts if it happens twice.
-limit=600
+limit=300
 
 folder=target/mutants
 tree=$folder/tree
@@ -35,10 +35,22 @@ build() {
 	sed -n 's/^ *Executable unittests src\/lib.rs (\(.*\))$/\1/p' "$folder/build.log" | tail -1
 }
 
-# Runs a layer of the tests that have been built.
+# Runs a layer of the tests that have been built, up to the first test that fails. The seed of a random world is printed
+# at the end of a run, which is awaited.
 ask() {
+	local binary=$1 layer=$2 log=$3 pid
 	# shellcheck disable=SC2086
-	(cd "$tree" && timeout "$limit" "$1" ${layers[$2]}) > "$3" 2>&1
+	(cd "$tree" && exec timeout "$limit" "$binary" ${layers[$layer]}) > "$log" 2>&1 &
+	pid=$!
+	while kill -0 "$pid" 2> /dev/null; do
+		if [[ $layer != simulation ]] && grep --quiet ' \.\.\. FAILED$' "$log"; then
+			kill "$pid" 2> /dev/null || true
+			wait "$pid" || true
+			return 1
+		fi
+		sleep 0.5
+	done
+	wait "$pid"
 }
 
 # Prints the first seed and the tests that a failed run names, or nothing.
