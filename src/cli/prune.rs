@@ -13,7 +13,7 @@ use super::args::ClusterArgs;
 use super::error::Error;
 use super::output::{self, progress_style};
 use crate::cluster::lease::AtEnd;
-use crate::controller::prune::{NodePrune, NodeResult, PruneEnd, Scope, Settled, prune};
+use crate::controller::prune::{NodeOutcome, NodePrune, NodeResult, PruneEnd, Scope, prune};
 use crate::planner::withdraw::Withdrawal;
 use crate::planner::{Action, Change};
 use lease_guard::{EndedLease, IfControllerActive, LeaseEnd, LeaseGuard, LeaseSelector};
@@ -136,7 +136,7 @@ async fn work(
     if dry_run {
         for planned in planned {
             let (node, changes) = (Arc::clone(&planned.node().name), planned.changes().to_vec());
-            report.add(&NodeResult { node, changes, settled: Settled::Pruned });
+            report.add(&NodeResult { node, changes, outcome: NodeOutcome::Pruned });
         }
         return (unchanged, Ok((report, plan)));
     }
@@ -231,20 +231,20 @@ impl Report {
     }
 
     fn add(&mut self, result: &NodeResult) {
-        let NodeResult { node, changes, settled } = result;
+        let NodeResult { node, changes, outcome } = result;
         if !changes.is_empty() {
             self.changed_nodes += 1;
             self.changes += changes.len();
             let done: Vec<_> = changes.iter().map(ToString::to_string).collect();
             self.print([format!("{node}: {}{}", done.join(", "), self.dry_run)]);
         }
-        match settled {
-            Settled::Pruned if changes.is_empty() => {
+        match outcome {
+            NodeOutcome::Pruned if changes.is_empty() => {
                 self.print([format!("{node}: nothing left to withdraw")]);
             }
-            Settled::Pruned => {}
-            Settled::Gone => self.print([format!("{node}: the node no longer exists")]),
-            Settled::Failed(message) => {
+            NodeOutcome::Pruned => {}
+            NodeOutcome::Gone => self.print([format!("{node}: the node no longer exists")]),
+            NodeOutcome::Failed(message) => {
                 self.failed += 1;
                 eprintln!("{node}: failed: {message}");
             }

@@ -57,6 +57,6 @@ mod tests {
         assert!(pauses[0] >= INITIAL_DELAY && pauses[0] <= 2 * INITIAL_DELAY);
         assert!(pauses[19] >= MAX_DELAY && pauses[19] <= 2 * MAX_DELAY);
         assert_eq!(Backoff::new(7).next(Some(Duration::from_secs(9))), Duration::from_secs(9));
-        assert_ne!(pauses[0], Backoff::new(8).next(None), "seeds tell nodes apart");
+        assert_ne!(pauses[0], Backoff::new(8).next(None), "seeds distinguish nodes");
     }
 }

@@ -75,7 +75,8 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Confined => f.write_str(
-                "the API server rejects forbidden changes by this account: it rejected the last dry run of a label",
+                "the API server rejects changes by this account beyond extended resources: it rejected the last dry run of a \
+                 label",
             ),
             Self::Unconfined => f.write_str(
                 "the API server allows this account to change nodes beyond extended resources: it accepted the \

@@ -1,7 +1,7 @@
 //! Withdraws what ledgers list, regardless of rules: for `prune`.
 //!
 //! It uses the queue, limits, patches and executor of the reconciler. It differs in the plan, in that every node is
-//! settled in the end, and in that the caller holds the Leases.
+//! finished in the end, and in that the caller holds the Leases.
 
 mod plan;
 mod pruner;
@@ -17,12 +17,12 @@ use tokio::time::{Instant, sleep_until};
 use super::executor::{Executor, InFlight};
 pub use plan::{NodePrune, Scope};
 use pruner::Pruner;
-pub use pruner::{NodeResult, Permission, PruneEnd, Settled};
+pub use pruner::{NodeOutcome, NodeResult, Permission, PruneEnd};
 
 /// The maximum time between two iterations of the loop.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Executes the plans, and reports each node to `done` as soon as it is settled. Sends nothing before the first of
+/// Executes the plans, and reports each node to `done` as soon as it is finished. Sends nothing before the first of
 /// `permissions`.
 pub async fn prune(
     client: Client,
@@ -35,23 +35,23 @@ pub async fn prune(
     let mut permissions = pin!(permissions.fuse());
     let mut in_flight = FuturesUnordered::<InFlight>::new();
     let mut pruner = Pruner::new(scope, planned, Instant::now());
-    let mut settled = Vec::new();
+    let mut finished = Vec::new();
     loop {
         // This may take long, so nothing is decided before it.
-        settled.drain(..).for_each(&mut done);
+        finished.drain(..).for_each(&mut done);
         let now = Instant::now();
         // The latest permission applies to what is sent now.
         while let Some(Some(permission)) = permissions.next().now_or_never() {
             pruner.observe(permission, now);
         }
         let step = pruner.next(now);
-        settled = pruner.take_settled();
+        finished = pruner.take_finished();
         if step.done {
-            settled.into_iter().for_each(done);
+            finished.into_iter().for_each(done);
             return pruner.into_end();
         }
         in_flight.extend(step.requests.into_iter().map(|request| executor.send(request)));
-        let heartbeat = now + if settled.is_empty() { HEARTBEAT_INTERVAL } else { Duration::ZERO };
+        let heartbeat = now + if finished.is_empty() { HEARTBEAT_INTERVAL } else { Duration::ZERO };
         let wake = step.wake.map_or(heartbeat, |wake| wake.min(heartbeat));
         tokio::select! {
             biased;

@@ -41,7 +41,7 @@ fn cluster(fate: Fate) -> (Network, mpsc::UnboundedReceiver<()>) {
     (network, asked)
 }
 
-/// Starts the controller; it is told to stop by the sender.
+/// Starts the controller. It stops when the sender fires.
 fn start(network: &Network) -> (tokio::task::JoinHandle<()>, oneshot::Sender<()>) {
     let options = Options {
         concurrency: 4,

@@ -136,7 +136,7 @@ impl Reader<'_> {
         let name = printable(&path.display().to_string()).into_owned();
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
-            Err(error) => return self.refuse(&name, cannot("read", &error)),
+            Err(error) => return self.reject(&name, cannot("read", &error)),
         };
         let place = path.canonicalize().unwrap_or(path.to_owned());
         // Also if a folder that contains it comes first.
@@ -164,12 +164,12 @@ impl Reader<'_> {
 
     fn folder(&mut self, path: &Path, name: &str, depth: usize) {
         if depth > self.limits.depth {
-            return self.refuse(name, "folders are nested too deeply".to_owned());
+            return self.reject(name, "folders are nested too deeply".to_owned());
         }
         let entries = fs::read_dir(path).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
         let mut entries = match entries {
             Ok(entries) => entries,
-            Err(error) => return self.refuse(name, cannot("list", &error)),
+            Err(error) => return self.reject(name, cannot("list", &error)),
         };
         entries.sort_by_key(fs::DirEntry::file_name);
         let mut found = false;
@@ -193,7 +193,7 @@ impl Reader<'_> {
             }
         }
         if depth == 0 && !found {
-            self.refuse(name, "there is no .yaml, .yml or .json file in this folder".to_owned());
+            self.reject(name, "there is no .yaml, .yml or .json file in this folder".to_owned());
         }
     }
 
@@ -290,7 +290,7 @@ impl Reader<'_> {
     }
 
     /// Reports a path that cannot be read.
-    fn refuse(&mut self, name: &str, reason: String) {
+    fn reject(&mut self, name: &str, reason: String) {
         self.files.names.push(name.to_owned());
         self.unreadable(name, reason);
     }

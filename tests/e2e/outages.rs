@@ -49,7 +49,12 @@ fn node(name: &str) -> Value {
 
 /// Waits until this number of nodes has this quantity of dongles, or none and no ledger, and until requests
 /// cease. Nothing else on the nodes may have changed, and the controller may not have panicked.
-fn wait_settled(cluster: &Cluster, controller: &Controller, count: usize, expected: Option<&str>) {
+fn wait_converged(
+    cluster: &Cluster,
+    controller: &Controller,
+    count: usize,
+    expected: Option<&str>,
+) {
     let what = format!("{count} nodes with {} dongles", expected.unwrap_or("no"));
     cluster.wait_for(&what, &["nodes"], |list| {
         let nodes = list["items"].as_array().unwrap();

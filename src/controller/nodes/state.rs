@@ -243,7 +243,7 @@ impl NodeState {
     }
 
     /// Records that the node is as planned.
-    pub(in crate::controller) fn settle(&mut self) {
+    pub(in crate::controller) fn mark_in_sync(&mut self) {
         self.pending_since = None;
         if let Some(work) = &mut self.work {
             work.planned.clear();

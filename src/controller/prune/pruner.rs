@@ -1,4 +1,4 @@
-//! Decides what `prune` sends, and when a node is settled. Pure, like the reconciler.
+//! Decides what `prune` sends, and when a node is finished. Pure, like the reconciler.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,13 +56,13 @@ pub struct NodeResult {
     pub node: Arc<str>,
     /// The changes that were made, even if others failed.
     pub changes: Vec<Change>,
-    /// Whether the node is settled, and how.
-    pub settled: Settled,
+    /// How the node is finished.
+    pub outcome: NodeOutcome,
 }
 
 /// The end of the work on a node.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Settled {
+pub enum NodeOutcome {
     /// Nothing left to withdraw.
     Pruned,
     /// The node no longer exists.
@@ -79,7 +79,7 @@ struct Outage {
     message: Arc<str>,
 }
 
-/// A node that is not settled yet.
+/// A node that is not finished yet.
 #[derive(Debug)]
 struct Job {
     /// The controller's values according to managedFields.
@@ -98,7 +98,7 @@ pub(super) struct Pruner {
     /// Since when nodes must not be patched.
     suspended_since: Option<Instant>,
     outage: Option<Outage>,
-    settled: Vec<NodeResult>,
+    finished: Vec<NodeResult>,
     /// Whether a patch without a response may be applied after the end.
     may_land: bool,
 }
@@ -113,7 +113,7 @@ impl Pruner {
             permission: Permission::Suspended("the state of the Leases is unknown".to_owned()),
             suspended_since: Some(now),
             outage: None,
-            settled: Vec::new(),
+            finished: Vec::new(),
             may_land: false,
         };
         for NodePrune { node, own, .. } in planned {
@@ -165,9 +165,9 @@ impl Pruner {
                     self.observe_node(&name, *node, sent.version);
                 }
                 match cause {
-                    Cause::NotFound => return self.settle(&name, Settled::Gone),
+                    Cause::NotFound => return self.finish(&name, NodeOutcome::Gone),
                     Cause::Forbidden => {
-                        return self.settle(&name, Settled::Failed(message.to_string()));
+                        return self.finish(&name, NodeOutcome::Failed(message.to_string()));
                     }
                     Cause::Overload | Cause::Stale | Cause::Rejected | Cause::Undone => {}
                 }
@@ -223,9 +223,9 @@ impl Pruner {
         step
     }
 
-    /// Returns the nodes that were settled since the last call.
-    pub(super) fn take_settled(&mut self) -> Vec<NodeResult> {
-        std::mem::take(&mut self.settled)
+    /// Returns the nodes that were finished since the last call.
+    pub(super) fn take_finished(&mut self) -> Vec<NodeResult> {
+        std::mem::take(&mut self.finished)
     }
 
     /// Returns the end of the run.
@@ -263,9 +263,9 @@ impl Pruner {
         let Some(job) = self.jobs.get_mut(name) else { return };
         let changes = match self.scope.plan(&state.node, &job.own).0.plan {
             Plan::Patch { changes, .. } => changes,
-            Plan::InSync | Plan::NeedsPods => return self.settle(name, Settled::Pruned),
+            Plan::InSync | Plan::NeedsPods => return self.finish(name, NodeOutcome::Pruned),
             Plan::Blocked(unreadable) => {
-                return self.settle(name, Settled::Failed(unreadable.to_string()));
+                return self.finish(name, NodeOutcome::Failed(unreadable.to_string()));
             }
         };
         // A change that is planned again was not made.
@@ -278,7 +278,7 @@ impl Pruner {
             let messages: BTreeSet<_> = messages.collect();
             let messages: Vec<_> = messages.into_iter().collect();
             let why = format!("stopped after {TRIES} attempts: {}", messages.join("; "));
-            return self.settle(name, Settled::Failed(why));
+            return self.finish(name, NodeOutcome::Failed(why));
         }
         let key = Key::Node(Arc::clone(name));
         match work.plan(changes, now) {
@@ -307,11 +307,11 @@ impl Pruner {
             |name: &Arc<str>| self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name)));
         let names: Vec<_> = self.jobs.keys().filter(|name| !is_in_flight(name)).cloned().collect();
         for name in names {
-            self.settle(&name, Settled::Failed(why.to_owned()));
+            self.finish(&name, NodeOutcome::Failed(why.to_owned()));
         }
     }
 
-    fn settle(&mut self, name: &Arc<str>, settled: Settled) {
+    fn finish(&mut self, name: &Arc<str>, outcome: NodeOutcome) {
         let Some(Job { own, done }) = self.jobs.remove(name) else { return };
         self.schedule.queue.remove(&Key::Node(Arc::clone(name)));
         self.schedule.kept_back.remove(name);
@@ -325,11 +325,11 @@ impl Pruner {
                 matches!(left.plan, Plan::Blocked(_)) || has_resource(left.changes(), change)
             };
             let may_land = changes.iter().any(is_open);
-            changes.retain(|change| settled != Settled::Gone && !is_open(change));
-            self.may_land |= may_land && settled != Settled::Gone;
+            changes.retain(|change| outcome != NodeOutcome::Gone && !is_open(change));
+            self.may_land |= may_land && outcome != NodeOutcome::Gone;
         }
         add(&mut changes, done);
-        self.settled.push(NodeResult { node: Arc::clone(name), changes, settled });
+        self.finished.push(NodeResult { node: Arc::clone(name), changes, outcome });
     }
 }
 

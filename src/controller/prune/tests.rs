@@ -169,12 +169,12 @@ async fn prune_with(
     repair_ledgers: bool,
     answers: impl IntoIterator<Item = Answer>,
 ) -> (Result<Vec<String>, String>, Vec<String>) {
-    let (NodeResult { changes, settled, .. }, log) = prune_all(node, repair_ledgers, answers).await;
+    let (NodeResult { changes, outcome, .. }, log) = prune_all(node, repair_ledgers, answers).await;
     let changes: Vec<_> = changes.iter().map(ToString::to_string).collect();
-    let result = match settled {
-        Settled::Pruned => Ok(changes),
-        Settled::Gone => Ok(vec!["gone".to_owned()]),
-        Settled::Failed(message) => Err(message),
+    let result = match outcome {
+        NodeOutcome::Pruned => Ok(changes),
+        NodeOutcome::Gone => Ok(vec!["gone".to_owned()]),
+        NodeOutcome::Failed(message) => Err(message),
     };
     (result, log)
 }
@@ -231,10 +231,10 @@ async fn rejected_resource_holds_up_no_other() {
     let denied = || Answer::Rejected(403, "denied by a policy");
     let mut answers = vec![denied(), denied(), Answer::Applied];
     answers.extend((1..TRIES).map(|_| denied()));
-    let (NodeResult { changes, settled, .. }, log) = prune_all(two(), false, answers).await;
+    let (NodeResult { changes, outcome, .. }, log) = prune_all(two(), false, answers).await;
     let changes: Vec<_> = changes.iter().map(ToString::to_string).collect();
     assert_eq!(changes, ["withdrew example.com/key (rule key)"]);
-    let Settled::Failed(message) = settled else { panic!("{settled:?}") };
+    let NodeOutcome::Failed(message) = outcome else { panic!("{outcome:?}") };
     assert!(message.contains("denied by a policy"), "{message}");
     assert_eq!(patches(&log), 2 + TRIES, "one for both, one for the key: {log:?}");
 }
@@ -242,8 +242,8 @@ async fn rejected_resource_holds_up_no_other() {
 #[tokio::test(start_paused = true)]
 async fn patch_that_is_undone_on_its_way_is_given_up() {
     let answers = (0..20).map(|_| Answer::Undone);
-    let (NodeResult { changes, settled, .. }, log) = prune_all(advertising(), false, answers).await;
-    let Settled::Failed(message) = settled else { panic!("{settled:?}") };
+    let (NodeResult { changes, outcome, .. }, log) = prune_all(advertising(), false, answers).await;
+    let NodeOutcome::Failed(message) = outcome else { panic!("{outcome:?}") };
     assert!(message.contains("something between") && changes.is_empty(), "{message}: {changes:?}");
     assert_eq!(patches(&log), TRIES, "{log:?}");
 }
@@ -270,7 +270,7 @@ async fn what_was_done_is_reported_where_the_rest_failed() {
     let (results, ended, log) = prune_under(granted, server, vec![two()], Scope::default()).await;
     let changes: Vec<_> = results[0].changes.iter().map(ToString::to_string).collect();
     assert_eq!(changes, [WITHDREW], "{log:?}");
-    assert!(matches!(results[0].settled, Settled::Failed(_)), "{results:?}");
+    assert!(matches!(results[0].outcome, NodeOutcome::Failed(_)), "{results:?}");
     assert_eq!(ended.at_end, AtEnd::Release, "what was lost has been applied");
 }
 
@@ -290,8 +290,8 @@ async fn outage_ends_the_work_on_all_nodes() {
     assert_eq!(results.len(), 200);
     assert!(start.elapsed() < Duration::from_secs(90), "{:?}", start.elapsed());
     assert!(patches(&log) < 200 * (TRIES - 1), "the limit falls: {}", patches(&log));
-    for NodeResult { settled, .. } in &results {
-        let Settled::Failed(message) = settled else { panic!("{settled:?}") };
+    for NodeResult { outcome, .. } in &results {
+        let NodeOutcome::Failed(message) = outcome else { panic!("{outcome:?}") };
         assert!(message.contains("etcd is away"), "{message}");
     }
     assert_eq!(ended.at_end, AtEnd::Expire, "what answered 503 may still be applied");

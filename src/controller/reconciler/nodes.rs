@@ -175,15 +175,15 @@ impl Reconciler {
     ) -> Next {
         let (held, seed) = (self.nodes.held(), self.schedule.seed());
         let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
-        let is_settled = changes.is_empty() && !needs_pods;
-        if is_settled {
-            state.settle();
+        let is_converged = changes.is_empty() && !needs_pods;
+        if is_converged {
+            state.mark_in_sync();
             if is_planned {
                 self.report_applied(name, now);
             }
         }
         let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
-        if state.work().is_none() && is_settled {
+        if state.work().is_none() && is_converged {
             self.schedule.kept_back.remove(name);
             return Next::Nothing;
         }
@@ -208,7 +208,7 @@ impl Reconciler {
                 None => next = Some(Next::Ready(Stage::ListPods, rank.max(Rank::Changed))),
             }
         }
-        if is_settled {
+        if is_converged {
             work.pods.forget_usage();
             if poll {
                 until(work.pods.next(held, (now, seed)));

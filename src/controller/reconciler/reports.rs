@@ -23,7 +23,7 @@ impl Reconciler {
         }
     }
 
-    /// Reports changes whose responses were lost but that the node shows once it is settled.
+    /// Reports changes whose responses were lost but that the node shows once it is in sync.
     pub(super) fn report_applied(&mut self, node: &Arc<str>, now: Now) {
         let Some(state) = self.nodes.get_mut(node) else { return };
         if state.work().is_none_or(|work| work.maybe_applied.is_empty()) {

@@ -36,7 +36,7 @@ impl Reconciler {
         let plan = planner::plan_resets(&state.node);
         let key = Key::Node(Arc::clone(name));
         if plan.changes().is_empty() {
-            state.settle();
+            state.mark_in_sync();
             // The process that restored the value reports it.
             if let Some(work) = state.working() {
                 work.maybe_applied.clear();

@@ -85,12 +85,12 @@ impl Reconciler {
 #[test]
 fn rule_is_advertised_and_withdrawn() {
     let mut world = World::leading(3, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.dongles("node-2"), 4);
     world.advance(Duration::from_secs(2));
     assert_eq!(world.ready("dongle"), "True Advertised");
     world.delete_rule("dongle");
-    world.settle();
+    world.run_until_idle();
     assert_eq!((world.dongles("node-0"), world.ledger("node-0")), (-1, None));
 }
 
@@ -98,9 +98,9 @@ fn rule_is_advertised_and_withdrawn() {
 #[test]
 fn each_change_is_reported_by_one_event() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     let expect = |world: &mut World, events: &[&str]| {
-        world.settle();
+        world.run_until_idle();
         world.advance(Duration::from_secs(2));
         assert_eq!(std::mem::take(&mut world.events), events, "{:?}", world.nodes);
     };

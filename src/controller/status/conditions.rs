@@ -122,9 +122,9 @@ fn message(nodes: &NodeCounts, counts: &Counts) -> String {
 /// Whether the rule is in force, and why: the first state by rank that any node is in and that is not as
 /// declared.
 fn readiness(nodes: &NodeCounts, counts: &Counts) -> (bool, Reason) {
-    let is_settled = |state| matches!(state, State::Overridden | State::Advertised);
-    let unsettled = TABLE.iter().filter(|row| !is_settled(row.state));
-    let mut first = unsettled.filter(|row| counts.of(row.state) > 0);
+    let is_converged = |state| matches!(state, State::Overridden | State::Advertised);
+    let unconverged = TABLE.iter().filter(|row| !is_converged(row.state));
+    let mut first = unconverged.filter(|row| counts.of(row.state) > 0);
     match first.next() {
         Some(row) => (false, row.reason),
         None if nodes.selected == 0 => (true, Reason::NoNodesSelected),

@@ -7,7 +7,7 @@
 //!   checks ◀─ └────────────┘ ◀─ network (lost, late, rejected) ─ └───────────────────┘
 //! ```
 //!
-//! Every choice comes from a seed. A run that breaks an invariant is shortened, and told as a story.
+//! Every choice comes from a seed. A run that breaks an invariant is shortened, and printed as a story.
 
 mod actors;
 mod calm;
@@ -35,7 +35,7 @@ fn random_worlds_keep_the_invariants() {
 
 /// `make simulate`
 #[test]
-#[ignore = "takes as long as it is told to"]
+#[ignore = "runs SEEDS worlds"]
 fn many_random_worlds_keep_the_invariants() {
     let number = |name, default| {
         std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))

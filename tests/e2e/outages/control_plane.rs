@@ -7,7 +7,7 @@ use harness::objects::{DONGLE, quantity};
 use harness::{Cluster, Controller, Fault};
 use serde_json::json;
 
-use super::{SLOW, create_nodes, is_as_declared, proxy_of, reset, start_behind, wait_settled};
+use super::{SLOW, create_nodes, is_as_declared, proxy_of, reset, start_behind, wait_converged};
 use crate::support::interrupted_rollout::{ONE_PATCH_AT_A_TIME, wait_first_patch};
 
 const NODES: usize = 200;
@@ -29,7 +29,7 @@ fn etcd_killed_during_rollout_loses_no_node() {
     proxy.set(None);
     cluster.control_plane.restart_etcd().unwrap();
     reset(&cluster, "node-0");
-    wait_settled(&cluster, &controller, NODES, Some("4"));
+    wait_converged(&cluster, &controller, NODES, Some("4"));
     cluster.wait_ready("dongle", "200/200");
     controller.stop();
 }
@@ -56,7 +56,7 @@ fn apiserver_killed_during_withdrawal_and_reset_loses_no_node() {
     cluster.wait_for("the key to be withdrawn from all nodes", &["nodes"], |list| {
         list["items"].as_array().unwrap().iter().all(withdrawn)
     });
-    wait_settled(&cluster, &controller, NODES, Some("4"));
+    wait_converged(&cluster, &controller, NODES, Some("4"));
     let stray = cluster.nodes().into_iter().find(|node| node.to_string().contains(KEY));
     assert!(stray.is_none(), "{stray:#?}");
     controller.stop();
@@ -91,7 +91,7 @@ fn compacted_changes_are_found_by_a_new_list() {
     for resource in ["nodes", "rules"] {
         controller.wait_log(&format!("{resource}: the watch is too old, listing again"));
     }
-    wait_settled(&cluster, &controller, 20, Some("5"));
+    wait_converged(&cluster, &controller, 20, Some("5"));
     cluster.wait_ready("dongle", "20/20");
     assert!(quantity(&cluster.node("node-20"), "capacity", DONGLE).is_some());
     controller.stop();

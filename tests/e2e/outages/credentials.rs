@@ -8,7 +8,7 @@ use harness::objects::DONGLE;
 use harness::{Cluster, Controller};
 use serde_json::{Value, json};
 
-use super::{create_nodes, wait_settled};
+use super::{create_nodes, wait_converged};
 
 /// Writes a kubeconfig that reads the token from a file, as in a pod.
 fn kubeconfig_with(cluster: &Cluster, token: &Path) -> PathBuf {
@@ -55,7 +55,7 @@ fn rotated_certificate_and_token_are_read_again() {
     write_token(&cluster, &token, "second");
     cluster.apply_rule("dongle", &json!({"quantity": 6}));
     // The file is read once a minute.
-    wait_settled(&cluster, &controller, 2, Some("6"));
+    wait_converged(&cluster, &controller, 2, Some("6"));
     cluster.wait_ready("dongle", "2/2");
     controller.stop();
 }

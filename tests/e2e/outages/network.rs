@@ -7,7 +7,7 @@ use harness::objects::DONGLE;
 use harness::{Cluster, Controller, Fault};
 use serde_json::json;
 
-use super::{SLOW, create_nodes, proxy_of, reset, start_behind, wait_settled};
+use super::{SLOW, create_nodes, proxy_of, reset, start_behind, wait_converged};
 use crate::support::interrupted_rollout::{
     ONE_PATCH_AT_A_TIME, advertising_nodes, wait_first_patch,
 };
@@ -42,7 +42,7 @@ fn break_during_rollout(fault: Fault, hits: u64, noticed: impl Fn(&Controller)) 
     proxy.wait_hits(hits).unwrap_or_else(|error| panic!("{error:#}\n{}", controller.log()));
     noticed(&controller);
     proxy.set(None);
-    wait_settled(&cluster, &controller, NODES, Some("4"));
+    wait_converged(&cluster, &controller, NODES, Some("4"));
     cluster.wait_ready("dongle", "50/50");
     // Both watches work again.
     reset(&cluster, "node-0");

@@ -9,7 +9,7 @@ use harness::objects::{DONGLE, condition, quantity};
 use harness::{Cluster, ControlPlane, wait_until};
 use serde_json::json;
 
-use super::{create_nodes, proxy_of, start_behind, wait_settled};
+use super::{create_nodes, proxy_of, start_behind, wait_converged};
 use crate::support::permissions::{grant, required, required_without};
 
 const NODES: usize = 20;
@@ -59,7 +59,7 @@ fn revoked_permissions_are_reported_until_granted_again() {
     });
     assert_few_refusals(&cluster, "nodes/status", FEW_OF_EACH_NODE);
     grant(&cluster, &required());
-    wait_settled(&cluster, &controller, NODES, Some("5"));
+    wait_converged(&cluster, &controller, NODES, Some("5"));
     controller.wait_ready();
     cluster.wait_ready("dongle", "20/20");
 
@@ -76,7 +76,7 @@ fn revoked_permissions_are_reported_until_granted_again() {
     assert_few_refusals(&cluster, "nodeextendedresources", FEW);
     assert_eq!(quantity(&cluster.node("node-0"), "capacity", DONGLE), Some("5"));
     grant(&cluster, &required());
-    wait_settled(&cluster, &controller, NODES, Some("6"));
+    wait_converged(&cluster, &controller, NODES, Some("6"));
     cluster.wait_ready("dongle", "20/20");
 
     // Holding the Lease.
@@ -88,7 +88,7 @@ fn revoked_permissions_are_reported_until_granted_again() {
     assert_eq!(quantity(&cluster.node("node-0"), "capacity", DONGLE), Some("6"), "no leader");
     grant(&cluster, &required());
     controller.wait_ready();
-    wait_settled(&cluster, &controller, NODES, Some("7"));
+    wait_converged(&cluster, &controller, NODES, Some("7"));
     cluster.wait_ready("dongle", "20/20");
     controller.stop();
 }

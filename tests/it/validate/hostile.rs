@@ -141,7 +141,7 @@ fn validate_folder_skips_hidden_and_other_files() {
     assert_eq!(stdout.lines().last(), Some("2 files, 1 rule: 1 error"), "{stdout}");
 }
 
-/// Of a file in a folder that cannot be read, its words tell whether it is one of Kubernetes objects. Any
+/// The text of an unreadable file in a folder decides whether it counts as Kubernetes objects. Any
 /// file that is named is meant.
 #[test]
 fn validate_folder_skips_unreadable_files_without_objects() {
@@ -278,7 +278,7 @@ fn garbage(random: &mut fastrand::Rng, seeds: &[String]) -> String {
     text.into_iter().collect()
 }
 
-/// Whatever comes of it, it is told, and with places that exist.
+/// Each problem is reported, with locations that exist.
 #[test]
 fn validate_never_panics_on_random_bytes() {
     let names = ["yaml.yaml", "all-at-once.yaml", "selectors.yaml", "rules.json", "requests.yaml"];

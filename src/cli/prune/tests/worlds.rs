@@ -197,10 +197,10 @@ impl World {
         };
         for (result, checked) in results {
             self.network.note(format!("prune: {result:?}"));
-            self.network.count(match result.settled {
-                Settled::Pruned => "a node is pruned",
-                Settled::Gone => "a node is gone",
-                Settled::Failed(_) => "a node is given up",
+            self.network.count(match result.outcome {
+                NodeOutcome::Pruned => "a node is pruned",
+                NodeOutcome::Gone => "a node is gone",
+                NodeOutcome::Failed(_) => "a node has failed",
             });
             checked?;
         }
@@ -236,7 +236,7 @@ impl World {
 
     /// A node has come to its end.
     fn check(&self, result: &NodeResult, if_active: IfControllerActive) -> Result<(), String> {
-        let NodeResult { node, changes, settled } = result;
+        let NodeResult { node, changes, outcome } = result;
         let mut writes = self.writes.lock().unwrap();
         for change in changes {
             let key = (node.to_string(), change.resource.clone());
@@ -245,7 +245,7 @@ impl World {
                 None => return Err(format!("{node}: {change} has not happened")),
             }
         }
-        if *settled != Settled::Pruned || if_active == IfControllerActive::Ignore {
+        if *outcome != NodeOutcome::Pruned || if_active == IfControllerActive::Ignore {
             return Ok(());
         }
         let object = self.network.read(|api| api.get(Kind::Node, &Key::named(&**node)));
@@ -331,7 +331,7 @@ fn prune_in_random_worlds_reports_what_has_happened() {
         Seeds::from_env(DEFAULT_SEEDS).run(simulate).unwrap_or_else(|story| panic!("{story}"));
     if std::env::var_os("SHELL_SEED").is_none() {
         for what in
-            ["a node is pruned", "a node is given up", "a lease is Kept", "a lease is Released"]
+            ["a node is pruned", "a node has failed", "a lease is Kept", "a lease is Released"]
         {
             assert!(tally.contains_key(what), "never: {what}: {tally:?}");
         }

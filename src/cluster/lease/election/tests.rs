@@ -31,7 +31,7 @@ impl Server {
         Written::Done(Box::new(lease))
     }
 
-    fn tell(&self, election: &mut Election, now: Instant) {
+    fn notify(&self, election: &mut Election, now: Instant) {
         election.observe(Event::Init, now, wall(now));
         if let Some(lease) = &self.lease {
             election.observe(Event::InitApply(lease.clone()), now, wall(now));
@@ -66,7 +66,7 @@ async fn first_candidate_creates_and_renews_the_lease() {
         Step::Wait(None),
         "whether there is one is not known yet"
     );
-    server.tell(&mut a, start);
+    server.notify(&mut a, start);
     assert!(step(&mut a, &mut server, start));
     assert_eq!(a.leads_until(), Some(start + seconds(10)));
     assert_eq!(a.next(start, Timestamp::now()), Step::Wait(Some(start + seconds(5))));
@@ -81,9 +81,9 @@ async fn first_candidate_creates_and_renews_the_lease() {
 async fn leader_without_renewal_stops_before_lease_expiry() {
     let (mut a, mut b) = (election("a"), election("b"));
     let (mut server, start) = (Server::default(), Instant::now());
-    server.tell(&mut a, start);
+    server.notify(&mut a, start);
     assert!(step(&mut a, &mut server, start));
-    server.tell(&mut b, start);
+    server.notify(&mut b, start);
     for second in 5..10 {
         let now = start + seconds(second);
         assert!(matches!(a.next(now, Timestamp::now()), Step::Write(_)), "tried every second");
@@ -102,7 +102,7 @@ async fn leader_without_renewal_stops_before_lease_expiry() {
 #[tokio::test(start_paused = true)]
 async fn suspended_leader_does_not_lead_after_lease_expiry() {
     let (mut a, mut server, start) = (election("a"), Server::default(), Instant::now());
-    server.tell(&mut a, start);
+    server.notify(&mut a, start);
     assert!(step(&mut a, &mut server, start));
     let until = a.leads_until().unwrap();
     let leadership = crate::cluster::lease::Leadership::Leader { until };
@@ -114,12 +114,12 @@ async fn suspended_leader_does_not_lead_after_lease_expiry() {
 async fn released_lease_is_acquired_at_once() {
     let (mut a, mut b) = (election("a"), election("b"));
     let (mut server, start) = (Server::default(), Instant::now());
-    server.tell(&mut a, start);
+    server.notify(&mut a, start);
     assert!(step(&mut a, &mut server, start));
-    server.tell(&mut b, start);
+    server.notify(&mut b, start);
     assert!(!step(&mut b, &mut server, start + seconds(1)));
     server.write(crate::cluster::lease::without_holder(a.held().unwrap()));
-    server.tell(&mut b, start + seconds(2));
+    server.notify(&mut b, start + seconds(2));
     assert!(step(&mut b, &mut server, start + seconds(2)));
 }
 
@@ -127,8 +127,8 @@ async fn released_lease_is_acquired_at_once() {
 async fn concurrent_candidates_elect_one_leader() {
     let (mut a, mut b) = (election("a"), election("b"));
     let (mut server, start) = (Server::default(), Instant::now());
-    server.tell(&mut a, start);
-    server.tell(&mut b, start);
+    server.notify(&mut a, start);
+    server.notify(&mut b, start);
     assert!(step(&mut a, &mut server, start) && step(&mut b, &mut server, start));
     assert!(a.leads_until().is_some() && b.leads_until().is_none());
 }
@@ -137,18 +137,18 @@ async fn concurrent_candidates_elect_one_leader() {
 async fn leader_whose_lease_was_taken_steps_down() {
     let (mut a, mut b) = (election("a"), election("b"));
     let (mut server, start) = (Server::default(), Instant::now());
-    server.tell(&mut a, start);
+    server.notify(&mut a, start);
     assert!(step(&mut a, &mut server, start));
     let before = server.lease.clone();
     b.candidate.acquire = Acquire::Force;
-    server.tell(&mut b, start);
+    server.notify(&mut b, start);
     assert!(step(&mut b, &mut server, start), "it does not wait");
-    server.tell(&mut a, start + seconds(1));
+    server.notify(&mut a, start + seconds(1));
     assert_eq!(a.leads_until(), None);
     assert_eq!(a.holder(), Some("b"));
     // An event from before its own time does not take it away.
     let (mut c, mut server) = (election("c"), Server::default());
-    server.tell(&mut c, start);
+    server.notify(&mut c, start);
     step(&mut c, &mut server, start);
     c.observe(
         Event::Apply({
@@ -166,9 +166,9 @@ async fn leader_whose_lease_was_taken_steps_down() {
 async fn deleted_lease_is_created_again() {
     let (mut a, mut b) = (election("a"), election("b"));
     let (mut server, start) = (Server::default(), Instant::now());
-    server.tell(&mut a, start);
+    server.notify(&mut a, start);
     assert!(step(&mut a, &mut server, start));
-    server.tell(&mut b, start);
+    server.notify(&mut b, start);
     let gone = server.lease.take().unwrap();
     for election in [&mut a, &mut b] {
         election.observe(Event::Delete(gone.clone()), start, wall(start));
@@ -196,10 +196,10 @@ async fn lease_of_an_ended_prune_is_free_at_its_own_expiry() {
     let (mut standby, mut late) = (election("standby"), election("late"));
     let (mut server, start) = (Server::default(), Instant::now());
     leave_behind(&mut server, start);
-    server.tell(&mut standby, start);
+    server.notify(&mut standby, start);
     assert_eq!(standby.next(start, Timestamp::now()), Step::Wait(Some(start + seconds(600))));
     // One that starts later does not wait ten minutes of its own.
-    server.tell(&mut late, start + seconds(590));
+    server.notify(&mut late, start + seconds(590));
     assert_eq!(
         late.next(start + seconds(590), Timestamp::now()),
         Step::Wait(Some(start + seconds(600)))
@@ -207,7 +207,7 @@ async fn lease_of_an_ended_prune_is_free_at_its_own_expiry() {
     assert!(step(&mut late, &mut server, start + seconds(600)));
     let mut after = election("after");
     leave_behind(&mut server, start);
-    server.tell(&mut after, start + seconds(3600));
+    server.notify(&mut after, start + seconds(3600));
     assert!(step(&mut after, &mut server, start + seconds(3600)), "it expired long ago");
 }
 
@@ -216,7 +216,7 @@ async fn clocks_that_differ_delay_by_no_more_than_the_duration() {
     let (mut server, start) = (Server::default(), Instant::now());
     leave_behind(&mut server, start + seconds(7200));
     let mut slow = election("slow");
-    server.tell(&mut slow, start);
+    server.notify(&mut slow, start);
     assert_eq!(slow.next(start, Timestamp::now()), Step::Wait(Some(start + seconds(600))));
 }
 
@@ -224,7 +224,7 @@ async fn clocks_that_differ_delay_by_no_more_than_the_duration() {
 async fn deleting_the_lease_of_an_ended_prune_gives_it_back() {
     let (mut standby, mut server, start) = (election("standby"), Server::default(), Instant::now());
     leave_behind(&mut server, start);
-    server.tell(&mut standby, start);
+    server.notify(&mut standby, start);
     let now = start + seconds(5);
     assert!(!step(&mut standby, &mut server, now));
     let gone = server.lease.take().unwrap();
@@ -243,13 +243,13 @@ async fn prune_that_is_killed_does_not_shorten_what_the_one_before_keeps() {
     server.lease.as_mut().unwrap().metadata.annotations = Some(annotations);
     let mut prune = election(&prune_identity());
     prune.candidate.acquire = Acquire::FromEndedPrune;
-    server.tell(&mut prune, start);
+    server.notify(&mut prune, start);
     assert!(step(&mut prune, &mut server, start));
 
     let (mut standby, mut next) = (election("standby"), election(&prune_identity()));
     next.candidate.acquire = Acquire::FromEndedPrune;
-    server.tell(&mut standby, start);
-    server.tell(&mut next, start);
+    server.notify(&mut standby, start);
+    server.notify(&mut next, start);
     assert_eq!(standby.next(start, Timestamp::now()), Step::Wait(Some(start + seconds(600))));
     assert_eq!(
         next.next(start, Timestamp::now()),
@@ -257,7 +257,7 @@ async fn prune_that_is_killed_does_not_shorten_what_the_one_before_keeps() {
         "a prune may go on at once"
     );
     let mut late = election("late");
-    server.tell(&mut late, start + seconds(300));
+    server.notify(&mut late, start + seconds(300));
     assert_eq!(
         late.next(start + seconds(300), Timestamp::now()),
         Step::Wait(Some(start + seconds(600)))
@@ -274,15 +274,15 @@ async fn prune_takes_the_lease_of_an_ended_prune_but_not_of_a_controller() {
     leave_behind(&mut server, start);
     let mut prune = election(&prune_identity());
     prune.candidate.acquire = Acquire::FromEndedPrune;
-    server.tell(&mut prune, start);
+    server.notify(&mut prune, start);
     assert!(step(&mut prune, &mut server, start));
 
     let (mut a, mut server) = (election("a"), Server::default());
-    server.tell(&mut a, start);
+    server.notify(&mut a, start);
     assert!(step(&mut a, &mut server, start));
     let mut prune = election(&prune_identity());
     prune.candidate.acquire = Acquire::FromEndedPrune;
-    server.tell(&mut prune, start);
+    server.notify(&mut prune, start);
     assert_eq!(prune.next(start, Timestamp::now()), Step::Wait(Some(start + DURATION)));
 }
 
@@ -292,12 +292,12 @@ async fn prune_that_lost_its_lease_does_not_take_it_again() {
     let mut prune = election(&prune_identity());
     prune.candidate.acquire = Acquire::Force;
     prune.candidate.reacquires = false;
-    server.tell(&mut prune, start);
+    server.notify(&mut prune, start);
     assert!(step(&mut prune, &mut server, start));
     a.candidate.acquire = Acquire::Force;
-    server.tell(&mut a, start);
+    server.notify(&mut a, start);
     assert!(step(&mut a, &mut server, start));
-    server.tell(&mut prune, start + seconds(1));
+    server.notify(&mut prune, start + seconds(1));
     for second in 1..60 {
         assert_eq!(prune.next(start + seconds(second), Timestamp::now()), Step::Wait(None));
     }
@@ -305,11 +305,11 @@ async fn prune_that_lost_its_lease_does_not_take_it_again() {
     let mut prune = election(&prune_identity());
     prune.candidate.reacquires = false;
     let mut server = Server::default();
-    server.tell(&mut prune, start);
+    server.notify(&mut prune, start);
     assert!(step(&mut prune, &mut server, start));
     let annotated = server.lease.clone().unwrap();
     server.write(annotated);
-    server.tell(&mut prune, start + seconds(4));
+    server.notify(&mut prune, start + seconds(4));
     assert!(step(&mut prune, &mut server, start + seconds(5)));
     assert_eq!(prune.leads_until(), Some(start + seconds(15)));
 }
@@ -318,7 +318,7 @@ async fn prune_that_lost_its_lease_does_not_take_it_again() {
 async fn lease_carries_the_label_by_which_prune_finds_it() {
     let (mut a, mut server, start) = (election("a"), Server::default(), Instant::now());
     server.write(Lease::default());
-    server.tell(&mut a, start);
+    server.notify(&mut a, start);
     assert!(step(&mut a, &mut server, start));
     let labels = server.lease.unwrap().metadata.labels.unwrap();
     assert_eq!(labels.get(LABEL.0).map(String::as_str), Some(LABEL.1));

@@ -45,7 +45,7 @@ async fn node_waits_for_a_lease_that_is_renewed_late() {
     });
     let permissions = futures::stream::iter([suspended()]).chain(late);
     let (results, ended, log) = prune_nodes(permissions, server([Answer::Applied]), 1).await;
-    assert!(results[0].settled == Settled::Pruned && ended.alone.is_ok(), "{results:?}");
+    assert!(results[0].outcome == NodeOutcome::Pruned && ended.alone.is_ok(), "{results:?}");
     assert_eq!((patches(&log), ended.at_end), (1, AtEnd::Release));
 }
 
@@ -57,7 +57,7 @@ async fn lease_that_is_not_renewed_is_waited_for_once() {
         let until = Permission::Granted(Some(Instant::now()));
         let permissions = futures::stream::iter([if ends { until } else { suspended() }]);
         let (results, ended, log) = prune_nodes(permissions, server([]), nodes).await;
-        let is_failed = |result: &NodeResult| matches!(result.settled, Settled::Failed(_));
+        let is_failed = |result: &NodeResult| matches!(result.outcome, NodeOutcome::Failed(_));
         assert!(results.iter().all(is_failed) && log.is_empty(), "{results:?}");
         assert_eq!((results.len(), ended.alone.is_err()), (nodes, true));
         assert_eq!(start.elapsed().as_secs(), 60);
@@ -90,7 +90,7 @@ async fn lease_lost_while_the_node_is_read_stops_the_patch() {
         lead.unbounded_send(taken()).unwrap();
     }));
     let (results, _, log) = prune_nodes(permissions, server, 1).await;
-    let Settled::Failed(message) = &results[0].settled else { panic!("{results:?}") };
+    let NodeOutcome::Failed(message) = &results[0].outcome else { panic!("{results:?}") };
     assert!(message.contains("is lost"), "{message}");
     assert_eq!(log.last().map(String::as_str), Some("GET"), "{log:?}");
 }
@@ -121,7 +121,7 @@ async fn process_that_was_suspended_waits_for_its_lease() {
     let mut pruner = pruner(now);
     pruner.observe(Permission::Granted(Some(now + Duration::from_secs(40))), now);
     let later = now + Duration::from_secs(300);
-    assert!(pruner.next(later).requests.is_empty() && pruner.take_settled().is_empty());
+    assert!(pruner.next(later).requests.is_empty() && pruner.take_finished().is_empty());
     pruner.observe(Permission::Granted(Some(later + Duration::from_secs(40))), later);
     assert_eq!(pruner.next(later).requests.len(), 1);
 }
@@ -152,7 +152,7 @@ async fn lease_is_not_released_while_a_patch_may_be_applied() {
     ] {
         let permissions = futures::stream::iter([leading()]);
         let (results, ended, _) = prune_nodes(permissions, server(all(answer)), 1).await;
-        assert!(matches!(&results[0].settled, Settled::Failed(_)), "{results:?}");
+        assert!(matches!(&results[0].outcome, NodeOutcome::Failed(_)), "{results:?}");
         assert_eq!(ended.at_end, at_end);
     }
 }

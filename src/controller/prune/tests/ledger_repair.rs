@@ -46,7 +46,7 @@ async fn rejected_ledger_repair_is_not_taken_apart() {
         let scope = Scope { repair_ledgers: true, withdrawal, ..Scope::default() };
         let granted = futures::stream::iter([Permission::Granted(None)]);
         let (results, _, log) = prune_under(granted, server, vec![node], scope).await;
-        assert_eq!(results[0].settled, Settled::Pruned, "{log:?}");
+        assert_eq!(results[0].outcome, NodeOutcome::Pruned, "{log:?}");
         assert_eq!(results[0].changes.len(), count, "{results:?}");
         assert!(log[1].contains("dongle") && log[1].contains("key"), "{log:?}");
     }

@@ -39,7 +39,7 @@ fn leader_tests_confinement_at_once_and_then_every_minute() {
     world.answer_self_test(rejection());
     assert!(world.shows_confinement("confined", "rejected the last dry run"));
     assert!(world.metric(r#"confinement_tests_total{result="confined"} 1"#));
-    world.settle();
+    world.run_until_idle();
     for minute in 1..=4 {
         world.advance(Duration::from_secs(59));
         assert_eq!(world.self_tests.len(), minute, "not before the minute is over");
@@ -69,7 +69,7 @@ fn failed_self_test_is_not_sent_again_before_the_next_minute() {
         Err(RequestError::Transport("no answer within 15s".to_owned())),
     ] {
         let mut world = World::leading(1, &[("dongle", 4)]);
-        world.settle();
+        world.run_until_idle();
         let (state, text) = match &answer {
             Ok(()) => ("unconfined", "allows this account to change nodes".to_owned()),
             Err(error) => ("unknown", format!("unknown: {error}")),
@@ -89,11 +89,11 @@ fn failed_self_test_is_not_sent_again_before_the_next_minute() {
 fn self_test_delays_no_repair_and_no_shutdown() {
     let mut world = World::leading(1, &[("dongle", 4)]);
     assert_eq!(world.self_tests.len(), 1, "unanswered from here on");
-    world.settle();
+    world.run_until_idle();
     world.set_dongles("node-0", 0);
     world.run();
     assert_eq!(world.patched(), ["node-0"]);
-    world.settle();
+    world.run_until_idle();
     world.observe(Observation::Stop);
     world.run();
     assert!(world.events.contains(&"released".to_owned()), "{:?}", world.events);
@@ -113,7 +113,7 @@ fn process_that_does_not_lead_sends_no_self_test() {
 #[test]
 fn answer_that_comes_after_leadership_shows_nothing() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.renews_no_more();
     world.answer_self_test(Ok(()));
     assert!(world.shows_confinement("standby", "tested by the leader"));

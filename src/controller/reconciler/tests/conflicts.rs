@@ -23,7 +23,7 @@ fn patches(world: &mut World, seconds: u64, undo: impl Fn(&mut World)) -> usize 
 #[test]
 fn repeated_reverts_are_a_contest() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_dongles("node-0", 2);
     let patches = patches(&mut world, 600, |world| world.set_dongles("node-0", 2));
     assert!((6..=12).contains(&patches), "{patches} patches in ten minutes");
@@ -35,9 +35,9 @@ fn repeated_reverts_are_a_contest() {
 #[test]
 fn lost_annotation_is_a_contest_under_overwrite() {
     let mut world = World::leading(1, &[]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({"conflictPolicy": "Overwrite"}));
-    world.settle();
+    world.run_until_idle();
     let strip = |world: &mut World| {
         let node = world.nodes.get_mut("node-0").unwrap();
         node["metadata"]["annotations"] = json!({"a": "b"});
@@ -69,7 +69,7 @@ fn lost_annotation_is_a_contest_under_overwrite() {
 #[test]
 fn edited_rule_is_written_during_a_contest() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_dongles("node-0", 2);
     patches(&mut world, 30, |world| world.set_dongles("node-0", 2));
     world.set_rule("dongle", json!({"quantity": 16}));
@@ -82,7 +82,7 @@ fn edited_rule_is_written_during_a_contest() {
 fn withdrawn_value_of_a_contest_costs_no_lists() {
     let mut world = World::leading(1, &[("dongle", 4)]);
     for second in 0..120 {
-        world.settle();
+        world.run_until_idle();
         if second < 60 && world.dongles("node-0") == 4 {
             world.set_dongles("node-0", 9);
         }
@@ -90,10 +90,10 @@ fn withdrawn_value_of_a_contest_costs_no_lists() {
     }
     assert_eq!((world.dongles("node-0"), &*world.ready("dongle")), (4, "False Contested"));
     world.delete_rule("dongle");
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.ledger("node-0"), None);
     world.advance(Duration::from_secs(5));
-    world.settle();
+    world.run_until_idle();
     let mut node = world.nodes["node-0"].clone();
     node["metadata"]["resourceVersion"] = json!(world.next_version());
     node["metadata"]["labels"] = json!({"zone": "b"});
@@ -106,7 +106,7 @@ fn withdrawn_value_of_a_contest_costs_no_lists() {
 #[test]
 fn new_leader_takes_up_the_contest_that_statuses_report() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_dongles("node-0", 2);
     patches(&mut world, 60, |world| world.set_dongles("node-0", 2));
     assert_eq!(world.ready("dongle"), "False Contested");
@@ -122,9 +122,9 @@ fn new_leader_takes_up_the_contest_that_statuses_report() {
 #[test]
 fn history_of_repairs_is_dropped() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_dongles("node-0", 0);
-    world.settle();
+    world.run_until_idle();
     assert!(world.reconciler.nodes.get("node-0").unwrap().work().is_some());
     world.advance(Duration::from_secs(601));
     assert!(world.reconciler.nodes.get("node-0").unwrap().work().is_none());

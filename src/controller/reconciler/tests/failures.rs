@@ -21,7 +21,7 @@ fn failed_patch_is_sent_again_with_backoff_for_any_response() {
 
 fn patches_back_off(what: &str, reply: fn() -> Reply, is_repair: bool) {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     if is_repair {
         world.set_dongles("node-0", 0);
     } else {
@@ -38,10 +38,10 @@ fn patches_back_off(what: &str, reply: fn() -> Reply, is_repair: bool) {
         world.advance(Duration::from_secs(1));
     }
     assert!((5..=30).contains(&patches), "{what}: {patches} patches in ten minutes");
-    world.settle();
+    world.run_until_idle();
     for _ in 0..5 {
         world.advance(Duration::from_secs(60));
-        world.settle();
+        world.run_until_idle();
     }
     assert_eq!(world.dongles("node-0"), if is_repair { 4 } else { 8 }, "{what}");
 }
@@ -49,7 +49,7 @@ fn patches_back_off(what: &str, reply: fn() -> Reply, is_repair: bool) {
 #[test]
 fn patch_that_is_undone_on_its_way_is_a_failure() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({"quantity": 8}));
     let mut patches = 0;
     for _ in 0..600 {
@@ -71,7 +71,7 @@ fn patch_that_is_undone_on_its_way_is_a_failure() {
 #[test]
 fn foreign_write_before_the_response_is_repaired() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_dongles("node-0", 0);
     world.run();
     let (id, node, patch) = world.only_patch();
@@ -85,7 +85,7 @@ fn foreign_write_before_the_response_is_repaired() {
 #[test]
 fn rejected_resource_does_not_hold_up_the_others() {
     let mut world = World::leading(1, &[]);
-    world.settle();
+    world.run_until_idle();
     for number in 0..4 {
         let resource = format!("example.com/r{number}");
         world.set_rule(&format!("r{number}"), json!({"resourceName": resource}));
@@ -113,7 +113,7 @@ fn rejected_resource_does_not_hold_up_the_others() {
 #[test]
 fn rejection_is_forgotten_once_the_resource_is_as_declared() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("key", json!({"resourceName": "example.com/key"}));
     world.set_dongles("node-0", 0);
     for _ in 0..100 {
@@ -137,7 +137,7 @@ fn rejection_is_forgotten_once_the_resource_is_as_declared() {
 #[test]
 fn new_repair_does_not_wait_for_the_end_of_a_pause() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("key", json!({"resourceName": "example.com/key"}));
     for _ in 0..6 {
         world.answer_all(|_, _, _| failed(500));
@@ -156,7 +156,7 @@ fn new_repair_does_not_wait_for_the_end_of_a_pause() {
 #[test]
 fn overload_slows_the_rollout_and_its_end_is_noticed() {
     let mut world = World::leading(200, &[]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
     let mut asked = 0;
     for _ in 0..60 {
@@ -166,7 +166,7 @@ fn overload_slows_the_rollout_and_its_end_is_noticed() {
     assert!(asked < 2500, "{asked} requests in a minute of outage");
     let began = world.now.instant;
     while (0..200).any(|number| world.dongles(&format!("node-{number}")) != 4) {
-        world.settle();
+        world.run_until_idle();
         world.advance(Duration::from_millis(200));
         let took = world.now.instant.duration_since(began);
         assert!(took < Duration::from_secs(10), "it goes on once one patch goes through");
@@ -177,7 +177,7 @@ fn overload_slows_the_rollout_and_its_end_is_noticed() {
 #[test]
 fn success_elsewhere_probes_forbidden_nodes_now_and_then() {
     let mut world = World::leading(120, &[]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
     let mut forbidden = 0;
     for second in 0..20 {
@@ -195,7 +195,7 @@ fn success_elsewhere_probes_forbidden_nodes_now_and_then() {
     assert!(forbidden < 600, "{forbidden} forbidden patches in 20 seconds");
     assert!(world.readiness().patches.is_some());
     for _ in 0..20 {
-        world.settle();
+        world.run_until_idle();
         world.advance(Duration::from_secs(10));
     }
     assert_eq!(world.readiness().patches, None, "the right is there now");
@@ -209,13 +209,13 @@ fn status_that_is_rejected_is_written_again_with_backoff() {
         world.write_status = code;
         let before = world.statuses.len();
         world.set_rule("dongle", json!({"quantity": 4 + u64::from(code)}));
-        world.settle();
+        world.run_until_idle();
         world.advance(Duration::from_secs(300));
         let tries = world.statuses.len() - before;
         assert!((4..20).contains(&tries), "{code}: {tries} writes in five minutes");
         world.write_status = 200;
         world.advance(Duration::from_secs(130));
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.ready("dongle"), "True Advertised");
     }
 }
@@ -225,7 +225,7 @@ fn side_writes_are_limited() {
     let rules: Vec<_> = (0..50).map(|number| format!("rule-{number}")).collect();
     let rules: Vec<_> = rules.iter().map(|rule| (rule.as_str(), 4)).collect();
     let mut world = World::leading(1, &rules);
-    world.settle();
+    world.run_until_idle();
     world.now.instant += Duration::from_millis(60);
     let step = world.reconciler.next(world.now);
     let statuses =
@@ -236,7 +236,7 @@ fn side_writes_are_limited() {
 #[test]
 fn withdrawal_that_fails_is_reported() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.delete_rule("dongle");
     world.run();
     let (id, node, _) = world.only_patch();
@@ -248,7 +248,7 @@ fn withdrawal_that_fails_is_reported() {
 #[test]
 fn rejected_repair_is_reported_by_the_rule_that_decides() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("first", json!({"priority": 1}));
     world.set_dongles("node-0", 0);
     let reject = |_: &mut World, _: &str, _: &json_patch::Patch| Reply::Rejected("no".to_owned());

@@ -17,7 +17,7 @@ fn standby_writes_nothing() {
 #[test]
 fn pods_listed_after_leadership_is_lost_lead_to_no_patch() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({"quantity": 2}));
     world.run();
     let list = world.open.remove(0);
@@ -31,7 +31,7 @@ fn pods_listed_after_leadership_is_lost_lead_to_no_patch() {
 #[test]
 fn deadline_of_a_patch_is_never_beyond_the_lease() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.renews = false;
     world.advance(Duration::from_secs(9));
     let renewed = world.now.instant - Duration::from_secs(9);
@@ -49,7 +49,7 @@ fn deadline_of_a_patch_is_never_beyond_the_lease() {
 #[test]
 fn new_leader_lists_the_rules_before_it_withdraws() {
     let mut world = World::leading(2, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     let mut next = World::new(16);
     next.reconciler.options.mass_withdrawal_delay = Duration::ZERO;
     next.nodes = world.nodes.clone();
@@ -61,7 +61,7 @@ fn new_leader_lists_the_rules_before_it_withdraws() {
     next.lead();
     next.advance(Duration::from_secs(60));
     assert_eq!(next.patched(), [""; 0], "the list is unanswered");
-    next.settle();
+    next.run_until_idle();
     next.advance(Duration::from_secs(60));
     assert_eq!((next.dongles("node-0"), next.ready("dongle").as_str()), (4, "True Advertised"));
 }
@@ -70,7 +70,7 @@ fn new_leader_lists_the_rules_before_it_withdraws() {
 #[test]
 fn leader_that_leads_again_lists_the_rules_again() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.renews_no_more();
     world.watching = false;
     world.set_rule("dongle", json!({"quantity": 8}));
@@ -83,7 +83,7 @@ fn leader_that_leads_again_lists_the_rules_again() {
 #[test]
 fn leader_without_a_list_of_rules_only_repairs() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     let mut next = World::new(16);
     next.nodes = world.nodes.clone();
     next.set_node("new", json!({}));
@@ -91,14 +91,14 @@ fn leader_without_a_list_of_rules_only_repairs() {
     next.set_rule("key", json!({"resourceName": "example.com/key"}));
     next.list_rules = 500;
     next.start();
-    next.settle();
+    next.run_until_idle();
     assert_eq!(next.dongles("node-0"), 4, "repaired by the ledger");
     next.advance(Duration::from_secs(120));
-    next.settle();
+    next.run_until_idle();
     assert_eq!((next.ledger("new"), next.dongles("node-0")), (None, 4));
     next.list_rules = 200;
     next.advance(Duration::from_secs(130));
-    next.settle();
+    next.run_until_idle();
     assert!(next.ledger("new").unwrap().contains("example.com/key"));
 }
 
@@ -110,7 +110,7 @@ fn mass_withdrawal_waits() {
     for (rule, resource) in rules {
         world.set_rule(rule, json!({"resourceName": resource}));
     }
-    world.settle();
+    world.run_until_idle();
     world.advance(Duration::from_secs(2));
     // The CustomResourceDefinition is deleted and recreated while the watch is away.
     let kept = world.rules.remove("a").unwrap();
@@ -118,16 +118,16 @@ fn mass_withdrawal_waits() {
     world.observe(Observation::Rule(Ok(Event::Init)));
     world.observe(Observation::Rule(Ok(Event::InitApply(object(world.rules["a"].clone())))));
     world.observe(Observation::Rule(Ok(Event::InitDone)));
-    world.settle();
+    world.run_until_idle();
     world.advance(Duration::from_secs(290));
-    world.settle();
+    world.run_until_idle();
     assert!(world.ledger("node-0").unwrap().contains("example.com/c"));
     assert!(world.metric("rules_held 2"));
     world.set_rule("b", json!({"resourceName": "example.com/b"}));
-    world.settle();
+    world.run_until_idle();
     assert!(world.metric("rules_held 1"), "one is back");
     world.advance(Duration::from_secs(11));
-    world.settle();
+    world.run_until_idle();
     let ledger = world.ledger("node-0").unwrap();
     assert!(ledger.contains("example.com/b") && !ledger.contains("example.com/c"), "{ledger}");
     assert!(world.metric("rules_held 0"));
@@ -137,20 +137,20 @@ fn mass_withdrawal_waits() {
 #[test]
 fn mass_withdrawal_waits_where_nodes_are_listed_after_rules() {
     let mut world = World::leading(2, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     let mut next = World::new(16);
     next.nodes = world.nodes.clone();
     next.observe(Observation::Rule(Ok(Event::Init)));
     next.observe(Observation::Rule(Ok(Event::InitDone)));
     next.lead();
     next.list_nodes();
-    next.settle();
+    next.run_until_idle();
     assert!(next.metric("rules_held 1"));
     next.advance(Duration::from_secs(299));
-    next.settle();
+    next.run_until_idle();
     assert_eq!(next.dongles("node-0"), 4, "the rule is held");
     next.advance(Duration::from_secs(1));
-    next.settle();
+    next.run_until_idle();
     assert_eq!(next.dongles("node-0"), -1, "the hold has ended");
 }
 
@@ -158,7 +158,7 @@ fn mass_withdrawal_waits_where_nodes_are_listed_after_rules() {
 #[test]
 fn ex_leader_reports_no_states_and_is_ready() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({"quantity": 8}));
     world.run();
     let (id, node, _) = world.only_patch();
@@ -178,14 +178,14 @@ fn ex_leader_reports_no_states_and_is_ready() {
 fn lease_is_released_only_where_nothing_is_unanswered() {
     for answered in [true, false] {
         let mut world = World::leading(1, &[("dongle", 4)]);
-        world.settle();
+        world.run_until_idle();
         world.set_dongles("node-0", 0);
         world.run();
         world.observe(Observation::Stop);
         world.run();
         assert!(!world.reconciler.next(world.now).done, "a patch is in flight");
         if answered {
-            world.settle();
+            world.run_until_idle();
         } else {
             world.advance(Duration::from_secs(3));
         }
@@ -200,7 +200,7 @@ fn lease_is_released_only_where_nothing_is_unanswered() {
 fn lease_is_kept_while_a_patch_that_failed_may_be_applied() {
     for code in [500, 403] {
         let mut world = World::leading(1, &[("dongle", 4)]);
-        world.settle();
+        world.run_until_idle();
         world.set_dongles("node-0", 0);
         world.run();
         let (id, node, _) = world.only_patch();
@@ -215,7 +215,7 @@ fn lease_is_kept_while_a_patch_that_failed_may_be_applied() {
 #[test]
 fn stopping_leader_starts_nothing_new() {
     let mut world = World::leading(2, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.observe(Observation::Stop);
     world.set_dongles("node-0", 0);
     world.run();
@@ -226,11 +226,11 @@ fn stopping_leader_starts_nothing_new() {
 #[test]
 fn leader_without_a_list_of_rules_rests_when_a_hold_is_due_to_end() {
     let mut world = World::leading(2, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.rules.clear();
     world.observe(Observation::Rule(Ok(Event::Init)));
     world.observe(Observation::Rule(Ok(Event::InitDone)));
-    world.settle();
+    world.run_until_idle();
     world.advance(Duration::from_secs(280));
     world.renews_no_more();
     world.list_rules = 500;
@@ -240,6 +240,6 @@ fn leader_without_a_list_of_rules_rests_when_a_hold_is_due_to_end() {
     assert_eq!(world.dongles("node-0"), 4);
     world.list_rules = 200;
     world.advance(Duration::from_secs(130));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.dongles("node-0"), -1, "the hold has ended");
 }

@@ -10,7 +10,7 @@ fn lists(world: &World) -> usize {
 #[test]
 fn lowering_during_a_pause_after_a_failure_is_done() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({"quantity": 8}));
     world.run();
     let (id, node, _) = world.only_patch();
@@ -18,7 +18,7 @@ fn lowering_during_a_pause_after_a_failure_is_done() {
     world.set_rule("dongle", json!({"quantity": 2}));
     for _ in 0..10 {
         world.advance(Duration::from_secs(6));
-        world.settle();
+        world.run_until_idle();
     }
     assert_eq!(world.dongles("node-0"), 2);
 }
@@ -28,16 +28,16 @@ fn lowering_during_a_pause_after_a_failure_is_done() {
 fn deleted_nodes_hold_up_no_lowering() {
     for (nodes, deleted) in [(8, 4), (200, 50)] {
         let mut world = World::leading(nodes, &[("dongle", 4)]);
-        world.settle();
+        world.run_until_idle();
         world.set_rule("dongle", json!({"quantity": 2}));
         world.run();
         assert!((1..=4).contains(&lists(&world)), "{:?}", world.open);
         for number in nodes - deleted..nodes {
             world.delete_node(&format!("node-{number}"));
         }
-        world.settle();
+        world.run_until_idle();
         world.advance(Duration::from_secs(2));
-        world.settle();
+        world.run_until_idle();
         for number in 0..nodes - deleted {
             assert_eq!(world.dongles(&format!("node-{number}")), 2, "{number}");
         }
@@ -47,12 +47,12 @@ fn deleted_nodes_hold_up_no_lowering() {
 #[test]
 fn many_nodes_cost_one_list_of_all_pods() {
     let mut world = World::leading(100, &[]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({}));
     world.run();
     assert!(matches!(world.open[..], [Open::Pods { scope: PodScope::Cluster, .. }]));
     world.pods.insert("node-7".to_owned(), 6);
-    world.settle();
+    world.run_until_idle();
     assert_eq!((world.dongles("node-7"), world.dongles("node-8")), (6, 4));
 }
 
@@ -60,7 +60,7 @@ fn many_nodes_cost_one_list_of_all_pods() {
 #[test]
 fn lowering_of_many_nodes_costs_two_lists() {
     let mut world = World::leading(100, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.advance(Duration::from_secs(10));
     world.set_rule("dongle", json!({"quantity": 2}));
     world.run();
@@ -95,19 +95,19 @@ fn node_younger_than_the_rule_costs_no_list() {
 #[test]
 fn value_that_appears_under_running_pods_is_what_they_request() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.pods.insert("node-0".to_owned(), 3);
     world.delete_rule("dongle");
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.dongles("node-0"), -1);
     world.set_rule("dongle", json!({"quantity": 2}));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.dongles("node-0"), 3);
     world.pass(3);
     assert_eq!(world.ready("dongle"), "False Held");
     world.pods.clear();
     world.advance(Duration::from_secs(30));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.dongles("node-0"), 2, "it follows pods down");
 }
 
@@ -119,7 +119,7 @@ fn pod_bound_while_a_value_is_lowered_raises_it_again() {
     assert_eq!(world.dongles("node-0"), 2);
     world.reply(id, &node, reply);
     world.advance(Duration::from_secs(2));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.dongles("node-0"), 3);
 }
 
@@ -132,7 +132,7 @@ fn lowering_whose_response_is_lost_is_followed_by_a_list() {
     world.reply(id, &node, Reply::from(lost));
     for _ in 0..5 {
         world.advance(Duration::from_secs(2));
-        world.settle();
+        world.run_until_idle();
     }
     assert_eq!(world.dongles("node-0"), 3);
 }
@@ -187,7 +187,7 @@ fn lowering_that_is_applied_after_a_list_is_followed_by_another() {
 #[test]
 fn rejected_lowering_is_reported_as_a_failure_and_backs_off() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({"quantity": 2}));
     let (mut patches, mut lists) = (0, 0);
     for _ in 0..600 {
@@ -214,7 +214,7 @@ fn rejected_lowering_is_reported_as_a_failure_and_backs_off() {
 #[test]
 fn node_is_not_reported_held_before_pods_are_listed() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({"quantity": 2}));
     world.advance(Duration::from_secs(3));
     assert_eq!(world.ready("dongle"), "False Progressing");
@@ -230,7 +230,7 @@ fn node_is_not_reported_held_before_pods_are_listed() {
 #[test]
 fn held_node_is_polled_ever_more_rarely() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.pods.insert("node-0".to_owned(), 3);
     world.set_rule("dongle", json!({"quantity": 2}));
     let mut lists = 0;
@@ -249,7 +249,7 @@ fn held_node_is_polled_ever_more_rarely() {
 #[test]
 fn pods_that_cannot_be_listed_keep_values_and_are_reported() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({"quantity": 2}));
     for _ in 0..5 {
         world.run();

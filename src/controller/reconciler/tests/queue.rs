@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn one_plan_follows_each_event_and_each_response() {
     let mut world = World::leading(1, &[]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({}));
     let step = world.reconciler.next(world.now);
     assert_eq!((step.planned, step.requests.len()), (1, 1), "the event");
@@ -38,7 +38,7 @@ fn repair_overtakes_a_rollout_that_fills_all_slots() {
     }
     world.set_rule("dongle", json!({}));
     world.start();
-    world.settle();
+    world.run_until_idle();
     world.set_rule("key", json!({"resourceName": "example.com/key"}));
     world.run();
     while let Some(place) = world.open.iter().position(|open| matches!(open, Open::Pods { .. })) {
@@ -49,14 +49,14 @@ fn repair_overtakes_a_rollout_that_fills_all_slots() {
     world.set_dongles("node-15", 0);
     world.run();
     assert_eq!(world.patched()[1..], ["node-15"], "it waits for no slot");
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.dongles("node-15"), 4);
 }
 
 #[test]
 fn node_that_changes_in_flight_is_planned_after_the_response() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_dongles("node-0", 0);
     world.run();
     let (id, node, patch) = world.only_patch();
@@ -65,7 +65,7 @@ fn node_that_changes_in_flight_is_planned_after_the_response() {
     assert!(world.open.is_empty(), "one request a node");
     let reply = world.apply(&node, &patch);
     world.reply(id, &node, reply);
-    world.settle();
+    world.run_until_idle();
     assert!(world.ledger("node-0").unwrap().contains("example.com/key"));
 }
 
@@ -73,15 +73,15 @@ fn node_that_changes_in_flight_is_planned_after_the_response() {
 #[test]
 fn rule_counts_a_node_whose_patch_is_never_answered() {
     let mut world = World::leading(2, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_dongles("node-0", 0);
     world.run();
     world.set_rule("key", json!({"resourceName": "example.com/key"}));
     world.run();
     let hung = world.open.remove(0);
-    world.settle();
+    world.run_until_idle();
     world.advance(Duration::from_secs(2));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.ready("key"), "False Progressing", "{hung:?}");
 }
 
@@ -89,7 +89,7 @@ fn rule_counts_a_node_whose_patch_is_never_answered() {
 #[test]
 fn relist_repairs_before_its_end_and_keeps_what_is_newer() {
     let mut world = World::leading(3, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.watching = false;
     world.set_dongles("node-1", 0);
     world.observe(Observation::Node(Ok(Event::Init)));
@@ -97,7 +97,7 @@ fn relist_repairs_before_its_end_and_keeps_what_is_newer() {
     world.observe(Observation::Node(Ok(Event::InitApply(object(lost.clone())))));
     world.run();
     assert_eq!(world.patched(), ["node-1"], "before the end of the list");
-    world.settle();
+    world.run_until_idle();
     // The response to the repair is newer than the list.
     world.observe(Observation::Node(Ok(Event::InitApply(object(lost)))));
     let other = world.nodes["node-0"].clone();
@@ -112,11 +112,11 @@ fn relist_repairs_before_its_end_and_keeps_what_is_newer() {
 #[test]
 fn deletion_of_an_older_node_leaves_the_recreated_one() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     let old = world.nodes.remove("node-0").unwrap();
     world.set_node("node-0", json!({}));
     world.observe(Observation::Node(Ok(Event::Delete(object(old)))));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.dongles("node-0"), 4);
     assert_eq!(world.reconciler.nodes.len(), 1);
 }
@@ -124,7 +124,7 @@ fn deletion_of_an_older_node_leaves_the_recreated_one() {
 #[test]
 fn response_for_a_recreated_node_changes_nothing() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_dongles("node-0", 0);
     world.run();
     let (id, node, _) = world.only_patch();
@@ -132,7 +132,7 @@ fn response_for_a_recreated_node_changes_nothing() {
     world.set_node("node-0", json!({}));
     world.run();
     world.reply(id, &node, Reply::Patched(Box::new(object(old))));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.dongles("node-0"), 4, "the new node is patched");
 }
 
@@ -140,7 +140,7 @@ fn response_for_a_recreated_node_changes_nothing() {
 #[test]
 fn response_older_than_the_request_shows_a_server_that_went_back() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.watching = false;
     let mut restored = world.nodes["node-0"].clone();
     restored["metadata"]["annotations"] = json!({"a": "b"});
@@ -154,10 +154,10 @@ fn response_older_than_the_request_shows_a_server_that_went_back() {
     let mut rule = rule;
     rule["metadata"]["resourceVersion"] = json!("900");
     world.observe(Observation::Rule(Ok(Event::Apply(object(rule)))));
-    world.settle();
+    world.run_until_idle();
     for _ in 0..5 {
         world.advance(Duration::from_secs(5));
-        world.settle();
+        world.run_until_idle();
     }
     assert_eq!(world.dongles("node-0"), 8);
 }

@@ -7,7 +7,7 @@ use super::*;
 fn repairs_that_fail_in_turn_back_off() {
     let mut world = World::leading(1, &[("dongle", 4)]);
     world.set_rule("key", json!({"resourceName": "example.com/key"}));
-    world.settle();
+    world.run_until_idle();
     world.set_dongles("node-0", 0);
     world.answer_all(|_, _, _| failed(500));
     let zeros = json!({"example.com/dongle": "0", "example.com/key": "0"});
@@ -25,7 +25,7 @@ fn repairs_that_fail_in_turn_back_off() {
 fn repair_does_not_wait_for_a_list_of_pods() {
     for nodes in [1, 30] {
         let mut world = World::leading(nodes, &[("dongle", 4)]);
-        world.settle();
+        world.run_until_idle();
         world.set_rule("key", json!({"resourceName": "example.com/key"}));
         world.run();
         let list = world.open.remove(0);
@@ -33,7 +33,7 @@ fn repair_does_not_wait_for_a_list_of_pods() {
         world.set_dongles("node-0", 0);
         world.run();
         assert_eq!(world.patched(), ["node-0"]);
-        world.settle();
+        world.run_until_idle();
         world.answer(list);
         world.pass(5);
         assert!(world.ledger("node-0").unwrap().contains("example.com/key"));
@@ -57,7 +57,7 @@ fn raise_after_a_lowering_is_sent_until_it_goes_through() {
 #[test]
 fn rejected_edit_does_not_keep_the_listed_value_from_being_repaired() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({"quantity": 8}));
     let rejects_8 = |world: &mut World, node: &str, patch: &json_patch::Patch| {
         let is_8 = serde_json::to_string(patch).unwrap().contains("\"8\"");
@@ -76,14 +76,14 @@ fn rejected_edit_does_not_keep_the_listed_value_from_being_repaired() {
 #[test]
 fn held_rule_that_comes_back_for_fewer_nodes_leaves_the_others() {
     let mut world = World::leading(2, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.rules.clear();
     world.observe(Observation::Rule(Ok(Event::Init)));
     world.observe(Observation::Rule(Ok(Event::InitDone)));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.dongles("node-1"), 4, "held");
     world.set_rule("dongle", json!({"allNodes": null, "nodeNames": ["node-0"]}));
-    world.settle();
+    world.run_until_idle();
     assert_eq!((world.dongles("node-0"), world.dongles("node-1")), (4, -1));
 }
 
@@ -100,7 +100,7 @@ fn list_of_rules_does_not_bring_back_a_deleted_rule() {
     let late = world.rules["dongle"].clone();
     world.delete_rule("dongle");
     world.answer(list);
-    world.settle();
+    world.run_until_idle();
     world.observe(Observation::Rule(Ok(Event::Apply(object(late)))));
     world.pass(5);
     assert_eq!(world.ledger("node-0"), None);
@@ -142,7 +142,7 @@ fn list_of_rules_does_not_bring_back_what_is_gone_before_the_watch_lists() {
     world.set_rule("dongle", json!({}));
     let listed = world.rules["dongle"].clone();
     world.start();
-    world.settle();
+    world.run_until_idle();
     world.observe(Observation::Rule(Ok(Event::Init)));
     world.renews_no_more();
     world.watching = false;
@@ -175,7 +175,7 @@ fn list_of_rules_does_not_drop_a_rule_that_is_newer() {
     assert!(matches!(list, Open::Rules { .. }), "{list:?}");
     world.set_rule("key", json!({"resourceName": "example.com/key"}));
     world.answer(list);
-    world.settle();
+    world.run_until_idle();
     let ledger = world.ledger("node-0").unwrap();
     assert!(ledger.contains("dongle") && ledger.contains("key"), "{ledger}");
 }
@@ -184,12 +184,12 @@ fn list_of_rules_does_not_drop_a_rule_that_is_newer() {
 #[test]
 fn events_that_fail_back_off_and_slow_no_patch() {
     let mut world = World::leading(40, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.write_event = 429;
     for number in 0..40 {
         world.set_dongles(&format!("node-{number}"), 0);
     }
-    world.settle();
+    world.run_until_idle();
     assert!(world.events.len() < 30, "{} Events at once", world.events.len());
     world.set_rule("key", json!({"resourceName": "example.com/key", "shrinkPolicy": "Immediate"}));
     world.run();
@@ -231,7 +231,7 @@ fn status_of_a_malformed_rule_is_written_once() {
 #[test]
 fn list_of_a_server_that_went_back_is_believed() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     let mut rule = world.rules["dongle"].clone();
     rule["metadata"]["resourceVersion"] = json!("20");
     rule["spec"]["quantity"] = json!(6);
@@ -242,7 +242,7 @@ fn list_of_a_server_that_went_back_is_believed() {
     world.observe(Observation::Rule(Ok(Event::InitApply(object(rule)))));
     world.observe(Observation::Rule(Ok(Event::InitDone)));
     world.list_nodes();
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.dongles("node-0"), 6);
 }
 
@@ -250,7 +250,7 @@ fn list_of_a_server_that_went_back_is_believed() {
 #[test]
 fn change_whose_response_is_lost_is_reported() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.delete_rule("dongle");
     world.run();
     let (id, node, patch) = world.only_patch();
@@ -264,7 +264,7 @@ fn change_whose_response_is_lost_is_reported() {
 #[test]
 fn withdrawal_of_which_only_the_entry_is_gone_is_not_reported() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.delete_rule("dongle");
     world.run();
     let (id, node, _) = world.only_patch();
@@ -281,7 +281,7 @@ fn withdrawal_of_which_only_the_entry_is_gone_is_not_reported() {
 #[test]
 fn failure_of_the_node_after_a_rejection_backs_off() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({"quantity": 8}));
     world.answer_all(|_, _, _| Reply::Rejected("a policy".to_owned()));
     let mut patches = 0;
@@ -296,7 +296,7 @@ fn failure_of_the_node_after_a_rejection_backs_off() {
 #[test]
 fn change_that_was_not_applied_is_not_reported() {
     let mut world = World::leading(1, &[]);
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({"conflictPolicy": "Overwrite"}));
     world.set_dongles("node-0", 2);
     world.answer_all(|_, _, _| failed(504));
@@ -310,7 +310,7 @@ fn change_that_was_not_applied_is_not_reported() {
 fn nodes_that_failed_together_go_on_together() {
     let mut world = World::leading(100, &[]);
     world.reconciler.options.concurrency = 1;
-    world.settle();
+    world.run_until_idle();
     world.set_rule("dongle", json!({}));
     for _ in 0..5 {
         world.answer_all(|_, _, _| failed(503));

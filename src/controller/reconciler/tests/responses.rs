@@ -56,7 +56,7 @@ impl World {
     }
 
     /// Answers everything until nothing is open.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn run_until_idle(&mut self) {
         self.run();
         for _ in 0..100_000 {
             if self.open.is_empty() {
@@ -72,7 +72,7 @@ impl World {
     /// patch is open.
     pub(super) fn lowering_while_a_pod_is_bound() -> (Self, (RequestId, String, Patch)) {
         let mut world = Self::leading(1, &[("dongle", 4)]);
-        world.settle();
+        world.run_until_idle();
         world.set_rule("dongle", json!({"quantity": 2}));
         world.run();
         let list = world.open.remove(0);
@@ -106,10 +106,10 @@ impl World {
     /// Lets seconds pass, and answers everything as it comes.
     pub(super) fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
-            self.settle();
+            self.run_until_idle();
             self.advance(Duration::from_secs(1));
         }
-        self.settle();
+        self.run_until_idle();
     }
 }
 

@@ -9,7 +9,7 @@ const LEADER_TIME: Duration = Duration::from_millis(100);
 /// A process that does not lead, and that watches nodes which another one has advertised on.
 fn standby(nodes: usize) -> World {
     let mut leader = World::leading(nodes, &[("dongle", 4)]);
-    leader.settle();
+    leader.run_until_idle();
     let mut standby = World::new(16);
     standby.renews = false;
     (standby.nodes, standby.rules) = (leader.nodes, leader.rules);
@@ -26,7 +26,7 @@ fn reset_that_the_leader_leaves_is_repaired_by_a_standby() {
     assert!(world.open.is_empty(), "the leader has {LEADER_TIME:?}");
     world.advance(Duration::from_millis(1));
     assert_eq!(world.patched(), ["node-0"]);
-    world.settle();
+    world.run_until_idle();
     assert_eq!((world.dongles("node-0"), world.dongles("node-1")), (4, 4));
     assert!(world.metric("repairs_total 1") && world.events.is_empty(), "{:?}", world.events);
     world.pass(60);
@@ -179,7 +179,7 @@ fn repair_of_a_standby_that_may_not_have_been_is_not_reported_later() {
 #[test]
 fn former_leader_holds_no_rules() {
     let mut world = World::leading(3, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     world.renews_no_more();
     world.watching = false;
     world.delete_rule("dongle");
@@ -192,7 +192,7 @@ fn former_leader_holds_no_rules() {
 #[test]
 fn outage_counts_as_one_restart_of_a_watch() {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     let restarts = |world: &World| {
         let restarts = &world.reconciler.diagnostics.metrics.watch_restarts;
         restarts.get_or_create(&[("resource", "nodes")]).get()

@@ -20,7 +20,7 @@ fn starts(world: &World) -> (u64, u64) {
 
 fn leading() -> World {
     let mut world = World::leading(1, &[("dongle", 4)]);
-    world.settle();
+    world.run_until_idle();
     boot(&mut world, "first");
     assert_eq!(starts(&world), (0, 0), "the first boot that is seen is not new");
     world
@@ -37,7 +37,7 @@ fn boot_without_a_reset_has_kept_the_values() {
     }
     // Nothing is listed any more.
     world.delete_rule("dongle");
-    world.settle();
+    world.run_until_idle();
     boot(&mut world, "last");
     assert_eq!(starts(&world), (3, 0));
 }
@@ -47,7 +47,7 @@ fn boot_after_a_reset_counts_once() {
     let mut world = leading();
     world.reset("node-0");
     assert_eq!(starts(&world), (0, 1));
-    world.settle();
+    world.run_until_idle();
     boot(&mut world, "second");
     assert_eq!(starts(&world), (0, 1));
     boot(&mut world, "third");

@@ -24,7 +24,7 @@ impl World {
     pub(super) async fn calm(&mut self) -> Result<(), String> {
         self.heal();
         let end = Instant::now() + MAX_SETTLING;
-        while let Err(why) = self.network.read(unsettled) {
+        while let Err(why) = self.network.read(unconverged) {
             self.monitor.check()?;
             if end < Instant::now() {
                 return Err(format!("after {MAX_SETTLING:?} {why}"));
@@ -39,7 +39,7 @@ impl World {
         self.network.note("from now on it is quiet");
         for _ in 0..QUIET.as_secs() / 10 {
             sleep(Duration::from_secs(10)).await;
-            self.network.read(unsettled)?;
+            self.network.read(unconverged)?;
         }
         self.monitor.check()?;
         let log = self.network.log();
@@ -92,7 +92,7 @@ fn plans(api: &ApiServer) -> Vec<(String, NodePlan)> {
 }
 
 /// Why not everything is as declared.
-fn unsettled(api: &ApiServer) -> Result<(), String> {
+fn unconverged(api: &ApiServer) -> Result<(), String> {
     let plans = plans(api);
     for (node, plan) in &plans {
         if !plan.changes().is_empty() {

@@ -56,7 +56,7 @@ impl World {
         let writer = Writer::new("kubelet");
         if self.write(|server| server.create(Kind::Node, node, &writer)).is_some() {
             self.count("node created");
-            self.tell(|| format!("{name} is created in zone {zone}"));
+            self.record(|| format!("{name} is created in zone {zone}"));
         }
     }
 
@@ -68,7 +68,7 @@ impl World {
             return;
         }
         self.count("node deleted");
-        self.tell(|| format!("{name} is deleted, with its pods"));
+        self.record(|| format!("{name} is deleted, with its pods"));
         for pod in self.objects(Kind::Pod) {
             if pod["spec"]["nodeName"] == name {
                 let _ = self.write(|server| server.delete(Kind::Pod, &Key::of(&pod), None));
@@ -85,8 +85,8 @@ impl World {
         if Arc::ptr_eq(&before, &after) {
             return false;
         }
-        let text = if self.story.is_told { show_node(&after) } else { String::new() };
-        self.tell(|| format!("{name} is {text} by {manager}"));
+        let text = if self.story.is_recorded { show_node(&after) } else { String::new() };
+        self.record(|| format!("{name} is {text} by {manager}"));
         true
     }
 
@@ -105,7 +105,7 @@ impl World {
                     }
                 }
             }
-            self.tell(|| format!("the kubelet of {name} starts, and resets extended resources"));
+            self.record(|| format!("the kubelet of {name} starts, and resets extended resources"));
             if self.patch_node(&name, Subresource::Status, patch, "kubelet") {
                 self.count("kubelet reset values");
             }
@@ -169,7 +169,7 @@ impl World {
         };
         if plugin != self.machines[number].plugin {
             self.count("device plugin changed");
-            self.tell(|| format!("the device plugin on {name} has {plugin:?}"));
+            self.record(|| format!("the device plugin on {name} has {plugin:?}"));
         }
         self.machines[number].plugin = plugin;
     }
@@ -264,7 +264,7 @@ impl World {
                 server.patch(Kind::Pod, Subresource::Status, &key, &patch, &writer)
             });
             self.count("pod ended");
-            return self.tell(|| format!("{key} on {name} ends"));
+            return self.record(|| format!("{key} on {name} ends"));
         }
         let Ok(node) = self.server.get(Kind::Node, &Key::named(&name)) else { return };
         let used: i128 = on_node.map(|pod| requests(pod).get(resource).copied().unwrap_or(0)).sum();
@@ -282,7 +282,9 @@ impl World {
         let writer = Writer::new("kube-scheduler");
         if self.write(|server| server.create(Kind::Pod, object, &writer)).is_some() {
             self.count("pod bound");
-            self.tell(|| format!("{pod}, which requests {amount} {resource}, is bound to {name}"));
+            self.record(|| {
+                format!("{pod}, which requests {amount} {resource}, is bound to {name}")
+            });
         }
     }
 }

@@ -31,7 +31,7 @@ impl World {
     /// Ends all faults and actors, but a rejection of some patches.
     pub(super) fn calm_down(&mut self) {
         self.faults = 0;
-        self.tell(|| "nobody writes any more, and nothing fails".to_owned());
+        self.record(|| "nobody writes any more, and nothing fails".to_owned());
         self.end_plugins();
         self.mend_annotations();
         let now = self.now;
@@ -49,7 +49,7 @@ impl World {
         self.rejected.clear();
         if self.choices.percent(25) {
             let what = self.choices.one_of(&["node-1", "example.com/key"]);
-            self.tell(|| format!("admission goes on to reject patches of {what}"));
+            self.record(|| format!("admission goes on to reject patches of {what}"));
             self.rejected.insert(what.to_owned());
         }
         self.converge();
@@ -65,14 +65,14 @@ impl World {
             if self.violation.is_some() {
                 return;
             }
-            let unsettled = self.unsettled();
+            let unconverged = self.unconverged();
             quiet =
-                if unsettled.is_none() && before == self.checks.requests { quiet + 1 } else { 0 };
+                if unconverged.is_none() && before == self.checks.requests { quiet + 1 } else { 0 };
             if self.checks.requests - first > MAX_REQUESTS {
                 return self.violate("liveness: one request follows another".to_owned());
             }
             if self.now >= end {
-                let what = unsettled.unwrap_or_else(|| "requests go on".to_owned());
+                let what = unconverged.unwrap_or_else(|| "requests go on".to_owned());
                 return self.violate(format!("liveness: {what}"));
             }
         }
@@ -131,19 +131,19 @@ impl World {
         if self.checks.lists > lists + owed && !held {
             self.violate("I7: pods are listed, and nothing is held".to_owned());
         }
-        if let Some(what) = self.unsettled() {
-            self.violate(format!("liveness: it was settled, and then {what}"));
+        if let Some(what) = self.unconverged() {
+            self.violate(format!("liveness: it had converged, and then {what}"));
         }
     }
 
     /// What is not as the rules declare, or is not reported like that.
-    fn unsettled(&self) -> Option<String> {
+    fn unconverged(&self) -> Option<String> {
         let counts = match self.standings() {
             Ok(counts) => counts,
             Err(what) => return Some(what),
         };
         let rules = self.objects(Kind::Rule);
-        rules.iter().find_map(|rule| self.unsettled_status(rule, &counts))
+        rules.iter().find_map(|rule| self.unconverged_status(rule, &counts))
     }
 
     /// On how many nodes each rule stands how, where they are as the rules declare: by the planner and, apart from it, by
@@ -221,7 +221,7 @@ impl World {
         calm.check(is_rejected).map(|()| counts)
     }
 
-    fn unsettled_status(
+    fn unconverged_status(
         &self,
         rule: &serde_json::Value,
         counts: &BTreeMap<(Arc<str>, State), i64>,

@@ -244,9 +244,9 @@ impl World {
         };
         let checked = write.check();
         let who = Arc::clone(&self.processes[number].name);
-        if self.story.is_told {
+        if self.story.is_recorded {
             let text = show_node(after);
-            self.tell(|| format!("{name} is {text} by {who}"));
+            self.record(|| format!("{name} is {text} by {who}"));
         }
         if let Err(what) = checked {
             return self.violate(format!("{what} on {name} by {who}, sent at {} ms", sent.at));

@@ -47,7 +47,7 @@ impl World {
         let rule = json!({"metadata": {"name": name}, "spec": spec});
         if self.write(|server| server.create(Kind::Rule, rule, &writer)).is_some() {
             self.count("rule created");
-            self.tell(|| format!("{name} is created: {text}"));
+            self.record(|| format!("{name} is created: {text}"));
         }
     }
 
@@ -55,7 +55,7 @@ impl World {
         let key = Key::named(name);
         if self.write(|server| server.delete(Kind::Rule, &key, None)).is_some() {
             self.count("rule deleted");
-            self.tell(|| format!("{name} is deleted"));
+            self.record(|| format!("{name} is deleted"));
         }
     }
 
@@ -105,7 +105,7 @@ impl World {
         if let Some(rule) = self.write(edit) {
             self.count("rule edited");
             let spec = rule["spec"].to_string();
-            self.tell(|| format!("{name} is edited: {spec}"));
+            self.record(|| format!("{name} is edited: {spec}"));
         }
     }
 
@@ -113,7 +113,7 @@ impl World {
     fn delete_crd(&mut self) {
         let time = u64::from(self.choices.below(3)) * 20_000 + 500;
         self.count("CustomResourceDefinition deleted");
-        self.tell(|| "the CustomResourceDefinition is deleted, with all rules".to_owned());
+        self.record(|| "the CustomResourceDefinition is deleted, with all rules".to_owned());
         self.backup = if self.choices.percent(60) { self.objects(Kind::Rule) } else { Vec::new() };
         for name in RULES {
             let _ = self.write(|server| server.delete(Kind::Rule, &Key::named(name), None));
@@ -131,7 +131,7 @@ impl World {
         if !std::mem::take(&mut self.crd_missing) {
             return;
         }
-        self.tell(|| "the CustomResourceDefinition is there again".to_owned());
+        self.record(|| "the CustomResourceDefinition is there again".to_owned());
         for rule in std::mem::take(&mut self.backup) {
             self.restore_rule(&rule);
         }
@@ -142,7 +142,7 @@ impl World {
         let object = json!({"metadata": {"name": name}, "spec": rule["spec"]});
         if self.write(|server| server.create(Kind::Rule, object, &writer)).is_some() {
             self.count("rule restored");
-            self.tell(|| format!("{name} is restored"));
+            self.record(|| format!("{name} is restored"));
         }
     }
 }

@@ -83,7 +83,7 @@ impl World {
         if let Some((node, patch)) = patch.filter(|_| may_be_lost) {
             self.note_lost(&node, &patch);
         }
-        self.tell(|| format!("{name} {line}{}", fate.describe()));
+        self.record(|| format!("{name} {line}{}", fate.describe()));
     }
 
     pub(super) fn call(
@@ -140,7 +140,7 @@ impl World {
             _ => self.serve(request.process, &request.call, &request.sent),
         };
         if request.fate == Fate::Late {
-            self.tell(|| format!("a request of {name} arrives late: {}", outcome(&response)));
+            self.record(|| format!("a request of {name} arrives late: {}", outcome(&response)));
         }
         let is_unknown = matches!(request.fate, Fate::Unanswered | Fate::Broken);
         if let Call::Effect(Effect::PatchNode { node, patch, .. }) = &request.call
@@ -153,7 +153,9 @@ impl World {
             Fate::Unanswered | Fate::Late => {
                 if let Call::Effect(Effect::PatchNode { node, .. }) = &request.call {
                     let node = Arc::clone(node);
-                    self.tell(|| format!("the patch of {node} is served: {}", outcome(&response)));
+                    self.record(|| {
+                        format!("the patch of {node} is served: {}", outcome(&response))
+                    });
                 }
                 if request.is_ended || self.processes[request.process].is_dead {
                     return;
@@ -198,7 +200,7 @@ impl World {
         if !matches!(request.call, Call::Effect(Effect::WriteLease(_)))
             && let Err(error) = &result
         {
-            self.tell(|| format!("{name} gets an error: {error}"));
+            self.record(|| format!("{name} gets an error: {error}"));
         }
         self.conclude(request.process, request.call, result, request.sent);
     }
@@ -224,7 +226,7 @@ impl World {
             self.in_flight.insert(number, late);
         }
         let name = Arc::clone(&self.processes[process].name);
-        self.tell(|| format!("{name} waits for a response no longer"));
+        self.record(|| format!("{name} waits for a response no longer"));
         let result = Err(RequestError::Transport("no answer within 15s".to_owned()));
         self.conclude(process, call, result, sent);
     }

@@ -49,7 +49,7 @@ impl World {
     pub(super) fn start_process(&mut self) {
         let number = self.processes.len();
         let name: Arc<str> = format!("pod-{}", number + 1).into();
-        self.tell(|| format!("{name} starts"));
+        self.record(|| format!("{name} starts"));
         self.count("process started");
         let skew = self.choices.one_of(&[0, 2, -2, 30]);
         let options = Options {
@@ -157,14 +157,14 @@ impl World {
         let name = Arc::clone(&process.name);
         self.count(if leads { "leadership gained" } else { "leadership lost" });
         let what = if leads { "leads" } else { "leads no longer" };
-        self.tell(|| format!("{name} {what}"));
+        self.record(|| format!("{name} {what}"));
     }
 
     pub(super) fn kill(&mut self, number: usize, how: &str) {
         let process = &mut self.processes[number];
         (process.is_dead, process.leads_since) = (true, None);
         let name = Arc::clone(&process.name);
-        self.tell(|| format!("{name} {how}"));
+        self.record(|| format!("{name} {how}"));
     }
 
     /// Stops a process for a while; with its clock, as a machine that is suspended does.
@@ -178,7 +178,7 @@ impl World {
         let name = Arc::clone(&process.name);
         let clock = if with_clock { ", and its clock with it" } else { "" };
         self.count(if with_clock { "process suspended with its clock" } else { "process paused" });
-        self.tell(|| format!("{name} is stopped for {} s{clock}", time as f64 / 1000.0));
+        self.record(|| format!("{name} is stopped for {} s{clock}", time as f64 / 1000.0));
         self.after(time, Due::Resume(number));
     }
 
@@ -194,7 +194,7 @@ impl World {
         process.wake_at = None;
         let mut held_back: VecDeque<Due> = std::mem::take(&mut process.held_back).into();
         let name = Arc::clone(&process.name);
-        self.tell(|| format!("{name} goes on"));
+        self.record(|| format!("{name} goes on"));
         // What a response waits for is seen before its deadline is.
         held_back.make_contiguous().sort_by_key(|due| matches!(due, Due::Expire(_)));
         for due in held_back {

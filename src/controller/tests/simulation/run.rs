@@ -88,9 +88,9 @@ struct Outcome {
     tally: Tally,
 }
 
-fn run(choices: Choices, is_told: bool) -> Outcome {
+fn run(choices: Choices, is_recorded: bool) -> Outcome {
     let recorded = choices.clone();
-    let run = catch_unwind(AssertUnwindSafe(|| steps::run(choices, STEPS, is_told)));
+    let run = catch_unwind(AssertUnwindSafe(|| steps::run(choices, STEPS, is_recorded)));
     match run {
         Ok(world) => Outcome {
             violation: world.violation,
@@ -138,7 +138,7 @@ pub(super) fn check(seeds: Range<u64>) {
     });
     println!("{} seeds in {:.1} s", next.load(Ordering::Relaxed), started.elapsed().as_secs_f64());
     if let Some((seed, outcome)) = failed.into_inner().unwrap() {
-        panic!("{}", tell(seed, outcome));
+        panic!("{}", story_of(seed, outcome));
     }
     let tally = total.into_inner().unwrap();
     for (what, times) in &tally {
@@ -163,15 +163,15 @@ pub(super) fn check(seeds: Range<u64>) {
 }
 
 /// The shortest story that is found of what a seed leads to.
-fn tell(seed: u64, outcome: Outcome) -> String {
+fn story_of(seed: u64, outcome: Outcome) -> String {
     let what = outcome.violation.unwrap_or_default();
     let before = outcome.steps.len();
     let steps = shrink(outcome.steps, &what);
-    let told = run(Choices::replay(steps), true);
+    let recorded = run(Choices::replay(steps), true);
     format!(
         "seed {seed}: {what}\n(shortened from {before} steps)\n{}\n{}",
-        told.story.join("\n"),
-        told.violation.unwrap_or_default()
+        recorded.story.join("\n"),
+        recorded.violation.unwrap_or_default()
     )
 }
 

@@ -12,8 +12,8 @@ const LONG: Millis = 40_000;
 const PAUSES: [Millis; 10] = [0, 1, 3, 10, 100, 500, 1000, 3000, 10_000, 30_000];
 
 /// Makes a world, and lets it go on for so many steps, or as many as there are choices for.
-pub(super) fn run(choices: Choices, steps: usize, is_told: bool) -> World {
-    let mut world = World::new(choices, is_told);
+pub(super) fn run(choices: Choices, steps: usize, is_recorded: bool) -> World {
+    let mut world = World::new(choices, is_recorded);
     world.begin();
     for _ in 0..steps {
         if world.violation.is_some() || !world.choices.begin_step() {
@@ -84,7 +84,7 @@ impl World {
             46 if is_alive && !self.processes[process].is_paused => {
                 self.count("process stopped");
                 let name = std::sync::Arc::clone(&self.processes[process].name);
-                self.tell(|| format!("{name} is asked to end"));
+                self.record(|| format!("{name} is asked to end"));
                 self.observe(process, Observation::Stop);
                 self.after(1000, Due::Start);
             }
@@ -100,7 +100,7 @@ impl World {
             43 => {
                 let what = self.choices.one_of(&["node-1", "node-2", "example.com/dongle"]);
                 let all = self.choices.percent(50);
-                self.tell(|| format!("admission rejects patches of {what}: {}", !all));
+                self.record(|| format!("admission rejects patches of {what}: {}", !all));
                 self.rejected.clear();
                 if !all {
                     self.rejected.insert(what.to_owned());
@@ -109,14 +109,14 @@ impl World {
             44 => {
                 self.faults = self.choices.one_of(&[0, 5, 15, 40, 80]);
                 let faults = self.faults;
-                self.tell(|| format!("{faults} in a hundred requests fail"));
+                self.record(|| format!("{faults} in a hundred requests fail"));
             }
             45 => {
                 let version = self.server.version();
                 let age = u64::from(self.choices.below(20));
                 self.server.compact(version.saturating_sub(age));
                 self.count("compaction");
-                self.tell(|| "etcd is compacted".to_owned());
+                self.record(|| "etcd is compacted".to_owned());
             }
             _ => {}
         }
@@ -155,7 +155,7 @@ impl World {
         self.count(done);
         let kind = ["Leases", "rules", "nodes"][place];
         let name = std::sync::Arc::clone(&self.processes[process].name);
-        self.tell(|| format!("the watch of {kind} of {name} {text}"));
+        self.record(|| format!("the watch of {kind} of {name} {text}"));
         self.wake_watches(process);
     }
 }

@@ -15,14 +15,14 @@ pub(super) type Tally = BTreeMap<&'static str, u64>;
 #[derive(Debug, Default)]
 pub(super) struct Story {
     /// Whether lines are kept.
-    pub(super) is_told: bool,
+    pub(super) is_recorded: bool,
     pub(super) lines: Vec<String>,
     pub(super) tally: Tally,
 }
 
 impl Story {
-    pub(super) fn tell(&mut self, at: u64, line: impl FnOnce() -> String) {
-        if self.is_told {
+    pub(super) fn record(&mut self, at: u64, line: impl FnOnce() -> String) {
+        if self.is_recorded {
             self.lines.push(format!("{:>8.3}s  {}", at as f64 / 1000.0, line()));
         }
     }

@@ -166,11 +166,11 @@ impl World {
         };
         self.processes[process].streams[place].is_due = true;
         self.after(again, Due::Watch(process, place));
-        if self.story.is_told {
+        if self.story.is_recorded {
             let name = Arc::clone(&self.processes[process].name);
             for event in &observation {
                 let what = describe(event);
-                self.tell(|| format!("{name} sees {what}"));
+                self.record(|| format!("{name} sees {what}"));
             }
         }
         for event in observation {

@@ -74,7 +74,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(choices: Choices, is_told: bool) -> Self {
+    pub(super) fn new(choices: Choices, is_recorded: bool) -> Self {
         let server = ApiServer::default();
         let changes =
             [Kind::Node, Kind::Rule].map(|kind| server.watch(kind, Selector::default(), 0));
@@ -82,7 +82,7 @@ impl World {
             server,
             now: 0,
             choices,
-            story: Story { is_told, ..Story::default() },
+            story: Story { is_recorded, ..Story::default() },
             checks: Checks::default(),
             processes: Vec::new(),
             machines: Vec::new(),
@@ -136,8 +136,8 @@ impl World {
         self.agenda.values().any(|other| *other == due)
     }
 
-    pub(super) fn tell(&mut self, line: impl FnOnce() -> String) {
-        self.story.tell(self.now, line);
+    pub(super) fn record(&mut self, line: impl FnOnce() -> String) {
+        self.story.record(self.now, line);
     }
 
     pub(super) fn count(&mut self, what: &'static str) {
@@ -146,7 +146,7 @@ impl World {
 
     /// An invariant does not hold.
     pub(super) fn violate(&mut self, what: String) {
-        self.tell(|| format!("VIOLATION: {what}"));
+        self.record(|| format!("VIOLATION: {what}"));
         self.violation.get_or_insert(what);
     }
 

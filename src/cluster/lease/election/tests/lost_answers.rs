@@ -5,7 +5,7 @@ use super::*;
 /// A leader that has just taken the Lease, as its watch shows it.
 fn leader(identity: &str) -> (Election, Server, Instant) {
     let (mut election, mut server, start) = (election(identity), Server::default(), Instant::now());
-    server.tell(&mut election, start);
+    server.notify(&mut election, start);
     assert!(step(&mut election, &mut server, start));
     show(&server, &mut election, start);
     (election, server, start)
@@ -76,7 +76,7 @@ async fn conflict_with_another_holder_ends_leadership() {
     let (mut a, mut server, start) = leader("a");
     let mut b = election("b");
     b.candidate.acquire = Acquire::Force;
-    server.tell(&mut b, start);
+    server.notify(&mut b, start);
     let renewal = write_at(&mut a, start + seconds(5));
     assert!(step(&mut b, &mut server, start + seconds(5)));
     show(&server, &mut a, start + seconds(5));
@@ -110,7 +110,7 @@ async fn renewal_time_that_it_has_not_sent_extends_nothing() {
 #[tokio::test(start_paused = true)]
 async fn acquisition_whose_answer_is_lost_counts_from_its_request() {
     let (mut a, mut server, start) = (election("a"), Server::default(), Instant::now());
-    server.tell(&mut a, start);
+    server.notify(&mut a, start);
     server.write(write_at(&mut a, start));
     a.written(lost(), start, start + seconds(1));
     assert_eq!(a.leads_until(), None);
@@ -123,7 +123,7 @@ async fn one_lost_answer_leaves_time_for_two_more_renewals() {
     for duration in [3, 10, 15, 60, 300] {
         let (mut a, mut server, start) = (election("a"), Server::default(), Instant::now());
         a.candidate.duration = seconds(duration);
-        server.tell(&mut a, start);
+        server.notify(&mut a, start);
         assert!(step(&mut a, &mut server, start));
         let mut now = start + a.candidate.duration / 3;
         let end = a.leads_until().unwrap();
@@ -147,7 +147,7 @@ async fn late_answer_does_not_restore_leadership_that_another_has_taken() {
     let done = server.write(write_at(&mut a, sent));
     let mut b = election("b");
     b.candidate.acquire = Acquire::Force;
-    server.tell(&mut b, sent);
+    server.notify(&mut b, sent);
     assert!(step(&mut b, &mut server, sent));
     show(&server, &mut a, sent);
     assert_eq!(a.leads_until(), None);
@@ -197,7 +197,7 @@ async fn watch_behind_the_lease_that_was_read_changes_nothing() {
     let old = server.lease.clone().unwrap();
     let mut b = election("b");
     b.candidate.acquire = Acquire::Force;
-    server.tell(&mut b, start);
+    server.notify(&mut b, start);
     assert!(step(&mut b, &mut server, start));
     show(&server, &mut a, start + seconds(5));
     a.observe(Event::Apply(old), start + seconds(6), wall(start + seconds(6)));
