@@ -2,8 +2,8 @@
 # selection would recompile dependencies with other features.
 CARGO_TEST := cargo test --workspace --locked
 TEST_IMAGE = $(if $(RELEASE),$(shell hack/image.sh path),target/image/test.tar)
-TEST := fmt clippy doc test-unit deny test-chart test-oracle test-image test-conformance-quick test-e2e test-demo test-cluster test-kubelet
-# Steps that test a tool rather than this project: hack/changed.sh lists the files that each depends on.
+TEST := fmt clippy doc test-unit deny spelling test-chart test-oracle test-image test-conformance-quick test-e2e test-demo test-cluster test-kubelet
+# What proves a tool rather than this project: hack/changed.sh has the files that each depends on.
 TEST_TOOLS := test-harness test-alerts test-gitops
 # Under another name: make runs a recipe that contains $(MAKE) even with `make -n`.
 SELF := $(MAKE)
@@ -54,6 +54,11 @@ explore: ## Explore small worlds completely: every order of events, with the pla
 .PHONY: deny
 deny: cargo-deny ## Check licenses, bans and sources of all dependencies
 	@$(STEP) $(TOOLS)/cargo-deny --log-level error --locked check bans licenses sources
+
+# The configuration has the words that this project no longer uses.
+.PHONY: spelling
+spelling: typos ## Check spelling, and that no retired word is used
+	@$(STEP) $(TOOLS)/typos --config .typos.toml
 
 .PHONY: test-chart
 test-chart: tools ## Lint the charts and run their tests that need no cluster
@@ -131,12 +136,13 @@ asked = $(filter $(MAKECMDGOALS),$(1))
 clippy: | $(call asked,fmt)
 doc: | $(call asked,clippy)
 build-tests: | $(call asked,doc)
-cargo-deny: | $(call asked,test-unit)
+cargo-deny typos: | $(call asked,test-unit)
+typos: | $(if $(call asked,deny),cargo-deny)
 image-for-tests: | $(call asked,test-unit)
 controlplane: | tools
 controlplane-extras: | controlplane
 containers: | controlplane-extras
-test-conformance-quick test-e2e test-demo test-cluster: | $(call asked,test-oracle deny)
+test-conformance-quick test-e2e test-demo test-cluster: | $(call asked,test-oracle deny spelling)
 test-kubelet: | $(filter-out test-kubelet,$(call asked,$(TEST)))
 test-harness gitops-tools test-alerts: | $(call asked,test-kubelet)
 test-alerts: | $(if $(call asked,test-gitops),gitops-tools)

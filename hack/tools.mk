@@ -3,7 +3,8 @@ TOOLS := target/tools/bin
 # Its program has the same name as the other Helm's.
 HELM3 := target/tools/helm3
 CARGO_DENY_VERSION := 0.20.2
-# Not in a go.mod, because it depends on unpublished modules. The checksum database verifies it.
+TYPOS_VERSION := 1.52.0
+# Not in a go.mod: it depends on modules that are nowhere published. The checksum database vouches for it.
 ARGO_CD := github.com/argoproj/argo-cd/v3@v3.4.13
 PROMETHEUS_OPERATOR := github.com/prometheus-operator/prometheus-operator
 PROMETHEUS_OPERATOR_CRDS := $(addprefix example/prometheus-operator-crd/monitoring.coreos.com_,prometheusrules.yaml servicemonitors.yaml)
@@ -35,6 +36,9 @@ gitops-crds:
 		$(CRDS) $(FLUX_HELM) config/crd/bases/helm.toolkit.fluxcd.io_helmreleases.yaml; \
 		$(CRDS) $(ARGO_CD) manifests/crds/application-crd.yaml'
 
-.PHONY: cargo-deny
+.PHONY: cargo-deny typos
 cargo-deny:
-	@$(STEP) hack/cargo-deny.sh $(CARGO_DENY_VERSION) $(TOOLS)
+	@$(STEP) hack/cargo-tool.sh cargo-deny cargo-deny@$(CARGO_DENY_VERSION) $(TOOLS)
+
+typos:
+	@$(STEP) hack/cargo-tool.sh typos typos-cli@$(TYPOS_VERSION) $(TOOLS)
