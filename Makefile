@@ -25,10 +25,14 @@ help: ## List the commands
 	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# Only what it needs: Kubernetes takes minutes to build, and is there already where one of the two is set.
+DEMO = $(if $(KUBEBUILDER_ASSETS),CONTROLPLANE_BIN='$(KUBEBUILDER_ASSETS)') target/debug/demo \
+	$(if $(CONTEXT),--context '$(CONTEXT)') $(if $(KEEP),--keep)
+
 .PHONY: demo
-demo: controlplane ## Run the demo on a real control plane (KEEP=1 keeps it running)
-	@cargo test --workspace --locked --no-run --quiet
-	@target/debug/demo $(if $(KEEP),--keep)
+demo: $(if $(CONTEXT)$(KUBEBUILDER_ASSETS),,controlplane) ## Walk through the story on a real Kubernetes, or on yours (CONTEXT=name; KUBEBUILDER_ASSETS=folder; KEEP=1 leaves it running)
+	@cargo build --workspace --locked --quiet --bin node-resource-advertiser --bin demo
+	@$(DEMO)
 
 .PHONY: clean
 clean: ## Delete all build output
@@ -65,7 +69,12 @@ crds: ## Generate crds/ and the charts' copies from the Rust types
 	cargo run --quiet --locked -- crd > $(CRD)
 	cargo run --quiet --locked -- crd --output json-schema > $(JSON_SCHEMA)
 	cp $(CRD) $(CHART)/files/crd.yaml
-	cd tests/tools && go run ./ruleschema "$$OLDPWD"
+	cd tests/tools && go run ./ruleschema "$$OLDPWD" && go run ./apireference "$$OLDPWD"
+
+.PHONY: recording
+recording: controlplane ## Record the demo: docs/images/demo.cast and docs/images/demo.svg
+	@cargo build --workspace --locked --quiet --bin node-resource-advertiser --bin demo
+	@$(DEMO) --record docs/images/demo
 
 .PHONY: chart-docs
 chart-docs: ## Generate the tables of values in the charts' READMEs

@@ -32,7 +32,7 @@ echo '==> generated files'
 for chart in "${charts[@]}"; do
 	(cd tests/tools && go run ./valuestable --check "$OLDPWD/$chart")
 done
-(cd tests/tools && go run ./ruleschema --check "$OLDPWD")
+(cd tests/tools && go run ./ruleschema --check "$OLDPWD" && go run ./apireference --check "$OLDPWD")
 for name in install protect; do
 	if ! diff -u "deploy/$name.yaml" <(hack/manifests.sh "$name"); then
 		echo "deploy/$name.yaml is not what the chart renders: run \`make manifests\`"
