@@ -25,12 +25,12 @@ help: ## List the commands
 	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Only what it needs: Kubernetes takes minutes to build, and is there already where one of the two is set.
+# Kubernetes takes minutes to build: with CONTEXT or KUBEBUILDER_ASSETS the demo uses one that exists.
 DEMO = $(if $(KUBEBUILDER_ASSETS),CONTROLPLANE_BIN='$(KUBEBUILDER_ASSETS)') target/debug/demo \
 	$(if $(CONTEXT),--context '$(CONTEXT)') $(if $(KEEP),--keep)
 
 .PHONY: demo
-demo: $(if $(CONTEXT)$(KUBEBUILDER_ASSETS),,controlplane) ## Walk through the story on a real Kubernetes, or on yours (CONTEXT=name; KUBEBUILDER_ASSETS=folder; KEEP=1 leaves it running)
+demo: $(if $(CONTEXT)$(KUBEBUILDER_ASSETS),,controlplane) ## Run the demo on a real control plane, or in your cluster (CONTEXT=name; KUBEBUILDER_ASSETS=folder; KEEP=1 keeps it running)
 	@cargo build --workspace --locked --quiet --bin node-resource-advertiser --bin demo
 	@$(DEMO)
 

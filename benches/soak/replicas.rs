@@ -106,5 +106,5 @@ impl Replica {
 
 fn spawn(control_plane: &ControlPlane, proxy: &FaultProxy, name: &str) -> Result<Controller> {
     let kubeconfig = proxy.kubeconfig(&control_plane.kubeconfig())?;
-    Controller::spawn(control_plane, &kubeconfig, &["run", "--identity", name], &[])
+    Controller::spawn(&control_plane.logs(), &kubeconfig, &["run", "--identity", name], &[])
 }

@@ -42,7 +42,7 @@ impl Container {
     pub fn start(&self, cluster: &Cluster, kubeconfig: &Path) -> Controller {
         let args: Vec<_> = self.args.iter().map(String::as_str).collect();
         let env: Vec<_> = self.env.iter().map(|(name, value)| (&**name, &**value)).collect();
-        Controller::spawn(&cluster.control_plane, kubeconfig, &args, &env).unwrap()
+        Controller::spawn(&cluster.control_plane.logs(), kubeconfig, &args, &env).unwrap()
     }
 
     /// Runs the container until it exits.

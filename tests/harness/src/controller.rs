@@ -8,9 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{
-    Cluster, ControlPlane, DEADLINE, Process, Signal, free_port, http, program, wait_until,
-};
+use crate::{Cluster, DEADLINE, Process, Signal, free_port, http, program, wait_until};
 
 /// The running program. Methods without a Result panic if they fail.
 #[derive(Debug)]
@@ -38,21 +36,22 @@ impl Controller {
     #[must_use]
     pub fn start_unready(cluster: &Cluster, kubeconfig: &Path, args: &[&str]) -> Self {
         let args = [&["run"], args].concat();
-        Self::spawn(&cluster.control_plane, kubeconfig, &args, &[]).expect("the controller starts")
+        Self::spawn(&cluster.control_plane.logs(), kubeconfig, &args, &[])
+            .expect("the controller starts")
     }
 
-    /// Starts the program with exactly these arguments and this environment, and with an address to listen on.
+    /// Starts it with just these arguments and this environment, with an address to listen on, and a log in `logs`.
     ///
     /// # Errors
     /// Returns an error if it cannot be started.
     pub fn spawn(
-        control_plane: &ControlPlane,
+        logs: &Path,
         kubeconfig: &Path,
         args: &[&str],
         env: &[(&str, &str)],
     ) -> Result<Self> {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-        let log = control_plane.logs().join(format!("controller-{}.log", address.port()));
+        let log = logs.join(format!("controller-{}.log", address.port()));
         let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
         let bind_address = address.to_string();
         // Tests delete rules while no controller runs.

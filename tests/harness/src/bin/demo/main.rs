@@ -1,0 +1,75 @@
+//! `make demo`: from a rule to running pods in a real cluster, with real commands and their output. The
+//! demo checks every step, and exits with code 1 at the first that fails.
+
+mod place;
+mod recording;
+mod stage;
+mod story;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use place::Place;
+use recording::Recording;
+use stage::Stage;
+
+const USAGE: &str = "usage: demo [--keep] [--context NAME] [--record FILE]";
+
+#[derive(Default)]
+struct Args {
+    /// Leave Kubernetes running until Ctrl-C.
+    keep: bool,
+    /// The context of the kubeconfig whose cluster is used; without it, the demo starts one.
+    context: Option<String>,
+    /// Where a recording goes, without its extension.
+    record: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let result = parse(std::env::args().skip(1)).and_then(|args| demo(&args));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: the demo failed: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(mut from: impl Iterator<Item = String>) -> Result<Args> {
+    let mut args = Args::default();
+    while let Some(flag) = from.next() {
+        match &*flag {
+            "--keep" => args.keep = true,
+            "--context" => args.context = Some(from.next().context(USAGE)?),
+            "--record" => args.record = Some(from.next().context(USAGE)?),
+            _ => bail!(USAGE),
+        }
+    }
+    Ok(args)
+}
+
+fn demo(args: &Args) -> Result<()> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        flag::register(signal, Arc::clone(&interrupted)).context("cannot wait for Ctrl-C")?;
+    }
+    let place = args.context.as_deref().map_or_else(Place::start, Place::of_context)?;
+    let stage = Stage::new(place, interrupted);
+    let result = story::play(&stage);
+    if result.is_ok() && args.keep {
+        stage.stay()?;
+    }
+    let cleaned = stage.place().clean_up();
+    result.and(cleaned)?;
+    if let Some(path) = &args.record {
+        Recording::of(&stage.take_output()).write(path)?;
+    }
+    println!("\nThe demo is complete; its processes are stopped and its files deleted.");
+    Ok(())
+}
