@@ -122,8 +122,8 @@ mod tests {
     use crate::cluster::client;
 
     #[tokio::test]
-    async fn refused_connection_is_told_from_a_response() {
-        // Nobody listens there by now.
+    async fn refused_connection_is_no_response() {
+        // No process listens there by now.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = Config::new(format!("http://127.0.0.1:{port}").parse().unwrap());
         let nodes = Api::<Node>::all(client::with_config(config).unwrap());

@@ -159,7 +159,7 @@ mod tests {
             "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "x"}]});
         assert_eq!(violations(fine), []);
         assert_eq!(violations(json!({"labels": {"a": true}}))[0].code, Code::Type);
-        let found = violations(json!({"lables": {}}));
+        let found = violations(json!({"labelz": {}}));
         assert_eq!(found[0].hint.as_deref(), Some("did you mean labels?"));
     }
 }

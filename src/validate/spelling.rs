@@ -25,7 +25,7 @@ mod tests {
             ("quantities", Some("quantity")),
             ("nodenames", Some("nodeNames")),
             ("nodeSelectors", Some("nodeSelector")),
-            ("prioritiy", Some("priority")),
+            ("prioritys", Some("priority")),
             ("replicas", None),
             ("q", None),
             ("", None),

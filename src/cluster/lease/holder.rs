@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kind_of_a_holder_is_told_by_its_identity() {
+    fn identity_of_a_holder_shows_its_kind() {
         let prune = prune_identity();
         for (holder, kind) in [
             (prune.clone(), Kind::Prune),

@@ -75,7 +75,9 @@ fn unconfined_controller_reports_it_within_a_minute() {
     wait_confinement(&controller, "confined");
     let (_, verbose) = controller.get("/readyz?verbose").unwrap();
     assert!(
-        verbose.contains("confinement: the API server rejects forbidden changes by this account"),
+        verbose.contains(
+            "confinement: the API server rejects changes by this account beyond extended resources"
+        ),
         "{verbose}"
     );
     let before = cluster.node("node-1");

@@ -323,7 +323,7 @@ mod tests {
         proxy.wait_hits(1).unwrap();
 
         proxy.set(Some(Fault::Truncate(3)));
-        assert_eq!(exchange(&open, "hello").unwrap(), "hel");
+        assert_eq!(exchange(&open, "abcde").unwrap(), "abc");
 
         proxy.set(Some(Fault::Reset));
         let error = exchange(&connect(&proxy), "hello").unwrap_err();

@@ -89,7 +89,7 @@ pub(super) enum Step {
     ListRules,
     ListPods,
     ForgetPods,
-    Settle,
+    FindNothingToDo,
     Send(PatchId),
     /// Whether it is applied.
     Answered(bool),
@@ -136,7 +136,7 @@ impl fmt::Display for Step {
             Self::ListRules => "the leader lists the rules".to_owned(),
             Self::ListPods => "the leader lists the node's pods".to_owned(),
             Self::ForgetPods => "the list of pods is too old to be used".to_owned(),
-            Self::Settle => "the leader finds nothing to do, knowing the pods".to_owned(),
+            Self::FindNothingToDo => "the leader finds nothing to do, knowing the pods".to_owned(),
             Self::Send(_) => "the leader sends a patch".to_owned(),
             Self::Answered(is_applied) => {
                 format!("the patch is {}, as the response shows", applied(is_applied))

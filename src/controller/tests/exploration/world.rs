@@ -98,7 +98,7 @@ impl World {
         if answer.patches.is_empty() && lowered_from != leader.lowered_from {
             let has_lost = leader.has_lost && lowered_from != [0; 2];
             let leader = Leader { lowered_from, has_lost, ..*leader };
-            calm(steps, Step::Settle, State { leader, ..*state });
+            calm(steps, Step::FindNothingToDo, State { leader, ..*state });
         }
         let sendable = if self.family.parts { answer.patches.len() } else { 1 };
         for (place, &patch) in answer.patches.iter().take(sendable).enumerate() {
@@ -305,7 +305,11 @@ impl Model for World {
     fn is_turn(&self, step: &Step) -> bool {
         let is_leading = matches!(
             step,
-            Step::ListRules | Step::ListPods | Step::Settle | Step::Send(_) | Step::Answered(_)
+            Step::ListRules
+                | Step::ListPods
+                | Step::FindNothingToDo
+                | Step::Send(_)
+                | Step::Answered(_)
         );
         self.family.second_view && (is_leading || *step == Step::Crash)
     }

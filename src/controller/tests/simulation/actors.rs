@@ -236,7 +236,7 @@ impl World {
     }
 
     /// Annotations that cannot be read are removed.
-    pub(super) fn mend_annotations(&mut self) {
+    pub(super) fn fix_annotations(&mut self) {
         for node in self.objects(Kind::Node) {
             if node["metadata"]["annotations"][ledger::ANNOTATION] == "{" {
                 let patch = json!({"metadata": {"annotations": {ledger::ANNOTATION: null}}});

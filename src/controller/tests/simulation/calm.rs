@@ -33,7 +33,7 @@ impl World {
         self.faults = 0;
         self.record(|| "nobody writes any more, and nothing fails".to_owned());
         self.end_plugins();
-        self.mend_annotations();
+        self.fix_annotations();
         let now = self.now;
         for number in 0..self.processes.len() {
             for stream in &mut self.processes[number].streams {
