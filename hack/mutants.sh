@@ -39,6 +39,7 @@ build() {
 # at the end of a run, which is awaited.
 ask() {
 	local binary=$1 layer=$2 log=$3 pid
+	: > "$log"
 	# shellcheck disable=SC2086
 	(cd "$tree" && exec timeout "$limit" "$binary" ${layers[$layer]}) > "$log" 2>&1 &
 	pid=$!

@@ -16,7 +16,7 @@ const END: Duration = Duration::from_secs(5);
 /// Of the terminal, in characters, and of a character, in pixels.
 const COLUMNS: usize = 110;
 const ROWS: usize = 30;
-const WIDTH: f64 = 7.2;
+const WIDTH: f64 = 7.4;
 const HEIGHT: usize = 17;
 
 pub(crate) struct Recording {
@@ -32,8 +32,7 @@ impl Recording {
             last = *printed;
             for line in text.lines() {
                 lines.extend(wrapped(line).into_iter().map(|row| (time, row)));
-                // Read line by line.
-                time += Duration::from_millis(60);
+                time += reading_time(line);
             }
         }
         Self { lines }
@@ -87,7 +86,7 @@ impl Recording {
             );
         }
         format!(
-            r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="ui-monospace,monospace" font-size="12">
+            r##"<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" viewBox="0 0 {width} {height}" font-family="ui-monospace,monospace" font-size="12">
 <style>text{{fill:#d0d0d0;white-space:pre;animation:{total:.2}s step-end infinite}}.h{{fill:#6cb6ff;font-weight:bold}}.c{{fill:#8ddb8c}}
 g{{animation:s {total:.2}s step-end infinite}}@keyframes s{{{scroll}}}{styles}</style>
 <rect width="100%" height="100%" rx="6" fill="#1c2128"/>
@@ -98,6 +97,15 @@ g{{animation:s {total:.2}s step-end infinite}}@keyframes s{{{scroll}}}{styles}</
             ROWS * HEIGHT
         )
     }
+}
+
+/// How long a reader needs for a line, before the next one appears.
+fn reading_time(line: &str) -> Duration {
+    Duration::from_millis(match class(line) {
+        "h" => 1500,
+        "c" => 700,
+        _ => 120,
+    })
 }
 
 /// A line as the rows of the terminal that it takes.
