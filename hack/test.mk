@@ -55,6 +55,11 @@ explore: ## Explore small worlds completely: every order of events, with the pla
 deny: cargo-deny ## Check licenses, bans and sources of all dependencies
 	@$(STEP) $(TOOLS)/cargo-deny --log-level error --locked check bans licenses sources
 
+# Not a step of `make test`: an advisory published today must not fail a commit of yesterday.
+.PHONY: advisories
+advisories: cargo-deny ## Check all dependencies for security advisories (needs github.com)
+	@$(STEP) $(TOOLS)/cargo-deny --log-level error --locked check advisories
+
 # The configuration has the words that this project no longer uses.
 .PHONY: spelling
 spelling: typos ## Check spelling, and that no retired word is used
