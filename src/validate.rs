@@ -65,8 +65,7 @@ impl Validator {
         let crd = api::crd();
         let mut versions = Vec::new();
         for version in &crd.spec.versions {
-            let props =
-                version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+            let props = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
             let schema = Schema::new(props.ok_or("the CRD has no schema")?, &cel)?;
             // The API server accepts these fields in any object; no CRD has them.
             let schema = schema
@@ -168,14 +167,11 @@ impl Validator {
         let mut violations = schema.check(&document.value, &self.cel);
         // The API server drops the status of a created object.
         let status = Path::from_keys(["status"]);
-        violations.retain(|violation| {
-            violation.code == Code::UnknownField || !status.leads_to(&violation.path)
-        });
+        violations.retain(|violation| violation.code == Code::UnknownField || !status.leads_to(&violation.path));
         violations.extend(metadata::check(&document.value));
         dropped_nulls::check(&document.value, &mut violations);
         drop_knock_on(&mut violations);
-        let rule =
-            if violations.is_empty() { self.compile(document, &mut violations) } else { None };
+        let rule = if violations.is_empty() { self.compile(document, &mut violations) } else { None };
         for violation in &mut violations {
             let value = document.at(&violation.path);
             let hint = match violation.code {
@@ -204,8 +200,7 @@ impl Validator {
             .map_err(|error| error.to_string())
             .and_then(|object| Rule::new(&object).map_err(|error| error.to_string()));
         let refused = |error| {
-            let message =
-                format!("the controller rejects it, although the API server accepts it: {error}");
+            let message = format!("the controller rejects it, although the API server accepts it: {error}");
             Violation::new(&Path::from_keys(["spec"]), Code::Controller, message)
         };
         rule.map_err(|error| violations.push(refused(error))).ok()

@@ -201,8 +201,7 @@ impl Bench {
             let node = Api::<Node>::all(self.admin.clone()).get_status(&name).await?;
             let status = node.status.context("a node without a status")?;
             let maps = [status.capacity, status.allocatable].map(Option::unwrap_or_default);
-            let is_right =
-                |name| maps.iter().all(|map| map.get(name).is_some_and(|it| it.0 == value));
+            let is_right = |name| maps.iter().all(|map| map.get(name).is_some_and(|it| it.0 == value));
             ensure!(self.names.iter().all(is_right), "{name} has not {value} of everything");
         }
         Ok(())
@@ -211,8 +210,7 @@ impl Bench {
 
 /// Returns a kubelet's report without changes.
 fn heartbeat(number: u32) -> Value {
-    let time =
-        format!("2026-01-02T{:02}:{:02}:{:02}Z", number / 3600, number / 60 % 60, number % 60);
+    let time = format!("2026-01-02T{:02}:{:02}:{:02}Z", number / 3600, number / 60 % 60, number % 60);
     let kinds = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
     json!({
         "$setElementOrder/conditions": kinds.map(|kind| json!({"type": kind})),
@@ -221,13 +219,10 @@ fn heartbeat(number: u32) -> Value {
 }
 
 async fn patch_status(client: &Client, number: usize, patch: &Patch<Value>) -> Result<()> {
-    let params =
-        PatchParams { field_manager: Some("kubelet".to_owned()), ..PatchParams::default() };
+    let params = PatchParams { field_manager: Some("kubelet".to_owned()), ..PatchParams::default() };
     let api = Api::<Node>::all(client.clone());
     let name = nodes::name(number);
-    api.patch_status(&name, &params, patch)
-        .await
-        .with_context(|| format!("{name} is not written"))?;
+    api.patch_status(&name, &params, patch).await.with_context(|| format!("{name} is not written"))?;
     Ok(())
 }
 

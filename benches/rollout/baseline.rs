@@ -60,8 +60,7 @@ pub async fn flood(client: &Client, patches: Vec<NodePatch>) -> Result<Instant> 
 }
 
 async fn send(api: &Api<ApiNode>, node: Arc<str>, patch: JsonPatch) -> Result<()> {
-    let params =
-        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let patch = Patch::Json::<()>(patch);
     let patched = api.patch_status(&node, &params, &patch).await;
     patched.with_context(|| format!("a patch of {node} failed"))?;

@@ -47,8 +47,7 @@ impl Cluster {
         let control_plane = ControlPlane::builder().start()?;
         let config = read_config(&control_plane.kubeconfig()).await?;
         let client = with_config(config.clone()).context("no client from the kubeconfig")?;
-        let cluster =
-            Self { control_plane, client, config, node_count, own_requests: RefCell::default() };
+        let cluster = Self { control_plane, client, config, node_count, own_requests: RefCell::default() };
         cluster.install()?;
         Ok(cluster)
     }
@@ -70,8 +69,7 @@ impl Cluster {
 
     /// Deadline of an operation on all nodes. Generous, because the machine may be busy.
     pub fn deadline(&self) -> Duration {
-        Duration::from_secs(60)
-            + Duration::from_millis(50) * u32::try_from(self.node_count).unwrap_or(u32::MAX)
+        Duration::from_secs(60) + Duration::from_millis(50) * u32::try_from(self.node_count).unwrap_or(u32::MAX)
     }
 
     /// Lists the nodes as the controller does.

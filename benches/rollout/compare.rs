@@ -31,13 +31,7 @@ impl fmt::Display for Comparison<'_> {
             let median = |row: Option<&Row>| row.map(|row| row.controller.spread.median);
             let ratio = |row: Option<&Row>| Some(row?.ratio.as_ref()?.median);
             let change = median(old).zip(median(new)).filter(|(old, _)| *old > 0.0);
-            let cells = [
-                median(old),
-                median(new),
-                change.map(|(old, new)| new / old),
-                ratio(old),
-                ratio(new),
-            ];
+            let cells = [median(old), median(new), change.map(|(old, new)| new / old), ratio(old), ratio(new)];
             let cells = cells.map(|cell| cell.map_or("-".to_owned(), digits));
             line(&key.row, &key.measure, &key.unit, cells.each_ref().map(String::as_str))?;
         }

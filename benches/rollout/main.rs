@@ -169,9 +169,7 @@ fn progress(report: &Report) -> String {
 /// Fails if the controller wrote more or less than it must, or listed pods too rarely or too often. These counts do
 /// not depend on the machine's load.
 fn check_requests(node_count: usize, controllers: &[Sample]) -> Result<()> {
-    let is_write = |verb: &str, resource: &str| {
-        !matches!(verb, "GET" | "LIST" | "WATCH") && resource != "leases"
-    };
+    let is_write = |verb: &str, resource: &str| !matches!(verb, "GET" | "LIST" | "WATCH") && resource != "leases";
     let is_patch = |verb: &str, resource: &str| (verb, resource) == ("PATCH", "nodes/status");
     for controller in controllers {
         for row in [pair::ADVERTISE, pair::WITHDRAW, pair::APPEAR, pair::LOWER] {
@@ -183,10 +181,8 @@ fn check_requests(node_count: usize, controllers: &[Sample]) -> Result<()> {
         // Once before a value appears, and before and after it is lowered: at least one list of all pods, and
         // at most one per node.
         for (row, times) in [(pair::APPEAR, 1), (pair::LOWER, 2)] {
-            let lists =
-                controller.sum_requests(row, |verb, resource| (verb, resource) == ("LIST", "pods"));
-            let [least, most] =
-                [pods::pages(node_count), node_count].map(|count| (times * count) as f64);
+            let lists = controller.sum_requests(row, |verb, resource| (verb, resource) == ("LIST", "pods"));
+            let [least, most] = [pods::pages(node_count), node_count].map(|count| (times * count) as f64);
             if !(least..=most).contains(&lists) {
                 bail!("{row}: {lists} lists of pods, not {least} to {most}");
             }

@@ -36,9 +36,7 @@ async fn create_one(api: &Api<Node>, number: usize, images: &Value) -> Result<()
     api.create(&as_kubelet(), &node).await.with_context(|| format!("cannot create {name}"))?;
     let params = PatchParams { field_manager: Some(KUBELET.to_owned()), ..PatchParams::default() };
     let status = Patch::Merge(json!({ "status": status(number, images) }));
-    api.patch_status(&name, &params, &status)
-        .await
-        .with_context(|| format!("cannot write the status of {name}"))?;
+    api.patch_status(&name, &params, &status).await.with_context(|| format!("cannot write the status of {name}"))?;
     Ok(())
 }
 
@@ -78,9 +76,7 @@ fn node(name: &str, number: usize) -> Value {
         labels.insert(format!("feature.node.example.com/cpu-{feature}"), "true".to_owned());
     }
     let annotations: BTreeMap<_, _> = (0..10)
-        .map(|agent| {
-            (format!("agent-{agent}.example.com/state"), format!("{number}-ok-{agent:032x}"))
-        })
+        .map(|agent| (format!("agent-{agent}.example.com/state"), format!("{number}-ok-{agent:032x}")))
         .collect();
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -95,12 +91,7 @@ fn status(number: usize, images: &Value) -> Value {
         "hugepages-1Gi": "0", "hugepages-2Mi": "0",
     });
     let conditions = [
-        (
-            "MemoryPressure",
-            "False",
-            "KubeletHasSufficientMemory",
-            "kubelet has sufficient memory available",
-        ),
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
         ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
         ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),

@@ -55,8 +55,7 @@ impl State {
         let quantity = self.quantity().map(|quantity| quantity.to_string());
         let amounts = [&node.capacity, &node.allocatable];
         let amounts = amounts.map(|map| map.as_ref().and_then(|map| map.get(RESOURCE)));
-        amounts.iter().all(|amount| *amount == quantity.as_deref())
-            && node.ledger.is_some() == quantity.is_some()
+        amounts.iter().all(|amount| *amount == quantity.as_deref()) && node.ledger.is_some() == quantity.is_some()
     }
 
     /// The rule's quantity; `None` without a rule.
@@ -82,10 +81,7 @@ impl Observer {
             }
         })?;
         let observer = Self { seen, node_count };
-        let listed =
-            observer.wait("the observer to list the nodes", Duration::from_secs(60), |seen| {
-                seen.listed
-            });
+        let listed = observer.wait("the observer to list the nodes", Duration::from_secs(60), |seen| seen.listed);
         listed.await?;
         Ok(observer)
     }
@@ -110,17 +106,10 @@ impl Observer {
         self.wait("all nodes to have the quantity again", deadline, is_complete).await
     }
 
-    async fn wait(
-        &self,
-        what: &str,
-        deadline: Duration,
-        is_so: impl Fn(&Seen) -> bool,
-    ) -> Result<Instant> {
+    async fn wait(&self, what: &str, deadline: Duration, is_so: impl Fn(&Seen) -> bool) -> Result<Instant> {
         let mut receiver = self.seen.clone();
         let seen = tokio::time::timeout(deadline, receiver.wait_for(is_so)).await;
-        let seen = seen.with_context(|| {
-            format!("waited {deadline:?} in vain for {what}; seen: {:?}", self.seen())
-        })?;
+        let seen = seen.with_context(|| format!("waited {deadline:?} in vain for {what}; seen: {:?}", self.seen()))?;
         Ok(seen.context("the observer has ended")?.at)
     }
 }
@@ -176,8 +165,7 @@ impl Seen {
         if let Some(now) = now {
             *self.counts.entry(now).or_default() += 1;
         }
-        let is_complete =
-            now == Some(State::Advertised) && self.count(State::Advertised) == node_count;
+        let is_complete = now == Some(State::Advertised) && self.count(State::Advertised) == node_count;
         self.completions += u64::from(is_complete);
         self.at = Instant::now();
         true

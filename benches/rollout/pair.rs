@@ -195,13 +195,7 @@ impl Bench {
     }
 
     /// Sends every node the patch that is planned for it, with one watch on nodes open.
-    async fn flood(
-        &self,
-        client: &Client,
-        row: &'static str,
-        state: State,
-        sample: &mut Sample,
-    ) -> Result<()> {
+    async fn flood(&self, client: &Client, row: &'static str, state: State, sample: &mut Sample) -> Result<()> {
         let Self { cluster, observer, .. } = self;
         let rules = cluster::rule_set(state.quantity())?;
         let patches = baseline::patches(&cluster.list_nodes().await?, &rules);

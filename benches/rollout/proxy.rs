@@ -134,8 +134,7 @@ impl Upstream {
     async fn forward(&self, request: Request) -> Result<Response> {
         let is_read = request.method() == http::Method::GET && request.uri().path() == NODES;
         let query = request.uri().query().unwrap_or_default();
-        let is_watch =
-            is_read && query.split('&').any(|term| matches!(term, "watch=true" | "watch=1"));
+        let is_watch = is_read && query.split('&').any(|term| matches!(term, "watch=true" | "watch=1"));
         if is_read && !is_watch {
             let mut listed_at = self.listed_at.lock().unwrap_or_else(PoisonError::into_inner);
             listed_at.get_or_insert_with(Instant::now);
@@ -145,20 +144,14 @@ impl Upstream {
         let expirations = phase.borrow().expirations;
 
         let (mut head, body) = request.into_parts();
-        for name in
-            [header::HOST, header::AUTHORIZATION, header::CONNECTION, header::CONTENT_LENGTH]
-        {
+        for name in [header::HOST, header::AUTHORIZATION, header::CONNECTION, header::CONTENT_LENGTH] {
             head.headers.remove(name);
         }
         let body = body.collect().await.context("cannot read the request")?.to_bytes();
         let request = http::Request::from_parts(head, kube::client::Body::from(body));
         let (mut head, body) = self.client.send(request).await?.into_parts();
         head.headers.remove(header::TRANSFER_ENCODING);
-        let body = if is_watch {
-            Body::from_stream(until_expired(body, phase, expirations))
-        } else {
-            Body::new(body)
-        };
+        let body = if is_watch { Body::from_stream(until_expired(body, phase, expirations)) } else { Body::new(body) };
         Ok(Response::from_parts(head, body))
     }
 }

@@ -58,12 +58,7 @@ pub struct Values {
 }
 
 impl Report {
-    pub fn new(
-        kubernetes: &str,
-        nodes: usize,
-        controllers: &[Sample],
-        baselines: &[Sample],
-    ) -> Self {
+    pub fn new(kubernetes: &str, nodes: usize, controllers: &[Sample], baselines: &[Sample]) -> Self {
         let keys = all_keys(controllers);
         Self {
             schema_version: SCHEMA_VERSION,
@@ -72,11 +67,7 @@ impl Report {
             src_tree: git(&["rev-parse", "HEAD:src"]),
             profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
             kubernetes: kubernetes.to_owned(),
-            machine: Machine {
-                cores: machine::cores(),
-                cpu: machine::cpu_model(),
-                memory_gib: machine::memory_gib(),
-            },
+            machine: Machine { cores: machine::cores(), cpu: machine::cpu_model(), memory_gib: machine::memory_gib() },
             nodes,
             pairs: controllers.len(),
             rows: keys.iter().filter_map(|key| Row::new(key, controllers, baselines)).collect(),
@@ -106,9 +97,8 @@ impl Report {
 
 impl Row {
     fn new(key: &Key, controllers: &[Sample], baselines: &[Sample]) -> Option<Self> {
-        let values = |samples: &[Sample]| -> Option<Vec<f64>> {
-            samples.iter().map(|sample| sample.get(key)).collect()
-        };
+        let values =
+            |samples: &[Sample]| -> Option<Vec<f64>> { samples.iter().map(|sample| sample.get(key)).collect() };
         let controller = values(controllers)?;
         let baseline = values(baselines);
         let ratio = baseline.as_ref().filter(|_| !key.is_load_average());
@@ -201,9 +191,7 @@ impl Report {
             baseline.into_iter().chain([&row.controller.spread])
         });
         let (least, most) = (f64::INFINITY, f64::NEG_INFINITY);
-        let range = spreads.fold((least, most), |(least, most), spread| {
-            (least.min(spread.min), most.max(spread.max))
-        });
+        let range = spreads.fold((least, most), |(least, most), spread| (least.min(spread.min), most.max(spread.max)));
         range.into()
     }
 }

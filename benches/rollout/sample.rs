@@ -104,11 +104,7 @@ impl Spread {
         sorted.sort_by(f64::total_cmp);
         let upper = sorted.get(sorted.len() / 2)?;
         let lower = sorted.get((sorted.len() - 1) / 2)?;
-        Some(Self {
-            median: f64::midpoint(*lower, *upper),
-            min: *sorted.first()?,
-            max: *sorted.last()?,
-        })
+        Some(Self { median: f64::midpoint(*lower, *upper), min: *sorted.first()?, max: *sorted.last()? })
     }
 }
 

@@ -22,8 +22,7 @@ const REST: Duration = Duration::from_millis(500);
 const POD_LIST_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The resources that the controller reads or writes. Leases include the API server's own, a few every ten seconds.
-const RESOURCES: [&str; 6] =
-    ["nodes", "pods", "nodeextendedresources", "events", "leases", "deviceclasses"];
+const RESOURCES: [&str; 6] = ["nodes", "pods", "nodeextendedresources", "events", "leases", "deviceclasses"];
 
 /// A started span of time.
 pub struct Span {
@@ -62,15 +61,7 @@ impl Span {
         tokio::time::sleep(REST).await;
         let cpu_s = CpuSeconds::read(cluster, clients)?;
         let (until_rule_ready, until_pods_listed) = (false, false);
-        Ok(Self {
-            row,
-            requests,
-            own_requests,
-            load_average,
-            cpu_s,
-            until_rule_ready,
-            until_pods_listed,
-        })
+        Ok(Self { row, requests, own_requests, load_average, cpu_s, until_rule_ready, until_pods_listed })
     }
 
     /// For a rollout, whose time ends before the rule's status is written: the span then waits for that write before
@@ -86,12 +77,7 @@ impl Span {
     }
 
     /// Ends the row, and records its cost.
-    pub async fn close(
-        self,
-        cluster: &Cluster,
-        clients: &[Cpu],
-        sample: &mut Sample,
-    ) -> Result<()> {
+    pub async fn close(self, cluster: &Cluster, clients: &[Cpu], sample: &mut Sample) -> Result<()> {
         if self.until_pods_listed {
             wait_pods_listed(cluster).await?;
         }
@@ -138,9 +124,7 @@ async fn wait_pods_listed(cluster: &Cluster) -> Result<()> {
         }
     };
     let deadline = cluster.deadline();
-    tokio::time::timeout(deadline, listed)
-        .await
-        .with_context(|| format!("pods are still listed after {deadline:?}"))?
+    tokio::time::timeout(deadline, listed).await.with_context(|| format!("pods are still listed after {deadline:?}"))?
 }
 
 /// Counts the requests so far, by `VERB resource/subresource`. A watch counts when it opens.

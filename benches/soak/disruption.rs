@@ -48,9 +48,7 @@ impl Disruptions {
             self.random.shuffle(&mut self.next);
         }
         match self.next.pop() {
-            Some(Disruption::Leader) | None if replicas.leader() != Some(KILLED) => {
-                Disruption::Isolation
-            }
+            Some(Disruption::Leader) | None if replicas.leader() != Some(KILLED) => Disruption::Isolation,
             next => next.unwrap_or(Disruption::Leader),
         }
     }

@@ -70,12 +70,7 @@ impl Load {
     }
 
     /// Performs one operation. Skips those that need a leader at once when there may be none.
-    pub fn step(
-        &mut self,
-        control_plane: &ControlPlane,
-        observer: &Observer,
-        is_undisturbed: bool,
-    ) -> Result<()> {
+    pub fn step(&mut self, control_plane: &ControlPlane, observer: &Observer, is_undisturbed: bool) -> Result<()> {
         let name = match self.random.u32(0..100) {
             0..55 => self.reset(control_plane, observer)?,
             55..70 if is_undisturbed => self.overwrite(control_plane, observer)?,
@@ -87,9 +82,7 @@ impl Load {
         };
         *self.operations.entry(name).or_default() += 1;
         let Self { world, .. } = self;
-        observer.retain(|pending| {
-            world.expected(&pending.node, pending.resource) == Some(pending.value)
-        });
+        observer.retain(|pending| world.expected(&pending.node, pending.resource) == Some(pending.value));
         Ok(())
     }
 
@@ -120,11 +113,7 @@ impl Load {
 
     /// Another client writes another value. If the rule were deleted before the controller sees the value, that client
     /// would own it permanently, so nothing else happens until it is repaired.
-    fn overwrite(
-        &mut self,
-        control_plane: &ControlPlane,
-        observer: &Observer,
-    ) -> Result<&'static str> {
+    fn overwrite(&mut self, control_plane: &ControlPlane, observer: &Observer) -> Result<&'static str> {
         let Some((node, resource, value)) = self.random_value() else { return Ok(NOTHING) };
         let (key, sent) = ((node.clone(), resource), Instant::now());
         if self.overwritten.get(&key).is_some_and(|last| last.elapsed() < OVERWRITE_PAUSE) {
@@ -249,24 +238,12 @@ impl Load {
         Ok(self.world.difference(&list))
     }
 
-    fn patch(
-        &mut self,
-        control_plane: &ControlPlane,
-        path: &str,
-        kind: &str,
-        patch: &Value,
-    ) -> Result<Value> {
+    fn patch(&mut self, control_plane: &ControlPlane, path: &str, kind: &str, patch: &Value) -> Result<Value> {
         self.send(control_plane, "PATCH", path, (kind, patch))
     }
 
     /// Sends a request that must succeed.
-    fn send(
-        &mut self,
-        control_plane: &ControlPlane,
-        method: &str,
-        path: &str,
-        body: (&str, &Value),
-    ) -> Result<Value> {
+    fn send(&mut self, control_plane: &ControlPlane, method: &str, path: &str, body: (&str, &Value)) -> Result<Value> {
         let (code, response) = self.request(control_plane, method, path, body)?;
         if !(200..300).contains(&code) {
             bail!("{method} {path}: {code}: {response}");

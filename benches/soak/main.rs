@@ -182,9 +182,7 @@ impl Soak {
             }
             if start.elapsed() > DEADLINE {
                 let logs = self.control_plane.logs();
-                bail!(
-                    "not as declared after {DEADLINE:?}: {difference:?}, {pending:?}; see {logs:?}"
-                );
+                bail!("not as declared after {DEADLINE:?}: {difference:?}, {pending:?}; see {logs:?}");
             }
             std::thread::sleep(Duration::from_millis(100));
         }

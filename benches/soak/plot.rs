@@ -45,10 +45,8 @@ fn draw(report: &Report, root: &Area<'_>) -> Result<()> {
         values.fold(1.0, f64::max)
     };
 
-    let lines = [
-        ("kept to the end", BLUE, memory_of(report, 1)),
-        ("killed now and then", ORANGE, memory_of(report, 0)),
-    ];
+    let lines =
+        [("kept to the end", BLUE, memory_of(report, 1)), ("killed now and then", ORANGE, memory_of(report, 0))];
     let y = 0.0..highest(&lines) * 1.25;
     panel(report, memory, ("Resident memory of each replica", "MiB"), y.clone(), y, &lines)?;
 

@@ -107,8 +107,7 @@ impl Recorder {
 }
 
 fn counts(control_plane: &ControlPlane) -> Result<BTreeMap<RequestKind, u64>> {
-    let mut counts =
-        control_plane.request_counts_by(["verb", "resource", "subresource", "code"])?;
+    let mut counts = control_plane.request_counts_by(["verb", "resource", "subresource", "code"])?;
     counts.retain(|[_, resource, ..], _| RESOURCES.contains(&resource.as_str()));
     Ok(counts)
 }

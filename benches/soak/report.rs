@@ -143,10 +143,7 @@ impl Summary {
     pub fn check(&self) -> Result<()> {
         let [first, last] = self.memory_mib;
         let growth = last / first;
-        ensure!(
-            growth <= MAX_GROWTH,
-            "memory grows: {first:.1} MiB in the first third, {last:.1} MiB in the last"
-        );
+        ensure!(growth <= MAX_GROWTH, "memory grows: {first:.1} MiB in the first third, {last:.1} MiB in the last");
         Ok(())
     }
 }

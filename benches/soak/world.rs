@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use harness::objects::{ledger, quantity};
 use serde_json::{Value, json};
 
-pub const RESOURCES: [&str; 4] =
-    ["example.com/dongle", "example.com/key", "example.com/licence", "example.com/slot"];
+pub const RESOURCES: [&str; 4] = ["example.com/dongle", "example.com/key", "example.com/licence", "example.com/slot"];
 /// The number of node pools; a label assigns each node to one.
 pub const POOLS: u32 = 4;
 const POOL_LABEL: &str = "example.com/pool";
@@ -34,9 +33,10 @@ impl World {
     /// Returns the quantity that the rule with the highest priority declares.
     pub fn expected(&self, node: &str, resource: &str) -> Option<i64> {
         let pool = self.nodes.get(node)?;
-        let rules = self.rules.values().filter(|rule| {
-            rule.resource == resource && rule.pool.is_none_or(|selected| selected == *pool)
-        });
+        let rules = self
+            .rules
+            .values()
+            .filter(|rule| rule.resource == resource && rule.pool.is_none_or(|selected| selected == *pool));
         rules.max_by_key(|rule| rule.priority).map(|rule| rule.quantity)
     }
 
@@ -60,11 +60,8 @@ impl World {
         RESOURCES.into_iter().find_map(|resource| {
             let expected = self.expected(name, resource).map(|quantity| quantity.to_string());
             let is_listed = ledger.contains(&format!("\"{resource}\""));
-            let is_so =
-                maps(resource) == [expected.as_deref(); 2] && is_listed == expected.is_some();
-            (!is_so).then(|| {
-                format!("{resource} on {name} is {:?}, not {expected:?}: {ledger}", maps(resource))
-            })
+            let is_so = maps(resource) == [expected.as_deref(); 2] && is_listed == expected.is_some();
+            (!is_so).then(|| format!("{resource} on {name} is {:?}, not {expected:?}: {ledger}", maps(resource)))
         })
     }
 }

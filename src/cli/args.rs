@@ -76,11 +76,7 @@ pub(super) struct LeaseArgs {
     #[arg(long, env = "NRA_LEADER_ELECT_RESOURCE_NAMESPACE")]
     pub(super) leader_elect_resource_namespace: Option<String>,
     /// Name of the leader election Lease
-    #[arg(
-        long,
-        env = "NRA_LEADER_ELECT_RESOURCE_NAME",
-        default_value = "node-resource-advertiser"
-    )]
+    #[arg(long, env = "NRA_LEADER_ELECT_RESOURCE_NAME", default_value = "node-resource-advertiser")]
     pub(super) leader_elect_resource_name: String,
 }
 
@@ -110,8 +106,7 @@ mod tests {
         let expected = "--kubeconfig=/home/a b/it's\n--context=admin@$HOME;`id`\n\
                         --as=system:serviceaccount:a:b\n--as-group=-x\n--as-group=\n";
         assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{script}");
-        let none =
-            ClusterArgs { kubeconfig: None, context: None, impersonate: None, as_group: vec![] };
+        let none = ClusterArgs { kubeconfig: None, context: None, impersonate: None, as_group: vec![] };
         assert_eq!(none.kubectl_flags(), "");
     }
 }

@@ -32,9 +32,7 @@ Examples:
 pub(super) fn run(args: &Args) -> Result<(), Error> {
     let crd = api::crd();
     print(&match args.output {
-        Output::Yaml => {
-            serde_saphyr::to_string(&crd).map_err(|error| Error::Yaml(error.to_string()))?
-        }
+        Output::Yaml => serde_saphyr::to_string(&crd).map_err(|error| Error::Yaml(error.to_string()))?,
         Output::JsonSchema => {
             let schema = api::json_schema(&crd, api::VERSION).unwrap_or_default();
             format!("{schema:#}\n")

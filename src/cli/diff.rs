@@ -114,11 +114,7 @@ impl Preview {
     /// Returns what the controller would do on a node.
     #[must_use]
     pub fn plan(&self, node: &Node, pods: PodUsage) -> NodePlan {
-        let input = PlanningInput {
-            contested: self.rules.contested(node),
-            pods,
-            ..PlanningInput::default()
-        };
+        let input = PlanningInput { contested: self.rules.contested(node), pods, ..PlanningInput::default() };
         plan(node, self.rules.set(), &input)
     }
 
@@ -173,8 +169,7 @@ impl Preview {
     /// If a name in the filter does not exist.
     pub fn finish(mut self) -> Result<Report, UnknownName> {
         self.filter.check(|name| self.rules.contains(name))?;
-        let shown =
-            |note: &&Note| note.rule.as_ref().is_none_or(|rule| self.filter.shows_rule(rule));
+        let shown = |note: &&Note| note.rule.as_ref().is_none_or(|rule| self.filter.shows_rule(rule));
         let mut notes: Vec<_> = self.rules.notes().iter().filter(shown).cloned().collect();
         if self.filter.leaves_out_nodes() {
             // Without the excluded nodes, it is unknown what rules select.

@@ -81,9 +81,7 @@ pub enum Error {
     #[error("no NodeExtendedResource found in the files given with -f")]
     NoRules,
     /// The cluster does not serve the kind.
-    #[error(
-        "the CustomResourceDefinition is not installed: apply the file in crds/, or give rules with -f"
-    )]
+    #[error("the CustomResourceDefinition is not installed: apply the file in crds/, or give rules with -f")]
     NoCrd,
     /// Standard input can be read only once.
     #[error("standard input (-) can be given only once, for -f, --nodes or --pods")]

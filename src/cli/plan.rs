@@ -58,13 +58,7 @@ pub(super) struct Args {
     node_names: Vec<String>,
     /// Label selector of the nodes to plan, as in kubectl: k=v, k!=v, k in (a,b), k notin (a,b), k and !k,
     /// separated by commas
-    #[arg(
-        short = 'l',
-        long,
-        value_name = "SELECTOR",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "", hide_default_value = true)]
     selector: LabelFilter,
     /// Rule to show; can be repeated
     ///
@@ -171,8 +165,7 @@ fn read_rules(args: &Args) -> Result<Vec<Rule>, Error> {
     let mut validator = Validator::new().map_err(Error::Validation)?;
     let paths = args.rules.clone();
     let inputs = Inputs { paths, recursive: args.recursive, exclude: Exclude::default() };
-    let files =
-        manifest::read(&inputs, &Limits::default(), &mut |document| validator.take(document));
+    let files = manifest::read(&inputs, &Limits::default(), &mut |document| validator.take(document));
     for note in files.notes() {
         eprintln!("note: {note}");
     }
@@ -214,11 +207,7 @@ fn from_files(args: &Args, rules: Vec<Rule>, progress: &ProgressBar) -> Result<R
     Ok(preview.finish()?)
 }
 
-async fn from_cluster(
-    args: &Args,
-    rules: Vec<Rule>,
-    progress: &ProgressBar,
-) -> Result<Report, Error> {
+async fn from_cluster(args: &Args, rules: Vec<Rule>, progress: &ProgressBar) -> Result<Report, Error> {
     let client = args.cluster.connect_and_print().await?.client;
     let present = match cluster::rules(&client).await? {
         Some(present) => present,

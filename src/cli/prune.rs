@@ -82,21 +82,17 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         Args { take_over: true, .. } => IfControllerActive::TakeOver,
         _ => IfControllerActive::Refuse,
     };
-    let choice = LeaseSelector {
-        namespace: args.leader_elect_resource_namespace,
-        name: args.leader_elect_resource_name,
-    };
+    let choice =
+        LeaseSelector { namespace: args.leader_elect_resource_namespace, name: args.leader_elect_resource_name };
     let scope = Scope {
         nodes: args.node,
         withdrawal: Withdrawal { rules: args.rule.into_iter().collect(), zeros: args.zeros },
         repair_ledgers: args.repair_ledger,
     };
 
-    let lease_guard =
-        LeaseGuard::new(&client, &choice, if_active, |progress| eprintln!("{progress}")).await?;
+    let lease_guard = LeaseGuard::new(&client, &choice, if_active, |progress| eprintln!("{progress}")).await?;
     // No early return in between: every Lease that is held is released or left to expire.
-    let (PruneEnd { at_end, alone }, outcome) =
-        work(&client, &scope, args.dry_run, &lease_guard).await;
+    let (PruneEnd { at_end, alone }, outcome) = work(&client, &scope, args.dry_run, &lease_guard).await;
     let ended = lease_guard.end(at_end).await;
 
     let mut errors = report_leases(&ended, alone, &kubectl);
@@ -223,8 +219,7 @@ impl Report {
             if let Some(text) = planned.unreadable_ledger() {
                 lines.push(format!("{node}: unreadable annotation: {text}"));
             }
-            let zeros =
-                planned.changes().iter().filter(|change| change.action == Action::RemoveZero);
+            let zeros = planned.changes().iter().filter(|change| change.action == Action::RemoveZero);
             lines.extend(zeros.map(|Change { resource, .. }| format!("{node}: has 0 {resource}")));
         }
         self.print(lines);
@@ -254,9 +249,7 @@ impl Report {
     /// Prints the total, and returns the errors.
     fn finish(mut self, plan: &PrunePlan) -> Vec<Error> {
         self.print(plan.zeros.iter().map(|(node, resource)| {
-            format!(
-                "{node}: has 0 {resource}, probably left by a device plugin; to remove it, use --zeros"
-            )
+            format!("{node}: has 0 {resource}, probably left by a device plugin; to remove it, use --zeros")
         }));
         for (node, why) in &plan.unreadable {
             eprintln!("{node}: skipped: {why}; to remove the annotation, use --repair-ledger");

@@ -28,11 +28,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     let (readiness, ready) = watch::channel(Readiness::default());
     let (heartbeat, beats) = watch::channel(Instant::now());
     let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::new(Metrics::default()) };
-    let health = HealthState {
-        readiness: ready,
-        heartbeat: beats,
-        metrics: Arc::clone(&diagnostics.metrics),
-    };
+    let health = HealthState { readiness: ready, heartbeat: beats, metrics: Arc::clone(&diagnostics.metrics) };
     tokio::spawn(server::serve(listener, health));
 
     let candidate = Candidate {
@@ -57,10 +53,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
 
 fn start_log(filter: EnvFilter, format: LogFormat) {
     let colour = has_colour(&std::io::stderr());
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(colour)
-        .with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => log.with_target(false).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),

@@ -105,23 +105,14 @@ impl Settings {
     /// Checks all settings.
     pub(super) fn new(args: Args) -> Result<Self, InvalidSettings> {
         let mut errors = SettingErrors::default();
-        let listen = errors.parse::<SocketAddr>(
-            "bind-address",
-            &args.bind_address,
-            "an address and a port, such as [::]:8080",
-        );
-        let concurrency =
-            errors.number("max-concurrent-patches", &args.max_concurrent_patches, 1..=1000);
+        let listen =
+            errors.parse::<SocketAddr>("bind-address", &args.bind_address, "an address and a port, such as [::]:8080");
+        let concurrency = errors.number("max-concurrent-patches", &args.max_concurrent_patches, 1..=1000);
         let request_timeout = errors.duration("request-timeout", &args.request_timeout, 1..=60);
         let mass_withdrawal_delay =
             errors.duration("mass-withdrawal-delay", &args.mass_withdrawal_delay, 0..=24 * 60 * 60);
-        let confinement_test =
-            errors.parse("confinement-test", &args.confinement_test, "true or false");
-        let lease_duration = errors.duration(
-            "leader-elect-lease-duration",
-            &args.leader_elect_lease_duration,
-            3..=300,
-        );
+        let confinement_test = errors.parse("confinement-test", &args.confinement_test, "true or false");
+        let lease_duration = errors.duration("leader-elect-lease-duration", &args.leader_elect_lease_duration, 3..=300);
         let log_format = match args.log_format.as_str() {
             "text" => Some(LogFormat::Text),
             "json" => Some(LogFormat::Json),
@@ -135,25 +126,16 @@ impl Settings {
                 "error, warn, info, debug or trace, for all modules or per module (info,kube=debug)",
             )
         });
-        let LeaseArgs {
-            leader_elect_resource_namespace: namespace,
-            leader_elect_resource_name: name,
-        } = &args.lease;
-        let names = [
-            ("leader-elect-resource-name", Some(name)),
-            ("leader-elect-resource-namespace", namespace.as_ref()),
-        ];
+        let LeaseArgs { leader_elect_resource_namespace: namespace, leader_elect_resource_name: name } = &args.lease;
+        let names =
+            [("leader-elect-resource-name", Some(name)), ("leader-elect-resource-namespace", namespace.as_ref())];
         for (flag, name) in names {
             if let Some(name) = name.filter(|name| !is_dns_subdomain(name)) {
                 errors.add::<()>(flag, name, "a name of lowercase letters, digits, '-' and '.'");
             }
         }
         if args.identity.is_empty() || args.identity.len() > 253 {
-            errors.add::<()>(
-                "identity",
-                &args.identity,
-                "1 to 253 characters long, such as the pod's name",
-            );
+            errors.add::<()>("identity", &args.identity, "1 to 253 characters long, such as the pod's name");
         }
         let durations = request_timeout.zip(mass_withdrawal_delay).zip(lease_duration);
         let log = log.zip(log_format);
@@ -207,12 +189,7 @@ impl SettingErrors {
     }
 
     /// Parses a duration in the notation of Kubernetes (`15s`, `1m30s`); a number without a unit is seconds.
-    fn duration(
-        &mut self,
-        flag: &str,
-        value: &str,
-        seconds: RangeInclusive<u64>,
-    ) -> Option<Duration> {
+    fn duration(&mut self, flag: &str, value: &str, seconds: RangeInclusive<u64>) -> Option<Duration> {
         let (least, most) = (*seconds.start(), *seconds.end());
         let range = Duration::from_secs(least)..=Duration::from_secs(most);
         let duration = parse_duration(value).filter(|duration| range.contains(duration));

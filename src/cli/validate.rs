@@ -71,8 +71,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         recursive: args.recursive,
         exclude: Exclude::from(args.exclude.clone()),
     };
-    let files =
-        manifest::read(&inputs, &Limits::default(), &mut |document| validator.take(document));
+    let files = manifest::read(&inputs, &Limits::default(), &mut |document| validator.take(document));
     let report = validator.finish(files);
     print(&report.render(args.output.format()))?;
     if report.count(Severity::Unreadable) > 0 {

@@ -53,8 +53,7 @@ impl Connections {
 
     /// Returns what sends the next request, and where to record that it failed.
     pub(super) fn next(&mut self) -> (Http, Arc<AtomicBool>) {
-        let interval =
-            if self.failed.load(Ordering::Relaxed) { INTERVAL_AFTER_FAILURE } else { INTERVAL };
+        let interval = if self.failed.load(Ordering::Relaxed) { INTERVAL_AFTER_FAILURE } else { INTERVAL };
         if self.read_at.elapsed() >= interval {
             self.refresh();
         }
@@ -148,11 +147,7 @@ mod tests {
     use super::*;
 
     /// Why certificates cannot be read again after so many more milliseconds.
-    async fn problem_after(
-        connections: &mut Connections,
-        milliseconds: u64,
-        fails: bool,
-    ) -> Option<String> {
+    async fn problem_after(connections: &mut Connections, milliseconds: u64, fails: bool) -> Option<String> {
         connections.failed.store(fails, Ordering::Relaxed);
         tokio::time::advance(Duration::from_millis(milliseconds)).await;
         connections.next();
@@ -169,19 +164,14 @@ mod tests {
         std::fs::write(folder.join("certificate"), &certificate).unwrap();
         std::fs::write(folder.join("key"), key.serialize_pem()).unwrap();
         let mut config = Config::new("https://127.0.0.1:1".parse().unwrap());
-        config.root_cert =
-            Some(vec![CertificateParams::default().self_signed(&key).unwrap().der().to_vec()]);
+        config.root_cert = Some(vec![CertificateParams::default().self_signed(&key).unwrap().der().to_vec()]);
         config.auth_info.client_certificate = path("certificate");
         config.auth_info.client_key = path("key");
         let source = Source::Given(Box::new(config.clone()));
         let connections = &mut Connections::new(&config, source).unwrap();
         std::fs::remove_file(folder.join("certificate")).unwrap();
         assert_eq!(problem_after(connections, 59_999, false).await, None);
-        assert!(
-            problem_after(connections, 1, false)
-                .await
-                .is_some_and(|problem| problem.contains("certificate"))
-        );
+        assert!(problem_after(connections, 1, false).await.is_some_and(|problem| problem.contains("certificate")));
         std::fs::write(folder.join("certificate"), &certificate).unwrap();
         assert!(problem_after(connections, 1999, true).await.is_some());
         assert_eq!(problem_after(connections, 1, true).await, None);

@@ -155,8 +155,7 @@ where
     B::Error: Into<BoxError>,
 {
     let server = Server::new(&Config::new(http::Uri::from_static("http://simulated")), None);
-    let send =
-        move |request| transport::send(transport.clone(), request, server.clone(), Arc::default());
+    let send = move |request| transport::send(transport.clone(), request, server.clone(), Arc::default());
     Client::new(ServiceBuilder::new().timeout(ANSWER_TIMEOUT).service_fn(send), "default")
 }
 
@@ -170,9 +169,7 @@ fn named<B>(
     let source = match result {
         // Go's HTTP server responds like this to a request without TLS.
         Ok(response)
-            if is_plain
-                && response.status() == StatusCode::BAD_REQUEST
-                && response.version() == Version::HTTP_10 =>
+            if is_plain && response.status() == StatusCode::BAD_REQUEST && response.version() == Version::HTTP_10 =>
         {
             ExpectsHttps.into()
         }

@@ -70,12 +70,9 @@ impl Source {
             Self::Kubeconfig { place, options, url } => (place, options, url),
         };
         let kubeconfig = read(options).kubeconfig.map_err(|source| reason(&source))?;
-        let (config, context) =
-            use_context(place, kubeconfig, options).map_err(|error| error.to_string())?;
+        let (config, context) = use_context(place, kubeconfig, options).map_err(|error| error.to_string())?;
         if config.cluster_url != *url {
-            return Err(format!(
-                "the context {context} now names another server; restart to use it"
-            ));
+            return Err(format!("the context {context} now names another server; restart to use it"));
         }
         Ok(config)
     }
@@ -135,12 +132,8 @@ pub(super) fn load(options: &ClusterOptions) -> Result<(Config, Server, Source),
     let Found { place, paths, kubeconfig, is_asked_for } = read(options);
     let from_kubeconfig = match kubeconfig {
         Ok(kubeconfig) => use_context(&place, kubeconfig, options),
-        Err(source) if is_absent(&source) && !is_asked_for => {
-            Err(ConfigError::Nothing { place: place.clone() })
-        }
-        Err(source) => {
-            Err(ConfigError::Kubeconfig { place: place.clone(), reason: reason(&source) })
-        }
+        Err(source) if is_absent(&source) && !is_asked_for => Err(ConfigError::Nothing { place: place.clone() }),
+        Err(source) => Err(ConfigError::Kubeconfig { place: place.clone(), reason: reason(&source) }),
     };
     let (mut config, context) = match from_kubeconfig {
         Ok((config, context)) => (config, Some(context)),

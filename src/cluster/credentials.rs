@@ -117,12 +117,10 @@ mod tests {
     fn what_a_plugin_prints_without_end_is_cut() {
         use std::os::unix::process::ExitStatusExt as _;
         let status = std::process::ExitStatus::from_raw(256);
-        let out =
-            std::process::Output { status, stdout: b"S3CRET".into(), stderr: [b'x'; 9999].into() };
+        let out = std::process::Output { status, stdout: b"S3CRET".into(), stderr: [b'x'; 9999].into() };
         let error = AuthError::AuthExecRun { cmd: "fetch S3CRET".to_owned(), out: Box::new(out) };
         let reason = auth_reason(&error, None);
-        let expected =
-            format!("the credential plugin failed (exit status: 1): {}", "x".repeat(2000));
+        let expected = format!("the credential plugin failed (exit status: 1): {}", "x".repeat(2000));
         assert_eq!(reason, expected);
     }
 }

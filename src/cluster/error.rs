@@ -74,14 +74,8 @@ pub fn is_unreachable(error: &kube::Error) -> bool {
     let mut next = Some(error as &(dyn StdError + 'static));
     while let Some(error) = next {
         let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        if matches!(
-            io,
-            Some(
-                ErrorKind::ConnectionRefused
-                    | ErrorKind::HostUnreachable
-                    | ErrorKind::NetworkUnreachable
-            )
-        ) {
+        if matches!(io, Some(ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable))
+        {
             return true;
         }
         next = match error.downcast_ref() {

@@ -134,8 +134,7 @@ pub async fn run(
 pub(crate) async fn end_election(client: Client, election: Election) -> Ended {
     let leases = Leases::new(client, election.candidate());
     let ended = timeout(RELEASE_TIMEOUT, release(leases, election)).await;
-    let ended = ended
-        .unwrap_or_else(|_| Ended::NotReleased(format!("no response within {RELEASE_TIMEOUT:?}")));
+    let ended = ended.unwrap_or_else(|_| Ended::NotReleased(format!("no response within {RELEASE_TIMEOUT:?}")));
     match &ended {
         Ended::Released => info!("released the lease"),
         Ended::Lost => debug!("another process has taken the lease"),
@@ -209,10 +208,7 @@ impl Leases {
     }
 
     /// Watches the Lease.
-    pub(crate) fn watch(
-        &self,
-        seed: u64,
-    ) -> impl Stream<Item = watcher::Result<watcher::Event<Lease>>> + Send + use<> {
+    pub(crate) fn watch(&self, seed: u64) -> impl Stream<Item = watcher::Result<watcher::Event<Lease>>> + Send + use<> {
         let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         watch_objects(self.api.clone(), config, seed)
     }
@@ -224,11 +220,7 @@ impl Leases {
     }
 
     /// Writes the Lease, and reads it after a conflict: the watch may be silent for as long as a response may be lost.
-    pub(crate) async fn write_or_read(
-        self,
-        lease: Lease,
-        limit: Duration,
-    ) -> (Written, Option<Lease>) {
+    pub(crate) async fn write_or_read(self, lease: Lease, limit: Duration) -> (Written, Option<Lease>) {
         let written = self.clone().write(lease, limit).await;
         let found = match &written {
             Written::Conflict => timeout(limit, self.read()).await.ok(),
@@ -251,9 +243,7 @@ impl Leases {
         match timeout(limit, request).await {
             Ok(Ok(lease)) => Written::Done(Box::new(lease)),
             Ok(Err(error)) => error.into(),
-            Err(_) => {
-                Written::Failed(format!("cannot write the lease: no response within {limit:?}"))
-            }
+            Err(_) => Written::Failed(format!("cannot write the lease: no response within {limit:?}")),
         }
     }
 }

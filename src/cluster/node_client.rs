@@ -97,10 +97,8 @@ impl NodeClient {
 
     /// Patches a node's status. If a `test` operation of the patch fails, reads the current node.
     pub(crate) async fn patch(self, node: Arc<str>, patch: JsonPatch) -> Reply {
-        let params =
-            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let request =
-            nodes().patch_subresource("status", &node, &params, &Patch::Json::<()>(patch));
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let request = nodes().patch_subresource("status", &node, &params, &Patch::Json::<()>(patch));
         match self.requests.send(request).await {
             Ok(node) => Reply::Patched(Box::new(node)),
             Err(error) if error.is_stale() => Reply::stale(&error, self.get(&node).await),
@@ -111,11 +109,8 @@ impl NodeClient {
     /// Adds a label to a node through a patch of its status, as a dry run: the API server runs every check, and stores
     /// nothing.
     pub(crate) async fn try_label(self, node: Arc<str>, value: String) -> Result<(), RequestError> {
-        let params = PatchParams {
-            dry_run: true,
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let params =
+            PatchParams { dry_run: true, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         // Unlike a JSON Patch, a merge patch does not depend on the contents of the node.
         let label = json!({"metadata": {"labels": {SELF_TEST_LABEL: value}}});
         let request = nodes().patch_subresource("status", &node, &params, &Patch::Merge(label));
@@ -131,8 +126,7 @@ impl NodeClient {
     /// Returns the requests of the unfinished pods that are assigned to a node.
     pub(crate) async fn pods(self, node: Arc<str>) -> Result<Requests, RequestError> {
         let fields = format!("spec.nodeName={node},{UNFINISHED}");
-        let pods: PodList =
-            self.requests.send(pods().list(&ListParams::default().fields(&fields))).await?;
+        let pods: PodList = self.requests.send(pods().list(&ListParams::default().fields(&fields))).await?;
         Ok(Requests::from_pods(&pods))
     }
 
@@ -225,9 +219,7 @@ impl From<RequestError> for Reply {
     fn from(error: RequestError) -> Self {
         let (message, retry_after) = (error.to_string(), error.retry_after());
         match error {
-            RequestError::Api { code, status, .. } if is_missing_node(code, &status) => {
-                Self::NotFound
-            }
+            RequestError::Api { code, status, .. } if is_missing_node(code, &status) => Self::NotFound,
             RequestError::Api { code, status, .. } if is_missing_right(code, &status) => {
                 Self::Forbidden(status.message)
             }
@@ -235,9 +227,7 @@ impl From<RequestError> for Reply {
             RequestError::Api { code, .. } => {
                 Self::Failed { message, retry_after, maybe_applied: code.is_server_error() }
             }
-            RequestError::Transport(message) => {
-                Self::Failed { message, retry_after: None, maybe_applied: true }
-            }
+            RequestError::Transport(message) => Self::Failed { message, retry_after: None, maybe_applied: true },
         }
     }
 }
@@ -263,9 +253,7 @@ mod tests {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let mut answers: Vec<_> = answers
             .into_iter()
-            .map(|answer| {
-                answer.map(|(code, retry, body)| (code, retry.to_owned(), body.to_owned()))
-            })
+            .map(|answer| answer.map(|(code, retry, body)| (code, retry.to_owned(), body.to_owned())))
             .rev()
             .collect();
         let log = Arc::clone(&asked);
@@ -318,8 +306,7 @@ mod tests {
     async fn label_is_tried_as_a_dry_run_alone() {
         let (requests, asked) = answering(vec![Some((200, "", NODE))]);
         requests.try_label("node-1".into(), "a".to_owned()).await.unwrap();
-        let dry_run =
-            "PATCH /api/v1/nodes/node-1/status?&dryRun=All&fieldManager=node-resource-advertiser";
+        let dry_run = "PATCH /api/v1/nodes/node-1/status?&dryRun=All&fieldManager=node-resource-advertiser";
         assert_eq!(*asked.lock().unwrap(), [dry_run]);
     }
 
@@ -332,8 +319,7 @@ mod tests {
             let Reply::Stale { message, .. } = &reply else { panic!("{reply:?}") };
             assert!(message.starts_with(&code.to_string()), "{message}");
             assert_eq!(asked, [PATCH, GET]);
-            let (reply, _) =
-                self::reply(vec![Some((code, "", &body)), Some((404, "", GONE))]).await;
+            let (reply, _) = self::reply(vec![Some((code, "", &body)), Some((404, "", GONE))]).await;
             assert!(matches!(reply, Reply::NotFound), "{reply:?}");
             // A 404 of something in between says nothing about the node, and the patch was rejected.
             let (reply, _) = self::reply(vec![Some((code, "", &body)), Some((404, "", ""))]).await;
@@ -343,8 +329,7 @@ mod tests {
 
     #[tokio::test]
     async fn rejected_value_fails_with_the_reason_and_no_get() {
-        let causes =
-            json!({"causes": [{"reason": "FieldValueInvalid", "field": "status.capacity"}]});
+        let causes = json!({"causes": [{"reason": "FieldValueInvalid", "field": "status.capacity"}]});
         let invalid = status(422, "Node \"node-1\" is invalid: must be an integer", &causes);
         let (reply, asked) = reply(vec![Some((422, "", &invalid))]).await;
         let Reply::Rejected(message) = reply else { panic!("{reply:?}") };
@@ -377,8 +362,7 @@ mod tests {
 
     #[tokio::test]
     async fn missing_permission_is_forbidden_and_webhook_denial_is_a_rejection() {
-        let says =
-            "nodes \"node-1\" is forbidden: User \"u\" cannot patch resource \"nodes/status\"";
+        let says = "nodes \"node-1\" is forbidden: User \"u\" cannot patch resource \"nodes/status\"";
         let (reply, _) = reply(vec![Some((403, "", &status(403, says, &json!({}))))]).await;
         let Reply::Forbidden(message) = reply else { panic!("{reply:?}") };
         assert_eq!(message, says);

@@ -31,8 +31,7 @@ where
             sleep(pause).await;
         }
         let event = events.next().await?;
-        let is_refused =
-            matches!(&event, Err(error) if matches!(list_code(error), Some(403 | 404)));
+        let is_refused = matches!(&event, Err(error) if matches!(list_code(error), Some(403 | 404)));
         let pause = if is_refused { PAUSE } else { Duration::ZERO };
         Some((event, (events, pause)))
     })

@@ -20,10 +20,7 @@ pub(crate) enum Page<K> {
 ///
 /// # Errors
 /// If they cannot be listed.
-pub(crate) async fn list<K>(
-    api: &Api<K>,
-    mut on_page: impl FnMut(Page<K>),
-) -> Result<(), kube::Error>
+pub(crate) async fn list<K>(api: &Api<K>, mut on_page: impl FnMut(Page<K>)) -> Result<(), kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
@@ -31,9 +28,7 @@ where
     loop {
         let list = match api.list(&page).await {
             // The list took so long that its rest has expired.
-            Err(kube::Error::Api(status))
-                if status.code == 410 && page.continue_token.is_some() =>
-            {
+            Err(kube::Error::Api(status)) if status.code == 410 && page.continue_token.is_some() => {
                 on_page(Page::Restarted);
                 page.continue_token = None;
                 continue;

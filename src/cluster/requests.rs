@@ -62,10 +62,7 @@ impl Requests {
     }
 
     /// Sends a request, and decodes the object in the response.
-    pub(crate) async fn send<T: DeserializeOwned>(
-        &self,
-        request: Built,
-    ) -> Result<T, RequestError> {
+    pub(crate) async fn send<T: DeserializeOwned>(&self, request: Built) -> Result<T, RequestError> {
         let request = request.map_err(|error| RequestError::Transport(error.to_string()))?;
         let exchange = async {
             let response = self.client.send(request.map(Body::from)).await;
@@ -115,8 +112,7 @@ impl RequestError {
 
     /// Returns whether the API server is overloaded, fails or does not respond, so that fewer requests must be sent.
     pub(crate) fn is_overload(&self) -> bool {
-        self.code()
-            .is_none_or(|code| code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error())
+        self.code().is_none_or(|code| code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error())
     }
 
     /// Returns whether the rest of a list has expired.

@@ -56,11 +56,7 @@ where
             return Either::Left(WatchBody::new(body));
         }
         Either::Right(DeadlineBody::new(BODY_TIMEOUT, body).map_err(move |error| {
-            if error.is::<TimeoutError>() {
-                Stalled { server: server.clone() }.into()
-            } else {
-                error
-            }
+            if error.is::<TimeoutError>() { Stalled { server: server.clone() }.into() } else { error }
         }))
     }))
 }

@@ -292,9 +292,7 @@ mod tests {
             async move {
                 let away = start.elapsed() > Duration::from_secs(10);
                 if away && start.elapsed() < Duration::from_secs(40) {
-                    return Err(tower::BoxError::from(io::Error::from(
-                        ErrorKind::ConnectionRefused,
-                    )));
+                    return Err(tower::BoxError::from(io::Error::from(ErrorKind::ConnectionRefused)));
                 }
                 if !request.uri().query().is_some_and(|query| query.contains("watch=true")) {
                     return Ok(Response::new(ResponseBody::from(page("").1.to_string())));
@@ -371,10 +369,8 @@ mod tests {
         let counted = Arc::clone(&requests);
         let service = tower::service_fn(move |_: Request<Body>| {
             *counted.lock().unwrap() += 1;
-            let body = stream::iter([
-                Ok(b"{\"metadata\": {".to_vec()),
-                Err(io::Error::from(ErrorKind::ConnectionReset)),
-            ]);
+            let body =
+                stream::iter([Ok(b"{\"metadata\": {".to_vec()), Err(io::Error::from(ErrorKind::ConnectionReset))]);
             async { Ok::<_, tower::BoxError>(Response::new(ResponseBody::from_stream(body))) }
         });
         let nodes = Api::<Node>::all(Client::new(service, "default"));

@@ -45,10 +45,7 @@ pub(super) struct DeviceClasses {
 }
 
 /// Watches DeviceClasses.
-pub(super) fn watch(
-    client: Client,
-    seed: u64,
-) -> impl Stream<Item = watcher::Result<Event<DeviceClass>>> + Send {
+pub(super) fn watch(client: Client, seed: u64) -> impl Stream<Item = watcher::Result<Event<DeviceClass>>> + Send {
     let kind = GroupVersionKind::gvk("resource.k8s.io", "v1", "DeviceClass");
     let resource = ApiResource::from_gvk_with_plural(&kind, "deviceclasses");
     let classes = Api::<DeviceClass>::all_with(client, &resource);
@@ -96,8 +93,7 @@ impl DeviceClasses {
             return false;
         }
         let before = self.unreadable.clone();
-        self.unreadable =
-            (!is_not_served(error)).then(|| format!("DeviceClasses {}", describe_watch(error, "")));
+        self.unreadable = (!is_not_served(error)).then(|| format!("DeviceClasses {}", describe_watch(error, "")));
         if self.unreadable.is_some() && self.unreadable != before {
             info!("not reporting resources that DRA maps too: {}", describe_watch(error, ""));
         }

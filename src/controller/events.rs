@@ -104,12 +104,7 @@ impl Events {
     }
 
     /// Reports an Event on a rule. Returns false if the limit suppresses it.
-    pub(super) fn on_rule(
-        &mut self,
-        rule: &RuleSubject,
-        template: &EventTemplate,
-        now: Now,
-    ) -> bool {
+    pub(super) fn on_rule(&mut self, rule: &RuleSubject, template: &EventTemplate, now: Now) -> bool {
         let RuleSubject { name, uid } = rule;
         let Some(uid) = uid else { return false };
         let key = RateLimitKey { rule: Arc::clone(name), reason: template.reason, on_rule: true };
@@ -131,14 +126,11 @@ impl Events {
         now: Now,
     ) -> bool {
         let RuleSubject { name, uid } = rule;
-        let key =
-            |on_rule| RateLimitKey { rule: Arc::clone(name), reason: template.reason, on_rule };
+        let key = |on_rule| RateLimitKey { rule: Arc::clone(name), reason: template.reason, on_rule };
         let reference = uid.clone().map(|uid| rule_reference(name, uid));
-        let on_node =
-            self.report(key(false), || node_reference(node), reference.clone(), template, now);
-        let on_rule = reference.is_some_and(|reference| {
-            self.report(key(true), || reference, Some(node_reference(node)), template, now)
-        });
+        let on_node = self.report(key(false), || node_reference(node), reference.clone(), template, now);
+        let on_rule = reference
+            .is_some_and(|reference| self.report(key(true), || reference, Some(node_reference(node)), template, now));
         on_node || on_rule
     }
 
@@ -172,17 +164,12 @@ impl Events {
         if self.number.is_multiple_of(COMPACT_INTERVAL) {
             self.compact(now.instant);
         }
-        let subject: String =
-            regarding.name.iter().flat_map(|name| name.chars()).take(MAX_NAME).collect();
+        let subject: String = regarding.name.iter().flat_map(|name| name.chars()).take(MAX_NAME).collect();
         let subject = subject.trim_end_matches(['.', '-']);
         // The seed differs between processes, and the number between Events of one process.
         let name = format!("{subject}.{:x}{:06x}", self.seed, self.number);
         KubeEvent {
-            metadata: ObjectMeta {
-                name: Some(name),
-                namespace: Some(NAMESPACE.to_owned()),
-                ..ObjectMeta::default()
-            },
+            metadata: ObjectMeta { name: Some(name), namespace: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() },
             event_time: Some(MicroTime(now.wall)),
             type_: Some(match kind {
                 EventType::Normal => "Normal".to_owned(),
@@ -223,12 +210,7 @@ impl Events {
     }
 
     /// Handles the response to an Event. If the API server was overloaded, the Event is sent again after a pause.
-    pub(super) fn written(
-        &mut self,
-        event: Box<KubeEvent>,
-        result: Result<(), RequestError>,
-        now: Instant,
-    ) {
+    pub(super) fn written(&mut self, event: Box<KubeEvent>, result: Result<(), RequestError>, now: Instant) {
         let tries = event.metadata.name.as_ref().and_then(|name| self.in_flight.remove(name));
         let Err(error) = result else {
             self.backoff = None;
@@ -320,9 +302,7 @@ mod tests {
         let long = shortened(format!("x{}", "é".repeat(MAX_NOTE)), 0);
         assert_eq!((long.len(), long.ends_with('é')), (MAX_NOTE - 1, true));
         let long = shortened("x".repeat(MAX_NOTE), 7);
-        assert!(
-            long.len() == MAX_NOTE && long.ends_with("(and 7 more like this since the last one)")
-        );
+        assert!(long.len() == MAX_NOTE && long.ends_with("(and 7 more like this since the last one)"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -331,22 +311,15 @@ mod tests {
         let key = |rule: &str, reason, on_rule| RateLimitKey { rule: rule.into(), reason, on_rule };
         let repaired = || key("dongle", "Repaired", false);
         let start = Instant::now();
-        let allowed =
-            (0..10_000).filter(|_| events.try_acquire(repaired(), start).is_some()).count();
+        let allowed = (0..10_000).filter(|_| events.try_acquire(repaired(), start).is_some()).count();
         assert_eq!(allowed, BURST_ON_NODES as usize);
         assert_eq!(events.try_acquire(repaired(), start + REFILL_INTERVAL / 2), None);
         let suppressed = 10_000 - BURST_ON_NODES + 1;
-        assert_eq!(
-            events.try_acquire(repaired(), start + REFILL_INTERVAL),
-            Some(suppressed),
-            "they are counted"
-        );
+        assert_eq!(events.try_acquire(repaired(), start + REFILL_INTERVAL), Some(suppressed), "they are counted");
         assert_eq!(events.try_acquire(repaired(), start + REFILL_INTERVAL), None);
-        for other in [
-            key("other", "Repaired", false),
-            key("dongle", "Contested", false),
-            key("dongle", "Repaired", true),
-        ] {
+        for other in
+            [key("other", "Repaired", false), key("dongle", "Contested", false), key("dongle", "Repaired", true)]
+        {
             assert_eq!(events.try_acquire(other, start), Some(0));
         }
     }

@@ -61,13 +61,9 @@ impl Executor {
             Effect::ListRules { id } => {
                 list_rules(requests).map(move |reply| Completion::RulesListed { id, reply }).boxed()
             }
-            Effect::PatchNode { id, node, patch } => {
-                patch_node(nodes, id, node, patch, deadline, timeout).boxed()
-            }
+            Effect::PatchNode { id, node, patch } => patch_node(nodes, id, node, patch, deadline, timeout).boxed(),
             Effect::ListPods { id, scope } => list_pods(nodes, id, scope, deadline).boxed(),
-            Effect::PatchStatus { rule, uid, status } => {
-                patch_status(requests, rule, uid, *status).boxed()
-            }
+            Effect::PatchStatus { rule, uid, status } => patch_status(requests, rule, uid, *status).boxed(),
             Effect::CreateEvent(event) => create_event(requests, event).boxed(),
             Effect::TestConfinement { number, node, label } => {
                 let tested = nodes.try_label(node, label);
@@ -100,8 +96,7 @@ async fn patch_node(
     deadline: Instant,
     timeout: Duration,
 ) -> Completion {
-    let failed =
-        |message, maybe_applied| Reply::Failed { message, retry_after: None, maybe_applied };
+    let failed = |message, maybe_applied| Reply::Failed { message, retry_after: None, maybe_applied };
     // The process may have been suspended since the decision.
     if deadline <= Instant::now() {
         let reply = failed("the patch was not sent in time".to_owned(), false);
@@ -113,12 +108,7 @@ async fn patch_node(
     Completion::NodePatched { id, node, reply }
 }
 
-async fn list_pods(
-    nodes: NodeClient,
-    id: RequestId,
-    scope: PodScope,
-    deadline: Instant,
-) -> Completion {
+async fn list_pods(nodes: NodeClient, id: RequestId, scope: PodScope, deadline: Instant) -> Completion {
     let list = async {
         match &scope {
             PodScope::Node(node) => {
@@ -130,9 +120,8 @@ async fn list_pods(
     };
     // The timeout of a request applies to each page.
     let reply = tokio::time::timeout_at(deadline + MAX_LIST_TIME, list).await;
-    let reply = reply.unwrap_or_else(|_| {
-        Err(RequestError::Transport("the list of pods did not complete in time".to_owned()))
-    });
+    let reply =
+        reply.unwrap_or_else(|_| Err(RequestError::Transport("the list of pods did not complete in time".to_owned())));
     Completion::PodsListed { id, scope, reply }
 }
 
@@ -142,24 +131,18 @@ async fn patch_status(
     uid: Option<String>,
     status: NodeExtendedResourceStatus,
 ) -> Completion {
-    let params =
-        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let rules = ApiRequest::new(NodeExtendedResource::url_path(&(), None));
     let request = status_patch(uid.as_deref(), &status)
         .map_err(kube::core::request::Error::SerializeBody)
-        .and_then(|patch| {
-            rules.patch_subresource("status", &rule, &params, &Patch::Json::<()>(patch))
-        });
+        .and_then(|patch| rules.patch_subresource("status", &rule, &params, &Patch::Json::<()>(patch)));
     let result = requests.send::<serde::de::IgnoredAny>(request).await.map(|_| status);
     Completion::StatusPatched { rule, uid, result }
 }
 
 /// Returns the patch that replaces the whole status of the rule with this uid: a rule recreated under the same name is
 /// another rule. A merge patch of the status cannot test the uid, because the API server ignores it there.
-pub(super) fn status_patch(
-    uid: Option<&str>,
-    status: &NodeExtendedResourceStatus,
-) -> serde_json::Result<JsonPatch> {
+pub(super) fn status_patch(uid: Option<&str>, status: &NodeExtendedResourceStatus) -> serde_json::Result<JsonPatch> {
     let test = uid.map(|uid| json!({"op": "test", "path": "/metadata/uid", "value": uid}));
     let add = json!({"op": "add", "path": "/status", "value": serde_json::to_value(status)?});
     serde_json::from_value(test.into_iter().chain([add]).collect())

@@ -62,13 +62,7 @@ impl Leader {
 
     /// Handles the response to a write that was sent at `started`, and the current Lease if it was read after a
     /// conflict.
-    pub(super) fn written(
-        &mut self,
-        written: Written,
-        found: Option<Lease>,
-        started: Instant,
-        now: Now,
-    ) {
+    pub(super) fn written(&mut self, written: Written, found: Option<Lease>, started: Instant, now: Now) {
         if let Some(participant) = &mut self.participant {
             participant.written(written, found, started, (now.instant, now.wall));
             if participant.server_went_back() && !self.server_went_back {
@@ -169,10 +163,7 @@ impl Leader {
         let leads = self.leads(now);
         match self.participant.take() {
             Some(_) if leads && (in_flight > 0 || may_land()) => {
-                warn!(
-                    in_flight,
-                    "stopped with requests unanswered: the lease is kept until it expires"
-                );
+                warn!(in_flight, "stopped with requests unanswered: the lease is kept until it expires");
             }
             Some(participant) => {
                 self.is_releasing = true;

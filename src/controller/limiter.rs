@@ -49,15 +49,7 @@ impl Limiter {
         let window = max_patches as f64;
         let (paused_until, side_paused_until, reduced_at) = (None, None, None);
         let in_flight = [0; 5];
-        Self {
-            max_patches,
-            window,
-            in_flight,
-            paused_until,
-            side_paused_until,
-            reduced_at,
-            failures: 0,
-        }
+        Self { max_patches, window, in_flight, paused_until, side_paused_until, reduced_at, failures: 0 }
     }
 
     /// Takes a slot. Returns false if there is none.

@@ -61,8 +61,7 @@ pub(crate) const RULE_STATES: [&str; 3] = ["ready", "not_ready", "stalled"];
 
 /// Histogram buckets, in seconds. The threshold of an alert is one of them, since a quantile between two is
 /// interpolated.
-const EVENT_TO_PATCH: [f64; 14] =
-    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 30.0, 300.0];
+const EVENT_TO_PATCH: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 30.0, 300.0];
 const PLAN: [f64; 7] = [0.000_001, 0.000_01, 0.000_1, 0.001, 0.01, 0.1, 1.0];
 
 impl Default for Metrics {
@@ -129,16 +128,8 @@ impl Default for Metrics {
             metrics.event_to_patch.clone(),
         );
         registry.register("plan_duration_seconds", "Time to plan a node", metrics.plan.clone());
-        registry.register(
-            "watch_restarts",
-            "Watches that ended and were restarted",
-            metrics.watch_restarts.clone(),
-        );
-        registry.register(
-            "leader",
-            "Whether this process is the leader (1) or a standby (0)",
-            metrics.leader.clone(),
-        );
+        registry.register("watch_restarts", "Watches that ended and were restarted", metrics.watch_restarts.clone());
+        registry.register("leader", "Whether this process is the leader (1) or a standby (0)", metrics.leader.clone());
         registry.register(
             "protection",
             "Whether a policy keeps listed values when a kubelet resets them: 1 for the current state",
@@ -214,11 +205,7 @@ mod tests {
             "node_resource_advertiser_repairs_total 0",
             "node_resource_advertiser_leader 0",
             "node_resource_advertiser_watch_restarts_total{resource=\"nodes\"} 0",
-            concat!(
-                "node_resource_advertiser_build_info{version=\"",
-                env!("CARGO_PKG_VERSION"),
-                "\"} 1"
-            ),
+            concat!("node_resource_advertiser_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
             "node_resource_advertiser_rules_without_nodes 0",
             "node_resource_advertiser_event_to_patch_duration_seconds_count 0",
             "node_resource_advertiser_event_to_patch_duration_seconds_bucket{le=\"0.5\"} 0",

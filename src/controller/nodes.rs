@@ -251,11 +251,7 @@ impl Nodes {
 /// Returns the rank of a change. If the ledger is unchanged but values are not, a value may have been lost.
 fn rank(before: &Node, after: &Node) -> Rank {
     let same_values = before.capacity == after.capacity && before.allocatable == after.allocatable;
-    if after.ledger.is_some() && before.ledger == after.ledger && !same_values {
-        Rank::Repair
-    } else {
-        Rank::Changed
-    }
+    if after.ledger.is_some() && before.ledger == after.ledger && !same_values { Rank::Repair } else { Rank::Changed }
 }
 
 #[cfg(test)]

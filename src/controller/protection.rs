@@ -117,19 +117,12 @@ pub(super) fn watch(
     };
     let policies = watch("MutatingAdmissionPolicy", "mutatingadmissionpolicies");
     let bindings = watch("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings");
-    stream::select(
-        policies.map(|event| (Kind::Policy, event)),
-        bindings.map(|event| (Kind::Binding, event)),
-    )
+    stream::select(policies.map(|event| (Kind::Policy, event)), bindings.map(|event| (Kind::Binding, event)))
 }
 
 impl Protection {
     /// Handles an event of a watch. Returns whether the state has changed.
-    pub(super) fn observe(
-        &mut self,
-        kind: Kind,
-        event: watcher::Result<Event<PolicyObject>>,
-    ) -> bool {
+    pub(super) fn observe(&mut self, kind: Kind, event: watcher::Result<Event<PolicyObject>>) -> bool {
         let before = self.state();
         match kind {
             Kind::Policy => self.policies.observe(event),
@@ -189,10 +182,8 @@ mod tests {
 
     fn object(name: &str, policy: Option<&str>) -> PolicyObject {
         let spec = json!({"policyName": policy});
-        serde_json::from_value(
-            json!({"apiVersion": "v1", "kind": "a", "metadata": {"name": name}, "spec": spec}),
-        )
-        .unwrap()
+        serde_json::from_value(json!({"apiVersion": "v1", "kind": "a", "metadata": {"name": name}, "spec": spec}))
+            .unwrap()
     }
 
     fn failed(code: u16) -> watcher::Result<Event<PolicyObject>> {

@@ -52,10 +52,7 @@ impl Readiness {
     }
 
     fn reasons(&self) -> impl Iterator<Item = &str> {
-        [&self.rules, &self.nodes, &self.patches, &self.lease]
-            .into_iter()
-            .flatten()
-            .map(String::as_str)
+        [&self.rules, &self.nodes, &self.patches, &self.lease].into_iter().flatten().map(String::as_str)
     }
 }
 

@@ -202,8 +202,7 @@ impl Reconciler {
         self.list_rules(now.instant, step);
         self.reports.planned = 0;
         while self.reports.planned < PLAN_BATCH_SIZE
-            && let Some((Key::Node(name), rank)) =
-                self.schedule.queue.pop(Stage::Plan, Rank::Replan)
+            && let Some((Key::Node(name), rank)) = self.schedule.queue.pop(Stage::Plan, Rank::Replan)
         {
             self.reconcile(&name, rank, now);
         }
@@ -219,8 +218,7 @@ impl Reconciler {
         if let Some(deadline) = self.write_deadline(now.instant) {
             self.schedule.send_patches(&mut self.nodes, deadline, now.instant, step);
         }
-        let has_unplanned =
-            self.schedule.queue.len(Stage::Plan) > 0 || !self.schedule.standings_due.is_empty();
+        let has_unplanned = self.schedule.queue.len(Stage::Plan) > 0 || !self.schedule.standings_due.is_empty();
         if has_unplanned {
             step.wake = Some(now.instant);
         } else {
@@ -267,12 +265,8 @@ impl Reconciler {
             self.set_ready(|readiness| {
                 (readiness.lease, readiness.standby) = match leadership {
                     Leadership::Leader { .. } => (None, None),
-                    Leadership::Standby(None) => {
-                        (None, Some("no leader is elected yet".to_owned()))
-                    }
-                    Leadership::Standby(Some(holder)) => {
-                        (None, Some(format!("{holder} is the leader")))
-                    }
+                    Leadership::Standby(None) => (None, Some("no leader is elected yet".to_owned())),
+                    Leadership::Standby(Some(holder)) => (None, Some(format!("{holder} is the leader"))),
                     Leadership::Unavailable(why) => (Some(why), None),
                 };
             });
@@ -286,8 +280,7 @@ impl Reconciler {
             self.restart_all(now);
             self.report_totals();
         } else {
-            let zeros =
-                self.nodes.tally().totals().map(|(state, _)| (state, 0)).collect::<Vec<_>>();
+            let zeros = self.nodes.tally().totals().map(|(state, _)| (state, 0)).collect::<Vec<_>>();
             metrics::set_all(&self.diagnostics.metrics.nodes, "state", zeros);
             self.diagnostics.metrics.rules_held.set(0);
             self.reports.forbidden = None;
@@ -338,12 +331,7 @@ impl Reconciler {
 
     /// Handles the failure of a watch of nodes or rules, which restarts. Returns the error, unless the watch merely
     /// expired.
-    fn watch_failed(
-        &mut self,
-        resource: &'static str,
-        error: &watcher::Error,
-        missing: &str,
-    ) -> Option<String> {
+    fn watch_failed(&mut self, resource: &'static str, error: &watcher::Error, missing: &str) -> Option<String> {
         // An unreachable API server counts as one restart, however many attempts fail.
         if !self.reports.broken_watches.contains_key(resource) {
             self.diagnostics.metrics.restarted(resource);

@@ -123,9 +123,7 @@ impl Rules {
                 let name: Arc<str> = object.name_any().into();
                 let mut new = RuleState::new(object);
                 let known = self.by_name.get(&name);
-                if known.is_some_and(|known| new.version < known.version)
-                    || self.is_deleted(&name, &new)
-                {
+                if known.is_some_and(|known| new.version < known.version) || self.is_deleted(&name, &new) {
                     return Seen::nothing();
                 }
                 // For an object that cannot be decoded, the last written status applies.
@@ -142,8 +140,7 @@ impl Rules {
             Event::Apply(object) | Event::Delete(object) => {
                 let name: Arc<str> = object.name_any().into();
                 let gone = RuleState::new(object);
-                let is_newer =
-                    |known: &RuleState| known.uid != gone.uid || gone.version < known.version;
+                let is_newer = |known: &RuleState| known.uid != gone.uid || gone.version < known.version;
                 if self.by_name.get(&name).is_none_or(is_newer) {
                     return Seen::nothing();
                 }
@@ -162,8 +159,7 @@ impl Rules {
     /// Handles a complete list that a new leader requested when `newest` was the newest known version. The watch may be
     /// behind or ahead of the list.
     pub(super) fn observe_list(&mut self, objects: Vec<RuleObject>, newest: Option<u64>) -> Seen {
-        let listed =
-            objects.into_iter().filter(|object| object.meta().deletion_timestamp.is_none());
+        let listed = objects.into_iter().filter(|object| object.meta().deletion_timestamp.is_none());
         let listed = listed.map(|object| (object.name_any().into(), RuleState::new(object)));
         self.replace(Listing { rules: listed.collect(), newest })
     }
@@ -201,11 +197,7 @@ impl Rules {
         Seen { enqueue, touched, removed, is_list: true, is_in_doubt: false }
     }
 
-    fn changed(
-        &mut self,
-        old: Option<RuleState>,
-        new: Option<Result<Arc<Rule>, InvalidRule>>,
-    ) -> Enqueue {
+    fn changed(&mut self, old: Option<RuleState>, new: Option<Result<Arc<Rule>, InvalidRule>>) -> Enqueue {
         let old = old.map(|state| state.rule);
         if old == new {
             return Enqueue::None;
@@ -226,12 +218,7 @@ impl Rules {
 
     /// Decides after a complete list whether rules that ledgers name but that do not exist are held for `delay`.
     /// Returns whether nodes must be planned again.
-    pub(super) fn hold_missing(
-        &mut self,
-        in_ledgers: &BTreeSet<Arc<str>>,
-        delay: Duration,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn hold_missing(&mut self, in_ledgers: &BTreeSet<Arc<str>>, delay: Duration, now: Instant) -> bool {
         let by_name = &self.by_name;
         let changed = self.hold.evaluate(in_ledgers, |name| by_name.contains_key(name), delay, now);
         self.is_dirty |= changed;
@@ -307,9 +294,7 @@ impl RuleState {
         let (uid, generation) = (metadata.uid.clone(), metadata.generation);
         let version = metadata.resource_version.as_ref().and_then(|version| version.parse().ok());
         let (rule, status, priority) = match object.0 {
-            Ok(object) => {
-                (Rule::new(&object).map(Arc::new), object.status, Some(object.spec.priority))
-            }
+            Ok(object) => (Rule::new(&object).map(Arc::new), object.status, Some(object.spec.priority)),
             Err(invalid) => (Err(InvalidRule::Malformed(invalid.error)), None, None),
         };
         Self { uid, generation, version, priority, status, rule }

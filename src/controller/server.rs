@@ -76,26 +76,18 @@ pub async fn serve(listener: TcpListener, health: HealthState) {
     connections::serve(listener, router, connections::LIMITS).await;
 }
 
-async fn readyz(
-    State(health): State<HealthState>,
-    RawQuery(query): RawQuery,
-) -> (StatusCode, String) {
+async fn readyz(State(health): State<HealthState>, RawQuery(query): RawQuery) -> (StatusCode, String) {
     let readiness = health.readiness.borrow();
     let parameters = query.unwrap_or_default();
-    let is_verbose = parameters
-        .split('&')
-        .any(|parameter| parameter == "verbose" || parameter.starts_with("verbose="));
+    let is_verbose = parameters.split('&').any(|parameter| parameter == "verbose" || parameter.starts_with("verbose="));
     let text = if is_verbose { readiness.verbose() } else { readiness.to_string() };
     (code(readiness.is_ready()), text)
 }
 
 async fn livez(State(health): State<HealthState>) -> (StatusCode, String) {
     let still = health.heartbeat.borrow().elapsed();
-    let answer = if still < LIVENESS_TIMEOUT {
-        "alive\n".to_owned()
-    } else {
-        format!("stuck: no progress for {still:.0?}\n")
-    };
+    let answer =
+        if still < LIVENESS_TIMEOUT { "alive\n".to_owned() } else { format!("stuck: no progress for {still:.0?}\n") };
     (code(still < LIVENESS_TIMEOUT), answer)
 }
 
@@ -119,8 +111,7 @@ mod tests {
 
     #[tokio::test]
     async fn readyz_reports_what_the_policies_do_where_asked() {
-        let (readiness, health) =
-            watch::channel(Readiness { rules: None, nodes: None, ..Readiness::default() });
+        let (readiness, health) = watch::channel(Readiness { rules: None, nodes: None, ..Readiness::default() });
         let (_, heartbeat) = watch::channel(Instant::now());
         let health = HealthState { readiness: health, heartbeat, metrics: Arc::default() };
         readiness.send_modify(|readiness| {
@@ -150,8 +141,7 @@ mod tests {
         assert_eq!(listened("127.0.0.1:8080").await.unwrap().to_string(), "127.0.0.1:8080");
         let error = listened("[::1]:8080").await.unwrap_err().to_string();
         assert!(error.starts_with("cannot listen on [::1]:8080: "), "{error}");
-        let in_use =
-            async |_: SocketAddr| Err::<(), _>(std::io::Error::from(std::io::ErrorKind::AddrInUse));
+        let in_use = async |_: SocketAddr| Err::<(), _>(std::io::Error::from(std::io::ErrorKind::AddrInUse));
         let error = listen_by("[::]:8080".parse().unwrap(), in_use).await.unwrap_err().to_string();
         assert!(error.starts_with("cannot listen on [::]:8080: address"), "{error}");
     }
@@ -165,10 +155,7 @@ mod tests {
         assert_eq!(livez(State(health.clone())).await.0, StatusCode::OK);
         tokio::time::advance(LIVENESS_TIMEOUT / 2).await;
         let (code, says) = livez(State(health.clone())).await;
-        assert_eq!(
-            (code, says.as_str()),
-            (StatusCode::SERVICE_UNAVAILABLE, "stuck: no progress for 60s\n")
-        );
+        assert_eq!((code, says.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "stuck: no progress for 60s\n"));
         beat.send_replace(Instant::now());
         assert_eq!(livez(State(health)).await.0, StatusCode::OK);
     }

@@ -117,13 +117,9 @@ impl Standing {
             Outcome::Advertised | Outcome::Held { .. } if changing => working(),
             Outcome::Advertised => Self::Advertised,
             Outcome::Held { at, pods_error: None } => Self::Held { at },
-            Outcome::Held { at, pods_error: Some(why) } => {
-                Self::PodsUnavailable { at: Some(at), why }
-            }
+            Outcome::Held { at, pods_error: Some(why) } => Self::PodsUnavailable { at: Some(at), why },
             Outcome::AwaitingPods { pods_error: None } => working(),
-            Outcome::AwaitingPods { pods_error: Some(why) } => {
-                Self::PodsUnavailable { at: None, why }
-            }
+            Outcome::AwaitingPods { pods_error: Some(why) } => Self::PodsUnavailable { at: None, why },
             Outcome::Conflicted { present, manager } => Self::Conflicted { present, manager },
             Outcome::Contested { manager, lost } => Self::Contested { manager, lost },
             Outcome::Overridden { by, tied } => Self::Overridden { by, tied },
@@ -149,8 +145,7 @@ impl Standing {
 
     /// Returns the message for `status.problems`.
     pub(super) fn message(&self) -> String {
-        let manager =
-            |manager: &Option<Arc<str>>| manager.as_deref().unwrap_or(UNKNOWN_MANAGER).to_owned();
+        let manager = |manager: &Option<Arc<str>>| manager.as_deref().unwrap_or(UNKNOWN_MANAGER).to_owned();
         match self {
             Self::Failed(message) | Self::InvalidLedger(message) => message.to_string(),
             Self::LedgerFull => {
@@ -163,10 +158,7 @@ impl Standing {
                     .to_owned()
             }
             Self::Contested { manager: by, .. } => {
-                format!(
-                    "{} keeps changing it back; stop that client, or exclude the node from the rule",
-                    manager(by)
-                )
+                format!("{} keeps changing it back; stop that client, or exclude the node from the rule", manager(by))
             }
             Self::Conflicted { present, manager: by } => {
                 format!(
@@ -186,9 +178,7 @@ impl Standing {
     pub(super) fn carries(&self) -> Carries {
         match self {
             Self::Advertised => Carries::Declared,
-            Self::Held { at } | Self::PodsUnavailable { at: Some(at), .. } => {
-                Carries::Quantity(*at)
-            }
+            Self::Held { at } | Self::PodsUnavailable { at: Some(at), .. } => Carries::Quantity(*at),
             _ => Carries::Nothing,
         }
     }
@@ -221,11 +211,10 @@ mod tests {
         let section = page.split("\n## ").find(|section| section.starts_with("States\n")).unwrap();
         let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
         let documented = rows.map(|row| row.rsplitn(3, '|').last().unwrap().trim_end());
-        let expected =
-            TABLE.iter().map(|StateInfo { name, reason, phrase, is_problem, .. }| {
-                let mark = if *is_problem { " *" } else { "" };
-                format!("{name}` | `{reason}`{mark} | {phrase}")
-            });
+        let expected = TABLE.iter().map(|StateInfo { name, reason, phrase, is_problem, .. }| {
+            let mark = if *is_problem { " *" } else { "" };
+            format!("{name}` | `{reason}`{mark} | {phrase}")
+        });
         assert!(documented.eq(expected.clone()), "{:#?}", expected.collect::<Vec<_>>());
     }
 
@@ -239,11 +228,7 @@ mod tests {
             (Outcome::Advertised, false, Standing::Advertised),
             (held(), true, Standing::Failed(Arc::clone(&failure))),
             (held(), false, Standing::Held { at }),
-            (
-                Outcome::AwaitingPods { pods_error: None },
-                false,
-                Standing::Failed(Arc::clone(&failure)),
-            ),
+            (Outcome::AwaitingPods { pods_error: None }, false, Standing::Failed(Arc::clone(&failure))),
         ] {
             assert_eq!(Standing::new(outcome, changing, Some(&failure)), expected);
         }

@@ -58,12 +58,11 @@ fn node_counts(state: &RuleState, counts: &Counts) -> NodeCounts {
 
 fn problems(counts: &Counts) -> Vec<NodeProblem> {
     let problems = counts.problems.iter().take(MAX_PROBLEMS);
-    let problem =
-        |(node, standing): (&std::sync::Arc<str>, &super::standing::Standing)| NodeProblem {
-            node: node.to_string(),
-            reason: standing.state().info().reason.to_string(),
-            message: conditions::shortened(standing.message()),
-        };
+    let problem = |(node, standing): (&std::sync::Arc<str>, &super::standing::Standing)| NodeProblem {
+        node: node.to_string(),
+        reason: standing.state().info().reason.to_string(),
+        message: conditions::shortened(standing.message()),
+    };
     problems.map(problem).collect()
 }
 

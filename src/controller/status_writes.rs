@@ -47,12 +47,7 @@ impl StatusWrites {
     }
 
     /// Records that a status write failed.
-    pub(super) fn failed(
-        &mut self,
-        rule: &Arc<str>,
-        retry_after: Option<Duration>,
-        (now, seed): (Instant, u64),
-    ) {
+    pub(super) fn failed(&mut self, rule: &Arc<str>, retry_after: Option<Duration>, (now, seed): (Instant, u64)) {
         let write = self.of(rule);
         let backoff = write.backoff.get_or_insert_with(|| Backoff::new(seed));
         write.not_before = Some(now + backoff.next(retry_after));

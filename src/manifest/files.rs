@@ -21,19 +21,14 @@ use crate::model::label::printable;
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
 /// Files of tools, which cannot be applied to a cluster; in folders they are skipped by name.
-const TOOL_FILES: [&str; 5] =
-    ["kustomization.yaml", "kustomization.yml", "chart.yaml", "values.yaml", "values.yml"];
+const TOOL_FILES: [&str; 5] = ["kustomization.yaml", "kustomization.yml", "chart.yaml", "values.yaml", "values.yml"];
 
 /// Reads files, folders and standard input (`-`), and passes on each document or read error, in order. Hidden files and
 /// folders (`.git`) are excluded, and a file that is given twice is read once.
 ///
 /// In folders, documents that are not Kubernetes objects are skipped, since repositories hold much other YAML. A file
 /// that is given by name must hold objects.
-pub fn read(
-    inputs: &Inputs,
-    limits: &Limits,
-    take: &mut dyn FnMut(Result<Document, ReadError>),
-) -> Files {
+pub fn read(inputs: &Inputs, limits: &Limits, take: &mut dyn FnMut(Result<Document, ReadError>)) -> Files {
     let mut reader = Reader {
         inputs,
         limits,
@@ -58,22 +53,12 @@ pub fn read(
 }
 
 /// Reads one text, like [`read`] reads a file of that name.
-pub fn read_text(
-    name: &str,
-    text: String,
-    limits: &Limits,
-    take: &mut dyn FnMut(Result<Document, ReadError>),
-) {
+pub fn read_text(name: &str, text: String, limits: &Limits, take: &mut dyn FnMut(Result<Document, ReadError>)) {
     documents(name, text, limits, &mut |document| take(document.and_then(Document::checked)));
 }
 
 /// Returns the documents of a text, of any content.
-fn documents(
-    name: &str,
-    text: String,
-    limits: &Limits,
-    take: &mut dyn FnMut(Result<Document, ReadError>),
-) {
+fn documents(name: &str, text: String, limits: &Limits, take: &mut dyn FnMut(Result<Document, ReadError>)) {
     let source = Arc::new(Source::new(name, text));
     for raw_document in split::split(source.text()) {
         match raw_document.and_then(|raw_document| yaml::read(&raw_document, limits)) {
@@ -178,9 +163,9 @@ impl Reader<'_> {
             let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
             // A link to a folder can lead to a loop.
             let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let manifest = path.extension().is_some_and(|extension| {
-                EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
-            });
+            let manifest = path
+                .extension()
+                .is_some_and(|extension| EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known)));
             if hidden {
                 continue;
             }
@@ -215,18 +200,14 @@ impl Reader<'_> {
             Ok(read) if read as u64 <= most => self.left -= read as u64,
             Ok(_) if most < self.limits.file => {
                 let total = self.limits.total >> 20;
-                return self.unreadable(
-                    name,
-                    format!("the files have more than {total} MiB together: read them in parts"),
-                );
+                return self
+                    .unreadable(name, format!("the files have more than {total} MiB together: read them in parts"));
             }
             Ok(_) if !named && !may_hold_objects(&bytes) => return self.skip(name),
             Ok(_) => {
                 let most = self.limits.file >> 20;
-                return self.unreadable(
-                    name,
-                    format!("the file is larger than {most} MiB, the most that is read: split it"),
-                );
+                return self
+                    .unreadable(name, format!("the file is larger than {most} MiB, the most that is read: split it"));
             }
             Err(error) => return self.unreadable(name, cannot("read", &error)),
         }
@@ -264,12 +245,8 @@ impl Reader<'_> {
         let at = error.utf8_error().valid_up_to();
         let bytes = error.into_bytes();
         let reason = match bytes.as_slice() {
-            [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => {
-                "the file is UTF-32: save it as UTF-8".to_owned()
-            }
-            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
-                "the file is UTF-16: save it as UTF-8".to_owned()
-            }
+            [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => "the file is UTF-32: save it as UTF-8".to_owned(),
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "the file is UTF-16: save it as UTF-8".to_owned(),
             _ => {
                 let byte = bytes.get(at).copied().unwrap_or_default();
                 format!("the byte 0x{byte:02x} here is not UTF-8: save the file as UTF-8")
@@ -277,10 +254,7 @@ impl Reader<'_> {
         };
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let source = Arc::new(Source::new(name, text));
-        let location = SourceLocation::within(
-            &source,
-            Span::new(at..at + char::REPLACEMENT_CHARACTER.len_utf8()),
-        );
+        let location = SourceLocation::within(&source, Span::new(at..at + char::REPLACEMENT_CHARACTER.len_utf8()));
         (self.take)(Err(ReadError { location, reason }));
     }
 

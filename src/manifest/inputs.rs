@@ -36,12 +36,7 @@ impl Files {
     pub fn notes(&self) -> Vec<String> {
         let skipped = self.skipped.iter().map(SourceLocation::short).collect::<Vec<_>>();
         let notes = [
-            (
-                &skipped,
-                "skipped that holds no Kubernetes object",
-                "skipped that hold no Kubernetes object",
-                "",
-            ),
+            (&skipped, "skipped that holds no Kubernetes object", "skipped that hold no Kubernetes object", ""),
             (
                 &self.patches,
                 "skipped that a kustomization lists as a patch",
@@ -52,9 +47,7 @@ impl Files {
         ];
         let notes = notes.into_iter().filter(|(places, ..)| !places.is_empty());
         notes
-            .map(|(places, one, many, end)| {
-                format!("{}: {}{end}", plural(places.len(), one, many), listed(places))
-            })
+            .map(|(places, one, many, end)| format!("{}: {}{end}", plural(places.len(), one, many), listed(places)))
             .collect()
     }
 }

@@ -54,9 +54,7 @@ impl Path {
 impl fmt::Display for Path {
     /// `spec.nodeNames[0]`; other keys than plain words are in brackets: `metadata.labels[a/b]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = |key: &str| {
-            !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        };
+        let plain = |key: &str| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         for (place, step) in self.0.iter().enumerate() {
             match step {
                 Step::Key(key) if plain(key) && place == 0 => f.write_str(key)?,

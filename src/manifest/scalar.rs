@@ -32,17 +32,11 @@ pub(super) fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Resu
 fn plain(text: &str) -> Result<Value, String> {
     Ok(match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
-        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            true.into()
-        }
-        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            false.into()
-        }
-        ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF"
-        | "-.inf" | "-.Inf" | "-.INF" => {
-            return Err(format!(
-                "{text} cannot be sent as JSON: put it in quotes, or write a number"
-            ));
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => true.into(),
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => false.into(),
+        ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" | "-.inf" | "-.Inf"
+        | "-.INF" => {
+            return Err(format!("{text} cannot be sent as JSON: put it in quotes, or write a number"));
         }
         _ => number(text).map_or_else(|| text.into(), Value::Number),
     })
@@ -192,10 +186,7 @@ mod tests {
         assert_eq!(tagged("2026-01-01", &core("timestamp")), Ok(json!("2026-01-01")));
         assert_eq!(tagged("5", &Tag::new("!", "foo")), Ok(json!("5")));
         assert_eq!(tagged("5", &Tag::new("", "!")), Ok(json!("5")));
-        assert_eq!(
-            tagged("foo", &core("int")),
-            Err("\"foo\" is no int, as its tag says".to_owned())
-        );
+        assert_eq!(tagged("foo", &core("int")), Err("\"foo\" is no int, as its tag says".to_owned()));
         assert_eq!(tagged("x", &core("null")), Err("\"x\" is no null, as its tag says".to_owned()));
         let quoted = resolve("5", ScalarStyle::DoubleQuoted, Some(&core("int")));
         assert_eq!(quoted, Ok(json!(5)));

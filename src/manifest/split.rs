@@ -60,7 +60,8 @@ fn yaml(text: &str, start: usize) -> Vec<Result<RawDocument<'_>, ParseError>> {
             if !rest.trim().is_empty() && !rest.trim_start().starts_with('#') {
                 raw_documents.push(Err(ParseError {
                     span: Span::new(line_start..line_end),
-                    reason: "a line that begins with --- separates documents, and holds nothing else but a comment".to_owned(),
+                    reason: "a line that begins with --- separates documents, and holds nothing else but a comment"
+                        .to_owned(),
                 }));
             }
         }
@@ -75,18 +76,14 @@ mod tests {
     use super::*;
 
     fn texts(text: &str) -> Vec<(&str, usize)> {
-        let raw_documents =
-            split(text).into_iter().map(|raw_document| raw_document.expect("no fault"));
+        let raw_documents = split(text).into_iter().map(|raw_document| raw_document.expect("no fault"));
         let filled = raw_documents.filter(|raw_document| !raw_document.text.trim().is_empty());
         filled.map(|raw_document| (raw_document.text, raw_document.lines_before)).collect()
     }
 
     #[test]
     fn split_separates_yaml_documents_at_dashes() {
-        assert_eq!(
-            texts("a: 1\n---\nb: 2\n--- # c\nd: 3"),
-            [("a: 1\n", 0), ("b: 2\n", 2), ("d: 3", 4)]
-        );
+        assert_eq!(texts("a: 1\n---\nb: 2\n--- # c\nd: 3"), [("a: 1\n", 0), ("b: 2\n", 2), ("d: 3", 4)]);
         assert_eq!(texts("---\r\na: |\r\n  ---\r\n---\r\n"), [("a: |\r\n  ---\r\n", 1)]);
         assert_eq!(texts("a: 1"), [("a: 1", 0)]);
         assert_eq!(texts(""), []);

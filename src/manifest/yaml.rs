@@ -15,10 +15,7 @@ use super::source::{ParseError, Span};
 use super::split::RawDocument;
 
 /// Parses a document; `None` if it is empty.
-pub(super) fn read(
-    raw_document: &RawDocument,
-    limits: &Limits,
-) -> Result<Option<(Value, Locations)>, ParseError> {
+pub(super) fn read(raw_document: &RawDocument, limits: &Limits) -> Result<Option<(Value, Locations)>, ParseError> {
     let options = granit_parser::options! {
         emit_comments: false,
         flow_nesting_limit: limits.depth,
@@ -38,10 +35,7 @@ pub(super) fn read(
             Event::DocumentStart(..) if document.is_none() => {}
             // kubectl splits at lines of `---`, and would silently drop what follows `...`.
             Event::DocumentStart(..) => {
-                return Err(reader.parse_error(
-                    range,
-                    "a document that follows ... needs a line of --- before it",
-                ));
+                return Err(reader.parse_error(range, "a document that follows ... needs a line of --- before it"));
             }
             event => document = Some(reader.node(event, range, 0)?),
         }
@@ -76,8 +70,7 @@ impl<'t> Reader<'t> {
             None => Ok(None),
             Some(Ok(event)) => Ok(Some(event)),
             Some(Err(error)) => {
-                let at =
-                    error.marker().byte_offset().unwrap_or_default() + self.raw_document.offset;
+                let at = error.marker().byte_offset().unwrap_or_default() + self.raw_document.offset;
                 let reason = match error.kind() {
                     ErrorKind::RecursionLimitExceeded => self.too_deep(),
                     _ => format!("not YAML: {}", error.info()),
@@ -153,8 +146,7 @@ impl<'t> Reader<'t> {
 
     fn alias(&mut self, anchor: usize, range: Range, depth: usize) -> Result<Node, ParseError> {
         // An anchor is defined only when its node is complete, so no node can contain itself.
-        let Some((values, inner)) = self.anchors.get(&anchor).map(|node| (node.values, node.depth))
-        else {
+        let Some((values, inner)) = self.anchors.get(&anchor).map(|node| (node.values, node.depth)) else {
             return Err(self.parse_error(range, "the alias is within its own anchor"));
         };
         self.count(values, depth + inner, range)?;
@@ -162,13 +154,7 @@ impl<'t> Reader<'t> {
         node.ok_or_else(|| self.parse_error(range, "the alias has no anchor"))
     }
 
-    fn scalar(
-        &self,
-        text: &str,
-        style: ScalarStyle,
-        tag: Option<&Tag>,
-        range: Range,
-    ) -> Result<Value, ParseError> {
+    fn scalar(&self, text: &str, style: ScalarStyle, tag: Option<&Tag>, range: Range) -> Result<Value, ParseError> {
         scalar::resolve(text, style, tag).map_err(|reason| self.parse_error(range, reason))
     }
 
@@ -208,23 +194,18 @@ impl<'t> Reader<'t> {
             inner = inner.max(value.depth);
             if merge {
                 fields.merge(&value).ok_or_else(|| {
-                    self.parse_error(
-                        value_range,
-                        "<< merges a map, or a list of maps, and this is neither",
-                    )
+                    self.parse_error(value_range, "<< merges a map, or a list of maps, and this is neither")
                 })?;
                 continue;
             }
-            let name = key_text(&key.value).ok_or_else(|| {
-                self.parse_error(range, "a key must be text, a number or a truth value")
-            })?;
+            let name = key_text(&key.value)
+                .ok_or_else(|| self.parse_error(range, "a key must be text, a number or a truth value"))?;
             if let Some(first) = fields.given.insert(name.clone(), range) {
                 let line = first.start.line() + self.raw_document.lines_before;
                 let shown = crate::model::label::excerpt(&name);
-                return Err(self.parse_error(
-                    range,
-                    format!("the key {shown:?} is given twice: it is in line {line} already"),
-                ));
+                return Err(
+                    self.parse_error(range, format!("the key {shown:?} is given twice: it is in line {line} already"))
+                );
             }
             fields.insert(name, value.value, value.locations.with_key(self.span(range)));
         }

@@ -172,9 +172,7 @@ impl std::fmt::Display for DeclaredQuantity {
 pub fn crd() -> CustomResourceDefinition {
     let mut crd = NodeExtendedResource::crd();
     let versions = crd.spec.versions.iter_mut();
-    for schema in
-        versions.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut())
-    {
+    for schema in versions.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut()) {
         join_lines(schema);
         if let Some(status) = schema.properties.as_mut().and_then(|all| all.get_mut("status")) {
             // Without the default, a new rule has no status for a moment, and kstatus (Flux, Helm) treats an

@@ -51,8 +51,7 @@ pub(crate) fn excerpt(text: &str) -> String {
 /// direction are escaped.
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
-    let is_unsafe =
-        |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_unsafe = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
     }
@@ -74,21 +73,7 @@ mod tests {
             assert!(is_dns_subdomain(good), "{good}");
         }
         let too_long = format!("{longest}b");
-        for bad in [
-            "",
-            ".",
-            "a.",
-            ".a",
-            "a..b",
-            "-a",
-            "a-",
-            "a-.b",
-            "A",
-            "a_b",
-            "ä",
-            "a\n",
-            too_long.as_str(),
-        ] {
+        for bad in ["", ".", "a.", ".a", "a..b", "-a", "a-", "a-.b", "A", "a_b", "ä", "a\n", too_long.as_str()] {
             assert!(!is_dns_subdomain(bad), "{bad:?}");
         }
     }
@@ -100,9 +85,7 @@ mod tests {
             assert!(is_qualified_name(good), "{good}");
         }
         let too_long = format!("{longest}a");
-        for bad in
-            ["", "/", "/a", "a/", "a/b/c", "Example.com/a", "a/-b", "a b", "a\n", too_long.as_str()]
-        {
+        for bad in ["", "/", "/a", "a/", "a/b/c", "Example.com/a", "a/-b", "a b", "a\n", too_long.as_str()] {
             assert!(!is_qualified_name(bad), "{bad:?}");
         }
     }

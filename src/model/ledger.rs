@@ -71,8 +71,7 @@ impl Ledger {
         if text.len() > MAX_BYTES {
             return Err(InvalidLedger::TooLong(text.len()));
         }
-        let ledger: Self = serde_json::from_str(text)
-            .map_err(|error| InvalidLedger::Malformed(error.to_string()))?;
+        let ledger: Self = serde_json::from_str(text).map_err(|error| InvalidLedger::Malformed(error.to_string()))?;
         for (resource, entry) in &ledger.entries {
             if !resource_name::is_extended(resource) {
                 return Err(InvalidLedger::NotExtended(resource.clone()));
@@ -172,7 +171,8 @@ mod tests {
 
     #[test]
     fn ledger_fields_of_a_later_version_are_preserved() {
-        let text = r#"{"example.com/a":{"quantity":"4","rule":"a","at":[1,{"b":null}],"fraction":5e-231,"later":true}}"#;
+        let text =
+            r#"{"example.com/a":{"quantity":"4","rule":"a","at":[1,{"b":null}],"fraction":5e-231,"later":true}}"#;
         assert_eq!(Ledger::parse(Some(text)).unwrap().to_annotation().as_deref(), Some(text));
     }
 
@@ -185,10 +185,7 @@ mod tests {
             (r#"{"example.com/a":4}"#, "cannot be read"),
             (r#"{"cpu":{"quantity":"4","rule":"a"}}"#, "not an extended"),
             (r#"{"example.com/a":{"quantity":"x","rule":"a"}}"#, "cannot be declared"),
-            (
-                r#"{"example.com/a":{"quantity":"1","rule":"a","deletionPolicy":"?"}}"#,
-                "cannot be read",
-            ),
+            (r#"{"example.com/a":{"quantity":"1","rule":"a","deletionPolicy":"?"}}"#, "cannot be read"),
             (r#"{"example.com/a":{"quantity":"0","rule":"a"}}"#, "cannot be declared"),
             (r#"{"example.com/a":{"quantity":"-1","rule":"a"}}"#, "cannot be declared"),
             (r#"{"example.com/a":{"quantity":"1.5","rule":"a"}}"#, "cannot be declared"),

@@ -178,8 +178,7 @@ impl Node {
             .map(|(key, value)| (strings.intern(key.as_str()), strings.intern(value.as_str())))
             .collect();
         let has_annotations = metadata.annotations.is_some();
-        let ledger =
-            metadata.annotations.and_then(|mut annotations| annotations.remove(ledger::ANNOTATION));
+        let ledger = metadata.annotations.and_then(|mut annotations| annotations.remove(ledger::ANNOTATION));
         Self {
             name: metadata.name.unwrap_or_default().into(),
             uid: metadata.uid.unwrap_or_default().into(),
@@ -352,9 +351,8 @@ mod tests {
 
     #[test]
     fn creation_of_a_node_is_read_where_it_can_be() {
-        let created = |created: serde_json::Value| {
-            node(json!({"metadata": {"name": "n", "creationTimestamp": created}})).created
-        };
+        let created =
+            |created: serde_json::Value| node(json!({"metadata": {"name": "n", "creationTimestamp": created}})).created;
         assert_eq!(created(json!("1970-01-01T00:00:09Z")).map(Timestamp::as_second), Some(9));
         for unknown in [json!(null), json!(""), json!("yesterday")] {
             assert_eq!(created(unknown), None);
@@ -363,8 +361,7 @@ mod tests {
 
     #[test]
     fn resource_versions_compare_as_numbers() {
-        let at =
-            |version: &str| node(json!({"metadata": {"name": "n", "resourceVersion": version}}));
+        let at = |version: &str| node(json!({"metadata": {"name": "n", "resourceVersion": version}}));
         assert!(at("9").is_older_than(&at("10")));
         assert!(!at("10").is_older_than(&at("10")));
         assert!(!at("x").is_older_than(&at("10")));

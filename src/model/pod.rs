@@ -238,10 +238,7 @@ mod tests {
         let mapping = |resource: &str| json!({"containerName": "a", "resourceName": resource, "requestName": "b"});
         for (status, requested) in [
             (json!({"requestMappings": [mapping("example.com/dongle")]}), "0"),
-            (
-                json!({"requestMappings": [mapping("example.com/key"), mapping("example.com/dongle")]}),
-                "0",
-            ),
+            (json!({"requestMappings": [mapping("example.com/key"), mapping("example.com/dongle")]}), "0"),
             (json!({"requestMappings": [mapping("example.com/key")]}), "3"),
             (json!({"requestMappings": []}), "3"),
             (json!({"requestMappings": null}), "3"),

@@ -68,9 +68,7 @@ pub enum ParseQuantityError {
     },
     /// The number is too large, or an exponent is not a 32-bit integer. Kubernetes accepts some of these, and takes
     /// minutes or gets the number wrong.
-    #[error(
-        r#""{0}" is out of range: write a number below 1.7e29, with a shorter exponent if any"#
-    )]
+    #[error(r#""{0}" is out of range: write a number below 1.7e29, with a shorter exponent if any"#)]
     OutOfRange(String),
 }
 
@@ -176,11 +174,7 @@ impl FromStr for Quantity {
             if digitless {
                 return ParseQuantityError::NotANumber(excerpt(input));
             }
-            ParseQuantityError::UnknownSuffix {
-                input: excerpt(input),
-                suffix: excerpt(suffix),
-                hint: hint(suffix),
-            }
+            ParseQuantityError::UnknownSuffix { input: excerpt(input), suffix: excerpt(suffix), hint: hint(suffix) }
         })?;
 
         let mut format = unit.format;

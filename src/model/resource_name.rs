@@ -22,17 +22,13 @@ pub struct ResourceName(Arc<str>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidResourceName {
     /// Without a domain, it is a native resource such as `cpu`, or unknown.
-    #[error(
-        r#""{0}" is a native resource or has no prefix: write <domain>/<name>, such as example.com/dongle"#
-    )]
+    #[error(r#""{0}" is a native resource or has no prefix: write <domain>/<name>, such as example.com/dongle"#)]
     NoSlash(String),
     /// The name has more than one slash.
     #[error(r#""{0}" has more than one slash: write <domain>/<name>, such as example.com/dongle"#)]
     TooManySlashes(String),
     /// The name contains `kubernetes.io/`, possibly as the end of the domain.
-    #[error(
-        r#""{0}" contains kubernetes.io/, which is reserved: write another domain, such as example.com/dongle"#
-    )]
+    #[error(r#""{0}" contains kubernetes.io/, which is reserved: write another domain, such as example.com/dongle"#)]
     Reserved(String),
     /// The name starts with `requests.`, which quotas add.
     #[error(
@@ -45,9 +41,7 @@ pub enum InvalidResourceName {
     )]
     BadPrefix(String),
     /// The part before the slash is longer than 244 bytes.
-    #[error(
-        r#""{0}" has too long a domain before the slash: write at most {LONGEST_PREFIX} characters"#
-    )]
+    #[error(r#""{0}" has too long a domain before the slash: write at most {LONGEST_PREFIX} characters"#)]
     PrefixTooLong(String),
     /// The part after the slash is empty, has an invalid character, or one at its ends.
     #[error(

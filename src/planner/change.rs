@@ -167,9 +167,7 @@ impl Change {
             | Action::Repair { quantity, .. }
             | Action::Adopt { quantity, .. }
             | Action::TakeOver { quantity, .. } => Some(quantity),
-            Action::Release { cause: ReleaseCause::Retained { restored }, .. } => {
-                restored.as_deref()
-            }
+            Action::Release { cause: ReleaseCause::Retained { restored }, .. } => restored.as_deref(),
             Action::Release { cause: ReleaseCause::Overwritten { .. }, .. }
             | Action::Withdraw { .. }
             | Action::RemoveZero
@@ -183,9 +181,7 @@ impl Change {
         match &self.action {
             Action::Repair { manager, .. }
             | Action::TakeOver { manager, .. }
-            | Action::Release { cause: ReleaseCause::Overwritten { manager, .. }, .. } => {
-                manager.as_deref()
-            }
+            | Action::Release { cause: ReleaseCause::Overwritten { manager, .. }, .. } => manager.as_deref(),
             _ => None,
         }
     }
@@ -248,10 +244,9 @@ impl fmt::Display for Change {
             Action::Advertise { quantity, rule } => {
                 write!(f, "advertised {resource}={quantity} (rule {rule})")
             }
-            Action::Hold { quantity, rule, declared } => write!(
-                f,
-                "held {resource} at {quantity}, which pods request (rule {rule} declares {declared})"
-            ),
+            Action::Hold { quantity, rule, declared } => {
+                write!(f, "held {resource} at {quantity}, which pods request (rule {rule} declares {declared})")
+            }
             Action::Repair { quantity, rule, observed, manager }
             | Action::TakeOver { quantity, rule, observed, manager } => {
                 let done = if self.is_repair() { "repaired" } else { "took over" };
@@ -261,17 +256,13 @@ impl fmt::Display for Change {
                     None => f.write_str(")"),
                 }
             }
-            Action::Adopt { quantity, rule } => write!(
-                f,
-                "adopted {resource}={quantity} (rule {rule}; written by {FIELD_MANAGER} before)"
-            ),
+            Action::Adopt { quantity, rule } => {
+                write!(f, "adopted {resource}={quantity} (rule {rule}; written by {FIELD_MANAGER} before)")
+            }
             Action::Release { rule, cause: ReleaseCause::Retained { restored: None } } => {
                 write!(f, "released {resource} (rule {rule}; retained)")
             }
-            Action::Release {
-                rule,
-                cause: ReleaseCause::Retained { restored: Some(quantity) },
-            } => {
+            Action::Release { rule, cause: ReleaseCause::Retained { restored: Some(quantity) } } => {
                 write!(f, "released {resource}={quantity} (rule {rule}; retained; was 0)")
             }
             Action::Release { rule, cause: ReleaseCause::Overwritten { observed, manager } } => {

@@ -17,11 +17,7 @@ pub(crate) struct Observed<'a> {
 
 impl<'a> Observed<'a> {
     pub(crate) fn on(node: &'a Node, ledger: &'a Ledger, resource: &str) -> Self {
-        Self {
-            values: node.values(resource),
-            listed: ledger.get(resource),
-            managers: node.field_managers(resource),
-        }
+        Self { values: node.values(resource), listed: ledger.get(resource), managers: node.field_managers(resource) }
     }
 
     /// Returns whether the resource has no value other than the 0 that kubelets and device plugins leave behind.
@@ -51,9 +47,7 @@ impl<'a> Observed<'a> {
     /// managedFields is one whose reset admission undid.
     /// as it was, a kubelet is one whose reset admission has undone.
     pub(super) fn is_adoptable(&self, quantity: Quantity, was_listed: bool) -> bool {
-        let is_own = |managers: &ResourceManagers| {
-            managers.are_own() || (was_listed && managers.are_own_or_kubelet())
-        };
+        let is_own = |managers: &ResourceManagers| managers.are_own() || (was_listed && managers.are_own_or_kubelet());
         self.is_unlisted() && self.is(quantity) && self.managers.is_some_and(is_own)
     }
 
@@ -95,9 +89,7 @@ impl<'a> Observed<'a> {
         let Entry { quantity, rule, deletion_policy, unknown: _ } = entry;
         let quantity = quantity.parse().ok();
         self.listed_quantity() == quantity
-            && self.listed.is_some_and(|listed| {
-                (&listed.rule, &listed.deletion_policy) == (rule, deletion_policy)
-            })
+            && self.listed.is_some_and(|listed| (&listed.rule, &listed.deletion_policy) == (rule, deletion_policy))
     }
 
     /// Returns the larger of the two maps' values.
@@ -107,8 +99,7 @@ impl<'a> Observed<'a> {
 
     /// Returns the value that the scheduler uses; if it is absent, the value in capacity, which the kubelet copies.
     pub(super) fn schedulable(&self) -> Option<Quantity> {
-        let [capacity, allocatable] =
-            self.values.map(|value| value.and_then(|text| text.parse().ok()));
+        let [capacity, allocatable] = self.values.map(|value| value.and_then(|text| text.parse().ok()));
         allocatable.or(capacity)
     }
 }

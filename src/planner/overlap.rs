@@ -68,8 +68,7 @@ fn contradict(these: &[Requirement], those: &[Requirement]) -> bool {
 
 /// Returns whether labels that meet all of `narrow` also meet all of `wide`.
 fn within(narrow: &[Requirement], wide: &[Requirement]) -> bool {
-    wide.iter()
-        .all(|wide| narrow.iter().any(|narrow| narrow.key == wide.key && implies(narrow, wide)))
+    wide.iter().all(|wide| narrow.iter().any(|narrow| narrow.key == wide.key && implies(narrow, wide)))
 }
 
 fn implies(one: &Requirement, other: &Requirement) -> bool {
@@ -106,8 +105,7 @@ mod tests {
                 json!({"key": key, "operator": operator, "values": words.collect::<Vec<_>>()})
             })
             .collect();
-        let selector: LabelSelector =
-            serde_json::from_value(json!({"matchExpressions": expressions})).unwrap();
+        let selector: LabelSelector = serde_json::from_value(json!({"matchExpressions": expressions})).unwrap();
         Selection::new(Some(&selector), None, None).unwrap()
     }
 

@@ -26,10 +26,7 @@ pub fn patch(node: &Node, changes: &[Change]) -> Result<Patch, InvalidLedger> {
     let discards = changes.iter().any(|change| change.edit.ledger == LedgerEdit::Discard);
     let before = if discards { None } else { Some(Ledger::parse(node.ledger.as_deref())?) };
     let mut after = before.clone().unwrap_or_default();
-    let mut maps = [
-        Map::new("capacity", node.capacity.as_ref()),
-        Map::new("allocatable", node.allocatable.as_ref()),
-    ];
+    let mut maps = [Map::new("capacity", node.capacity.as_ref()), Map::new("allocatable", node.allocatable.as_ref())];
     for Change { resource, edit, .. } in changes {
         let Edit { ledger, value, guarded } = edit;
         match ledger {

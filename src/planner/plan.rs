@@ -36,11 +36,7 @@ pub enum Plan {
 }
 
 impl NodePlan {
-    pub(super) fn new(
-        outcomes: Vec<(Arc<str>, Outcome)>,
-        changes: Vec<Change>,
-        needs_pods: bool,
-    ) -> Self {
+    pub(super) fn new(outcomes: Vec<(Arc<str>, Outcome)>, changes: Vec<Change>, needs_pods: bool) -> Self {
         let plan = match (changes.is_empty(), needs_pods) {
             (true, true) => Plan::NeedsPods,
             (true, false) => Plan::InSync,
@@ -51,11 +47,9 @@ impl NodePlan {
 
     /// Returns the plan of a node whose ledger cannot be read, so that the controller does not know its own values.
     pub(super) fn blocked(selecting: &[&Arc<Rule>], error: InvalidLedger) -> Self {
-        let message: Arc<str> =
-            format!("{error}; nothing on the node changes until you repair or remove it").into();
-        let outcome = |rule: &&Arc<Rule>| {
-            (Arc::clone(&rule.name), Outcome::InvalidLedger { message: Arc::clone(&message) })
-        };
+        let message: Arc<str> = format!("{error}; nothing on the node changes until you repair or remove it").into();
+        let outcome =
+            |rule: &&Arc<Rule>| (Arc::clone(&rule.name), Outcome::InvalidLedger { message: Arc::clone(&message) });
         Self { outcomes: selecting.iter().map(outcome).collect(), plan: Plan::Blocked(error) }
     }
 
@@ -138,9 +132,7 @@ impl Outcome {
             | Self::Contested { .. }
             | Self::LedgerFull
             | Self::InvalidLedger { .. } => true,
-            Self::Advertised
-            | Self::AwaitingPods { pods_error: None }
-            | Self::Overridden { .. } => false,
+            Self::Advertised | Self::AwaitingPods { pods_error: None } | Self::Overridden { .. } => false,
         }
     }
 }

@@ -59,11 +59,7 @@ pub(super) fn repair(resource: &str, entry: &Entry, observed: &Observed<'_>) -> 
             observed: observed.to_string(),
             manager: observed.manager().cloned(),
         },
-        edit: Edit {
-            ledger: LedgerEdit::Keep,
-            value: ValueEdit::Write(entry.quantity.clone()),
-            guarded: false,
-        },
+        edit: Edit { ledger: LedgerEdit::Keep, value: ValueEdit::Write(entry.quantity.clone()), guarded: false },
         lowers: false,
         was_listed: true,
     })

@@ -33,8 +33,7 @@ pub(super) fn resolve(
     rules: &RuleSet,
     input: &PlanningInput,
 ) -> NodePlan {
-    let mut resolver =
-        Resolver { node, ledger, input, changes: Vec::new(), needs_pods: false, room: None };
+    let mut resolver = Resolver { node, ledger, input, changes: Vec::new(), needs_pods: false, room: None };
     let desired = desired(ledger, selecting, rules);
     let mut won = BTreeMap::new();
     for (resource, desired) in &desired {
@@ -72,10 +71,8 @@ impl Resolver<'_> {
         }
         let contest = self.input.contested.get(resource);
         // The resource stays contested for a while after a repair: it may be lost again.
-        let contested = contest.map(|contest| Outcome::Contested {
-            manager: contest.manager.clone(),
-            lost: contest.lost,
-        });
+        let contested =
+            contest.map(|contest| Outcome::Contested { manager: contest.manager.clone(), lost: contest.lost });
         let waits = contest.is_some_and(|contest| !contest.may_repair);
         let may_write = |target| {
             let edits = |listed| observed.is_as_listed() || desired.edits(listed, target);
@@ -156,12 +153,7 @@ impl Resolver<'_> {
     ///
     /// If a value falls below what pods request, the kubelet rejects those pods when it restarts. The same holds for a
     /// value that appears. So neither goes below that, unless the rule demands it.
-    fn target(
-        &mut self,
-        resource: &str,
-        desired: &Desired,
-        observed: &Observed<'_>,
-    ) -> Result<Quantity, Outcome> {
+    fn target(&mut self, resource: &str, desired: &Desired, observed: &Observed<'_>) -> Result<Quantity, Outcome> {
         if desired.shrink_policy == ShrinkPolicy::Immediate {
             return Ok(desired.quantity);
         }
@@ -189,9 +181,7 @@ impl Resolver<'_> {
         // A lost value is restored at once: pods may be using it.
         let is_lost = !observed.is_as_listed();
         match listed {
-            Some(listed) if listed == current && (is_lost || self.pods_error().is_some()) => {
-                Ok(listed)
-            }
+            Some(listed) if listed == current && (is_lost || self.pods_error().is_some()) => Ok(listed),
             _ => Err(self.holds(observed.schedulable().or(Some(current)))),
         }
     }

@@ -51,9 +51,7 @@ pub enum InvalidRule {
     #[error("spec.quantity: {0}")]
     Quantity(#[from] ParseQuantityError),
     /// `spec.quantity` is too long.
-    #[error(
-        "spec.quantity: {0} characters are too long: write the number in at most {MAX_QUANTITY_LENGTH}"
-    )]
+    #[error("spec.quantity: {0} characters are too long: write the number in at most {MAX_QUANTITY_LENGTH}")]
     QuantityTooLong(usize),
     /// `spec.quantity` has a fraction.
     #[error("spec.quantity: {0} is not a whole number, and extended resources cannot be split")]
@@ -81,11 +79,7 @@ impl Rule {
             name: metadata.name.as_deref().unwrap_or_default().into(),
             resource: ResourceName::parse(&spec.resource_name)?,
             quantity,
-            selection: Selection::new(
-                spec.node_selector.as_ref(),
-                spec.node_names.as_deref(),
-                spec.all_nodes,
-            )?,
+            selection: Selection::new(spec.node_selector.as_ref(), spec.node_names.as_deref(), spec.all_nodes)?,
             priority: spec.priority,
             conflict_policy: spec.conflict_policy,
             deletion_policy: spec.deletion_policy,
@@ -174,8 +168,7 @@ impl RuleSet {
         if !self.by_label.is_empty() {
             for (key, value) in node.labels.iter() {
                 let indexed = self.by_label.get(&**key);
-                places
-                    .extend(indexed.and_then(|values| values.get(&**value)).into_iter().flatten());
+                places.extend(indexed.and_then(|values| values.get(&**value)).into_iter().flatten());
             }
         }
         places.sort_unstable();
@@ -202,11 +195,7 @@ mod tests {
     use super::*;
     use crate::model::node::Interner;
 
-    fn rule<'t>(
-        name: &str,
-        created: impl Into<Option<&'t str>>,
-        spec: Value,
-    ) -> Result<Rule, InvalidRule> {
+    fn rule<'t>(name: &str, created: impl Into<Option<&'t str>>, spec: Value) -> Result<Rule, InvalidRule> {
         let created = created.into();
         let mut object = json!({
             "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",

@@ -43,9 +43,7 @@ pub enum InvalidSelection {
     NotExactlyOne,
     /// `nodeSelector: {}`, possibly the rest of a selector whose label lost its value. Older versions of the CRD
     /// treated it as every node.
-    #[error(
-        "nodeSelector has no requirement: to select every node, replace nodeSelector: {{}} by allNodes: true"
-    )]
+    #[error("nodeSelector has no requirement: to select every node, replace nodeSelector: {{}} by allNodes: true")]
     NoRequirement,
     /// `allNodes: false`
     #[error("allNodes can only be true: remove it, and give nodeSelector or nodeNames")]
@@ -122,11 +120,10 @@ impl Selection {
             .iter()
             .flatten()
             .map(|(key, value)| Requirement::new(key, "In", std::slice::from_ref(value)));
-        let expressions = selector.match_expressions.iter().flatten().map(
-            |LabelSelectorRequirement { key, operator, values }| {
+        let expressions =
+            selector.match_expressions.iter().flatten().map(|LabelSelectorRequirement { key, operator, values }| {
                 Requirement::new(key, operator, values.as_deref().unwrap_or_default())
-            },
-        );
+            });
         let requirements: Vec<_> = equalities.chain(expressions).collect::<Result<_, _>>()?;
         if requirements.is_empty() {
             return Err(InvalidSelection::NoRequirement);
@@ -139,9 +136,9 @@ impl Selection {
     pub fn selects(&self, node: &Node) -> bool {
         match self {
             Self::Names(names) => names.contains(&node.name),
-            Self::Labels(requirements) => requirements
-                .iter()
-                .all(|requirement| requirement.is_met_by(node.labels.get(&requirement.key))),
+            Self::Labels(requirements) => {
+                requirements.iter().all(|requirement| requirement.is_met_by(node.labels.get(&requirement.key)))
+            }
             Self::All => true,
         }
     }
@@ -222,8 +219,7 @@ mod tests {
 
     fn selection(spec: Value) -> Result<Selection, InvalidSelection> {
         let selector = spec.get("nodeSelector").cloned();
-        let selector: Option<LabelSelector> =
-            selector.map(|selector| serde_json::from_value(selector).unwrap());
+        let selector: Option<LabelSelector> = selector.map(|selector| serde_json::from_value(selector).unwrap());
         let names: Option<Vec<String>> =
             spec.get("nodeNames").map(|names| serde_json::from_value(names.clone()).unwrap());
         let all = spec.get("allNodes").and_then(Value::as_bool);
@@ -295,9 +291,7 @@ mod tests {
     fn selector_in_requirement_is_indexable() {
         let labels = |spec| {
             let selection = selection(spec).unwrap();
-            selection
-                .indexable_labels()
-                .map(|labels| labels.map(|(key, value)| format!("{key}={value}")).collect())
+            selection.indexable_labels().map(|labels| labels.map(|(key, value)| format!("{key}={value}")).collect())
         };
         let by_value = labels(expression("zone", "In", &["a", "b"]));
         assert_eq!(by_value, Some(vec!["zone=a".to_owned(), "zone=b".to_owned()]));

@@ -98,8 +98,7 @@ pub(crate) fn try_apply(object: &mut Value, patch: &Patch) -> Result<(), String>
             }
             continue;
         }
-        json_patch::patch(object, std::slice::from_ref(operation))
-            .map_err(|error| format!("{operation}: {error}"))?;
+        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|error| format!("{operation}: {error}"))?;
     }
     Ok(())
 }
@@ -154,18 +153,11 @@ fn used(dongles: i64) -> PlanningInput {
 }
 
 /// Plans `before`, and checks what becomes of each rule, what is done, and how the node then is.
-fn check(
-    before: Value,
-    rules: Value,
-    expected: &[(&str, &str)],
-    expected_changes: &[&str],
-    after: Value,
-) {
+fn check(before: Value, rules: Value, expected: &[(&str, &str)], expected_changes: &[&str], after: Value) {
     let rules = rule_set(&rules);
     let mut object = node_object(&before);
     let first = plan(&decoded(&object), &rules, &free());
-    let expected: BTreeMap<_, _> =
-        expected.iter().map(|(rule, outcome)| (*rule, (*outcome).to_owned())).collect();
+    let expected: BTreeMap<_, _> = expected.iter().map(|(rule, outcome)| (*rule, (*outcome).to_owned())).collect();
     assert_eq!(outcome_texts(&first.outcomes), expected);
     assert_eq!(change_texts(&first), expected_changes);
     if !expected_changes.is_empty() {
@@ -217,13 +209,7 @@ fn foreign_zero_is_replaced() {
         let after = owned(dongles("4", "4"), "4", "r");
         let expected = [("r", "advertised")];
         if capacity == "0" {
-            check(
-                dongles(capacity, allocatable),
-                json!({"r": {}}),
-                &expected,
-                expected_changes,
-                after,
-            );
+            check(dongles(capacity, allocatable), json!({"r": {}}), &expected, expected_changes, after);
         } else {
             // A device plugin whose devices are all broken: 2 there, none to be had.
             let expected = [("r", "conflicted: 2 in capacity, 0 in allocatable")];
@@ -257,8 +243,7 @@ fn ledger_value_that_differs_is_repaired() {
     }
     let mut gone = owned(bare(), "4", "r");
     gone["allocatable"]["example.com/dongle"] = json!("4");
-    let expected_changes =
-        ["repaired example.com/dongle=4 (rule r; was absent in capacity, 4 in allocatable)"];
+    let expected_changes = ["repaired example.com/dongle=4 (rule r; was absent in capacity, 4 in allocatable)"];
     let after = owned(dongles("4", "4"), "4", "r");
     check(gone, json!({"r": {}}), &[("r", "advertised")], &expected_changes, after);
 }

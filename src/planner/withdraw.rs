@@ -33,9 +33,7 @@ pub fn withdraw(node: &Node, withdrawal: &Withdrawal) -> NodePlan {
     let listed = ledger.entries();
     let mut changes: Vec<_> = listed
         .filter(|(_, entry)| rules.is_empty() || rules.contains(&entry.rule))
-        .map(|(resource, entry)| {
-            withdraw_entry(resource, entry, &Observed::on(node, &ledger, resource))
-        })
+        .map(|(resource, entry)| withdraw_entry(resource, entry, &Observed::on(node, &ledger, resource)))
         .collect();
     if *zeros {
         let unlisted = node.zeros().filter(|resource| ledger.get(resource).is_none());

@@ -45,14 +45,8 @@ impl CelEnv {
     ///
     /// # Errors
     /// If it is not valid CEL.
-    pub(super) fn compile(
-        &self,
-        expression: &str,
-        message: &str,
-        code: Code,
-    ) -> Result<Rule, String> {
-        let program =
-            self.0.compile(expression).map_err(|error| format!("{expression}: {error}"))?;
+    pub(super) fn compile(&self, expression: &str, message: &str, code: Code) -> Result<Rule, String> {
+        let program = self.0.compile(expression).map_err(|error| format!("{expression}: {error}"))?;
         Ok(Rule { program, expression: expression.to_owned(), message: message.to_owned(), code })
     }
 
@@ -92,11 +86,9 @@ fn from_json(value: &Value) -> CelValue {
         },
         Value::String(text) => text.as_str().into(),
         Value::Array(items) => items.iter().map(from_json).collect::<Vec<_>>().into(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(key, value)| (key.clone(), from_json(value)))
-            .collect::<HashMap<_, _>>()
-            .into(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| (key.clone(), from_json(value))).collect::<HashMap<_, _>>().into()
+        }
     }
 }
 

@@ -3,10 +3,9 @@
 use std::fmt;
 
 use Code::{
-    AllNodesTrue, LabelKey, LabelValue, LabelWithoutValue, NodeChoice, NodeName, QuantityPositive,
-    QuantityRange, QuantitySyntax, QuantityWhole, ResourceNameDomain, ResourceNamePart,
-    ResourceNamePrefix, ResourceNameRequests, ResourceNameReserved, ResourceNameSlashes,
-    SelectorEmpty, SelectorValuesGiven, SelectorValuesMissing,
+    AllNodesTrue, LabelKey, LabelValue, LabelWithoutValue, NodeChoice, NodeName, QuantityPositive, QuantityRange,
+    QuantitySyntax, QuantityWhole, ResourceNameDomain, ResourceNamePart, ResourceNamePrefix, ResourceNameRequests,
+    ResourceNameReserved, ResourceNameSlashes, SelectorEmpty, SelectorValuesGiven, SelectorValuesMissing,
 };
 
 macro_rules! codes {
@@ -168,8 +167,7 @@ mod tests {
         }
         assert!(rules.len() > 15, "{rules:?}");
         for (path, message) in &rules {
-            let matching =
-                CRD_RULES.iter().filter(|(at, words, _)| at == path && message.contains(words));
+            let matching = CRD_RULES.iter().filter(|(at, words, _)| at == path && message.contains(words));
             assert_eq!(matching.count(), 1, "add it to CRD_RULES: {path}: {message}");
         }
         for (path, words, code) in CRD_RULES {

@@ -103,15 +103,10 @@ impl CrossChecks {
             };
             let message = format!("another rule in these files is already named {:?}", rule.name);
             report.add(
-                Diagnostic::new(
-                    Severity::Error,
-                    Code::DuplicateName,
-                    message,
-                    rule.name_location.clone(),
-                )
-                .at(rule, "metadata.name")
-                .hint("the rule applied last replaces the other: give them different names")
-                .related(before.name_location.clone(), "first here"),
+                Diagnostic::new(Severity::Error, Code::DuplicateName, message, rule.name_location.clone())
+                    .at(rule, "metadata.name")
+                    .hint("the rule applied last replaces the other: give them different names")
+                    .related(before.name_location.clone(), "first here"),
             );
         }
     }
@@ -119,14 +114,8 @@ impl CrossChecks {
     /// Only `kubectl create` accepts objects with a generated name; applying files does not.
     pub(super) fn check_nameless(&self, report: &mut Report) {
         for rule in self.rules.iter().filter(|rule| rule.name.is_empty() && rule.rule.is_some()) {
-            let message =
-                "Required value: a rule with generateName can only be created, not applied";
-            let diagnostic = Diagnostic::new(
-                Severity::Error,
-                Code::GenerateName,
-                message,
-                rule.name_location.clone(),
-            );
+            let message = "Required value: a rule with generateName can only be created, not applied";
+            let diagnostic = Diagnostic::new(Severity::Error, Code::GenerateName, message, rule.name_location.clone());
             report.add(diagnostic.at(rule, "metadata.name").hint("set metadata.name"));
         }
     }
@@ -149,12 +138,8 @@ impl CrossChecks {
 
     /// Only if there is a rule: files with only pods do not show what is declared.
     fn check_requests(&self, report: &mut Report) {
-        let declared: BTreeSet<&str> = self
-            .rules
-            .iter()
-            .map(|rule| rule.resource.as_str())
-            .filter(|name| !name.is_empty())
-            .collect();
+        let declared: BTreeSet<&str> =
+            self.rules.iter().map(|rule| rule.resource.as_str()).filter(|name| !name.is_empty()).collect();
         if declared.is_empty() {
             return;
         }
@@ -170,9 +155,7 @@ impl CrossChecks {
             let message = format!("no rule in these files declares {}", request.resource);
             let hint = match closest_resource(&request.resource, &declared) {
                 Some(close) => format!("did you mean {close}?"),
-                None => {
-                    "declare it with a rule, unless a device plugin or DRA provides it".to_owned()
-                }
+                None => "declare it with a rule, unless a device plugin or DRA provides it".to_owned(),
             };
             report.add(request.warning(Code::UndeclaredResource, message, hint));
         }
@@ -220,12 +203,7 @@ impl Diagnostic {
     }
 }
 
-fn overlapping(
-    this: &DeclaredRule,
-    other: &DeclaredRule,
-    rule: &Rule,
-    overlap: Overlap,
-) -> Diagnostic {
+fn overlapping(this: &DeclaredRule, other: &DeclaredRule, rule: &Rule, overlap: Overlap) -> Diagnostic {
     let (severity, may) = match overlap {
         Overlap::Certain => (Severity::Error, ""),
         Overlap::Possible | Overlap::Never => (Severity::Warning, "may "),
@@ -234,16 +212,11 @@ fn overlapping(
         "the rules {:?} and {:?} {may}select the same nodes and declare different quantities of {} with the same priority",
         other.name, this.name, rule.resource,
     );
-    let quantity = |rule: &DeclaredRule| {
-        rule.rule.as_ref().map(|rule| rule.quantity.to_string()).unwrap_or_default()
-    };
+    let quantity = |rule: &DeclaredRule| rule.rule.as_ref().map(|rule| rule.quantity.to_string()).unwrap_or_default();
     Diagnostic::new(severity, Code::EqualPriority, message, this.quantity_location.clone())
         .at(this, "spec.priority")
         .label(format!("{} by {:?}", quantity(this), this.name))
-        .related(
-            other.quantity_location.clone(),
-            format!("{} by {:?}", quantity(other), other.name),
-        )
+        .related(other.quantity_location.clone(), format!("{} by {:?}", quantity(other), other.name))
         .hint("the older rule wins there: give the one that should win a higher spec.priority")
 }
 
@@ -253,9 +226,9 @@ fn closest_resource<'t>(name: &str, declared: &BTreeSet<&'t str>) -> Option<&'t 
     let (domain, rest) = name.split_once('/')?;
     let close = |one: &str, other: &str| one == other || closest(one, [other]).is_some();
     let alike = declared.iter().copied().filter(|known| {
-        known.split_once('/').is_some_and(|(known_domain, known_rest)| {
-            close(domain, known_domain) && close(rest, known_rest)
-        })
+        known
+            .split_once('/')
+            .is_some_and(|(known_domain, known_rest)| close(domain, known_domain) && close(rest, known_rest))
     });
     alike.min_by_key(|known| strsim::damerau_levenshtein(name, known))
 }

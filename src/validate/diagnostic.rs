@@ -53,12 +53,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    pub(super) fn new(
-        severity: Severity,
-        code: Code,
-        message: impl Into<String>,
-        location: SourceLocation,
-    ) -> Self {
+    pub(super) fn new(severity: Severity, code: Code, message: impl Into<String>, location: SourceLocation) -> Self {
         Self {
             severity,
             code,

@@ -45,15 +45,12 @@ fn no_break_space(place: &str) -> String {
 /// Returns the quantities that an invalid text may mean.
 pub(super) fn quantity(text: &str) -> Option<String> {
     let text: String = text.chars().filter(|c| !c.is_whitespace() && !"_,'".contains(*c)).collect();
-    let digits =
-        text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
-    let (number, unit) = text
-        .split_at_checked(digits)
-        .filter(|(number, _)| number.contains(|c: char| c.is_ascii_digit()))?;
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    let (number, unit) =
+        text.split_at_checked(digits).filter(|(number, _)| number.contains(|c: char| c.is_ascii_digit()))?;
     let unit = unit.to_lowercase();
     // Bytes are plain numbers, without a unit.
-    let unit =
-        ["bytes", "byte", "b"].into_iter().find_map(|end| unit.strip_suffix(end)).unwrap_or(&unit);
+    let unit = ["bytes", "byte", "b"].into_iter().find_map(|end| unit.strip_suffix(end)).unwrap_or(&unit);
     let (decimal, binary) = match unit {
         "" => ("", ""),
         "k" | "ki" => ("k", "Ki"),

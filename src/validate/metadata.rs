@@ -20,8 +20,7 @@ use crate::model::label::{excerpt, is_dns_subdomain, is_label_value, is_qualifie
 pub(super) fn schema(cel: &CelEnv) -> Result<Schema, String> {
     let settings = SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
     let schema = settings.into_generator().into_root_schema_for::<ObjectMeta>();
-    let props: JSONSchemaProps =
-        serde_json::from_value(schema.to_value()).map_err(|error| error.to_string())?;
+    let props: JSONSchemaProps = serde_json::from_value(schema.to_value()).map_err(|error| error.to_string())?;
     let mut schema = Schema::new(&props, cel)?;
     // managedFields are written by the API server, and have no fixed fields.
     if let Some(managed) = schema.property_mut("managedFields") {
@@ -62,9 +61,7 @@ fn check_name(object: &Value) -> Vec<Violation> {
     // Values of another type are reported by the schema.
     let metadata = object.get("metadata").filter(|metadata| !metadata.is_null());
     let name = metadata.and_then(|metadata| metadata.get("name")).filter(|name| !name.is_null());
-    if metadata.is_some_and(|metadata| !metadata.is_object())
-        || name.is_some_and(|name| !name.is_string())
-    {
+    if metadata.is_some_and(|metadata| !metadata.is_object()) || name.is_some_and(|name| !name.is_string()) {
         return Vec::new();
     }
     let (key, name, valid) = match (field("name"), field("generateName")) {
@@ -74,9 +71,7 @@ fn check_name(object: &Value) -> Vec<Violation> {
         (None, None) => {
             let message = "Required value: name or generateName is required";
             let hint = "every object needs a name: metadata: {name: dongle}".to_owned();
-            return vec![
-                Violation::new(&path.key("name"), Code::MetadataName, message).hint(Some(hint)),
-            ];
+            return vec![Violation::new(&path.key("name"), Code::MetadataName, message).hint(Some(hint))];
         }
     };
     if valid {
@@ -96,8 +91,7 @@ fn entries<'t>(object: &'t Value, map: &str) -> Vec<(Path, &'t String, &'t Value
 fn not_a_key(path: &Path, code: Code, key: &str) -> Violation {
     let what = if code == Code::MetadataLabel { "a label" } else { "an annotation" };
     let message = format!("Invalid value: \"{}\": not the key of {what}", excerpt(key));
-    let hint =
-        "write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
+    let hint = "write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
     Violation::new(path, code, message).hint(Some(hint.to_owned())).at_key()
 }
 
@@ -126,23 +120,15 @@ mod tests {
                 json!({"name": "a", "labels": {"-a": "b"}}),
                 "metadata.labels[-a] Invalid value: \"-a\": not the key of a label",
             ),
-            (
-                json!({"name": "a", "labels": {"Example.com/a": "b"}}),
-                "metadata.labels[Example.com/a] ",
-            ),
-            (
-                json!({"name": "a", "labels": {"a": "b c"}}),
-                "metadata.labels.a Invalid value: \"b c\"",
-            ),
+            (json!({"name": "a", "labels": {"Example.com/a": "b"}}), "metadata.labels[Example.com/a] "),
+            (json!({"name": "a", "labels": {"a": "b c"}}), "metadata.labels.a Invalid value: \"b c\""),
             (
                 json!({"name": "a", "annotations": {"a/b/c": "b"}}),
                 "metadata.annotations[a/b/c] Invalid value: \"a/b/c\": not the key of an annotation",
             ),
         ] {
             let violations = check(&json!({"metadata": metadata}));
-            let found = violations
-                .iter()
-                .map(|violation| format!("{} {}", violation.path, violation.message));
+            let found = violations.iter().map(|violation| format!("{} {}", violation.path, violation.message));
             let found = found.collect::<Vec<_>>().join("; ");
             assert_eq!(found.is_empty(), says.is_empty(), "{metadata}: {found}");
             assert!(found.starts_with(says), "{metadata}: {found}");

@@ -35,8 +35,7 @@ impl LabelTests {
     pub(super) fn of(object: &Value) -> Self {
         let selector = object.pointer("/spec/nodeSelector").cloned().unwrap_or_default();
         let selector: LabelSelector = serde_json::from_value(selector).unwrap_or_default();
-        let equal =
-            |(key, value)| LabelTest { key, operator: IN.to_owned(), values: [value].into() };
+        let equal = |(key, value)| LabelTest { key, operator: IN.to_owned(), values: [value].into() };
         let labels = selector.match_labels.into_iter().flatten().map(equal);
         let expressions = selector.match_expressions.into_iter().flatten();
         let expressions = expressions.map(|expression| LabelTest {
@@ -148,8 +147,7 @@ impl<'t> PrecedenceGroup<'t> {
                     found.add(first(alike), Overlap::Certain);
                 }
             }
-            Selection::Labels(_)
-                if Selection::All.overlap(&candidate.rule.selection) == Overlap::Never => {}
+            Selection::Labels(_) if Selection::All.overlap(&candidate.rule.selection) == Overlap::Never => {}
             Selection::Labels(_) => {
                 found.add(first(&self.all), Overlap::Certain);
                 found.add(first(&self.named), Overlap::Possible);
@@ -224,8 +222,7 @@ impl<'t> KeySet<'t> {
         let values = tests.values();
         let values = values.into_iter().filter(|(key, _)| self.has_key(key));
         let lists = values.map(|(key, values)| {
-            let of_values =
-                values.iter().filter_map(|value| self.by_value.get(&(key, value.as_str())));
+            let of_values = values.iter().filter_map(|value| self.by_value.get(&(key, value.as_str())));
             of_values.chain(self.without_values.get(key)).collect::<Vec<_>>()
         });
         let count = |lists: &Vec<&Vec<usize>>| lists.iter().map(|list| list.len()).sum::<usize>();

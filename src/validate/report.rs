@@ -56,14 +56,10 @@ impl Report {
     /// a summary list them as problems.
     pub(super) fn overall(&self) -> Vec<Diagnostic> {
         let whole = || SourceLocation::file_alone(".");
-        let no_rules = self
-            .has_no_rules()
-            .then(|| Diagnostic::new(Severity::Unreadable, Code::NoRules, NO_RULES, whole()));
+        let no_rules =
+            self.has_no_rules().then(|| Diagnostic::new(Severity::Unreadable, Code::NoRules, NO_RULES, whole()));
         let omitted = (self.omitted() > 0).then(|| {
-            let message = format!(
-                "{} are not listed",
-                plural(self.omitted(), "more problem", "more problems")
-            );
+            let message = format!("{} are not listed", plural(self.omitted(), "more problem", "more problems"));
             Diagnostic::new(Severity::Warning, Code::Omitted, message, whole())
         });
         no_rules.into_iter().chain(omitted).collect()

@@ -12,9 +12,9 @@ const IN_QUOTAS: &str = "requests.";
 pub(super) fn resource_refs(document: &Document) -> Vec<(String, Path)> {
     if let Some(quota) = quota(document) {
         let names = names(quota, &Path::from_keys(["spec", "hard"]));
-        let extended = names.into_iter().filter_map(|(name, path)| {
-            name.strip_prefix(IN_QUOTAS).map(|name| (name.to_owned(), path))
-        });
+        let extended = names
+            .into_iter()
+            .filter_map(|(name, path)| name.strip_prefix(IN_QUOTAS).map(|name| (name.to_owned(), path)));
         return extended.filter(|(name, _)| is_extended(name)).collect();
     }
     let Some(PodTemplate { spec, path }) = pod_template(document) else { return Vec::new() };
@@ -122,13 +122,9 @@ mod tests {
                 found(&yaml),
                 [
                     format!("example.com/p {prefix}.resources.requests[example.com/p]"),
-                    format!(
-                        "example.com/i {prefix}.initContainers[0].resources.limits[example.com/i]"
-                    ),
+                    format!("example.com/i {prefix}.initContainers[0].resources.limits[example.com/i]"),
                     format!("example.com/c {prefix}.containers[1].resources.limits[example.com/c]"),
-                    format!(
-                        "example.com/c {prefix}.containers[1].resources.requests[example.com/c]"
-                    ),
+                    format!("example.com/c {prefix}.containers[1].resources.requests[example.com/c]"),
                 ],
                 "{kind}"
             );
@@ -144,11 +140,7 @@ mod tests {
     #[test]
     fn manifest_of_unexpected_shape_has_no_requests() {
         for spec in ["", "5", "[]", "{containers: 5}", "{containers: [5, {resources: [1]}]}"] {
-            assert_eq!(
-                found(&format!("apiVersion: v1\nkind: Pod\nspec: {spec}")),
-                [""; 0],
-                "{spec}"
-            );
+            assert_eq!(found(&format!("apiVersion: v1\nkind: Pod\nspec: {spec}")), [""; 0], "{spec}");
         }
     }
 }

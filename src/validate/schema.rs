@@ -131,11 +131,8 @@ impl Schema {
                         None if self.preserve_unknown_fields => {}
                         None => {
                             let known = self.properties.keys().map(String::as_str);
-                            let violation = Violation::new(
-                                &path,
-                                Code::UnknownField,
-                                format!("unknown field \"{path}\""),
-                            );
+                            let violation =
+                                Violation::new(&path, Code::UnknownField, format!("unknown field \"{path}\""));
                             let hint = closest(key, known.clone()).map_or_else(
                                 || listing("the fields here are", known),
                                 |close| Some(format!("did you mean {close}?")),
@@ -161,8 +158,7 @@ impl Schema {
             Value::Object(fields) => {
                 fields.retain(|key, value| {
                     let schema = self.child(key);
-                    let dropped =
-                        schema.is_some_and(|schema| !schema.nullable && schema.default.is_none());
+                    let dropped = schema.is_some_and(|schema| !schema.nullable && schema.default.is_none());
                     !(value.is_null() && dropped)
                 });
                 for (key, value) in fields {
@@ -229,11 +225,7 @@ impl Schema {
             Value::Object(fields) => {
                 for name in self.required.iter().filter(|name| !fields.contains_key(*name)) {
                     let hint = self.properties.get(name).and_then(|schema| schema.summary(name));
-                    let violation = Violation::new(
-                        &path.key(name),
-                        Code::Required,
-                        "Required value: missing, or null",
-                    );
+                    let violation = Violation::new(&path.key(name), Code::Required, "Required value: missing, or null");
                     violations.push(violation.hint(hint));
                 }
                 for (key, value) in fields {
@@ -257,14 +249,7 @@ impl Schema {
     }
 
     /// Evaluates the rules of this value. `before` is the number of earlier violations.
-    fn ask(
-        &self,
-        value: &Value,
-        path: &Path,
-        cel: &CelEnv,
-        violations: &mut Vec<Violation>,
-        before: usize,
-    ) {
+    fn ask(&self, value: &Value, path: &Path, cel: &CelEnv, violations: &mut Vec<Violation>, before: usize) {
         for rule in &self.rules {
             let message = match cel.evaluate(rule, value) {
                 Ok(true) => continue,
@@ -302,9 +287,7 @@ impl Schema {
             Value::Bool(_) | Value::Number(_) if self.kind == "string" => {
                 Some("put it in quotes: YAML does not read it as text".to_owned())
             }
-            Value::Number(_) if self.int_or_string => {
-                Some("write a whole number, or put it in quotes".to_owned())
-            }
+            Value::Number(_) if self.int_or_string => Some("write a whole number, or put it in quotes".to_owned()),
             _ => None,
         };
         let message = format!("must be of type {wanted}, and is of type {found}");

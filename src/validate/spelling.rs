@@ -8,9 +8,7 @@ pub(super) fn closest<'t>(word: &str, known: impl IntoIterator<Item = &'t str>) 
     }
     let word = word.to_lowercase();
     let most = (word.chars().count() / 3).max(1);
-    let distances = known
-        .into_iter()
-        .map(|known| (strsim::damerau_levenshtein(&word, &known.to_lowercase()), known));
+    let distances = known.into_iter().map(|known| (strsim::damerau_levenshtein(&word, &known.to_lowercase()), known));
     distances.filter(|(distance, _)| *distance <= most).min().map(|(_, known)| known)
 }
 

@@ -49,9 +49,7 @@ pub(super) fn requests(document: &Document) -> Requests {
         "containers": trimmed("containers"),
         "initContainers": trimmed("initContainers"),
     });
-    serde_json::from_value::<Pod>(json!({"spec": spec}))
-        .map(|pod| Requests::of(&pod))
-        .unwrap_or_default()
+    serde_json::from_value::<Pod>(json!({"spec": spec})).map(|pod| Requests::of(&pod)).unwrap_or_default()
 }
 
 /// Returns the extended resources in `limits` or `requests`.
@@ -86,8 +84,7 @@ fn check_container(container: &Value, path: &Path, violations: &mut Vec<Violatio
                 let message = format!("Invalid value: \"{}\": must be an integer", excerpt(text));
                 let hint = "extended resources cannot be split: to share one, declare thousandths \
                             of it as a separate resource, such as example.com/dongle-milli";
-                let violation =
-                    Violation::new(&path.key(map).key(name), Code::PodFraction, message);
+                let violation = Violation::new(&path.key(map).key(name), Code::PodFraction, message);
                 violations.push(violation.hint(Some(hint.to_owned())));
             }
         }
@@ -96,9 +93,7 @@ fn check_container(container: &Value, path: &Path, violations: &mut Vec<Violatio
         let at = path.key("requests").key(name);
         let Some(limit) = limits.get(name) else {
             let message = "Required value: limit must be set for non overcommitable resources";
-            let hint = format!(
-                "write it under limits; requests then defaults to the same value: {request}"
-            );
+            let hint = format!("write it under limits; requests then defaults to the same value: {request}");
             let violation = Violation::new(&at, Code::PodLimitMissing, message);
             violations.push(violation.hint(Some(hint)));
             continue;
@@ -106,11 +101,8 @@ fn check_container(container: &Value, path: &Path, violations: &mut Vec<Violatio
         if let (Ok(one), Ok(other)) = (request.parse::<Quantity>(), limit.parse::<Quantity>())
             && one != other
         {
-            let message = format!(
-                "Invalid value: \"{}\": must be equal to {name} limit of {}",
-                excerpt(request),
-                excerpt(limit)
-            );
+            let message =
+                format!("Invalid value: \"{}\": must be equal to {name} limit of {}", excerpt(request), excerpt(limit));
             let hint = "extended resources cannot be overcommitted: give the limit alone";
             let violation = Violation::new(&at, Code::PodRequestsLimits, message);
             violations.push(violation.hint(Some(hint.to_owned())));

@@ -23,8 +23,6 @@ fn cgroups() -> Vec<String> {
     let names = [format!("isolated-test-{}", std::process::id()), "k8s.io".to_owned()];
     let root = Path::new("/sys/fs/cgroup");
     let hierarchies = fs::read_dir(root).unwrap().flatten().map(|entry| entry.path());
-    let all = hierarchies
-        .chain([root.to_owned()])
-        .flat_map(|hierarchy| names.clone().map(|name| hierarchy.join(name)));
+    let all = hierarchies.chain([root.to_owned()]).flat_map(|hierarchy| names.clone().map(|name| hierarchy.join(name)));
     all.filter(|path| path.exists()).map(|path| path.display().to_string()).collect()
 }

@@ -70,8 +70,7 @@ fn processes() -> Vec<Process> {
     let folders = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     let of_program = folders.filter(|folder| {
         // Only the container has the program at this path.
-        fs::read(folder.join("cmdline"))
-            .is_ok_and(|command| command.starts_with(b"/node-resource-advertiser\0"))
+        fs::read(folder.join("cmdline")).is_ok_and(|command| command.starts_with(b"/node-resource-advertiser\0"))
     });
     // A process that ends at this moment is skipped.
     let statuses = of_program.filter_map(|folder| fs::read_to_string(folder.join("status")).ok());
@@ -91,8 +90,7 @@ impl Process {
             assert_eq!(field(capabilities), "0".repeat(16), "{capabilities}");
         }
         assert_eq!(field("NoNewPrivs:"), "1");
-        let filter =
-            if std::env::var("SECCOMP").is_ok_and(|value| value == "1") { "2" } else { "0" };
+        let filter = if std::env::var("SECCOMP").is_ok_and(|value| value == "1") { "2" } else { "0" };
         assert_eq!(field("Seccomp:"), filter, "2 stands for a seccomp filter");
     }
 }
@@ -121,9 +119,8 @@ fn scrape(cluster: &Cluster) {
     let slices = format!("--selector=kubernetes.io/service-name={RELEASE}");
     cluster.wait_for("two endpoints", &["endpointslices", "-n", NAMESPACE, &slices], |slices| {
         let endpoints = slices["items"][0]["endpoints"].as_array();
-        endpoints.is_some_and(|all| {
-            all.len() == 2 && all.iter().all(|endpoint| endpoint["conditions"]["ready"] == true)
-        })
+        endpoints
+            .is_some_and(|all| all.len() == 2 && all.iter().all(|endpoint| endpoint["conditions"]["ready"] == true))
     });
     let metrics = cluster.kubectl(&["get", "--raw", &format!("{SERVICE}/metrics")]);
     assert!(metrics.contains("node_resource_advertiser_leader "), "{metrics}");
@@ -146,8 +143,7 @@ fn run_the_documented_commands(cluster: &Cluster) {
 }
 
 fn upgrade(cluster: &Cluster) {
-    let args =
-        ["--reuse-values", "--set=controller.maxConcurrentPatches=8", "--wait", "--timeout=15m"];
+    let args = ["--reuse-values", "--set=controller.maxConcurrentPatches=8", "--wait", "--timeout=15m"];
     replace_the_replicas(cluster, || helm_or_events(cluster, "upgrade", &args));
     println!("upgraded: two new replicas, and the node as before");
     let args = ["rollback", RELEASE, "1", "--namespace", NAMESPACE, "--wait", "--timeout=15m"];
@@ -196,18 +192,18 @@ fn uninstall(cluster: &Cluster, before: &Value) {
     let job = format!("{RELEASE}-prune");
     let namespace = ["events.events.k8s.io", "--namespace", NAMESPACE];
     cluster.wait_for("the hook's Job to have run", &namespace, |events| {
-        events["items"].as_array().unwrap().iter().any(|event| {
-            event["regarding"]["name"] == job.as_str() && event["reason"] == "Completed"
-        })
+        events["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|event| event["regarding"]["name"] == job.as_str() && event["reason"] == "Completed")
     });
     let after = cluster.node("node-1");
     assert_eq!(ledger(&after), None);
     for map in ["capacity", "allocatable"] {
         assert_eq!(after["status"][map], before["status"][map], "{map}");
     }
-    cluster.wait_for("no pod to be left", &["pods", "--namespace", NAMESPACE], |pods| {
-        pods["items"] == json!([])
-    });
+    cluster.wait_for("no pod to be left", &["pods", "--namespace", NAMESPACE], |pods| pods["items"] == json!([]));
     assert!(processes().is_empty());
     println!("uninstalled: the hook's Job has run, and the node is as it was");
 }

@@ -29,10 +29,8 @@ pub fn ready(cluster: &Cluster) -> Vec<String> {
     let selector = "--selector=app.kubernetes.io/component=controller";
     let pods = cluster.get(&["pods", "--namespace", NAMESPACE, selector]);
     let pods = pods["items"].as_array().unwrap().iter();
-    let found = pods.filter(|pod| {
-        pod["metadata"]["deletionTimestamp"].is_null()
-            && condition(&pod["status"], "Ready").0 == "True"
-    });
+    let found = pods
+        .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null() && condition(&pod["status"], "Ready").0 == "True");
     found.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -44,9 +42,7 @@ pub fn wait_leader(cluster: &Cluster, previous: Option<&str>) -> (String, String
         last = serde_json::from_str(&cluster.control_plane.kubectl(&lease)?)?;
         let holder = last["spec"]["holderIdentity"].as_str().unwrap_or_default();
         let replicas = ready(cluster);
-        let leads = |pod: &&String| {
-            holder.starts_with(&format!("{pod}_")) && Some(pod.as_str()) != previous
-        };
+        let leads = |pod: &&String| holder.starts_with(&format!("{pod}_")) && Some(pod.as_str()) != previous;
         let leader = replicas.iter().find(leads).cloned();
         let other = replicas.iter().find(|&pod| Some(pod) != leader.as_ref()).cloned();
         Ok(leader.zip(other).filter(|_| replicas.len() == 2))
@@ -66,8 +62,6 @@ pub fn logs(cluster: &Cluster, pod: &str) -> String {
 
 /// Waits until a pod of the controller has logged `text`.
 pub fn wait_logged(cluster: &Cluster, pod: &str, text: &str) {
-    wait_until(&format!("{pod} to log {text:?}"), || {
-        Ok(logs(cluster, pod).contains(text).then_some(()))
-    })
-    .unwrap_or_else(|error| panic!("{error:#}\n{}", logs(cluster, pod)));
+    wait_until(&format!("{pod} to log {text:?}"), || Ok(logs(cluster, pod).contains(text).then_some(())))
+        .unwrap_or_else(|error| panic!("{error:#}\n{}", logs(cluster, pod)));
 }

@@ -50,13 +50,7 @@ pub(crate) fn patch(cluster: &Cluster, kubeconfig: &Path, node: &str, patch: &Va
 }
 
 /// Patches a node's status as the user of a kubeconfig, and as this field manager.
-pub(crate) fn patch_as(
-    cluster: &Cluster,
-    kubeconfig: &Path,
-    manager: &str,
-    node: &str,
-    patch: &Value,
-) -> Output {
+pub(crate) fn patch_as(cluster: &Cluster, kubeconfig: &Path, manager: &str, node: &str, patch: &Value) -> Output {
     let kubeconfig = ["--kubeconfig", kubeconfig.to_str().unwrap()];
     let node = ["patch", "node", node, "--subresource=status", "--field-manager", manager];
     // Too long for a command-line argument.
@@ -88,15 +82,7 @@ fn create_full_node(cluster: &Cluster, name: &str) {
         "images": [{"names": ["example.com/app:1"], "sizeBytes": 1}],
         "volumesInUse": ["kubernetes.io/csi/example"],
     }});
-    cluster.kubectl(&[
-        "patch",
-        "node",
-        name,
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        &status.to_string(),
-    ]);
+    cluster.kubectl(&["patch", "node", name, "--subresource=status", "--type=merge", "-p", &status.to_string()]);
 }
 
 #[test]
@@ -105,11 +91,8 @@ fn policy_admits_everything_the_controller_writes() {
     let kubeconfig = install(&cluster, &[]);
     create_full_node(&cluster, "full");
     cluster.create_nodes(["empty"], &json!({}));
-    let controller = Controller::start_unready(
-        &cluster,
-        &kubeconfig,
-        &["--leader-elect-resource-namespace", NAMESPACE],
-    );
+    let controller =
+        Controller::start_unready(&cluster, &kubeconfig, &["--leader-elect-resource-namespace", NAMESPACE]);
     controller.wait_ready();
 
     cluster.apply_rule("dongle", &json!({"nodeNames": ["full", "empty"]}));
@@ -186,10 +169,7 @@ fn policy_rejects_every_other_change_by_the_controller() {
         (set("/status/capacity/requests.example.com~1a", json!("5")), extended_only),
         (set("/status/capacity/Example.com~1a", json!("5")), extended_only),
         (set("/status/capacity/example.com~1-a", json!("5")), extended_only),
-        (
-            set(&format!("/status/capacity/{}", too_long.replace('/', "~1")), json!("5")),
-            extended_only,
-        ),
+        (set(&format!("/status/capacity/{}", too_long.replace('/', "~1")), json!("5")), extended_only),
         (remove("/status/capacity/not~1a~1name"), extended_only),
         (set("/status/capacity/example.com~1dongle", json!("0")), whole_only),
         (set("/status/allocatable/example.com~1dongle", json!("0")), whole_only),
@@ -235,8 +215,7 @@ fn policies_pass_type_checking() {
         let policy = format!("{RELEASE}{suffix}");
         let what = format!("the types of the policy {policy} to be checked");
         let args = ["validatingadmissionpolicy", &policy];
-        let policy =
-            cluster.wait_for(&what, &args, |policy| policy["status"]["typeChecking"].is_object());
+        let policy = cluster.wait_for(&what, &args, |policy| policy["status"]["typeChecking"].is_object());
         assert_eq!(policy["status"]["typeChecking"], json!({}), "no warnings");
     }
 }
@@ -246,13 +225,9 @@ fn rule_policy_rejects_resources_not_in_the_allow_list() {
     let cluster = Cluster::start();
     let before = json!({"resourceName": "example.net/old"});
     cluster.apply_rule("old", &before);
-    apply_chart(
-        &cluster,
-        &["--set", "policy.allowedResources={example.com/*,example.org/licence}"],
-    );
+    apply_chart(&cluster, &["--set", "policy.allowedResources={example.com/*,example.org/licence}"]);
     let try_rule = |name: &str, spec: &Value| {
-        let (object, args) =
-            (rule(name, spec).to_string(), ["apply", "--dry-run=server", "-f", "-"]);
+        let (object, args) = (rule(name, spec).to_string(), ["apply", "--dry-run=server", "-f", "-"]);
         cluster.control_plane.kubectl_output(&args, Some(&object)).unwrap()
     };
     let because = "may not be declared in this cluster, only example.com/*, example.org/licence";

@@ -22,8 +22,7 @@ fn release_retained_value(cluster: &Cluster) {
     cluster.apply_rule("dongle", &json!({"deletionPolicy": "Retain"}));
     cluster.wait_ready("dongle", "1/1");
     cluster.kubectl(&["delete", "ner", "dongle"]);
-    cluster
-        .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
+    cluster.wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
 }
 
 #[test]
@@ -35,13 +34,11 @@ fn recreated_retain_rule_adopts_its_value() {
     cluster.wait_ready("dongle", "1/1");
     let before = managers(&cluster, "node-1");
     cluster.kubectl(&["delete", "ner", "dongle"]);
-    cluster
-        .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
+    cluster.wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
 
     // A rule with another quantity does not adopt: it conflicts with the controller's own old value.
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
-    let status =
-        cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
+    let status = cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
     assert_eq!(
         status["problems"][0]["message"],
         "already 4, last written by node-resource-advertiser; to take it over, set conflictPolicy: Overwrite"
@@ -102,9 +99,7 @@ fn repeatedly_removed_annotation_is_contested() {
         cluster.wait_advertised("node-1", DONGLE, "4");
         cluster.kubectl(&["annotate", "node", "node-1", &format!("{LEDGER}-")]);
     }
-    cluster.wait_status("dongle", "a contest", |status| {
-        condition(status, "Contested") == ("True", "Contested")
-    });
+    cluster.wait_status("dongle", "a contest", |status| condition(status, "Contested") == ("True", "Contested"));
     // The fifth adoption is immediate, and the sixth has to wait.
     cluster.wait_advertised("node-1", DONGLE, "4");
     let patches = cluster.node_patches();
@@ -122,8 +117,7 @@ fn equal_value_of_another_manager_is_a_conflict() {
     cluster.write_quantity("node-1", DONGLE, "4");
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
-    let status =
-        cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["summary"] == "1/2");
+    let status = cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["summary"] == "1/2");
     let problem = json!({
         "node": "node-1", "reason": "Conflict",
         "message": "already 4, last written by kubectl-patch; to take it over, set conflictPolicy: Overwrite",
@@ -137,15 +131,13 @@ fn equal_value_of_another_manager_is_a_conflict() {
         ledger(node).is_some_and(|ledger| ledger.contains("Retain"))
     });
     cluster.kubectl(&["delete", "ner", "dongle"]);
-    cluster
-        .wait_for("the ledger to be removed", &["node", "node-2"], |node| ledger(node).is_none());
+    cluster.wait_for("the ledger to be removed", &["node", "node-2"], |node| ledger(node).is_none());
     for value in ["9", "4"] {
         let patch = json!({"status": {"allocatable": {DONGLE: value}}});
         cluster.patch_status("node-2", "merge", &patch);
     }
     cluster.apply_rule("dongle", &json!({}));
-    let status =
-        cluster.wait_status("dongle", "two conflicts", |status| status["nodes"]["conflicted"] == 2);
+    let status = cluster.wait_status("dongle", "two conflicts", |status| status["nodes"]["conflicted"] == 2);
     assert_eq!(
         status["problems"][1]["message"],
         "already 4, last written by kubectl-patch; to take it over, set conflictPolicy: Overwrite"
@@ -175,8 +167,7 @@ fn value_with_a_second_owner_is_adopted_once_that_owner_releases_it() {
     let amounts = json!({DONGLE: "4"});
     apply_as_helm(json!({"capacity": amounts, "allocatable": amounts}));
     cluster.apply_rule("dongle", &json!({}));
-    let status =
-        cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
+    let status = cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
     assert_eq!(
         status["problems"][0]["message"],
         "already 4, last written by helm; to take it over, set conflictPolicy: Overwrite"
@@ -199,8 +190,7 @@ fn value_without_managed_fields_is_not_adopted() {
     let none = json!([{"op": "replace", "path": "/metadata/managedFields", "value": [{}]}]);
     cluster.kubectl(&["patch", "node", "node-1", "--type=json", "-p", &none.to_string()]);
     cluster.apply_rule("dongle", &json!({}));
-    let status =
-        cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
+    let status = cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
     assert_eq!(
         status["problems"][0]["message"],
         "already 4, last written by an unknown field manager; to take it over, set conflictPolicy: Overwrite"

@@ -10,9 +10,7 @@ mod schema_conformance;
 
 use std::fs;
 
-use harness::helm::{
-    NAMESPACE, RELEASE, chart, helm, helm_chart, rules_chart, service_account_kubeconfig,
-};
+use harness::helm::{NAMESPACE, RELEASE, chart, helm, helm_chart, rules_chart, service_account_kubeconfig};
 use harness::{Cluster, ControlPlane, project_file};
 use serde_json::json;
 
@@ -122,8 +120,7 @@ fn chart_uninstall_without_prune_keeps_values() {
     cluster.create_nodes(["node-1"], &json!({}));
     helm_chart(&cluster, "install", &["--create-namespace", "--set=prune.enabled=false"]);
     let deployment = cluster.get(&["deployment", RELEASE, "--namespace", NAMESPACE]);
-    let controller = Container::from_workload(&deployment)
-        .start(&cluster, &service_account_kubeconfig(&cluster));
+    let controller = Container::from_workload(&deployment).start(&cluster, &service_account_kubeconfig(&cluster));
     cluster.apply_rule("dongle", &json!({}));
     let before = cluster.wait_ready("dongle", "1/1");
     let before = (before, cluster.node("node-1")["metadata"]["annotations"].clone());

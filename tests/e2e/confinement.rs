@@ -90,8 +90,7 @@ fn stolen_token_is_confined_as_security_md_documents() {
         &try_patch(&advertise(&many, &many)),
         "node-resource-advertiser may add to a node of 512 resources at most",
     );
-    let names: Vec<_> =
-        (0..200).map(|number| format!("{}.com/{number}", "e".repeat(200))).collect();
+    let names: Vec<_> = (0..200).map(|number| format!("{}.com/{number}", "e".repeat(200))).collect();
     let long: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
     assert_rejected(
         &try_patch(&advertise(&long, &long)),
@@ -148,8 +147,7 @@ fn node_with_many_resources_still_allows_repairs_and_withdrawals() {
         cluster.create_nodes([node], &json!({}));
         cluster.kubectl(&["annotate", "node", node, "example.com/owner=platform"]);
         cluster.write_quantity(node, DONGLE, "7");
-        let names: Vec<_> =
-            (0..count).map(|number| format!("{}.com/{number}", "e".repeat(length))).collect();
+        let names: Vec<_> = (0..count).map(|number| format!("{}.com/{number}", "e".repeat(length))).collect();
         let mut present: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
         present.push((DONGLE, "7"));
         let admin = cluster.control_plane.kubeconfig();
@@ -176,18 +174,14 @@ fn managed_fields_sent_by_a_client_are_not_stored() {
     let managers = || {
         let node = cluster.get(&["node", "node-1"]);
         let fields = node["metadata"]["managedFields"].as_array().unwrap().clone();
-        fields
-            .iter()
-            .map(|entry| (entry["manager"].to_string(), entry["fieldsV1"].to_string()))
-            .collect::<Vec<_>>()
+        fields.iter().map(|entry| (entry["manager"].to_string(), entry["fieldsV1"].to_string())).collect::<Vec<_>>()
     };
     let set = |quantity| advertise(&[(DONGLE, quantity)], &[(DONGLE, quantity)]);
     let output = patch(&cluster, &kubeconfig, "node-1", &set("1"));
     assert_eq!(output.code, 0, "{output:?}");
     let before = managers();
 
-    let large: Map<_, _> =
-        (0..500).map(|it| (format!("f:{it}-{}", "a".repeat(200)), json!({}))).collect();
+    let large: Map<_, _> = (0..500).map(|it| (format!("f:{it}-{}", "a".repeat(200)), json!({}))).collect();
     let entry = |manager: &str, fields: Value| {
         json!({"op": "add", "path": "/metadata/managedFields/-", "value": {
             "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields, "manager": manager,
@@ -219,11 +213,7 @@ fn start_confined() -> (Cluster, Controller) {
 }
 
 fn start_as(cluster: &Cluster, kubeconfig: &Path) -> Controller {
-    Controller::start_unready(
-        cluster,
-        kubeconfig,
-        &["--leader-elect-resource-namespace", NAMESPACE],
-    )
+    Controller::start_unready(cluster, kubeconfig, &["--leader-elect-resource-namespace", NAMESPACE])
 }
 
 /// The policy compares quantities as text.
@@ -267,8 +257,7 @@ fn reformatted_annotation_still_allows_repairs() {
 fn allowed_resources_confine_the_controller_and_existing_rules() {
     let cluster = Cluster::start();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
-    let spec =
-        json!({"resourceName": "nvidia.com/gpu", "nodeNames": ["node-1", "node-2", "node-3"]});
+    let spec = json!({"resourceName": "nvidia.com/gpu", "nodeNames": ["node-1", "node-2", "node-3"]});
     let controller = Controller::start(&cluster);
     cluster.apply_rule("old", &json!({"resourceName": "nvidia.com/gpu", "nodeNames": ["node-1"]}));
     cluster.wait_advertised("node-1", "nvidia.com/gpu", "4");
@@ -276,10 +265,7 @@ fn allowed_resources_confine_the_controller_and_existing_rules() {
     cluster.wait_advertised("node-2", "nvidia.com/gpu", "4");
     controller.stop();
 
-    let kubeconfig = install(
-        &cluster,
-        &["--set", "policy.allowedResources={example.com/*,example.org/licence}"],
-    );
+    let kubeconfig = install(&cluster, &["--set", "policy.allowedResources={example.com/*,example.org/licence}"]);
     let because = "node-resource-advertiser may advertise in this cluster only example.com/*, example.org/licence \
                    (policy.allowedResources of the chart)";
     let try_patch = |attempt: &Value| patch(&cluster, &kubeconfig, "node-1", attempt);

@@ -96,9 +96,8 @@ fn equal_priority_is_reported_on_both_rules() {
     cluster.wait_ready("first", "1/1");
     // Created in the same second or a later one: the first is older, or comes first by name.
     cluster.apply_rule("second", &json!({"quantity": 8}));
-    let status = cluster.wait_status("second", "Overlapping", |status| {
-        condition(status, "Overlapping") == ("True", "EqualPriority")
-    });
+    let status = cluster
+        .wait_status("second", "Overlapping", |status| condition(status, "Overlapping") == ("True", "EqualPriority"));
     assert_eq!(condition(&status, "Ready"), ("True", "Overridden"));
     cluster.wait_advertised("node-1", DONGLE, "2");
     for (rule, other) in [("first", "second"), ("second", "first")] {
@@ -108,9 +107,8 @@ fn equal_priority_is_reported_on_both_rules() {
 
     cluster.apply_rule("second", &json!({"quantity": 8, "priority": 1}));
     cluster.wait_advertised("node-1", DONGLE, "8");
-    let status = cluster.wait_status("first", "Overlapping", |status| {
-        condition(status, "Overlapping") == ("True", "Overridden")
-    });
+    let status = cluster
+        .wait_status("first", "Overlapping", |status| condition(status, "Overlapping") == ("True", "Overridden"));
     let conditions = status["conditions"].as_array().unwrap();
     let overlapping = conditions.iter().find(|one| one["type"] == "Overlapping").unwrap();
     assert_eq!(overlapping["message"], "another rule decides: rule second on 1 node");
@@ -168,8 +166,7 @@ fn overwritten_value_is_released_with_its_rule() {
 
 /// Waits until the ledger of node-1 is removed, with this value in place.
 fn wait_released(cluster: &Cluster, value: &str) {
-    let node = cluster
-        .wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
+    let node = cluster.wait_for("the ledger to be removed", &["node", "node-1"], |node| ledger(node).is_none());
     assert_eq!(quantity(&node, "capacity", DONGLE), Some(value));
     assert_eq!(quantity(&node, "allocatable", DONGLE), Some(value));
 }

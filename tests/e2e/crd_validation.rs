@@ -25,10 +25,7 @@ fn crd_rejects_bad_objects_with_advice() {
         let args = ["create", "--validate=strict", "-f", "-"];
         let output = cluster.control_plane.kubectl_output(&args, Some(object)).unwrap();
         if output.code == 0 || !output.stderr.contains(message) {
-            wrong.push(format!(
-                "{what}: expected {message:?}, got {}{}",
-                output.stdout, output.stderr
-            ));
+            wrong.push(format!("{what}: expected {message:?}, got {}{}", output.stdout, output.stderr));
         }
     }
     assert!(count > 70, "{count}");
@@ -45,8 +42,7 @@ fn dry_runs(cluster: &Cluster, selector: &str) -> [Output; 2] {
     );
     let create = ["create", "--dry-run=server", "--validate=ignore", "-f", "-"];
     let apply = ["apply", "--dry-run=server", "--validate=ignore", "--server-side", "-f", "-"];
-    [&create[..], &apply[..]]
-        .map(|args| cluster.control_plane.kubectl_output(args, Some(&rule)).unwrap())
+    [&create[..], &apply[..]].map(|args| cluster.control_plane.kubectl_output(args, Some(&rule)).unwrap())
 }
 
 /// Empty YAML values are null, which the API server drops from fields that are not nullable.
@@ -175,10 +171,8 @@ fn stored_invalid_rule_is_stalled_and_keeps_its_values() {
         ("empty", json!({"resourceName": "example.com/everywhere", "nodeSelector": {}})),
     ];
     // The API server does not even accept a status for these.
-    let without_status = [
-        ("fraction", json!({"quantity": 4.5})),
-        ("no-quantity", json!({"quantity": {"of": "dongles"}})),
-    ];
+    let without_status =
+        [("fraction", json!({"quantity": 4.5})), ("no-quantity", json!({"quantity": {"of": "dongles"}}))];
     for (name, spec) in bad.iter().chain(&without_status) {
         let object = rule(name, spec).to_string();
         let args = ["apply", "--validate=false", "-f", "-"];
@@ -190,9 +184,8 @@ fn stored_invalid_rule_is_stalled_and_keeps_its_values() {
     cluster.apply_rule("good", &json!({}));
     cluster.wait_advertised("node-1", DONGLE, "4");
     for (name, _) in &bad {
-        let status = cluster.wait_status(name, "Stalled", |status| {
-            condition(status, "Stalled") == ("True", "InvalidSpec")
-        });
+        let status =
+            cluster.wait_status(name, "Stalled", |status| condition(status, "Stalled") == ("True", "InvalidSpec"));
         assert_eq!(condition(&status, "Ready"), ("False", "InvalidSpec"), "{name}");
         let conditions = status["conditions"].as_array().unwrap();
         let stalled = conditions.iter().find(|condition| condition["type"] == "Stalled").unwrap();

@@ -27,16 +27,14 @@ fn changed_value_is_repaired_and_reported() {
         assert_ne!(after["metadata"]["resourceVersion"], before);
         controller.wait_log(&format!("was {quantity}, written by kubectl-patch"));
     }
-    let note =
-        "Repaired example.com/dongle on node-1: 7 (by kubectl-patch) -> 4, as rule dongle declares";
+    let note = "Repaired example.com/dongle on node-1: 7 (by kubectl-patch) -> 4, as rule dongle declares";
     cluster.wait_event("node-1", "Repaired", note);
     cluster.wait_event("dongle", "Repaired", note);
     let description = cluster.kubectl(&["describe", "node", "node-1"]);
     assert!(description.contains("Repaired"), "{description}");
 
     // A key removed from one map, and from both.
-    let remove =
-        |map: &str| json!({"op": "remove", "path": format!("/status/{map}/example.com~1dongle")});
+    let remove = |map: &str| json!({"op": "remove", "path": format!("/status/{map}/example.com~1dongle")});
     cluster.patch_status("node-1", "json", &json!([remove("allocatable")]));
     cluster.wait_advertised("node-1", DONGLE, "4");
     let both = json!([remove("allocatable"), remove("capacity")]);
@@ -59,9 +57,8 @@ fn repeatedly_reverted_value_is_contested() {
     }
     let reverted = Instant::now();
     cluster.write_quantity("node-1", DONGLE, "7");
-    let status = cluster.wait_status("dongle", "Contested", |status| {
-        condition(status, "Contested") == ("True", "Contested")
-    });
+    let status =
+        cluster.wait_status("dongle", "Contested", |status| condition(status, "Contested") == ("True", "Contested"));
     assert_eq!(condition(&status, "Ready"), ("False", "Contested"));
     assert_eq!(status["nodes"]["summary"], "1/2");
     let problem = json!({
@@ -101,9 +98,8 @@ fn invalid_ledger_blocks_its_node_only() {
     for bad in ["not json", r#"{"cpu":{"quantity":"4","rule":"dongle"}}"#, "[]", &long] {
         let annotation = format!("{LEDGER}={bad}");
         cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &annotation]);
-        let status = cluster.wait_status("dongle", "InvalidLedger", |status| {
-            status["problems"][0]["reason"] == "InvalidLedger"
-        });
+        let status =
+            cluster.wait_status("dongle", "InvalidLedger", |status| status["problems"][0]["reason"] == "InvalidLedger");
         assert_eq!(condition(&status, "Ready"), ("False", "InvalidLedger"));
     }
     cluster.wait_event("node-1", "InvalidLedger", "cannot be read");

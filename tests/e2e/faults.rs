@@ -7,9 +7,7 @@ use harness::objects::{DONGLE, LEDGER, advertises, ledger, quantity};
 use harness::{Cluster, ControlPlane, Controller};
 use serde_json::json;
 
-use crate::support::interrupted_rollout::{
-    ONE_PATCH_AT_A_TIME, advertising_nodes, create_nodes, wait_first_patch,
-};
+use crate::support::interrupted_rollout::{ONE_PATCH_AT_A_TIME, advertising_nodes, create_nodes, wait_first_patch};
 
 const NODES: usize = 200;
 

@@ -49,9 +49,7 @@ fn rule_wait_ends_when_nodes_advertise_the_value() {
 
     let controller = Controller::start(&cluster);
     for rule in ["dongle", "key", "lock"] {
-        cluster.wait_status(rule, "that patches fail", |status| {
-            condition(status, "Ready") == ("False", "PatchFailed")
-        });
+        cluster.wait_status(rule, "that patches fail", |status| condition(status, "Ready") == ("False", "PatchFailed"));
     }
     kubectl.check_running().unwrap();
     helm.check_running().unwrap();
@@ -113,9 +111,7 @@ fn conflict_is_in_progress_for_kstatus_and_degraded_for_argocd() {
     cluster.write_quantity("node-1", "example.com/dongle", "8");
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
-    cluster.wait_status("dongle", "Conflict", |status| {
-        condition(status, "Ready") == ("False", "Conflict")
-    });
+    cluster.wait_status("dongle", "Conflict", |status| condition(status, "Ready") == ("False", "Conflict"));
     let degraded = ["InProgress", "Degraded"].map(str::to_owned);
     assert_eq!(verdicts(&cluster), BTreeMap::from([("dongle".to_owned(), degraded)]));
     controller.stop();
@@ -171,8 +167,7 @@ fn ci_examples_print_the_plan_of_the_cluster() {
     let cluster = Cluster::start_with(ControlPlane::builder().user("pipeline"));
     let readme = fs::read_to_string(example("README.md")).unwrap();
     let command = readme.lines().find_map(|line| line.trim().strip_prefix("kubectl create "));
-    let command: Vec<_> =
-        command.expect("the command that grants the permissions").split(' ').collect();
+    let command: Vec<_> = command.expect("the command that grants the permissions").split(' ').collect();
     cluster.kubectl(&[&["create"], &command[..]].concat());
     let bind = ["create", "clusterrolebinding", "plan", "--clusterrole=plan", "--user=pipeline"];
     cluster.kubectl(&bind);
@@ -253,7 +248,6 @@ fn kubeconform(objects: &str) -> (String, i32) {
 
 /// Runs a program with `input` on standard input, and returns what it prints and its exit code.
 fn pipe(program: &Path, args: &[&str], input: &str) -> (String, i32) {
-    let Output { stdout, stderr, code } =
-        Output::run(Command::new(program).args(args), Some(input)).unwrap();
+    let Output { stdout, stderr, code } = Output::run(Command::new(program).args(args), Some(input)).unwrap();
     (stdout + &stderr, code)
 }

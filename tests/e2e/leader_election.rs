@@ -9,9 +9,7 @@ use harness::objects::DONGLE;
 use harness::{Cluster, Controller, SharedCluster, Signal, wait_until};
 use serde_json::{Value, json};
 
-use crate::support::interrupted_rollout::{
-    ONE_PATCH_AT_A_TIME, advertising_nodes, create_nodes, wait_first_patch,
-};
+use crate::support::interrupted_rollout::{ONE_PATCH_AT_A_TIME, advertising_nodes, create_nodes, wait_first_patch};
 
 const NODES: usize = 500;
 

@@ -28,10 +28,7 @@ fn metrics_count_repairs_patches_and_states() {
     cluster.write_quantity("node-3", DONGLE, "8");
     let controller = Controller::start(&cluster);
     let version = env!("CARGO_PKG_VERSION");
-    wait_metrics(
-        &controller,
-        &[("leader", 1), (&format!("build_info{{version=\"{version}\"}}"), 1)],
-    );
+    wait_metrics(&controller, &[("leader", 1), (&format!("build_info{{version=\"{version}\"}}"), 1)]);
     cluster.apply_rule("dongle", &json!({}));
     cluster.apply_rule("key", &json!({"resourceName": "example.com/key"}));
     cluster.wait_ready("key", "3/3");
@@ -56,17 +53,10 @@ fn metrics_count_repairs_patches_and_states() {
     wait_metrics(&controller, &[("rules_without_nodes", 0)]);
     assert_eq!(controller.get("/livez").unwrap(), (200, "alive\n".to_owned()));
     let (_, text) = controller.get("/metrics").unwrap();
-    assert!(
-        !text.contains("node-1") && !text.contains("dongle"),
-        "no series for a node or a rule:\n{text}"
-    );
-    let patched = text.lines().find_map(|line| {
-        line.strip_prefix("node_resource_advertiser_patches_total{result=\"patched\"} ")
-    });
-    let count = format!(
-        "node_resource_advertiser_event_to_patch_duration_seconds_count {}",
-        patched.unwrap()
-    );
+    assert!(!text.contains("node-1") && !text.contains("dongle"), "no series for a node or a rule:\n{text}");
+    let patched =
+        text.lines().find_map(|line| line.strip_prefix("node_resource_advertiser_patches_total{result=\"patched\"} "));
+    let count = format!("node_resource_advertiser_event_to_patch_duration_seconds_count {}", patched.unwrap());
     assert!(text.contains(&count), "{text}");
 
     // A standby is live too.

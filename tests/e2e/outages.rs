@@ -33,10 +33,7 @@ const PANIC: &str = "panicked at";
 fn create_nodes(cluster: &Cluster, count: usize) {
     let items: Vec<_> = (0..count).map(|number| node(&format!("node-{number}"))).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-    cluster
-        .control_plane
-        .kubectl_stdin(&["create", "-f", "-"], &list.to_string())
-        .expect("the nodes are created");
+    cluster.control_plane.kubectl_stdin(&["create", "-f", "-"], &list.to_string()).expect("the nodes are created");
 }
 
 fn node(name: &str) -> Value {
@@ -49,12 +46,7 @@ fn node(name: &str) -> Value {
 
 /// Waits until this number of nodes has this quantity of dongles, or none and no ledger, and until requests
 /// cease. Nothing else on the nodes may have changed, and the controller may not have panicked.
-fn wait_converged(
-    cluster: &Cluster,
-    controller: &Controller,
-    count: usize,
-    expected: Option<&str>,
-) {
+fn wait_converged(cluster: &Cluster, controller: &Controller, count: usize, expected: Option<&str>) {
     let what = format!("{count} nodes with {} dongles", expected.unwrap_or("no"));
     cluster.wait_for(&what, &["nodes"], |list| {
         let nodes = list["items"].as_array().unwrap();
@@ -66,10 +58,7 @@ fn wait_converged(
         let (resource, quantity) = FOREIGN;
         let annotation = &node["metadata"]["annotations"][resource];
         let maps = ["capacity", "allocatable"].map(|map| objects::quantity(&node, map, resource));
-        assert!(
-            maps == [Some(quantity); 2] && annotation == quantity,
-            "what others wrote: {node:#}"
-        );
+        assert!(maps == [Some(quantity); 2] && annotation == quantity, "what others wrote: {node:#}");
     }
     let log = controller.log();
     assert!(!log.contains(PANIC), "{log}");

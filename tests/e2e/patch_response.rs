@@ -24,8 +24,7 @@ async fn failed_json_patch_test_has_no_causes_in_its_422() {
     assert_eq!(response["code"], 422, "{response:#}");
     assert!(response["details"]["causes"].is_null(), "{response:#}");
 
-    let rejected =
-        json!([{"op": "add", "path": "/status/capacity", "value": {"example.com/a": "500m"}}]);
+    let rejected = json!([{"op": "add", "path": "/status/capacity", "value": {"example.com/a": "500m"}}]);
     let response = respond(&client, "node-1", &rejected).await;
     assert_eq!(response["code"], 422, "{response:#}");
     assert!(response["details"]["causes"][0]["message"].is_string(), "{response:#}");

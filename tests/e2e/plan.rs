@@ -29,8 +29,7 @@ fn plan(kubeconfig: &Path, rules: &[Value], args: &[&str]) -> Output {
 /// Returns what `plan -o json` prints.
 fn plan_json(kubeconfig: &Path, rules: &[Value], args: &[&str]) -> Value {
     let output = plan(kubeconfig, rules, &[&["-o", "json"], args].concat());
-    serde_json::from_str(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", output.stderr))
+    serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", output.stderr))
 }
 
 /// Checks that the only output is an error of one line.
@@ -109,11 +108,8 @@ fn plan_matches_what_the_controller_does() {
     assert_eq!(table.code, 1, "{}", table.stderr);
     assert_eq!(table.stderr.lines().count(), 1, "only the line with the cluster: {}", table.stderr);
     assert!(table.stderr.starts_with("cluster: context test, https://"), "{}", table.stderr);
-    let lines: Vec<_> = table
-        .stdout
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-        .collect();
+    let lines: Vec<_> =
+        table.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     let invalid_ledger = "! node-7 - - - annotation noderesource.dev/advertised cannot be read: expected ident at line 1 column 2; nothing on the node changes until you repair or remove it";
     assert_eq!(
         lines,
@@ -157,9 +153,7 @@ fn plan_matches_what_the_controller_does() {
     let writes = cluster.node_patches();
     let controller = Controller::start(&cluster);
     for (name, node) in &nodes {
-        let becomes = patches
-            .get(name)
-            .map_or_else(|| node.clone(), |patch| apply_patch(node.clone(), patch));
+        let becomes = patches.get(name).map_or_else(|| node.clone(), |patch| apply_patch(node.clone(), patch));
         let becomes = state_text(&becomes);
         let what = format!("{name} to become {becomes}");
         cluster.wait_for(&what, &["node", name], |node| state_text(node) == becomes);
@@ -171,16 +165,14 @@ fn plan_matches_what_the_controller_does() {
             let [name, rule, resource, action] =
                 [&node["node"], &change["rule"], &change["resource"], &change["action"]].map(text);
             // The log uses the same word for the action.
-            controller
-                .wait_log(&format!("node={name} rule={rule} resource={resource} action={action}"));
+            controller.wait_log(&format!("node={name} rule={rule} resource={resource} action={action}"));
             for map in ["capacity", "allocatable"] {
                 let has = &now["status"][map][change["resource"].as_str().unwrap()];
                 assert_eq!(has, &change["after"][map], "{change:#}");
             }
         }
     }
-    cluster
-        .wait_status("dongle", "held on node-2 and node-3", |status| status["nodes"]["held"] == 2);
+    cluster.wait_status("dongle", "held on node-2 and node-3", |status| status["nodes"]["held"] == 2);
     // One node takes two patches: node-4 is repaired from its ledger before the rules are known.
     assert_eq!(cluster.node_patches() - writes, 7 + 1);
     controller.stop();
@@ -188,11 +180,7 @@ fn plan_matches_what_the_controller_does() {
     let after = plan(&kubeconfig, &[], &["-o", "patch"]);
     assert_eq!((after.code, after.stdout.as_str()), (0, ""), "{}", after.stderr);
     let after = plan(&kubeconfig, &rules, &[]);
-    assert!(
-        after.stdout.contains("\nNo changes; 1 conflict, 2 held, 1 node unreadable; "),
-        "{}",
-        after.stdout
-    );
+    assert!(after.stdout.contains("\nNo changes; 1 conflict, 2 held, 1 node unreadable; "), "{}", after.stdout);
     assert_eq!(after.code, 0);
 }
 

@@ -48,8 +48,7 @@ fn is_withdrawn(node: &Value) -> bool {
 fn prune_withdraws_everything_but_retained_values() {
     let cluster = cluster_without_controller();
     let before = cluster.node_patches();
-    let actions =
-        "withdrew example.com/dongle (rule dongle), released example.com/key (rule key; retained)";
+    let actions = "withdrew example.com/dongle (rule dongle), released example.com/key (rule key; retained)";
     assert_prints(
         &prune(&cluster, &["--dry-run"]),
         &[
@@ -62,11 +61,7 @@ fn prune_withdraws_everything_but_retained_values() {
 
     assert_prints(
         &prune(&cluster, &[]),
-        &[
-            &format!("node-1: {actions}"),
-            &format!("node-2: {actions}"),
-            "4 changes on 2 of 2 nodes",
-        ],
+        &[&format!("node-1: {actions}"), &format!("node-2: {actions}"), "4 changes on 2 of 2 nodes"],
     );
     for name in ["node-1", "node-2"] {
         let node = cluster.node(name);
@@ -104,10 +99,7 @@ fn prune_is_limited_to_named_nodes_and_rules() {
     assert!(advertises(&cluster.node("node-2"), DONGLE, "4"));
     let output = prune(&cluster, &["--node", "node-9"]);
     assert_eq!(output.code, 1);
-    assert_eq!(
-        output.stderr.lines().last(),
-        Some("error: cannot read node node-9: nodes \"node-9\" not found")
-    );
+    assert_eq!(output.stderr.lines().last(), Some("error: cannot read node node-9: nodes \"node-9\" not found"));
 }
 
 #[test]
@@ -193,8 +185,7 @@ fn controller_started_after_the_lease_of_prune_expired_leads_at_once() {
 fn prune_finds_the_lease_of_a_controller_by_its_label() {
     let cluster = cluster_without_controller();
     cluster.kubectl(&["delete", "lease", "node-resource-advertiser"]);
-    let controller =
-        Controller::start_with(&cluster, &["--leader-elect-resource-name", "of-another-name"]);
+    let controller = Controller::start_with(&cluster, &["--leader-elect-resource-name", "of-another-name"]);
     controller.wait_log("this process is now the leader");
     let output = prune(&cluster, &[]);
     assert_eq!(output.code, 1, "{}", output.stdout);
@@ -279,8 +270,7 @@ fn prune_renews_its_lease_while_its_output_is_not_read() {
         lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| holder.starts_with("prune_"))
     });
     cluster.wait_for("prune to renew the lease", &lease, |lease| {
-        renewed(lease) > renewed(&first)
-            && lease["spec"]["holderIdentity"] == first["spec"]["holderIdentity"]
+        renewed(lease) > renewed(&first) && lease["spec"]["holderIdentity"] == first["spec"]["holderIdentity"]
     });
     let output = program.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -295,26 +285,18 @@ fn prune_zeros_removes_leftovers_of_device_plugins() {
     cluster.write_quantity("node-1", DONGLE, "0");
     cluster.write_quantity("node-1", "cpu", "0");
     cluster.write_quantity("node-1", "example.com/free", "0");
-    let more =
-        json!([{"op": "replace", "path": "/status/capacity/example.com~1free", "value": "2"}]);
+    let more = json!([{"op": "replace", "path": "/status/capacity/example.com~1free", "value": "2"}]);
     cluster.patch_status("node-1", "json", &more);
 
     let left = "node-1: has 0 example.com/dongle";
     assert_prints(
         &prune(&cluster, &[]),
-        &[
-            &format!("{left}, probably left by a device plugin; to remove it, use --zeros"),
-            "0 changes on 0 of 2 nodes",
-        ],
+        &[&format!("{left}, probably left by a device plugin; to remove it, use --zeros"), "0 changes on 0 of 2 nodes"],
     );
     let output = prune(&cluster, &["--zeros"]);
     assert_prints(
         &output,
-        &[
-            left,
-            "node-1: removed the 0 that was left of example.com/dongle",
-            "1 change on 1 of 2 nodes",
-        ],
+        &[left, "node-1: removed the 0 that was left of example.com/dongle", "1 change on 1 of 2 nodes"],
     );
     assert!(output.stdout.starts_with(left), "the zeros are listed first");
     let node = cluster.node("node-1");
@@ -333,14 +315,9 @@ fn prune_repair_ledger_removes_invalid_annotation() {
     assert_eq!(output.code, 1);
     let lines: Vec<_> = output.stderr.lines().collect();
     let [_, first, last] = &lines[..] else { panic!("{}", output.stderr) };
-    assert!(
-        first.starts_with("node-1: skipped: annotation noderesource.dev/advertised cannot be read")
-    );
+    assert!(first.starts_with("node-1: skipped: annotation noderesource.dev/advertised cannot be read"));
     assert!(first.ends_with("to remove the annotation, use --repair-ledger"), "{first}");
-    assert!(
-        last.ends_with("nodes that failed: 0; nodes whose annotation cannot be read: 1"),
-        "{last}"
-    );
+    assert!(last.ends_with("nodes that failed: 0; nodes whose annotation cannot be read: 1"), "{last}");
     assert_eq!(ledger(&cluster.node("node-1")), Some("not json"));
     assert!(is_withdrawn(&cluster.node("node-2")), "the other node is pruned");
 
@@ -354,11 +331,7 @@ fn prune_repair_ledger_removes_invalid_annotation() {
     );
     let node = cluster.node("node-1");
     assert!(is_withdrawn(&node), "{node:#}");
-    assert_eq!(
-        quantity(&node, "capacity", "example.com/foreign"),
-        Some("7"),
-        "another field manager wrote it"
-    );
+    assert_eq!(quantity(&node, "capacity", "example.com/foreign"), Some("7"), "another field manager wrote it");
 }
 
 #[test]

@@ -49,8 +49,7 @@ fn permission(request: &Value) -> Option<String> {
 
 #[test]
 fn chart_grants_exactly_the_permissions_used() {
-    let cluster =
-        Cluster::start_without_crd(ControlPlane::builder().scheduler().kubelets(1).audit());
+    let cluster = Cluster::start_without_crd(ControlPlane::builder().scheduler().kubelets(1).audit());
     apply_chart(&cluster, &[]);
     let kubeconfig = service_account_kubeconfig(&cluster);
     let lease = ["--leader-elect-resource-namespace", NAMESPACE];
@@ -74,10 +73,8 @@ fn chart_grants_exactly_the_permissions_used() {
 
     let user = format!("system:serviceaccount:{NAMESPACE}:{RELEASE}");
     let requests = cluster.control_plane.audit().unwrap();
-    let requests: Vec<_> =
-        requests.iter().filter(|request| request["user"]["username"] == user.as_str()).collect();
-    let forbidden: Vec<_> =
-        requests.iter().filter(|request| request["responseStatus"]["code"] == 403).collect();
+    let requests: Vec<_> = requests.iter().filter(|request| request["user"]["username"] == user.as_str()).collect();
+    let forbidden: Vec<_> = requests.iter().filter(|request| request["responseStatus"]["code"] == 403).collect();
     assert!(forbidden.is_empty(), "{forbidden:#?}");
     let used: BTreeSet<_> = requests.iter().filter_map(|request| permission(request)).collect();
     assert_eq!(used, granted_permissions(&cluster));
@@ -108,11 +105,7 @@ fn missing_permissions_are_reported_until_granted() {
     assert!(message.contains("cannot patch resource \"nodes/status\""), "{message}");
     assert!(advertises(&cluster.node("node-1"), DONGLE, "4"), "nothing is withdrawn");
     for subject in ["node-1", "dongle"] {
-        cluster.wait_event(
-            subject,
-            "PatchFailed",
-            "Failed to patch example.com/dongle on node-1 for rule dongle",
-        );
+        cluster.wait_event(subject, "PatchFailed", "Failed to patch example.com/dongle on node-1 for rule dongle");
     }
 
     // For a deleted rule, only the node has an Event.

@@ -18,9 +18,10 @@ fn wait_insufficient(cluster: &Cluster, pod: &str, resource: &str) {
     cluster.wait_for(&what, &["pod", pod], |pod| {
         let conditions = pod["status"]["conditions"].as_array();
         pod["status"]["phase"] == "Pending"
-            && conditions.into_iter().flatten().any(|condition| {
-                condition["message"].as_str().is_some_and(|text| text.contains(&because))
-            })
+            && conditions
+                .into_iter()
+                .flatten()
+                .any(|condition| condition["message"].as_str().is_some_and(|text| text.contains(&because)))
     });
 }
 

@@ -37,8 +37,7 @@ fn held_value_follows_pods_down() {
     cluster.apply_rule("dongle", &json!({"quantity": 2}));
     let held = |at: u32| {
         move |status: &Value| {
-            status["nodes"]["held"] == 1
-                && first_problem(status) == format!("at {at}, which pods on the node request")
+            status["nodes"]["held"] == 1 && first_problem(status) == format!("at {at}, which pods on the node request")
         }
     };
     let status = cluster.wait_status("dongle", "held at 4", held(4));
@@ -49,8 +48,7 @@ fn held_value_follows_pods_down() {
     cluster.kubectl(&["delete", "pod", "one", "--force", "--grace-period=0"]);
     cluster.wait_status("dongle", "held at 3", held(3));
     cluster.wait_advertised("node-1", DONGLE, "3");
-    controller
-        .wait_log("held example.com/dongle at 3, which pods request (rule dongle declares 2)");
+    controller.wait_log("held example.com/dongle at 3, which pods request (rule dongle declares 2)");
 
     // A held value is repaired like a declared one, also by a controller that starts with it.
     controller.stop();

@@ -46,9 +46,7 @@ fn condition_times_change_only_with_their_status() {
 
     // Only a condition whose status changes gets a new time.
     cluster.apply_rule("dongle-too", &json!({"quantity": 5, "priority": 9}));
-    let third = cluster.wait_status("dongle", "Overlapping", |status| {
-        condition(status, "Overlapping").0 == "True"
-    });
+    let third = cluster.wait_status("dongle", "Overlapping", |status| condition(status, "Overlapping").0 == "True");
     let changed: Vec<_> = times(&third).into_iter().filter(|time| !since.contains(time)).collect();
     assert_eq!(changed.iter().map(|(kind, _)| &**kind).collect::<Vec<_>>(), ["Overlapping"]);
     controller.stop();

@@ -54,19 +54,16 @@ fn candidates() -> Vec<Value> {
     let mut random = fastrand::Rng::with_seed(11);
     let mut specs: Vec<Value> = Vec::new();
     let suffixes = [
-        "", "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
-        "e3", "E2", "e-1", "e18", "e99", "e-99", "K", "x",
+        "", "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E2", "e-1",
+        "e18", "e99", "e-99", "K", "x",
     ];
     for _ in 0..150 {
         let digits = |random: &mut fastrand::Rng, most| -> String {
-            (0..random.usize(0..=most))
-                .map(|_| random.choice(['0', '0', '1', '5', '9']).unwrap())
-                .collect()
+            (0..random.usize(0..=most)).map(|_| random.choice(['0', '0', '1', '5', '9']).unwrap()).collect()
         };
         let sign = random.choice(["", "", "", "+", "-"]).unwrap();
         let whole = digits(&mut random, 12);
-        let fraction =
-            if random.bool() { format!(".{}", digits(&mut random, 4)) } else { String::new() };
+        let fraction = if random.bool() { format!(".{}", digits(&mut random, 4)) } else { String::new() };
         let suffix = random.choice(suffixes).unwrap();
         specs.push(json!({"quantity": format!("{sign}{whole}{fraction}{suffix}")}));
     }
@@ -107,18 +104,13 @@ fn candidates() -> Vec<Value> {
     }
     let text = |random: &mut fastrand::Rng| -> String {
         (0..random.usize(0..6))
-            .map(|_| {
-                random
-                    .choice(['a', 'b', 'c', 'd', 'e', 'f', '8', '9', 'B', '-', '.', '_', '/', 'ß'])
-                    .unwrap()
-            })
+            .map(|_| random.choice(['a', 'b', 'c', 'd', 'e', 'f', '8', '9', 'B', '-', '.', '_', '/', 'ß']).unwrap())
             .collect()
     };
     for _ in 0..60 {
         specs.push(json!({"resourceName": format!("{}/{}", text(&mut random), text(&mut random))}));
         specs.push(json!({"nodeNames": [text(&mut random)], "nodeSelector": null}));
-        specs
-            .push(json!({"nodeSelector": {"matchLabels": {text(&mut random): text(&mut random)}}}));
+        specs.push(json!({"nodeSelector": {"matchLabels": {text(&mut random): text(&mut random)}}}));
         let operator = random.choice(["In", "NotIn", "Exists", "DoesNotExist"]).unwrap();
         let values = [json!([]), json!(["a"]), json!([text(&mut random)]), Value::Null];
         specs.push(json!({"nodeSelector": {"matchExpressions": [{
@@ -205,11 +197,8 @@ fn validate_verdicts_match_the_apiserver() {
     let text = objects.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n");
     let args = ["create", "--dry-run=server", "--validate=strict", "-o", "name", "-f", "-"];
     let output = cluster.control_plane.kubectl_output(&args, Some(&text)).unwrap();
-    let accepted: BTreeSet<_> = output
-        .stdout
-        .lines()
-        .filter_map(|line| line.split_once('/').map(|(_, name)| name))
-        .collect();
+    let accepted: BTreeSet<_> =
+        output.stdout.lines().filter_map(|line| line.split_once('/').map(|(_, name)| name)).collect();
 
     let report = validate(&text);
     // These diagnostics concern several objects, each of which the server accepts.
@@ -217,9 +206,7 @@ fn validate_verdicts_match_the_apiserver() {
     let mut rejected = BTreeMap::<&str, Vec<&Value>>::new();
     for problem in report["diagnostics"].as_array().unwrap() {
         // The server does not reject objects with mere warnings.
-        if problem["severity"] != "warning"
-            && !about_several.contains(&problem["code"].as_str().unwrap())
-        {
+        if problem["severity"] != "warning" && !about_several.contains(&problem["code"].as_str().unwrap()) {
             rejected.entry(problem["name"].as_str().unwrap()).or_default().push(problem);
         }
     }
@@ -237,12 +224,7 @@ fn validate_verdicts_match_the_apiserver() {
     let count = wrong.len();
     assert!(wrong.is_empty(), "{count} of {}:\n{}", objects.len(), wrong.join("\n"));
     // Both results must occur, or the test compares nothing.
-    assert!(
-        accepted.len() > 100 && rejected.len() > 100,
-        "{} accepted, {} rejected",
-        accepted.len(),
-        rejected.len()
-    );
+    assert!(accepted.len() > 100 && rejected.len() > 100, "{} accepted, {} rejected", accepted.len(), rejected.len());
 }
 
 /// Converts integers outside the signed 64-bit range, which the server reads as floats.
@@ -384,10 +366,7 @@ fn yaml_is_read_like_kubectl() {
         });
         accepted_by_both += usize::from(ours.is_some());
         if ours != theirs {
-            wrong.push(format!(
-                "{text:?}\n  kubectl: {theirs:?} {}\n  here: {ours:?}",
-                output.stderr
-            ));
+            wrong.push(format!("{text:?}\n  kubectl: {theirs:?} {}\n  here: {ours:?}", output.stderr));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -35,8 +35,7 @@ fn invariants_name_tests_that_exist() {
         assert!(!tests.is_empty(), "{name} names no test");
         for test in tests {
             let attributes = ["#[test]\n", "#[tokio::test(start_paused = true)]\nasync "];
-            let mut there =
-                attributes.iter().map(|attribute| text.contains(&format!("{attribute}fn {test}(")));
+            let mut there = attributes.iter().map(|attribute| text.contains(&format!("{attribute}fn {test}(")));
             assert!(there.any(|is_there| is_there), "{name}: there is no test {test}");
         }
     }

@@ -64,21 +64,16 @@ fn build_cache_full_deletes_what_was_not_used_for_longest() {
 fn build_cache_that_cannot_be_written_is_a_warning() {
     let folder = folder("unwritable");
     // Even root cannot make a folder in a file.
-    let script =
-        r#"mkdir source; touch source/file cache; "$HACK/cache.sh" save source kind/label-1"#;
+    let script = r#"mkdir source; touch source/file cache; "$HACK/cache.sh" save source kind/label-1"#;
     let (printed, code) = bash(&folder, script);
-    assert!(
-        code == 0 && printed.contains("warning: the build cache: source is not kept"),
-        "{printed}"
-    );
+    assert!(code == 0 && printed.contains("warning: the build cache: source is not kept"), "{printed}");
     let script = r#"mkdir copy; "$HACK/cache.sh" restore kind/label-1 copy"#;
     assert_eq!(bash(&folder, script).1, 1, "there is none");
 }
 
 #[test]
 fn make_n_prints_and_runs_nothing() {
-    let (printed, code) =
-        bash(Path::new(env!("CARGO_MANIFEST_DIR")), "make --dry-run test test-all");
+    let (printed, code) = bash(Path::new(env!("CARGO_MANIFEST_DIR")), "make --dry-run test test-all");
     assert_eq!((printed.lines().count(), code), (2, 0), "{printed}");
     assert!(printed.lines().all(|line| line.starts_with("hack/steps.sh make fmt ")), "{printed}");
 }
@@ -86,8 +81,7 @@ fn make_n_prints_and_runs_nothing() {
 #[test]
 fn isolation_unavailable_prints_why() {
     let folder = folder("isolation");
-    let script =
-        r#"bash=$(command -v bash); PATH=/nowhere; "$bash" "$HACK/isolated.sh" kubelet false"#;
+    let script = r#"bash=$(command -v bash); PATH=/nowhere; "$bash" "$HACK/isolated.sh" kubelet false"#;
     let (printed, code) = bash(&folder, script);
     assert!(code == 0 && printed.starts_with("skipped: no isolation here: "), "{printed}");
     assert!(printed.contains("unshare: command not found"), "{printed}");

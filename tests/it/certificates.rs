@@ -105,10 +105,7 @@ fn start(config: Arc<ServerConfig>, user: Option<CertificateDer<'static>>) -> (S
 }
 
 /// Answers the requests of a connection: of one user until it is closed, else one.
-fn serve(
-    stream: &mut StreamOwned<ServerConnection, std::net::TcpStream>,
-    state: &Mutex<State>,
-) -> std::io::Result<()> {
+fn serve(stream: &mut StreamOwned<ServerConnection, std::net::TcpStream>, state: &Mutex<State>) -> std::io::Result<()> {
     loop {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -151,11 +148,9 @@ impl Files {
     fn write(&self, authority: &str, certificate: &str, key: &str) {
         let mut cluster = json!({"server": self.url});
         let mut user = json!({});
-        for (name, text) in [
-            ("certificate-authority", authority),
-            ("client-certificate", certificate),
-            ("client-key", key),
-        ] {
+        for (name, text) in
+            [("certificate-authority", authority), ("client-certificate", certificate), ("client-key", key)]
+        {
             let object = if name == "certificate-authority" { &mut cluster } else { &mut user };
             if text.is_empty() {
             } else if self.inline {

@@ -79,9 +79,8 @@ fn chart_alerts_and_dashboard_use_existing_metrics() {
             .collect();
         assert!(names.len() > 3, "{file}: {names:?}");
         for name in names {
-            let is_there = there.lines().any(|line| {
-                line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
-            });
+            let is_there =
+                there.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
             assert!(is_there, "{file}: {name} is not in\n{there}");
         }
     }

@@ -44,12 +44,8 @@ fn script_user(script: &str, interactive_mode: &str) -> String {
 fn unreachable_server_is_named_with_its_context() {
     let refusing = kubeconfig("refusing", "https://127.0.0.1:1", "{}");
     let nowhere = kubeconfig("nowhere", "https://no-such-host.invalid:6443", "{}");
-    for (kubeconfig, url) in
-        [(&refusing, "https://127.0.0.1:1/"), (&nowhere, "https://no-such-host.invalid:6443/")]
-    {
-        for (command, hint) in
-            [("plan", "\nTo plan without a cluster, use -f and --nodes.\n"), ("prune", "\n")]
-        {
+    for (kubeconfig, url) in [(&refusing, "https://127.0.0.1:1/"), (&nowhere, "https://no-such-host.invalid:6443/")] {
+        for (command, hint) in [("plan", "\nTo plan without a cluster, use -f and --nodes.\n"), ("prune", "\n")] {
             let stderr = fail(command, kubeconfig, &[]);
             let cluster = format!("cluster: context prod, {url}\n");
             assert!(stderr.starts_with(&cluster), "{stderr}");
@@ -73,10 +69,7 @@ fn server_that_expects_https_is_named() {
         }
     });
     let stderr = fail("plan", &kubeconfig("plain", &url, "{}"), &[]);
-    assert!(
-        stderr.contains(&format!("{url}/ (context prod): the server expects HTTPS")),
-        "{stderr}"
-    );
+    assert!(stderr.contains(&format!("{url}/ (context prod): the server expects HTTPS")), "{stderr}");
 }
 
 #[test]
@@ -100,11 +93,7 @@ fn unusable_kubeconfig_is_named_without_a_word_on_pods() {
         (nowhere, &[][..], "cannot use the kubeconfig /no/such/kubeconfig (KUBECONFIG): "),
         (&not_yaml, &[], "not-yaml.kubeconfig (KUBECONFIG): "),
         (&usable, &["--kubeconfig", "/none"], "cannot use the kubeconfig /none: "),
-        (
-            &usable,
-            &["--context", "test"],
-            "has no context \"test\"; use --context with one of: prod",
-        ),
+        (&usable, &["--context", "test"], "has no context \"test\"; use --context with one of: prod"),
     ] {
         let stderr = fail("plan", kubeconfig, args);
         assert!(stderr.starts_with("error: ") && stderr.contains(error), "{stderr}");
@@ -130,11 +119,7 @@ fn kubeconfig_with_a_mistake_is_reported_without_its_secrets() {
         ("string", "    S3CRET\n", "line 7 column 5: expected "),
         ("list", "    exec: S3CRET\n    password: S3CRET\n", "expected "),
         ("word", "    exec: {interactiveMode: S3CRET, args: [S3CRET]}\n", "expected one of Never"),
-        (
-            "twice",
-            "    token: S3CRET\n    token: S3CRET\n",
-            "line 8 column 5: a key is given twice",
-        ),
+        ("twice", "    token: S3CRET\n    token: S3CRET\n", "line 8 column 5: a key is given twice"),
         ("float", "    token: S3CRET\n    other: .nan\n", "line "),
     ] {
         let path = folder.join(format!("mistake-{name}.kubeconfig"));
@@ -172,8 +157,7 @@ fn unreadable_output_of_a_credential_plugin_is_not_printed() {
         let kubeconfig = kubeconfig(&format!("output-{name}"), "https://127.0.0.1:1", &user);
         let stderr = fail("prune", &kubeconfig, &[]);
         assert!(!stderr.contains("S3CRET"), "{name}: {stderr}");
-        let says =
-            "the output of the credential plugin \"/bin/sh\" is not an ExecCredential (line ";
+        let says = "the output of the credential plugin \"/bin/sh\" is not an ExecCredential (line ";
         assert!(stderr.contains(says), "{name}: {stderr}");
     }
 }
@@ -184,10 +168,7 @@ fn credentials_in_a_url_are_not_printed() {
     for command in ["plan", "prune"] {
         let stderr = fail(command, &server, &[]);
         assert!(!stderr.contains("S3CRET") && !stderr.contains("user:"), "{stderr}");
-        assert!(
-            stderr.starts_with("cluster: context prod, https://127.0.0.1:1/path\n"),
-            "{stderr}"
-        );
+        assert!(stderr.starts_with("cluster: context prod, https://127.0.0.1:1/path\n"), "{stderr}");
         let error = "cannot reach the API server: https://127.0.0.1:1/path (context prod): ";
         assert!(stderr.contains(error), "{stderr}");
     }
@@ -208,14 +189,8 @@ fn kubeconfig_of_the_current_folder_is_not_used_without_a_home() {
     let trap = kubeconfig("trap", "https://127.0.0.1:1", &trap);
     std::fs::copy(trap, folder.join(".kube/config")).unwrap();
     for (args, says) in [
-        (
-            &["prune"][..],
-            "cannot find a cluster: the kubeconfig ~/.kube/config (HOME is unknown or relative)",
-        ),
-        (
-            &["prune", "--context", "prod"],
-            "cannot use the kubeconfig ~/.kube/config (HOME is unknown or relative)",
-        ),
+        (&["prune"][..], "cannot find a cluster: the kubeconfig ~/.kube/config (HOME is unknown or relative)"),
+        (&["prune", "--context", "prod"], "cannot use the kubeconfig ~/.kube/config (HOME is unknown or relative)"),
     ] {
         let mut program = Command::new(env!("CARGO_BIN_EXE_node-resource-advertiser"));
         let output = program.args(args).current_dir(&folder).env_clear().env("HOME", ".").output();

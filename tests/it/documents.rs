@@ -77,9 +77,7 @@ fn reason_names_a_test_that_exists() {
 fn check(block: &Block) -> Result<(), String> {
     match &block.marker {
         Marker::Missing => Err("no comment above it names the test that runs it".to_owned()),
-        Marker::NotRun(reason) if reason.len() < 10 => {
-            Err(format!("the reason {reason:?} is too short"))
-        }
+        Marker::NotRun(reason) if reason.len() < 10 => Err(format!("the reason {reason:?} is too short")),
         Marker::NotRun(reason) => check_reason(reason),
         Marker::Runs(name) if RUNNERS.iter().any(|(runner, _)| runner == name) => Ok(()),
         Marker::Runs(name) => Err(format!("there is no test {name}")),

@@ -23,10 +23,7 @@ fn argocd_config_map_embeds_the_health_script() {
     let key = "resource.customizations.health.noderesource.dev_NodeExtendedResource";
     assert_eq!(data.keys().collect::<Vec<_>>(), [key]);
     let same = data[key] == example("argocd/health.lua");
-    assert!(
-        same,
-        "argocd-cm.yaml has another script than health.lua: copy it, with four more spaces"
-    );
+    assert!(same, "argocd-cm.yaml has another script than health.lua: copy it, with four more spaces");
 }
 
 #[test]
@@ -111,8 +108,7 @@ impl Folder {
         fs::create_dir_all(path.join("rules")).unwrap();
         let link = path.join("node-resource-advertiser");
         if !link.exists() {
-            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_node-resource-advertiser"), link)
-                .unwrap();
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_node-resource-advertiser"), link).unwrap();
         }
         let folder = Self(path);
         folder.repair();
@@ -136,11 +132,6 @@ impl Folder {
 
     fn run(&self, shell: &str, script: &str) -> Output {
         let path = format!("{}:{}", self.0.display(), std::env::var("PATH").unwrap());
-        Command::new(shell)
-            .args(["-e", "-c", script])
-            .env("PATH", path)
-            .current_dir(&self.0)
-            .output()
-            .unwrap()
+        Command::new(shell).args(["-e", "-c", script]).env("PATH", path).current_dir(&self.0).output().unwrap()
     }
 }

@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// From the bottom up, as the table in `src/lib.rs` lists them.
-const LAYERS: [&str; 7] =
-    ["model", "planner", "manifest", "validate", "cluster", "controller", "cli"];
+const LAYERS: [&str; 7] = ["model", "planner", "manifest", "validate", "cluster", "controller", "cli"];
 
 /// The path of a module: `[]` for the root, `["model", "node"]`.
 type Module = Vec<String>;
@@ -128,8 +127,7 @@ fn imports(sources: &BTreeMap<Module, String>) -> Imports {
     for (module, text) in sources {
         let of_module = imports.entry(module.clone()).or_default();
         for path in paths(text) {
-            if let Some(target) = resolve(module, &path, sources).filter(|target| target != module)
-            {
+            if let Some(target) = resolve(module, &path, sources).filter(|target| target != module) {
                 of_module.insert(target);
             }
         }
@@ -140,11 +138,8 @@ fn imports(sources: &BTreeMap<Module, String>) -> Imports {
 /// Every path in the code: those of `use` declarations one by one, and the others as they stand.
 fn paths(text: &str) -> Vec<String> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let code: String = code
-        .lines()
-        .map(|line| line.split("//").next().unwrap_or_default())
-        .flat_map(|line| [line, "\n"])
-        .collect();
+    let code: String =
+        code.lines().map(|line| line.split("//").next().unwrap_or_default()).flat_map(|line| [line, "\n"]).collect();
     // The scope of a visibility is no import.
     let code = code.replace("pub(in ", "pub (");
     let code = code.split("pub (").enumerate().map(|(number, part)| match number {
@@ -266,11 +261,9 @@ fn circles(imports: &Imports) -> Vec<String> {
         seen
     };
     let reached: BTreeMap<_, _> = imports.keys().map(|module| (module, reach(module))).collect();
-    let circles = reached.iter().filter(|(module, reached)| reached.contains(*module)).map(
-        |(module, reaches)| {
-            let back = reaches.iter().filter(|other| reached[**other].contains(*module));
-            back.map(|module| module.join("::")).collect::<Vec<_>>().join(", ")
-        },
-    );
+    let circles = reached.iter().filter(|(module, reached)| reached.contains(*module)).map(|(module, reaches)| {
+        let back = reaches.iter().filter(|other| reached[**other].contains(*module));
+        back.map(|module| module.join("::")).collect::<Vec<_>>().join(", ")
+    });
     circles.collect::<BTreeSet<_>>().into_iter().collect()
 }

@@ -71,8 +71,7 @@ fn plan_fleet(test: &str, args: &[&str], status: impl Fn(usize) -> Value) -> (St
             }),
         ),
     ];
-    let (rules, nodes) =
-        (file("rules.json", rules), file("nodes.json", (0..5000).map(node).collect()));
+    let (rules, nodes) = (file("rules.json", rules), file("nodes.json", (0..5000).map(node).collect()));
     let output = program(&[&["plan", "-f", &rules, "--nodes", &nodes], args].concat());
     (String::from_utf8(output.stdout).unwrap(), output.status.code().unwrap())
 }

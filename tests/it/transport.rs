@@ -36,8 +36,7 @@ impl Server {
 
     /// A client of it, through it as a proxy where that has a scheme.
     fn client(&self, proxy: Option<&str>) -> Client {
-        let url =
-            |start: &str| -> Uri { format!("{start}127.0.0.1:{}", self.port).parse().unwrap() };
+        let url = |start: &str| -> Uri { format!("{start}127.0.0.1:{}", self.port).parse().unwrap() };
         let mut config = Config::new(url("http://"));
         config.proxy_url = proxy.map(url);
         with_config(config).unwrap()

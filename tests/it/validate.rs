@@ -55,9 +55,8 @@ fn validate_uses_colours_as_flag_and_environment_demand() {
 /// `UPDATE_GOLDEN=1` writes the table anew.
 #[test]
 fn validate_codes_are_documented() {
-    let (head, columns) = ("| code | finds |\n|---|---|\n", |code: &Code| {
-        format!("| `{code}` | {} |\n", code.meaning())
-    });
+    let (head, columns) =
+        ("| code | finds |\n|---|---|\n", |code: &Code| format!("| `{code}` | {} |\n", code.meaning()));
     let table: String = Code::ALL.iter().map(columns).collect();
     let docs = read("docs/validate.md");
     let (before, rest) = docs.split_once(head).unwrap();

@@ -18,8 +18,7 @@ fn wait_quantities(cluster: &Cluster, capacity: &str, allocatable: &str) -> Valu
 }
 
 fn has(node: &Value, capacity: &str, allocatable: &str) -> bool {
-    quantity(node, "capacity", DONGLE) == Some(capacity)
-        && quantity(node, "allocatable", DONGLE) == Some(allocatable)
+    quantity(node, "capacity", DONGLE) == Some(capacity) && quantity(node, "allocatable", DONGLE) == Some(allocatable)
 }
 
 /// Waits until the kubelet has written the node's status twice more.
@@ -43,9 +42,8 @@ fn wait_conflict(cluster: &Cluster, present: &str) {
             "already {present}, last written by kubelet; to take it over, set conflictPolicy: Overwrite"
         ),
     });
-    let status = cluster.wait_status("dongle", &format!("a conflict with {present}"), |status| {
-        status["problems"] == json!([problem])
-    });
+    let status = cluster
+        .wait_status("dongle", &format!("a conflict with {present}"), |status| status["problems"] == json!([problem]));
     assert_eq!(condition(&status, "Ready"), ("False", "Conflict"));
 }
 
@@ -100,9 +98,8 @@ fn overwrite_policy_backs_off_from_device_plugin() {
     let _plugin = kubelet.device_plugin(DONGLE, 2, 0).unwrap();
     wait_quantities(&cluster, "2", "2");
     cluster.apply_rule("dongle", &json!({"conflictPolicy": "Overwrite"}));
-    let status = cluster.wait_status("dongle", "Contested", |status| {
-        condition(status, "Contested") == ("True", "Contested")
-    });
+    let status =
+        cluster.wait_status("dongle", "Contested", |status| condition(status, "Contested") == ("True", "Contested"));
     let problem = json!({
         "node": "node-1", "reason": "Contested",
         "message": "kubelet keeps changing it back; stop that client, or exclude the node from the rule",
@@ -113,9 +110,7 @@ fn overwrite_policy_backs_off_from_device_plugin() {
     let until_pause = log.split("repairs pause").next().unwrap();
     let times = |what: &str| until_pause.lines().filter(|line| line.contains(what)).count();
     let (taken, repaired) = (times("took over"), times("repaired example.com"));
-    println!(
-        "against a device plugin: took over {taken} time, repaired {repaired} times, backed off"
-    );
+    println!("against a device plugin: took over {taken} time, repaired {repaired} times, backed off");
     assert_eq!((taken, repaired), (1, 5), "{log}");
     controller.stop();
 }

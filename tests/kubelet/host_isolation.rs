@@ -13,8 +13,7 @@ use crate::pod_fate::{TICK, start_kubelet};
 
 /// Returns the state of the machine that a kubelet could change.
 fn host_state() -> Vec<String> {
-    let sysctls =
-        ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"];
+    let sysctls = ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"];
     let values = sysctls.map(|name| fs::read_to_string(Path::new("/proc/sys").join(name)).unwrap());
     let folders = ["/var/lib/kubelet", "/var/log/pods", "/var/log/containers"];
     let folders = folders.map(|folder| format!("{folder}: {}", Path::new(folder).exists()));

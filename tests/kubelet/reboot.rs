@@ -23,13 +23,7 @@ pub enum Reboot {
 }
 
 /// Reboots a node, and returns the fate of a pod there.
-pub fn fate_after_reboot(
-    cluster: &Cluster,
-    kubelet: &mut Kubelet,
-    node: &str,
-    pod: &str,
-    reboot: Reboot,
-) -> Fate {
+pub fn fate_after_reboot(cluster: &Cluster, kubelet: &mut Kubelet, node: &str, pod: &str, reboot: Reboot) -> Fate {
     let fate = fate_after(cluster, kubelet, pod, |kubelet| {
         if let Reboot::Slow = reboot {
             write_ready(cluster, &["node", node], "Unknown");

@@ -61,19 +61,11 @@ impl RepairRace {
     pub fn finish(self, logs: impl FnOnce() -> String) {
         let latencies = self.latencies.lock().unwrap();
         let total = self.survived + self.killed;
-        println!(
-            "{} of {total} pods survived; values were repaired {latencies:.1?} after their reset",
-            self.survived
-        );
+        println!("{} of {total} pods survived; values were repaired {latencies:.1?} after their reset", self.survived);
         if self.killed == 0 {
             return;
         }
-        assert!(
-            !are_fast(&latencies),
-            "{} pods were killed despite fast repairs\n{}",
-            self.killed,
-            logs()
-        );
+        assert!(!are_fast(&latencies), "{} pods were killed despite fast repairs\n{}", self.killed, logs());
         println!(
             "the killed pods do not count: a kubelet waits for a repair only about one second, and \
              not all of these took less than {FAST_REPAIR:?}"

@@ -20,14 +20,13 @@ const CASES: usize = 100_000;
 
 /// Characters that a typing error, a paste or a wrong encoding may insert.
 const STRAY: &[&str] = &[
-    "0", "1", "7", "9", ".", "+", "-", "e", "E", "i", "n", "u", "m", "k", "K", "M", "G", "T", "P",
-    "B", "x", "_", "/", ",", ":", " ", "\t", "\n", "\r", "\0", "\"", "\\", "\u{7f}", "\u{a0}",
-    "\u{feff}", "µ", "é", "٣", "½", "１", "😀", "a", "Z", "~", "*",
+    "0", "1", "7", "9", ".", "+", "-", "e", "E", "i", "n", "u", "m", "k", "K", "M", "G", "T", "P", "B", "x", "_", "/",
+    ",", ":", " ", "\t", "\n", "\r", "\0", "\"", "\\", "\u{7f}", "\u{a0}", "\u{feff}", "µ", "é", "٣", "½", "１", "😀",
+    "a", "Z", "~", "*",
 ];
 
 fn seed() -> u64 {
-    env::var("ORACLE_SEED")
-        .map_or(20_260_101, |seed| seed.parse().expect("ORACLE_SEED is a number"))
+    env::var("ORACLE_SEED").map_or(20_260_101, |seed| seed.parse().expect("ORACLE_SEED is a number"))
 }
 
 fn report(mismatches: &[String], total: usize) {
@@ -105,8 +104,7 @@ mod quantity {
         00931322574615478515625  0009765625  000000001  0000000001  8  7  0
     ";
 
-    const SUFFIXES: &[&str] =
-        &["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    const SUFFIXES: &[&str] = &["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
     fn digits(rng: &mut Rng) -> String {
         if rng.u8(..4) == 0 {
@@ -236,8 +234,7 @@ mod quantity {
                 }
                 (Err(ParseQuantityError::OutOfRange(_)), value, error) => {
                     out_of_range += 1;
-                    let exponent_too_long =
-                        exponent(input).is_some_and(|e| i32::try_from(e).is_err());
+                    let exponent_too_long = exponent(input).is_some_and(|e| i32::try_from(e).is_err());
                     let too_large = value.is_some_and(|value| billionths(value).is_none());
                     let panicked = error.is_some_and(|error| error.starts_with("panic"));
                     (!exponent_too_long && !too_large && !panicked).then(|| "in range".to_owned())
@@ -290,11 +287,7 @@ mod names {
     /// Up to slightly more than the maximum length.
     fn part(rng: &mut Rng) -> String {
         let longest = [63, 244, 253];
-        let length = if rng.u8(..4) == 0 {
-            longest[rng.usize(..3)] + rng.usize(..3) - 1
-        } else {
-            rng.usize(..12)
-        };
+        let length = if rng.u8(..4) == 0 { longest[rng.usize(..3)] + rng.usize(..3) - 1 } else { rng.usize(..12) };
         let other = pick(rng, &["", "-", ".", "_.-A"]);
         let alphabet: Vec<char> = "abcxyz0189".chars().chain(other.chars()).collect();
         (0..length).map(|_| *rng.choice(&alphabet).unwrap()).collect()
@@ -329,8 +322,7 @@ mod names {
         let mut names: Vec<String> = fixed(FIXED, FIXED_ODD);
         names.extend((0..CASES).map(|_| generate(&mut rng)));
         // Also the parts alone, for checks that do not concern slashes.
-        let parts: Vec<String> =
-            names.iter().map(|name| name.rsplit('/').next().unwrap().to_owned()).collect();
+        let parts: Vec<String> = names.iter().map(|name| name.rsplit('/').next().unwrap().to_owned()).collect();
 
         let checks = [
             ("resource-name", is_extended as fn(&str) -> bool, &names),
@@ -339,10 +331,8 @@ mod names {
             ("subdomain", is_dns_subdomain, &parts),
         ];
         for (mode, ours, inputs) in checks {
-            let theirs: Vec<bool> = ask(mode, inputs)
-                .into_iter()
-                .map(|result| result.as_bool().expect("true or false"))
-                .collect();
+            let theirs: Vec<bool> =
+                ask(mode, inputs).into_iter().map(|result| result.as_bool().expect("true or false")).collect();
             let mismatches: Vec<String> = inputs
                 .iter()
                 .zip(&theirs)

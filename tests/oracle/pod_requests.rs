@@ -8,8 +8,7 @@ use super::*;
 const PODS: usize = 20_000;
 
 fn amounts(rng: &mut Rng) -> Value {
-    let names =
-        ["example.com/a", "example.com/b", "cpu", "memory", "hugepages-2Mi", "a.kubernetes.io/x"];
+    let names = ["example.com/a", "example.com/b", "cpu", "memory", "hugepages-2Mi", "a.kubernetes.io/x"];
     let quantities = ["0", "1", "2", "7", "1k", "4Ki", "3e3", "800Gi"];
     let mut amounts = json!({});
     for name in names {
@@ -56,8 +55,7 @@ fn pod_requests_match_kubernetes() {
         let pod: Pod = serde_json::from_str(text).unwrap();
         let requests = Requests::of(&pod);
         let ours = requests.iter().filter(|(_, quantity)| !quantity.is_zero());
-        let ours: BTreeMap<_, _> =
-            ours.map(|(name, quantity)| (name, quantity.whole().unwrap().to_string())).collect();
+        let ours: BTreeMap<_, _> = ours.map(|(name, quantity)| (name, quantity.whole().unwrap().to_string())).collect();
         if json!(ours) != theirs {
             mismatches.push(format!("{text}: {ours:?} here, {theirs} there"));
         }

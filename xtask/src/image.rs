@@ -59,10 +59,7 @@ pub fn build(program: &Program, description: &Description) -> Result<Archive> {
         bail!("{reference} has no tag: name the image as registry/repository:tag");
     };
     let passwd = passwd();
-    let files = [
-        ("etc/passwd", 0o644, passwd.as_bytes()),
-        (program.name.as_str(), 0o755, &program.bytes[..]),
-    ];
+    let files = [("etc/passwd", 0o644, passwd.as_bytes()), (program.name.as_str(), 0o755, &program.bytes[..])];
     let files = tar(files, *created)?;
     let layer = Blob::new(LAYER_TYPE, gzip(&files)?);
     let config = configuration(program, description, &digest(&files))?;
@@ -142,10 +139,7 @@ pub fn digest(bytes: &[u8]) -> String {
 }
 
 /// Files in the order given, all of them root's.
-fn tar<'a>(
-    files: impl IntoIterator<Item = (&'a str, u32, &'a [u8])>,
-    created: u64,
-) -> Result<Vec<u8>> {
+fn tar<'a>(files: impl IntoIterator<Item = (&'a str, u32, &'a [u8])>, created: u64) -> Result<Vec<u8>> {
     let mut tar = tar::Builder::new(Vec::new());
     for (name, mode, bytes) in files {
         let mut header = tar::Header::new_ustar();
@@ -155,8 +149,7 @@ fn tar<'a>(
         header.set_uid(0);
         header.set_gid(0);
         header.set_mtime(created);
-        tar.append_data(&mut header, name, bytes)
-            .with_context(|| format!("cannot archive {name}"))?;
+        tar.append_data(&mut header, name, bytes).with_context(|| format!("cannot archive {name}"))?;
     }
     tar.into_inner().context("cannot end an archive")
 }

@@ -28,8 +28,8 @@ impl Program {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let name = path.file_name().and_then(|name| name.to_str());
         let name = name.with_context(|| format!("{} names no file", path.display()))?.to_owned();
-        let architecture = architecture(&bytes)
-            .with_context(|| format!("{} is no program for an image", path.display()))?;
+        let architecture =
+            architecture(&bytes).with_context(|| format!("{} is no program for an image", path.display()))?;
         Ok(Self { name, bytes, architecture })
     }
 }

@@ -55,15 +55,9 @@ impl Workspace {
 ///
 /// # Errors
 /// Where there is no such package, or the time, in seconds since 1970, is no date.
-pub fn build(
-    workspace: &Workspace,
-    package: &str,
-    linked: &[(String, String)],
-    created: u64,
-) -> Result<Value> {
+pub fn build(workspace: &Workspace, package: &str, linked: &[(String, String)], created: u64) -> Result<Value> {
     let crates = Crates::new(workspace)?;
-    let root =
-        workspace.metadata.workspace_packages().into_iter().find(|root| root.name == package);
+    let root = workspace.metadata.workspace_packages().into_iter().find(|root| root.name == package);
     let root = root.with_context(|| format!("the workspace has no package {package}"))?;
     let all = crates.reach(&root.id);
 
@@ -113,11 +107,9 @@ impl<'a> Crates<'a> {
     /// What is linked into it, directly. A procedural macro runs in the compiler, and is not.
     fn dependencies(&self, id: &PackageId) -> impl Iterator<Item = &'a Package> {
         let dependencies = self.nodes.get(id).into_iter().flat_map(|node| &node.deps);
-        let linked = dependencies
-            .filter(|on| on.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal));
+        let linked = dependencies.filter(|on| on.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal));
         let packages = linked.filter_map(|on| self.packages.get(&on.pkg).copied());
-        packages
-            .filter(|package| !package.targets.iter().any(cargo_metadata::Target::is_proc_macro))
+        packages.filter(|package| !package.targets.iter().any(cargo_metadata::Target::is_proc_macro))
     }
 
     /// It, and all that is linked into it, sorted.

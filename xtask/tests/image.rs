@@ -63,9 +63,7 @@ fn unpack(bytes: &[u8]) -> BTreeMap<String, Entry> {
 /// configuration and the files of the layer. Whatever nothing refers to is an error.
 fn check(archive: &[u8]) -> (Value, Value, BTreeMap<String, Entry>) {
     let mut files = unpack(archive);
-    let mut take = |name: &str| {
-        files.remove(name).unwrap_or_else(|| panic!("no {name}, of {:?}", files.keys())).bytes
-    };
+    let mut take = |name: &str| files.remove(name).unwrap_or_else(|| panic!("no {name}, of {:?}", files.keys())).bytes;
     let parse = |bytes: Vec<u8>| -> Value { serde_json::from_slice(&bytes).unwrap() };
     let mut follow = |descriptor: &Value, media_type: &str| {
         assert_eq!(descriptor["mediaType"], media_type);
@@ -90,9 +88,7 @@ fn check(archive: &[u8]) -> (Value, Value, BTreeMap<String, Entry>) {
         assert_eq!(entry["platform"][field], config[field]);
     }
     assert_eq!(parse(take("oci-layout")), json!({"imageLayoutVersion": "1.0.0"}));
-    let path = |descriptor: &Value| {
-        format!("blobs/{}", descriptor["digest"].as_str().unwrap().replace(':', "/"))
-    };
+    let path = |descriptor: &Value| format!("blobs/{}", descriptor["digest"].as_str().unwrap().replace(':', "/"));
     let name = &entry["annotations"]["io.containerd.image.name"];
     let docker = json!([{
         "Config": path(&manifest["config"]), "RepoTags": [name], "Layers": [path(&layers[0])],
@@ -199,10 +195,8 @@ fn dockerfile_matches_the_archive() {
     let (build, image) = text.split_once("\nFROM scratch\n").expect("a last stage of nothing");
     assert!(build.contains("+crt-static"), "{build}");
     assert!(build.contains(&image::passwd().replace("\n", "\\n")), "{build}");
-    let lines: Vec<_> = image
-        .lines()
-        .filter(|line| !line.starts_with([' ', '#']) && !line.starts_with("LABEL"))
-        .collect();
+    let lines: Vec<_> =
+        image.lines().filter(|line| !line.starts_with([' ', '#']) && !line.starts_with("LABEL")).collect();
     let expected = [
         "COPY --from=build /passwd /etc/".to_owned(),
         format!("COPY --from=build /{PACKAGE} /"),
@@ -223,8 +217,7 @@ fn sbom_lists_what_cargo_builds_the_program_from() {
     assert_eq!(made, make());
     let components = made["components"].as_array().unwrap();
     let application = &made["metadata"]["component"];
-    let (name, version) =
-        (|part: &Value| part["name"].clone(), |part: &Value| part["version"].clone());
+    let (name, version) = (|part: &Value| part["name"].clone(), |part: &Value| part["version"].clone());
     let text = |value: Value| value.as_str().unwrap().to_owned();
     let listed: BTreeSet<_> = components
         .iter()
@@ -241,8 +234,7 @@ fn sbom_lists_what_cargo_builds_the_program_from() {
         let licence = part["licenses"][0]["expression"].as_str();
         assert!(licence.is_some_and(|licence| !licence.contains('/')), "{part}");
     }
-    let known: BTreeSet<_> =
-        components.iter().chain([application]).map(|part| text(part["bom-ref"].clone())).collect();
+    let known: BTreeSet<_> = components.iter().chain([application]).map(|part| text(part["bom-ref"].clone())).collect();
     for dependency in made["dependencies"].as_array().unwrap() {
         assert!(known.contains(dependency["ref"].as_str().unwrap()), "{dependency}");
         for on in dependency["dependsOn"].as_array().unwrap() {

@@ -19,27 +19,20 @@ pub struct Amounts {
 
 impl Amounts {
     pub(super) fn on(node: &Node, resource: &str) -> Self {
-        let amount =
-            |map: Option<&ResourceList>| map.and_then(|map| map.get(resource)).map(str::to_owned);
-        Self {
-            capacity: amount(node.capacity.as_ref()),
-            allocatable: amount(node.allocatable.as_ref()),
-        }
+        let amount = |map: Option<&ResourceList>| map.and_then(|map| map.get(resource)).map(str::to_owned);
+        Self { capacity: amount(node.capacity.as_ref()), allocatable: amount(node.allocatable.as_ref()) }
     }
 
     /// Returns whether both maps hold the same number, in any spelling, or nothing.
     #[must_use]
     pub fn agrees(&self) -> bool {
         let parsed = |text: &Option<String>| text.as_ref().and_then(|text| text.parse().ok());
-        self.capacity == self.allocatable
-            || parsed(&self.capacity).is_some_and(|quantity| self.is(&quantity))
+        self.capacity == self.allocatable || parsed(&self.capacity).is_some_and(|quantity| self.is(&quantity))
     }
 
     /// Returns whether both maps are at this quantity.
     fn is(&self, quantity: &Quantity) -> bool {
-        let is = |text: &Option<String>| {
-            text.as_ref().and_then(|text| text.parse().ok()) == Some(*quantity)
-        };
+        let is = |text: &Option<String>| text.as_ref().and_then(|text| text.parse().ok()) == Some(*quantity);
         is(&self.capacity) && is(&self.allocatable)
     }
 

@@ -117,10 +117,8 @@ pub async fn nodes(
     });
     let mut pod_lists = futures::stream::iter(pod_lists).buffer_unordered(PODS_AT_ONCE);
     while let Some((node, pods)) = pod_lists.next().await {
-        let pod_usage = pods.map_or_else(
-            |error| PodUsage::Unavailable(describe_pods_error(&error).into()),
-            PodUsage::Known,
-        );
+        let pod_usage =
+            pods.map_or_else(|error| PodUsage::Unavailable(describe_pods_error(&error).into()), PodUsage::Known);
         let plan = preview.plan(&node, pod_usage);
         preview.add(&node, plan)?;
         progress(preview.len());

@@ -82,10 +82,7 @@ type Take<'t, T> = &'t mut dyn FnMut(T) -> Result<(), String>;
 ///
 /// # Errors
 /// If the file cannot be read, `take` fails, or the file has no such object.
-pub fn read<T: Trimmed>(
-    path: &Path,
-    take: &mut dyn FnMut(T) -> Result<(), String>,
-) -> Result<(), FileError> {
+pub fn read<T: Trimmed>(path: &Path, take: &mut dyn FnMut(T) -> Result<(), String>) -> Result<(), FileError> {
     if path.as_os_str() == "-" {
         return read_from("<stdin>", io::stdin().lock(), take);
     }
@@ -104,11 +101,7 @@ pub fn read<T: Trimmed>(
     }
 }
 
-fn read_from<T: Trimmed>(
-    name: &str,
-    mut source: impl Read,
-    take: Take<'_, T>,
-) -> Result<(), FileError> {
+fn read_from<T: Trimmed>(name: &str, mut source: impl Read, take: Take<'_, T>) -> Result<(), FileError> {
     let mut count = 0;
     let mut take = |object: T| {
         count += 1;
@@ -158,18 +151,10 @@ fn content(place: String, reason: String) -> FileError {
     FileError::Content { place, reason }
 }
 
-fn yaml<T: Trimmed>(
-    name: &str,
-    bytes: Vec<u8>,
-    limits: &Limits,
-    take: Take<'_, T>,
-) -> Result<(), FileError> {
+fn yaml<T: Trimmed>(name: &str, bytes: Vec<u8>, limits: &Limits, take: Take<'_, T>) -> Result<(), FileError> {
     if bytes.len() as u64 > limits.file {
         let most = limits.file >> 20;
-        let reason = format!(
-            "more than {most} MiB of YAML: use JSON, which can have any size ({})",
-            T::COMMAND
-        );
+        let reason = format!("more than {most} MiB of YAML: use JSON, which can have any size ({})", T::COMMAND);
         return Err(content(name.to_owned(), reason));
     }
     let text = String::from_utf8(bytes)
@@ -206,9 +191,7 @@ pub(super) fn place(location: &SourceLocation) -> String {
 fn json<T: Trimmed>(name: &str, reader: impl BufRead, take: Take<'_, T>) -> Result<(), FileError> {
     let mut json = serde_json::Deserializer::from_reader(reader);
     loop {
-        ListOrObject { take: &mut *take }
-            .deserialize(&mut json)
-            .map_err(|error| located(name, error))?;
+        ListOrObject { take: &mut *take }.deserialize(&mut json).map_err(|error| located(name, error))?;
         if json.end().is_ok() {
             return Ok(());
         }

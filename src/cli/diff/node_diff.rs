@@ -106,10 +106,8 @@ impl NodeDiff {
         };
         // An invalid ledger is reported in `invalid_ledger`, and nothing changes.
         let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
-        let changes: Vec<_> = changes
-            .into_iter()
-            .map(|change| Change::new(change, node, &ledger, &outcomes, rules))
-            .collect();
+        let changes: Vec<_> =
+            changes.into_iter().map(|change| Change::new(change, node, &ledger, &outcomes, rules)).collect();
         let prospects = outcomes.into_iter().filter_map(|(name, outcome)| {
             let rule = rules.get(&name)?;
             let before = Amounts::on(node, rule.resource.as_str());
@@ -141,22 +139,15 @@ impl NodeDiff {
             node: Arc::clone(&node.name),
             changes,
             outcomes,
-            invalid_ledger: invalid_ledger.map(|error| {
-                format!("{error}; nothing on the node changes until you repair or remove it")
-            }),
+            invalid_ledger: invalid_ledger
+                .map(|error| format!("{error}; nothing on the node changes until you repair or remove it")),
             patch,
         }
     }
 
     /// Returns the diff of a node that does not exist.
     pub(super) fn nothing(node: &Arc<str>) -> Self {
-        Self {
-            node: Arc::clone(node),
-            changes: Vec::new(),
-            outcomes: Vec::new(),
-            invalid_ledger: None,
-            patch: None,
-        }
+        Self { node: Arc::clone(node), changes: Vec::new(), outcomes: Vec::new(), invalid_ledger: None, patch: None }
     }
 
     /// Adds a rule that names this node, which does not exist.
@@ -181,8 +172,7 @@ impl NodeDiff {
 
     /// Returns whether the node has findings; with `overridden`, including rules that do not decide.
     pub(super) fn has_findings(&self, overridden: bool) -> bool {
-        let is_finding =
-            |outcome: &Prospect| outcome.is_problem() || overridden && outcome.is_overridden();
+        let is_finding = |outcome: &Prospect| outcome.is_problem() || overridden && outcome.is_overridden();
         !self.changes.is_empty()
             || self.invalid_ledger.is_some()
             || self.outcomes.iter().any(|outcome| is_finding(&outcome.outcome))
@@ -203,9 +193,7 @@ impl Change {
         let before = Amounts::on(node, &resource);
         let after = match (&action, quantity) {
             (_, Some(quantity)) => before.set_to(&quantity),
-            (Action::Withdraw { .. } | Action::RemoveZero | Action::RemoveLedger, None) => {
-                Amounts::default()
-            }
+            (Action::Withdraw { .. } | Action::RemoveZero | Action::RemoveLedger, None) => Amounts::default(),
             (_, None) => before.clone(),
         };
         let listed = ledger.get(&resource);

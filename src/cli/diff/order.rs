@@ -29,8 +29,7 @@ impl fmt::Display for NodeName {
 
 fn natural(mut this: &[u8], mut other: &[u8]) -> Ordering {
     loop {
-        let (Some((a, after_a)), Some((b, after_b))) = (this.split_first(), other.split_first())
-        else {
+        let (Some((a, after_a)), Some((b, after_b))) = (this.split_first(), other.split_first()) else {
             return this.len().cmp(&other.len());
         };
         let order = if a.is_ascii_digit() && b.is_ascii_digit() {

@@ -22,11 +22,7 @@ impl Prospect {
     pub(super) fn new(outcome: Outcome, is_changed: bool) -> Self {
         match outcome {
             // A lost value is restored even if the rule declares less: that is certain.
-            Outcome::Held { pods_error: Some(_), .. } | Outcome::AwaitingPods { .. }
-                if !is_changed =>
-            {
-                Self::MaybeHeld
-            }
+            Outcome::Held { pods_error: Some(_), .. } | Outcome::AwaitingPods { .. } if !is_changed => Self::MaybeHeld,
             outcome => Self::Decided(outcome),
         }
     }

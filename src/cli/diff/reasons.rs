@@ -77,8 +77,7 @@ pub(super) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<S
         // Reported for the node.
         Outcome::InvalidLedger { .. } => return None,
         Outcome::Advertised => return None,
-        Outcome::Held { pods_error: Some(reason), .. }
-        | Outcome::AwaitingPods { pods_error: Some(reason) } => {
+        Outcome::Held { pods_error: Some(reason), .. } | Outcome::AwaitingPods { pods_error: Some(reason) } => {
             format!("may be held: {declares}; {reason}")
         }
         Outcome::AwaitingPods { pods_error: None } => {
@@ -108,9 +107,7 @@ pub(super) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<S
                     let standing = standing(winner, rule);
                     format!("rule {name} ({standing}) is overridden by rule {by}{priority}")
                 }
-                None => format!(
-                    "rule {name} is overridden by rule {by}, which is invalid and keeps its values"
-                ),
+                None => format!("rule {name} is overridden by rule {by}, which is invalid and keeps its values"),
             }
         }
         Outcome::LedgerFull => format!("the annotation has no room for another entry; {declares}"),

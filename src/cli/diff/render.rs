@@ -60,9 +60,9 @@ impl Report {
         };
         match format {
             Format::Table { colour, limits } => Ok(table::render(self, colour, limits)),
-            Format::Json => serde_json::to_string_pretty(&document)
-                .map(|text| text + "\n")
-                .map_err(|error| error.to_string()),
+            Format::Json => {
+                serde_json::to_string_pretty(&document).map(|text| text + "\n").map_err(|error| error.to_string())
+            }
             Format::Yaml => serde_saphyr::to_string(&document).map_err(|error| error.to_string()),
             Format::Patch => self.patches().map_err(|error| error.to_string()),
         }

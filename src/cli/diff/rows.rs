@@ -88,9 +88,7 @@ impl Rows {
             many.into_iter().chain(one).map(move |nodes| Line { nodes, row })
         });
         let mut lines: Vec<_> = lines.collect();
-        lines.sort_by(|this, other| {
-            (this.nodes.first(), this.row).cmp(&(other.nodes.first(), other.row))
-        });
+        lines.sort_by(|this, other| (this.nodes.first(), this.row).cmp(&(other.nodes.first(), other.row)));
         lines
     }
 }
@@ -119,9 +117,9 @@ pub(super) fn rows(node_diff: &NodeDiff, unchanged: bool, overridden: bool) -> V
         let nothing = Amounts::default();
         return vec![row(Sign::Problem, "-", &nothing, &nothing, reason.clone())];
     }
-    let changes = changes.iter().map(|change| {
-        row(change.sign, &change.resource, &change.before, &change.after, change.reason.clone())
-    });
+    let changes = changes
+        .iter()
+        .map(|change| row(change.sign, &change.resource, &change.before, &change.after, change.reason.clone()));
     let others = outcomes.iter().filter(|outcome| !node_diff.changes(&outcome.resource));
     let others = others.filter(|outcome| match outcome.outcome.is_overridden() {
         true => overridden,

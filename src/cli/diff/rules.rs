@@ -67,8 +67,7 @@ impl Rules {
     /// `prune`, the cluster's other rules are gone.
     #[must_use]
     pub fn from_cluster(present: Vec<ClusterRule>, mut files: Vec<Rule>, prune: bool) -> Self {
-        let ages: HashMap<_, _> =
-            present.iter().map(|rule| (Arc::clone(&rule.name), rule.created)).collect();
+        let ages: HashMap<_, _> = present.iter().map(|rule| (Arc::clone(&rule.name), rule.created)).collect();
         for rule in &mut files {
             // The API server sets it, whatever the file says.
             rule.created = ages.get(&rule.name).copied().flatten();
@@ -97,9 +96,7 @@ impl Rules {
         let rules: Vec<_> = rules.into_iter().map(Arc::new).collect();
         let frozen_note = |(name, invalid): (&Arc<str>, &InvalidRule)| Note {
             rule: Some(Arc::clone(name)),
-            message: format!(
-                "rule {name} in the cluster is invalid, and its values stay: {invalid}"
-            ),
+            message: format!("rule {name} in the cluster is invalid, and its values stay: {invalid}"),
             kind: NoteKind::InvalidRule,
         };
         Self {

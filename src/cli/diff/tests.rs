@@ -68,8 +68,7 @@ fn pods(dongles: u32) -> Requests {
 
 fn node_diff(node: &Value, rules: &[Rule], pod_usage: PodUsage) -> (NodeDiff, Summary) {
     let rules = Rules::from_files(rules.to_vec());
-    let mut preview =
-        Preview::new(rules, Filter::default(), Detail { all: true, keep: Keep::Patches });
+    let mut preview = Preview::new(rules, Filter::default(), Detail { all: true, keep: Keep::Patches });
     let node = read(node);
     let plan = preview.plan(&node, pod_usage);
     preview.add(&node, plan).unwrap();
@@ -99,22 +98,16 @@ fn diff_matches_the_patch_for_random_nodes() {
         vec![json!({"nodeNames": ["node-2"], "allNodes": null})],
         vec![json!({}), json!({"priority": 1, "quantity": 5})],
     ];
-    let uses =
-        [PodUsage::NotFetched, PodUsage::Known(pods(6)), PodUsage::Unavailable("no right".into())];
+    let uses = [PodUsage::NotFetched, PodUsage::Known(pods(6)), PodUsage::Unavailable("no right".into())];
     let mut actions = BTreeSet::new();
     for capacity in amounts {
         for allocatable in amounts {
             for (ledger, rules, pod_usage) in ledgers.iter().flat_map(|ledger| {
-                specs.iter().flat_map(move |rules| {
-                    [(ledger, rules, 0), (ledger, rules, 1), (ledger, rules, 2)]
-                })
+                specs.iter().flat_map(move |rules| [(ledger, rules, 0), (ledger, rules, 1), (ledger, rules, 2)])
             }) {
                 let mut node = node([capacity, allocatable], ledger.as_ref());
-                let rules: Vec<_> = ["dongle", "winner"]
-                    .into_iter()
-                    .zip(rules)
-                    .map(|(name, spec)| rule(name, spec.clone()))
-                    .collect();
+                let rules: Vec<_> =
+                    ["dongle", "winner"].into_iter().zip(rules).map(|(name, spec)| rule(name, spec.clone())).collect();
                 let what = format!("{node} {rules:?} {pod_usage}");
                 let (node_diff, summary) = node_diff(&node, &rules, uses[pod_usage].clone());
                 assert_eq!(node_diff.patch.is_some(), !node_diff.changes.is_empty(), "{what}");
@@ -131,8 +124,7 @@ fn diff_matches_the_patch_for_random_nodes() {
                 let Summary { unchanged, unreadable, missing, .. } = summary;
                 let counted = add + change + remove + conflicted + held + maybe_held + unchanged;
                 let counted = counted + unreadable;
-                let listed = ledger.is_some()
-                    || rules.iter().any(|rule| rule.selection.names().next().is_none());
+                let listed = ledger.is_some() || rules.iter().any(|rule| rule.selection.names().next().is_none());
                 assert_eq!(counted, usize::from(listed), "{what}: {summary:?}");
                 assert_eq!(missing, rules.iter().flat_map(|rule| rule.selection.names()).count());
             }
@@ -157,10 +149,7 @@ fn file_rule_replaces_cluster_rule_and_keeps_its_age() {
     let forged = Some("2020-01-01T00:00:00Z".parse().unwrap());
     let files = || {
         let changed = rule("changed", json!({"quantity": 3}));
-        vec![
-            Rule { created: forged, ..changed },
-            Rule { created: forged, ..rule("new", json!({"quantity": 4})) },
-        ]
+        vec![Rule { created: forged, ..changed }, Rule { created: forged, ..rule("new", json!({"quantity": 4})) }]
     };
     let order = |rules: &Rules| {
         let node = read(&node([None, None], None));
@@ -196,17 +185,13 @@ fn diff_of_a_contested_value_reports_backoff() {
     assert!(!report.has_changes());
     assert_eq!(report.summary.contested, 1);
     let reason = report.nodes[0].outcomes[0].reason.as_deref().unwrap();
-    assert_eq!(
-        reason,
-        "contested: an unknown field manager keeps changing it back; rule dongle declares 4"
-    );
+    assert_eq!(reason, "contested: an unknown field manager keeps changing it back; rule dongle declares 4");
     assert_eq!(report.summary.line(), "No changes; 1 contested; 0 unchanged.");
 
     let mut rule = present("dongle", "2026-01-01T00:00:00Z", json!({}));
     rule.contested = vec!["node-1".into()];
     let rules = Rules::from_cluster(vec![rule], Vec::new(), false);
-    let mut preview =
-        Preview::new(rules, Filter::default(), Detail { keep: Keep::Nodes, ..Detail::default() });
+    let mut preview = Preview::new(rules, Filter::default(), Detail { keep: Keep::Nodes, ..Detail::default() });
     let node = read(&own_node(["4", "4"]));
     let plan = preview.plan(&node, PodUsage::NotFetched);
     preview.add(&node, plan).unwrap();
@@ -228,8 +213,7 @@ fn own_node(amounts: [&str; 2]) -> Value {
 fn diff_of_an_adopted_value_is_an_annotation_change() {
     let object = own_node(["4", "4"]);
     let rules = Rules::from_files(vec![rule("dongle", json!({}))]);
-    let mut preview =
-        Preview::new(rules, Filter::default(), Detail { keep: Keep::Nodes, ..Detail::default() });
+    let mut preview = Preview::new(rules, Filter::default(), Detail { keep: Keep::Nodes, ..Detail::default() });
     let node = read(&object);
     let plan = preview.plan(&node, PodUsage::NotFetched);
     preview.add(&node, plan).unwrap();
@@ -282,8 +266,7 @@ fn table_keeps_one_row_for_many_nodes() {
     let report = preview.finish().unwrap();
     assert_eq!((report.nodes.len(), report.rows.lines().len()), (0, 1));
     let table = report.render(Format::Table { colour: false, limits: LIMITS }).unwrap();
-    let expected =
-        "  NODE                               RESOURCE             BEFORE   AFTER   REASON
+    let expected = "  NODE                               RESOURCE             BEFORE   AFTER   REASON
 + 3,000 nodes (node-1 \u{2026} node-3000)   example.com/dongle   -        4       rule dongle
 
 example.com/dongle: 0 -> 12,000 on 3,000 nodes

@@ -68,9 +68,7 @@ impl Sum {
     /// Absent values and values that are not quantities count as 0.
     fn add(&mut self, amounts: &Amounts) {
         let parsed = |text: &Option<String>| text.as_ref().and_then(|text| text.parse().ok());
-        for (sum, text) in
-            [(&mut self.capacity, &amounts.capacity), (&mut self.allocatable, &amounts.allocatable)]
-        {
+        for (sum, text) in [(&mut self.capacity, &amounts.capacity), (&mut self.allocatable, &amounts.allocatable)] {
             *sum = sum.saturating_add(parsed(text).unwrap_or(Quantity::from(0)));
         }
     }

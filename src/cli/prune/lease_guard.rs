@@ -125,9 +125,9 @@ impl LeaseGuard {
             (Some(namespace), Some(name)) if leases.is_empty() && is_take_over => {
                 leases.push(unwritten(namespace, name));
             }
-            _ if leases.is_empty() => progress(
-                "no Lease of a controller found: a controller that starts now can write".to_owned(),
-            ),
+            _ if leases.is_empty() => {
+                progress("no Lease of a controller found: a controller that starts now can write".to_owned())
+            }
             _ => {}
         }
         if !is_take_over {
@@ -151,9 +151,7 @@ impl LeaseGuard {
         if !wait.is_zero() {
             // A previous holder that can still reach the server has noticed by now; after the wait, any holder has
             // stopped.
-            progress(format!(
-                "waiting {wait:?} for the previous holder of the lease to stop writing"
-            ));
+            progress(format!("waiting {wait:?} for the previous holder of the lease to stop writing"));
             sleep(wait).await;
         }
         Ok(guard)
@@ -163,9 +161,8 @@ impl LeaseGuard {
     pub fn permissions(&self) -> impl Stream<Item = Permission> + use<> {
         let watched: Vec<_> = self.held.iter().map(Held::watched).collect();
         let changes = watched.clone().into_iter().map(|watched| {
-            let changed = |mut watched: Watched| async move {
-                watched.leadership.changed().await.ok().map(|()| ((), watched))
-            };
+            let changed =
+                |mut watched: Watched| async move { watched.leadership.changed().await.ok().map(|()| ((), watched)) };
             futures::stream::unfold(watched, changed).boxed()
         });
         let changes = futures::stream::select_all(changes);
@@ -196,8 +193,7 @@ impl LeaseGuard {
 fn permission(leases: &[Watched]) -> Permission {
     let (mut ends, mut suspended) = (Vec::new(), None);
     for Watched { lease, identity, leadership } in leases {
-        let lost =
-            || format!("the lease {lease} is lost: a controller may be active; run prune again");
+        let lost = || format!("the lease {lease} is lost: a controller may be active; run prune again");
         match &*leadership.borrow() {
             Leadership::Leader { until } => ends.push(*until),
             Leadership::Standby(Some(holder)) if holder != identity => {

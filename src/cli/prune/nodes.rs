@@ -53,14 +53,12 @@ pub async fn plan_prune(
     mut progress: impl FnMut(usize),
 ) -> Result<PrunePlan, PlanPruneError> {
     let api = Api::<ApiNode>::all(client.clone());
-    let empty =
-        || PrunePlan { unlisted_rules: scope.withdrawal.rules.clone(), ..PrunePlan::default() };
+    let empty = || PrunePlan { unlisted_rules: scope.withdrawal.rules.clone(), ..PrunePlan::default() };
     let mut plan_prune = empty();
     let mut interner = Interner::default();
     for name in scope.nodes.iter().collect::<BTreeSet<_>>() {
         let node = api.get(name).await;
-        let node = node
-            .map_err(|error| PlanPruneError::Get { node: name.clone(), source: Box::new(error) })?;
+        let node = node.map_err(|error| PlanPruneError::Get { node: name.clone(), source: Box::new(error) })?;
         plan_prune.add(node, scope, &mut interner);
         progress(plan_prune.nodes);
     }

@@ -5,16 +5,8 @@ fn unlisted_rule_is_reported_with_what_was_searched() {
     let nodes = ["node-1", "node-2"].map(str::to_owned);
     for (nodes, unreadable, line) in [
         (&nodes[..0], 0, "rule r: no node lists it; nothing to withdraw"),
-        (
-            &nodes[..],
-            0,
-            "rule r: none of the searched nodes (node-1, node-2) lists it; nothing to withdraw",
-        ),
-        (
-            &nodes[..0],
-            2,
-            "rule r: no node lists it, except possibly 2 nodes whose annotations cannot be read",
-        ),
+        (&nodes[..], 0, "rule r: none of the searched nodes (node-1, node-2) lists it; nothing to withdraw"),
+        (&nodes[..0], 2, "rule r: no node lists it, except possibly 2 nodes whose annotations cannot be read"),
     ] {
         assert_eq!(describe_unlisted("r", nodes, unreadable), line);
     }
@@ -51,8 +43,7 @@ fn failed_nodes_are_reported_beside_a_failed_output() {
     let mut report = Report::new(false, 2);
     report.output = Err(Error::Output(std::io::Error::other("disk full")));
     report.failed = 1;
-    let errors: Vec<_> =
-        report.finish(&PrunePlan::default()).iter().map(ToString::to_string).collect();
+    let errors: Vec<_> = report.finish(&PrunePlan::default()).iter().map(ToString::to_string).collect();
     let [output, failed] = &errors[..] else { panic!("{errors:?}") };
     assert!(output.contains("disk full"), "{output}");
     assert!(failed.contains("nodes that failed: 1"), "{failed}");

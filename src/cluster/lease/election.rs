@@ -180,11 +180,8 @@ impl Election {
                 self.listing = true;
                 self.observe_own(&lease);
                 if self.seen.as_ref().is_none_or(|seen| seen.deleted || seen.lease != lease) {
-                    let remaining = if just_written {
-                        duration(&lease).unwrap_or_default()
-                    } else {
-                        remaining(&lease, wall)
-                    };
+                    let remaining =
+                        if just_written { duration(&lease).unwrap_or_default() } else { remaining(&lease, wall) };
                     let kept = kept_until(&lease, wall).map(|until| until.duration_since(wall));
                     let kept = kept.and_then(|kept| Duration::try_from(kept).ok());
                     let kept = kept.unwrap_or_default();
@@ -317,20 +314,12 @@ impl Election {
             holder_identity: Some(identity.clone()),
             lease_duration_seconds: i32::try_from(duration.as_secs()).ok(),
             acquire_time: if renews { before.acquire_time } else { Some(now.clone()) },
-            lease_transitions: Some(if renews || base.is_none() {
-                transitions
-            } else {
-                transitions.saturating_add(1)
-            }),
+            lease_transitions: Some(if renews || base.is_none() { transitions } else { transitions.saturating_add(1) }),
             renew_time: Some(now),
             ..before
         };
         let mut metadata = base.map_or_else(
-            || ObjectMeta {
-                name: Some(name.clone()),
-                namespace: Some(namespace.clone()),
-                ..ObjectMeta::default()
-            },
+            || ObjectMeta { name: Some(name.clone()), namespace: Some(namespace.clone()), ..ObjectMeta::default() },
             |lease| lease.metadata.clone(),
         );
         let (label, value) = LABEL;
@@ -347,8 +336,7 @@ impl Election {
 impl Seen {
     /// Returns when a candidate may take it.
     fn free_from(&self, candidate: &Candidate) -> Instant {
-        let Some(holder) = holder(&self.lease).filter(|holder| *holder != candidate.identity)
-        else {
+        let Some(holder) = holder(&self.lease).filter(|holder| *holder != candidate.identity) else {
             return self.since;
         };
         let held = duration(&self.lease).unwrap_or_default();

@@ -108,13 +108,7 @@ fn event(lease: &Lease) -> Vec<u8> {
 }
 
 impl State {
-    fn answer(
-        &mut self,
-        method: &Method,
-        path: &str,
-        query: &str,
-        body: &[u8],
-    ) -> Option<(u16, StreamBody)> {
+    fn answer(&mut self, method: &Method, path: &str, query: &str, body: &[u8]) -> Option<(u16, StreamBody)> {
         if *method == Method::GET {
             let field = parameter(query, "fieldSelector").unwrap_or_default();
             let name = field.strip_prefix("metadata.name=").unwrap_or_default().to_owned();
@@ -166,9 +160,7 @@ impl State {
     fn list(&self, name: &str, label: Option<String>) -> Vec<u8> {
         let has_label = |lease: &Lease| {
             let label = label.as_ref().map(|label| label.split_once('=').unwrap());
-            label.is_none_or(|(key, value)| {
-                lease.labels().get(key).is_some_and(|found| found == value)
-            })
+            label.is_none_or(|(key, value)| lease.labels().get(key).is_some_and(|found| found == value))
         };
         let items = self.leases.iter().filter(|lease| name.is_empty() || lease.name_any() == name);
         let items: Vec<_> = items.filter(|lease| has_label(lease)).collect();
@@ -192,6 +184,7 @@ impl State {
 }
 
 fn failure(code: u16) -> StreamBody {
-    let status: Value = json!({"kind": "Status", "status": "Failure", "code": code, "message": "a fault", "reason": ""});
+    let status: Value =
+        json!({"kind": "Status", "status": "Failure", "code": code, "message": "a fault", "reason": ""});
     serde_json::to_vec(&status).unwrap().into()
 }

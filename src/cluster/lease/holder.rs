@@ -129,9 +129,7 @@ mod tests {
             spec: Some(LeaseSpec { lease_duration_seconds: Some(seconds), ..LeaseSpec::default() }),
             ..Lease::default()
         };
-        for (written, believed) in
-            [(15, Some(15)), (601, Some(601)), (i32::MAX, Some(601)), (-1, None)]
-        {
+        for (written, believed) in [(15, Some(15)), (601, Some(601)), (i32::MAX, Some(601)), (-1, None)] {
             let duration = duration(&lease(written)).map(|duration| duration.as_secs());
             assert_eq!(duration, believed, "{written}");
         }

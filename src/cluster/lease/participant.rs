@@ -70,12 +70,7 @@ impl Participant {
     }
 
     /// Handles an event of the watch. `wall` is the same time on the wall clock.
-    pub(crate) fn observe(
-        &mut self,
-        event: watcher::Result<Event<Lease>>,
-        now: Instant,
-        wall: Timestamp,
-    ) {
+    pub(crate) fn observe(&mut self, event: watcher::Result<Event<Lease>>, now: Instant, wall: Timestamp) {
         match event {
             Ok(event) => {
                 if !matches!(event, Event::Init) {
@@ -138,11 +133,7 @@ impl Participant {
     }
 
     /// Returns the Lease to write, if that is due, and when the next step is due, if known.
-    pub(crate) fn next(
-        &mut self,
-        now: Instant,
-        wall: Timestamp,
-    ) -> (Option<Box<Lease>>, Option<Instant>) {
+    pub(crate) fn next(&mut self, now: Instant, wall: Timestamp) -> (Option<Box<Lease>>, Option<Instant>) {
         let (mut write, mut wake) = (None, None);
         if !self.is_writing {
             match self.election.next(now, wall) {

@@ -61,8 +61,7 @@ async fn release_frees_the_lease_and_expiry_leaves_it() {
 
 #[tokio::test(start_paused = true)]
 async fn lost_renewal_costs_no_leadership() {
-    for fault in [Fault::AppliedUnanswered, Fault::Lost, Fault::Rejected(500), Fault::Rejected(409)]
-    {
+    for fault in [Fault::AppliedUnanswered, Fault::Lost, Fault::Rejected(500), Fault::Rejected(409)] {
         let api = FakeApi::default();
         let process = leader(&api).await;
         api.fail_next("lease", fault);

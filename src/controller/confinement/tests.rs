@@ -21,19 +21,14 @@ fn only_the_policy_s_own_words_show_confinement() {
         (422, "Node \"node-1\" is invalid: metadata.labels: Invalid value"),
         (422, "ValidatingAdmissionPolicy 'other' with binding 'other' denied request: no labels"),
         (403, "nodes \"node-1\" is forbidden: User \"u\" cannot patch resource \"nodes/status\""),
-        (
-            403,
-            "admission webhook \"x\" denied the request: node-resource-advertiser may not change metadata",
-        ),
+        (403, "admission webhook \"x\" denied the request: node-resource-advertiser may not change metadata"),
         (400, "admission webhook \"x\" does not support dry run"),
         (404, "nodes \"node-1\" not found"),
         (409, "Operation cannot be fulfilled on nodes \"node-1\""),
         (429, "too many requests"),
         (500, "etcdserver: request timed out"),
     ] {
-        let State::Unknown(why) = State::of(rejected(code, message)) else {
-            panic!("{code} {message}")
-        };
+        let State::Unknown(why) = State::of(rejected(code, message)) else { panic!("{code} {message}") };
         assert!(why.contains(message), "{why}");
     }
     let silent = RequestError::Transport("no answer within 15s".to_owned());

@@ -66,9 +66,7 @@ impl EventTemplate {
                 normal("Adopted", "Patch", text)
             }
             Action::Withdraw { rule } => {
-                let text = format!(
-                    "Withdrew {resource} from {node}: rule {rule} no longer declares it there"
-                );
+                let text = format!("Withdrew {resource} from {node}: rule {rule} no longer declares it there");
                 normal("Withdrawn", "Patch", text)
             }
             Action::Release { rule, cause: ReleaseCause::Retained { .. } } => {
@@ -108,9 +106,7 @@ impl EventTemplate {
                 Some(warning("Conflict", "Plan", text))
             }
             Standing::Failed(message) => {
-                let text = format!(
-                    "Failed to patch {resource} on {node} for rule {rule}, retrying: {message}"
-                );
+                let text = format!("Failed to patch {resource} on {node} for rule {rule}, retrying: {message}");
                 Some(warning("PatchFailed", "Patch", text))
             }
             Standing::LedgerFull => {
@@ -125,11 +121,7 @@ impl EventTemplate {
     }
 
     /// Returns the Event of a withdrawal or release that failed.
-    pub(in crate::controller) fn not_withdrawn(
-        node: &str,
-        change: &Change,
-        message: &str,
-    ) -> Option<Self> {
+    pub(in crate::controller) fn not_withdrawn(node: &str, change: &Change, message: &str) -> Option<Self> {
         let Change { resource, action, .. } = change;
         let (verb, rule) = match action {
             Action::Withdraw { rule } => ("withdraw", rule),
@@ -186,9 +178,7 @@ pub(in crate::controller) fn contest(node: &str, change: &Change) -> String {
     let resource = &change.resource;
     let rule = change.rule().unwrap_or_default();
     if change.lost() == Lost::LedgerEntry {
-        return format!(
-            "{resource} on {node}: something keeps removing the entry of rule {rule} from the annotation"
-        );
+        return format!("{resource} on {node}: something keeps removing the entry of rule {rule} from the annotation");
     }
     let manager = name(change.manager());
     format!("{resource} on {node}: {manager} keeps changing the value that rule {rule} declares")

@@ -120,9 +120,7 @@ impl History {
     fn is_conflict_loop(&self, now: Instant) -> bool {
         let repairs: Vec<_> = self.repairs.iter().collect();
         let near = |one: &Repair, other: Option<&&Repair>| {
-            other.is_some_and(|other| {
-                one.at.max(other.at).duration_since(one.at.min(other.at)) <= REBOOT_GAP_MIN
-            })
+            other.is_some_and(|other| one.at.max(other.at).duration_since(one.at.min(other.at)) <= REBOOT_GAP_MIN)
         };
         let counts_as_conflict = |(number, repair): (usize, &&Repair)| {
             let before = number.checked_sub(1).and_then(|before| repairs.get(before));
@@ -155,21 +153,14 @@ mod tests {
             assert!(repairs.contested(at(second)).is_empty());
         }
         assert!(repairs.add(DONGLE, "7", None, Lost::Value, at(4)), "the fifth begins a contest");
-        let contest = |may_repair| Contest {
-            may_repair,
-            manager: Some(Arc::clone(&kubelet)),
-            lost: Lost::Value,
-        };
+        let contest = |may_repair| Contest { may_repair, manager: Some(Arc::clone(&kubelet)), lost: Lost::Value };
         let mut now = 4;
         for pause in [30, 60, 120, 240, 300, 300] {
             assert_eq!(repairs.next_change(at(now)), Some(at(now + pause)));
             assert_eq!(repairs.contested(at(now + pause - 1)).get(DONGLE), Some(&contest(false)));
             assert_eq!(repairs.contested(at(now + pause)).get(DONGLE), Some(&contest(true)));
             now += pause;
-            assert!(
-                !repairs.add(DONGLE, "7", Some(&kubelet), Lost::Value, at(now)),
-                "it is no new contest"
-            );
+            assert!(!repairs.add(DONGLE, "7", Some(&kubelet), Lost::Value, at(now)), "it is no new contest");
         }
         assert!(!repairs.contested(at(now + 599)).is_empty());
         assert_eq!(repairs.next_change(at(now + 599)), Some(at(now + 600)));

@@ -200,8 +200,7 @@ impl Failures {
             let resources = unit.iter().filter_map(|change| self.resources.get(&change.resource));
             let failures = resources.chain(&self.node);
             let worst = failures.max_by_key(|failure| failure.attempts);
-            let attempts =
-                worst.map_or((0, None), |failure| (failure.attempts, failure.message.as_ref()));
+            let attempts = worst.map_or((0, None), |failure| (failure.attempts, failure.message.as_ref()));
             repeat_n(attempts, unit.len())
         })
     }
@@ -226,9 +225,8 @@ fn units(changes: &[Change]) -> Chunks<'_, Change> {
 impl Failure {
     /// Returns whether a patch with the same values failed, whatever was observed before.
     fn has(&self, change: &Change) -> bool {
-        let key = |change: &Change| {
-            (change.resource.clone(), change.action_name(), change.quantity().map(str::to_owned))
-        };
+        let key =
+            |change: &Change| (change.resource.clone(), change.action_name(), change.quantity().map(str::to_owned));
         self.changes.iter().any(|other| key(other) == key(change))
     }
 

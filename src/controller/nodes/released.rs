@@ -23,11 +23,9 @@ impl Released {
             return;
         }
         // A ledger that cannot be read lists nothing.
-        let [listed, ledger] =
-            [before, now].map(|node| Ledger::parse(node.ledger.as_deref()).unwrap_or_default());
+        let [listed, ledger] = [before, now].map(|node| Ledger::parse(node.ledger.as_deref()).unwrap_or_default());
         let entries = listed.entries();
-        let released =
-            entries.filter(|(resource, _)| Observed::on(now, &listed, resource).is_as_listed());
+        let released = entries.filter(|(resource, _)| Observed::on(now, &listed, resource).is_as_listed());
         self.0.extend(released.map(|(resource, _)| Arc::from(resource)));
         self.0.retain(|resource| ledger.get(resource).is_none());
     }

@@ -15,11 +15,7 @@ pub(in crate::controller) struct Resets(BTreeMap<String, Vec<Instant>>);
 
 impl Resets {
     /// Returns the earliest time to restore the resource again.
-    pub(in crate::controller) fn not_before(
-        &mut self,
-        resource: &str,
-        now: Instant,
-    ) -> Option<Instant> {
+    pub(in crate::controller) fn not_before(&mut self, resource: &str, now: Instant) -> Option<Instant> {
         self.expire(now);
         let repairs = self.0.get(resource).filter(|repairs| repairs.len() >= MAX_REPAIRS)?;
         repairs.first().map(|first| *first + WINDOW)

@@ -144,16 +144,11 @@ impl PodPolls {
 
     /// Returns when to list the pods again if nothing changes, with growing intervals. `held` is the number of held
     /// nodes: they share ten lists per second.
-    pub(in crate::controller) fn next(
-        &mut self,
-        held: usize,
-        (now, seed): (Instant, u64),
-    ) -> Instant {
+    pub(in crate::controller) fn next(&mut self, held: usize, (now, seed): (Instant, u64)) -> Instant {
         let doubled = self.interval.map(|interval| (interval * 2).min(MAX_POLL_INTERVAL));
         let interval = doubled.unwrap_or(POLL_INTERVAL);
         self.interval = Some(interval);
-        let shared =
-            Duration::from_millis(100).saturating_mul(u32::try_from(held).unwrap_or(u32::MAX));
+        let shared = Duration::from_millis(100).saturating_mul(u32::try_from(held).unwrap_or(u32::MAX));
         // Spreads nodes that were listed together.
         let jitter = u32::try_from(seed % JITTER_STEPS).unwrap_or_default();
         now + interval.max(shared) + interval / 2 * jitter / JITTER_STEPS as u32
@@ -220,9 +215,9 @@ impl NodeState {
 
     /// Returns whether a patch whose response was lost after `since` may still be applied.
     pub(in crate::controller) fn may_be_patched(&self, since: Instant) -> bool {
-        self.work.as_ref().is_some_and(|work| {
-            !work.maybe_applied.is_empty() && work.lost_at.is_some_and(|at| at >= since)
-        })
+        self.work
+            .as_ref()
+            .is_some_and(|work| !work.maybe_applied.is_empty() && work.lost_at.is_some_and(|at| at >= since))
     }
 
     /// Forgets lowerings after which pods were listed, except for resources for which `is_open` holds. A lowering whose
@@ -265,8 +260,7 @@ impl NodeState {
     pub(in crate::controller) fn reset(&mut self, now: Instant) {
         if let Some(work) = self.work.take() {
             let Work { sent, maybe_applied, lost_at, lowered_from, resets, .. } = *work;
-            *self.work_mut() =
-                Work { sent, maybe_applied, lost_at, lowered_from, resets, ..Work::default() };
+            *self.work_mut() = Work { sent, maybe_applied, lost_at, lowered_from, resets, ..Work::default() };
             self.compact(now);
         }
         self.pending_since = None;
@@ -277,11 +271,7 @@ impl NodeState {
 impl Work {
     /// Accepts the changes of a plan that may be sent now. Returns whether they include a repair; or when the first
     /// change may be sent, if later.
-    pub(in crate::controller) fn plan(
-        &mut self,
-        changes: Vec<Change>,
-        now: Instant,
-    ) -> Result<bool, Instant> {
+    pub(in crate::controller) fn plan(&mut self, changes: Vec<Change>, now: Instant) -> Result<bool, Instant> {
         self.planned.clear();
         match self.failures.sendable(&changes, now) {
             Sendable::Now(places) => {
@@ -309,11 +299,7 @@ impl Work {
 
     /// If the response to a patch shows the requested state and its plan requests the same again, something undoes
     /// patches in between: records a failure, and returns its message.
-    pub(in crate::controller) fn check_undone(
-        &mut self,
-        changes: &[Change],
-        time: (Instant, u64),
-    ) -> Option<Arc<str>> {
+    pub(in crate::controller) fn check_undone(&mut self, changes: &[Change], time: (Instant, u64)) -> Option<Arc<str>> {
         let applied = std::mem::take(&mut self.applied);
         if applied.is_empty() || !applied.iter().all(|change| changes.contains(change)) {
             return None;

@@ -243,8 +243,7 @@ impl Pruner {
         if let Permission::Granted(Some(until)) = self.permission
             && until <= now
         {
-            let why =
-                "the Lease was not renewed in time: a controller may be active; run prune again";
+            let why = "the Lease was not renewed in time: a controller may be active; run prune again";
             self.observe(Permission::Suspended(why.to_owned()), now);
         }
         match &self.permission {
@@ -303,8 +302,7 @@ impl Pruner {
 
     /// Fails every node without a request in flight.
     fn give_up(&mut self, why: &str) {
-        let is_in_flight =
-            |name: &Arc<str>| self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name)));
+        let is_in_flight = |name: &Arc<str>| self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name)));
         let names: Vec<_> = self.jobs.keys().filter(|name| !is_in_flight(name)).cloned().collect();
         for name in names {
             self.finish(&name, NodeOutcome::Failed(why.to_owned()));
@@ -321,9 +319,8 @@ impl Pruner {
             // A change that may have been applied and is no longer planned was applied. The others may still be
             // applied; a patch for an applied change fails at its tests.
             let left = self.scope.plan(&state.node, &own).0;
-            let is_open = |change: &Change| {
-                matches!(left.plan, Plan::Blocked(_)) || has_resource(left.changes(), change)
-            };
+            let is_open =
+                |change: &Change| matches!(left.plan, Plan::Blocked(_)) || has_resource(left.changes(), change);
             let may_land = changes.iter().any(is_open);
             changes.retain(|change| outcome != NodeOutcome::Gone && !is_open(change));
             self.may_land |= may_land && outcome != NodeOutcome::Gone;

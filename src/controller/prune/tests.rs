@@ -70,7 +70,8 @@ fn advertising() -> Value {
 
 /// A node with two resources.
 fn two() -> Value {
-    let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"},"example.com/key":{"quantity":"4","rule":"key"}}"#;
+    let ledger =
+        r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"},"example.com/key":{"quantity":"4","rule":"key"}}"#;
     let mut node = node("4", ledger);
     for map in ["capacity", "allocatable"] {
         node["status"][map]["example.com/key"] = json!("4");
@@ -251,9 +252,8 @@ async fn patch_that_is_undone_on_its_way_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn node_that_changes_again_and_again_is_given_up_with_that_reason() {
     let mut answers: Vec<_> = (0..5).map(|_| Answer::Rejected(500, "etcd is away")).collect();
-    answers.extend((5..20).map(|value| {
-        Answer::After(node(&value.to_string(), &LEDGER.replace('4', &value.to_string())))
-    }));
+    answers
+        .extend((5..20).map(|value| Answer::After(node(&value.to_string(), &LEDGER.replace('4', &value.to_string())))));
     let (result, _) = prune_with(advertising(), false, answers).await;
     let message = result.unwrap_err();
     assert!(message.contains(CHANGING), "{message}");
@@ -285,8 +285,7 @@ async fn outage_ends_the_work_on_all_nodes() {
     let server = Server { node: Value::Null, answers, log: Vec::new(), on_get: None };
     let granted = futures::stream::iter([Permission::Granted(None)]);
     let start = Instant::now();
-    let (results, ended, log) =
-        prune_under(granted, server, nodes.collect(), Scope::default()).await;
+    let (results, ended, log) = prune_under(granted, server, nodes.collect(), Scope::default()).await;
     assert_eq!(results.len(), 200);
     assert!(start.elapsed() < Duration::from_secs(90), "{:?}", start.elapsed());
     assert!(patches(&log) < 200 * (TRIES - 1), "the limit falls: {}", patches(&log));
@@ -299,8 +298,7 @@ async fn outage_ends_the_work_on_all_nodes() {
 
 #[tokio::test(start_paused = true)]
 async fn missing_right_is_an_error_at_once() {
-    let message =
-        "nodes \"node-1\" is forbidden: User \"u\" cannot patch resource \"nodes/status\"";
+    let message = "nodes \"node-1\" is forbidden: User \"u\" cannot patch resource \"nodes/status\"";
     let (result, log) = prune_with(advertising(), false, [Answer::Rejected(403, message)]).await;
     assert_eq!(result.unwrap_err(), format!("no right to patch nodes/status: {message}"));
     assert_eq!(patches(&log), 1);
@@ -313,8 +311,7 @@ async fn unanswered_patch_is_followed_by_a_fresh_plan() {
     assert_eq!(log[0], log[1], "the first may be applied yet: the tests of one hold");
 
     // What the lost response was about has happened.
-    let (result, log) =
-        prune_with(advertising(), false, [Answer::AppliedUnanswered, Answer::Applied]).await;
+    let (result, log) = prune_with(advertising(), false, [Answer::AppliedUnanswered, Answer::Applied]).await;
     assert_eq!(result.unwrap(), [WITHDREW]);
     assert_eq!((patches(&log), log.last().map(String::as_str)), (2, Some("GET")), "{log:?}");
 

@@ -231,11 +231,7 @@ pub(super) fn planning_input(state: &mut NodeState, now: Now) -> PlanningInput {
         let age = now.wall.duration_since(created).as_secs();
         (-CLOCK_SKEW_SECONDS..YOUNG_NODE_SECONDS).contains(&age)
     });
-    let new_values = if is_young && !state.has_withdrawn {
-        NewValues::CheckOlderNodes
-    } else {
-        NewValues::Check
-    };
+    let new_values = if is_young && !state.has_withdrawn { NewValues::CheckOlderNodes } else { NewValues::Check };
     let released = state.released.names().clone();
     if state.work().is_none() {
         return PlanningInput { new_values, released, ..PlanningInput::default() };
@@ -266,8 +262,7 @@ fn needs_repair(state: &mut NodeState, now: Instant) -> bool {
 
 /// If the API server rejects what a rule declares, a lost value is restored as it was listed.
 fn repair_as_listed(changes: &mut [Change], work: &Work, node: &Node, input: &PlanningInput) {
-    let is_rejected =
-        |change: &Change| change.is_repair() && work.failures.is_rejected(&change.resource);
+    let is_rejected = |change: &Change| change.is_repair() && work.failures.is_rejected(&change.resource);
     if !changes.iter().any(is_rejected) {
         return;
     }

@@ -33,20 +33,15 @@ impl Reconciler {
             }
         }
         self.schedule.lists_due_since = None;
-        while self.schedule.queue.len(Stage::ListPods) > 0
-            && self.schedule.limiter.is_free(Kind::PodList, now)
-        {
+        while self.schedule.queue.len(Stage::ListPods) > 0 && self.schedule.limiter.is_free(Kind::PodList, now) {
             let waiting = self.schedule.queue.len(Stage::ListPods);
-            let is_batch =
-                waiting > MAX_SINGLE_LISTS && waiting * MIN_BATCH_SHARE > self.nodes.len();
+            let is_batch = waiting > MAX_SINGLE_LISTS && waiting * MIN_BATCH_SHARE > self.nodes.len();
             if is_batch && self.schedule.pod_batch.is_some() {
                 return;
             }
             let id = self.schedule.request_id(Kind::PodList);
             let mut nodes = Vec::new();
-            while let Some((Key::Node(name), _)) =
-                self.schedule.queue.pop(Stage::ListPods, Rank::Replan)
-            {
+            while let Some((Key::Node(name), _)) = self.schedule.queue.pop(Stage::ListPods, Rank::Replan) {
                 nodes.push(name);
                 if !is_batch {
                     break;

@@ -9,11 +9,7 @@ use crate::controller::nodes::{Seen, Start};
 use crate::controller::protection::{Kind, PolicyObject, State};
 
 impl Reconciler {
-    pub(super) fn observe_protection(
-        &mut self,
-        kind: Kind,
-        event: watcher::Result<Event<PolicyObject>>,
-    ) {
+    pub(super) fn observe_protection(&mut self, kind: Kind, event: watcher::Result<Event<PolicyObject>>) {
         if !self.cluster.protection.observe(kind, event) {
             return;
         }

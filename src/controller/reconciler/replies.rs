@@ -85,9 +85,7 @@ impl Reconciler {
                     self.diagnostics.metrics.repairs.inc();
                     (observed.as_str(), manager.as_ref())
                 }
-                Action::TakeOver { observed, manager, .. } if was_undone => {
-                    (observed.as_str(), manager.as_ref())
-                }
+                Action::TakeOver { observed, manager, .. } if was_undone => (observed.as_str(), manager.as_ref()),
                 Action::Advertise { .. } | Action::Adopt { .. } if was_undone => ("", None),
                 _ => continue,
             };

@@ -48,13 +48,7 @@ impl Reconciler {
     }
 
     /// Reports a change on the node and on its rule. Only the leader writes Events.
-    fn report_change(
-        &mut self,
-        node: &Arc<str>,
-        change: &Change,
-        template: Option<EventTemplate>,
-        now: Now,
-    ) {
+    fn report_change(&mut self, node: &Arc<str>, change: &Change, template: Option<EventTemplate>, now: Now) {
         let (Some(template), Some(state)) = (template, self.nodes.get(node)) else { return };
         if !self.leads(now.instant) {
             return;
@@ -66,13 +60,7 @@ impl Reconciler {
 
     /// If the patch of a node failed, reports the values that stay because of it. Existing rules have the failure in
     /// their status; deleted rules have none.
-    pub(super) fn report_not_withdrawn(
-        &mut self,
-        node: &Arc<str>,
-        changes: &[Change],
-        message: &str,
-        now: Now,
-    ) {
+    pub(super) fn report_not_withdrawn(&mut self, node: &Arc<str>, changes: &[Change], message: &str, now: Now) {
         for change in changes {
             let template = EventTemplate::not_withdrawn(node, change, message);
             self.report_change(node, change, template, now);

@@ -15,8 +15,7 @@ impl Reconciler {
         let event = match event {
             Ok(event) => event,
             Err(error) => {
-                let missing =
-                    ": the CustomResourceDefinition is not installed; apply the file in crds/";
+                let missing = ": the CustomResourceDefinition is not installed; apply the file in crds/";
                 let message = self.watch_failed("rules", &error, missing);
                 if !self.rules.listed() && message.is_some() {
                     self.set_ready(|readiness| readiness.rules = message);
@@ -79,23 +78,17 @@ impl Reconciler {
         }
     }
 
-    pub(super) fn rules_listed(
-        &mut self,
-        id: RequestId,
-        reply: Result<Vec<RuleObject>, RequestError>,
-        now: Now,
-    ) {
-        let (newest, lists, mut backoff) =
-            match std::mem::replace(&mut self.schedule.rules, RulesList::Done) {
-                RulesList::InFlight { id: sent, newest, lists_begun, backoff } if sent == id => {
-                    (newest, lists_begun, backoff)
-                }
-                // The list was requested before this process last became the leader.
-                other => {
-                    self.schedule.rules = other;
-                    return;
-                }
-            };
+    pub(super) fn rules_listed(&mut self, id: RequestId, reply: Result<Vec<RuleObject>, RequestError>, now: Now) {
+        let (newest, lists, mut backoff) = match std::mem::replace(&mut self.schedule.rules, RulesList::Done) {
+            RulesList::InFlight { id: sent, newest, lists_begun, backoff } if sent == id => {
+                (newest, lists_begun, backoff)
+            }
+            // The list was requested before this process last became the leader.
+            other => {
+                self.schedule.rules = other;
+                return;
+            }
+        };
         match reply {
             Ok(objects) => match self.rules.lists_begun() {
                 // The watch has listed the rules in the meantime, possibly later than this list.

@@ -25,8 +25,7 @@ impl Reconciler {
         let deadline = now.instant + self.options.request_timeout;
         self.schedule.send_patches(&mut self.nodes, deadline, now.instant, step);
         let is_unplanned = self.schedule.queue.len(Stage::Plan) > 0;
-        let wakes =
-            [step.wake, self.schedule.queue.next_due(), is_unplanned.then_some(now.instant)];
+        let wakes = [step.wake, self.schedule.queue.next_due(), is_unplanned.then_some(now.instant)];
         step.wake = wakes.into_iter().flatten().min();
     }
 

@@ -8,18 +8,11 @@ use crate::planner::{Action, Change, Outcome};
 
 impl Reconciler {
     /// Records the state of each rule that selects a node, and reports new problems.
-    pub(super) fn record(
-        &mut self,
-        name: &Arc<str>,
-        outcomes: Vec<(Arc<str>, Outcome)>,
-        changes: &[Change],
-        now: Now,
-    ) {
+    pub(super) fn record(&mut self, name: &Arc<str>, outcomes: Vec<(Arc<str>, Outcome)>, changes: &[Change], now: Now) {
         let Some(state) = self.nodes.get_mut(name) else { return };
         let mut undone = Vec::new();
         let standings = outcomes.into_iter().map(|(rule, outcome)| {
-            let resource =
-                self.rules.get(&rule).and_then(|rule| rule.resource()).unwrap_or_default();
+            let resource = self.rules.get(&rule).and_then(|rule| rule.resource()).unwrap_or_default();
             // By resource, since a value may be restored as another rule listed it.
             let is_decided = !matches!(outcome, Outcome::Overridden { .. });
             let change = changes.iter().find(|change| is_decided && change.resource == resource);
@@ -32,10 +25,8 @@ impl Reconciler {
             let before = before.map(|(_, standing)| standing);
             // A value of this rule that has lost its ledger entry was undone. If pods must be listed before it is
             // restored, the change then shows whether that is so.
-            let was_own = matches!(
-                before.map(Standing::state),
-                Some(State::Advertised | State::Held | State::Contested)
-            );
+            let was_own =
+                matches!(before.map(Standing::state), Some(State::Advertised | State::Held | State::Contested));
             let awaits_pods = matches!(outcome, Outcome::AwaitingPods { .. });
             if was_own && (awaits_pods || change.is_some_and(is_lost)) {
                 undone.push(resource.to_owned());
@@ -65,9 +56,6 @@ impl Reconciler {
 
 /// Returns whether a change writes what the ledger does not list.
 fn is_lost(change: &Change) -> bool {
-    let writes = matches!(
-        change.action,
-        Action::Advertise { .. } | Action::TakeOver { .. } | Action::Adopt { .. }
-    );
+    let writes = matches!(change.action, Action::Advertise { .. } | Action::TakeOver { .. } | Action::Adopt { .. });
     writes && !change.was_listed()
 }

@@ -99,12 +99,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn rules_are_held_where_most_are_missing() {
         let now = Instant::now();
-        for (in_ledgers, existing, held) in [
-            (&["a", "b"][..], &["a"][..], 0),
-            (&[], &[], 0),
-            (&["a", "b", "c"], &["a", "x"], 2),
-            (&["a"], &[], 1),
-        ] {
+        for (in_ledgers, existing, held) in
+            [(&["a", "b"][..], &["a"][..], 0), (&[], &[], 0), (&["a", "b", "c"], &["a", "x"], 2), (&["a"], &[], 1)]
+        {
             assert_eq!(evaluate(&mut Hold::default(), in_ledgers, existing, now), held);
         }
     }
@@ -118,11 +115,7 @@ mod tests {
         assert_eq!(hold.until(), Some(now + DELAY));
         assert!(hold.expire(now + DELAY / 2).is_empty());
         assert_eq!(hold.expire(now + DELAY).len(), 2);
-        assert_eq!(
-            evaluate(&mut hold, &["a", "b"], &[], now + DELAY),
-            0,
-            "they are certainly gone"
-        );
+        assert_eq!(evaluate(&mut hold, &["a", "b"], &[], now + DELAY), 0, "they are certainly gone");
         hold.exists("a");
         assert_eq!(evaluate(&mut hold, &["a"], &[], now + DELAY), 1, "it has been there again");
     }

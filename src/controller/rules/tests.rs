@@ -38,9 +38,7 @@ fn edited_rule_enqueues_old_and_new_selection() {
 fn rule_being_deleted_counts_as_deleted() {
     let mut rules = listed([object("a", json!(4))]);
     let mut deleting = object("a", json!(4));
-    let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
-        k8s_openapi::jiff::Timestamp::UNIX_EPOCH,
-    );
+    let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
     deleting.meta_mut().deletion_timestamp = Some(now);
     assert!(matches!(rules.observe(Event::Apply(deleting)).enqueue, Enqueue::Selected(_)));
     assert!(rules.get("a").is_none());

@@ -72,13 +72,7 @@ impl Schedule {
         }
     }
 
-    fn start_patch(
-        &mut self,
-        nodes: &mut Nodes,
-        name: &Arc<str>,
-        kind: Kind,
-        now: Instant,
-    ) -> Option<Effect> {
+    fn start_patch(&mut self, nodes: &mut Nodes, name: &Arc<str>, kind: Kind, now: Instant) -> Option<Effect> {
         let (id, key) = (self.request_id(kind), Key::Node(Arc::clone(name)));
         let state = nodes.get_mut(name)?;
         let changes = std::mem::take(&mut state.work_mut().planned);
@@ -125,9 +119,7 @@ impl Schedule {
         let dirty = self.queue.end(&Key::Node(Arc::clone(name)));
         let rank = dirty.unwrap_or(Rank::Changed).min(Rank::Changed);
         let (cause, message, retry_after, node) = match reply {
-            Reply::Patched(node) | Reply::Stale { node, .. }
-                if node.meta().name.as_deref() != Some(&**name) =>
-            {
+            Reply::Patched(node) | Reply::Stale { node, .. } if node.meta().name.as_deref() != Some(&**name) => {
                 // A proxy may mix up responses: the patch may have been applied.
                 self.limiter.overloaded(None, now);
                 work.lose(&sent.changes, now);
@@ -174,19 +166,11 @@ impl Schedule {
     /// After a successful patch, nodes that wait for the API server or a permission need not wait any longer. If this
     /// node was waiting itself, all of them are planned; otherwise one from time to time, since a permission may exist
     /// only for some nodes.
-    pub(in crate::controller) fn probe(
-        &mut self,
-        nodes: &mut Nodes,
-        had_waited_for: Option<Cause>,
-        now: Instant,
-    ) {
+    pub(in crate::controller) fn probe(&mut self, nodes: &mut Nodes, had_waited_for: Option<Cause>, now: Instant) {
         let waited = |cause: &Cause| Some(*cause) == had_waited_for;
         let kept_back = &self.kept_back;
-        let mut names: Vec<_> = kept_back
-            .iter()
-            .filter(|(_, cause)| waited(cause))
-            .map(|(name, _)| Arc::clone(name))
-            .collect();
+        let mut names: Vec<_> =
+            kept_back.iter().filter(|(_, cause)| waited(cause)).map(|(name, _)| Arc::clone(name)).collect();
         let is_due = self.probed_at.is_none_or(|at| now.duration_since(at) >= PROBE_INTERVAL);
         if names.is_empty() && is_due {
             // In turn, since some may never get a permission.

@@ -81,8 +81,7 @@ fn surplus(peers: impl Iterator<Item = IpAddr>) -> Option<usize> {
         by_peer.entry(peer).or_default().push(index);
     }
     // Among equals, the address whose oldest connection is the oldest.
-    let most =
-        by_peer.into_values().max_by_key(|open| (open.len(), Reverse(open.first().copied())));
+    let most = by_peer.into_values().max_by_key(|open| (open.len(), Reverse(open.first().copied())));
     most?.first().copied()
 }
 
@@ -222,9 +221,7 @@ mod tests {
 
     #[test]
     fn oldest_connection_of_the_address_with_the_most_makes_room() {
-        let peers = |last: &[u8]| -> Vec<IpAddr> {
-            last.iter().map(|last| IpAddr::from([10, 0, 0, *last])).collect()
-        };
+        let peers = |last: &[u8]| -> Vec<IpAddr> { last.iter().map(|last| IpAddr::from([10, 0, 0, *last])).collect() };
         for (open, expected) in [
             (&[][..], None),
             (&[1], Some(0)),

@@ -46,12 +46,7 @@ impl ConditionUpdate {
     }
 
     /// Returns the condition. It keeps its transition time if its status is unchanged.
-    pub(super) fn into_api(
-        self,
-        generation: Option<i64>,
-        before: &[Condition],
-        now: Timestamp,
-    ) -> Condition {
+    pub(super) fn into_api(self, generation: Option<i64>, before: &[Condition], now: Timestamp) -> Condition {
         let Self { kind, status, reason, message } = self;
         let message = shortened(message);
         let status = status.as_str();
@@ -72,8 +67,7 @@ impl ConditionUpdate {
 
 /// Returns the conditions of an invalid rule.
 pub(super) fn for_invalid(why: &str) -> Vec<ConditionUpdate> {
-    let stalled =
-        format!("{why}. The values that the rule advertised stay until you correct or delete it");
+    let stalled = format!("{why}. The values that the rule advertised stay until you correct or delete it");
     vec![
         ConditionUpdate::new("Ready", false, Reason::InvalidSpec, why.to_owned()),
         ConditionUpdate::new("Reconciling", false, Reason::InvalidSpec, String::new()),
@@ -82,11 +76,7 @@ pub(super) fn for_invalid(why: &str) -> Vec<ConditionUpdate> {
 }
 
 /// Returns the conditions of a rule with these nodes.
-pub(super) fn for_valid(
-    nodes: &NodeCounts,
-    counts: &Counts,
-    mapping: &Mapping,
-) -> Vec<ConditionUpdate> {
+pub(super) fn for_valid(nodes: &NodeCounts, counts: &Counts, mapping: &Mapping) -> Vec<ConditionUpdate> {
     let (ready, reason) = readiness(nodes, counts);
     let working = TABLE.iter().any(|row| row.is_working && counts.of(row.state) > 0);
     vec![
@@ -145,9 +135,7 @@ fn overlapping(counts: &Counts) -> ConditionUpdate {
     let by: Vec<_> = by.collect();
     let mut message = format!("another rule decides: {}", by.join(", "));
     let reason = if counts.tied > 0 {
-        message.push_str(
-            "; their priorities are equal and their quantities differ: give one a higher priority",
-        );
+        message.push_str("; their priorities are equal and their quantities differ: give one a higher priority");
         Reason::EqualPriority
     } else {
         Reason::Overridden
@@ -172,8 +160,7 @@ fn contested(counts: &Counts) -> ConditionUpdate {
         _ => None,
     });
     let nodes: Vec<_> = nodes.take(MAX_PROBLEMS).collect();
-    let message =
-        format!("{}; stop that client, or exclude the node from the rule", nodes.join(", "));
+    let message = format!("{}; stop that client, or exclude the node from the rule", nodes.join(", "));
     ConditionUpdate::new(kind, true, Reason::Contested, message)
 }
 

@@ -18,14 +18,7 @@ fn state(spec: serde_json::Value) -> RuleState {
     });
     object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     let rule = Rule::new(&serde_json::from_value(object).unwrap()).map(Arc::new);
-    RuleState {
-        uid: Some("uid".to_owned()),
-        generation: Some(3),
-        version: None,
-        priority: None,
-        status: None,
-        rule,
-    }
+    RuleState { uid: Some("uid".to_owned()), generation: Some(3), version: None, priority: None, status: None, rule }
 }
 
 /// So many nodes in each of these states.
@@ -43,10 +36,8 @@ fn reported(status: &NodeExtendedResourceStatus) -> Vec<String> {
         let Condition { type_, status, reason, .. } = condition;
         format!("{type_}={status} {reason}")
     };
-    let conditions = status
-        .conditions
-        .iter()
-        .filter(|said| matches!(said.type_.as_str(), "Ready" | "Reconciling" | "Stalled"));
+    let conditions =
+        status.conditions.iter().filter(|said| matches!(said.type_.as_str(), "Ready" | "Reconciling" | "Stalled"));
     conditions.map(report_text).collect()
 }
 
@@ -79,48 +70,28 @@ fn ready_condition_follows_the_node_counts() {
         ),
         (
             nodes(&[(State::Held, 1), (State::PodsUnavailable, 1)]),
-            [
-                "Ready=False PodsUnavailable",
-                "Reconciling=True PodsUnavailable",
-                "Stalled=False PodsUnavailable",
-            ],
+            ["Ready=False PodsUnavailable", "Reconciling=True PodsUnavailable", "Stalled=False PodsUnavailable"],
             "advertised on 0/2 nodes, 1 waiting for a list of pods, \
              1 held at what pods request",
         ),
         (
             nodes(&[(State::Advertised, 1), (State::InvalidLedger, 1)]),
-            [
-                "Ready=False InvalidLedger",
-                "Reconciling=False InvalidLedger",
-                "Stalled=False InvalidLedger",
-            ],
+            ["Ready=False InvalidLedger", "Reconciling=False InvalidLedger", "Stalled=False InvalidLedger"],
             "advertised on 1/2 nodes, 1 with an unreadable ledger",
         ),
         (
             Counts::default(),
-            [
-                "Ready=True NoNodesSelected",
-                "Reconciling=False NoNodesSelected",
-                "Stalled=False NoNodesSelected",
-            ],
+            ["Ready=True NoNodesSelected", "Reconciling=False NoNodesSelected", "Stalled=False NoNodesSelected"],
             "no node is selected",
         ),
         (
             nodes(&[(State::Advertised, 1), (State::Pending, 1), (State::Failed, 1)]),
-            [
-                "Ready=False Progressing",
-                "Reconciling=True Progressing",
-                "Stalled=False Progressing",
-            ],
+            ["Ready=False Progressing", "Reconciling=True Progressing", "Stalled=False Progressing"],
             "advertised on 1/3 nodes, 1 being patched, 1 failed and retried",
         ),
         (
             nodes(&[(State::Failed, 1), (State::Conflicted, 1)]),
-            [
-                "Ready=False PatchFailed",
-                "Reconciling=True PatchFailed",
-                "Stalled=False PatchFailed",
-            ],
+            ["Ready=False PatchFailed", "Reconciling=True PatchFailed", "Stalled=False PatchFailed"],
             "advertised on 0/2 nodes, 1 failed and retried, 1 left to another field manager",
         ),
         (
@@ -147,8 +118,7 @@ fn invalid_rule_is_stalled() {
     let mut state = everywhere();
     state.rule = Err(InvalidRule::Malformed("a quantity of dongles".to_owned()));
     let status = status(&state, None, &Mapping::None, Timestamp::UNIX_EPOCH);
-    let says =
-        ["Ready=False InvalidSpec", "Reconciling=False InvalidSpec", "Stalled=True InvalidSpec"];
+    let says = ["Ready=False InvalidSpec", "Reconciling=False InvalidSpec", "Stalled=True InvalidSpec"];
     assert_eq!(reported(&status), says);
     assert!(ready_message(&status).contains("a quantity of dongles"));
 }
@@ -194,11 +164,7 @@ fn condition_transition_time_follows_its_status() {
     let pending = nodes(&[(State::Pending, 1)]);
     let after = status(&state, Some(&pending), &Mapping::None, later);
     let times: Vec<_> = after.conditions.iter().map(|said| said.last_transition_time.0).collect();
-    assert_eq!(
-        times,
-        [later, later, first, first, first, first],
-        "Ready and Reconciling have changed"
-    );
+    assert_eq!(times, [later, later, first, first, first, first], "Ready and Reconciling have changed");
 }
 
 #[test]
@@ -228,9 +194,7 @@ fn message_is_cut_at_a_character_boundary() {
 
 #[test]
 fn total_is_what_advertised_and_held_nodes_carry() {
-    let total = |spec, counts: &Counts| {
-        status(&state(spec), Some(counts), &Mapping::None, Timestamp::UNIX_EPOCH).total
-    };
+    let total = |spec, counts: &Counts| status(&state(spec), Some(counts), &Mapping::None, Timestamp::UNIX_EPOCH).total;
     let everywhere = |quantity: &str| json!({"allNodes": true, "quantity": quantity});
     let counts = nodes(&[(State::Advertised, 3), (State::Conflicted, 2), (State::Pending, 1)]);
     assert_eq!(total(everywhere("4"), &counts).as_deref(), Some("12"));
@@ -259,24 +223,14 @@ fn total_is_what_advertised_and_held_nodes_carry() {
 fn device_class_condition_names_the_device_class() {
     for (mapping, says) in [
         (Mapping::None, ("False", "NoDeviceClass", "")),
-        (
-            Mapping::By("gpu".to_owned()),
-            ("True", "DeviceClassFound", "DeviceClass gpu maps this resource"),
-        ),
-        (
-            Mapping::Unknown("no right".to_owned()),
-            ("Unknown", "DeviceClassesUnavailable", "no right"),
-        ),
+        (Mapping::By("gpu".to_owned()), ("True", "DeviceClassFound", "DeviceClass gpu maps this resource")),
+        (Mapping::Unknown("no right".to_owned()), ("Unknown", "DeviceClassesUnavailable", "no right")),
     ] {
         let status = status(&everywhere(), None, &mapping, Timestamp::UNIX_EPOCH);
         let said = status.conditions.iter().find(|said| said.type_ == "DeviceClassMapped").unwrap();
         let (holds, reason, message) = says;
         assert_eq!((said.status.as_str(), said.reason.as_str()), (holds, reason));
         assert!(said.message.starts_with(message), "{}", said.message);
-        assert_eq!(
-            reported(&status)[0],
-            "Ready=True NoNodesSelected",
-            "it is a warning, and no more"
-        );
+        assert_eq!(reported(&status)[0], "Ready=True NoNodesSelected", "it is a warning, and no more");
     }
 }

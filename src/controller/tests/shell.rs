@@ -39,8 +39,7 @@ fn simulate(seed: u64) -> Outcome {
 
 #[test]
 fn random_worlds_end_as_declared_and_silent() {
-    let tally =
-        Seeds::from_env(DEFAULT_SEEDS).run(simulate).unwrap_or_else(|story| panic!("{story}"));
+    let tally = Seeds::from_env(DEFAULT_SEEDS).run(simulate).unwrap_or_else(|story| panic!("{story}"));
     if std::env::var_os("SHELL_SEED").is_none() {
         for name in Fate::NAMES {
             let is_of = |what: &&String| what.ends_with(&format!(": {name}"));

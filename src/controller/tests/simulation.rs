@@ -37,9 +37,7 @@ fn random_worlds_keep_the_invariants() {
 #[test]
 #[ignore = "runs SEEDS worlds"]
 fn many_random_worlds_keep_the_invariants() {
-    let number = |name, default| {
-        std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
-    };
+    let number = |name, default| std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"));
     let first = number("SEED", 0);
     run::check(first..first + number("SEEDS", 10_000));
 }

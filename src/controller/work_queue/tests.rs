@@ -12,8 +12,7 @@ impl WorkQueue {
     /// Fails unless the places and the orders by rank and by time agree.
     fn check(&self) {
         let ready: usize = self.ready.iter().map(BTreeMap::len).sum();
-        let in_flight =
-            self.places.values().filter(|place| matches!(place, Place::InFlight { .. })).count();
+        let in_flight = self.places.values().filter(|place| matches!(place, Place::InFlight { .. })).count();
         assert_eq!(self.places.len(), ready + self.waiting.len() + in_flight);
         for (key, place) in &self.places {
             match *place {
@@ -30,16 +29,11 @@ impl WorkQueue {
 #[test]
 fn keys_are_popped_by_rank_and_then_by_age() {
     let mut queue = WorkQueue::default();
-    for (number, rank) in
-        [(1, Rank::Replan), (2, Rank::Changed), (3, Rank::Repair), (4, Rank::Changed)]
-    {
+    for (number, rank) in [(1, Rank::Replan), (2, Rank::Changed), (3, Rank::Repair), (4, Rank::Changed)] {
         queue.add(&key(number), Stage::Plan, rank);
     }
     let popped: Vec<_> = std::iter::from_fn(|| queue.pop(Stage::Plan, Rank::Replan)).collect();
-    assert_eq!(
-        popped.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>(),
-        [3, 2, 4, 1].map(key)
-    );
+    assert_eq!(popped.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>(), [3, 2, 4, 1].map(key));
 }
 
 #[test]
@@ -54,11 +48,7 @@ fn key_that_becomes_urgent_moves_ahead() {
     queue.add(&key(5), Stage::Plan, Rank::Replan);
     queue.add(&key(3), Stage::Patch, Rank::Changed);
     queue.add(&key(3), Stage::Plan, Rank::Replan);
-    assert_eq!(
-        queue.pop(Stage::Plan, Rank::Replan),
-        Some((key(3), Rank::Changed)),
-        "it keeps its rank"
-    );
+    assert_eq!(queue.pop(Stage::Plan, Rank::Replan), Some((key(3), Rank::Changed)), "it keeps its rank");
     queue.check();
 }
 

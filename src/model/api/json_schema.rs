@@ -29,8 +29,7 @@ fn plain(schema: Value) -> Value {
         schema.insert("type".into(), json!(["integer", "string"]));
     }
     if schema.get("type") == Some(&"boolean".into())
-        && schema.get("x-kubernetes-validations").and_then(|rules| rules.pointer("/0/rule"))
-            == Some(&ONLY_TRUE.into())
+        && schema.get("x-kubernetes-validations").and_then(|rules| rules.pointer("/0/rule")) == Some(&ONLY_TRUE.into())
     {
         schema.insert("enum".into(), json!([true]));
     }

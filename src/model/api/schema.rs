@@ -9,8 +9,7 @@ use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH};
 
 /// The input that CEL's `quantity` may get: an exponent below 100, because a large one keeps a core of the API
 /// server busy for minutes. No larger exponent makes a whole number of such a short text.
-const QUANTITY: &str =
-    r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?0*[0-9]{1,2})?$";
+const QUANTITY: &str = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?0*[0-9]{1,2})?$";
 const DNS_SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 const NAME_PART: &str = "^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
 const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
@@ -107,8 +106,10 @@ pub(super) fn quantity(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
-    let bad_key = "not a label key: write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
-    let bad_value = "not a label value: at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends";
+    let bad_key =
+        "not a label key: write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
+    let bad_value =
+        "not a label value: at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends";
     // An empty selector may be the rest of a selector whose label lost its value.
     let not_empty = |field| format!("(has(self.{field}) && self.{field}.size() > 0)");
     json_schema!({

@@ -83,9 +83,7 @@ pub struct NodeProblem {
 
 fn conditions(generator: &mut SchemaGenerator) -> Schema {
     let mut condition = Condition::json_schema(generator);
-    for (field, length) in
-        [("type", 316), ("status", 16), ("reason", 1024), ("message", MAX_MESSAGE)]
-    {
+    for (field, length) in [("type", 316), ("status", 16), ("reason", 1024), ("message", MAX_MESSAGE)] {
         if let Some(field) = condition.pointer_mut(&format!("/properties/{field}"))
             && let Some(field) = field.as_object_mut()
         {

@@ -96,11 +96,7 @@ struct Writer<'a> {
 }
 
 impl FieldManagers {
-    pub(super) fn new(
-        entries: &[ManagedFields],
-        names: &mut Pool<str>,
-        lists: &mut Pool<[ResourceManagers]>,
-    ) -> Self {
+    pub(super) fn new(entries: &[ManagedFields], names: &mut Pool<str>, lists: &mut Pool<[ResourceManagers]>) -> Self {
         let mut writers = BTreeMap::<&str, [Option<Writer<'_>>; 2]>::new();
         for entry in entries {
             let name = entry.name();
@@ -115,17 +111,11 @@ impl FieldManagers {
             }
         }
         let list = writers.into_iter().map(|(resource, [capacity, allocatable])| {
-            let [before, after] =
-                [capacity, allocatable].map(|writer| writer.and_then(|writer| writer.time));
-            let [capacity, allocatable] = [capacity, allocatable]
-                .map(|writer| writer.map(|writer| names.intern(writer.name)));
+            let [before, after] = [capacity, allocatable].map(|writer| writer.and_then(|writer| writer.time));
+            let [capacity, allocatable] =
+                [capacity, allocatable].map(|writer| writer.map(|writer| names.intern(writer.name)));
             let resource = names.intern(resource);
-            ResourceManagers {
-                resource,
-                capacity,
-                allocatable,
-                allocatable_is_newer: after > before,
-            }
+            ResourceManagers { resource, capacity, allocatable, allocatable_is_newer: after > before }
         });
         Self(lists.intern(&list.collect::<Vec<_>>()))
     }
@@ -180,8 +170,7 @@ impl ResourceManagers {
         };
         // A kubelet copies to allocatable what another manager writes to capacity.
         let is_copy = **other == *KUBELET;
-        let allocatable_decides =
-            is_own(one) || (!is_own(other) && !is_copy && self.allocatable_is_newer);
+        let allocatable_decides = is_own(one) || (!is_own(other) && !is_copy && self.allocatable_is_newer);
         Some(if allocatable_decides { other } else { one })
     }
 }
@@ -226,9 +215,7 @@ mod tests {
 
     #[test]
     fn value_is_own_only_with_no_other_manager_in_either_map() {
-        let are_own = |managers: &FieldManagers| {
-            managers.get("example.com/a").is_some_and(ResourceManagers::are_own)
-        };
+        let are_own = |managers: &FieldManagers| managers.get("example.com/a").is_some_and(ResourceManagers::are_own);
         assert!(are_own(&managers(&[("kubelet", 9, &[]), (OWN, 1, BOTH)])));
         for other in [BOTH, CAPACITY, ALLOCATABLE] {
             // Co-owned by server-side apply, however long ago.

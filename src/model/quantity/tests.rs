@@ -65,10 +65,7 @@ fn quantity_comparison_ignores_notation() {
 #[test]
 fn quantity_error_suggests_what_to_write() {
     assert_eq!(error("").to_string(), "the quantity is empty: write a number, such as 4");
-    assert_eq!(
-        error("four").to_string(),
-        r#""four" is not a number: write digits, such as 4, 1.5Gi or 500m"#
-    );
+    assert_eq!(error("four").to_string(), r#""four" is not a number: write digits, such as 4, 1.5Gi or 500m"#);
     assert_eq!(
         error("4KB").to_string(),
         r#""4KB" ends in "KB", which is no suffix of a quantity: did you mean k (1000) or Ki (1024)?"#
@@ -111,9 +108,7 @@ fn quantity_out_of_bounds_is_rejected() {
 
 #[test]
 fn quantity_ceil_is_the_next_whole_number() {
-    for (text, whole) in
-        [("4", "4"), ("1Gi", "1Gi"), ("1n", "1"), ("3500m", "4"), ("-1500m", "-1"), ("0", "0")]
-    {
+    for (text, whole) in [("4", "4"), ("1Gi", "1Gi"), ("1n", "1"), ("3500m", "4"), ("-1500m", "-1"), ("0", "0")] {
         assert_eq!(parse(text).ceil().to_string(), whole, "{text}");
     }
 }

@@ -20,8 +20,7 @@ const BOTH: [&str; 2] = ["capacity", "allocatable"];
 #[test]
 fn own_equal_value_is_adopted() {
     let own = [entry("kubelet", &[]), entry(FIELD_MANAGER, &BOTH)];
-    let expected_changes =
-        ["adopted example.com/dongle=4 (rule r; written by node-resource-advertiser before)"];
+    let expected_changes = ["adopted example.com/dongle=4 (rule r; written by node-resource-advertiser before)"];
     for (capacity, allocatable) in [("4", "4"), ("4000m", "4"), ("0.004k", "4.0")] {
         for policy in ["Keep", "Overwrite"] {
             let rules = json!({"r": {"conflictPolicy": policy}});
@@ -86,8 +85,7 @@ fn equal_value_with_another_manager_in_either_map_is_a_conflict() {
         let before = node_object(&written(dongles("4", "4"), &managers));
         let planned = plan(&decoded(&before), &rule_set(&json!({"r": {}})), &free());
         assert_eq!(planned.plan, Plan::InSync, "{managers:?}");
-        let expected =
-            Outcome::Conflicted { present: "4".to_owned(), manager: name.map(Arc::from) };
+        let expected = Outcome::Conflicted { present: "4".to_owned(), manager: name.map(Arc::from) };
         assert_eq!(planned.outcomes[0].1, expected, "{managers:?}");
     }
 }
@@ -110,8 +108,7 @@ fn contested_adoption_waits_for_its_pause() {
 fn repair_names_the_manager_of_the_map_that_differs() {
     let managers = [entry(FIELD_MANAGER, &BOTH[1..]), entry("kubectl-patch", &BOTH[..1])];
     let before = written(owned(dongles("9", "4"), "4", "r"), &managers);
-    let expected_changes =
-        ["repaired example.com/dongle=4 (rule r; was 9 in capacity, 4 in allocatable, \
+    let expected_changes = ["repaired example.com/dongle=4 (rule r; was 9 in capacity, 4 in allocatable, \
                  written by kubectl-patch)"];
     let after = owned(dongles("4", "4"), "4", "r");
     check(before, json!({"r": {}}), &[("r", "advertised")], &expected_changes, after);
@@ -119,8 +116,7 @@ fn repair_names_the_manager_of_the_map_that_differs() {
     let mut before = owned(dongles("4", "4"), "4", "r");
     before["capacity"].as_object_mut().unwrap().remove("example.com/dongle");
     let before = written(before, &[entry(FIELD_MANAGER, &BOTH[1..])]);
-    let expected_changes =
-        ["repaired example.com/dongle=4 (rule r; was absent in capacity, 4 in allocatable)"];
+    let expected_changes = ["repaired example.com/dongle=4 (rule r; was absent in capacity, 4 in allocatable)"];
     let after = owned(dongles("4", "4"), "4", "r");
     check(before, json!({"r": {}}), &[("r", "advertised")], &expected_changes, after);
 }

@@ -20,13 +20,7 @@ fn contested_value_is_repaired_only_after_back_off() {
     let contested = |may_repair| contested(may_repair, Lost::Value);
     for (may_repair, expected_changes) in [
         (false, vec!["advertised example.com/s=4 (rule s)"]),
-        (
-            true,
-            vec![
-                "repaired example.com/dongle=4 (rule r; was 7)",
-                "advertised example.com/s=4 (rule s)",
-            ],
-        ),
+        (true, vec!["repaired example.com/dongle=4 (rule r; was 7)", "advertised example.com/s=4 (rule s)"]),
     ] {
         let planned = plan(&decoded(&node_object(&before)), &rules, &contested(may_repair));
         let expected = [("r", "contested".to_owned()), ("s", "advertised".to_owned())];
@@ -58,9 +52,7 @@ fn contested_place_is_not_written_whatever_the_action() {
         (bare(), json!({}), "advertise"),
         (dongles("0", "0"), json!({}), "advertise"),
     ] {
-        for (lost, text) in
-            [(Lost::Value, "contested"), (Lost::LedgerEntry, "contested annotation")]
-        {
+        for (lost, text) in [(Lost::Value, "contested"), (Lost::LedgerEntry, "contested annotation")] {
             let waiting = planned(&before, &spec, &contested(false, lost));
             assert_eq!(waiting.plan, Plan::InSync, "{before}");
             assert_eq!(outcome_texts(&waiting.outcomes)["r"], text);

@@ -22,9 +22,8 @@ fn capacity() -> usize {
 fn full_node(entries: usize, quantity: &str) -> Value {
     let names = || (0..entries).map(name);
     let amounts: Map<_, _> = names().map(|name| (name, json!(quantity))).collect();
-    let ledger: Map<_, _> = (0..entries)
-        .map(|number| (name(number), json!({"quantity": "4", "rule": long(number)})))
-        .collect();
+    let ledger: Map<_, _> =
+        (0..entries).map(|number| (name(number), json!({"quantity": "4", "rule": long(number)}))).collect();
     json!({"capacity": amounts, "allocatable": amounts, "ledger": ledger})
 }
 
@@ -96,8 +95,7 @@ fn value_is_repaired_as_it_is_listed_where_another_spelling_has_no_room() {
     let length = before["ledger"].to_string().len();
     let filled = format!("{}{}", long(1), "x".repeat(MAX_BYTES - length));
     before["ledger"][name(1)]["rule"] = json!(filled);
-    let mut all: Map<_, _> =
-        (2..entries).map(|number| (long(number), json!({"resourceName": name(number)}))).collect();
+    let mut all: Map<_, _> = (2..entries).map(|number| (long(number), json!({"resourceName": name(number)}))).collect();
     all.insert(filled, json!({"resourceName": name(1)}));
     all.insert(long(0), json!({"resourceName": name(0), "quantity": 1024}));
     let rules = rule_set(&Value::Object(all));

@@ -101,8 +101,7 @@ fn held_quantity_is_the_one_in_allocatable() {
 /// A pod was bound between the list and the patch (I5).
 #[test]
 fn second_list_of_pods_raises_a_lowered_value_again() {
-    let after =
-        |present: &str| (owned(dongles(present, present), "2", "r"), json!({"quantity": 2}));
+    let after = |present: &str| (owned(dongles(present, present), "2", "r"), json!({"quantity": 2}));
     let lowered_from = |dongles: i64, from: i64| PlanningInput {
         lowered_from: [("example.com/dongle".into(), Quantity::from(from))].into(),
         ..used(dongles)
@@ -141,8 +140,7 @@ fn only_lowering_under_when_free_asks_for_a_second_list() {
 #[test]
 fn pod_requests_never_lead_to_a_quantity_that_cannot_be_declared() {
     let huge = (bare(), json!({"quantity": 2}));
-    let held =
-        ["held example.com/dongle at 9223372036854775, which pods request (rule r declares 2)"];
+    let held = ["held example.com/dongle at 9223372036854775, which pods request (rule r declares 2)"];
     check_input(huge, &used(i64::MAX), "held at 9223372036854775", &held, false);
 }
 

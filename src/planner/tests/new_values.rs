@@ -69,8 +69,7 @@ fn new_value_on_a_younger_node_needs_no_pods() {
 #[test]
 fn resources_that_need_no_pods_do_not_wait() {
     let rules = json!({"r": {"quantity": 2}, "s": {"resourceName": "example.com/s", "shrinkPolicy": "Immediate"}});
-    let planned =
-        plan(&decoded(&node_object(&bare())), &rule_set(&rules), &unknown(NewValues::Check));
+    let planned = plan(&decoded(&node_object(&bare())), &rule_set(&rules), &unknown(NewValues::Check));
     assert_eq!(change_texts(&planned), ["advertised example.com/s=4 (rule s)"]);
     assert!(matches!(planned.plan, Plan::Patch { needs_pods: true, .. }));
 }

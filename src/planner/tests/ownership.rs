@@ -9,32 +9,14 @@ fn overwrite_policy_takes_over_value_outside_the_ledger() {
         let expected_changes = [format!("took over example.com/dongle=4 (rule r; was {was})")];
         let expected_changes = expected_changes.each_ref().map(String::as_str);
         let after = owned(dongles("4", "4"), "4", "r");
-        check(
-            dongles(present, present),
-            rules.clone(),
-            &[("r", "advertised")],
-            &expected_changes,
-            after,
-        );
+        check(dongles(present, present), rules.clone(), &[("r", "advertised")], &expected_changes, after);
     }
     // What is vacant is no conflict, and what is listed is its own.
     let expected_changes = ["advertised example.com/dongle=4 (rule r)"];
     let after = owned(dongles("4", "4"), "4", "r");
-    check(
-        dongles("0", "0"),
-        rules.clone(),
-        &[("r", "advertised")],
-        &expected_changes,
-        after.clone(),
-    );
+    check(dongles("0", "0"), rules.clone(), &[("r", "advertised")], &expected_changes, after.clone());
     let expected_changes = ["repaired example.com/dongle=4 (rule r; was 7)"];
-    check(
-        owned(dongles("7", "7"), "4", "r"),
-        rules,
-        &[("r", "advertised")],
-        &expected_changes,
-        after,
-    );
+    check(owned(dongles("7", "7"), "4", "r"), rules, &[("r", "advertised")], &expected_changes, after);
 }
 
 #[test]
@@ -56,13 +38,7 @@ fn retain_policy_releases_ledger_entry_and_keeps_value() {
     // As long as it is listed, the next rule takes over as usual.
     let expected_changes = ["advertised example.com/dongle=9 (rule s)"];
     let with_s = owned(dongles("9", "9"), "9", "s");
-    check(
-        after.clone(),
-        json!({"s": {"quantity": 9}}),
-        &[("s", "advertised")],
-        &expected_changes,
-        with_s,
-    );
+    check(after.clone(), json!({"s": {"quantity": 9}}), &[("s", "advertised")], &expected_changes, with_s);
     // A rule that is no longer valid keeps its policy.
     check(after, json!({"r": "invalid"}), &[], &[], json!({}));
 }

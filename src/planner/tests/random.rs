@@ -41,10 +41,7 @@ impl Case {
             let quantity = random.choice(["1", "4", "1k"]).unwrap();
             let rule = random.choice(["r0", "r1", "gone", "frozen", "frozen-2"]).unwrap();
             let policy = random.choice(["Withdraw", "Retain"]).unwrap();
-            listed.insert(
-                name.to_owned(),
-                json!({"quantity": quantity, "rule": rule, "deletionPolicy": policy}),
-            );
+            listed.insert(name.to_owned(), json!({"quantity": quantity, "rule": rule, "deletionPolicy": policy}));
             for map in MAPS.into_iter().filter(|_| agrees) {
                 object["status"][map][name] = json!(quantity);
             }
@@ -92,9 +89,8 @@ impl Case {
                     continue;
                 }
                 let is_vacant = old.as_ref().is_none_or(|old| old == "0");
-                let takes_over =
-                    changes.iter().any(|it| it.resource == name && it.action_name() == "takeOver")
-                        && self.overwrites(name);
+                let takes_over = changes.iter().any(|it| it.resource == name && it.action_name() == "takeOver")
+                    && self.overwrites(name);
                 let is_own = listed.get(name).is_some_and(|entry| {
                     // Repaired or replaced while it is desired; removed only as listed.
                     new.is_some() || old.as_ref().is_none_or(|old| same(old, &entry["quantity"]))
@@ -118,13 +114,10 @@ impl Case {
             rules.any(|it| it["resourceName"] == name && it["shrinkPolicy"] == "Immediate")
         };
         for name in NAMES.into_iter().filter(|name| !immediate(name)) {
-            let is_vacant =
-                |map: &str| before["status"][map].get(name).is_none_or(|value| value == "0");
-            let appears =
-                !ledger(before).contains_key(name) && MAPS.iter().all(|map| is_vacant(map));
-            let quantity = |object: &Value, map: &str| {
-                object["status"][map].get(name)?.as_str()?.parse::<Quantity>().ok()
-            };
+            let is_vacant = |map: &str| before["status"][map].get(name).is_none_or(|value| value == "0");
+            let appears = !ledger(before).contains_key(name) && MAPS.iter().all(|map| is_vacant(map));
+            let quantity =
+                |object: &Value, map: &str| object["status"][map].get(name)?.as_str()?.parse::<Quantity>().ok();
             for map in MAPS {
                 let (old, new) = (quantity(before, map), quantity(after, map));
                 let is_less = old.is_some_and(|old| new.is_some_and(|new| new < old));
@@ -132,11 +125,7 @@ impl Case {
                 let is_new = appears && new.is_some_and(|new| !new.is_zero());
                 let is_safe = new.is_none_or(|new| new >= requested.min(old.unwrap_or(requested)));
                 let is_known = matches!(self.input.pods, PodUsage::Known(_));
-                assert!(
-                    !is_less || (is_known && is_safe),
-                    "{name} {before} {after} {}",
-                    self.rules
-                );
+                assert!(!is_less || (is_known && is_safe), "{name} {before} {after} {}", self.rules);
                 let is_high_enough = new.is_some_and(|new| new >= requested);
                 assert!(!(is_new && is_known) || is_high_enough, "{name} {before} {after}");
             }
@@ -174,11 +163,7 @@ fn input(random: &mut fastrand::Rng) -> (PlanningInput, Requests) {
         _ => PodUsage::Known(requests.clone()),
     };
     let new_values = [NewValues::Write, NewValues::CheckOlderNodes, NewValues::Check];
-    let mut input = PlanningInput {
-        pods,
-        new_values: random.choice(new_values).unwrap(),
-        ..PlanningInput::default()
-    };
+    let mut input = PlanningInput { pods, new_values: random.choice(new_values).unwrap(), ..PlanningInput::default() };
     for name in NAMES {
         if random.u8(..4) == 0 {
             let contest = Contest { may_repair: random.bool(), manager: None, lost: Lost::Value };

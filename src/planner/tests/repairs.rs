@@ -88,8 +88,7 @@ fn repair_writes_no_ledger() {
         // Admission admits a value that is listed by the same text: with the rules, the entry is written anew.
         let quantity = if by_the_ledger_alone { "4.0" } else { "4" };
         let mut before = dongles("0", "0");
-        let text =
-            format!(r#"{{ "example.com/dongle": {{"rule":"r", "quantity":"{quantity}"}} }}"#);
+        let text = format!(r#"{{ "example.com/dongle": {{"rule":"r", "quantity":"{quantity}"}} }}"#);
         before["ledgerText"] = json!(text);
         let object = node_object(&before);
         let planned = if by_the_ledger_alone {
@@ -100,8 +99,7 @@ fn repair_writes_no_ledger() {
         let mut after = object.clone();
         apply(&mut after, &patch(&decoded(&object), planned.changes()).unwrap());
         assert_eq!(after["metadata"], object["metadata"], "{:?}", planned.changes());
-        let quantity: Quantity =
-            after["status"]["capacity"]["example.com/dongle"].as_str().unwrap().parse().unwrap();
+        let quantity: Quantity = after["status"]["capacity"]["example.com/dongle"].as_str().unwrap().parse().unwrap();
         assert_eq!(quantity, Quantity::from(4));
     }
 }

@@ -42,9 +42,7 @@ fn value_that_another_manager_has_written_since_is_released() {
         (dongles("garbage", "4"), "garbage in capacity, 4 in allocatable"),
         (absent_in("capacity", dongles("8", "8")), "absent in capacity, 8 in allocatable"),
     ] {
-        for policy in
-            [owned, |node, quantity: &str, rule: &str| retained(owned(node, quantity, rule))]
-        {
+        for policy in [owned, |node, quantity: &str, rule: &str| retained(owned(node, quantity, rule))] {
             let mut before = policy(node.clone(), "4", "r");
             before["managers"] = json!(others);
             let expected = format!(
@@ -54,8 +52,7 @@ fn value_that_another_manager_has_written_since_is_released() {
             check(before, json!({}), &[], &[expected.as_str()], node.clone());
         }
     }
-    let expected =
-        ["released example.com/dongle (rule r): another field manager has written 8 since"];
+    let expected = ["released example.com/dongle (rule r): another field manager has written 8 since"];
     check(owned(dongles("8", "8"), "4", "r"), json!({}), &[], &expected, dongles("8", "8"));
 }
 

@@ -24,8 +24,7 @@ fn matches(text: &CelString<'_>, pattern: &CelString<'_>) -> Result<CelBool, Exe
         if let Some(regex) = compiled.get(pattern) {
             return Ok(regex.is_match(text).into());
         }
-        let regex = Regex::new(pattern)
-            .map_err(|error| ExecutionError::function_error("matches", error))?;
+        let regex = Regex::new(pattern).map_err(|error| ExecutionError::function_error("matches", error))?;
         let matched = regex.is_match(text);
         compiled.insert(pattern.to_owned(), regex);
         Ok(matched.into())

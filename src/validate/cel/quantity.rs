@@ -57,9 +57,7 @@ fn compare_to(this: &Amount, other: &Amount) -> CelInt {
 
 fn sub(this: &Amount, units: &CelInt) -> Amount {
     match this {
-        Amount::Exactly(quantity) => {
-            Amount::Exactly(quantity.saturating_add(Quantity::from(units.saturating_neg())))
-        }
+        Amount::Exactly(quantity) => Amount::Exactly(quantity.saturating_add(Quantity::from(units.saturating_neg()))),
         beyond => *beyond,
     }
 }
@@ -125,13 +123,9 @@ mod tests {
 
     #[test]
     fn cel_quantity_as_float_is_approximate() {
-        for (text, float) in [
-            ("4.0", 4.0),
-            ("1.5Gi", 1.5 * f64::from(1 << 30)),
-            ("4000m", 4.0),
-            ("1n", 1e-9),
-            ("-2", -2.0),
-        ] {
+        for (text, float) in
+            [("4.0", 4.0), ("1.5Gi", 1.5 * f64::from(1 << 30)), ("4000m", 4.0), ("1n", 1e-9), ("-2", -2.0)]
+        {
             let found = Amount::parse(text).unwrap().float();
             assert!((found - float).abs() <= float.abs() * 1e-15, "{text}: {found}");
         }

@@ -39,12 +39,9 @@ fn by_pairs(this: &Declared, before: &[Declared]) -> Option<(usize, Overlap)> {
     let items = || 0..before.len();
     let mut found: Vec<_> = match &this.rule.selection {
         Selection::Names(names) => {
-            let names_one =
-                |item: &usize, name| before[*item].rule.selection.names().any(|it| it == name);
-            let same =
-                names.iter().flat_map(|name| items().filter(move |item| names_one(item, name)));
-            let unnamed =
-                items().filter(|item| before[*item].rule.selection.names().next().is_none());
+            let names_one = |item: &usize, name| before[*item].rule.selection.names().any(|it| it == name);
+            let same = names.iter().flat_map(|name| items().filter(move |item| names_one(item, name)));
+            let unnamed = items().filter(|item| before[*item].rule.selection.names().next().is_none());
             same.chain(unnamed).filter_map(overlap).collect()
         }
         Selection::Labels(_) | Selection::All => items().filter_map(overlap).collect(),
@@ -72,9 +69,7 @@ fn random_nodes(random: &mut fastrand::Rng) -> Value {
         }
         _ => {
             let keys = some(&["zone", "zone", "pool", "rack"], 1);
-            let expression = |key| match some(&["In", "In", "NotIn", "Exists", "DoesNotExist"], 1)
-                [0]
-            {
+            let expression = |key| match some(&["In", "In", "NotIn", "Exists", "DoesNotExist"], 1)[0] {
                 operator @ ("In" | "NotIn") => {
                     json!({"key": key, "operator": operator, "values": some(&["x", "y", "z"], 1)})
                 }
@@ -142,8 +137,7 @@ fn overlaps_of_ordinary_rules_are_compared_with_few() {
         &|_| json!({"allNodes": true}),
         &|n| json!({"nodeNames": [format!("node-{n}"), "node"]}),
     ] {
-        let rules: Vec<_> =
-            (0..100).map(|n| Declared::new(&format!("r-{n}"), 1, &nodes(n))).collect();
+        let rules: Vec<_> = (0..100).map(|n| Declared::new(&format!("r-{n}"), 1, &nodes(n))).collect();
         let mut group = PrecedenceGroup::default();
         for (item, rule) in rules.iter().enumerate() {
             group.add(rule.candidate(), item);

@@ -21,11 +21,8 @@ fn annotation(diagnostic: &Diagnostic) -> String {
     };
     let location = &diagnostic.location;
     let mut properties = format!("file={}", property(location.file()));
-    if let (Some((line, column)), Some((end_line, end_column))) = (location.start(), location.end())
-    {
-        properties.push_str(&format!(
-            ",line={line},col={column},endLine={end_line},endColumn={end_column}"
-        ));
+    if let (Some((line, column)), Some((end_line, end_column))) = (location.start(), location.end()) {
+        properties.push_str(&format!(",line={line},col={column},endLine={end_line},endColumn={end_column}"));
     }
     let title = property(diagnostic.code.as_str());
     let hint = diagnostic.hint.as_ref().map(|hint| format!("\n{hint}")).unwrap_or_default();
@@ -51,8 +48,7 @@ mod tests {
     #[test]
     fn github_annotation_escapes_newlines_and_commands() {
         let location = SourceLocation::file_alone("a,b:c\n%.yaml");
-        let diagnostic =
-            Diagnostic::new(Severity::Warning, Code::Type, "one\r\n::error::two, 3%", location);
+        let diagnostic = Diagnostic::new(Severity::Warning, Code::Type, "one\r\n::error::two, 3%", location);
         assert_eq!(
             annotation(&diagnostic.hint("four")),
             "::warning file=a%2Cb%3Ac%0A%25.yaml,title=type::one%0D%0A::error::two, 3%25%0Afour\n"

@@ -52,8 +52,7 @@ fn diagnostic(diagnostic: &Diagnostic) -> Value {
 
 fn place(location: &SourceLocation) -> Value {
     let mut value = json!({"file": location.file()});
-    if let (Some((line, column)), Some((end_line, end_column))) = (location.start(), location.end())
-    {
+    if let (Some((line, column)), Some((end_line, end_column))) = (location.start(), location.end()) {
         value["line"] = line.into();
         value["column"] = column.into();
         value["endLine"] = end_line.into();

@@ -29,10 +29,7 @@ pub(super) fn render(report: &Report) -> String {
             counts(found.iter().copied())
         ));
         if found.is_empty() {
-            text.push_str(&format!(
-                "    <testcase classname=\"{}\" name=\"valid\"/>\n",
-                escape(file)
-            ));
+            text.push_str(&format!("    <testcase classname=\"{}\" name=\"valid\"/>\n", escape(file)));
         }
         for diagnostic in found {
             text.push_str(&case(diagnostic));

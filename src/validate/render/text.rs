@@ -32,8 +32,7 @@ fn group(diagnostic: &Diagnostic) -> Group<'_> {
     };
     let title = level.primary_title(diagnostic.title()).id(diagnostic.code.as_str());
     let mut group = Group::with_title(title);
-    group =
-        shown(group, &diagnostic.location, AnnotationKind::Primary, diagnostic.label.as_deref());
+    group = shown(group, &diagnostic.location, AnnotationKind::Primary, diagnostic.label.as_deref());
     for (location, label) in &diagnostic.related {
         group = shown(group, location, AnnotationKind::Context, Some(label));
     }

@@ -46,16 +46,12 @@ impl Bounds {
     }
 
     pub(super) fn check(&self, value: &Value, path: &Path, violations: &mut Vec<Violation>) {
-        let mut found =
-            |code, message: String| violations.push(Violation::new(path, code, message));
+        let mut found = |code, message: String| violations.push(Violation::new(path, code, message));
         match value {
             Value::Number(number) => {
                 let number = number.as_f64().unwrap_or(f64::NAN);
                 if self.format == "int32" && !(-2f64.powi(31)..2f64.powi(31)).contains(&number) {
-                    found(
-                        Code::Format,
-                        "must be of type int32: from -2147483648 to 2147483647".to_owned(),
-                    );
+                    found(Code::Format, "must be of type int32: from -2147483648 to 2147483647".to_owned());
                 }
                 if let Some(least) = self.minimum.filter(|least| number < *least) {
                     found(Code::Minimum, format!("should be greater than or equal to {least}"));
@@ -69,18 +65,13 @@ impl Bounds {
                 if length < self.min_length {
                     found(
                         Code::MinLength,
-                        format!(
-                            "should be at least {} characters long, and has {length}",
-                            self.min_length
-                        ),
+                        format!("should be at least {} characters long, and has {length}", self.min_length),
                     );
                 }
                 if let Some(most) = self.max_length.filter(|most| length > *most) {
                     found(
                         Code::MaxLength,
-                        format!(
-                            "Too long: may not be more than {most} characters, and has {length}"
-                        ),
+                        format!("Too long: may not be more than {most} characters, and has {length}"),
                     );
                 }
                 if let Some(pattern) = self.pattern.as_ref().filter(|known| !known.is_match(text)) {
@@ -90,26 +81,17 @@ impl Bounds {
             Value::Array(items) => {
                 let length = items.len();
                 if length < self.min_items {
-                    found(
-                        Code::MinItems,
-                        format!("should have at least {} items, and has {length}", self.min_items),
-                    );
+                    found(Code::MinItems, format!("should have at least {} items, and has {length}", self.min_items));
                 }
                 if let Some(most) = self.max_items.filter(|most| length > *most) {
-                    found(
-                        Code::MaxItems,
-                        format!("Too many: must have at most {most} items, and has {length}"),
-                    );
+                    found(Code::MaxItems, format!("Too many: must have at most {most} items, and has {length}"));
                 }
                 self.check_distinct(items, path, violations);
             }
             Value::Object(fields) => {
                 let length = fields.len();
                 if let Some(most) = self.max_properties.filter(|most| length > *most) {
-                    found(
-                        Code::MaxProperties,
-                        format!("Too many: must have at most {most} items, and has {length}"),
-                    );
+                    found(Code::MaxProperties, format!("Too many: must have at most {most} items, and has {length}"));
                 }
             }
             Value::Null | Value::Bool(_) => {}
@@ -126,8 +108,7 @@ impl Bounds {
             Value::String(text) => format!("\"{}\"", excerpt(text)),
             other => excerpt(&other.to_string()),
         };
-        let message =
-            format!("Unsupported value: {shown}: supported values: {}", choices.join(", "));
+        let message = format!("Unsupported value: {shown}: supported values: {}", choices.join(", "));
         let words = self.choices.iter().filter_map(Value::as_str);
         let close = value.as_str().and_then(|text| closest(text, words));
         let hint = close.map(|close| format!("did you mean {close}?"));
@@ -149,10 +130,7 @@ impl Bounds {
             if !seen.insert(identity.clone()) {
                 let message = format!("Duplicate value: {}", excerpt_json(&identity));
                 let hint = "each item may appear only once: remove one".to_owned();
-                violations.push(
-                    Violation::new(&path.item(index), Code::DuplicateItem, message)
-                        .hint(Some(hint)),
-                );
+                violations.push(Violation::new(&path.item(index), Code::DuplicateItem, message).hint(Some(hint)));
             }
         }
     }

@@ -9,9 +9,7 @@ fn violations(schema: Value, value: &Value) -> Vec<String> {
     let props: JSONSchemaProps = serde_json::from_value(schema).unwrap();
     let schema = Schema::new(&props, &cel).unwrap();
     let violations = schema.check(value, &cel).into_iter();
-    violations
-        .map(|violation| format!("{} {} {}", violation.code, violation.path, violation.message))
-        .collect()
+    violations.map(|violation| format!("{} {} {}", violation.code, violation.path, violation.message)).collect()
 }
 
 #[test]
@@ -21,17 +19,9 @@ fn schema_applies_every_supported_keyword() {
         (json!({"type": "string"}), json!(true), "type a must be of type string"),
         (json!({"type": "integer"}), json!(4.5), "type a must be of type integer"),
         (json!({"type": "array"}), json!({}), "type a must be of type array"),
-        (
-            json!({"x-kubernetes-int-or-string": true}),
-            json!(4.5),
-            "type a must be of type integer,string",
-        ),
+        (json!({"x-kubernetes-int-or-string": true}), json!(4.5), "type a must be of type integer,string"),
         (json!({"type": "integer", "format": "int32"}), json!(3_000_000_000_i64), "format a "),
-        (
-            json!({"type": "integer", "minimum": 1.0}),
-            json!(0),
-            "minimum a should be greater than or equal to 1",
-        ),
+        (json!({"type": "integer", "minimum": 1.0}), json!(0), "minimum a should be greater than or equal to 1"),
         (json!({"type": "integer", "maximum": 1.0}), json!(2), "maximum a "),
         (json!({"type": "string", "minLength": 1}), json!(""), "min-length a "),
         (json!({"type": "string", "maxLength": 2}), json!("äöü"), "max-length a Too long"),
@@ -41,11 +31,7 @@ fn schema_applies_every_supported_keyword() {
             json!("y"),
             "enum a Unsupported value: \"y\": supported values: \"x\"",
         ),
-        (
-            json!({"type": "array", "minItems": 1}),
-            json!([]),
-            "min-items a should have at least 1 items",
-        ),
+        (json!({"type": "array", "minItems": 1}), json!([]), "min-items a should have at least 1 items"),
         (json!({"type": "array", "maxItems": 1}), json!([1, 2]), "max-items a "),
         (
             json!({"type": "object", "additionalProperties": {}, "maxProperties": 1}),
@@ -69,11 +55,7 @@ fn schema_applies_every_supported_keyword() {
             "unknown-field a.c unknown field \"a.c\"",
         ),
         (json!({"type": "array", "items": {"type": "string"}}), json!([1]), "type a[0] "),
-        (
-            json!({"type": "object", "additionalProperties": {"type": "string"}}),
-            json!({"x/y": 1}),
-            "type a[x/y] ",
-        ),
+        (json!({"type": "object", "additionalProperties": {"type": "string"}}), json!({"x/y": 1}), "type a[x/y] "),
         (
             json!({"type": "string", "x-kubernetes-validations": [{"rule": "self == 'x'", "message": "no x"}]}),
             json!("y"),

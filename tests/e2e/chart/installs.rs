@@ -3,9 +3,7 @@
 //! Method: install with kubectl, Helm 3 or Kustomize, run the program as the Deployment would, and compare the nodes
 //! and the remaining objects after uninstalling.
 
-use harness::helm::{
-    NAMESPACE, RELEASE, chart, helm, helm_3, helm_chart, service_account_kubeconfig,
-};
+use harness::helm::{NAMESPACE, RELEASE, chart, helm, helm_3, helm_chart, service_account_kubeconfig};
 use harness::{Cluster, ControlPlane, project_file};
 use serde_json::json;
 
@@ -24,8 +22,8 @@ fn chart_rendered_and_applied_runs_no_prune_job() {
     cluster.wait_crds();
     let found = cluster.get(&["jobs,leases", "--namespace", NAMESPACE]);
     assert_eq!(found["items"], json!([]), "hooks are not rendered as ordinary objects");
-    let controller = Container::from_workload(&cluster.get(&DEPLOYMENT))
-        .start(&cluster, &service_account_kubeconfig(&cluster));
+    let controller =
+        Container::from_workload(&cluster.get(&DEPLOYMENT)).start(&cluster, &service_account_kubeconfig(&cluster));
     cluster.apply_rule("dongle", &json!({}));
     cluster.wait_ready("dongle", "1/1");
     cluster.apply(&rendered);

@@ -72,8 +72,7 @@ fn chart_upgrade_deletes_no_rule_of_an_earlier_version() {
     cluster.kubectl(&["annotate", "ner", "dongle", &release, &namespace]);
 
     let chart = harness::helm::chart();
-    let upgrade =
-        ["upgrade", harness::helm::RELEASE, chart.to_str().unwrap(), "--namespace", NAMESPACE];
+    let upgrade = ["upgrade", harness::helm::RELEASE, chart.to_str().unwrap(), "--namespace", NAMESPACE];
     let output = helm(&cluster, &upgrade);
     let because = "the upgrade would delete it and withdraw what it declares";
     assert!(output.code != 0 && output.stderr.contains(because), "{output:?}");

@@ -37,10 +37,8 @@ pub fn write_schemas(cluster: &Cluster) -> String {
         let field = |name: &str| kind[name].as_str().unwrap_or_default().to_lowercase();
         // kubeconform uses the first word of the group.
         let group = field("group").split('.').next().unwrap_or_default().to_owned();
-        let suffix: Vec<_> = [field("kind"), group, field("version")]
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect();
+        let suffix: Vec<_> =
+            [field("kind"), group, field("version")].into_iter().filter(|part| !part.is_empty()).collect();
         let mut needed = Map::new();
         collect(&format!("#/definitions/{name}"), &definitions, &mut needed);
         let schema = json!({"$ref": format!("#/definitions/{name}"), "definitions": needed});

@@ -44,10 +44,8 @@ fn policy_restricts_events_and_leases() {
     let own = "node-resource-advertiser may report Events about nodes and rules only, and in its own name";
     let short_texts = "node-resource-advertiser may put 16 annotations of 1024 characters and 64 labels on what it \
                        creates at most";
-    let owners =
-        "node-resource-advertiser may not put finalizers or ownerReferences on what it creates";
-    let references =
-        "node-resource-advertiser may put references of 253 characters on Events at most";
+    let owners = "node-resource-advertiser may not put finalizers or ownerReferences on what it creates";
+    let references = "node-resource-advertiser may put references of 253 characters on Events at most";
     let holder = "node-resource-advertiser may hold its Lease by a name of 512 characters at most";
     let one = "node-resource-advertiser may write the Lease node-resource-advertiser only";
     let short = "node-resource-advertiser may hold its Lease for 601 seconds at most";
@@ -99,8 +97,7 @@ fn lease_with_excess_metadata_is_still_renewed() {
     let cluster = Cluster::start_without_crd(ControlPlane::builder());
     let kubeconfig = install(&cluster, &[]);
     let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "1"});
-    let annotations: Map<_, _> =
-        (0..20).map(|it| (format!("example.com/{it}"), json!("a".repeat(2_000)))).collect();
+    let annotations: Map<_, _> = (0..20).map(|it| (format!("example.com/{it}"), json!("a".repeat(2_000)))).collect();
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {
@@ -112,11 +109,8 @@ fn lease_with_excess_metadata_is_still_renewed() {
     let lease_args = ["lease", RELEASE, "--namespace", NAMESPACE];
     cluster.kubectl(&[&["delete", "--ignore-not-found"], &lease_args[..]].concat());
     cluster.control_plane.kubectl_stdin(&["create", "-f", "-"], &lease.to_string()).unwrap();
-    let controller = Controller::start_unready(
-        &cluster,
-        &kubeconfig,
-        &["--leader-elect-resource-namespace", NAMESPACE],
-    );
+    let controller =
+        Controller::start_unready(&cluster, &kubeconfig, &["--leader-elect-resource-namespace", NAMESPACE]);
     controller.wait_log("this process is now the leader");
     cluster.wait_for("the Lease to be renewed", &lease_args, |lease| {
         lease["spec"]["renewTime"] != lease["spec"]["acquireTime"]

@@ -20,8 +20,7 @@ fn build_overlay(cluster: &Cluster, name: &str, lines: &str) -> String {
     for file in ["install.yaml", "kustomization.yaml"] {
         fs::copy(project_file("deploy").join(file), base.join(file)).unwrap();
     }
-    fs::write(overlay.join("kustomization.yaml"), format!("resources: [../base]\n{lines}\n"))
-        .unwrap();
+    fs::write(overlay.join("kustomization.yaml"), format!("resources: [../base]\n{lines}\n")).unwrap();
     cluster.kubectl(&["kustomize", overlay.to_str().unwrap()])
 }
 
@@ -30,11 +29,7 @@ fn policy_follows_the_account_that_an_overlay_moves() {
     for (lines, namespace, name) in [
         ("namespace: platform", "platform", RELEASE.to_owned()),
         ("namePrefix: prod-", RELEASE, format!("prod-{RELEASE}")),
-        (
-            "{namespace: platform, namePrefix: prod-, nameSuffix: -a}",
-            "platform",
-            format!("prod-{RELEASE}-a"),
-        ),
+        ("{namespace: platform, namePrefix: prod-, nameSuffix: -a}", "platform", format!("prod-{RELEASE}-a")),
     ] {
         let cluster = Cluster::start_without_crd(ControlPlane::builder());
         let lines = lines.trim_matches(['{', '}']).replace(", ", "\n");
@@ -75,9 +70,7 @@ fn unconfined_controller_reports_it_within_a_minute() {
     wait_confinement(&controller, "confined");
     let (_, verbose) = controller.get("/readyz?verbose").unwrap();
     assert!(
-        verbose.contains(
-            "confinement: the API server rejects changes by this account beyond extended resources"
-        ),
+        verbose.contains("confinement: the API server rejects changes by this account beyond extended resources"),
         "{verbose}"
     );
     let before = cluster.node("node-1");

@@ -39,8 +39,7 @@ impl Flux {
         cluster.kubectl(&[&["patch", "gitrepository"], &RULES[..], &patch].concat());
 
         let listen = || format!("127.0.0.1:{}", harness::free_port().unwrap());
-        let [metrics, health] =
-            ["metrics", "health"].map(|what| format!("--{what}-addr={}", listen()));
+        let [metrics, health] = ["metrics", "health"].map(|what| format!("--{what}-addr={}", listen()));
         let process = Process::spawn(
             "kustomize-controller",
             &tool("kustomize-controller").unwrap(),

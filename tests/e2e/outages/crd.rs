@@ -16,8 +16,7 @@ fn resource_versions(cluster: &Cluster) -> Vec<Value> {
 
 fn apply_rules(cluster: &Cluster) {
     cluster.apply_rule("dongle", &json!({}));
-    cluster
-        .apply_rule("idle", &json!({"resourceName": "example.com/key", "nodeNames": ["absent"]}));
+    cluster.apply_rule("idle", &json!({"resourceName": "example.com/key", "nodeNames": ["absent"]}));
 }
 
 /// A connected controller sees the deletion of every rule.

@@ -8,9 +8,7 @@ use harness::{Cluster, Controller, Fault};
 use serde_json::json;
 
 use super::{SLOW, create_nodes, proxy_of, reset, start_behind, wait_converged};
-use crate::support::interrupted_rollout::{
-    ONE_PATCH_AT_A_TIME, advertising_nodes, wait_first_patch,
-};
+use crate::support::interrupted_rollout::{ONE_PATCH_AT_A_TIME, advertising_nodes, wait_first_patch};
 
 const NODES: usize = 50;
 

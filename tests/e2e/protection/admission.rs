@@ -39,12 +39,7 @@ impl Case {
 }
 
 /// Writes each node with `write`, and compares its maps.
-fn check(
-    cluster: &Cluster,
-    prefix: &str,
-    write: impl Fn(&Cluster, &str, &Value) -> Value,
-    cases: &[Case],
-) {
+fn check(cluster: &Cluster, prefix: &str, write: impl Fn(&Cluster, &str, &Value) -> Value, cases: &[Case]) {
     let names: Vec<_> = (0..cases.len()).map(|number| format!("{prefix}-{number}")).collect();
     let nodes = names.iter().zip(cases);
     let nodes: Vec<_> = nodes.map(|(name, case)| node(name, &case.before, &case.ledger)).collect();
@@ -129,10 +124,7 @@ fn protection_keeps_what_a_registration_resets() {
     );
 
     // A kubelet that changes the ledger in the same write does not change what it lists.
-    create_nodes(
-        &cluster,
-        &[node("removed", &both("4"), DONGLE_LEDGER), node("added", &both("4"), "")],
-    );
+    create_nodes(&cluster, &[node("removed", &both("4"), DONGLE_LEDGER), node("added", &both("4"), "")]);
     let mut patch = json!({"status": both("0"), "metadata": {"annotations": {LEDGER: null}}});
     assert_eq!(maps(&write(&cluster, "removed", &patch)), both("4"));
     patch["metadata"]["annotations"][LEDGER] = json!(DONGLE_LEDGER);
@@ -193,11 +185,7 @@ fn protection_admits_everything_else_as_written() {
         report,
         &[
             Case::written("a device plugin's last devices", both("4"), both("0")),
-            Case::written(
-                "a device plugin's unhealthy devices",
-                both("4"),
-                dongles(Some("4"), Some("0")),
-            ),
+            Case::written("a device plugin's unhealthy devices", both("4"), dongles(Some("4"), Some("0"))),
             Case::written("what was 0 in allocatable", dongles(Some("4"), Some("0")), both("0")),
             Case::written("more", both("4"), both("5")),
         ],
@@ -214,10 +202,7 @@ fn protection_admits_everything_else_as_written() {
 fn protection_ignores_writes_of_other_users() {
     let cluster = Cluster::start();
     protection::install(&cluster);
-    create_nodes(
-        &cluster,
-        &["admin", "group", "user"].map(|name| node(name, &both("4"), DONGLE_LEDGER)),
-    );
+    create_nodes(&cluster, &["admin", "group", "user"].map(|name| node(name, &both("4"), DONGLE_LEDGER)));
     let admin = cluster.control_plane.kubeconfig();
     let patch = json!({"status": both("0")});
     for (name, args) in [

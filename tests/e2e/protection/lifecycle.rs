@@ -157,8 +157,7 @@ fn kept_value_is_adopted_by_a_controller_that_saw_it_listed() {
     controller.stop();
     let controller = Controller::start(&cluster);
     cluster.apply_rule("key", &retain);
-    let status =
-        cluster.wait_status("key", "a conflict", |status| status["nodes"]["conflicted"] == 1);
+    let status = cluster.wait_status("key", "a conflict", |status| status["nodes"]["conflicted"] == 1);
     assert_eq!(
         status["problems"][0]["message"],
         "already 4, last written by kubelet; to take it over, set conflictPolicy: Overwrite"

@@ -99,8 +99,7 @@ fn policy_that_fails_admits_kubelets_and_is_reported() {
     wait_metric(&controller, r#"kubelet_starts_total{values="reset"} 1"#);
     let metrics = cluster.control_plane.get("/metrics").unwrap();
     let failed = metrics.lines().any(|line| {
-        line.starts_with("apiserver_mutating_admission_policy_check_total")
-            && !line.contains("error_type=\"no_error\"")
+        line.starts_with("apiserver_mutating_admission_policy_check_total") && !line.contains("error_type=\"no_error\"")
     });
     assert!(failed, "the API server counts no error of the policy");
     controller.stop();

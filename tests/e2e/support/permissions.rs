@@ -44,6 +44,5 @@ pub fn grant(cluster: &Cluster, rules: &[Value]) {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "limited"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "limited"}],
     });
-    cluster
-        .apply(&json!({"apiVersion": "v1", "kind": "List", "items": [role, binding]}).to_string());
+    cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [role, binding]}).to_string());
 }

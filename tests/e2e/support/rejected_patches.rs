@@ -19,8 +19,7 @@ pub fn start_for(cluster: &Cluster, node: &str) {
 /// Makes the API server reject every patch of a node's status that contains this resource, and waits until it
 /// does so.
 pub fn start_for_resource(cluster: &Cluster, node: &str, resource: &str) {
-    let admitted =
-        format!("!has(object.status.capacity) || !('{resource}' in object.status.capacity)");
+    let admitted = format!("!has(object.status.capacity) || !('{resource}' in object.status.capacity)");
     let patch = json!({"status": {"capacity": {resource: "1"}}}).to_string();
     start_where(cluster, node, &admitted, &patch);
 }
@@ -45,9 +44,7 @@ fn start_where(cluster: &Cluster, node: &str, admitted: &str, rejected: &str) {
         "metadata": {"name": "closed"},
         "spec": {"policyName": "closed", "validationActions": ["Deny"]},
     });
-    cluster.apply(
-        &json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]}).to_string(),
-    );
+    cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]}).to_string());
     // Until then, the probe must not be stored.
     let patch = ["patch", "node", node, "--subresource=status", "--dry-run=server", "-p", rejected];
     wait_until("the policy to take effect", || {

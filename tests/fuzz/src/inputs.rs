@@ -7,10 +7,9 @@ use fastrand::Rng;
 
 /// Characters and tokens that are significant to one of the parsers.
 const SCRAPS: &[&str] = &[
-    "0", "1", "9", ".", "-", "+", "e", "E", "n", "m", "k", "Ki", "Ei", "/", " ", "\t", "\n",
-    "\r\n", "\0", "\"", "\\", "'", ":", ": ", "- ", ",", "{", "}", "[", "]", "&a ", "*a", "<<: ",
-    "---\n", "...", "|\n", ">", "? ", "!!int ", "#", "%", "~", "null", "true", "1e5", "0x",
-    "\\u0000", "\\ud800", "\u{feff}", "\u{2028}", "ß", "½", "😀", "A", "z",
+    "0", "1", "9", ".", "-", "+", "e", "E", "n", "m", "k", "Ki", "Ei", "/", " ", "\t", "\n", "\r\n", "\0", "\"", "\\",
+    "'", ":", ": ", "- ", ",", "{", "}", "[", "]", "&a ", "*a", "<<: ", "---\n", "...", "|\n", ">", "? ", "!!int ",
+    "#", "%", "~", "null", "true", "1e5", "0x", "\\u0000", "\\ud800", "\u{feff}", "\u{2028}", "ß", "½", "😀", "A", "z",
 ];
 
 /// Bytes that are not UTF-8, and a byte order mark of UTF-16.
@@ -25,10 +24,8 @@ const LONGEST: usize = 600;
 /// Panics if there are none.
 pub fn corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
-    let entries =
-        fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut paths: Vec<_> =
-        entries.map(|entry| entry.expect("the folder is listed").path()).collect();
+    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("the folder is listed").path()).collect();
     paths.sort();
     assert!(!paths.is_empty(), "{} is empty", folder.display());
     paths.iter().map(|path| fs::read(path).expect("the file is read")).collect()

@@ -24,10 +24,7 @@ pub fn check(bytes: &[u8]) {
     // The maximum length, and one byte more.
     let padded = format!("{text}{}", " ".repeat(MAX_BYTES - text.len()));
     assert_eq!(Ledger::parse(Some(&padded)), Ok(ledger));
-    assert_eq!(
-        Ledger::parse(Some(&format!("{padded} "))),
-        Err(InvalidLedger::TooLong(MAX_BYTES + 1))
-    );
+    assert_eq!(Ledger::parse(Some(&format!("{padded} "))), Err(InvalidLedger::TooLong(MAX_BYTES + 1)));
 }
 
 /// The content of the JSON text, without the policy if it is the default, which is omitted.

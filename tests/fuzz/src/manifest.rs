@@ -26,18 +26,13 @@ pub fn check(bytes: &[u8]) {
         }
         assert!(!diagnostic.title().contains(char::is_control), "{:?}", diagnostic.title());
     }
-    for format in
-        [Format::Text { colour: true }, Format::Json, Format::Github, Format::Gitlab, Format::Junit]
-    {
+    for format in [Format::Text { colour: true }, Format::Json, Format::Github, Format::Gitlab, Format::Junit] {
         let rendered = report.render(format);
-        if let (Format::Json | Format::Gitlab, Err(error)) =
-            (format, serde_json::from_str::<Value>(&rendered))
-        {
+        if let (Format::Json | Format::Gitlab, Err(error)) = (format, serde_json::from_str::<Value>(&rendered)) {
             panic!("{format:?}: {error}: {rendered}");
         }
     }
-    let has_errors =
-        [Severity::Unreadable, Severity::Error].iter().any(|severity| report.count(*severity) > 0);
+    let has_errors = [Severity::Unreadable, Severity::Error].iter().any(|severity| report.count(*severity) > 0);
     let rules = documents.iter().filter(|document| {
         document.kind() == NodeExtendedResource::kind(&())
             && document.api_version() == NodeExtendedResource::api_version(&())
@@ -45,8 +40,7 @@ pub fn check(bytes: &[u8]) {
     for Document { value, .. } in rules.filter(|_| !has_errors) {
         let mut value = without_nulls(value.clone());
         value.as_object_mut().expect("a rule is an object").remove("status");
-        let object =
-            serde_json::from_value::<NodeExtendedResource>(value).expect("it can be decoded");
+        let object = serde_json::from_value::<NodeExtendedResource>(value).expect("it can be decoded");
         Rule::new(&object).expect("the controller accepts what validate accepts");
     }
     documents.iter().for_each(same_as_json);
@@ -54,8 +48,7 @@ pub fn check(bytes: &[u8]) {
 
 /// Runs the code of the command, on a file if the bytes are not text.
 fn validate(bytes: &[u8]) -> (Vec<Document>, Report) {
-    static VALIDATOR: LazyLock<Validator> =
-        LazyLock::new(|| Validator::new().expect("the CRD is valid"));
+    static VALIDATOR: LazyLock<Validator> = LazyLock::new(|| Validator::new().expect("the CRD is valid"));
     let mut validator = VALIDATOR.clone();
     let mut documents = Vec::new();
     let mut take = |read: Result<Document, ReadError>| {
@@ -64,9 +57,7 @@ fn validate(bytes: &[u8]) -> (Vec<Document>, Report) {
     };
     let mut files = Files::default();
     match str::from_utf8(bytes) {
-        Ok(text) => {
-            manifest::read_text("file.yaml", text.to_owned(), &Limits::default(), &mut take)
-        }
+        Ok(text) => manifest::read_text("file.yaml", text.to_owned(), &Limits::default(), &mut take),
         Err(_) => {
             let path = env::temp_dir().join(format!("fuzz-{}.yaml", std::process::id()));
             fs::write(&path, bytes).expect("the file is written");
@@ -81,11 +72,8 @@ fn validate(bytes: &[u8]) -> (Vec<Document>, Report) {
 fn same_as_json(document: &Document) {
     let mut again = Vec::new();
     let text = document.value.to_string();
-    manifest::read_text("file.json", text.clone(), &Limits::default(), &mut |read| {
-        again.push(read)
-    });
-    let values: Vec<_> =
-        again.iter().map(|read| read.as_ref().map(|document| &document.value)).collect();
+    manifest::read_text("file.json", text.clone(), &Limits::default(), &mut |read| again.push(read));
+    let values: Vec<_> = again.iter().map(|read| read.as_ref().map(|document| &document.value)).collect();
     assert_eq!(values, [Ok(&document.value)], "{text}");
 }
 

@@ -70,9 +70,7 @@ pub enum Pods {
 
 impl<'a> Arbitrary<'a> for Case {
     fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
-        let rules = (0..bytes.int_in_range(0..=4)?)
-            .map(|number| rule(bytes, number))
-            .collect::<Result<_>>()?;
+        let rules = (0..bytes.int_in_range(0..=4)?).map(|number| rule(bytes, number)).collect::<Result<_>>()?;
         let node = node(bytes)?;
         Ok(Self { node, rules, frozen: bytes.arbitrary()?, circumstances: bytes.arbitrary()? })
     }
@@ -95,10 +93,7 @@ fn rule(bytes: &mut Unstructured<'_>, number: u8) -> Result<Value> {
         0 => ("nodeNames", json!(["node-2"])),
         1 => ("nodeNames", json!(["node-1"])),
         2 => ("nodeSelector", json!({"matchLabels": {"zone": "a"}})),
-        3 => (
-            "nodeSelector",
-            json!({"matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]}),
-        ),
+        3 => ("nodeSelector", json!({"matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]})),
         _ => ("allNodes", json!(true)),
     };
     spec[field] = nodes;
@@ -111,10 +106,8 @@ fn rule(bytes: &mut Unstructured<'_>, number: u8) -> Result<Value> {
 
 /// Adds the fields that every node has, so that a change to them is detected.
 fn node(bytes: &mut Unstructured<'_>) -> Result<Value> {
-    let mut metadata =
-        json!({"name": "node-1", "uid": "u/1~", "labels": {"zone": one_of(bytes, &["a", "b"])?}});
-    let mut status =
-        json!({"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"bootID": "b"}});
+    let mut metadata = json!({"name": "node-1", "uid": "u/1~", "labels": {"zone": one_of(bytes, &["a", "b"])?}});
+    let mut status = json!({"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"bootID": "b"}});
     if bytes.arbitrary()? {
         metadata["creationTimestamp"] = json!(one_of(bytes, &TIMES)?);
     }
@@ -140,9 +133,7 @@ fn node(bytes: &mut Unstructured<'_>) -> Result<Value> {
         metadata["annotations"] = annotations.into();
     }
     metadata["managedFields"] = managed_fields(bytes)?;
-    Ok(
-        json!({"kind": "Node", "metadata": metadata, "spec": {"podCIDR": "10.0.0.0/24"}, "status": status}),
-    )
+    Ok(json!({"kind": "Node", "metadata": metadata, "spec": {"podCIDR": "10.0.0.0/24"}, "status": status}))
 }
 
 fn resources(bytes: &mut Unstructured<'_>) -> Result<Value> {
@@ -163,11 +154,7 @@ fn resources(bytes: &mut Unstructured<'_>) -> Result<Value> {
 fn ledger(bytes: &mut Unstructured<'_>, status: &mut Value) -> Result<String> {
     let kind: u8 = bytes.int_in_range(0..=15)?;
     if kind == 0 {
-        return Ok(one_of(
-            bytes,
-            &["", "{}", "[]", "null", r#"{"cpu":{"quantity":"4","rule":"a"}}"#],
-        )?
-        .to_owned());
+        return Ok(one_of(bytes, &["", "{}", "[]", "null", r#"{"cpu":{"quantity":"4","rule":"a"}}"#])?.to_owned());
     }
     let mut ledger = Map::new();
     for name in NAMES {
@@ -213,8 +200,7 @@ fn managed_fields(bytes: &mut Unstructured<'_>) -> Result<Value> {
     }
     let mut entries = Vec::new();
     for (manager, fields) in fields {
-        entries
-            .push(json!({"manager": manager, "time": one_of(bytes, &TIMES)?, "fieldsV1": fields}));
+        entries.push(json!({"manager": manager, "time": one_of(bytes, &TIMES)?, "fieldsV1": fields}));
     }
     Ok(entries.into())
 }

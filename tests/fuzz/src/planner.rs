@@ -33,8 +33,7 @@ impl Case {
         assert_eq!(planned, plan(&decoded(&self.node), &rules, &input), "planning is repeatable");
         let parts = planned.changes().iter().enumerate();
         let is_first = |at: usize| self.circumstances.first >> (at % 8) & 1 == 1;
-        let first: Vec<_> =
-            parts.filter(|(at, _)| is_first(*at)).map(|(_, change)| change.clone()).collect();
+        let first: Vec<_> = parts.filter(|(at, _)| is_first(*at)).map(|(_, change)| change.clone()).collect();
         let mut node = self.applied(&self.node, &first);
         for _ in 0..PLANS {
             node = self.applied(&node, plan(&decoded(&node), &rules, &input).changes());
@@ -53,8 +52,7 @@ impl Case {
         }
         let patch = patch(&decoded(before), changes).expect("a plan has a patch");
         let mut after = before.clone();
-        apply(&mut after, &patch)
-            .unwrap_or_else(|error| panic!("{error}: {patch} {before} {self:#?}"));
+        apply(&mut after, &patch).unwrap_or_else(|error| panic!("{error}: {patch} {before} {self:#?}"));
         assert_eq!(without_what_is_ours(before), without_what_is_ours(&after), "{patch}");
         for name in NAMES {
             self.check_resource(name, changes, before, &after);
@@ -76,8 +74,7 @@ impl Case {
             let is_vacant = old.as_ref().is_none_or(|old| quantity(old) == Some(0.into()));
             let takes_over = change.action_name() == "takeOver" && self.overwrites(name);
             // A listed value is repaired or replaced; it is removed only if it equals the ledger.
-            let is_own = was
-                .is_some_and(|was| new.is_some() || old.as_ref().and_then(quantity) == Some(was));
+            let is_own = was.is_some_and(|was| new.is_some() || old.as_ref().and_then(quantity) == Some(was));
             assert!(is_vacant || is_own || takes_over, "I1: {}", what());
             let new = new.as_ref().map(|new| quantity(new).expect("a quantity is written"));
             assert!(new.is_none_or(|new| new > 0.into()), "I3: {}", what());
@@ -150,10 +147,7 @@ impl Circumstances {
         let contest = |may_repair| Contest { may_repair, manager: None, lost: Lost::Value };
         let names = || NAMES.into_iter().map(Arc::<str>::from);
         PlanningInput {
-            contested: names()
-                .zip(self.contested)
-                .filter_map(|(name, may)| Some((name, contest(may?))))
-                .collect(),
+            contested: names().zip(self.contested).filter_map(|(name, may)| Some((name, contest(may?)))).collect(),
             pods,
             new_values: [NewValues::Write, NewValues::CheckOlderNodes, NewValues::Check]
                 [usize::from(self.new_values % 3)],
@@ -161,30 +155,20 @@ impl Circumstances {
                 .zip(self.lowered_from)
                 .filter_map(|(name, from)| Some((name, i64::from(from?).into())))
                 .collect(),
-            released: names()
-                .zip(self.released)
-                .filter(|(_, released)| *released)
-                .map(|(name, _)| name)
-                .collect(),
+            released: names().zip(self.released).filter(|(_, released)| *released).map(|(name, _)| name).collect(),
         }
     }
 }
 
 fn requests(amounts: &[u16; NAMES.len()]) -> Requests {
-    let amounts = NAMES
-        .into_iter()
-        .zip(amounts)
-        .map(|(name, amount)| (name.to_owned(), json!(format!("{amount}m"))));
+    let amounts = NAMES.into_iter().zip(amounts).map(|(name, amount)| (name.to_owned(), json!(format!("{amount}m"))));
     let container = json!({"resources": {"requests": Map::from_iter(amounts)}});
     let pods = json!({"items": [{"spec": {"containers": [container]}}]});
     Requests::from_pods(&serde_json::from_value(pods).expect("pods are decoded"))
 }
 
 fn decoded(node: &Value) -> Node {
-    Node::new(
-        serde_json::from_value(node.clone()).expect("a node is decoded"),
-        &mut Interner::default(),
-    )
+    Node::new(serde_json::from_value(node.clone()).expect("a node is decoded"), &mut Interner::default())
 }
 
 fn quantity(value: &Value) -> Option<Quantity> {
@@ -193,20 +177,16 @@ fn quantity(value: &Value) -> Option<Quantity> {
 
 /// Returns the ledger's entry for a resource, if the ledger can be read.
 fn listed(node: &Value, name: &str) -> Option<Quantity> {
-    let ledger =
-        Ledger::parse(node["metadata"]["annotations"].get(ANNOTATION).and_then(Value::as_str))
-            .ok()?;
+    let ledger = Ledger::parse(node["metadata"]["annotations"].get(ANNOTATION).and_then(Value::as_str)).ok()?;
     ledger.get(name)?.quantity.parse().ok()
 }
 
 /// The node without the ledger, without resources that may be advertised, and without maps that are then empty.
 fn without_what_is_ours(node: &Value) -> Value {
     let mut node = node.clone();
-    for (parent, field, ours) in [
-        ("metadata", "annotations", &[ANNOTATION][..]),
-        ("status", MAPS[0], &NAMES),
-        ("status", MAPS[1], &NAMES),
-    ] {
+    for (parent, field, ours) in
+        [("metadata", "annotations", &[ANNOTATION][..]), ("status", MAPS[0], &NAMES), ("status", MAPS[1], &NAMES)]
+    {
         let parent = node[parent].as_object_mut().expect("it is there");
         if let Some(fields) = parent.get_mut(field).and_then(Value::as_object_mut) {
             fields.retain(|name, _| !ours.contains(&name.as_str()));

@@ -50,10 +50,7 @@ pub fn check(bytes: &[u8]) {
     match i128::try_from(&exact) {
         Ok(exact) => assert_eq!(parsed.map(|quantity| quantity.nanos()), Ok(exact), "{text:?}"),
         // There is one more negative number than positive.
-        Err(_) => assert!(
-            matches!(parsed, Err(ParseQuantityError::OutOfRange(_))),
-            "{text:?}: {parsed:?}"
-        ),
+        Err(_) => assert!(matches!(parsed, Err(ParseQuantityError::OutOfRange(_))), "{text:?}: {parsed:?}"),
     }
 }
 
@@ -101,23 +98,16 @@ pub fn compare(bytes: &[u8]) {
     match (text.parse::<Quantity>(), field("value")) {
         (Ok(ours), Some(value)) => {
             assert_eq!(exact(value), Some(ours.nanos().into()), "{text:?} is {value}");
-            let (printed, canonical) =
-                (ours.to_string(), field("canonical").expect("it has a form"));
+            let (printed, canonical) = (ours.to_string(), field("canonical").expect("it has a form"));
             // Go has no suffix for 10^21 and above, and omits it.
-            let lost =
-                (1..=3).any(|steps| printed == format!("{canonical}{}E", "000".repeat(steps)));
+            let lost = (1..=3).any(|steps| printed == format!("{canonical}{}E", "000".repeat(steps)));
             assert!(printed == canonical || lost, "{text:?} is {canonical}, not {printed}");
         }
         (Err(ParseQuantityError::OutOfRange(_)), value) => {
-            let is_larger = value.is_none_or(|value| {
-                exact(value).is_some_and(|exact| i128::try_from(exact).is_err())
-            });
+            let is_larger = value.is_none_or(|value| exact(value).is_some_and(|exact| i128::try_from(exact).is_err()));
             let panicked = field("error").is_some_and(|error| error.starts_with("panic"));
             let exponent_too_long = after_e.is_some_and(|digits| digits.parse::<i32>().is_err());
-            assert!(
-                (value.is_some() && is_larger) || panicked || exponent_too_long,
-                "{text:?} is {theirs}"
-            );
+            assert!((value.is_some() && is_larger) || panicked || exponent_too_long, "{text:?} is {theirs}");
         }
         (Err(error), value) => assert_eq!(value, None, "{text:?}: {error}"),
         (Ok(ours), None) => panic!("{text:?} is {theirs}, not {ours}"),

@@ -21,21 +21,12 @@ pub fn check(bytes: &[u8]) {
         let mut interner = Interner::default();
         let (mut nodes, mut rules) = (Vec::new(), Vec::new());
         nodes.extend(serde_json::from_slice::<ApiNode>(bytes));
-        nodes.extend(
-            serde_json::from_slice::<ObjectList<ApiNode>>(bytes)
-                .into_iter()
-                .flat_map(|list| list.items),
-        );
+        nodes.extend(serde_json::from_slice::<ObjectList<ApiNode>>(bytes).into_iter().flat_map(|list| list.items));
         nodes.extend(serde_json::from_slice(bytes).ok().and_then(object));
         rules.extend(serde_json::from_slice::<GuardedRule>(bytes));
-        rules.extend(
-            serde_json::from_slice::<ObjectList<GuardedRule>>(bytes)
-                .into_iter()
-                .flat_map(|list| list.items),
-        );
+        rules.extend(serde_json::from_slice::<ObjectList<GuardedRule>>(bytes).into_iter().flat_map(|list| list.items));
         rules.extend(serde_json::from_slice(bytes).ok().and_then(object));
-        let rules: Vec<_> =
-            rules.into_iter().filter_map(|guarded| Rule::new(&guarded.0.ok()?).ok()).collect();
+        let rules: Vec<_> = rules.into_iter().filter_map(|guarded| Rule::new(&guarded.0.ok()?).ok()).collect();
         let rules = RuleSet::new(rules.into_iter().map(Into::into), []);
         for node in nodes {
             let own = node.own_resources();
@@ -66,9 +57,7 @@ pub fn check(bytes: &[u8]) {
 /// The object in a line of a watch.
 fn object<T: Debug>(event: WatchEvent<T>) -> Option<T> {
     match event {
-        WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
-            Some(object)
-        }
+        WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => Some(object),
         WatchEvent::Bookmark(_) | WatchEvent::Error(_) => None,
     }
 }

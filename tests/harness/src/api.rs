@@ -79,13 +79,7 @@ impl ControlPlane {
     ///
     /// # Errors
     /// Returns an error if there is no response.
-    pub fn send(
-        &self,
-        method: &str,
-        path: &str,
-        content_type: &str,
-        body: &str,
-    ) -> Result<(u16, String)> {
+    pub fn send(&self, method: &str, path: &str, content_type: &str, body: &str) -> Result<(u16, String)> {
         http::send_body(self.proxy.address, method, path, (content_type, body))
     }
 
@@ -103,10 +97,7 @@ impl ControlPlane {
     ///
     /// # Errors
     /// Returns an error if its metrics cannot be read.
-    pub fn request_counts_by<const N: usize>(
-        &self,
-        names: [&str; N],
-    ) -> Result<BTreeMap<[String; N], u64>> {
+    pub fn request_counts_by<const N: usize>(&self, names: [&str; N]) -> Result<BTreeMap<[String; N], u64>> {
         let metrics = self.get("/metrics")?;
         let mut counts = BTreeMap::new();
         for line in metrics.lines() {

@@ -49,8 +49,7 @@ impl ControlPlane {
 
         let admin = fs::read_to_string(self.kubeconfig()).context("no kubeconfig to start from")?;
         let mut config: Value = serde_json::from_str(&admin)?;
-        config["users"][0]["user"] =
-            json!({"client-certificate": file("crt"), "client-key": file("key")});
+        config["users"][0]["user"] = json!({"client-certificate": file("crt"), "client-key": file("key")});
         fs::write(file("kubeconfig"), config.to_string()).context("cannot write the kubeconfig")?;
         Ok(file("kubeconfig"))
     }

@@ -124,8 +124,7 @@ impl Builder {
         fs::create_dir_all(&logs).context("cannot make a folder for the logs")?;
 
         let [client, peer] = [free_port()?, free_port()?];
-        let (address, secure) =
-            if self.pods { (isolation::NODE, 443) } else { ("127.0.0.1", free_port()?) };
+        let (address, secure) = if self.pods { (isolation::NODE, 443) } else { ("127.0.0.1", free_port()?) };
         let etcd_url = format!("http://127.0.0.1:{client}");
         let etcd = start_etcd(&dir, &logs, &etcd_url, &format!("http://127.0.0.1:{peer}"))?;
         let etcd = Etcd { part: etcd, address: SocketAddr::from(([127, 0, 0, 1], client)) };
@@ -213,13 +212,7 @@ impl Builder {
         }
         // Its start allocates a lot: fewer garbage collections save a second.
         let collector = ("GOGC".to_owned(), "400".to_owned());
-        Part::start(
-            "kube-apiserver",
-            &CONTROL_PLANE.find("kube-apiserver")?,
-            args,
-            vec![collector],
-            logs,
-        )
+        Part::start("kube-apiserver", &CONTROL_PLANE.find("kube-apiserver")?, args, vec![collector], logs)
     }
 }
 
@@ -250,10 +243,7 @@ fn start_etcd(dir: &Path, logs: &Path, client: &str, peer: &str) -> Result<Part>
     Part::start("etcd", &CONTROL_PLANE.find("etcd")?, args, vec![quota], logs)
 }
 
-fn start_controller_manager(
-    control_plane: &ControlPlane,
-    keys: &ServiceAccountKeys,
-) -> Result<Part> {
+fn start_controller_manager(control_plane: &ControlPlane, keys: &ServiceAccountKeys) -> Result<Part> {
     let authority = credentials::certificates(control_plane.dir()).join("apiserver.crt");
     let args = vec![
         format!("--kubeconfig={}", control_plane.kubeconfig().display()),
@@ -288,8 +278,7 @@ pub fn free_port() -> Result<u16> {
     const PORTS: std::ops::Range<u32> = 20_000..30_000;
     for _ in PORTS {
         // Other test programs run in parallel: each starts elsewhere.
-        let offset =
-            process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let offset = process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = u16::try_from(PORTS.start + offset % (PORTS.end - PORTS.start))?;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return Ok(port);

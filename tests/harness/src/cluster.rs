@@ -63,9 +63,7 @@ impl Cluster {
 
     /// Applies objects, given as JSON or YAML.
     pub fn apply(&self, objects: &str) {
-        self.control_plane
-            .kubectl_stdin(&["apply", "-f", "-"], objects)
-            .expect("the objects are applied");
+        self.control_plane.kubectl_stdin(&["apply", "-f", "-"], objects).expect("the objects are applied");
     }
 
     /// Applies [`objects::rule`].
@@ -78,9 +76,7 @@ impl Cluster {
         let nodes = names.into_iter().map(|name| objects::node(name.as_ref(), labels));
         let items: Vec<_> = nodes.collect();
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-        self.control_plane
-            .kubectl_stdin(&["create", "-f", "-"], &list.to_string())
-            .expect("the nodes are created");
+        self.control_plane.kubectl_stdin(&["create", "-f", "-"], &list.to_string()).expect("the nodes are created");
     }
 
     /// Returns what `kubectl get -o json` prints.
@@ -149,8 +145,7 @@ impl Cluster {
     pub fn wait_status(&self, rule: &str, what: &str, test: impl Fn(&Value) -> bool) -> Value {
         let what = format!("the status of rule {rule} to report {what}");
         self.wait_for(&what, &["ner", rule], |rule| {
-            rule["status"]["observedGeneration"] == rule["metadata"]["generation"]
-                && test(&rule["status"])
+            rule["status"]["observedGeneration"] == rule["metadata"]["generation"] && test(&rule["status"])
         })["status"]
             .clone()
     }
@@ -227,8 +222,6 @@ impl Cluster {
 
     /// Counts the patches of nodes' status so far.
     pub fn node_patches(&self) -> u64 {
-        self.control_plane
-            .request_count("PATCH", "nodes", "status")
-            .expect("the API server's metrics")
+        self.control_plane.request_count("PATCH", "nodes", "status").expect("the API server's metrics")
     }
 }

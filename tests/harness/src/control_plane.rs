@@ -34,13 +34,7 @@ impl ControlPlane {
         Builder::default()
     }
 
-    pub(crate) fn new(
-        dir: PathBuf,
-        etcd: Etcd,
-        apiserver: Part,
-        proxy: Proxy,
-        authority: Authority,
-    ) -> Self {
+    pub(crate) fn new(dir: PathBuf, etcd: Etcd, apiserver: Part, proxy: Proxy, authority: Authority) -> Self {
         let (others, kubelets) = (Vec::new(), BTreeMap::new());
         Self { dir, etcd, apiserver, proxy, authority, others, kubelets }
     }
@@ -206,15 +200,9 @@ impl ControlPlane {
 
     /// Waits until a node is Ready and has no taint, which the controller manager removes. An error
     /// of `check` ends the wait.
-    pub(crate) fn wait_schedulable(
-        &self,
-        node: &str,
-        check: impl Fn() -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn wait_schedulable(&self, node: &str, check: impl Fn() -> Result<()>) -> Result<()> {
         let what = format!("node {node} to be Ready and without taints");
-        self.wait_node(&what, node, check, |node| {
-            is_ready(node) && node["spec"]["taints"].is_null()
-        })
+        self.wait_node(&what, node, check, |node| is_ready(node) && node["spec"]["taints"].is_null())
     }
 
     /// Waits until a node is Ready. An error of `check` ends the wait.

@@ -36,30 +36,21 @@ impl Controller {
     #[must_use]
     pub fn start_unready(cluster: &Cluster, kubeconfig: &Path, args: &[&str]) -> Self {
         let args = [&["run"], args].concat();
-        Self::spawn(&cluster.control_plane.logs(), kubeconfig, &args, &[])
-            .expect("the controller starts")
+        Self::spawn(&cluster.control_plane.logs(), kubeconfig, &args, &[]).expect("the controller starts")
     }
 
     /// Starts it with just these arguments and this environment, with an address to listen on, and a log in `logs`.
     ///
     /// # Errors
     /// Returns an error if it cannot be started.
-    pub fn spawn(
-        logs: &Path,
-        kubeconfig: &Path,
-        args: &[&str],
-        env: &[(&str, &str)],
-    ) -> Result<Self> {
+    pub fn spawn(logs: &Path, kubeconfig: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<Self> {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let log = logs.join(format!("controller-{}.log", address.port()));
         let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
         let bind_address = address.to_string();
         // Tests delete rules while no controller runs.
-        let fixed = [
-            ("KUBECONFIG", kubeconfig),
-            ("NRA_BIND_ADDRESS", &bind_address),
-            ("NRA_MASS_WITHDRAWAL_DELAY", "0s"),
-        ];
+        let fixed =
+            [("KUBECONFIG", kubeconfig), ("NRA_BIND_ADDRESS", &bind_address), ("NRA_MASS_WITHDRAWAL_DELAY", "0s")];
         let env = [env, &fixed].concat();
         let process = Process::spawn("controller", &program()?, args, &env, &log)?;
         Ok(Self { process, address })
@@ -118,9 +109,7 @@ impl Controller {
     pub fn stop(self) {
         let log = self.process.log_path().to_owned();
         let ended = self.terminate();
-        ended.unwrap_or_else(|error| {
-            panic!("{error:#}\n{}", std::fs::read_to_string(log).unwrap_or_default())
-        });
+        ended.unwrap_or_else(|error| panic!("{error:#}\n{}", std::fs::read_to_string(log).unwrap_or_default()));
     }
 
     /// Sends SIGTERM, and waits until the program exits with code 0.
@@ -139,10 +128,7 @@ impl Controller {
     pub fn wait_failure(mut self) -> String {
         let code = self.process.wait_exit(DEADLINE);
         let log = self.log();
-        assert!(
-            code.as_ref().is_ok_and(|code| *code != 0),
-            "the controller ended with {code:?}\n{log}"
-        );
+        assert!(code.as_ref().is_ok_and(|code| *code != 0), "the controller ended with {code:?}\n{log}");
         log
     }
 

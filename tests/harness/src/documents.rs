@@ -77,8 +77,7 @@ pub fn blocks(pages: &[PathBuf]) -> Result<Vec<Block>> {
     let mut blocks = Vec::new();
     let root = project_file("");
     for page in pages {
-        let text =
-            fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
+        let text = fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
         let name = page.strip_prefix(&root).unwrap_or(page).display().to_string();
         blocks.extend(blocks_of(&name, &text));
     }
@@ -118,17 +117,13 @@ pub fn pages() -> Result<Vec<PathBuf>> {
 pub fn notes_blocks(notes: &str) -> Vec<Block> {
     let paragraphs = notes.split("\n\n").filter(|paragraph| {
         let command = paragraph.trim_start_matches('\n');
-        command.starts_with("  ")
-            && !["helm uninstall", "kubectl delete"].iter().any(|undo| command.contains(undo))
+        command.starts_with("  ") && !["helm uninstall", "kubectl delete"].iter().any(|undo| command.contains(undo))
     });
     let block = |(number, paragraph): (usize, &str)| Block {
         page: "NOTES.txt, paragraph".to_owned(),
         line: number + 1,
         marker: Marker::Runs("release".to_owned()),
-        text: paragraph
-            .lines()
-            .flat_map(|line| [line.strip_prefix("  ").unwrap_or(line), "\n"])
-            .collect(),
+        text: paragraph.lines().flat_map(|line| [line.strip_prefix("  ").unwrap_or(line), "\n"]).collect(),
         is_console: false,
     };
     paragraphs.enumerate().map(block).collect()

@@ -199,8 +199,7 @@ impl Shared {
             }
             Some(Fault::Stall) => {
                 state.hits += 1;
-                let stalls =
-                    |state: &mut State| state.fault == Some(Fault::Stall) && !state.is_over;
+                let stalls = |state: &mut State| state.fault == Some(Fault::Stall) && !state.is_over;
                 drop(self.changed.wait_while(state, stalls));
                 Verdict::Send
             }
@@ -313,10 +312,7 @@ mod tests {
         assert_eq!(exchange(&open, "hello").unwrap(), "hello", "an open connection continues");
         let refused = connect(&proxy);
         proxy.wait_hits(1).unwrap();
-        assert!(
-            exchange(&refused, "hello").is_ok_and(|back| back.is_empty())
-                || exchange(&refused, "x").is_err()
-        );
+        assert!(exchange(&refused, "hello").is_ok_and(|back| back.is_empty()) || exchange(&refused, "x").is_err());
 
         proxy.set(Some(Fault::Delay(Duration::from_millis(1))));
         assert_eq!(exchange(&open, "hello").unwrap(), "hello");
@@ -346,9 +342,6 @@ mod tests {
         open.set_read_timeout(Some(DEADLINE)).unwrap();
         assert_eq!(exchange(&open, " world").unwrap(), "hello ", "delayed data arrives first");
         proxy.cut();
-        assert!(
-            exchange(&open, "hello").is_ok_and(|back| back.is_empty())
-                || exchange(&open, "x").is_err()
-        );
+        assert!(exchange(&open, "hello").is_ok_and(|back| back.is_empty()) || exchange(&open, "x").is_err());
     }
 }

@@ -18,12 +18,7 @@ pub(crate) fn request(address: SocketAddr, method: &str, path: &str) -> Result<(
 }
 
 /// Sends a request with a body of a media type; returns the status code and the body of the response.
-pub(crate) fn send_body(
-    address: SocketAddr,
-    method: &str,
-    path: &str,
-    body: (&str, &str),
-) -> Result<(u16, String)> {
+pub(crate) fn send_body(address: SocketAddr, method: &str, path: &str, body: (&str, &str)) -> Result<(u16, String)> {
     whole(send(address, method, path, body)?, path)
 }
 
@@ -34,11 +29,7 @@ fn whole((code, mut stream): (u16, BufReader<TcpStream>), path: &str) -> Result<
 }
 
 /// Sends a request without a body; returns the status code, and the body to be read.
-pub(crate) fn open(
-    address: SocketAddr,
-    method: &str,
-    path: &str,
-) -> Result<(u16, BufReader<TcpStream>)> {
+pub(crate) fn open(address: SocketAddr, method: &str, path: &str) -> Result<(u16, BufReader<TcpStream>)> {
     send(address, method, path, ("", ""))
 }
 
@@ -48,8 +39,8 @@ fn send(
     path: &str,
     (content_type, body): (&str, &str),
 ) -> Result<(u16, BufReader<TcpStream>)> {
-    let mut stream = TcpStream::connect_timeout(&address, DEADLINE)
-        .with_context(|| format!("nothing listens on {address}"))?;
+    let mut stream =
+        TcpStream::connect_timeout(&address, DEADLINE).with_context(|| format!("nothing listens on {address}"))?;
     stream.set_read_timeout(Some(DEADLINE))?;
     // In HTTP/1.0 the end of the connection ends the body, without a length or chunks.
     write!(stream, "{method} {path} HTTP/1.0\r\nHost: localhost\r\n")?;

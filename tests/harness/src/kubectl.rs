@@ -36,8 +36,7 @@ impl Output {
             // A command that fails early stops reading; only its exit code matters.
             let _ = stdin.write_all(input.as_bytes());
         }
-        let output =
-            process.wait_with_output().with_context(|| format!("cannot wait for {name}"))?;
+        let output = process.wait_with_output().with_context(|| format!("cannot wait for {name}"))?;
         Ok(Self {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),

@@ -76,8 +76,7 @@ impl Kubelet {
         }
         copy_sysctls(&dir)?;
         let config = dir.join("kubelet.json");
-        fs::write(&config, configuration(tick)?)
-            .context("cannot write the kubelet's configuration")?;
+        fs::write(&config, configuration(tick)?).context("cannot write the kubelet's configuration")?;
 
         let runtime = [RUNTIME_SOCKET, RUNTIME_NOT_READY];
         let runtime = start_privately(&dir, "fakeruntime", node, &runtime, &logs)?;
@@ -156,12 +155,7 @@ impl Kubelet {
     ///
     /// # Errors
     /// Returns an error if it does not register.
-    pub fn device_plugin(
-        &self,
-        resource: &str,
-        devices: u32,
-        unhealthy: u32,
-    ) -> Result<DevicePlugin> {
+    pub fn device_plugin(&self, resource: &str, devices: u32, unhealthy: u32) -> Result<DevicePlugin> {
         let name = resource.replace('/', "-");
         let file = format!("lib/{name}.devices");
         write_devices(&self.dir.join(&file), devices, unhealthy)?;
@@ -215,13 +209,7 @@ fn write_devices(file: &Path, devices: u32, unhealthy: u32) -> Result<()> {
 }
 
 /// Starts a program in a mount namespace with the node's folders; the log is named after `of`.
-fn start_privately(
-    dir: &Path,
-    program: &str,
-    of: &str,
-    args: &[&str],
-    logs: &Path,
-) -> Result<Part> {
+fn start_privately(dir: &Path, program: &str, of: &str, args: &[&str], logs: &Path) -> Result<Part> {
     let path = CONTROL_PLANE.find(program)?;
     let [dir, path] = [dir, &path].map(|path| path.display().to_string());
     let privately = ["--mount", "--propagation=private", "sh", "-c", PRIVATELY, "sh", &dir, &path];

@@ -29,12 +29,7 @@ impl Node {
     /// # Errors
     /// Returns an error if the test is not isolated, one of the programs has not been built, an image cannot be
     /// imported, or the node does not become Ready.
-    pub fn start(
-        control_plane: &ControlPlane,
-        name: &str,
-        sandbox: &str,
-        images: &[&Path],
-    ) -> Result<Self> {
+    pub fn start(control_plane: &ControlPlane, name: &str, sandbox: &str, images: &[&Path]) -> Result<Self> {
         let cgroup = isolation::cgroup()?;
         let dir = control_plane.dir().join(name);
         fs::create_dir_all(dir.join("cni")).context("cannot make the node's folder")?;
@@ -44,8 +39,7 @@ impl Node {
             ctr(&["--namespace=k8s.io", "images", "import", &path])?;
         }
         let config = dir.join("kubelet.json");
-        fs::write(&config, kubelet_configuration(&cgroup))
-            .context("cannot write the kubelet's configuration")?;
+        fs::write(&config, kubelet_configuration(&cgroup)).context("cannot write the kubelet's configuration")?;
         let args = vec![
             format!("--config={}", config.display()),
             format!("--kubeconfig={}", control_plane.kubelet_kubeconfig(name)?.display()),
@@ -72,8 +66,7 @@ fn start_containerd(control_plane: &ControlPlane, dir: &Path, sandbox: &str) -> 
             },
         }],
     });
-    fs::write(dir.join("cni/10-pods.conflist"), network.to_string())
-        .context("cannot write the pods' network")?;
+    fs::write(dir.join("cni/10-pods.conflist"), network.to_string()).context("cannot write the pods' network")?;
     let bin = CONTAINERS.folder();
     let config = dir.join("containerd.toml");
     fs::write(&config, containerd_configuration(&bin, dir, sandbox))

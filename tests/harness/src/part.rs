@@ -35,13 +35,7 @@ impl Part {
     }
 }
 
-fn spawn(
-    name: &str,
-    program: &Path,
-    args: &[String],
-    env: &[(String, String)],
-    log: &Path,
-) -> Result<Process> {
+fn spawn(name: &str, program: &Path, args: &[String], env: &[(String, String)], log: &Path) -> Result<Process> {
     let args: Vec<_> = args.iter().map(String::as_str).collect();
     let env: Vec<_> = env.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     Process::spawn(name, program, &args, &env, log)

@@ -46,13 +46,7 @@ impl Process {
     ///
     /// # Errors
     /// Returns an error if it cannot be started.
-    pub fn spawn(
-        name: &str,
-        program: &Path,
-        args: &[&str],
-        env: &[(&str, &str)],
-        log: &Path,
-    ) -> Result<Self> {
+    pub fn spawn(name: &str, program: &Path, args: &[&str], env: &[(&str, &str)], log: &Path) -> Result<Self> {
         let context = || format!("cannot start {name} ({})", program.display());
         File::options().create(true).append(true).open(log).with_context(context)?;
         let mut supervisor = Command::new("/bin/sh")
@@ -156,9 +150,7 @@ impl Process {
     /// Returns the program's output.
     #[must_use]
     pub fn log(&self) -> String {
-        std::fs::read(&self.log)
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .unwrap_or_default()
+        std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 }
 

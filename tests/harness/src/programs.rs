@@ -18,21 +18,14 @@ pub(crate) struct Programs {
 }
 
 /// Kubernetes, and its dependencies.
-pub(crate) const CONTROL_PLANE: Programs = Programs {
-    folder: "target/controlplane/bin",
-    variable: "CONTROLPLANE_BIN",
-    command: "make controlplane",
-};
+pub(crate) const CONTROL_PLANE: Programs =
+    Programs { folder: "target/controlplane/bin", variable: "CONTROLPLANE_BIN", command: "make controlplane" };
 
 /// The container runtime.
-pub(crate) const CONTAINERS: Programs = Programs {
-    folder: "target/containers/bin",
-    variable: "CONTAINERS_BIN",
-    command: "make test-cluster",
-};
+pub(crate) const CONTAINERS: Programs =
+    Programs { folder: "target/containers/bin", variable: "CONTAINERS_BIN", command: "make test-cluster" };
 
-const TOOLS: Programs =
-    Programs { folder: "target/tools/bin", variable: "TOOLS_BIN", command: "make tools" };
+const TOOLS: Programs = Programs { folder: "target/tools/bin", variable: "TOOLS_BIN", command: "make tools" };
 
 impl Programs {
     pub(crate) fn folder(&self) -> PathBuf {
@@ -79,9 +72,7 @@ pub fn program() -> Result<PathBuf> {
     let running = env::current_exe().context("cannot find the running program")?;
     let folders = running.ancestors().skip(1).take(2);
     let found = folders.map(|folder| folder.join(PROGRAM)).find(|path| path.is_file());
-    found.with_context(|| {
-        format!("no {PROGRAM} next to {}: run `cargo build --bin {PROGRAM}`", running.display())
-    })
+    found.with_context(|| format!("no {PROGRAM} next to {}: run `cargo build --bin {PROGRAM}`", running.display()))
 }
 
 /// Returns the path of a file of the project, from wherever the tests run.

@@ -60,8 +60,7 @@ pub fn allow_kubelets_to_read_status(cluster: &Cluster) {
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": metadata["name"]},
         "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:nodes"}],
     });
-    cluster
-        .apply(&json!({"apiVersion": "v1", "kind": "List", "items": [role, binding]}).to_string());
+    cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [role, binding]}).to_string());
 }
 
 /// Sets a resource to 0 in both maps, like a kubelet that registers its node.
@@ -77,13 +76,7 @@ pub fn patch_as_kubelet(cluster: &Cluster, node: &str, patch: &Value) -> Output 
 }
 
 /// Patches a node's status like a kubelet, with one strategic merge patch, as the user of a kubeconfig.
-pub fn patch_as(
-    cluster: &Cluster,
-    kubeconfig: &Path,
-    args: &[&str],
-    node: &str,
-    patch: &Value,
-) -> Output {
+pub fn patch_as(cluster: &Cluster, kubeconfig: &Path, args: &[&str], node: &str, patch: &Value) -> Output {
     let (kubeconfig, patch) = (kubeconfig.to_str().unwrap(), patch.to_string());
     let fixed = ["patch", "node", node, "--subresource=status", "--type=strategic", "-p", &patch];
     let user = ["--kubeconfig", kubeconfig, "--field-manager=kubelet"];

@@ -9,8 +9,8 @@ const SUFFIXES: [&str; 13] = ["", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi"
 const MAX_LENGTH: usize = 32;
 
 const MALFORMED: [&str; 24] = [
-    "", " 4", "4 ", "4\n", "+", "-", ".", "k", "Ti", ".Ti", "e3", "4K", "4ki", "4B", "4 k", "4e",
-    "4e+", "4e1.5", "1_0", "1,0", "0x4", "--4", "4e2Ki", "\u{664}",
+    "", " 4", "4 ", "4\n", "+", "-", ".", "k", "Ti", ".Ti", "e3", "4K", "4ki", "4B", "4 k", "4e", "4e+", "4e1.5",
+    "1_0", "1,0", "0x4", "--4", "4e2Ki", "\u{664}",
 ];
 
 /// Returns the numbers from 1 to 8192 with every multiplying suffix.
@@ -30,8 +30,7 @@ pub fn notations() -> Vec<String> {
         }
     }
     for exponent in -20..=20 {
-        for mantissa in ["1", "1.5", "0.001", ".5", "1024", "9223372036854775", "9.223372036854775"]
-        {
+        for mantissa in ["1", "1.5", "0.001", ".5", "1024", "9223372036854775", "9.223372036854775"] {
             texts.insert(format!("{mantissa}e{exponent}"));
         }
     }
@@ -61,8 +60,7 @@ fn spellings(number: u128) -> Vec<String> {
     for (zeros, suffix) in [(3, "m"), (6, "u"), (9, "n"), (1, "e-1"), (5, "e-5"), (12, "e-012")] {
         texts.push(format!("{digits}{}{suffix}", "0".repeat(zeros)));
     }
-    let suffixes =
-        [(1, "e1"), (2, "E2"), (3, "k"), (6, "M"), (9, "G"), (12, "T"), (15, "P"), (18, "E")];
+    let suffixes = [(1, "e1"), (2, "E2"), (3, "k"), (6, "M"), (9, "G"), (12, "T"), (15, "P"), (18, "E")];
     for (places, suffix) in suffixes {
         let padded = format!("{digits:0>width$}", width = places + 1);
         let (whole, fraction) = padded.split_at(padded.len() - places);

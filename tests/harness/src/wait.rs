@@ -23,11 +23,7 @@ pub fn wait_until<T>(what: &str, probe: impl FnMut() -> Result<Option<T>>) -> Re
 ///
 /// # Errors
 /// Returns an error at the deadline: what it waited for, and the last error of the probe.
-pub fn wait_within<T>(
-    deadline: Duration,
-    what: &str,
-    mut probe: impl FnMut() -> Result<Option<T>>,
-) -> Result<T> {
+pub fn wait_within<T>(deadline: Duration, what: &str, mut probe: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let start = Instant::now();
     loop {
         let last = match probe() {

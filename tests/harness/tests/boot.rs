@@ -21,9 +21,7 @@ fn kubemark_kubelet_runs_a_pod() {
     let pod = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"},
         "spec": {"containers": [{"name": "app", "image": "pause"}]}}"#;
     control_plane.kubectl_stdin(&["apply", "-f", "-"], pod).unwrap();
-    control_plane
-        .kubectl(&["wait", "--for=jsonpath={.status.phase}=Running", "pod/pod", "--timeout=180s"])
-        .unwrap();
+    control_plane.kubectl(&["wait", "--for=jsonpath={.status.phase}=Running", "pod/pod", "--timeout=180s"]).unwrap();
 }
 
 #[test]
@@ -103,8 +101,7 @@ fn process_owner_to_be_killed() {
 fn process_reports_exit_code_and_log() {
     let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("exit.log");
     let shell = std::path::Path::new("/bin/sh");
-    let mut process =
-        Process::spawn("shell", shell, &["-c", "echo printed; exit 7"], &[], &log).unwrap();
+    let mut process = Process::spawn("shell", shell, &["-c", "echo printed; exit 7"], &[], &log).unwrap();
     assert_eq!(process.wait_exit(DEADLINE).unwrap(), 7);
     assert!(process.log().contains("printed"));
     assert!(format!("{:#}", process.check_running().unwrap_err()).contains("printed"));

@@ -54,11 +54,10 @@ fn validate_accepts_byte_order_mark_and_crlf() {
 
 #[test]
 fn validate_reports_unreadable_files_and_checks_the_rest() {
-    let repeated =
-        (1..12).fold("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
-            let aliases = vec![format!("*a{}", n - 1); 10].join(", ");
-            format!("{text}a{n}: &a{n} [{aliases}]\n")
-        });
+    let repeated = (1..12).fold("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
+        let aliases = vec![format!("*a{}", n - 1); 10].join(", ");
+        format!("{text}a{n}: &a{n} [{aliases}]\n")
+    });
     let long = format!("a: &a {}\nb: [{}*a]\n", "x".repeat(1 << 20), "*a, ".repeat(10_000));
     for (test, bytes, says, place) in [
         ("latin-1", b"a: 1\nb: \xe4\n".to_vec(), "the byte 0xe4 here is not UTF-8", ":2:4"),
@@ -84,20 +83,12 @@ fn validate_reports_unreadable_files_and_checks_the_rest() {
         ("own-anchor", b"a: &a [*a]\n".to_vec(), "within its own anchor", ":1:8"),
         ("separator", b"a: 1\n--- b\n".to_vec(), "separates documents", ":2:1"),
         ("infinity", b"a: .inf\n".to_vec(), ".inf cannot be sent as JSON", ":1:4"),
-        (
-            "key",
-            b"a: 1\n? [b]\n: 1\n".to_vec(),
-            "a key must be text, a number or a truth value",
-            ":2:3",
-        ),
+        ("key", b"a: 1\n? [b]\n: 1\n".to_vec(), "a key must be text, a number or a truth value", ":2:3"),
         ("merge", b"a:\n  <<: 5\n".to_vec(), "<< merges a map", ":2:7"),
     ] {
         let (lines, code) = said(test, &bytes);
         let title = lines.iter().find(|line| line.contains(says));
-        assert!(
-            title.is_some_and(|line| line.starts_with("error[unreadable]: ")),
-            "{test}: {lines:#?}"
-        );
+        assert!(title.is_some_and(|line| line.starts_with("error[unreadable]: ")), "{test}: {lines:#?}");
         let place = format!("--> file.yaml{place}");
         assert!(lines.iter().any(|line| line.contains(&place)), "{test}: {place}: {lines:#?}");
         assert_eq!(code, 2, "{test}");
@@ -108,8 +99,7 @@ fn validate_reports_unreadable_files_and_checks_the_rest() {
 #[test]
 fn validate_handles_a_document_at_the_value_limit() {
     let items: String = (0..160_000).map(|n| format!("- {{k{n}: v{n}}}\n")).collect();
-    let (lines, code) =
-        said("most", format!("apiVersion: v1\nkind: Most\nitems:\n{items}").as_bytes());
+    let (lines, code) = said("most", format!("apiVersion: v1\nkind: Most\nitems:\n{items}").as_bytes());
     assert_eq!(lines.last().unwrap(), "2 files, 1 rule: 1 error");
     assert_eq!(code, 1);
 }
@@ -134,8 +124,7 @@ fn validate_folder_skips_hidden_and_other_files() {
     std::os::unix::fs::symlink("c/rule.yml", scratch.join("b/again.yaml")).unwrap();
     let made = Command::new("mkfifo").arg(scratch.join("b/pipe.yaml")).status().unwrap();
     assert!(made.success());
-    let output =
-        validate(&["-R", "b", "b/c/../c/rule.yml"]).current_dir(&scratch).output().unwrap();
+    let output = validate(&["-R", "b", "b/c/../c/rule.yml"]).current_dir(&scratch).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert!(stdout.contains("--> b/again.yaml:6:13"), "{stdout}");
     assert_eq!(stdout.lines().last(), Some("2 files, 1 rule: 1 error"), "{stdout}");
@@ -160,9 +149,7 @@ fn validate_folder_skips_unreadable_files_without_objects() {
         fs::create_dir(scratch.join("folder")).unwrap();
         fs::write(scratch.join("folder/file.json"), bytes).unwrap();
         fs::write(scratch.join("folder/rule.yaml"), RULE.replace(": 0\n", ": 4\n")).unwrap();
-        for (args, skipped) in
-            [(&["folder"][..], skipped), (&["folder", "folder/file.json"], false)]
-        {
+        for (args, skipped) in [(&["folder"][..], skipped), (&["folder", "folder/file.json"], false)] {
             let output = validate(args).current_dir(&scratch).output().unwrap();
             let stdout = String::from_utf8(output.stdout).unwrap();
             let code = if skipped { 0 } else { 2 };
@@ -213,9 +200,7 @@ fn validate_into_a_closed_pipe_is_no_error() {
 
 #[test]
 fn validate_of_closed_or_empty_input_fails() {
-    for script in
-        [r#""$0" validate - <&-"#, r#"false | "$0" validate -"#, r#""$0" validate -f - </dev/null"#]
-    {
+    for script in [r#""$0" validate - <&-"#, r#"false | "$0" validate -"#, r#""$0" validate -f - </dev/null"#] {
         let mut command = Command::new("/bin/sh");
         let output = command.args(["-c", script]).arg(validate(&[]).get_program()).output();
         let output = output.unwrap();
@@ -254,8 +239,8 @@ fn validate_with_too_many_warnings_keeps_the_errors() {
 /// A manifest with parts changed, lost, repeated and put in.
 fn garbage(random: &mut fastrand::Rng, seeds: &[String]) -> String {
     let scraps = [
-        "&a ", "*a", "- ", ": ", "\n", "\t", "---\n", "<<: ", "!!int ", "{", "]", "'", "\"", "|\n",
-        "? ", "\u{feff}", "ß", "\r", "0x", "~", "%", "#", "...",
+        "&a ", "*a", "- ", ": ", "\n", "\t", "---\n", "<<: ", "!!int ", "{", "]", "'", "\"", "|\n", "? ", "\u{feff}",
+        "ß", "\r", "0x", "~", "%", "#", "...",
     ];
     let mut text: Vec<char> = random.choice(seeds).unwrap().chars().collect();
     for _ in 0..random.usize(1..12) {
@@ -300,13 +285,7 @@ fn validate_never_panics_on_random_bytes() {
             assert!(column <= line.chars().count() + 1, "{column} in {line:?}");
             assert!(!diagnostic.title().contains('\n'), "{:?}", diagnostic.title());
         }
-        for format in [
-            Format::Text { colour: true },
-            Format::Json,
-            Format::Github,
-            Format::Gitlab,
-            Format::Junit,
-        ] {
+        for format in [Format::Text { colour: true }, Format::Json, Format::Github, Format::Gitlab, Format::Junit] {
             assert!(!report.render(format).is_empty());
         }
         let counts = [Severity::Unreadable, Severity::Error, Severity::Warning];

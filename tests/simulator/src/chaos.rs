@@ -34,9 +34,7 @@ impl Chaos {
 impl Fates for Chaos {
     fn fate(&mut self, client: &str, call: &Call, _: Duration) -> Fate {
         let Self { seed, one_in, dice } = self;
-        let name = client
-            .bytes()
-            .fold(*seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
+        let name = client.bytes().fold(*seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
         let rng = dice.entry(client.to_owned()).or_insert_with(|| Rng::with_seed(name));
         let one_in = if call.verb == Verb::Watch { one_in.div_ceil(4) } else { *one_in };
         if rng.u32(..one_in) > 0 {
@@ -68,14 +66,9 @@ fn lateness(rng: &mut Rng) -> Duration {
 }
 
 fn flaw(rng: &mut Rng) -> Flaw {
-    let ends =
-        [WatchEnd::Closed, WatchEnd::Cut, WatchEnd::Silent, WatchEnd::Expired, WatchEnd::Garbage];
+    let ends = [WatchEnd::Closed, WatchEnd::Cut, WatchEnd::Silent, WatchEnd::Expired, WatchEnd::Garbage];
     let lag = if rng.bool() { lateness(rng) } else { Duration::ZERO };
-    Flaw {
-        lag,
-        lasts: Duration::from_millis(rng.u64(..60_000)),
-        end: ends[rng.usize(..ends.len())],
-    }
+    Flaw { lag, lasts: Duration::from_millis(rng.u64(..60_000)), end: ends[rng.usize(..ends.len())] }
 }
 
 fn failure(rng: &mut Rng, call: &Call) -> Failure {
@@ -88,17 +81,13 @@ fn failure(rng: &mut Rng, call: &Call) -> Failure {
         Failure { code, status, retry_after: None }
     };
     match (call.verb, rng.u32(..6)) {
-        (Verb::List | Verb::Watch, 0) if call.kind != Kind::Node && call.kind != Kind::Pod => {
-            not_served()
-        }
+        (Verb::List | Verb::Watch, 0) if call.kind != Kind::Node && call.kind != Kind::Pod => not_served(),
         (Verb::List | Verb::Watch, 1) => {
             Failure::forbidden("simulated", "list", call.kind.plural(), call.kind, &call.key)
         }
         (Verb::List, 2) => Failure::expired("The provided continue parameter is too old."),
         (Verb::Replace | Verb::Patch | Verb::Create, 0) => by_admission(403),
-        (Verb::Replace | Verb::Patch, 1) => {
-            Failure::conflict(call.kind, &call.key, "the object has been modified")
-        }
+        (Verb::Replace | Verb::Patch, 1) => Failure::conflict(call.kind, &call.key, "the object has been modified"),
         (Verb::Patch, 2) if call.kind == Kind::Node => {
             let right = "nodes/status";
             Failure::forbidden("simulated", "patch", right, call.kind, &call.key)

@@ -10,9 +10,7 @@ use crate::strategy;
 pub(crate) fn decode(kind: Kind, object: &mut Value) -> Result<(), Failure> {
     strategy::decode(kind, object).map_err(|why| {
         let (name, version) = (kind.name(), kind.version());
-        Failure::bad_request(format!(
-            "{name} in version \"{version}\" cannot be handled as a {name}: {why}"
-        ))
+        Failure::bad_request(format!("{name} in version \"{version}\" cannot be handled as a {name}: {why}"))
     })
 }
 
@@ -20,9 +18,7 @@ pub(crate) fn check_name(key: &Key, object: &Value) -> Result<(), Failure> {
     let (expected, name) = (&key.name, text(object, "name"));
     if name.is_empty() {
         let why = "was undeterminable: name must be provided";
-        return Err(Failure::bad_request(format!(
-            "the name of the object ({expected} based on URL) {why}"
-        )));
+        return Err(Failure::bad_request(format!("the name of the object ({expected} based on URL) {why}")));
     }
     if name != expected {
         let why = format!("does not match the name on the URL ({expected})");

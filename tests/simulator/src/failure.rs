@@ -86,13 +86,8 @@ impl Failure {
         let mut details = Self::details(kind, key);
         details["kind"] = json!(kind.name());
         let group = kind.group();
-        let resource = if group.is_empty() {
-            kind.name().to_owned()
-        } else {
-            format!("{}.{group}", kind.name())
-        };
-        let message =
-            format!("Operation cannot be fulfilled on {resource} \"{}\": {why}", key.name);
+        let resource = if group.is_empty() { kind.name().to_owned() } else { format!("{}.{group}", kind.name()) };
+        let message = format!("Operation cannot be fulfilled on {resource} \"{}\": {why}", key.name);
         Self::new(409, "Conflict", message, details)
     }
 
@@ -122,14 +117,9 @@ impl Failure {
         Self::invalid_named(("", ""), "", &[cause])
     }
 
-    fn invalid_named(
-        (kind, group): (&str, &str),
-        name: &str,
-        causes: &[(&str, String, String)],
-    ) -> Self {
+    fn invalid_named((kind, group): (&str, &str), name: &str, causes: &[(&str, String, String)]) -> Self {
         // A duplicate is listed twice in the causes, and once in the message.
-        let mut texts: Vec<_> =
-            causes.iter().map(|(_, field, why)| format!("{field}: {why}")).collect();
+        let mut texts: Vec<_> = causes.iter().map(|(_, field, why)| format!("{field}: {why}")).collect();
         texts.sort();
         texts.dedup();
         let text = match texts.as_slice() {
@@ -144,9 +134,8 @@ impl Failure {
                 details[field] = json!(value);
             }
         }
-        let causes = causes
-            .iter()
-            .map(|(reason, field, why)| json!({"reason": reason, "message": why, "field": field}));
+        let causes =
+            causes.iter().map(|(reason, field, why)| json!({"reason": reason, "message": why, "field": field}));
         details["causes"] = causes.collect();
         Self::new(422, "Invalid", message, details)
     }
@@ -215,8 +204,7 @@ impl Failure {
     /// Too many requests at once: to be retried after this number of seconds.
     #[must_use]
     pub fn too_many_requests(seconds: u32) -> Self {
-        let message =
-            "the server has received too many requests and has asked us to try again later";
+        let message = "the server has received too many requests and has asked us to try again later";
         let details = json!({"retryAfterSeconds": seconds});
         let failure = Self::new(429, "TooManyRequests", message.to_owned(), details);
         Self { retry_after: Some(seconds), ..failure }

@@ -11,16 +11,11 @@ use crate::server::Writer;
 type Fields = BTreeSet<Vec<String>>;
 
 /// Fields that are maps in the schema, not structures: the map itself has an owner.
-const MAPS: [&str; 4] = [
-    "f:metadata/f:labels",
-    "f:metadata/f:annotations",
-    "f:status/f:capacity",
-    "f:status/f:allocatable",
-];
+const MAPS: [&str; 4] =
+    ["f:metadata/f:labels", "f:metadata/f:annotations", "f:status/f:capacity", "f:status/f:allocatable"];
 
 /// Lists whose items have separate owners, with the key field.
-const LISTS: [(&str, &str); 2] =
-    [("f:status/f:conditions", "type"), ("f:status/f:addresses", "type")];
+const LISTS: [(&str, &str); 2] = [("f:status/f:conditions", "type"), ("f:status/f:addresses", "type")];
 
 /// Fields without an owner.
 const UNOWNED: [&str; 8] = [
@@ -43,11 +38,8 @@ pub(crate) fn record(
 ) {
     let old = before.map(|before| flatten(before, ignored)).unwrap_or_default();
     let new = flatten(after, ignored);
-    let changed: Fields = new
-        .iter()
-        .filter(|(path, value)| old.get(*path) != Some(*value))
-        .map(|(path, _)| path.clone())
-        .collect();
+    let changed: Fields =
+        new.iter().filter(|(path, value)| old.get(*path) != Some(*value)).map(|(path, _)| path.clone()).collect();
     let removed: Fields = old.keys().filter(|path| !new.contains_key(*path)).cloned().collect();
     let entries = before.map_or(&Value::Null, |before| &before["metadata"]["managedFields"]);
     let mut entries: Vec<Value> = entries.as_array().cloned().unwrap_or_default();
@@ -115,9 +107,7 @@ fn visit(path: &mut Vec<String>, value: &Value, fields: &mut BTreeMap<Vec<String
         fields.insert(path.clone(), Value::Null);
     }
     let members: Vec<_> = match (value, list) {
-        (Value::Object(members), _) => {
-            members.iter().map(|(name, value)| (format!("f:{name}"), value)).collect()
-        }
+        (Value::Object(members), _) => members.iter().map(|(name, value)| (format!("f:{name}"), value)).collect(),
         (Value::Array(items), Some((_, key))) => {
             items.iter().map(|item| (format!("k:{}", json!({*key: item[*key]})), item)).collect()
         }

@@ -161,8 +161,7 @@ impl Call {
         };
         let body = match request.body() {
             body if body.is_empty() => Value::Null,
-            body => serde_json::from_slice(body)
-                .map_err(|error| Failure::bad_request(error.to_string()))?,
+            body => serde_json::from_slice(body).map_err(|error| Failure::bad_request(error.to_string()))?,
         };
         let content_type = header(CONTENT_TYPE);
         let content_type = content_type.split(';').next().unwrap_or_default().trim().to_owned();
@@ -208,8 +207,7 @@ impl Call {
             Verb::Delete => {
                 let uid = self.body["preconditions"]["uid"].as_str();
                 api.delete(kind, key, uid)?;
-                let details =
-                    json!({"name": key.name, "group": kind.group(), "kind": kind.plural()});
+                let details = json!({"name": key.name, "group": kind.group(), "kind": kind.plural()});
                 let status = json!({
                     "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
                 });
@@ -235,9 +233,11 @@ impl Call {
         }
         let version = match text("resourceVersion") {
             "" | "0" => None,
-            version => Some(version.parse::<u64>().map_err(|_| {
-                Failure::bad_request(format!("Invalid value: \"{version}\": cannot parse"))
-            })?),
+            version => Some(
+                version
+                    .parse::<u64>()
+                    .map_err(|_| Failure::bad_request(format!("Invalid value: \"{version}\": cannot parse")))?,
+            ),
         };
         if self.verb == Verb::Watch {
             return Ok(self.watch(api, selector, version));
@@ -275,8 +275,7 @@ impl Call {
         if let Some(next) = next {
             metadata["continue"] = json!(next);
             // With a selector, the server does not count the remaining objects.
-            if !["fieldSelector", "labelSelector"].iter().any(|name| self.query.contains_key(*name))
-            {
+            if !["fieldSelector", "labelSelector"].iter().any(|name| self.query.contains_key(*name)) {
                 metadata["remainingItemCount"] = json!(remaining);
             }
         }
@@ -324,10 +323,8 @@ impl Call {
             return Err(Failure::bad_request(message));
         }
         if !key.name.is_empty() && found.name != key.name {
-            let message = format!(
-                "the name of the object ({}) does not match the name on the URL ({})",
-                found.name, key.name
-            );
+            let message =
+                format!("the name of the object ({}) does not match the name on the URL ({})", found.name, key.name);
             return Err(Failure::bad_request(message));
         }
         Ok(object)
@@ -342,9 +339,8 @@ impl Call {
     }
 
     fn unsupported(&self, supported: &str) -> Failure {
-        let message = format!(
-            "the body of the request was in an unknown format - accepted media types include: {supported}"
-        );
+        let message =
+            format!("the body of the request was in an unknown format - accepted media types include: {supported}");
         failure(415, "UnsupportedMediaType", &message)
     }
 }
@@ -363,15 +359,12 @@ fn read_path(path: &str) -> Option<(Kind, Key, Subresource)> {
     if plural == "namespaces" {
         (namespace, plural) = (parts.next()?, parts.next()?);
     }
-    let is_named =
-        |kind: &Kind| kind.group() == group && kind.version() == version && kind.plural() == plural;
+    let is_named = |kind: &Kind| kind.group() == group && kind.version() == version && kind.plural() == plural;
     let kind = Kind::ALL.into_iter().find(is_named)?;
     let name = parts.next().unwrap_or_default();
     let subresource = match (parts.next(), parts.next()) {
         (None, None) => Subresource::None,
-        (Some("status"), None) if matches!(kind, Kind::Node | Kind::Pod | Kind::Rule) => {
-            Subresource::Status
-        }
+        (Some("status"), None) if matches!(kind, Kind::Node | Kind::Pod | Kind::Rule) => Subresource::Status,
         _ => return None,
     };
     let is_placed = if name.is_empty() {

@@ -72,8 +72,7 @@ impl NodeWrite<'_> {
     /// Returns the changes of the patch.
     #[must_use]
     pub fn changes(&self) -> Vec<Change> {
-        let [before, after] =
-            [self.before, self.after].map(|node| ledger(node).unwrap_or_default());
+        let [before, after] = [self.before, self.after].map(|node| ledger(node).unwrap_or_default());
         let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         let changes = names.into_iter().filter_map(|name| {
             let old = Place::on(self.before, &before, name);
@@ -119,9 +118,7 @@ impl NodeWrite<'_> {
         self.check_rest()?;
         let ledgers = [self.before, self.after].map(ledger);
         let [Some(before), Some(after)] = ledgers else {
-            return Err(
-                "I1: a ledger that cannot be read is written, or is written over".to_owned()
-            );
+            return Err("I1: a ledger that cannot be read is written, or is written over".to_owned());
         };
         let mut names: BTreeSet<&str> = BTreeSet::new();
         for (node, ledger) in [(self.before, &before), (self.after, &after)] {
@@ -184,9 +181,7 @@ impl NodeWrite<'_> {
                 return Err("I4, I6: something is written that the ledger does not list".to_owned());
             };
             if edited || new.values != [Some(*listed); 2] {
-                return Err(
-                    "I4, I6: something else is written than what the ledger lists".to_owned()
-                );
+                return Err("I4, I6: something else is written than what the ledger lists".to_owned());
             }
             if self.right == Right::Resets && old.values != [Some(0); 2] {
                 return Err("I6: what does not lead writes back what is not reset".to_owned());
@@ -203,8 +198,7 @@ impl NodeWrite<'_> {
                 let is_foreign = old.entry.is_none() && !old.values.iter().all(is_zero);
                 let takes_over = |rules: &Vec<Arc<Value>>| {
                     rules.iter().any(|object| {
-                        object["metadata"]["name"] == rule.as_str()
-                            && object["spec"]["conflictPolicy"] == "Overwrite"
+                        object["metadata"]["name"] == rule.as_str() && object["spec"]["conflictPolicy"] == "Overwrite"
                     })
                 };
                 if is_foreign && !self.known.iter().any(takes_over) {
@@ -224,22 +218,17 @@ impl NodeWrite<'_> {
             }
             (Some((listed, _, rest)), None) => {
                 let retains = rest["deletionPolicy"] == "Retain";
-                let is_own =
-                    old.values.iter().all(|value| is_zero(value) || *value == Some(*listed));
+                let is_own = old.values.iter().all(|value| is_zero(value) || *value == Some(*listed));
                 let expected = match (is_own, retains) {
                     (true, false) => [None; 2],
-                    (true, true) if old.values.iter().all(is_zero) && old.values != [None; 2] => {
-                        [Some(*listed); 2]
-                    }
+                    (true, true) if old.values.iter().all(is_zero) && old.values != [None; 2] => [Some(*listed); 2],
                     _ => old.values,
                 };
                 if new.values != expected {
                     return Err(format!("I2: the values are not {expected:?}"));
                 }
                 let is_declared = |rules: &Vec<Arc<Value>>| {
-                    self.labels
-                        .iter()
-                        .all(|labels| decider(rules, self.before, labels, name).is_some())
+                    self.labels.iter().all(|labels| decider(rules, self.before, labels, name).is_some())
                 };
                 let certain = self.known.get(self.certain_from..).unwrap_or_default();
                 if !certain.is_empty() && certain.iter().all(is_declared) {
@@ -251,13 +240,7 @@ impl NodeWrite<'_> {
     }
 
     /// An entry is what a rule declares, or more.
-    fn check_declared(
-        &self,
-        name: &str,
-        quantity: i128,
-        rule: &str,
-        old: &Place,
-    ) -> Result<(), Violation> {
+    fn check_declared(&self, name: &str, quantity: i128, rule: &str, old: &Place) -> Result<(), Violation> {
         let requested = self.pods.and_then(|pods| pods.get(name)).copied().unwrap_or_default();
         let most = old.most().unwrap_or_default().max(requested);
         let declares = |rules: &Vec<Arc<Value>>| {
@@ -267,17 +250,17 @@ impl NodeWrite<'_> {
                     let may_hold = decider["spec"]["shrinkPolicy"] != "Immediate";
                     decider["metadata"]["name"] == rule
                         && declared.is_some_and(|declared| {
-                            declared == quantity
-                                || may_hold && declared < quantity && quantity <= most
+                            declared == quantity || may_hold && declared < quantity && quantity <= most
                         })
                 })
             })
         };
         // The value of a rule that has become invalid is kept, and held if pods request more.
         let is_invalid = self.objects(rule).any(|rule| declared(rule).is_none());
-        let is_kept = old.entry.as_ref().is_some_and(|(listed, old_rule, _)| {
-            old_rule == rule && *listed <= quantity && quantity <= most
-        });
+        let is_kept = old
+            .entry
+            .as_ref()
+            .is_some_and(|(listed, old_rule, _)| old_rule == rule && *listed <= quantity && quantity <= most);
         if self.known.iter().any(declares) || is_invalid && is_kept {
             return Ok(());
         }
@@ -298,27 +281,18 @@ impl NodeWrite<'_> {
     }
 
     /// Checks I5, as far as a single patch can violate it.
-    fn check_pods(
-        &self,
-        name: &str,
-        quantity: i128,
-        rule: &str,
-        old: &Place,
-    ) -> Result<(), Violation> {
+    fn check_pods(&self, name: &str, quantity: i128, rule: &str, old: &Place) -> Result<(), Violation> {
         if self.is_immediate(rule) {
             return Ok(());
         }
         let mut objects = self.objects(rule);
-        let appears = old.entry.is_none()
-            && old.values.iter().all(|value| value.is_none_or(|value| value == 0));
+        let appears = old.entry.is_none() && old.values.iter().all(|value| value.is_none_or(|value| value == 0));
         // The value that the sender wanted to raise may have been removed meanwhile.
         if appears && !self.was_seen && self.overwrites(rule) {
             return Ok(());
         }
         let limit = if appears {
-            let age = |object: &Value| {
-                object["metadata"]["creationTimestamp"].as_str().map(str::to_owned)
-            };
+            let age = |object: &Value| object["metadata"]["creationTimestamp"].as_str().map(str::to_owned);
             let node = age(self.before);
             // A node that is younger than the rule has no pods that are older than the value.
             if objects.any(|rule| node > age(rule)) {

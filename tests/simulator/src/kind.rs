@@ -149,8 +149,7 @@ impl Key {
     /// Returns the key of an object.
     #[must_use]
     pub fn of(object: &Value) -> Self {
-        let text =
-            |field: &str| object["metadata"][field].as_str().map(str::to_owned).unwrap_or_default();
+        let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned).unwrap_or_default();
         Self { namespace: text("namespace"), name: text("name") }
     }
 }

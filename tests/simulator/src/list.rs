@@ -48,9 +48,7 @@ impl ApiServer {
         let version = version.unwrap_or_else(|| self.store.version());
         if version < self.store.compacted() {
             return Err(match after {
-                Some(Key { namespace, name }) => {
-                    Failure::expired_token(&format!("{NOW}/{namespace}/{name}"))
-                }
+                Some(Key { namespace, name }) => Failure::expired_token(&format!("{NOW}/{namespace}/{name}")),
                 None => Failure::expired("The resourceVersion for the provided list is too old."),
             });
         }
@@ -58,8 +56,7 @@ impl ApiServer {
         let has_index = self.has_watch_cache && options.token.is_none() && options.at.is_none();
         let objects = self.store.list(kind, version);
         let mut objects = objects.filter(|(key, object)| {
-            after.as_ref().is_none_or(|after| *key > after)
-                && options.selector.is_read(object, has_index)
+            after.as_ref().is_none_or(|after| *key > after) && options.selector.is_read(object, has_index)
         });
         let limit = if options.limit == 0 { usize::MAX } else { options.limit };
         let selected = objects.by_ref().filter(|(_, object)| options.selector.matches(object));
@@ -81,8 +78,7 @@ const NOW: &str = "-1";
 fn read_token(token: &str) -> Result<(Option<u64>, Option<Key>), Failure> {
     let invalid = || Failure::bad_request("continue key is not valid");
     let mut parts = token.splitn(3, '/');
-    let (Some(version), Some(namespace), Some(name)) = (parts.next(), parts.next(), parts.next())
-    else {
+    let (Some(version), Some(namespace), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(invalid());
     };
     let version = if version == NOW { None } else { Some(version.parse().map_err(|_| invalid())?) };

@@ -23,16 +23,8 @@ const METADATA: [&str; 13] = [
     "managedFields",
 ];
 const SPEC: [&str; 5] = ["podCIDR", "podCIDRs", "providerID", "unschedulable", "taints"];
-const STATUS: [&str; 8] = [
-    "capacity",
-    "allocatable",
-    "phase",
-    "conditions",
-    "addresses",
-    "daemonEndpoints",
-    "nodeInfo",
-    "images",
-];
+const STATUS: [&str; 8] =
+    ["capacity", "allocatable", "phase", "conditions", "addresses", "daemonEndpoints", "nodeInfo", "images"];
 /// The members of `status.nodeInfo`, which are written even if empty.
 const NODE_INFO: [&str; 10] = [
     "machineID",
@@ -127,10 +119,7 @@ fn keep(value: &mut Value, known: &[&str]) {
 }
 
 /// Returns the members of a map; `None` if there is no map.
-fn members<'a>(
-    parent: &'a mut Value,
-    map: &str,
-) -> Result<Option<&'a mut Map<String, Value>>, String> {
+fn members<'a>(parent: &'a mut Value, map: &str) -> Result<Option<&'a mut Map<String, Value>>, String> {
     match parent.get_mut(map) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Object(members)) => Ok(Some(members)),

@@ -1,21 +1,10 @@
 //! Quantities as the API server reads and writes them: `k8s.io/apimachinery/pkg/api/resource`.
 
 /// Decimal suffixes, with their power of ten.
-const DECIMAL: [(&str, i32); 10] = [
-    ("n", -9),
-    ("u", -6),
-    ("m", -3),
-    ("", 0),
-    ("k", 3),
-    ("M", 6),
-    ("G", 9),
-    ("T", 12),
-    ("P", 15),
-    ("E", 18),
-];
+const DECIMAL: [(&str, i32); 10] =
+    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 /// Binary suffixes, with their power of two.
-const BINARY: [(&str, u32); 6] =
-    [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 /// Numbers with more digits use other arithmetic, which does not preserve the notation.
 const MAX_DIGITS: i32 = 18;
 
@@ -51,8 +40,7 @@ impl Quantity {
     /// Parses a quantity; `None` if it is invalid.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        let zero =
-            Self { mantissa: 0, scale: 0, format: Format::Decimal, is_small: true, text: None };
+        let zero = Self { mantissa: 0, scale: 0, format: Format::Decimal, is_small: true, text: None };
         if text == "0" {
             return Some(zero);
         }
@@ -81,8 +69,7 @@ impl Quantity {
                 Format::Binary => exponent % 10 == 0 && number & 7 != 0,
                 _ => scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0'),
             };
-        let mut quantity =
-            Self { mantissa, scale, format, is_small, text: as_written.then(|| text.to_owned()) };
+        let mut quantity = Self { mantissa, scale, format, is_small, text: as_written.then(|| text.to_owned()) };
         if !is_small {
             quantity.round_up(-9);
             if format == Format::Binary {

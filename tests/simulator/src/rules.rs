@@ -26,19 +26,14 @@ pub fn selects(rule: &Value, name: &Value, labels: &Value) -> bool {
     let labelled = &spec["nodeSelector"]["matchLabels"];
     spec["allNodes"] == true
         || names.any(|other| other == name)
-        || labelled.as_object().is_some_and(|required| {
-            !required.is_empty() && required.iter().all(|(key, value)| labels[key] == *value)
-        })
+        || labelled
+            .as_object()
+            .is_some_and(|required| !required.is_empty() && required.iter().all(|(key, value)| labels[key] == *value))
 }
 
 /// Returns the valid rule that decides about a resource on a node.
 #[must_use]
-pub fn decider<'a>(
-    rules: &'a [Arc<Value>],
-    node: &Value,
-    labels: &Value,
-    resource: &str,
-) -> Option<&'a Arc<Value>> {
+pub fn decider<'a>(rules: &'a [Arc<Value>], node: &Value, labels: &Value, resource: &str) -> Option<&'a Arc<Value>> {
     let declaring = rules.iter().filter(|rule| {
         rule["spec"]["resourceName"] == resource
             && declared(rule).is_some()
@@ -76,8 +71,7 @@ impl Calm {
             let mut resources: BTreeSet<&str> = declared.filter_map(Value::as_str).collect();
             resources.extend(ledger.keys().map(String::as_str));
             for resource in resources.into_iter().filter(|resource| !is_excused(name, resource)) {
-                self.check_resource(node, &ledger, resource)
-                    .map_err(|what| format!("{resource} on {name} {what}"))?;
+                self.check_resource(node, &ledger, resource).map_err(|what| format!("{resource} on {name} {what}"))?;
             }
         }
         Ok(())
@@ -97,8 +91,7 @@ impl Calm {
             return Ok(());
         }
         let Some(decider) = decider else {
-            let listed =
-                entry.map(|(_, by, _)| format!("is listed by {by}, and no rule declares it"));
+            let listed = entry.map(|(_, by, _)| format!("is listed by {by}, and no rule declares it"));
             return listed.map_or(Ok(()), Err);
         };
         let values = ["capacity", "allocatable"].map(|map| units(&node["status"][map][resource]));
@@ -109,8 +102,7 @@ impl Calm {
             return Ok(());
         }
         let rule = decider["metadata"]["name"].as_str().unwrap_or_default();
-        let is_listed =
-            entry.is_some_and(|(listed, by, _)| by == rule && Some(*listed) == quantity);
+        let is_listed = entry.is_some_and(|(listed, by, _)| by == rule && Some(*listed) == quantity);
         if is_listed && values == [quantity; 2] {
             return Ok(());
         }

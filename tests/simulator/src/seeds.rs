@@ -52,10 +52,7 @@ impl Seeds {
     ///
     /// # Errors
     /// Returns the history of a world that failed.
-    pub fn run(
-        self,
-        world: impl Fn(u64) -> Outcome + Sync,
-    ) -> Result<BTreeMap<String, usize>, String> {
+    pub fn run(self, world: impl Fn(u64) -> Outcome + Sync) -> Result<BTreeMap<String, usize>, String> {
         let Self { first, count } = self;
         let next = AtomicU64::new(first);
         let done = Mutex::new((BTreeMap::<String, usize>::new(), None));

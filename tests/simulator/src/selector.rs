@@ -40,15 +40,12 @@ impl Selector {
     /// it skips other objects.
     pub(crate) fn is_read(&self, object: &Value, has_index: bool) -> bool {
         let metadata = &object["metadata"];
-        let in_namespace =
-            self.namespace.as_ref().is_none_or(|name| metadata["namespace"] == name.as_str());
+        let in_namespace = self.namespace.as_ref().is_none_or(|name| metadata["namespace"] == name.as_str());
         let is_key = self.namespace.is_some() || metadata["namespace"].is_null();
         let mut equal = self.fields.iter().filter(|field| field.equal);
         let may_match = equal.all(|Requirement { key, value, .. }| match key.as_str() {
             "metadata.name" if is_key => metadata["name"] == value.as_str(),
-            "spec.nodeName" if has_index => {
-                object["spec"]["nodeName"].as_str().unwrap_or_default() == value
-            }
+            "spec.nodeName" if has_index => object["spec"]["nodeName"].as_str().unwrap_or_default() == value,
             _ => true,
         });
         in_namespace && may_match
@@ -57,15 +54,15 @@ impl Selector {
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let metadata = &object["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let in_namespace =
-            self.namespace.as_ref().is_none_or(|name| metadata["namespace"] == name.as_str());
+        let in_namespace = self.namespace.as_ref().is_none_or(|name| metadata["namespace"] == name.as_str());
         let by_field = self.fields.iter().all(|Requirement { key, value, equal }| {
             let found = key.split('.').fold(object, |at, part| &at[part]);
             (text(found) == *value) == *equal
         });
-        let by_label = self.labels.iter().all(|Requirement { key, value, equal }| {
-            (metadata["labels"][key] == value.as_str()) == *equal
-        });
+        let by_label = self
+            .labels
+            .iter()
+            .all(|Requirement { key, value, equal }| (metadata["labels"][key] == value.as_str()) == *equal);
         in_namespace && by_field && by_label
     }
 }

@@ -66,12 +66,7 @@ pub enum PatchBody {
 
 impl Default for ApiServer {
     fn default() -> Self {
-        Self {
-            store: Store::default(),
-            time: "2026-01-01T00:00:00Z".to_owned(),
-            uids: 0,
-            has_watch_cache: true,
-        }
+        Self { store: Store::default(), time: "2026-01-01T00:00:00Z".to_owned(), uids: 0, has_watch_cache: true }
     }
 }
 
@@ -126,12 +121,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// 409 if the object exists; 422 if it is invalid.
-    pub fn create(
-        &mut self,
-        kind: Kind,
-        mut object: Value,
-        writer: &Writer,
-    ) -> Result<Arc<Value>, Failure> {
+    pub fn create(&mut self, kind: Kind, mut object: Value, writer: &Writer) -> Result<Arc<Value>, Failure> {
         object["apiVersion"] = json!(kind.api_version());
         object["kind"] = json!(kind.name());
         let key = Key::of(&object);
@@ -318,8 +308,7 @@ impl ApiServer {
         let is_defaulted = strategy::default_on_read(kind, &mut new);
         // The server compares the new object with the stored one. A server with a cache first compares it with the
         // cached object, which has the defaults, and stops there if they are equal.
-        let is_stored = !(is_defaulted && self.has_watch_cache)
-            && is_defaulted == self.store.is_defaulted(kind, key);
+        let is_stored = !(is_defaulted && self.has_watch_cache) && is_defaulted == self.store.is_defaulted(kind, key);
         if is_stored && new == **old {
             return Ok(Arc::clone(old));
         }

@@ -187,12 +187,7 @@ impl Network {
         let call = match Call::read(&request) {
             Ok(call) => call,
             Err(failure) => {
-                self.note(format!(
-                    "{client}: {} {}: {}",
-                    request.method(),
-                    request.uri(),
-                    failure.code
-                ));
+                self.note(format!("{client}: {} {}: {}", request.method(), request.uri(), failure.code));
                 return Ok(respond(Answer::Failure(failure)));
             }
         };
@@ -201,12 +196,7 @@ impl Network {
         self.count(format!("{:?} {}: {}", call.verb, call.kind.plural(), fate.name()));
         let done = || {
             let answer = self.apply(&client, &call, &fate);
-            self.note(format!(
-                "{client}: {call}{}: {}{}",
-                sent(&call),
-                code(&answer),
-                fate.remark()
-            ));
+            self.note(format!("{client}: {call}{}: {}{}", sent(&call), code(&answer), fate.remark()));
             answer
         };
         let not_done = || self.note(format!("{client}: {call}{}:{}", sent(&call), fate.remark()));
@@ -339,9 +329,7 @@ fn cut(answer: Answer, is_silent: bool) -> Response<ResponseBody> {
 fn response(code: u16, retry_after: Option<u32>, body: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     *response.status_mut() = ::http::StatusCode::from_u16(code).unwrap_or_default();
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, ::http::HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, ::http::HeaderValue::from_static("application/json"));
     if let Some(seconds) = retry_after {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }

@@ -62,11 +62,7 @@ impl Store {
     }
 
     /// Returns the objects of a kind at a version, sorted by namespace and name.
-    pub(crate) fn list(
-        &self,
-        kind: Kind,
-        version: u64,
-    ) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
+    pub(crate) fn list(&self, kind: Kind, version: u64) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
         let of_kind = self.objects.range((kind, Key::named(""))..);
         let of_kind = of_kind.take_while(move |((other, _), _)| *other == kind);
         of_kind.filter_map(move |((_, key), versions)| {
@@ -76,12 +72,7 @@ impl Store {
     }
 
     /// Stores or deletes an object at the next version, and returns that version.
-    pub(crate) fn put(
-        &mut self,
-        kind: Kind,
-        key: &Key,
-        object: impl FnOnce(u64) -> Option<Value>,
-    ) -> u64 {
+    pub(crate) fn put(&mut self, kind: Kind, key: &Key, object: impl FnOnce(u64) -> Option<Value>) -> u64 {
         self.version += 1;
         let after = object(self.version).map(Arc::new);
         let before = self.get(kind, key);

@@ -67,9 +67,7 @@ fn default_rule(rule: &mut Value) {
         }
     }
     if let Some(nodes) = rule["status"].get_mut("nodes").and_then(Value::as_object_mut) {
-        for count in
-            ["advertised", "conflicted", "failed", "held", "missing", "overridden", "selected"]
-        {
+        for count in ["advertised", "conflicted", "failed", "held", "missing", "overridden", "selected"] {
             nodes.entry(count).or_insert(json!(0));
         }
         nodes.entry("summary").or_insert(json!(""));
@@ -139,22 +137,13 @@ pub(crate) fn prepare_update(kind: Kind, subresource: Subresource, old: &Value, 
 }
 
 /// Rejects what the API server rejects. Updates are validated twice.
-pub(crate) fn validate(
-    kind: Kind,
-    key: &Key,
-    object: &Value,
-    old: Option<&Value>,
-) -> Result<(), Failure> {
+pub(crate) fn validate(kind: Kind, key: &Key, object: &Value, old: Option<&Value>) -> Result<(), Failure> {
     let mut causes = Vec::new();
     if let Some(old) = old {
         for field in ["name", "namespace", "uid"] {
             let value = &object["metadata"][field];
             if *value != old["metadata"][field] {
-                causes.push(invalid_value(
-                    format!("metadata.{field}"),
-                    value,
-                    "field is immutable",
-                ));
+                causes.push(invalid_value(format!("metadata.{field}"), value, "field is immutable"));
             }
         }
     }

@@ -61,9 +61,7 @@ impl Watch {
             if change.kind != self.kind {
                 continue;
             }
-            let selected = |object: &Option<Arc<Value>>| {
-                object.clone().filter(|object| self.selector.matches(object))
-            };
+            let selected = |object: &Option<Arc<Value>>| object.clone().filter(|object| self.selector.matches(object));
             let event = match (selected(&change.before), selected(&change.after)) {
                 (None, None) => continue,
                 (None, Some(after)) => WatchEvent::Added(after),
@@ -81,8 +79,7 @@ impl Watch {
 
     /// Returns a bookmark if the watch has shown everything.
     pub(crate) fn bookmark(&mut self, store: &Store) -> Option<WatchEvent> {
-        let behind =
-            store.changes_after(self.position).iter().any(|change| change.kind == self.kind);
+        let behind = store.changes_after(self.position).iter().any(|change| change.kind == self.kind);
         if behind || self.position + 1 < store.compacted() {
             return None;
         }

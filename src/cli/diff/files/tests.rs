@@ -29,11 +29,9 @@ fn node_files_accept_lists_and_objects_in_json_and_yaml() {
     let list = || Ok(vec!["a".to_owned(), "b".to_owned()]);
     assert_eq!(names(LIST), list());
     assert_eq!(names(format!("\u{feff}\n {LIST}\n")), list());
-    assert_eq!(
-        names(format!("{NODE}\n{LIST}{NODE}")),
-        Ok(["c", "a", "b", "c"].map(String::from).into())
-    );
-    let yaml = "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: b}\n";
+    assert_eq!(names(format!("{NODE}\n{LIST}{NODE}")), Ok(["c", "a", "b", "c"].map(String::from).into()));
+    let yaml =
+        "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: b}\n";
     assert_eq!(names(yaml), list());
     let nodes = r#"{"kind": "NodeList", "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]}"#;
     assert_eq!(names(nodes), list());
@@ -108,10 +106,7 @@ fn node_files_beyond_limits_are_rejected() {
     }
     let endless = repeat(b'#');
     let error = read_from("f", endless, &mut |_: ApiNode| Ok(())).unwrap_err().to_string();
-    assert!(
-        error.contains("16 MiB of YAML: use JSON, which can have any size (kubectl get nodes"),
-        "{error}"
-    );
+    assert!(error.contains("16 MiB of YAML: use JSON, which can have any size (kubectl get nodes"), "{error}");
 }
 
 #[test]

@@ -78,13 +78,7 @@ fn notes(notes: &[Note], most: usize) -> String {
     text
 }
 
-fn write(
-    text: &mut String,
-    sign: &str,
-    columns: &[Cow<'_, str>; 4],
-    widths: &[usize; 4],
-    reason: &str,
-) {
+fn write(text: &mut String, sign: &str, columns: &[Cow<'_, str>; 4], widths: &[usize; 4], reason: &str) {
     *text += sign;
     *text += " ";
     for (column, width) in columns.iter().zip(widths) {
@@ -136,10 +130,8 @@ impl Summary {
             (self.missing, "node missing", "nodes missing"),
         ];
         let problems = problems.into_iter().filter(|(count, ..)| *count > 0);
-        let problems: Vec<_> =
-            problems.map(|(count, one, many)| plural(count, one, many)).collect();
-        let problems =
-            if problems.is_empty() { String::new() } else { format!("; {}", problems.join(", ")) };
+        let problems: Vec<_> = problems.map(|(count, one, many)| plural(count, one, many)).collect();
+        let problems = if problems.is_empty() { String::new() } else { format!("; {}", problems.join(", ")) };
         format!("{head}{problems}; {} unchanged.", digits(self.unchanged))
     }
 }

@@ -92,9 +92,7 @@ impl Held {
         match self.election.await {
             Ok(Ended::Released) => LeaseEnd::Released,
             Ok(Ended::Lost | Ended::NotHeld) => LeaseEnd::Lost,
-            Ok(Ended::Expires) => {
-                LeaseEnd::Expires("a patch without a response may still be applied".to_owned())
-            }
+            Ok(Ended::Expires) => LeaseEnd::Expires("a patch without a response may still be applied".to_owned()),
             Ok(Ended::NotReleased(why)) => LeaseEnd::Expires(why),
             Err(error) => LeaseEnd::Expires(error.to_string()),
         }
@@ -120,12 +118,10 @@ impl Held {
             None => self.release(AtEnd::Release).await,
         };
         match end {
-            LeaseEnd::NotKept(why) => {
-                progress(format!("cannot keep the lease {lease} any longer: {why}"))
+            LeaseEnd::NotKept(why) => progress(format!("cannot keep the lease {lease} any longer: {why}")),
+            LeaseEnd::Expires(why) => {
+                progress(format!("cannot release the lease {lease}: {why}; it expires within {LEASE_DURATION:?}"))
             }
-            LeaseEnd::Expires(why) => progress(format!(
-                "cannot release the lease {lease}: {why}; it expires within {LEASE_DURATION:?}"
-            )),
             LeaseEnd::Released | LeaseEnd::Kept(_) | LeaseEnd::Lost => {}
         }
     }
@@ -155,20 +151,11 @@ pub(super) async fn take(
     let acquire = if is_take_over { Acquire::Force } else { Acquire::FromEndedPrune };
     let LeaseName { namespace, name } = name(lease);
     let identity = holder::prune_identity();
-    let candidate = Candidate {
-        namespace,
-        name,
-        identity: identity.clone(),
-        duration: LEASE_DURATION,
-        acquire,
-        reacquires: false,
-    };
+    let candidate =
+        Candidate { namespace, name, identity: identity.clone(), duration: LEASE_DURATION, acquire, reacquires: false };
     let limit = if is_take_over || kept { ACQUIRE_LIMIT } else { duration(lease) + ACQUIRE_MARGIN };
     if let (Some(holder), false, false) = (holder, is_take_over, kept) {
-        progress(format!(
-            "waiting up to {limit:?} for the lease {} of {holder}, which has expired",
-            self::name(lease)
-        ));
+        progress(format!("waiting up to {limit:?} for the lease {} of {holder}, which has expired", self::name(lease)));
     }
     let (lead, mut leadership) = watch::channel(Leadership::Standby(None));
     let (at_end, end) = oneshot::channel();
@@ -184,9 +171,7 @@ pub(super) async fn take(
         Ok(Ok(Leadership::Leader { .. })) => return Ok(held),
         Ok(Ok(Leadership::Unavailable(why))) => why,
         Ok(Ok(Leadership::Standby(_)) | Err(_)) => "the election has ended".to_owned(),
-        Err(_) => format!(
-            "within {limit:?}, another process renewed it or the API server did not respond"
-        ),
+        Err(_) => format!("within {limit:?}, another process renewed it or the API server did not respond"),
     };
     // A write in flight may have taken it: release it for the controllers, or keep it as before.
     held.undo(progress).await;

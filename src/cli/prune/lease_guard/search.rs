@@ -20,10 +20,7 @@ pub struct LeaseSelector {
 }
 
 /// Lists the Leases.
-pub(super) async fn list(
-    client: &Client,
-    choice: &LeaseSelector,
-) -> Result<Vec<Lease>, kube::Error> {
+pub(super) async fn list(client: &Client, choice: &LeaseSelector) -> Result<Vec<Lease>, kube::Error> {
     let api = match &choice.namespace {
         Some(namespace) => Api::<Lease>::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
@@ -50,10 +47,7 @@ pub(super) async fn list(
 
 /// Returns a Lease that does not exist yet.
 pub(super) fn unwritten(namespace: &str, name: &str) -> Lease {
-    let metadata = ObjectMeta {
-        namespace: Some(namespace.to_owned()),
-        name: Some(name.to_owned()),
-        ..ObjectMeta::default()
-    };
+    let metadata =
+        ObjectMeta { namespace: Some(namespace.to_owned()), name: Some(name.to_owned()), ..ObjectMeta::default() };
     Lease { metadata, ..Lease::default() }
 }

@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use simulator::{
-    ApiServer, Call, Chaos, Fate, Fates, Key, Kind, ListOptions, Network, Outcome, PatchBody,
-    Seeds, Subresource, Verb, Write, Writer,
+    ApiServer, Call, Chaos, Fate, Fates, Key, Kind, ListOptions, Network, Outcome, PatchBody, Seeds, Subresource, Verb,
+    Write, Writer,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -140,10 +140,7 @@ impl World {
         let (readiness, _) = watch::channel(Readiness::default());
         let (heartbeat, _) = watch::channel(Instant::now());
         let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::default() };
-        let candidate = Candidate {
-            name: "node-resource-advertiser".to_owned(),
-            ..Candidate::for_test(&identity)
-        };
+        let candidate = Candidate { name: "node-resource-advertiser".to_owned(), ..Candidate::for_test(&identity) };
         let options = Options {
             concurrency: 4,
             request_timeout: Duration::from_secs(15),
@@ -159,8 +156,7 @@ impl World {
 
     /// Runs `prune`, and compares what it reports with what has happened.
     async fn prune(&mut self) -> Result<(), String> {
-        let choices =
-            [IfControllerActive::Refuse, IfControllerActive::Ignore, IfControllerActive::TakeOver];
+        let choices = [IfControllerActive::Refuse, IfControllerActive::Ignore, IfControllerActive::TakeOver];
         let if_active = choices[self.rng.usize(..3)];
         self.network.note(format!("prune with {if_active:?}"));
         let client = client::over(self.network.connection("prune"));
@@ -255,8 +251,7 @@ impl World {
         if !left.is_empty() && !is_written {
             return Err(format!("{node} is reported as pruned, and lists {left:?}"));
         }
-        let unreported =
-            writes.pruned.iter().find(|((name, _), times)| *name == **node && **times > 0);
+        let unreported = writes.pruned.iter().find(|((name, _), times)| *name == **node && **times > 0);
         if let Some(((_, resource), _)) = unreported.filter(|_| !is_written) {
             return Err(format!("{node}: nothing is reported of {resource}"));
         }
@@ -273,10 +268,7 @@ impl World {
                 LeaseEnd::Kept(_) => holder.ends_with("_ended"),
                 LeaseEnd::NotKept(_) | LeaseEnd::Expires(_) | LeaseEnd::Lost => true,
             };
-            self.network.count(format!(
-                "a lease is {}",
-                format!("{end:?}").split('(').next().unwrap_or_default()
-            ));
+            self.network.count(format!("a lease is {}", format!("{end:?}").split('(').next().unwrap_or_default()));
             if !is_true {
                 return Err(format!("{lease} is {end:?}, and {holder:?} holds it"));
             }
@@ -297,11 +289,9 @@ impl World {
             for map in MAPS.into_iter().filter(|_| rng.u32(..4) > 0) {
                 amounts[map] = json!({ resource: value });
             }
-            let (key, writer) =
-                (Key::of(node), Writer::new(["kubelet", "kubectl"][rng.usize(..2)]));
+            let (key, writer) = (Key::of(node), Writer::new(["kubelet", "kubectl"][rng.usize(..2)]));
             let patch = PatchBody::Merge(json!({"status": amounts}));
-            let patched = network
-                .act(|api| api.patch(Kind::Node, Subresource::Status, &key, &patch, &writer));
+            let patched = network.act(|api| api.patch(Kind::Node, Subresource::Status, &key, &patch, &writer));
             patched.unwrap();
             network.note(format!("{} changes {key}: {amounts}", writer.manager));
             network.count(format!("{} changes a node", writer.manager));
@@ -327,12 +317,9 @@ fn simulate(seed: u64) -> Outcome {
 
 #[test]
 fn prune_in_random_worlds_reports_what_has_happened() {
-    let tally =
-        Seeds::from_env(DEFAULT_SEEDS).run(simulate).unwrap_or_else(|story| panic!("{story}"));
+    let tally = Seeds::from_env(DEFAULT_SEEDS).run(simulate).unwrap_or_else(|story| panic!("{story}"));
     if std::env::var_os("SHELL_SEED").is_none() {
-        for what in
-            ["a node is pruned", "a node has failed", "a lease is Kept", "a lease is Released"]
-        {
+        for what in ["a node is pruned", "a node has failed", "a lease is Kept", "a lease is Released"] {
             assert!(tally.contains_key(what), "never: {what}: {tally:?}");
         }
     }

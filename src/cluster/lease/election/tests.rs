@@ -20,8 +20,7 @@ struct Server {
 
 impl Server {
     fn write(&mut self, mut lease: Lease) -> Written {
-        let stored =
-            self.lease.as_ref().and_then(|stored| stored.metadata.resource_version.as_ref());
+        let stored = self.lease.as_ref().and_then(|stored| stored.metadata.resource_version.as_ref());
         if stored != lease.metadata.resource_version.as_ref() {
             return Written::Conflict;
         }
@@ -61,11 +60,7 @@ fn seconds(seconds: u64) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn first_candidate_creates_and_renews_the_lease() {
     let (mut a, mut server, start) = (election("a"), Server::default(), Instant::now());
-    assert_eq!(
-        a.next(start, Timestamp::now()),
-        Step::Wait(None),
-        "whether there is one is not known yet"
-    );
+    assert_eq!(a.next(start, Timestamp::now()), Step::Wait(None), "whether there is one is not known yet");
     server.notify(&mut a, start);
     assert!(step(&mut a, &mut server, start));
     assert_eq!(a.leads_until(), Some(start + seconds(10)));
@@ -200,10 +195,7 @@ async fn lease_of_an_ended_prune_is_free_at_its_own_expiry() {
     assert_eq!(standby.next(start, Timestamp::now()), Step::Wait(Some(start + seconds(600))));
     // One that starts later does not wait ten minutes of its own.
     server.notify(&mut late, start + seconds(590));
-    assert_eq!(
-        late.next(start + seconds(590), Timestamp::now()),
-        Step::Wait(Some(start + seconds(600)))
-    );
+    assert_eq!(late.next(start + seconds(590), Timestamp::now()), Step::Wait(Some(start + seconds(600))));
     assert!(step(&mut late, &mut server, start + seconds(600)));
     let mut after = election("after");
     leave_behind(&mut server, start);
@@ -251,17 +243,10 @@ async fn prune_that_is_killed_does_not_shorten_what_the_one_before_keeps() {
     server.notify(&mut standby, start);
     server.notify(&mut next, start);
     assert_eq!(standby.next(start, Timestamp::now()), Step::Wait(Some(start + seconds(600))));
-    assert_eq!(
-        next.next(start, Timestamp::now()),
-        Step::Wait(Some(start + DURATION)),
-        "a prune may go on at once"
-    );
+    assert_eq!(next.next(start, Timestamp::now()), Step::Wait(Some(start + DURATION)), "a prune may go on at once");
     let mut late = election("late");
     server.notify(&mut late, start + seconds(300));
-    assert_eq!(
-        late.next(start + seconds(300), Timestamp::now()),
-        Step::Wait(Some(start + seconds(600)))
-    );
+    assert_eq!(late.next(start + seconds(300), Timestamp::now()), Step::Wait(Some(start + seconds(600))));
     // What a controller then holds is kept for nobody.
     assert!(step(&mut standby, &mut server, start + seconds(600)));
     assert_eq!(server.lease.unwrap().metadata.annotations, Some([].into()));

@@ -82,8 +82,7 @@ async fn lease_of_another_is_not_waited_for() {
 async fn lease_lost_while_the_node_is_read_stops_the_patch() {
     let (lead, permissions) = mpsc::unbounded();
     lead.unbounded_send(leading()).unwrap();
-    let mut server =
-        server([Answer::After(node("4", "{\"a.b/c\":{\"quantity\":\"1\",\"rule\":\"r\"}}"))]);
+    let mut server = server([Answer::After(node("4", "{\"a.b/c\":{\"quantity\":\"1\",\"rule\":\"r\"}}"))]);
     let lead = Cell::new(Some(lead));
     server.on_get = Some(Box::new(move || {
         let lead = lead.take().expect("one GET");
@@ -137,10 +136,7 @@ async fn patch_whose_time_is_over_is_not_sent() {
     let server = Arc::new(Mutex::new(server([])));
     let completion = Executor::new(service(Arc::clone(&server))).send(request).await;
     let text = format!("{completion:?}");
-    assert!(
-        text.contains("maybe_applied: false") && server.lock().unwrap().log.is_empty(),
-        "{text}"
-    );
+    assert!(text.contains("maybe_applied: false") && server.lock().unwrap().log.is_empty(), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,10 +38,8 @@ async fn rejected_ledger_repair_is_not_taken_apart() {
         for map in ["capacity", "allocatable"].into_iter().filter(|_| zeros) {
             node["status"][map]["example.com/zero"] = json!("0");
         }
-        let answers =
-            [Answer::Rejected(403, "denied by a policy"), Answer::Applied, Answer::Applied];
-        let server =
-            Server { node: node.clone(), answers: answers.into(), log: Vec::new(), on_get: None };
+        let answers = [Answer::Rejected(403, "denied by a policy"), Answer::Applied, Answer::Applied];
+        let server = Server { node: node.clone(), answers: answers.into(), log: Vec::new(), on_get: None };
         let withdrawal = Withdrawal { zeros, ..Withdrawal::default() };
         let scope = Scope { repair_ledgers: true, withdrawal, ..Scope::default() };
         let granted = futures::stream::iter([Permission::Granted(None)]);
@@ -55,8 +53,7 @@ async fn rejected_ledger_repair_is_not_taken_apart() {
     assert!(result.is_err() && patches(&log) == TRIES, "{log:?}");
     // Another value turns up that has not been rejected yet.
     let mut three = two.clone();
-    three["metadata"]["managedFields"][0]["fieldsV1"]["f:status"]["f:capacity"]["f:example.com/late"] =
-        json!({});
+    three["metadata"]["managedFields"][0]["fieldsV1"]["f:status"]["f:capacity"]["f:example.com/late"] = json!({});
     three["metadata"]["annotations"][ANNOTATION] = json!("not json either");
     for map in ["capacity", "allocatable"] {
         three["status"][map]["example.com/late"] = json!("4");

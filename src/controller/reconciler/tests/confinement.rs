@@ -50,8 +50,7 @@ fn leader_tests_confinement_at_once_and_then_every_minute() {
     // Each time another node, and another label: one that is there already would be no change.
     let nodes: Vec<_> = world.self_tests.iter().map(|(_, node, _)| node.as_str()).collect();
     assert_eq!(nodes, ["node-0", "node-1", "node-2", "node-0", "node-1"]);
-    let labels: std::collections::BTreeSet<_> =
-        world.self_tests.iter().map(|(.., label)| label).collect();
+    let labels: std::collections::BTreeSet<_> = world.self_tests.iter().map(|(.., label)| label).collect();
     assert_eq!(labels.len(), 5);
 }
 

@@ -94,11 +94,7 @@ fn rejected_resource_does_not_hold_up_the_others() {
     for _ in 0..120 {
         world.answer_all(|world, node, patch| {
             let is_rejected = serde_json::to_string(patch).unwrap().contains(rejected);
-            if is_rejected {
-                Reply::Rejected("a policy".to_owned())
-            } else {
-                world.apply(node, patch)
-            }
+            if is_rejected { Reply::Rejected("a policy".to_owned()) } else { world.apply(node, patch) }
         });
         world.advance(Duration::from_secs(1));
     }
@@ -228,8 +224,7 @@ fn side_writes_are_limited() {
     world.run_until_idle();
     world.now.instant += Duration::from_millis(60);
     let step = world.reconciler.next(world.now);
-    let statuses =
-        step.requests.iter().filter(|request| matches!(request.effect, Effect::PatchStatus { .. }));
+    let statuses = step.requests.iter().filter(|request| matches!(request.effect, Effect::PatchStatus { .. }));
     assert_eq!(statuses.count(), 4);
 }
 

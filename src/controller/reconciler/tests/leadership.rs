@@ -38,11 +38,7 @@ fn deadline_of_a_patch_is_never_beyond_the_lease() {
     world.set_dongles("node-0", 0);
     world.run();
     let Open::Patch { deadline, .. } = &world.open[0] else { panic!() };
-    assert!(
-        *deadline <= renewed + Duration::from_secs(15),
-        "{:?}",
-        deadline.duration_since(renewed)
-    );
+    assert!(*deadline <= renewed + Duration::from_secs(15), "{:?}", deadline.duration_since(renewed));
 }
 
 /// I4: a leader whose rule watch is behind withdraws nothing before it has listed the rules.

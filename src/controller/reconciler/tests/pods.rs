@@ -260,10 +260,7 @@ fn pods_that_cannot_be_listed_keep_values_and_are_reported() {
         }
         world.advance(Duration::from_secs(1));
     }
-    assert_eq!(
-        (world.dongles("node-0"), world.ready("dongle").as_str()),
-        (4, "False PodsUnavailable")
-    );
+    assert_eq!((world.dongles("node-0"), world.ready("dongle").as_str()), (4, "False PodsUnavailable"));
     // A repair does not wait for pods.
     world.set_dongles("node-0", 0);
     world.run();

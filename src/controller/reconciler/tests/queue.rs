@@ -24,9 +24,7 @@ fn one_plan_follows_each_event_and_each_response() {
     world.reconciler.complete(Completion::NodePatched { id, node: node.into(), reply }, world.now);
     let step = world.reconciler.next(world.now);
     assert_eq!(step.planned, 1, "the response, and the event that is the same");
-    assert!(
-        step.requests.iter().all(|request| !matches!(request.effect, Effect::PatchNode { .. }))
-    );
+    assert!(step.requests.iter().all(|request| !matches!(request.effect, Effect::PatchNode { .. })));
 }
 
 /// A repair overtakes all that waits, and has a slot of its own.

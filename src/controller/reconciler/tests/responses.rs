@@ -24,10 +24,7 @@ impl World {
                 self.reconciler.complete(Completion::RulesListed { id, reply }, self.now);
             }
             Open::Pods { id, scope } => {
-                let nodes = self
-                    .pods
-                    .iter()
-                    .map(|(node, dongles)| (node.as_str().into(), requests(*dongles)));
+                let nodes = self.pods.iter().map(|(node, dongles)| (node.as_str().into(), requests(*dongles)));
                 let reply = Ok(nodes.collect());
                 self.reconciler.complete(Completion::PodsListed { id, scope, reply }, self.now);
             }
@@ -84,10 +81,7 @@ impl World {
 
     /// Lets the reconciler do all that it can at this moment; answers lists, and patches by `reply`. Returns how many
     /// patches there were.
-    pub(super) fn answer_all(
-        &mut self,
-        mut reply: impl FnMut(&mut Self, &str, &Patch) -> Reply,
-    ) -> usize {
+    pub(super) fn answer_all(&mut self, mut reply: impl FnMut(&mut Self, &str, &Patch) -> Reply) -> usize {
         let mut patches = 0;
         self.run();
         while !self.open.is_empty() {

@@ -188,8 +188,7 @@ impl World {
     /// Writes a rule of all nodes; `spec` has what is not as usual.
     pub(super) fn set_rule(&mut self, name: &str, spec: Value) {
         let version = self.next_version();
-        let uid =
-            self.rules.get(name).map_or(json!(version), |rule| rule["metadata"]["uid"].clone());
+        let uid = self.rules.get(name).map_or(json!(version), |rule| rule["metadata"]["uid"].clone());
         let mut rule = json!({
             "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
             "metadata": {"name": name, "uid": uid, "generation": self.version, "resourceVersion": version,
@@ -250,8 +249,7 @@ impl World {
             }
             Effect::ListRules { id } => {
                 let rules = self.rules.values().cloned().map(object::<RuleObject>).collect();
-                let reply =
-                    if self.list_rules == 200 { Ok(rules) } else { Err(error(self.list_rules)) };
+                let reply = if self.list_rules == 200 { Ok(rules) } else { Err(error(self.list_rules)) };
                 Completion::RulesListed { id, reply }
             }
             Effect::PatchNode { id, node, patch } => {
@@ -320,8 +318,7 @@ impl World {
     /// How many dongles a node has in both maps; -1 for none.
     pub(super) fn dongles(&self, name: &str) -> i64 {
         let status = &self.nodes[name]["status"];
-        let amount =
-            |map: &str| status[map][DONGLE].as_str().map_or(-1, |text| text.parse().unwrap());
+        let amount = |map: &str| status[map][DONGLE].as_str().map_or(-1, |text| text.parse().unwrap());
         assert_eq!(amount("capacity"), amount("allocatable"));
         amount("capacity")
     }

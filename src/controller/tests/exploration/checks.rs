@@ -33,11 +33,7 @@ pub(in crate::controller) enum Floor {
 }
 
 /// Checks what an applied patch has done to the node.
-pub(in crate::controller) fn check(
-    license: &License,
-    before: &SmallNode,
-    after: &SmallNode,
-) -> Result<(), String> {
+pub(in crate::controller) fn check(license: &License, before: &SmallNode, after: &SmallNode) -> Result<(), String> {
     for (place, resource) in RESOURCES.into_iter().enumerate() {
         let [old, new] = [before, after].map(|node| &node.amounts[place]);
         let grant = &license.grants[place];
@@ -98,11 +94,7 @@ fn check_kind(kind: Kind, old: &Amount, new: &Amount) -> Result<(), String> {
     let was_reset = kind == Kind::Repairs || old.values == [Some(0); 2];
     let is_repaired = |map: usize| was_reset && listed.is_some() && new.values[map] == listed;
     let is_fine = |map: usize| old.values[map] == new.values[map] || is_repaired(map);
-    if is_fine(0) && is_fine(1) && old.entry == new.entry {
-        Ok(())
-    } else {
-        Err(invariant.to_owned())
-    }
+    if is_fine(0) && is_fine(1) && old.entry == new.entry { Ok(()) } else { Err(invariant.to_owned()) }
 }
 
 fn check_pods(old: &Amount, new: &Amount, grant: &Grant) -> Result<(), String> {

@@ -36,8 +36,7 @@ impl Edges {
             let component = components[vertex as usize];
             self.of(vertex).iter().any(|target| components[*target as usize] != component)
         };
-        members
-            .retain(|members| !members.is_empty() && !members.iter().any(|vertex| leaves(*vertex)));
+        members.retain(|members| !members.is_empty() && !members.iter().any(|vertex| leaves(*vertex)));
         members
     }
 

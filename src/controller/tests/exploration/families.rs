@@ -3,15 +3,8 @@
 use super::planning::Spec;
 use super::world::Family;
 
-const SPEC: Spec = Spec {
-    resource: 0,
-    quantity: 1,
-    priority: 0,
-    overwrite: false,
-    immediate: false,
-    retain: false,
-    is_frozen: false,
-};
+const SPEC: Spec =
+    Spec { resource: 0, quantity: 1, priority: 0, overwrite: false, immediate: false, retain: false, is_frozen: false };
 
 const TWO: Spec = Spec { quantity: 2, ..SPEC };
 const OVERWRITE: Spec = Spec { overwrite: true, ..SPEC };

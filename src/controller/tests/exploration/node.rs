@@ -74,23 +74,20 @@ impl SmallNode {
     /// The node as the API server has it; `created` is its creation.
     pub(in crate::controller) fn object(&self, created: &str) -> Value {
         let mut maps = [json!({"cpu": "2"}), json!({"cpu": "2"})];
-        let mut fields = [Writer::Controller, Writer::Kubelet, Writer::Other]
-            .map(|writer| (writer, [Map::new(), Map::new()]));
+        let mut fields =
+            [Writer::Controller, Writer::Kubelet, Writer::Other].map(|writer| (writer, [Map::new(), Map::new()]));
         let mut ledger = Map::new();
         for (amount, resource) in self.amounts.iter().zip(RESOURCES) {
             for (map, object) in maps.iter_mut().enumerate() {
                 if let Some(value) = amount.values[map] {
                     object[resource] = json!(value.to_string());
                 }
-                for (_, fields) in
-                    fields.iter_mut().filter(|(writer, _)| *writer == amount.writers[map])
-                {
+                for (_, fields) in fields.iter_mut().filter(|(writer, _)| *writer == amount.writers[map]) {
                     fields[map].insert(format!("f:{resource}"), json!({}));
                 }
             }
             if let Some(Entry { quantity, rule, retain }) = amount.entry {
-                let mut entry =
-                    json!({"quantity": quantity.to_string(), "rule": RULES[usize::from(rule)]});
+                let mut entry = json!({"quantity": quantity.to_string(), "rule": RULES[usize::from(rule)]});
                 if retain {
                     entry["deletionPolicy"] = json!("Retain");
                 }

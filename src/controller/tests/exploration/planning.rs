@@ -125,8 +125,7 @@ impl Planning {
         let set = self.rule_sets.entry(rules).or_insert_with(|| rule_set(variants, rules));
         let new_values = if is_young { NewValues::CheckOlderNodes } else { NewValues::Check };
         let lowered_from = lowered_from.into_iter().zip(RESOURCES).filter(|(from, _)| *from > 0);
-        let lowered_from = lowered_from
-            .map(|(from, resource)| (Arc::from(resource), Quantity::from(i64::from(from))));
+        let lowered_from = lowered_from.map(|(from, resource)| (Arc::from(resource), Quantity::from(i64::from(from))));
         let input = PlanningInput {
             pods: pods.map_or(PodUsage::NotFetched, |pods| PodUsage::Known(requests(pods))),
             new_values,
@@ -156,23 +155,15 @@ impl Planning {
         Answer { patches, needs_pods: planned.needs_pods(), changes }
     }
 
-    fn number(
-        &mut self,
-        (node, view): (&Node, SmallNode),
-        changes: &[Change],
-        license: License,
-    ) -> PatchId {
+    fn number(&mut self, (node, view): (&Node, SmallNode), changes: &[Change], license: License) -> PatchId {
         let patch = planner::patch(node, changes).unwrap();
         let most = |resource: &str| {
             let maps = [&node.capacity, &node.allocatable].into_iter().flatten();
             maps.filter_map(|map| map.get(resource)?.parse().ok()).max().unwrap_or_default()
         };
-        let lowers =
-            |resource| changes.iter().any(|change| change.resource == resource && change.lowers());
-        let lowered_from =
-            RESOURCES.map(|resource| if lowers(resource) { most(resource) } else { 0 });
-        let withdraws =
-            changes.iter().any(|change| matches!(change.action, Action::Withdraw { .. }));
+        let lowers = |resource| changes.iter().any(|change| change.resource == resource && change.lowers());
+        let lowered_from = RESOURCES.map(|resource| if lowers(resource) { most(resource) } else { 0 });
+        let withdraws = changes.iter().any(|change| matches!(change.action, Action::Withdraw { .. }));
         let key = (serde_json::to_string(&patch).unwrap(), license);
         let next = PatchId::try_from(self.sent.len() + 1).unwrap();
         let number = *self.numbers.entry(key).or_insert(next);
@@ -197,8 +188,7 @@ impl Planning {
             };
             let is_zeroed = amount.values.contains(&Some(0));
             Grant {
-                overwrites: kind == Kind::Plan
-                    && decides.is_some_and(|spec| spec.overwrite && !spec.is_frozen),
+                overwrites: kind == Kind::Plan && decides.is_some_and(|spec| spec.overwrite && !spec.is_frozen),
                 seen: amount.values,
                 floor,
                 may_appear: is_young && !is_zeroed,
@@ -208,12 +198,7 @@ impl Planning {
     }
 
     /// The rule that decides about a resource.
-    pub(super) fn deciding(
-        &self,
-        rules: [u8; 2],
-        resource: usize,
-        entry: Option<Entry>,
-    ) -> Option<Spec> {
+    pub(super) fn deciding(&self, rules: [u8; 2], resource: usize, entry: Option<Entry>) -> Option<Spec> {
         let specs = [0, 1].map(|rule| self.spec(rule, rules[rule]));
         let frozen = entry.and_then(|entry| specs[usize::from(entry.rule)]);
         if let Some(frozen) = frozen.filter(|spec| spec.is_frozen) {
@@ -231,11 +216,7 @@ impl Planning {
     }
 
     /// Applies a patch as the API server does. `None` where a test does not hold.
-    pub(super) fn apply(
-        &mut self,
-        patch: PatchId,
-        before: SmallNode,
-    ) -> Result<Option<SmallNode>, String> {
+    pub(super) fn apply(&mut self, patch: PatchId, before: SmallNode) -> Result<Option<SmallNode>, String> {
         if let Some(applied) = self.applied.get(&(patch, before)) {
             return applied.clone();
         }
@@ -255,10 +236,7 @@ impl Planning {
 
     fn node(&mut self, node: SmallNode) -> Arc<Node> {
         let created = self.created;
-        let decoded = self
-            .nodes
-            .entry(node)
-            .or_insert_with(|| SmallNode::decoded(node.object(created)).into());
+        let decoded = self.nodes.entry(node).or_insert_with(|| SmallNode::decoded(node.object(created)).into());
         Arc::clone(decoded)
     }
 }
@@ -267,8 +245,7 @@ fn rule_set(variants: &[Vec<Spec>; 2], rules: [u8; 2]) -> RuleSet {
     let (mut valid, mut frozen) = (Vec::new(), Vec::new());
     for (rule, name) in RULES.into_iter().enumerate() {
         let Some(place) = usize::from(rules[rule]).checked_sub(1) else { continue };
-        let Spec { resource, quantity, priority, overwrite, immediate, retain, is_frozen } =
-            variants[rule][place];
+        let Spec { resource, quantity, priority, overwrite, immediate, retain, is_frozen } = variants[rule][place];
         if is_frozen {
             frozen.push((name.into(), None));
             continue;

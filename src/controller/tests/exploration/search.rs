@@ -15,11 +15,7 @@ pub(super) trait Model {
     fn starts(&self) -> Vec<Self::State>;
 
     /// All that may happen next.
-    fn steps(
-        &mut self,
-        state: &Self::State,
-        taken: &mut Vec<Taken<Self>>,
-    ) -> Result<(), (Self::Step, String)>;
+    fn steps(&mut self, state: &Self::State, taken: &mut Vec<Taken<Self>>) -> Result<(), (Self::Step, String)>;
 
     /// Returns a step in words.
     fn describe(&self, step: &Self::Step) -> String;
@@ -107,16 +103,11 @@ impl<M: Model> Search<M> {
                 _ => {
                     let states = end.iter().take(8).map(|place| self.states[*place as usize]);
                     let states: Vec<_> = states.map(|state| format!("\n  {state}")).collect();
-                    Err(format!(
-                        "{} states follow each other for ever:{}",
-                        end.len(),
-                        states.concat()
-                    ))
+                    Err(format!("{} states follow each other for ever:{}", end.len(), states.concat()))
                 }
             };
-            checked.map_err(|error| {
-                format!("{}\nviolation: where nothing else happens, {error}", self.story(place))
-            })?;
+            checked
+                .map_err(|error| format!("{}\nviolation: where nothing else happens, {error}", self.story(place)))?;
         }
         Ok(counts)
     }
@@ -126,9 +117,7 @@ impl<M: Model> Search<M> {
         let components = self.turns.components();
         for place in 0..self.states.len() {
             let alike = |target: &&u32| components[**target as usize] == components[place];
-            let writes = |target: &&u32| {
-                self.model.writes(&self.states[place], &self.states[**target as usize])
-            };
+            let writes = |target: &&u32| self.model.writes(&self.states[place], &self.states[**target as usize]);
             let mut again = self.turns.of(place as u32).iter().filter(alike);
             if again.any(|target| writes(&target)) {
                 let story = self.story(place);
@@ -194,9 +183,7 @@ where
                     let mut results = results.lock().unwrap();
                     match result {
                         Ok(Counts { states, transitions, ends }) => {
-                            println!(
-                                "{name}: {states} states, {transitions} transitions, {ends} ends, {seconds:.1} s"
-                            );
+                            println!("{name}: {states} states, {transitions} transitions, {ends} ends, {seconds:.1} s");
                             results.0.states += states;
                             results.0.transitions += transitions;
                         }
@@ -211,10 +198,7 @@ where
     });
     let (Counts { states, transitions, .. }, violations) = results.into_inner().unwrap();
     let seconds = begun.elapsed().as_secs_f64();
-    println!(
-        "explored {states} states, {transitions} transitions, {seconds:.0} s: {} violations",
-        violations.len()
-    );
+    println!("explored {states} states, {transitions} transitions, {seconds:.0} s: {} violations", violations.len());
     assert!(violations.is_empty(), "{}", violations.join("\n\n"));
 }
 

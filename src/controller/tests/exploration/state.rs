@@ -154,8 +154,7 @@ impl fmt::Display for Step {
             Self::Tick => "the kubelet copies capacity to allocatable".to_owned(),
             Self::Reset => "the kubelet resets extended resources to 0".to_owned(),
             Self::Foreign { resource, maps, value } => {
-                let maps: Vec<_> =
-                    MAPS.into_iter().zip(maps).filter(|it| it.1).map(|it| it.0).collect();
+                let maps: Vec<_> = MAPS.into_iter().zip(maps).filter(|it| it.1).map(|it| it.0).collect();
                 let value = value.map_or("nothing".to_owned(), |value| value.to_string());
                 let resource = RESOURCES[resource];
                 format!("kubectl-patch writes {value} to {resource} in {}", maps.join(" and "))

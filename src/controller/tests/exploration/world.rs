@@ -78,20 +78,13 @@ impl World {
             return;
         }
         let without = self.planning.ask(Question { pods: None, ..self.question(leader) });
-        if leader.listed
-            && (without.needs_pods || leader.lowered_from != [0; 2])
-            && leader.pods != Some(state.pods)
-        {
+        if leader.listed && (without.needs_pods || leader.lowered_from != [0; 2]) && leader.pods != Some(state.pods) {
             let leader = Leader { pods: Some(state.pods), ..*leader };
             calm(steps, Step::ListPods, State { leader, ..*state });
         }
         if leader.pods.is_some() {
             let leader = Leader { pods: None, ..*leader };
-            steps.push(Taken {
-                step: Step::ForgetPods,
-                to: State { leader, ..*state },
-                is_calm: false,
-            });
+            steps.push(Taken { step: Step::ForgetPods, to: State { leader, ..*state }, is_calm: false });
         }
         let answer = self.planning.ask(self.question(leader));
         let lowered_from = still_lowered(leader, answer.changes);
@@ -176,14 +169,8 @@ impl World {
         if view.uid == 0 || !view.amounts.iter().any(|amount| amount.values == [Some(0); 2]) {
             return Ok(());
         }
-        let question = Question {
-            kind: Kind::Resets,
-            view,
-            rules: [0; 2],
-            pods: None,
-            lowered_from: [0; 2],
-            is_young: false,
-        };
+        let question =
+            Question { kind: Kind::Resets, view, rules: [0; 2], pods: None, lowered_from: [0; 2], is_young: false };
         let patch = self.planning.ask(question).patches.first().copied();
         let to = patch.map(|standby| State { standby, ..*state });
         let step = Step::StandbySends;
@@ -206,11 +193,7 @@ impl World {
         // The new process knows of no lowering.
         to.owed = [false; 2];
         let view = state.leader.view;
-        let view = if self.family.second_view {
-            std::mem::replace(&mut to.standby_view, view)
-        } else {
-            view
-        };
+        let view = if self.family.second_view { std::mem::replace(&mut to.standby_view, view) } else { view };
         to.leader = Leader { view, ..Leader::default() };
         if to != *state {
             steps.push(Taken { step: Step::Crash, to, is_calm: false });
@@ -218,12 +201,7 @@ impl World {
     }
 
     /// Applies a patch, if its tests hold. `is_remembered` is whether the process that sent it leads.
-    fn land(
-        &mut self,
-        patch: PatchId,
-        is_remembered: bool,
-        state: &mut State,
-    ) -> Result<bool, String> {
+    fn land(&mut self, patch: PatchId, is_remembered: bool, state: &mut State) -> Result<bool, String> {
         if state.node.uid == 0 {
             return Ok(false);
         }
@@ -305,11 +283,7 @@ impl Model for World {
     fn is_turn(&self, step: &Step) -> bool {
         let is_leading = matches!(
             step,
-            Step::ListRules
-                | Step::ListPods
-                | Step::FindNothingToDo
-                | Step::Send(_)
-                | Step::Answered(_)
+            Step::ListRules | Step::ListPods | Step::FindNothingToDo | Step::Send(_) | Step::Answered(_)
         );
         self.family.second_view && (is_leading || *step == Step::Crash)
     }

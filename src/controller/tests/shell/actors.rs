@@ -116,13 +116,7 @@ impl World {
         });
         self.create(Kind::Node, node, "kubelet");
         let ready = json!({"spec": {"taints": null}});
-        self.merge(
-            Kind::Node,
-            Subresource::None,
-            &format!("node-{number}"),
-            ready,
-            "kube-controller-manager",
-        );
+        self.merge(Kind::Node, Subresource::None, &format!("node-{number}"), ready, "kube-controller-manager");
     }
 
     fn delete_node(&mut self) {
@@ -223,8 +217,7 @@ impl World {
     fn write_value(&mut self) {
         let Some(node) = self.pick(Kind::Node) else { return };
         let resource = RESOURCES[self.rng.usize(..2)];
-        let value =
-            if self.rng.bool() { json!(self.rng.u64(..9).to_string()) } else { Value::Null };
+        let value = if self.rng.bool() { json!(self.rng.u64(..9).to_string()) } else { Value::Null };
         let mut status = json!({"capacity": {resource: value}});
         if self.rng.bool() {
             status["allocatable"] = json!({resource: value});
@@ -246,8 +239,7 @@ impl World {
         let (resource, amount) = (RESOURCES[self.rng.usize(..2)], self.rng.u64(1..4));
         let pods = self.network.read(|api| all(api, Kind::Pod));
         let used = |pod: &Value| {
-            let is_here = pod["spec"]["nodeName"] == node["metadata"]["name"]
-                && pod["status"]["phase"] != "Succeeded";
+            let is_here = pod["spec"]["nodeName"] == node["metadata"]["name"] && pod["status"]["phase"] != "Succeeded";
             let requests = &pod["spec"]["containers"][0]["resources"]["requests"];
             requests[resource].as_str().filter(|_| is_here).map_or(0, |text| text.parse().unwrap())
         };

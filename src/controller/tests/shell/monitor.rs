@@ -129,16 +129,14 @@ impl State {
         let call = list.call.to_string();
         for node in all(list.api, Kind::Node) {
             let name = node["metadata"]["name"].as_str().unwrap_or_default();
-            if call.contains("spec.nodeName=") && !call.contains(&format!("spec.nodeName={name},"))
-            {
+            if call.contains("spec.nodeName=") && !call.contains(&format!("spec.nodeName={name},")) {
                 continue;
             }
             let mut usage = Usage::new();
             for pod in pods.iter().filter(|pod| pod["spec"]["nodeName"] == name) {
                 let requests = &pod["spec"]["containers"][0]["resources"]["requests"];
                 for (resource, amount) in requests.as_object().into_iter().flatten() {
-                    *usage.entry(resource.clone()).or_default() +=
-                        units(amount).unwrap_or_default();
+                    *usage.entry(resource.clone()).or_default() += units(amount).unwrap_or_default();
                 }
             }
             let usages = self.usages.entry((list.client.to_owned(), name.to_owned())).or_default();
@@ -149,9 +147,8 @@ impl State {
     /// The least that a client may think is requested on a node, if it has listed that.
     fn usage(&self, client: &str, node: &str, sent: Instant) -> Option<Usage> {
         let usages = self.usages.get(&(client.to_owned(), node.to_owned()))?.iter();
-        let mut recent = usages
-            .filter(|(at, _)| *at <= sent && sent.duration_since(*at) <= MAX_USAGE_AGE)
-            .map(|(_, usage)| usage);
+        let mut recent =
+            usages.filter(|(at, _)| *at <= sent && sent.duration_since(*at) <= MAX_USAGE_AGE).map(|(_, usage)| usage);
         let mut least = recent.next()?.clone();
         for other in recent {
             least.retain(|resource, _| other.contains_key(resource));
@@ -163,8 +160,7 @@ impl State {
     }
 
     fn check(&self, write: &Write<'_>) -> Result<(), String> {
-        let after =
-            write.api.get(Kind::Node, &write.call.key).map_err(|_| "the node is deleted")?;
+        let after = write.api.get(Kind::Node, &write.call.key).map_err(|_| "the node is deleted")?;
         let before = write.before.as_ref().ok_or("the node is created")?;
         let sent = match write.fate {
             Fate::Late(time) => Instant::now() - *time,
@@ -181,8 +177,7 @@ impl State {
         let uid = &before["metadata"]["uid"];
         let versions = self.nodes.iter().filter(|node| node["metadata"]["uid"] == *uid);
         let history: Vec<_> = versions.cloned().collect();
-        let mut labels: Vec<_> =
-            history.iter().map(|node| node["metadata"]["labels"].clone()).collect();
+        let mut labels: Vec<_> = history.iter().map(|node| node["metadata"]["labels"].clone()).collect();
         labels.dedup();
         let node = before["metadata"]["name"].as_str().unwrap_or_default();
         NodeWrite {

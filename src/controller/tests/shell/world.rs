@@ -47,15 +47,7 @@ impl World {
         let monitor = Monitor::new(&network);
         let clock = simulated::start(start);
         network.note(format!("one in {one_in} requests goes wrong, {options:?}"));
-        let mut world = Self {
-            network,
-            rng,
-            monitor,
-            replicas: Vec::new(),
-            started: 0,
-            options,
-            _clock: clock,
-        };
+        let mut world = Self { network, rng, monitor, replicas: Vec::new(), started: 0, options, _clock: clock };
         world.populate();
         let replicas = world.rng.usize(1..=3);
         world.replicas.resize_with(replicas, || None);
@@ -90,8 +82,7 @@ impl World {
         let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::default() };
         let candidate = Candidate::for_test(&identity);
         let options = Options { seed: self.rng.u64(..), ..self.options.clone() };
-        let program =
-            run(client::over(connection), candidate, options, diagnostics, std::future::pending());
+        let program = run(client::over(connection), candidate, options, diagnostics, std::future::pending());
         let (frozen, until) = watch::channel(Instant::now());
         let task = tokio::spawn(freezable(async { program.await.unwrap() }, until));
         self.replicas[number] = Some(Replica { task, identity, frozen });

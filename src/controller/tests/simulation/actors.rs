@@ -78,8 +78,7 @@ impl World {
 
     fn patch_node(&mut self, name: &str, sub: Subresource, patch: Value, manager: &str) -> bool {
         let before = self.server.get(Kind::Node, &Key::named(name));
-        let (key, patch, writer) =
-            (Key::named(name), PatchBody::Merge(patch), Writer::new(manager));
+        let (key, patch, writer) = (Key::named(name), PatchBody::Merge(patch), Writer::new(manager));
         let after = self.write(|server| server.patch(Kind::Node, sub, &key, &patch, &writer));
         let (Ok(before), Some(after)) = (before, after) else { return false };
         if Arc::ptr_eq(&before, &after) {
@@ -191,26 +190,18 @@ impl World {
         let ledger_of = |node: &Value| node["metadata"]["annotations"][ledger::ANNOTATION].clone();
         let node = self.server.get(Kind::Node, &Key::named(&name)).ok();
         let before = node.as_ref().map(|node| ledger_of(node)).unwrap_or_default();
-        let annotate =
-            |value: Value| json!({"metadata": {"annotations": {ledger::ANNOTATION: value}}});
+        let annotate = |value: Value| json!({"metadata": {"annotations": {ledger::ANNOTATION: value}}});
         let (patch, what) = match what {
             0 | 1 => {
                 let zone = if what == 0 { json!("b") } else { json!("a") };
                 (json!({"metadata": {"labels": {"zone": zone}}}), "administrator set a label")
             }
             2 | 3 => {
-                let maps =
-                    json!({"capacity": {resource: amount}, "allocatable": {resource: amount}});
+                let maps = json!({"capacity": {resource: amount}, "allocatable": {resource: amount}});
                 (json!({"status": maps}), "administrator set a value")
             }
-            4 => (
-                json!({"status": {"capacity": {resource: amount}}}),
-                "administrator set a capacity",
-            ),
-            5 => (
-                json!({"status": {"allocatable": {resource: amount}}}),
-                "administrator set an allocatable",
-            ),
+            4 => (json!({"status": {"capacity": {resource: amount}}}), "administrator set a capacity"),
+            5 => (json!({"status": {"allocatable": {resource: amount}}}), "administrator set an allocatable"),
             6 => (annotate(Value::Null), "administrator removed the annotation"),
             7 => {
                 let entries = before.as_str().and_then(|text| serde_json::from_str(text).ok());
@@ -223,10 +214,7 @@ impl World {
                 (annotate(text), "administrator removed an entry")
             }
             8 => (annotate(json!("{")), "administrator spoilt the annotation"),
-            _ => (
-                json!({"metadata": {"annotations": {"a": "c"}}}),
-                "administrator set an annotation",
-            ),
+            _ => (json!({"metadata": {"annotations": {"a": "c"}}}), "administrator set an annotation"),
         };
         let is_value = patch.get("status").is_some();
         let sub = if is_value { Subresource::Status } else { Subresource::None };
@@ -253,16 +241,13 @@ impl World {
         let amount = i128::from(self.choices.below(3)) + 1;
         let ends = self.choices.percent(40);
         let pods = self.objects(Kind::Pod);
-        let mut on_node = pods
-            .iter()
-            .filter(|pod| pod["spec"]["nodeName"] == name && pod["status"]["phase"] != "Succeeded");
+        let mut on_node =
+            pods.iter().filter(|pod| pod["spec"]["nodeName"] == name && pod["status"]["phase"] != "Succeeded");
         if ends {
             let Some(pod) = on_node.next_back() else { return };
             let (key, writer) = (Key::of(pod), Writer::new("kubelet"));
             let patch = PatchBody::Merge(json!({"status": {"phase": "Succeeded"}}));
-            self.write(|server| {
-                server.patch(Kind::Pod, Subresource::Status, &key, &patch, &writer)
-            });
+            self.write(|server| server.patch(Kind::Pod, Subresource::Status, &key, &patch, &writer));
             self.count("pod ended");
             return self.record(|| format!("{key} on {name} ends"));
         }
@@ -282,9 +267,7 @@ impl World {
         let writer = Writer::new("kube-scheduler");
         if self.write(|server| server.create(Kind::Pod, object, &writer)).is_some() {
             self.count("pod bound");
-            self.record(|| {
-                format!("{pod}, which requests {amount} {resource}, is bound to {name}")
-            });
+            self.record(|| format!("{pod}, which requests {amount} {resource}, is bound to {name}"));
         }
     }
 }

@@ -66,8 +66,7 @@ impl World {
                 return;
             }
             let unconverged = self.unconverged();
-            quiet =
-                if unconverged.is_none() && before == self.checks.requests { quiet + 1 } else { 0 };
+            quiet = if unconverged.is_none() && before == self.checks.requests { quiet + 1 } else { 0 };
             if self.checks.requests - first > MAX_REQUESTS {
                 return self.violate("liveness: one request follows another".to_owned());
             }
@@ -169,32 +168,20 @@ impl World {
             let rule: NodeExtendedResource = serde_json::from_value((**object).clone()).unwrap();
             match Rule::new(&rule) {
                 Ok(rule) => set.0.push(Arc::new(rule)),
-                Err(_) => set.1.push((
-                    rule.metadata.name.unwrap_or_default().into(),
-                    Some(rule.spec.priority),
-                )),
+                Err(_) => set.1.push((rule.metadata.name.unwrap_or_default().into(), Some(rule.spec.priority))),
             }
         }
-        let resources: BTreeMap<_, _> = set
-            .0
-            .iter()
-            .map(|rule: &Arc<Rule>| (Arc::clone(&rule.name), rule.resource.as_str().to_owned()))
-            .collect();
+        let resources: BTreeMap<_, _> =
+            set.0.iter().map(|rule: &Arc<Rule>| (Arc::clone(&rule.name), rule.resource.as_str().to_owned())).collect();
         let rules = RuleSet::new(set.0, set.1);
         let mut counts: BTreeMap<(Arc<str>, State), i64> = BTreeMap::new();
         for object in self.objects(Kind::Node) {
-            let node = Node::new(
-                serde_json::from_value((*object).clone()).unwrap(),
-                &mut Interner::default(),
-            );
+            let node = Node::new(serde_json::from_value((*object).clone()).unwrap(), &mut Interner::default());
             let pods = PodUsage::Known(self.requested(&node.name));
             let input = PlanningInput { pods, ..PlanningInput::default() };
             let plan = planner::plan(&node, &rules, &input);
             let is_rejected = self.rejected.contains(&*node.name);
-            let open = plan
-                .changes()
-                .iter()
-                .find(|change| !is_rejected && !self.rejected.contains(&change.resource));
+            let open = plan.changes().iter().find(|change| !is_rejected && !self.rejected.contains(&change.resource));
             if let Some(change) = open {
                 return Err(format!("{} is yet to be patched: {change}", node.name));
             }
@@ -215,9 +202,8 @@ impl World {
         }
         let [nodes, pods] = [Kind::Node, Kind::Pod].map(|kind| self.objects(kind));
         let calm = Calm { rules: objects.clone(), nodes, pods };
-        let is_rejected = |node: &str, resource: &str| {
-            [node, resource].iter().any(|what| self.rejected.contains(*what))
-        };
+        let is_rejected =
+            |node: &str, resource: &str| [node, resource].iter().any(|what| self.rejected.contains(*what));
         calm.check(is_rejected).map(|()| counts)
     }
 

@@ -170,8 +170,7 @@ impl World {
         let mut usage = Usage::new();
         for pod in self.objects(Kind::Pod) {
             let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-            let is_finished =
-                matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+            let is_finished = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
             if is_finished || matches!(scope, PodScope::Node(name) if **name != *node) {
                 continue;
             }
@@ -209,17 +208,10 @@ impl World {
     }
 
     /// A patch has been applied.
-    pub(super) fn check_node_write(
-        &mut self,
-        number: usize,
-        before: &Arc<Value>,
-        after: &Arc<Value>,
-        sent: &Sent,
-    ) {
+    pub(super) fn check_node_write(&mut self, number: usize, before: &Arc<Value>, after: &Arc<Value>, sent: &Sent) {
         let name = before["metadata"]["name"].as_str().unwrap_or_default();
         let known = states(&self.checks.rules, sent.rules[0], sent.version);
-        let certain_from =
-            known.len() - states(&self.checks.rules, sent.rules[1], sent.version).len();
+        let certain_from = known.len() - states(&self.checks.rules, sent.rules[1], sent.version).len();
         let mut labels: Vec<_> = states(&self.checks.nodes, sent.nodes, u64::MAX)
             .into_iter()
             .flatten()
@@ -287,15 +279,11 @@ impl World {
             }
             self.count("lowering followed to its end");
             let Some(requested) = requested else {
-                return self.violate(format!(
-                    "I5: no list of pods follows the lowering of {resource} on {node}"
-                ));
+                return self.violate(format!("I5: no list of pods follows the lowering of {resource} on {node}"));
             };
             let value = simulator::invariants::units(&object["status"]["allocatable"][resource]);
             if value.is_some_and(|value| value > 0 && value < *requested) {
-                return self.violate(format!(
-                    "I5: {resource} on {node} is {value:?}, and pods request {requested}"
-                ));
+                return self.violate(format!("I5: {resource} on {node} is {value:?}, and pods request {requested}"));
             }
         }
     }
@@ -306,8 +294,7 @@ pub(super) fn requests(pod: &Value) -> BTreeMap<String, i128> {
     let mut sum: BTreeMap<String, i128> = BTreeMap::new();
     for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
         for (name, amount) in container["resources"]["requests"].as_object().into_iter().flatten() {
-            *sum.entry(name.clone()).or_default() +=
-                simulator::invariants::units(amount).unwrap_or_default();
+            *sum.entry(name.clone()).or_default() += simulator::invariants::units(amount).unwrap_or_default();
         }
     }
     sum
@@ -319,19 +306,10 @@ pub(super) fn show_node(node: &Value) -> String {
         let members = node["status"][map].as_object().into_iter().flatten();
         let members = members.filter(|(name, _)| name.contains('/'));
         let members = members.map(|(name, value)| {
-            format!(
-                "{}={}",
-                name.rsplit('/').next().unwrap_or_default(),
-                value.as_str().unwrap_or_default()
-            )
+            format!("{}={}", name.rsplit('/').next().unwrap_or_default(), value.as_str().unwrap_or_default())
         });
         members.collect::<Vec<_>>().join(" ")
     };
     let ledger = node["metadata"]["annotations"]["noderesource.dev/advertised"].as_str();
-    format!(
-        "[{}] / [{}], ledger {}",
-        extended("capacity"),
-        extended("allocatable"),
-        ledger.unwrap_or("none")
-    )
+    format!("[{}] / [{}], ledger {}", extended("capacity"), extended("allocatable"), ledger.unwrap_or("none"))
 }

@@ -99,9 +99,8 @@ impl World {
     pub(super) fn edit_rule(&mut self, name: &str, spec: &Value) {
         let (key, writer) = (Key::named(name), Writer::new("argocd"));
         let patch = PatchBody::Merge(json!({"spec": spec}));
-        let edit = |server: &mut simulator::ApiServer| {
-            server.patch(Kind::Rule, Subresource::None, &key, &patch, &writer)
-        };
+        let edit =
+            |server: &mut simulator::ApiServer| server.patch(Kind::Rule, Subresource::None, &key, &patch, &writer);
         if let Some(rule) = self.write(edit) {
             self.count("rule edited");
             let spec = rule["spec"].to_string();

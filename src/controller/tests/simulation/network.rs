@@ -86,13 +86,7 @@ impl World {
         self.record(|| format!("{name} {line}{}", fate.describe()));
     }
 
-    pub(super) fn call(
-        &mut self,
-        process: usize,
-        call: Call,
-        sent: Sent,
-        deadline: Instant,
-    ) -> Fate {
+    pub(super) fn call(&mut self, process: usize, call: Call, sent: Sent, deadline: Instant) -> Fate {
         let faults = self.faults;
         let fate = if self.choices.percent(faults) { self.fate() } else { Fate::Served };
         self.count(fate.name());
@@ -153,9 +147,7 @@ impl World {
             Fate::Unanswered | Fate::Late => {
                 if let Call::Effect(Effect::PatchNode { node, .. }) = &request.call {
                     let node = Arc::clone(node);
-                    self.record(|| {
-                        format!("the patch of {node} is served: {}", outcome(&response))
-                    });
+                    self.record(|| format!("the patch of {node} is served: {}", outcome(&response)));
                 }
                 if request.is_ended || self.processes[request.process].is_dead {
                     return;
@@ -168,8 +160,7 @@ impl World {
             }
             _ => {
                 request.response = Some(response);
-                let delay =
-                    if self.faults > 0 { self.choices.one_of(&[1, 1, 1, 5, 50, 700]) } else { 1 };
+                let delay = if self.faults > 0 { self.choices.one_of(&[1, 1, 1, 5, 50, 700]) } else { 1 };
                 self.after(delay, Due::Answer(number));
             }
         }

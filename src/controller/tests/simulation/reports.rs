@@ -62,17 +62,9 @@ impl World {
     }
 
     /// A patch may write what somebody else has written in the same moment.
-    pub(super) fn note_repeated(
-        &mut self,
-        node: &str,
-        before: &Value,
-        after: &Value,
-        patch: &Patch,
-    ) {
+    pub(super) fn note_repeated(&mut self, node: &str, before: &Value, after: &Value, patch: &Patch) {
         for resource in RESOURCES {
-            let values = |node: &Value| {
-                ["capacity", "allocatable"].map(|map| node["status"][map][resource].clone())
-            };
+            let values = |node: &Value| ["capacity", "allocatable"].map(|map| node["status"][map][resource].clone());
             if writes(patch, resource) && values(before) == values(after) {
                 let key = (node.to_owned(), resource.to_owned(), "repeated");
                 *self.checks.changes.entry(key).or_default() += 1;
@@ -92,15 +84,11 @@ impl World {
     pub(super) fn check_event(&mut self, event: &Event) {
         let (name, done): (_, &[&'static str]) = match event.reason.as_deref() {
             Some("Repaired") => ("event: repaired", &["repaired", "repeated", "lost"]),
-            Some("TakenOver") => {
-                ("event: taken over", &["taken over", "adopted", "advertised", "repeated"])
-            }
+            Some("TakenOver") => ("event: taken over", &["taken over", "adopted", "advertised", "repeated"]),
             Some("Withdrawn") => ("event: withdrawn", &["withdrawn", "unlisted"]),
             Some("Released") => ("event: released", &["released", "unlisted"]),
             Some("Adopted") => ("event: adopted", &["adopted"]),
-            Some("Held") => {
-                ("event: held", &["lowered", "raised", "advertised", "taken over", "relisted"])
-            }
+            Some("Held") => ("event: held", &["lowered", "raised", "advertised", "taken over", "relisted"]),
             _ => return self.count("event: of something else"),
         };
         self.count(name);
@@ -108,13 +96,9 @@ impl World {
         if regarding.kind.as_deref() != Some("Node") {
             return;
         }
-        let (node, note) =
-            (regarding.name.unwrap_or_default(), event.note.clone().unwrap_or_default());
-        let resource =
-            note.split([' ', ':']).find(|word| word.contains('/')).unwrap_or_default().to_owned();
-        let times = |what: &&'static str| {
-            self.checks.changes.get(&(node.clone(), resource.clone(), *what)).copied()
-        };
+        let (node, note) = (regarding.name.unwrap_or_default(), event.note.clone().unwrap_or_default());
+        let resource = note.split([' ', ':']).find(|word| word.contains('/')).unwrap_or_default().to_owned();
+        let times = |what: &&'static str| self.checks.changes.get(&(node.clone(), resource.clone(), *what)).copied();
         let times: u64 = done.iter().filter_map(times).sum();
         // By others: where a response is lost, a node that is as was asked for counts as patched.
         let others = match done[0] {
@@ -138,12 +122,10 @@ impl World {
         if status["observedGeneration"] != rule["metadata"]["generation"] {
             return Some(format!("the status of {name} is of an older generation"));
         }
-        let wrong = expected
-            .iter()
-            .find(|(field, number)| status["nodes"][field].as_i64().unwrap_or_default() != *number);
-        wrong.map(|(field, number)| {
-            format!("the status of {name} has {} {field}, not {number}", status["nodes"][field])
-        })
+        let wrong =
+            expected.iter().find(|(field, number)| status["nodes"][field].as_i64().unwrap_or_default() != *number);
+        wrong
+            .map(|(field, number)| format!("the status of {name} has {} {field}, not {number}", status["nodes"][field]))
     }
 }
 

@@ -22,13 +22,7 @@ use crate::model::pod::{Pod, Requests};
 
 impl World {
     /// Hands the process what the executor would.
-    pub(super) fn conclude(
-        &mut self,
-        process: usize,
-        call: Call,
-        result: Result<Value, RequestError>,
-        sent: Sent,
-    ) {
+    pub(super) fn conclude(&mut self, process: usize, call: Call, result: Result<Value, RequestError>, sent: Sent) {
         let completion = match call {
             Call::Nothing => return,
             Call::ReadNode { id, node, error } => {
@@ -86,9 +80,7 @@ impl World {
                 Effect::PatchStatus { rule, uid, status } => {
                     Completion::StatusPatched { rule, uid, result: result.map(|_| *status) }
                 }
-                Effect::CreateEvent(event) => {
-                    Completion::EventCreated { event, result: result.map(|_| ()) }
-                }
+                Effect::CreateEvent(event) => Completion::EventCreated { event, result: result.map(|_| ()) },
                 Effect::TestConfinement { number, .. } => {
                     Completion::ConfinementTested { number, reply: result.map(|_| ()) }
                 }

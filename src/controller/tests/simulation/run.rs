@@ -186,8 +186,7 @@ fn shrink(mut steps: Vec<Vec<u32>>, what: &str) -> Vec<Vec<u32>> {
     loop {
         let mut is_shorter = false;
         let mut attempt = |steps: &mut Vec<Vec<u32>>, candidate: Vec<Vec<u32>>| {
-            let is_better =
-                candidate != *steps && started.elapsed() < MAX_SHRINK_TIME && fails(&candidate);
+            let is_better = candidate != *steps && started.elapsed() < MAX_SHRINK_TIME && fails(&candidate);
             if is_better {
                 *steps = candidate;
                 is_shorter = true;

@@ -40,12 +40,7 @@ impl World {
     }
 
     /// Does what a request asks for.
-    pub(super) fn serve(
-        &mut self,
-        process: usize,
-        call: &Call,
-        sent: &Sent,
-    ) -> Result<Value, Failure> {
+    pub(super) fn serve(&mut self, process: usize, call: &Call, sent: &Sent) -> Result<Value, Failure> {
         let writer = Writer::new(FIELD_MANAGER);
         let of = |object: Arc<Value>| (*object).clone();
         let effect = match call {
@@ -79,9 +74,7 @@ impl World {
                 }
                 Ok(Value::Null)
             }
-            Effect::ListRules { .. } if self.crd_missing => {
-                Err(Failure::not_found(Kind::Rule, &Key::named("")))
-            }
+            Effect::ListRules { .. } if self.crd_missing => Err(Failure::not_found(Kind::Rule, &Key::named(""))),
             Effect::ListRules { .. } => {
                 let list = self.server.list(Kind::Rule, &ListOptions::default());
                 list.map(|list| list.items.iter().map(|item| (**item).clone()).collect())
@@ -93,11 +86,8 @@ impl World {
                     PodScope::Cluster => format!("spec.nodeName!=,{UNFINISHED}"),
                 };
                 let selector = Selector::parse(&fields, "").unwrap();
-                let list = self
-                    .server
-                    .list(Kind::Pod, &ListOptions { selector, ..ListOptions::default() });
-                let pods =
-                    list.map(|list| list.items.iter().map(|item| (**item).clone()).collect());
+                let list = self.server.list(Kind::Pod, &ListOptions { selector, ..ListOptions::default() });
+                let pods = list.map(|list| list.items.iter().map(|item| (**item).clone()).collect());
                 self.pods_are_listed(process, *id, scope);
                 pods
             }
@@ -108,20 +98,16 @@ impl World {
                 let patch = status_patch(uid.as_deref(), status).unwrap();
                 let body = PatchBody::Json(serde_json::to_value(patch).unwrap());
                 let key = Key::named(&**rule);
-                let patched =
-                    self.server.patch(Kind::Rule, Subresource::Status, &key, &body, &writer);
+                let patched = self.server.patch(Kind::Rule, Subresource::Status, &key, &body, &writer);
                 if patched.is_ok() {
                     self.check_status(process, (rule, uid.as_deref()), status, sent);
                 }
                 patched.map(of)
             }
             // The policy rejects it, or there is none: the node stays as it is.
-            Effect::TestConfinement { node, .. } => {
-                self.server.get(Kind::Node, &Key::named(&**node)).map(of)
-            }
+            Effect::TestConfinement { node, .. } => self.server.get(Kind::Node, &Key::named(&**node)).map(of),
             Effect::CreateEvent(event) => {
-                let created =
-                    self.server.create(Kind::Event, serde_json::to_value(event).unwrap(), &writer);
+                let created = self.server.create(Kind::Event, serde_json::to_value(event).unwrap(), &writer);
                 if created.is_ok() {
                     self.check_event(event);
                 }

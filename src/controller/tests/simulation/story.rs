@@ -42,9 +42,7 @@ pub(super) fn outcome(response: &Result<Value, Failure>) -> String {
 
 /// A request.
 pub(super) fn describe(effect: &Effect) -> String {
-    let holder = |lease: &Lease| {
-        lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default()
-    };
+    let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
     match effect {
         Effect::WriteLease(lease) => format!("writes the Lease as {}", holder(lease)),
         Effect::ReleaseLease(_) => "releases the Lease".to_owned(),
@@ -56,8 +54,7 @@ pub(super) fn describe(effect: &Effect) -> String {
         Effect::ListPods { .. } => "lists all pods".to_owned(),
         Effect::PatchStatus { rule, status, .. } => {
             let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
-            let ready =
-                ready.map(|ready| format!("{} {}: {}", ready.status, ready.reason, ready.message));
+            let ready = ready.map(|ready| format!("{} {}: {}", ready.status, ready.reason, ready.message));
             format!("writes the status of {rule}: Ready={}", ready.unwrap_or_default())
         }
         Effect::TestConfinement { node, .. } => format!("tries a label of {node}"),

@@ -104,8 +104,7 @@ impl World {
                 vec![observe(kind, Event::Init)]
             }
             State::Listing { token } => {
-                let options =
-                    ListOptions { limit: PAGE, token: token.clone(), ..ListOptions::default() };
+                let options = ListOptions { limit: PAGE, token: token.clone(), ..ListOptions::default() };
                 let is_missing = kind == Kind::Rule && self.crd_missing;
                 let list = if is_missing {
                     Err(Failure::not_found(Kind::Rule, &simulator::Key::named("")))
@@ -116,14 +115,12 @@ impl World {
                 };
                 match list {
                     Ok(list) => {
-                        let mut events: Vec<_> =
-                            list.items.iter().map(|item| apply(kind, item, true)).collect();
+                        let mut events: Vec<_> = list.items.iter().map(|item| apply(kind, item, true)).collect();
                         *token = list.next;
                         if token.is_none() {
                             events.push(observe(kind, Event::InitDone));
                             let selector = Selector::default();
-                            stream.state =
-                                State::Watching(self.server.watch(kind, selector, list.version));
+                            stream.state = State::Watching(self.server.watch(kind, selector, list.version));
                             (stream.position, stream.pauses) = (list.version, 0);
                         }
                         events

@@ -76,8 +76,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(choices: Choices, is_recorded: bool) -> Self {
         let server = ApiServer::default();
-        let changes =
-            [Kind::Node, Kind::Rule].map(|kind| server.watch(kind, Selector::default(), 0));
+        let changes = [Kind::Node, Kind::Rule].map(|kind| server.watch(kind, Selector::default(), 0));
         Self {
             server,
             now: 0,
@@ -179,9 +178,7 @@ impl World {
         self.count("steps");
         let process = match due {
             Due::Wake(process) | Due::Watch(process, _) => Some(process),
-            Due::Answer(number) | Due::Expire(number) => {
-                self.in_flight.get(&number).map(|request| request.process)
-            }
+            Due::Answer(number) | Due::Expire(number) => self.in_flight.get(&number).map(|request| request.process),
             _ => None,
         };
         if let Some(process) = process.and_then(|process| self.processes.get_mut(process)) {
@@ -228,10 +225,7 @@ impl World {
     }
 
     /// Writes as an actor does. What the API server rejects has not happened.
-    pub(super) fn write<T>(
-        &mut self,
-        write: impl FnOnce(&mut ApiServer) -> Result<T, Failure>,
-    ) -> Option<T> {
+    pub(super) fn write<T>(&mut self, write: impl FnOnce(&mut ApiServer) -> Result<T, Failure>) -> Option<T> {
         let written = write(&mut self.server).ok();
         self.written();
         written

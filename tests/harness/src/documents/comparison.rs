@@ -67,8 +67,7 @@ fn age_columns(line: &[char]) -> Vec<usize> {
         let rest = &line[start..];
         AGE_COLUMNS.iter().any(|title| {
             let after = title.len();
-            rest.iter().copied().take(after).eq(title.chars())
-                && rest[after..].iter().take(2).all(|c| *c == ' ')
+            rest.iter().copied().take(after).eq(title.chars()) && rest[after..].iter().take(2).all(|c| *c == ' ')
         })
     };
     let begins = |start: usize| start == 0 || line[start - 1] == ' ';

@@ -35,11 +35,7 @@ impl Shell {
     ///
     /// # Errors
     /// Returns an error if one of them has not been built.
-    pub fn new(
-        cluster: &Cluster,
-        folder: &Path,
-        variables: BTreeMap<&'static str, String>,
-    ) -> Result<Self> {
+    pub fn new(cluster: &Cluster, folder: &Path, variables: BTreeMap<&'static str, String>) -> Result<Self> {
         let programs = [control_plane_program("kubectl")?, tool("helm")?, program()?];
         let mut path: Vec<_> = programs.iter().filter_map(|program| program.parent()).collect();
         let system = env::var_os("PATH").unwrap_or_default();

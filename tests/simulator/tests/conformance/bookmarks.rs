@@ -28,21 +28,16 @@ pub(crate) fn compare(world: &World) -> Result<()> {
         let (kind, stream) = watch?;
         let mut stream = stream.ok().context("a watch")?;
         while world.client.next(&mut stream, DEADLINE) {}
-        let last =
-            stream.events.back().with_context(|| format!("no event of {}", kind.plural()))?;
+        let last = stream.events.back().with_context(|| format!("no event of {}", kind.plural()))?;
         let mut of_model = bookmark(kind, &node)?;
-        of_model["object"]["metadata"]["resourceVersion"] =
-            last["object"]["metadata"]["resourceVersion"].clone();
+        of_model["object"]["metadata"]["resourceVersion"] = last["object"]["metadata"]["resourceVersion"].clone();
         let kept = json!({"type": last["type"], "object": {
             "kind": last["object"]["kind"], "apiVersion": last["object"]["apiVersion"],
             "metadata": {"resourceVersion": last["object"]["metadata"]["resourceVersion"]},
         }});
         ensure!(kept == of_model, "the last event of {}: {kept}, model {of_model}", kind.plural());
         let of_last = version(&last["object"])?;
-        ensure!(
-            kind != Kind::Node || of_last >= written,
-            "a bookmark of {of_last}, after {written}"
-        );
+        ensure!(kind != Kind::Node || of_last >= written, "a bookmark of {of_last}, after {written}");
     }
     world.client.send(Message::new(Method::DELETE, format!("{url}/{name}"), None))?;
     Ok(())
@@ -59,10 +54,7 @@ fn bookmark(kind: Kind, node: &Value) -> Result<Value> {
     let mut watch = server.watch(kind, Selector::default(), 0);
     let created = server.create(Kind::Node, node.clone(), &Writer::new("kubectl"));
     ensure!(created.is_ok_and(|node| Key::of(&node) == Key::named("bookmark")), "a node");
-    ensure!(
-        (kind == Kind::Node) == server.bookmark(&mut watch).is_none(),
-        "a bookmark before the write"
-    );
+    ensure!((kind == Kind::Node) == server.bookmark(&mut watch).is_none(), "a bookmark before the write");
     while server.next_event(&mut watch).is_some() {}
     let bookmark = server.bookmark(&mut watch).context("a bookmark of the model")?;
     ensure!(bookmark == WatchEvent::Bookmark(server.version()), "a bookmark of the last write");

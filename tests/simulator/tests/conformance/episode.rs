@@ -68,8 +68,7 @@ impl World {
             ensure!(code == 201, "{response}");
         }
         for kind in KINDS {
-            let url =
-                control_plane.url() + &collection(kind, None) + "?watch=true&resourceVersion=1";
+            let url = control_plane.url() + &collection(kind, None) + "?watch=true&resourceVersion=1";
             // Its cache fills after the CRD is established.
             let what = format!("watches of {}", kind.plural());
             wait_until(&what, || Ok(client.watch(url.clone())?.ok()))?;
@@ -93,11 +92,7 @@ impl World {
     }
 
     /// Runs operations until none is left, or the results differ.
-    fn run(
-        &self,
-        wait: Duration,
-        mut next: impl FnMut(&Model) -> Option<Operation>,
-    ) -> Result<Trace> {
+    fn run(&self, wait: Duration, mut next: impl FnMut(&Model) -> Option<Operation>) -> Result<Trace> {
         let mut real = Real::new(&self.client, &self.control_plane, wait)?;
         let (mut model, mut trace) = (Model::new(!self.compacts), Trace::default());
         for kind in KINDS {
@@ -176,9 +171,8 @@ impl World {
     fn shrink_patches(&self, mut best: Trace) -> Result<Trace> {
         let mut trials = 0;
         for step in 0..best.steps.len() {
-            let length = |trace: &Trace| {
-                trace.steps.get(step).map_or(0, |step| step.operation.patch().map_or(0, Vec::len))
-            };
+            let length =
+                |trace: &Trace| trace.steps.get(step).map_or(0, |step| step.operation.patch().map_or(0, Vec::len));
             let mut chunk = length(&best).div_ceil(2);
             while chunk > 0 {
                 let mut at = 0;
@@ -248,14 +242,9 @@ impl Trace {
         let mut text = String::new();
         for (number, Step { operation, real, model }) in (1..).zip(&self.steps) {
             // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "{number}. {}",
-                shortened(&operation.to_string(), LONGEST_OPERATION)
-            );
+            let _ = writeln!(text, "{number}. {}", shortened(&operation.to_string(), LONGEST_OPERATION));
             if real == model {
-                let _ =
-                    writeln!(text, "     both: {}", shortened(&real.to_string(), LONGEST_RESULT));
+                let _ = writeln!(text, "     both: {}", shortened(&real.to_string(), LONGEST_RESULT));
             } else {
                 let _ = writeln!(text, "     real:  {real}\n     model: {model}");
                 for line in differences("", real, model) {
@@ -281,21 +270,12 @@ fn differences(path: &str, real: &Value, model: &Value) -> Vec<String> {
             let names: std::collections::BTreeSet<_> = left.keys().chain(right.keys()).collect();
             let names = names.into_iter().filter(|name| left.get(*name) != right.get(*name));
             let absent = Value::String("(absent)".to_owned());
-            let of = |side: &serde_json::Map<String, Value>, name| {
-                side.get(name).unwrap_or(&absent).clone()
-            };
-            names
-                .flat_map(|name| {
-                    differences(&format!("{path}.{name}"), &of(left, name), &of(right, name))
-                })
-                .collect()
+            let of = |side: &serde_json::Map<String, Value>, name| side.get(name).unwrap_or(&absent).clone();
+            names.flat_map(|name| differences(&format!("{path}.{name}"), &of(left, name), &of(right, name))).collect()
         }
         (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
-            let pairs =
-                left.iter().zip(right).enumerate().filter(|(_, (left, right))| left != right);
-            pairs
-                .flat_map(|(at, (left, right))| differences(&format!("{path}[{at}]"), left, right))
-                .collect()
+            let pairs = left.iter().zip(right).enumerate().filter(|(_, (left, right))| left != right);
+            pairs.flat_map(|(at, (left, right))| differences(&format!("{path}[{at}]"), left, right)).collect()
         }
         _ => vec![format!("{path}: real {real}, model {model}")],
     }

@@ -25,9 +25,7 @@ impl Exchanges {
     /// page.
     pub(crate) fn message(&self, operation: &Operation) -> Option<Message> {
         let message = match operation {
-            Operation::Get { kind, key } => {
-                Message::new(Method::GET, path(*kind, key, Subresource::None), None)
-            }
+            Operation::Get { kind, key } => Message::new(Method::GET, path(*kind, key, Subresource::None), None),
             Operation::Create { kind, object, manager } => {
                 let key = Key::of(object);
                 let path = collection(*kind, Some(&key.namespace));
@@ -59,8 +57,7 @@ impl Exchanges {
                 Message { user: Some(NOBODY), ..message }
             }
             Operation::Delete { kind, key, uid } => {
-                let mut options =
-                    json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
+                let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
                 if let Some(uid) = uid {
                     let uid = self.history.resolve(uid, *kind, key);
                     options["preconditions"] = json!({"uid": uid});
@@ -85,8 +82,7 @@ impl Exchanges {
             Operation::Watch { kind, query, after, .. } => {
                 let version = self.history.version_to_watch(*after);
                 let path = query_path(*kind, query);
-                let path =
-                    format!("{path}watch=true&resourceVersion={version}&timeoutSeconds=3600");
+                let path = format!("{path}watch=true&resourceVersion={version}&timeoutSeconds=3600");
                 Message::new(Method::GET, path, None)
             }
             Operation::ReadWatch { .. } | Operation::Compact { .. } => return None,
@@ -95,12 +91,7 @@ impl Exchanges {
     }
 
     /// Returns the compared part of the response to this message.
-    pub(crate) fn compared(
-        &mut self,
-        operation: &Operation,
-        path: String,
-        (code, body): (u16, &Value),
-    ) -> Value {
+    pub(crate) fn compared(&mut self, operation: &Operation, path: String, (code, body): (u16, &Value)) -> Value {
         let list = match operation {
             Operation::List { kind, .. } => Some(*kind),
             Operation::NextPage => self.page.as_ref().map(|(kind, ..)| *kind),
@@ -166,10 +157,8 @@ fn query_path(kind: Kind, query: &Query) -> String {
 
 /// The path of all objects of a kind, or of those in a namespace.
 pub(crate) fn collection(kind: Kind, namespace: Option<&str>) -> String {
-    let root =
-        if kind.group().is_empty() { "api".to_owned() } else { format!("apis/{}", kind.group()) };
+    let root = if kind.group().is_empty() { "api".to_owned() } else { format!("apis/{}", kind.group()) };
     let namespace = namespace.filter(|namespace| !namespace.is_empty());
-    let namespace =
-        namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
+    let namespace = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
     format!("/{root}/{}{namespace}/{}", kind.version(), kind.plural())
 }

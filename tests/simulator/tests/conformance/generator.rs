@@ -52,9 +52,7 @@ const WEIGHTS: [(u32, Make); 28] = [
 
 /// Adds the kind to objects, as every client does.
 fn with_kind(mut operation: Operation) -> Operation {
-    if let Operation::Create { kind, object, .. } | Operation::Replace { kind, object, .. } =
-        &mut operation
-    {
+    if let Operation::Create { kind, object, .. } | Operation::Replace { kind, object, .. } = &mut operation {
         object["apiVersion"] = json!(kind.api_version());
         object["kind"] = json!(kind.name());
     }
@@ -124,15 +122,7 @@ impl Generator {
     }
 
     fn kind(&mut self) -> Kind {
-        self.pick(&[
-            Kind::Node,
-            Kind::Node,
-            Kind::Pod,
-            Kind::Pod,
-            Kind::Rule,
-            Kind::Lease,
-            Kind::Event,
-        ])
+        self.pick(&[Kind::Node, Kind::Node, Kind::Pod, Kind::Pod, Kind::Rule, Kind::Lease, Kind::Event])
     }
 
     fn get(&mut self, _: &Model) -> Operation {
@@ -163,9 +153,7 @@ impl Generator {
             (Kind::Pod, 0 | 1) => {
                 format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed")
             }
-            (Kind::Pod, 2) => {
-                "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed".to_owned()
-            }
+            (Kind::Pod, 2) => "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed".to_owned(),
             (Kind::Pod, 3) => "status.phase=Running".to_owned(),
             (_, 0 | 4) => format!("metadata.name={name}"),
             (_, 5) => format!("metadata.name!={name}"),

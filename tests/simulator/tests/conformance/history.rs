@@ -71,12 +71,9 @@ impl History {
     pub(crate) fn resolve(&self, value: &Value, kind: Kind, key: &Key) -> Value {
         match value {
             Value::String(text) => {
-                let number = |prefix| {
-                    text.strip_prefix(prefix).and_then(|ago: &str| ago.parse::<usize>().ok())
-                };
+                let number = |prefix| text.strip_prefix(prefix).and_then(|ago: &str| ago.parse::<usize>().ok());
                 let found = if let Some(ago) = number("@uid ") {
-                    let mut uids =
-                        self.uids.iter().rev().filter(|(_, of, at)| *of == kind && at == key);
+                    let mut uids = self.uids.iter().rev().filter(|(_, of, at)| *of == kind && at == key);
                     uids.nth(ago).map_or("00000000-0000-0000-0000-00000000dead", |(uid, ..)| uid)
                 } else if let Some(ago) = number("@version ") {
                     let of_object = |(_, of): &&(_, Option<(Kind, Key)>)| {
@@ -92,11 +89,7 @@ impl History {
             Value::Array(items) => items.iter().map(|item| self.resolve(item, kind, key)).collect(),
             Value::Object(members) => {
                 let members = members.iter();
-                Value::Object(
-                    members
-                        .map(|(name, value)| (name.clone(), self.resolve(value, kind, key)))
-                        .collect(),
-                )
+                Value::Object(members.map(|(name, value)| (name.clone(), self.resolve(value, kind, key))).collect())
             }
             other => other.clone(),
         }
@@ -115,8 +108,11 @@ impl History {
             return text.to_owned();
         }
         let uids = self.uids.iter().enumerate();
-        uids.fold(text.to_owned(), |text, (number, (uid, ..))| {
-            if text.contains(uid) { text.replace(uid, &format!("uid {number}")) } else { text }
-        })
+        uids.fold(
+            text.to_owned(),
+            |text, (number, (uid, ..))| {
+                if text.contains(uid) { text.replace(uid, &format!("uid {number}")) } else { text }
+            },
+        )
     }
 }

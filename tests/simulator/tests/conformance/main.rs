@@ -41,8 +41,7 @@ fn model_responds_like_a_real_server() {
     let seed = number("SEED").unwrap_or(SEED);
     let operations = number("OPERATIONS").map_or(OPERATIONS, |number| number as usize);
     let only = number("EPISODE");
-    let worlds = [false, true]
-        .map(|compacts| thread::spawn(move || run(compacts, seed, operations / 2, only)));
+    let worlds = [false, true].map(|compacts| thread::spawn(move || run(compacts, seed, operations / 2, only)));
     let (mut counts, mut differences) = (Counts::new(), Vec::new());
     for world in worlds {
         let (of_world, mut found) = world.join().expect("a world, which has printed why it failed");
@@ -79,9 +78,7 @@ fn run(compacts: bool, seed: u64, operations: usize, only: Option<u64>) -> (Coun
         if trace.differs {
             let step = trace.len();
             let shortest = world.shrink(trace).unwrap().report();
-            differences.push(format!(
-                "SEED={seed} EPISODE={episode}, step {step}; the shortest sequence:\n{shortest}"
-            ));
+            differences.push(format!("SEED={seed} EPISODE={episode}, step {step}; the shortest sequence:\n{shortest}"));
         }
         if only.is_some() {
             break;
@@ -100,7 +97,5 @@ fn report(counts: &Counts, seed: u64, differences: &[String]) {
         println!("\n{difference}");
     }
     let (kinds, percent, found) = (counts.len(), succeeded * 100 / all.max(1), differences.len());
-    println!(
-        "{all} operations ({kinds} kinds; {percent} % succeed) with SEED={seed}, {found} differences"
-    );
+    println!("{all} operations ({kinds} kinds; {percent} % succeed) with SEED={seed}, {found} differences");
 }

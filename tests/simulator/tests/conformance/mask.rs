@@ -41,12 +41,10 @@ pub(crate) fn object(object: &Value, kind: Kind, history: &History) -> Value {
 pub(crate) fn status(status: &Value, history: &History) -> Value {
     let mut status = status.clone();
     let mask = |text: &str| {
-        let unreadable =
-            ["patch: Invalid value: ", "cannot be handled as a Node: ", "error decoding patch: "];
+        let unreadable = ["patch: Invalid value: ", "cannot be handled as a Node: ", "error decoding patch: "];
         let ends = unreadable.iter().filter_map(|start| Some(text.find(start)? + start.len()));
         let text = ends.min().map_or(text, |end| &text[..end]);
-        let text =
-            if text.starts_with("Invalid value: \"{") { "Invalid value: an object" } else { text };
+        let text = if text.starts_with("Invalid value: \"{") { "Invalid value: an object" } else { text };
         history.mask_uids(text)
     };
     strings(&mut status, &mask);
@@ -88,9 +86,8 @@ fn managed_fields(fields: &mut Value) {
 fn pod(pod: &Value) -> Value {
     let (spec, status) = (&pod["spec"], &pod["status"]);
     let containers = spec["containers"].as_array().into_iter().flatten();
-    let containers: Vec<_> = containers
-        .map(|container| json!({"name": container["name"], "resources": container["resources"]}))
-        .collect();
+    let containers: Vec<_> =
+        containers.map(|container| json!({"name": container["name"], "resources": container["resources"]})).collect();
     json!({
         "metadata": pod["metadata"],
         "spec": {"nodeName": spec["nodeName"], "containers": containers},

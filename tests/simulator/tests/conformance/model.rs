@@ -7,10 +7,7 @@ use hyper::body::Bytes;
 use hyper::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
-use simulator::{
-    Answer, ApiServer, Call, Failure, Key, Kind, ListOptions, Subresource, Watch, WatchEvent,
-    Writer,
-};
+use simulator::{Answer, ApiServer, Call, Failure, Key, Kind, ListOptions, Subresource, Watch, WatchEvent, Writer};
 
 use crate::client::Message;
 use crate::exchange::Exchanges;
@@ -26,8 +23,7 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn new(has_watch_cache: bool) -> Self {
-        let mut server =
-            if has_watch_cache { ApiServer::default() } else { ApiServer::without_watch_cache() };
+        let mut server = if has_watch_cache { ApiServer::default() } else { ApiServer::without_watch_cache() };
         // As on any server, there is an earlier write: in HTTP, version 0 means no version.
         let node = json!({"metadata": {"name": "gone"}});
         server.create(Kind::Node, node, &Writer::new("kubectl")).expect("a node");
@@ -53,8 +49,7 @@ impl Model {
         if let Operation::Denied { kind, subresource, key } = operation {
             let status = if *subresource == Subresource::Status { "/status" } else { "" };
             let resource = format!("{}{status}", kind.plural());
-            let Failure { code, status, .. } =
-                Failure::forbidden(NOBODY, "patch", &resource, *kind, key);
+            let Failure { code, status, .. } = Failure::forbidden(NOBODY, "patch", &resource, *kind, key);
             return self.exchanges.compared(operation, path, (code, &status));
         }
         let (code, body) = match (operation, self.answer(message)) {
@@ -101,10 +96,7 @@ impl Model {
         if matches!(events.last(), Some(WatchEvent::Error(_))) {
             self.watches.remove(&slot);
         }
-        events
-            .iter()
-            .map(|event| shown(&event.to_json(kind), kind, &self.exchanges.history))
-            .collect()
+        events.iter().map(|event| shown(&event.to_json(kind), kind, &self.exchanges.history)).collect()
     }
 
     /// Ends a watch.
@@ -116,9 +108,7 @@ impl Model {
     pub(crate) fn keys(&self) -> Vec<(Kind, Key)> {
         let lists = KINDS.map(|kind| (kind, self.server.list(kind, &ListOptions::default())));
         let lists = lists.into_iter().filter_map(|(kind, list)| Some((kind, list.ok()?.items)));
-        lists
-            .flat_map(|(kind, items)| items.into_iter().map(move |item| (kind, Key::of(&item))))
-            .collect()
+        lists.flat_map(|(kind, items)| items.into_iter().map(move |item| (kind, Key::of(&item)))).collect()
     }
 
     /// Returns the current object.

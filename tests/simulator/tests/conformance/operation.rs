@@ -106,8 +106,7 @@ impl Operation {
                 format!("replace {}", part(kind, subresource))
             }
             Self::Patch { target: (kind, subresource, _), patch, dry_run, .. } => {
-                let how =
-                    if matches!(patch, PatchBody::Json(_)) { "json patch" } else { "merge patch" };
+                let how = if matches!(patch, PatchBody::Json(_)) { "json patch" } else { "merge patch" };
                 let dry = if *dry_run { " (dry run)" } else { "" };
                 format!("{how} {}{dry}", part(kind, subresource))
             }

@@ -30,11 +30,7 @@ pub(crate) struct Real<'a> {
 
 impl<'a> Real<'a> {
     /// Begins an episode with an observer for each kind, which must be open before the first write.
-    pub(crate) fn new(
-        client: &'a Client,
-        control_plane: &'a ControlPlane,
-        wait: Duration,
-    ) -> Result<Self> {
+    pub(crate) fn new(client: &'a Client, control_plane: &'a ControlPlane, wait: Duration) -> Result<Self> {
         let version = || {
             let url = format!("{}{}?limit=1", control_plane.url(), collection(Kind::Node, None));
             let (_, list) = client.send(Message::new(Method::GET, url, None))?;
@@ -44,8 +40,7 @@ impl<'a> Real<'a> {
         wait_until("the API server to write nothing by itself", || {
             let before = version()?;
             let exchanges = Exchanges::since(&before);
-            let mut real =
-                Self { client, control_plane, exchanges, watches: BTreeMap::new(), wait };
+            let mut real = Self { client, control_plane, exchanges, watches: BTreeMap::new(), wait };
             for kind in KINDS {
                 real.perform(&observe(kind), 0)?;
             }
@@ -108,11 +103,8 @@ impl<'a> Real<'a> {
         while stream.events.len() < events && self.client.next(stream, self.wait) {}
         // And unexpected events that have already arrived.
         while self.client.next(stream, Duration::ZERO) {}
-        let shown: Vec<_> = stream
-            .events
-            .drain(..)
-            .map(|event| shown(&event, *kind, &self.exchanges.history))
-            .collect();
+        let shown: Vec<_> =
+            stream.events.drain(..).map(|event| shown(&event, *kind, &self.exchanges.history)).collect();
         if shown.iter().any(|event| event["type"] == "ERROR") {
             self.watches.remove(&slot);
         }

@@ -21,10 +21,7 @@ fn put(api: &FakeApi, name: &str, holder: &str, seconds: i32) {
     api.put(lease);
 }
 
-async fn guard(
-    api: &FakeApi,
-    if_active: IfControllerActive,
-) -> Result<LeaseGuard, LeaseGuardError> {
+async fn guard(api: &FakeApi, if_active: IfControllerActive) -> Result<LeaseGuard, LeaseGuardError> {
     LeaseGuard::new(&api.client(), &ANY, if_active, |_| ()).await
 }
 
@@ -136,8 +133,7 @@ async fn lease_of_the_default_name_is_found_without_a_label() {
 #[tokio::test(start_paused = true)]
 async fn take_over_creates_a_lease_that_does_not_exist_yet() {
     let api = FakeApi::default();
-    let choice =
-        LeaseSelector { namespace: Some("system".to_owned()), name: Some("later".to_owned()) };
+    let choice = LeaseSelector { namespace: Some("system".to_owned()), name: Some("later".to_owned()) };
     let guard = LeaseGuard::new(&api.client(), &choice, IfControllerActive::TakeOver, |_| ()).await;
     let ended = guard.unwrap().end(AtEnd::Release).await;
     assert!(matches!(ended[0].end, LeaseEnd::Kept(_)), "{ended:?}");

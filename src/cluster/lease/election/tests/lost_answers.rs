@@ -174,18 +174,13 @@ async fn late_answer_does_not_replace_a_newer_version_of_its_own_lease() {
 #[tokio::test(start_paused = true)]
 async fn lease_seen_being_left_behind_is_free_after_its_duration_by_the_own_clock() {
     for day in [-86_400, 86_400] {
-        let (mut standby, mut server, start) =
-            (election("standby"), Server::default(), Instant::now());
+        let (mut standby, mut server, start) = (election("standby"), Server::default(), Instant::now());
         let wrong = |now| wall(now) + SignedDuration::from_secs(day);
         standby.observe(Event::Init, start, wrong(start));
         standby.observe(Event::InitDone, start, wrong(start));
         leave_behind(&mut server, start);
         standby.observe(Event::Apply(server.lease.clone().unwrap()), start, wrong(start));
-        assert_eq!(
-            standby.next(start, Timestamp::now()),
-            Step::Wait(Some(start + seconds(600))),
-            "{day}"
-        );
+        assert_eq!(standby.next(start, Timestamp::now()), Step::Wait(Some(start + seconds(600))), "{day}");
         assert!(step(&mut standby, &mut server, start + seconds(600)));
     }
 }

@@ -95,8 +95,7 @@ impl World {
     /// Lets something happen, and the reconciler do what it can then. An error is a violation.
     pub(super) fn act(&mut self, action: Action) -> Result<(), String> {
         match action {
-            Action::Answer(_) | Action::Land(_) | Action::Show(_) | Action::Wait | Action::Lead => {
-            }
+            Action::Answer(_) | Action::Land(_) | Action::Show(_) | Action::Wait | Action::Lead => {}
             Action::Reset
             | Action::Foreign(_)
             | Action::SetRule(..)

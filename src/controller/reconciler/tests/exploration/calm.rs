@@ -105,8 +105,7 @@ impl World {
     /// Whether the node is as the rules and its pods ask for, by a plan of what is really there, and nothing is to follow.
     fn is_converged(&self) -> Result<bool, String> {
         let Some(node) = self.node_object() else { return Ok(true) };
-        let valid =
-            self.rules.values().cloned().map(|rule| Arc::new(Rule::new(&object(rule)).unwrap()));
+        let valid = self.rules.values().cloned().map(|rule| Arc::new(Rule::new(&object(rule)).unwrap()));
         let rules = RuleSet::new(valid, []);
         let input = PlanningInput {
             pods: PodUsage::Known(requests([self.pods, 0])),
@@ -119,10 +118,11 @@ impl World {
         }
         // What a crashed process has lowered is owed to nobody, and may be raised all the same.
         let is_queued = self.reconciler.schedule.queue.has(&Key::Node(NODE.into()));
-        let is_lowered =
-            self.reconciler.nodes.get(NODE).is_some_and(|state| {
-                state.work().is_some_and(|work| !work.lowered_from.is_empty())
-            });
+        let is_lowered = self
+            .reconciler
+            .nodes
+            .get(NODE)
+            .is_some_and(|state| state.work().is_some_and(|work| !work.lowered_from.is_empty()));
         if is_queued && is_lowered {
             return Ok(false);
         }
@@ -135,9 +135,10 @@ impl World {
     /// The state in a line.
     pub(super) fn describe(&self) -> String {
         let node = self.node.map_or("no node".to_owned(), |node| node.to_string());
-        let rules = self.rules.iter().map(|(rule, object)| {
-            format!("{}={}", ["first", "second"][*rule], object["spec"]["quantity"])
-        });
+        let rules = self
+            .rules
+            .iter()
+            .map(|(rule, object)| format!("{}={}", ["first", "second"][*rule], object["spec"]["quantity"]));
         let rules = rules.collect::<Vec<_>>().join(" ");
         let mut text = format!("{node}; pods {}, rules {rules}", self.pods);
         for open in &self.open {

@@ -70,8 +70,7 @@ fn reconciler(reconciler: &Reconciler, now: Now) -> String {
     let (before, places) = schedule.split_once("places: {").unwrap();
     let (places, after) = places.split_once("}, ready: ").unwrap();
     let places = places.replace("Node(", "\nNode(").replace("Rule(", "\nRule(");
-    let places: BTreeSet<_> =
-        places.lines().map(|line| line.trim_end_matches([',', ' '])).collect();
+    let places: BTreeSet<_> = places.lines().map(|line| line.trim_end_matches([',', ' '])).collect();
     let forbidden = &reports.forbidden;
     format!("{leads} {rules:?} {nodes:?} {before} {places:?} {after} {forbidden:?}")
 }

@@ -136,8 +136,7 @@ impl World {
 
     /// Everything beside the reconciler that decides what happens next.
     pub(super) fn facts(&self) -> impl Debug {
-        let budget =
-            (self.actions_left, self.faults_left, self.is_deposed, self.has_rules, self.is_owed);
+        let budget = (self.actions_left, self.faults_left, self.is_deposed, self.has_rules, self.is_owed);
         let objects = (self.node, self.node_version, &self.rules, self.pods, self.listed);
         (budget, objects, self.open.clone(), self.late.clone(), &self.behind)
     }
@@ -203,10 +202,7 @@ impl World {
 
     pub(super) fn set_rule(&mut self, rule: usize, quantity: u8) {
         let version = self.next_version();
-        let uid = self
-            .rules
-            .get(&rule)
-            .map_or(json!(version.to_string()), |rule| rule["metadata"]["uid"].clone());
+        let uid = self.rules.get(&rule).map_or(json!(version.to_string()), |rule| rule["metadata"]["uid"].clone());
         // The second rule takes over from the first.
         let policy = ["Keep", "Overwrite"][rule];
         let object = json!({
@@ -312,9 +308,7 @@ impl World {
                 self.open.push(Open::Patch { id, patch, license });
                 return Ok(());
             }
-            Effect::PatchStatus { rule, uid, status } => {
-                Completion::StatusPatched { rule, uid, result: Ok(*status) }
-            }
+            Effect::PatchStatus { rule, uid, status } => Completion::StatusPatched { rule, uid, result: Ok(*status) },
             Effect::CreateEvent(event) => Completion::EventCreated { event, result: Ok(()) },
             Effect::TestConfinement { .. } => return Err("a test that is off".to_owned()),
         };
@@ -337,8 +331,8 @@ impl World {
             (_, Some(pods)) => Floor::Listed(pods),
             (_, None) => Floor::Unknown,
         };
-        let overwrites = kind == Planned::Plan
-            && decides.is_some_and(|rule| rule.conflict_policy == ConflictPolicy::Overwrite);
+        let overwrites =
+            kind == Planned::Plan && decides.is_some_and(|rule| rule.conflict_policy == ConflictPolicy::Overwrite);
         let state = self.reconciler.nodes.get(NODE);
         let seen = [0, 1].map(|map| {
             let node = state.map(|state| &state.node)?;

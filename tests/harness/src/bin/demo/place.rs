@@ -57,17 +57,9 @@ impl Place {
         let folder = project_file("target/demo");
         let kubeconfig = folder.join("kubeconfig");
         write_private(&kubeconfig, &output.stdout).context("cannot copy the kubeconfig")?;
-        let mut place = Self {
-            control_plane: None,
-            kubeconfig,
-            programs: None,
-            node: String::new(),
-            runs_pods: true,
-        };
+        let mut place = Self { control_plane: None, kubeconfig, programs: None, node: String::new(), runs_pods: true };
         if place.run("kubectl get crd/nodeextendedresources.noderesource.dev -o name").is_ok() {
-            bail!(
-                "the cluster has NodeExtendedResources already: the demo would delete them. Use one without"
-            );
+            bail!("the cluster has NodeExtendedResources already: the demo would delete them. Use one without");
         }
         let nodes: Value = serde_json::from_str(&place.run("kubectl get nodes -o json")?)?;
         place.node = node_for_pods(&nodes).context("no node is ready and takes pods")?;
@@ -133,9 +125,7 @@ impl Place {
 fn node_for_pods(nodes: &Value) -> Option<String> {
     let is_ready = |node: &&Value| {
         let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-        conditions
-            .into_iter()
-            .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+        conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
             && node["spec"]["taints"].as_array().is_none_or(Vec::is_empty)
     };
     let node = nodes["items"].as_array()?.iter().find(is_ready)?;

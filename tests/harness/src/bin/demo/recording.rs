@@ -58,8 +58,7 @@ impl Recording {
             let time = time.as_millis() as f64 / 1000.0;
             json!([time, "o", format!("{}\r\n", styled(line))])
         });
-        let lines: Vec<_> =
-            std::iter::once(header).chain(events).map(|line| line.to_string()).collect();
+        let lines: Vec<_> = std::iter::once(header).chain(events).map(|line| line.to_string()).collect();
         lines.join("\n") + "\n"
     }
 
@@ -72,11 +71,7 @@ impl Recording {
         for (index, (time, line)) in self.lines.iter().enumerate() {
             let up = (index + 1).saturating_sub(ROWS) * HEIGHT;
             let _ = write!(scroll, "{:.2}%{{transform:translateY(-{up}px)}}", percent(time));
-            let _ = write!(
-                styles,
-                "@keyframes l{index}{{0%{{opacity:0}}{:.2}%{{opacity:1}}}}",
-                percent(time)
-            );
+            let _ = write!(styles, "@keyframes l{index}{{0%{{opacity:0}}{:.2}%{{opacity:1}}}}", percent(time));
             let class = class(line);
             let y = index * HEIGHT + HEIGHT;
             let _ = writeln!(

@@ -35,18 +35,11 @@ fn install(stage: &Stage) -> Result<Controller> {
     let place = stage.place();
     stage.heading(match (place.control_plane(), place.runs_pods) {
         (None, _) => "The cluster",
-        (_, true) => {
-            "Start Kubernetes: etcd, API server, controller manager, scheduler and two kubelets"
-        }
-        (_, false) => {
-            "Start etcd and kube-apiserver, without a scheduler and kubelets: no pod runs"
-        }
+        (_, true) => "Start Kubernetes: etcd, API server, controller manager, scheduler and two kubelets",
+        (_, false) => "Start etcd and kube-apiserver, without a scheduler and kubelets: no pod runs",
     });
     if !place.runs_pods {
-        let node = format!(
-            r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{}"}}}}"#,
-            place.node
-        );
+        let node = format!(r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{}"}}}}"#, place.node);
         stage.show(&format!("echo '{node}' | kubectl apply -f -"), "", "created")?;
     }
     let status = if place.runs_pods { "Ready" } else { "" };
@@ -54,7 +47,8 @@ fn install(stage: &Stage) -> Result<Controller> {
 
     stage.heading("Install the custom resource, and start the controller");
     stage.show(&format!("kubectl apply -f {CRD}"), "", "created")?;
-    let established = "kubectl wait --for=condition=Established crd/nodeextendedresources.noderesource.dev --timeout=180s";
+    let established =
+        "kubectl wait --for=condition=Established crd/nodeextendedresources.noderesource.dev --timeout=180s";
     stage.show(established, "", "condition met")?;
     let controller = stage.start_controller()?;
     let ready = wait_until("the controller to have listed rules and nodes", || {
@@ -87,9 +81,7 @@ fn four_dongles(stage: &Stage) -> Result<()> {
     stage.show("kubectl get ner", "dongle", "1/1")?;
 
     stage.heading("The node advertises them, in capacity and in allocatable");
-    let describe = format!(
-        "kubectl describe node {node} | grep -E '^(Capacity|Allocatable)|example.com/dongle:'"
-    );
+    let describe = format!("kubectl describe node {node} | grep -E '^(Capacity|Allocatable)|example.com/dongle:'");
     stage.show(&describe, "example.com/dongle:", "4")
 }
 
@@ -104,11 +96,7 @@ fn pods(stage: &Stage) -> Result<()> {
         "",
         "created",
     )?;
-    stage.show(
-        "kubectl set resources deployment/second-user --limits=example.com/dongle=2",
-        "",
-        "updated",
-    )?;
+    stage.show("kubectl set resources deployment/second-user --limits=example.com/dongle=2", "", "updated")?;
     stage.show("kubectl scale deployment/second-user --replicas=1", "", "scaled")?;
     stage.show(SECOND_USER, "second-user", "Pending")?;
     let why = "kubectl get pods -l app=second-user -o jsonpath='{.items[*].status.conditions[?(@.type==\"PodScheduled\")].message}{\"\\n\"}'";
@@ -144,9 +132,7 @@ fn repair(stage: &Stage) -> Result<()> {
 
 /// A command that prints the dongles of a node.
 fn quantity(node: &str, map: &str) -> String {
-    format!(
-        "kubectl get node {node} -o jsonpath='{{.status.{map}.example\\.com/dongle}}{{\"\\n\"}}'"
-    )
+    format!("kubectl get node {node} -o jsonpath='{{.status.{map}.example\\.com/dongle}}{{\"\\n\"}}'")
 }
 
 /// Sets the dongles of a node to 0 with its kubelet's identity, like a kubelet that registers the node.
@@ -176,8 +162,7 @@ fn wait_protected(stage: &Stage) -> Result<()> {
          kubectl create clusterrolebinding kubelets-read-status --clusterrole=kubelets-read-status --group=system:nodes; \
          echo '{canary}' | kubectl apply -f -"
     ))?;
-    let advertise =
-        format!("kubectl patch node canary --subresource=status --type=merge -p '{}'", dongles(4));
+    let advertise = format!("kubectl patch node canary --subresource=status --type=merge -p '{}'", dongles(4));
     let mut last = String::new();
     let protected = wait_until("the policy to take effect", || {
         stage.check_interrupted()?;
@@ -193,17 +178,13 @@ fn wait_protected(stage: &Stage) -> Result<()> {
 fn reboot_without_a_controller(stage: &Stage, controller: Controller) -> Result<Controller> {
     let node = &stage.place().node;
     let allocatable = quantity(node, "allocatable");
-    stage.heading(
-        "Let the API server itself keep the values across reboots, and stop the controller",
-    );
+    stage.heading("Let the API server itself keep the values across reboots, and stop the controller");
     stage.show("kubectl apply --server-side -f deploy/protect.yaml", "", "serverside-applied")?;
     controller.stop();
     wait_protected(stage)?;
     stage.show(&allocatable, "", "5")?;
 
-    stage.heading(
-        "The node reboots: its kubelet sets the dongles to 0 when it registers, and they stay",
-    );
+    stage.heading("The node reboots: its kubelet sets the dongles to 0 when it registers, and they stay");
     stage.show(&reset(node), "", "patched")?;
     stage.show(&allocatable, "", "5")?;
     stage.show("kubectl get pods", "dongle-user", "Running")?;

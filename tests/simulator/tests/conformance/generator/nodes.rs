@@ -26,8 +26,7 @@ impl Generator {
         let removes = self.chance(25);
         let quantity = self.rng.u32(1..=5).to_string();
         let path = format!("/metadata/annotations/{}", escape(LEDGER));
-        let text =
-            format!("{{\"{resource}\":{{\"quantity\":\"{quantity}\",\"rule\":\"dongle\"}}}}");
+        let text = format!("{{\"{resource}\":{{\"quantity\":\"{quantity}\",\"rule\":\"dongle\"}}}}");
         let annotations = &node["metadata"]["annotations"];
         if annotations.is_null() {
             patch.push(json!({"op": "test", "path": "/metadata/annotations", "value": null}));
@@ -115,50 +114,24 @@ impl Generator {
             }
             20..=22 => {
                 let value = self.pick(&[json!("x"), json!("1"), Value::Null, json!(1)]);
-                (
-                    format!(
-                        "/metadata/annotations/{}",
-                        self.pick(&["a", "b~1c", "noderesource.dev~1advertised"])
-                    ),
-                    value,
-                )
+                (format!("/metadata/annotations/{}", self.pick(&["a", "b~1c", "noderesource.dev~1advertised"])), value)
             }
             23 | 24 => {
-                let value = self.pick(&[
-                    json!({}),
-                    Value::Null,
-                    json!({"a": "x"}),
-                    json!({"a": null}),
-                    json!({"a": true}),
-                ]);
+                let value =
+                    self.pick(&[json!({}), Value::Null, json!({"a": "x"}), json!({"a": null}), json!({"a": true})]);
                 ("/metadata/annotations".to_owned(), value)
             }
-            25 | 26 => (
-                format!("/metadata/labels/{}", self.pick(&["l", "m"])),
-                self.pick(&[json!("1"), json!("2")]),
-            ),
-            27 => (
-                "/metadata/labels".to_owned(),
-                self.pick(&[json!({}), Value::Null, json!({"l": "1", "m": "1"})]),
-            ),
-            28 | 29 => (
-                "/metadata/uid".to_owned(),
-                self.pick(&[json!("@uid 0"), json!("@uid 1"), Value::Null]),
-            ),
+            25 | 26 => (format!("/metadata/labels/{}", self.pick(&["l", "m"])), self.pick(&[json!("1"), json!("2")])),
+            27 => ("/metadata/labels".to_owned(), self.pick(&[json!({}), Value::Null, json!({"l": "1", "m": "1"})])),
+            28 | 29 => ("/metadata/uid".to_owned(), self.pick(&[json!("@uid 0"), json!("@uid 1"), Value::Null])),
             30 | 31 => {
                 let version = self.pick(&["@version 0", "@version 1", "@version 0", "abc", ""]);
                 ("/metadata/resourceVersion".to_owned(), json!(version))
             }
-            32 => (
-                "/spec/unschedulable".to_owned(),
-                self.pick(&[json!(true), json!(false), Value::Null]),
-            ),
+            32 => ("/spec/unschedulable".to_owned(), self.pick(&[json!(true), json!(false), Value::Null])),
             33 => ("/spec/taints".to_owned(), self.taints()),
             34 => ("/status/conditions".to_owned(), self.conditions()),
-            35 => (
-                "/status/conditions/0/status".to_owned(),
-                self.pick(&[json!("True"), json!("Unknown")]),
-            ),
+            35 => ("/status/conditions/0/status".to_owned(), self.pick(&[json!("True"), json!("Unknown")])),
             36 => ("/missing/parent".to_owned(), json!("x")),
             37 => ("/status/phase".to_owned(), json!("Running")),
             38 => ("/metadata/name".to_owned(), self.pick(&[json!("node-a"), json!("node-b")])),
@@ -231,13 +204,7 @@ impl Generator {
     fn taints(&mut self) -> Value {
         let taint = json!({"key": "example.com/t", "effect": "NoSchedule"});
         let not_ready = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
-        self.pick(&[
-            json!([]),
-            json!([taint]),
-            json!([not_ready]),
-            json!([not_ready, taint]),
-            Value::Null,
-        ])
+        self.pick(&[json!([]), json!([taint]), json!([not_ready]), json!([not_ready, taint]), Value::Null])
     }
 
     fn conditions(&mut self) -> Value {
@@ -317,8 +284,7 @@ impl Generator {
             }
         }
         if self.chance(50) {
-            object["metadata"]["resourceVersion"] =
-                json!(self.pick(&["@version 0", "@version 0", "@version 1"]));
+            object["metadata"]["resourceVersion"] = json!(self.pick(&["@version 0", "@version 0", "@version 1"]));
         }
         Operation::Replace { kind: Kind::Node, subresource, object, manager: self.manager() }
     }

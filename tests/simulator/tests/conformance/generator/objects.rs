@@ -91,12 +91,7 @@ impl Generator {
         if self.chance(20) {
             object["metadata"]["uid"] = json!(self.pick(&["@uid 0", "@uid 1"]));
         }
-        Operation::Replace {
-            kind: Kind::Rule,
-            subresource: Subresource::None,
-            object,
-            manager: "kubectl",
-        }
+        Operation::Replace { kind: Kind::Rule, subresource: Subresource::None, object, manager: "kubectl" }
     }
 
     pub(super) fn rule_merge_patch(&mut self, _: &Model) -> Operation {
