@@ -39,7 +39,7 @@ build-tests:
 
 .PHONY: test-unit
 test-unit: build-tests ## Run the tests that need no cluster
-	@$(STEP) $(CARGO_TEST) --lib --test it --test fuzz
+	@$(STEP) $(CARGO_TEST) --lib --test offline --test fuzz
 
 .PHONY: simulate
 simulate: ## Run random worlds with faults against the reconciler (SEEDS=10000 SEED=0), and print the history of a failure

@@ -1,6 +1,6 @@
 //! The CRD's validation, and invalid rules that were stored before it existed.
 //!
-//! Method: create every object of `tests/bad-objects.yaml` and compare the rejection; then store
+//! Method: create every object of `tests/testdata/rejected-by-apiserver.yaml` and compare the rejection; then store
 //! invalid rules under a CRD without validation, and run the controller with them.
 
 use futures::{StreamExt as _, stream};

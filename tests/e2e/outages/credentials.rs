@@ -1,4 +1,4 @@
-//! The API server's certificate is rotated, and a token expires. `tests/it/certificates.rs` tests the rotation of
+//! The API server's certificate is rotated, and a token expires. `tests/offline/certificates.rs` tests the rotation of
 //! server and client certificates in isolation, in a kubeconfig and in files.
 
 use std::fs;

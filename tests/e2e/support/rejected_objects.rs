@@ -5,10 +5,10 @@ use harness::objects::rule;
 use harness::{Cluster, wait_until};
 use serde_json::{Value, json};
 
-/// Returns the objects in `tests/bad-objects.yaml`, each with what is wrong with it and what its
+/// Returns the objects in `tests/testdata/rejected-by-apiserver.yaml`, each with what is wrong with it and what its
 /// rejection must contain.
 pub fn all() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    let objects = include_str!("../../bad-objects.yaml").split("\n---\n").skip(1);
+    let objects = include_str!("../../testdata/rejected-by-apiserver.yaml").split("\n---\n").skip(1);
     objects.map(|object| {
         let comment = object.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap();
         let (what, message) = comment.split_once(": ").unwrap();

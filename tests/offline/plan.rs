@@ -1,4 +1,4 @@
-//! Golden runs of `plan`, in a folder below `tests/it/plan/` each, and plans of thousands of nodes.
+//! Golden runs of `plan`, in a folder below `tests/offline/plan/` each, and plans of thousands of nodes.
 
 use std::fs;
 use std::path::{Path, PathBuf};

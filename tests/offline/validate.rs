@@ -1,4 +1,4 @@
-//! Golden runs of `validate`, in `tests/it/validate/`.
+//! Golden runs of `validate`, in `tests/offline/validate/`.
 
 use std::path::PathBuf;
 use std::process::Command;

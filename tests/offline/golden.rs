@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 /// A folder beside the tests.
 pub fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/offline").join(name)
 }
 
 /// The program, to be run in a folder without a cluster to reach.

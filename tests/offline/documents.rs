@@ -48,7 +48,7 @@ fn golden_marker_names_a_run_that_a_test_compares() {
         let blocks = documents::blocks_of("page", &format!("{marker}```console\n{text}```\n"));
         check(&blocks[0])
     };
-    let sample = "tests/it/validate/readme/sample.console";
+    let sample = "tests/offline/validate/readme/sample.console";
     let golden = read(sample);
     let (shown, _) = golden.rsplit_once("[exit ").unwrap();
     let command = "$ node-resource-advertiser validate rules/";
@@ -59,17 +59,17 @@ fn golden_marker_names_a_run_that_a_test_compares() {
     assert!(check(sample, &with_code("1").replace("errors", "error")).is_err());
     assert!(check(sample, &format!("{}$ true\n", with_code("1"))).is_err(), "two commands");
     // What no test compares, though it has the text.
-    for other in ["Makefile", "tests/it/validate/readme/none.console", "../sample.console"] {
+    for other in ["Makefile", "tests/offline/validate/readme/none.console", "../sample.console"] {
         assert!(check(other, &with_code("1")).unwrap_err().contains("no golden run"), "{other}");
     }
 }
 
 #[test]
 fn reason_names_a_test_that_exists() {
-    let file = "tests/it/documents.rs";
+    let file = "tests/offline/documents.rs";
     assert_eq!(check_reason(&format!("reason_names_a_test_that_exists in {file} does it")), Ok(()));
     assert_eq!(check_reason("nothing in here can run it"), Ok(()));
-    for (name, file) in [("gone", file), ("check_reason", file), ("gone", "tests/it/gone.rs")] {
+    for (name, file) in [("gone", file), ("check_reason", file), ("gone", "tests/offline/gone.rs")] {
         assert!(check_reason(&format!("as {name} in {file} does")).is_err(), "{name} in {file}");
     }
 }
