@@ -6,7 +6,7 @@ use tracing::field::display;
 use tracing::{Level, event, warn};
 
 use crate::model::node::UNKNOWN_MANAGER;
-use crate::planner::{Action, Change};
+use crate::planner::{Action, Change, ReleaseCause};
 
 /// Logs the change of one resource by a patch.
 pub(super) fn log_change(node: &str, change: &Change) {
@@ -20,7 +20,9 @@ pub(super) fn log_change(node: &str, change: &Change) {
         };
     }
     match action {
-        Action::Repair { .. } | Action::TakeOver { .. } => line!(Level::WARN),
+        Action::Repair { .. }
+        | Action::TakeOver { .. }
+        | Action::Release { cause: ReleaseCause::Overwritten { .. }, .. } => line!(Level::WARN),
         _ => line!(Level::INFO),
     }
 }

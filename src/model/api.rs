@@ -111,7 +111,7 @@ pub struct NodeExtendedResourceSpec {
     pub deletion_policy: DeletionPolicy,
 
     /// What to do if the quantity is less than the value on the node and pods on the node request more: WhenFree
-    /// lowers the value only to what pods request, and follows as they end; Immediate lowers it at once, and a
+    /// lowers the value only to what pods request, and further as they end; Immediate lowers it at once, and a
     /// kubelet that restarts then kills pods.
     #[serde(default)]
     pub shrink_policy: ShrinkPolicy,

@@ -45,7 +45,6 @@ impl<'a> Observed<'a> {
     /// both maps. A kubelet, a device plugin or an applier that owns a part of the value may report it again, and
     /// withdrawing it with the rule would be wrong; but if it was listed and has not changed, a kubelet in
     /// managedFields is one whose reset admission undid.
-    /// as it was, a kubelet is one whose reset admission has undone.
     pub(super) fn is_adoptable(&self, quantity: Quantity, was_listed: bool) -> bool {
         let is_own = |managers: &ResourceManagers| managers.are_own() || (was_listed && managers.are_own_or_kubelet());
         self.is_unlisted() && self.is(quantity) && self.managers.is_some_and(is_own)

@@ -164,10 +164,10 @@ impl EventTemplate {
     }
 
     /// Returns the Event of a node that does not change because its ledger cannot be read.
-    pub(in crate::controller) fn invalid_ledger(why: &InvalidLedger) -> Self {
+    pub(in crate::controller) fn invalid_ledger(node: &str, why: &InvalidLedger) -> Self {
         let text = format!(
-            "Stopped changing the node: {why}. Repair the annotation, or remove it with `prune \
-             --repair-ledger`"
+            "Stopped changing the node: {why}. Repair the annotation, or remove it with `prune --repair-ledger \
+             --node {node} --force`"
         );
         warning("InvalidLedger", "Plan", text)
     }

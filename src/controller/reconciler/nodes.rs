@@ -110,10 +110,11 @@ impl Reconciler {
         if let Some(error) = blocked.filter(|_| !state.is_blocked) {
             warn!(
                 node = %name,
-                "cannot change the node: {error}; repair the annotation, or remove it with prune --repair-ledger"
+                "cannot change the node: {error}; repair the annotation, or remove it with prune --repair-ledger \
+                 --node {name} --force"
             );
             let node = NodeSubject { name, uid: &state.node.uid };
-            self.reports.events.on_node(node, &EventTemplate::invalid_ledger(&error), now);
+            self.reports.events.on_node(node, &EventTemplate::invalid_ledger(name, &error), now);
         }
         state.is_blocked = is_blocked;
 

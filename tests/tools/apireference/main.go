@@ -200,6 +200,9 @@ func validations(path string, field schema) (messages []string) {
 	if field.Items != nil {
 		messages = append(messages, validations(path+"[]", *field.Items)...)
 	}
+	if field.AdditionalProperties != nil {
+		messages = append(messages, validations(path+".*", *field.AdditionalProperties)...)
+	}
 	return messages
 }
 
