@@ -74,7 +74,7 @@ crds: ## Generate crds/ and the charts' copies from the Rust types
 .PHONY: recording
 recording: controlplane ## Record the demo: docs/images/demo.cast and docs/images/demo.svg
 	@cargo build --workspace --locked --quiet --bin node-resource-advertiser --bin demo
-	@$(DEMO) --record docs/images/demo
+	@target/debug/demo --record docs/images/demo
 
 .PHONY: chart-docs
 chart-docs: ## Generate the tables of values in the charts' READMEs

@@ -21,8 +21,8 @@ mkdir -p "$root"
 if ! hack/cache.sh restore "$cached" "$root"; then
 	# It runs for seconds: optimizing it takes longer than it saves.
 	CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 cargo install --quiet --locked --debug --force --root "$root" \
-		--target-dir target/tools/build --version "$version" "$crate"
-	rm -rf target/tools/build
+		--target-dir "target/tools/build-$crate" --version "$version" "$crate"
+	rm -rf "target/tools/build-$crate"
 	hack/cache.sh save "$root" "$cached"
 fi
 mkdir -p "$folder"

@@ -35,16 +35,21 @@ build() {
 	sed -n 's/^ *Executable unittests src\/lib.rs (\(.*\))$/\1/p' "$folder/build.log" | tail -1
 }
 
-# Runs a layer of the tests that have been built, up to the first test that fails. The seed of a random world is printed
-# at the end of a run, which is awaited.
+# The tests that run, in the background, where an interrupt does not reach them.
+pid=
+trap '[[ -z $pid ]] || kill "$pid" 2> /dev/null' EXIT
+trap 'exit 130' INT TERM
+
+# Runs a layer of the tests that have been built, up to the first test that fails. Random worlds print their seed at the
+# end of a run, which is awaited.
 ask() {
-	local binary=$1 layer=$2 log=$3 pid
+	local binary=$1 layer=$2 log=$3
 	: > "$log"
 	# shellcheck disable=SC2086
 	(cd "$tree" && exec timeout "$limit" "$binary" ${layers[$layer]}) > "$log" 2>&1 &
 	pid=$!
 	while kill -0 "$pid" 2> /dev/null; do
-		if [[ $layer != simulation ]] && grep --quiet ' \.\.\. FAILED$' "$log"; then
+		if [[ $layer != simulation && $layer != program ]] && grep --quiet ' \.\.\. FAILED$' "$log"; then
 			kill "$pid" 2> /dev/null || true
 			wait "$pid" || true
 			return 1

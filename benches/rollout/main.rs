@@ -56,6 +56,8 @@ use report::Report;
 use sample::{Key, Sample};
 
 const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results.json");
+/// Some rows only, which are not to be compared with those of a whole run.
+const POLICY_RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results-policy.json");
 
 fn main() -> ExitCode {
     let args: Vec<_> = env::args().skip(1).filter(|arg| arg != "--bench").collect();
@@ -108,6 +110,7 @@ fn number(name: &str, default: usize) -> Result<usize> {
 }
 
 async fn measure(node_count: usize, pairs: usize, only_policy: bool) -> Result<()> {
+    let results = if only_policy { POLICY_RESULTS } else { RESULTS };
     eprintln!("==> starting etcd and kube-apiserver");
     let cluster = Cluster::start(node_count).await?;
     policy::delete_binding(&cluster).await?;
@@ -148,11 +151,11 @@ async fn measure(node_count: usize, pairs: usize, only_policy: bool) -> Result<(
 
         // After every pair, so that an interrupted run keeps its results.
         let report = Report::new(&kubernetes, node_count, &controllers, &baselines);
-        report.write(Path::new(RESULTS))?;
+        report.write(Path::new(results))?;
         eprintln!("==> pair {} of {pairs}: {}", pair + 1, progress(&report));
     }
     print!("{}", Report::new(&kubernetes, node_count, &controllers, &baselines));
-    eprintln!("==> {RESULTS}");
+    eprintln!("==> {results}");
     if only_policy { Ok(()) } else { check_requests(node_count, &controllers) }
 }
 

@@ -39,8 +39,8 @@ pub(super) struct Args {
     /// 0 and that no rule declares
     #[arg(long, conflicts_with = "rule")]
     zeros: bool,
-    /// Remove annotations that cannot be read, and the values that the node's managedFields attribute to the
-    /// controller
+    /// On nodes whose annotation cannot be read, remove the annotation and the values that managedFields attribute to
+    /// the controller
     #[arg(long, conflicts_with = "rule")]
     repair_ledger: bool,
     /// Run even if a controller is active, which restores whatever its rules declare

@@ -95,7 +95,7 @@ impl DeviceClasses {
         let before = self.unreadable.clone();
         self.unreadable = (!is_not_served(error)).then(|| format!("DeviceClasses {}", describe_watch(error, "")));
         if self.unreadable.is_some() && self.unreadable != before {
-            info!("not reporting resources that DRA maps too: {}", describe_watch(error, ""));
+            info!("not reporting resources that DRA maps too: DeviceClasses {}", describe_watch(error, ""));
         }
         self.unreadable != before
     }

@@ -4,10 +4,29 @@
 use std::sync::Arc;
 
 use crate::model::api::Reason;
-use crate::model::node::UNKNOWN_MANAGER;
+use crate::model::node::{KUBELET, UNKNOWN_MANAGER};
 use crate::model::quantity::Quantity;
 use crate::planner::Outcome;
 use crate::planner::input::Lost;
+
+/// Returns what to do about a client that undoes what the controller writes. A kubelet does so for a device plugin, whose
+/// number is the right one.
+pub(super) fn contest_advice(lost: Lost, manager: Option<&str>) -> &'static str {
+    match (lost, manager) {
+        // Without its entry, a value would stay on a node that the rule no longer selects.
+        (Lost::LedgerEntry, _) => "configure that client to keep the annotation",
+        (_, Some(KUBELET)) => "a device plugin provides it: exclude the node from the rule, or rename the resource",
+        _ => "stop that client, or exclude the node from the rule",
+    }
+}
+
+/// Returns what to do about a value of another field manager.
+pub(super) fn conflict_advice(manager: Option<&str>) -> &'static str {
+    match manager {
+        Some(KUBELET) => "a device plugin probably provides it: exclude the node from the rule",
+        _ => "to take it over, set conflictPolicy: Overwrite",
+    }
+}
 
 /// The states, by rank: the first state that any node of a rule is in gives the reason of `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,20 +171,16 @@ impl Standing {
                 "the annotation has no room for this resource; delete rules, or select this node in fewer rules"
                     .to_owned()
             }
-            Self::Contested { lost: Lost::LedgerEntry, .. } => {
-                "something keeps removing its entry from the annotation; stop that client, or exclude the \
-                 node from the rule"
-                    .to_owned()
-            }
-            Self::Contested { manager: by, .. } => {
-                format!("{} keeps changing it back; stop that client, or exclude the node from the rule", manager(by))
+            Self::Contested { lost, manager: by } => {
+                let undone = match lost {
+                    Lost::LedgerEntry => "something keeps removing its entry from the annotation".to_owned(),
+                    _ => format!("{} keeps changing it back", manager(by)),
+                };
+                format!("{undone}; {}", contest_advice(*lost, by.as_deref()))
             }
             Self::Conflicted { present, manager: by } => {
-                format!(
-                    "already {present}, last written by {}; to take it over, set conflictPolicy: \
-                     Overwrite",
-                    manager(by)
-                )
+                let advice = conflict_advice(by.as_deref());
+                format!("already {present}, last written by {}; {advice}", manager(by))
             }
             Self::PodsUnavailable { at: Some(at), why } => format!("stays at {at}: {why}"),
             Self::PodsUnavailable { at: None, why } => format!("not written yet: {why}"),

@@ -99,7 +99,7 @@ pub struct NodeExtendedResourceSpec {
     #[serde(default)]
     pub priority: i32,
 
-    /// What to do if another field manager has set a value: Keep skips the node and counts it as conflicted;
+    /// What to do if another field manager has set a value: Keep leaves the value and counts the node as conflicted;
     /// Overwrite takes the value over.
     #[serde(default)]
     pub conflict_policy: ConflictPolicy,

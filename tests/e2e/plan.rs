@@ -304,7 +304,7 @@ fn plan_without_permissions_reports_what_it_cannot_list() {
     cluster.wait_ready("dongle", "1/1");
     controller.stop();
 
-    assert_error(&plan(Path::new("/nowhere"), &[], &[]), "/nowhere (KUBECONFIG): ");
+    assert_error(&plan(Path::new("/nowhere"), &[], &[]), "cannot use the kubeconfig /nowhere (KUBECONFIG): ");
     let limited = cluster.control_plane.kubeconfig_for("limited");
     let forbidden = "cannot list rules: nodeextendedresources.noderesource.dev is forbidden";
     assert_error(&plan(&limited, &[], &[]), forbidden);

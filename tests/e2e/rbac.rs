@@ -105,7 +105,7 @@ fn missing_permissions_are_reported_until_granted() {
     assert!(message.contains("cannot patch resource \"nodes/status\""), "{message}");
     assert!(advertises(&cluster.node("node-1"), DONGLE, "4"), "nothing is withdrawn");
     for subject in ["node-1", "dongle"] {
-        cluster.wait_event(subject, "PatchFailed", "Failed to patch example.com/dongle on node-1 for rule dongle");
+        cluster.wait_event(subject, "PatchFailed", "Not in force: example.com/dongle on node-1 for rule dongle");
     }
 
     // For a deleted rule, only the node has an Event.

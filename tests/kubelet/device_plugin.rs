@@ -39,7 +39,7 @@ fn wait_conflict(cluster: &Cluster, present: &str) {
     let problem = json!({
         "node": "node-1", "reason": "Conflict",
         "message": format!(
-            "already {present}, last written by kubelet; to take it over, set conflictPolicy: Overwrite"
+            "already {present}, last written by kubelet; a device plugin probably provides it: exclude the node from the rule"
         ),
     });
     let status = cluster
@@ -102,7 +102,7 @@ fn overwrite_policy_backs_off_from_device_plugin() {
         cluster.wait_status("dongle", "Contested", |status| condition(status, "Contested") == ("True", "Contested"));
     let problem = json!({
         "node": "node-1", "reason": "Contested",
-        "message": "kubelet keeps changing it back; stop that client, or exclude the node from the rule",
+        "message": "kubelet keeps changing it back; a device plugin provides it: exclude the node from the rule, or rename the resource",
     });
     assert_eq!(status["problems"], json!([problem]));
     wait_quantities(&cluster, "2", "2");

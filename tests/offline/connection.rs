@@ -127,7 +127,10 @@ fn kubeconfig_with_a_mistake_is_reported_without_its_secrets() {
         let stderr = fail("plan", &path, &[]);
         assert!(!stderr.contains("S3CRET"), "{name}: {stderr}");
         let place = format!("mistake-{name}.kubeconfig (KUBECONFIG): ");
-        assert!(stderr.contains(&place) && stderr.contains(says), "{name}: {stderr}");
+        assert!(
+            stderr.contains("cannot use the kubeconfig ") && stderr.contains(&place) && stderr.contains(says),
+            "{name}: {stderr}"
+        );
     }
 }
 

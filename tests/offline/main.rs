@@ -30,6 +30,8 @@ mod plan;
 mod protection;
 /// The list of reasons in `docs/`.
 mod reasons;
+/// The searches of the runbook.
+mod runbook;
 /// The connection to the API server, with servers on loopback that fail.
 mod transport;
 /// `validate`, by files and what it prints of them.

@@ -2,7 +2,7 @@
 
 use kube::runtime::events::EventType;
 
-use crate::controller::standing::Standing;
+use crate::controller::standing::{Standing, conflict_advice, contest_advice};
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::InvalidLedger;
 use crate::model::node::UNKNOWN_MANAGER;
@@ -98,15 +98,14 @@ impl EventTemplate {
     ) -> Option<Self> {
         match standing {
             Standing::Conflicted { present, manager } => {
-                let manager = name(manager.as_deref());
+                let (by, advice) = (name(manager.as_deref()), conflict_advice(manager.as_deref()));
                 let text = format!(
-                    "Skipped {resource} on {node}: already {present} (by {manager}). To have rule {rule} \
-                     take it over, set conflictPolicy: Overwrite"
+                    "Skipped {resource} on {node}: already {present} (by {by}), and rule {rule} declares it; {advice}"
                 );
                 Some(warning("Conflict", "Plan", text))
             }
             Standing::Failed(message) => {
-                let text = format!("Failed to patch {resource} on {node} for rule {rule}, retrying: {message}");
+                let text = format!("Not in force: {resource} on {node} for rule {rule}, retrying: {message}");
                 Some(warning("PatchFailed", "Patch", text))
             }
             Standing::LedgerFull => {
@@ -138,9 +137,7 @@ impl EventTemplate {
     /// Returns the Event of an invalid rule. If the rule does not even match the CRD's schema, the API server
     /// rejects its status, and this Event is the only report.
     pub(in crate::controller) fn for_invalid(why: &InvalidRule) -> Self {
-        let text = format!(
-            "Rejected the rule: {why}. Its advertised values stay; correct the rule, or delete it to withdraw them"
-        );
+        let text = format!("Rejected the rule: {why}. Its advertised values stay; correct or delete the rule");
         warning("InvalidSpec", "Validate", text)
     }
 
@@ -156,9 +153,9 @@ impl EventTemplate {
     /// Returns the Event of a repair or an adoption that is undone repeatedly and pauses now.
     pub(in crate::controller) fn contested(node: &str, change: &Change) -> Self {
         let text = format!(
-            "Backed off from {}. Stop that client, or exclude the node from the rule; the controller retries \
-             after pauses",
-            contest(node, change)
+            "Backed off from {}; {}. The controller retries after pauses",
+            contest(node, change),
+            contest_advice(change.lost(), change.manager())
         );
         warning("Contested", "Patch", text)
     }

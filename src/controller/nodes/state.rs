@@ -35,7 +35,7 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_secs(60);
 const MAX_LATENCY: Duration = Duration::from_secs(60);
 
 /// Why a patch that succeeded counts as a failure.
-const UNDONE: &str = "the patch succeeded but the node is unchanged: something between the controller and the \
+const UNDONE: &str = "the API server accepted the patch, but the node is unchanged: something between the controller and the \
                       API server's storage undoes it";
 
 /// A node with its states and work.

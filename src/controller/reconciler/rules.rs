@@ -105,7 +105,7 @@ impl Reconciler {
             },
             Err(error) => {
                 // A failed list is no evidence that a rule is gone.
-                warn!("cannot list rules, writing only repairs until then: {error}");
+                warn!("cannot list rules, writing only repairs until a list succeeds: {error}");
                 let not_before = Some(now.instant + backoff.next(error.retry_after()));
                 self.schedule.rules = RulesList::Needed { not_before, backoff };
             }
@@ -144,7 +144,7 @@ impl Reconciler {
             warn!(
                 rules = held,
                 "{held} of the {of} rules named in node annotations are missing: their values stay \
-                 for {delay:?}. To withdraw them now, run prune --force"
+                 for {delay:?}. To withdraw them now, run prune --rule NAME --force for each"
             );
         }
         self.report_held();

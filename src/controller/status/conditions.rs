@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::controller::device_classes::Mapping;
-use crate::controller::standing::{Standing, State, TABLE};
+use crate::controller::standing::{Standing, State, TABLE, contest_advice};
 use crate::controller::tally::{Counts, MAX_PROBLEMS};
 use crate::model::api::{MAX_MESSAGE, NodeCounts, Reason};
 use crate::model::node::UNKNOWN_MANAGER;
@@ -149,18 +149,22 @@ fn contested(counts: &Counts) -> ConditionUpdate {
     if counts.of(State::Contested) == 0 {
         return ConditionUpdate::new(kind, false, Reason::NotContested, String::new());
     }
-    let nodes = counts.problems.iter().filter_map(|(node, standing)| match standing {
-        Standing::Contested { lost: Lost::LedgerEntry, .. } => {
-            Some(format!("something keeps removing the annotation's entry on {node}"))
-        }
-        Standing::Contested { manager, .. } => {
-            let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
-            Some(format!("{manager} keeps changing the value back on {node}"))
-        }
+    let contested = counts.problems.iter().filter_map(|(node, standing)| match standing {
+        Standing::Contested { lost, manager } => Some((node, *lost, manager.as_deref())),
         _ => None,
     });
-    let nodes: Vec<_> = nodes.take(MAX_PROBLEMS).collect();
-    let message = format!("{}; stop that client, or exclude the node from the rule", nodes.join(", "));
+    let (mut nodes, mut advice) = (Vec::new(), Vec::new());
+    for (node, lost, manager) in contested.take(MAX_PROBLEMS) {
+        nodes.push(match lost {
+            Lost::LedgerEntry => format!("something keeps removing the annotation's entry on {node}"),
+            _ => format!("{} keeps changing the value back on {node}", manager.unwrap_or(UNKNOWN_MANAGER)),
+        });
+        let what = contest_advice(lost, manager);
+        if !advice.contains(&what) {
+            advice.push(what);
+        }
+    }
+    let message = format!("{}; {}", nodes.join(", "), advice.join("; "));
     ConditionUpdate::new(kind, true, Reason::Contested, message)
 }
 

@@ -78,7 +78,8 @@ fn chart_upgrade_deletes_no_rule_of_an_earlier_version() {
     assert!(output.code != 0 && output.stderr.contains(because), "{output:?}");
     let output = helm(&cluster, &[&upgrade[..], &["--set=rules.dongle.quantity=4"]].concat());
     let because = "rules: this chart has no rules";
-    assert!(output.code != 0 && output.stderr.contains(because), "{output:?}");
+    let names_the_chart = output.stderr.contains("node-resource-advertiser-rules");
+    assert!(output.code != 0 && output.stderr.contains(because) && names_the_chart, "{output:?}");
 
     // Follow the message.
     cluster.kubectl(&["annotate", "ner", "dongle", "helm.sh/resource-policy=keep"]);

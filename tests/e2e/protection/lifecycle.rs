@@ -160,7 +160,7 @@ fn kept_value_is_adopted_by_a_controller_that_saw_it_listed() {
     let status = cluster.wait_status("key", "a conflict", |status| status["nodes"]["conflicted"] == 1);
     assert_eq!(
         status["problems"][0]["message"],
-        "already 4, last written by kubelet; to take it over, set conflictPolicy: Overwrite"
+        "already 4, last written by kubelet; a device plugin probably provides it: exclude the node from the rule"
     );
     let mut take_over = retain;
     take_over["conflictPolicy"] = json!("Overwrite");

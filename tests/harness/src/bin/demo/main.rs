@@ -61,12 +61,17 @@ fn demo(args: &Args) -> Result<()> {
     }
     let place = args.context.as_deref().map_or_else(Place::start, Place::of_context)?;
     let stage = Stage::new(place, interrupted);
-    let result = story::play(&stage);
-    if result.is_ok() && args.keep {
-        stage.stay()?;
-    }
+    let played = story::play(&stage).and_then(|controller| {
+        if args.keep {
+            stage.stay()?;
+        }
+        controller.terminate()
+    });
     let cleaned = stage.place().clean_up();
-    result.and(cleaned)?;
+    match (played, cleaned) {
+        (Err(error), Err(left)) => bail!("{error:#}\n{left:#}"),
+        (played, cleaned) => played.and(cleaned)?,
+    }
     if let Some(path) = &args.record {
         Recording::of(&stage.take_output()).write(path)?;
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -12,14 +12,17 @@ use serde_json::Value;
 
 pub(crate) const CRD: &str = "crds/noderesource.dev_nodeextendedresources.yaml";
 
-/// Deletes what the demo creates on a cluster that is not its own.
-const DELETE: &str = "kubectl delete --ignore-not-found --wait=false \
-    pod/dongle-user deployment/second-user lease/node-resource-advertiser \
+/// What the demo creates, and deletes in the end, on a cluster that is not its own.
+const OBJECTS: &str = "pod/dongle-user deployment/second-user lease/node-resource-advertiser \
     crd/nodeextendedresources.noderesource.dev";
+const LABEL: &str = "example.com/has-dongle";
+const LEDGER: &str = "noderesource.dev/advertised";
 
 pub(crate) struct Place {
-    /// `None` on somebody's cluster.
+    /// `None` on a cluster that is not the demo's own.
     control_plane: Option<ControlPlane>,
+    /// Deletes the copy of the kubeconfig.
+    _folder: Option<PrivateFolder>,
     kubeconfig: PathBuf,
     /// The folder with kubectl, before those in PATH.
     programs: Option<PathBuf>,
@@ -42,27 +45,41 @@ impl Place {
         Ok(Self {
             kubeconfig: control_plane.kubeconfig(),
             control_plane: Some(control_plane),
+            _folder: None,
             programs: Some(programs),
             node: "node-1".to_owned(),
             runs_pods,
         })
     }
 
-    /// Uses a cluster that has not got the program yet: the demo deletes the kind in the end, and all rules with it.
+    /// Uses the cluster of a context, on which nothing exists that the demo creates: it deletes all of it in the end.
     pub(crate) fn of_context(context: &str) -> Result<Self> {
         let config = ["config", "view", "--raw", "--minify", "--flatten", "--context", context];
         let output = Command::new("kubectl").args(config).output().context("cannot run kubectl")?;
         let error = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "the context {context}: {}", error.trim_end());
-        let folder = project_file("target/demo");
-        let kubeconfig = folder.join("kubeconfig");
-        write_private(&kubeconfig, &output.stdout).context("cannot copy the kubeconfig")?;
-        let mut place = Self { control_plane: None, kubeconfig, programs: None, node: String::new(), runs_pods: true };
-        if place.run("kubectl get crd/nodeextendedresources.noderesource.dev -o name").is_ok() {
-            bail!("the cluster has NodeExtendedResources already: the demo would delete them. Use one without");
+        let folder = PrivateFolder::create(project_file("target/demo"))?;
+        let kubeconfig = folder.write("kubeconfig", &output.stdout)?;
+        let mut place = Self {
+            control_plane: None,
+            _folder: Some(folder),
+            kubeconfig,
+            programs: None,
+            node: String::new(),
+            runs_pods: true,
+        };
+        let existing = place
+            .run(&format!("kubectl get {OBJECTS} --ignore-not-found -o name && kubectl get nodes -l {LABEL} -o name"));
+        // Without the CRD, kubectl knows the other kinds.
+        let existing = existing?;
+        if !existing.is_empty() {
+            bail!("the demo would change what the cluster has already: {}", existing.trim_end().replace('\n', ", "));
         }
         let nodes: Value = serde_json::from_str(&place.run("kubectl get nodes -o json")?)?;
-        place.node = node_for_pods(&nodes).context("no node is ready and takes pods")?;
+        if let Some(name) = listing_node(&nodes) {
+            bail!("the node {name} has values of an earlier installation (the annotation {LEDGER})");
+        }
+        place.node = node_for_pods(&nodes).context("no node is ready and without taints")?;
         Ok(place)
     }
 
@@ -85,17 +102,21 @@ impl Place {
         own.or_else(folder).context("the kubeconfig is in no folder")
     }
 
-    /// Removes from a cluster that is not its own what the demo created.
+    /// Removes from a cluster that is not its own what the demo created: all of it, as far as the cluster allows.
     pub(crate) fn clean_up(&self) -> Result<()> {
         if self.control_plane.is_some() {
             return Ok(());
         }
-        // Where the story ended early, the controller has not withdrawn its value.
-        self.run(&format!("{} prune", program()?.display()))?;
-        self.run(DELETE)?;
-        self.run(&format!("kubectl label node {} example.com/has-dongle-", self.node))?;
-        let folder = self.kubeconfig.parent().context("the kubeconfig is in no folder")?;
-        fs::remove_dir_all(folder).context("cannot delete the copy of the kubeconfig")
+        let node = &self.node;
+        // If the story ended early, its value is still on the node, and its Lease is held by a controller that is gone.
+        let steps = [
+            format!("{} prune --rule dongle --node {node} --take-over", program()?.display()),
+            format!("kubectl delete --ignore-not-found --wait=false {OBJECTS}"),
+            format!("kubectl label node {node} {LABEL}-"),
+        ];
+        let errors: Vec<_> = steps.iter().filter_map(|step| Some(format!("{:#}", self.run(step).err()?))).collect();
+        ensure!(errors.is_empty(), "the demo did not remove all that it created:\n{}", errors.join("\n"));
+        Ok(())
     }
 
     /// Returns what a command prints.
@@ -132,10 +153,38 @@ fn node_for_pods(nodes: &Value) -> Option<String> {
     Some(node["metadata"]["name"].as_str()?.to_owned())
 }
 
-fn write_private(path: &Path, content: &[u8]) -> Result<()> {
-    let folder = path.parent().context("it is in no folder")?;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    Ok(file.write_all(content)?)
+/// Returns the name of a node whose ledger lists something.
+fn listing_node(nodes: &Value) -> Option<&str> {
+    let mut nodes = nodes["items"].as_array()?.iter();
+    nodes.find(|node| !node["metadata"]["annotations"][LEDGER].is_null())?["metadata"]["name"].as_str()
+}
+
+/// A folder that only this user may read, deleted with this value.
+struct PrivateFolder(PathBuf);
+
+impl PrivateFolder {
+    fn create(path: PathBuf) -> Result<Self> {
+        let context = || format!("cannot create {}", path.display());
+        if path.exists() {
+            fs::remove_dir_all(&path).with_context(context)?;
+        }
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).with_context(context)?;
+        Ok(Self(path))
+    }
+
+    fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf> {
+        let path = self.0.join(name);
+        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let written = file.and_then(|mut file| file.write_all(content));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+impl Drop for PrivateFolder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            eprintln!("warning: cannot delete {}, which has a copy of your kubeconfig: {error}", self.0.display());
+        }
+    }
 }

@@ -8,7 +8,8 @@ use crate::stage::Stage;
 
 const SECOND_USER: &str = "kubectl get pods -l app=second-user";
 
-pub(crate) fn play(stage: &Stage) -> Result<()> {
+/// Plays it to the end, and returns the controller, which still runs.
+pub(crate) fn play(stage: &Stage) -> Result<Controller> {
     let controller = install(stage)?;
     four_dongles(stage)?;
     if stage.place().runs_pods {
@@ -27,8 +28,7 @@ pub(crate) fn play(stage: &Stage) -> Result<()> {
     stage.heading("What the controller did, one line for each change");
     log.extend(changes(&controller));
     stage.print(&format!("{}\n", log.join("\n")));
-    controller.stop();
-    Ok(())
+    Ok(controller)
 }
 
 fn install(stage: &Stage) -> Result<Controller> {
