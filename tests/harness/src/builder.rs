@@ -29,6 +29,7 @@ pub struct Builder {
     users: Vec<String>,
     without_apis: Vec<String>,
     without_admission: Vec<String>,
+    feature_gates: Vec<String>,
     without_watch_cache: bool,
     audit: bool,
     pods: bool,
@@ -76,6 +77,13 @@ impl Builder {
     #[must_use]
     pub fn without_admission(mut self, plugin: &str) -> Self {
         self.without_admission.push(plugin.to_owned());
+        self
+    }
+
+    /// With a feature gate on at kube-apiserver and the scheduler. Kubelets of kubemark have none.
+    #[must_use]
+    pub fn feature_gate(mut self, name: &str) -> Self {
+        self.feature_gates.push(format!("{name}=true"));
         self
     }
 
@@ -146,7 +154,7 @@ impl Builder {
             control_plane.add(start_controller_manager(&control_plane, &keys)?);
         }
         if self.scheduler {
-            control_plane.add(start_scheduler(&control_plane)?);
+            control_plane.add(start_scheduler(&control_plane, &self.feature_gates)?);
         }
         let nodes: Vec<_> = (1..=self.kubelets).map(|number| format!("node-{number}")).collect();
         for node in &nodes {
@@ -200,6 +208,9 @@ impl Builder {
         }
         if !self.without_apis.is_empty() {
             args.push(format!("--runtime-config={}", self.without_apis.join(",")));
+        }
+        if !self.feature_gates.is_empty() {
+            args.push(format!("--feature-gates={}", self.feature_gates.join(",")));
         }
         if self.without_watch_cache {
             args.push("--watch-cache=false".to_owned());
@@ -257,13 +268,16 @@ fn start_controller_manager(control_plane: &ControlPlane, keys: &ServiceAccountK
     Part::start("kube-controller-manager", &program, args, Vec::new(), &control_plane.logs())
 }
 
-fn start_scheduler(control_plane: &ControlPlane) -> Result<Part> {
-    let args = vec![
+fn start_scheduler(control_plane: &ControlPlane, feature_gates: &[String]) -> Result<Part> {
+    let mut args = vec![
         format!("--kubeconfig={}", control_plane.kubeconfig().display()),
         "--leader-elect=false".to_owned(),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={}", free_port()?),
     ];
+    if !feature_gates.is_empty() {
+        args.push(format!("--feature-gates={}", feature_gates.join(",")));
+    }
     let program = CONTROL_PLANE.find("kube-scheduler")?;
     Part::start("kube-scheduler", &program, args, Vec::new(), &control_plane.logs())
 }
