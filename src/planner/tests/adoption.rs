@@ -26,7 +26,7 @@ fn own_equal_value_is_adopted() {
             let rules = json!({"r": {"conflictPolicy": policy}});
             let after = owned(dongles(capacity, allocatable), "4", "r");
             let before = written(dongles(capacity, allocatable), &own);
-            check(before, rules, &[("r", "advertised")], &expected_changes, after);
+            Case { node: before, rules, outcomes: &[("r", "advertised")], changes: &expected_changes, after }.check();
         }
     }
     // By the rule that decides, and with its policy.
@@ -34,7 +34,8 @@ fn own_equal_value_is_adopted() {
     let mut after = owned(dongles("4", "4"), "4", "r");
     after["ledger"]["example.com/dongle"]["deletionPolicy"] = json!("Retain");
     let expected = [("r", "advertised"), ("s", "overridden by r")];
-    check(written(dongles("4", "4"), &own), rules, &expected, &expected_changes, after);
+    Case { node: written(dongles("4", "4"), &own), rules, outcomes: &expected, changes: &expected_changes, after }
+        .check();
 }
 
 #[test]
@@ -111,12 +112,14 @@ fn repair_names_the_manager_of_the_map_that_differs() {
     let expected_changes = ["repaired example.com/dongle=4 (rule r; was 9 in capacity, 4 in allocatable, \
                  written by kubectl-patch)"];
     let after = owned(dongles("4", "4"), "4", "r");
-    check(before, json!({"r": {}}), &[("r", "advertised")], &expected_changes, after);
+    Case { node: before, rules: json!({"r": {}}), outcomes: &[("r", "advertised")], changes: &expected_changes, after }
+        .check();
     // A value that was removed has no manager: the other map's is not to blame.
     let mut before = owned(dongles("4", "4"), "4", "r");
     before["capacity"].as_object_mut().unwrap().remove("example.com/dongle");
     let before = written(before, &[entry(FIELD_MANAGER, &BOTH[1..])]);
     let expected_changes = ["repaired example.com/dongle=4 (rule r; was absent in capacity, 4 in allocatable)"];
     let after = owned(dongles("4", "4"), "4", "r");
-    check(before, json!({"r": {}}), &[("r", "advertised")], &expected_changes, after);
+    Case { node: before, rules: json!({"r": {}}), outcomes: &[("r", "advertised")], changes: &expected_changes, after }
+        .check();
 }

@@ -9,14 +9,35 @@ fn overwrite_policy_takes_over_value_outside_the_ledger() {
         let expected_changes = [format!("took over example.com/dongle=4 (rule r; was {was})")];
         let expected_changes = expected_changes.each_ref().map(String::as_str);
         let after = owned(dongles("4", "4"), "4", "r");
-        check(dongles(present, present), rules.clone(), &[("r", "advertised")], &expected_changes, after);
+        Case {
+            node: dongles(present, present),
+            rules: rules.clone(),
+            outcomes: &[("r", "advertised")],
+            changes: &expected_changes,
+            after,
+        }
+        .check();
     }
     // What is vacant is no conflict, and what is listed is its own.
     let expected_changes = ["advertised example.com/dongle=4 (rule r)"];
     let after = owned(dongles("4", "4"), "4", "r");
-    check(dongles("0", "0"), rules.clone(), &[("r", "advertised")], &expected_changes, after.clone());
+    Case {
+        node: dongles("0", "0"),
+        rules: rules.clone(),
+        outcomes: &[("r", "advertised")],
+        changes: &expected_changes,
+        after: after.clone(),
+    }
+    .check();
     let expected_changes = ["repaired example.com/dongle=4 (rule r; was 7)"];
-    check(owned(dongles("7", "7"), "4", "r"), rules, &[("r", "advertised")], &expected_changes, after);
+    Case {
+        node: owned(dongles("7", "7"), "4", "r"),
+        rules,
+        outcomes: &[("r", "advertised")],
+        changes: &expected_changes,
+        after,
+    }
+    .check();
 }
 
 #[test]
@@ -28,19 +49,35 @@ fn retain_policy_releases_ledger_entry_and_keeps_value() {
     let after = retained(owned(dongles("4", "4"), "4", "r"));
     let expected_changes = ["advertised example.com/dongle=4 (rule r)"];
     let rules = json!({"r": {"deletionPolicy": "Retain"}});
-    check(bare(), rules.clone(), &[("r", "advertised")], &expected_changes, after.clone());
+    Case {
+        node: bare(),
+        rules: rules.clone(),
+        outcomes: &[("r", "advertised")],
+        changes: &expected_changes,
+        after: after.clone(),
+    }
+    .check();
     // The policy alone is written where the value is there already.
     let before = owned(dongles("4", "4"), "4", "r");
-    check(before, rules, &[("r", "advertised")], &expected_changes, after.clone());
+    Case { node: before, rules, outcomes: &[("r", "advertised")], changes: &expected_changes, after: after.clone() }
+        .check();
 
     let expected_changes = ["released example.com/dongle (rule r; retained)"];
-    check(after.clone(), json!({}), &[], &expected_changes, dongles("4", "4"));
+    Case { node: after.clone(), rules: json!({}), outcomes: &[], changes: &expected_changes, after: dongles("4", "4") }
+        .check();
     // As long as it is listed, the next rule takes over as usual.
     let expected_changes = ["advertised example.com/dongle=9 (rule s)"];
     let with_s = owned(dongles("9", "9"), "9", "s");
-    check(after.clone(), json!({"s": {"quantity": 9}}), &[("s", "advertised")], &expected_changes, with_s);
+    Case {
+        node: after.clone(),
+        rules: json!({"s": {"quantity": 9}}),
+        outcomes: &[("s", "advertised")],
+        changes: &expected_changes,
+        after: with_s,
+    }
+    .check();
     // A rule that is no longer valid keeps its policy.
-    check(after, json!({"r": "invalid"}), &[], &[], json!({}));
+    Case { node: after, rules: json!({"r": "invalid"}), outcomes: &[], changes: &[], after: json!({}) }.check();
 }
 
 /// Admission admits a value that the ledger lists by the same text.
@@ -49,11 +86,11 @@ fn value_is_repaired_with_an_entry_that_is_spelled_as_the_value() {
     let rules = json!({"r": {"quantity": "1Ki"}});
     let expected = [("r", "advertised")];
     let before = owned(dongles("1024", "1024"), "1024", "r");
-    check(before, rules.clone(), &expected, &[], json!({}));
+    Case { node: before, rules: rules.clone(), outcomes: &expected, changes: &[], after: json!({}) }.check();
     let before = owned(dongles("7", "7"), "1024", "r");
     let expected_changes = ["repaired example.com/dongle=1Ki (rule r; was 7)"];
     let after = owned(dongles("1Ki", "1Ki"), "1Ki", "r");
-    check(before, rules, &expected, &expected_changes, after);
+    Case { node: before, rules, outcomes: &expected, changes: &expected_changes, after }.check();
 }
 
 #[test]
@@ -78,7 +115,7 @@ fn several_resources_are_written_in_one_patch() {
             "example.com/b": {"quantity": "1k", "rule": "b"},
         },
     });
-    check(before, rules, &expected, &expected_changes, after);
+    Case { node: before, rules, outcomes: &expected, changes: &expected_changes, after }.check();
 }
 
 #[test]
@@ -87,6 +124,6 @@ fn invalid_ledger_blocks_every_change_of_its_node() {
         let mut node = dongles("7", "7");
         node["ledgerText"] = json!(text);
         let expected = [("r", "unreadable: annotation noderesource.dev/advertised")];
-        check(node, json!({"r": {}}), &expected, &[], json!({}));
+        Case { node, rules: json!({"r": {}}), outcomes: &expected, changes: &[], after: json!({}) }.check();
     }
 }

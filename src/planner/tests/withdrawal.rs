@@ -28,7 +28,14 @@ fn value_as_listed_or_zero_is_removed_whoever_wrote_it() {
     ] {
         let mut node = owned(node, "4", "r");
         node["managers"] = json!([kubelet]);
-        check(node, json!({}), &[], &["withdrew example.com/dongle (rule r)"], bare());
+        Case {
+            node,
+            rules: json!({}),
+            outcomes: &[],
+            changes: &["withdrew example.com/dongle (rule r)"],
+            after: bare(),
+        }
+        .check();
     }
 }
 
@@ -49,11 +56,19 @@ fn value_that_another_manager_has_written_since_is_released() {
                 "released example.com/dongle (rule r): another field manager, nfd, has written \
                  {observed} since"
             );
-            check(before, json!({}), &[], &[expected.as_str()], node.clone());
+            Case { node: before, rules: json!({}), outcomes: &[], changes: &[expected.as_str()], after: node.clone() }
+                .check();
         }
     }
     let expected = ["released example.com/dongle (rule r): another field manager has written 8 since"];
-    check(owned(dongles("8", "8"), "4", "r"), json!({}), &[], &expected, dongles("8", "8"));
+    Case {
+        node: owned(dongles("8", "8"), "4", "r"),
+        rules: json!({}),
+        outcomes: &[],
+        changes: &expected,
+        after: dongles("8", "8"),
+    }
+    .check();
 }
 
 #[test]
@@ -61,13 +76,27 @@ fn retained_value_that_a_kubelet_reset_is_restored() {
     let expected = ["released example.com/dongle=4 (rule r; retained; was 0)"];
     for node in [dongles("0", "0"), absent_in("allocatable", dongles("0", "0"))] {
         let before = retained(owned(node, "4", "r"));
-        check(before, json!({}), &[], &expected, dongles("4", "4"));
+        Case { node: before, rules: json!({}), outcomes: &[], changes: &expected, after: dongles("4", "4") }.check();
     }
     let expected = ["released example.com/dongle (rule r; retained)"];
-    check(retained(owned(bare(), "4", "r")), json!({}), &[], &expected, bare());
+    Case {
+        node: retained(owned(bare(), "4", "r")),
+        rules: json!({}),
+        outcomes: &[],
+        changes: &expected,
+        after: bare(),
+    }
+    .check();
     // A kubelet copies capacity to allocatable by itself.
     let left = dongles("4", "0");
-    check(retained(owned(left.clone(), "4", "r")), json!({}), &[], &expected, left);
+    Case {
+        node: retained(owned(left.clone(), "4", "r")),
+        rules: json!({}),
+        outcomes: &[],
+        changes: &expected,
+        after: left,
+    }
+    .check();
 }
 
 /// Whatever is given up, the patch holds only for the values that were read: what is written meanwhile is
