@@ -255,13 +255,16 @@ impl NodeWrite<'_> {
                 })
             })
         };
-        // The value of a rule that has become invalid is kept, and held if pods request more.
+        // The value of a rule that has become invalid is kept, and held if pods request more. So is that of a rule that
+        // is missing: it may be one of the many that are missing from a list.
         let is_invalid = self.objects(rule).any(|rule| declared(rule).is_none());
+        let is_missing = |rules: &Vec<Arc<Value>>| rules.iter().all(|object| object["metadata"]["name"] != rule);
+        let is_frozen = is_invalid || self.known.iter().any(is_missing);
         let is_kept = old
             .entry
             .as_ref()
             .is_some_and(|(listed, old_rule, _)| old_rule == rule && *listed <= quantity && quantity <= most);
-        if self.known.iter().any(declares) || is_invalid && is_kept {
+        if self.known.iter().any(declares) || is_frozen && is_kept {
             return Ok(());
         }
         Err("I1: what no rule declares is listed".to_owned())
