@@ -32,6 +32,8 @@ for sysctl in $(cd "$dir/sysctl" && find . -type f); do
     mount --bind "$dir/sysctl/$sysctl" "/proc/sys/$sysctl"
 done
 mount --bind "$dir/lib" /var/lib
+# Otherwise the kubelet mounts its folder over itself while it creates a socket there, and ends if that is cut in two.
+mount --make-shared /var/lib
 mount --bind "$dir/log" /var/log
 exec "$@"
 "#;
