@@ -245,8 +245,11 @@ impl World {
         }
         for change in write.changes() {
             self.count(change.name);
-            let key = (name.to_owned(), change.resource.clone(), change.name);
-            *self.checks.changes.entry(key).or_default() += 1;
+            let names = [Some(change.name), (!write.was_seen).then_some("unseen")];
+            for what in names.into_iter().flatten() {
+                let key = (name.to_owned(), change.resource.clone(), what);
+                *self.checks.changes.entry(key).or_default() += 1;
+            }
             let is_same = |it: &Lowering| it.node == name && it.resource == change.resource;
             self.checks.lowerings.retain(|it| !is_same(it));
             if let Some(from) = change.lowered_from {

@@ -83,7 +83,9 @@ impl World {
     /// What an Event reports has been done.
     pub(super) fn check_event(&mut self, event: &Event) {
         let (name, done): (_, &[&'static str]) = match event.reason.as_deref() {
-            Some("Repaired") => ("event: repaired", &["repaired", "repeated", "lost"]),
+            // Where the node had changed before the patch arrived, such as by a kubelet that copies capacity, what is
+            // reported is what was seen.
+            Some("Repaired") => ("event: repaired", &["repaired", "repeated", "lost", "unseen"]),
             Some("TakenOver") => ("event: taken over", &["taken over", "adopted", "advertised", "repeated"]),
             Some("Withdrawn") => ("event: withdrawn", &["withdrawn", "unlisted"]),
             Some("Released") => ("event: released", &["released", "unlisted"]),
