@@ -107,6 +107,13 @@ pub(super) struct Request {
     pub(super) deadline: Instant,
 }
 
+/// A status that the API server stored, and the rule's version since.
+#[derive(Clone, Debug)]
+pub(super) struct WrittenStatus {
+    pub(super) status: NodeExtendedResourceStatus,
+    pub(super) version: Option<u64>,
+}
+
 /// The response to a request.
 #[derive(Debug)]
 pub(super) enum Completion {
@@ -134,7 +141,7 @@ pub(super) enum Completion {
     StatusPatched {
         rule: Arc<str>,
         uid: Option<String>,
-        result: Result<NodeExtendedResourceStatus, RequestError>,
+        result: Result<WrittenStatus, RequestError>,
     },
     EventCreated {
         event: Box<KubeEvent>,

@@ -9,12 +9,12 @@ use futures::future::BoxFuture;
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::events::v1::Event as KubeEvent;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, Request as ApiRequest};
-use kube::core::Resource as _;
+use kube::core::{PartialObjectMeta, Resource as _};
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::effect::{Completion, Effect, PodScope, Request, RequestId};
+use super::effect::{Completion, Effect, PodScope, Request, RequestId, WrittenStatus};
 use super::rules::RuleObject;
 use crate::cluster::lease::{self, Leases};
 use crate::cluster::node_client::{NodeClient, PodsByNode, Reply};
@@ -136,7 +136,11 @@ async fn patch_status(
     let request = status_patch(uid.as_deref(), &status)
         .map_err(kube::core::request::Error::SerializeBody)
         .and_then(|patch| rules.patch_subresource("status", &rule, &params, &Patch::Json::<()>(patch)));
-    let result = requests.send::<serde::de::IgnoredAny>(request).await.map(|_| status);
+    let stored = requests.send::<PartialObjectMeta<NodeExtendedResource>>(request).await;
+    let result = stored.map(|stored| {
+        let version = stored.resource_version().and_then(|version| version.parse().ok());
+        WrittenStatus { status, version }
+    });
     Completion::StatusPatched { rule, uid, result }
 }
 

@@ -8,6 +8,7 @@ use tracing::warn;
 use super::{Effect, Key, Kind, Now, Rank, Reconciler, Stage, Step};
 use crate::cluster::requests::RequestError;
 use crate::controller::change_log::log_equal_priority;
+use crate::controller::effect::WrittenStatus;
 use crate::controller::events::EventTemplate;
 use crate::controller::metrics;
 use crate::controller::status::{metric_state, reports, status};
@@ -117,7 +118,7 @@ impl Reconciler {
         &mut self,
         rule: &Arc<str>,
         uid: Option<String>,
-        result: Result<NodeExtendedResourceStatus, RequestError>,
+        result: Result<WrittenStatus, RequestError>,
         now: Instant,
     ) {
         self.schedule.limiter.end(Kind::Status);
@@ -130,9 +131,12 @@ impl Reconciler {
             return;
         }
         let failed = match result {
-            Ok(status) => {
+            Ok(WrittenStatus { status, version }) => {
                 self.reports.statuses.succeeded(rule);
-                state.status = Some(status);
+                // What the watch has shown since is newer: an earlier write may land late, after this one.
+                if version.is_none() || state.version <= version {
+                    state.status = Some(status);
+                }
                 self.reports.rules_changed = true;
                 false
             }

@@ -362,3 +362,17 @@ fn value_that_is_lost_while_a_patch_is_in_flight_is_reported() {
     world.advance(Duration::from_secs(2));
     assert_eq!(world.ready("key"), "False Progressing");
 }
+
+/// A status that was sent first, and whose response was lost, lands after the next one.
+#[test]
+fn late_status_is_replaced() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.pass(2);
+    let before = world.rules["dongle"]["status"].clone();
+    world.late_status = Some(before.clone());
+    world.set_rule("dongle", json!({"quantity": 6}));
+    world.pass(5);
+    assert_ne!(world.rules["dongle"]["status"], before);
+    assert_eq!(world.rules["dongle"]["status"]["total"], "6");
+}

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::cluster::lease::Written;
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
-use crate::controller::effect::{PodScope, RequestId};
+use crate::controller::effect::{PodScope, RequestId, WrittenStatus};
 use crate::controller::reconciler::*;
 use crate::controller::rules::RuleObject;
 use crate::model::ledger;
@@ -50,6 +50,8 @@ pub(super) struct World {
     pub(super) list_rules: u16,
     pub(super) write_status: u16,
     pub(super) statuses: Vec<(String, Value)>,
+    /// A status that lands late, between the next write and its response.
+    pub(super) late_status: Option<Value>,
     pub(super) events: Vec<String>,
     /// The self-tests, none of which is answered: each with its number, its node and its label.
     pub(super) self_tests: Vec<(u64, String, String)>,
@@ -82,6 +84,7 @@ impl World {
             write_event: 200,
             list_rules: 200,
             write_status: 200,
+            late_status: None,
             statuses: Vec::new(),
             events: Vec::new(),
             self_tests: Vec::new(),
@@ -228,6 +231,19 @@ impl World {
         panic!("it never comes to rest");
     }
 
+    /// The watch shows a late status. Returns the version of the write before it, if there is one.
+    fn overtake_status(&mut self, rule: &str) -> Option<u64> {
+        let status = self.late_status.take()?;
+        let written = self.next_version().parse().unwrap();
+        let version = self.next_version();
+        let object = self.rules.get_mut(rule)?;
+        object["status"] = status;
+        object["metadata"]["resourceVersion"] = json!(version);
+        let event = Event::Apply(self::object(object.clone()));
+        self.observe(Observation::Rule(Ok(event)));
+        Some(written)
+    }
+
     pub(super) fn take(&mut self, request: Request) {
         let Request { effect, deadline } = request;
         let completion = match effect {
@@ -266,7 +282,9 @@ impl World {
                 if is_ok && let Some(object) = self.rules.get_mut(&*rule) {
                     object["status"] = serde_json::to_value(&*status).unwrap();
                 }
-                let result = if is_ok { Ok(*status) } else { Err(error(self.write_status)) };
+                let version = self.overtake_status(&rule);
+                let written = WrittenStatus { status: *status, version };
+                let result = if is_ok { Ok(written) } else { Err(error(self.write_status)) };
                 Completion::StatusPatched { rule, uid, result }
             }
             Effect::TestConfinement { number, node, label } => {

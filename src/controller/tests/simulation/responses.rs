@@ -17,7 +17,7 @@ use super::world::World;
 use crate::cluster::lease::Written;
 use crate::cluster::node_client::{PodsByNode, Reply};
 use crate::cluster::requests::RequestError;
-use crate::controller::effect::{Completion, Effect, PodScope};
+use crate::controller::effect::{Completion, Effect, PodScope, WrittenStatus};
 use crate::model::pod::{Pod, Requests};
 
 impl World {
@@ -78,7 +78,11 @@ impl World {
                     Completion::PodsListed { id, scope, reply }
                 }
                 Effect::PatchStatus { rule, uid, status } => {
-                    Completion::StatusPatched { rule, uid, result: result.map(|_| *status) }
+                    let written = |body: Value| {
+                        let version = body["metadata"]["resourceVersion"].as_str();
+                        WrittenStatus { status: *status, version: version.and_then(|version| version.parse().ok()) }
+                    };
+                    Completion::StatusPatched { rule, uid, result: result.map(written) }
                 }
                 Effect::CreateEvent(event) => Completion::EventCreated { event, result: result.map(|_| ()) },
                 Effect::TestConfinement { number, .. } => {

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::super::world::object;
 use crate::cluster::lease::Written;
 use crate::cluster::node_client::Reply;
-use crate::controller::effect::{PodScope, RequestId};
+use crate::controller::effect::{PodScope, RequestId, WrittenStatus};
 use crate::controller::reconciler::*;
 use crate::controller::tests::exploration::checks::{Floor, Grant, License, check};
 use crate::controller::tests::exploration::node::{RESOURCES, RULES, SmallNode};
@@ -308,7 +308,10 @@ impl World {
                 self.open.push(Open::Patch { id, patch, license });
                 return Ok(());
             }
-            Effect::PatchStatus { rule, uid, status } => Completion::StatusPatched { rule, uid, result: Ok(*status) },
+            Effect::PatchStatus { rule, uid, status } => {
+                let result = Ok(WrittenStatus { status: *status, version: None });
+                Completion::StatusPatched { rule, uid, result }
+            }
             Effect::CreateEvent(event) => Completion::EventCreated { event, result: Ok(()) },
             Effect::TestConfinement { .. } => return Err("a test that is off".to_owned()),
         };
