@@ -68,10 +68,8 @@ impl Place {
             node: String::new(),
             runs_pods: true,
         };
-        let existing = place
-            .run(&format!("kubectl get {OBJECTS} --ignore-not-found -o name && kubectl get nodes -l {LABEL} -o name"));
-        // Without the CRD, kubectl knows the other kinds.
-        let existing = existing?;
+        let find = format!("kubectl get {OBJECTS} --ignore-not-found -o name && kubectl get nodes -l {LABEL} -o name");
+        let existing = place.run(&find)?;
         if !existing.is_empty() {
             bail!("the demo would change what the cluster has already: {}", existing.trim_end().replace('\n', ", "));
         }
