@@ -11,3 +11,4 @@ pub mod node;
 pub mod pod;
 pub mod quantity;
 pub mod resource_name;
+pub mod resource_version;

@@ -21,6 +21,7 @@ use crate::cluster::node_client::{NodeClient, PodsByNode, Reply};
 use crate::cluster::paging::PAGE_SIZE;
 use crate::cluster::requests::{Page, RequestError, Requests};
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource, NodeExtendedResourceStatus};
+use crate::model::resource_version;
 
 /// How long a list may take beyond the timeout of one request: it writes nothing, so it may outlive the Lease.
 const MAX_LIST_TIME: Duration = Duration::from_secs(45);
@@ -138,7 +139,7 @@ async fn patch_status(
         .and_then(|patch| rules.patch_subresource("status", &rule, &params, &Patch::Json::<()>(patch)));
     let stored = requests.send::<PartialObjectMeta<NodeExtendedResource>>(request).await;
     let result = stored.map(|stored| {
-        let version = stored.resource_version().and_then(|version| version.parse().ok());
+        let version = stored.metadata.resource_version.as_deref().and_then(resource_version::number);
         WrittenStatus { status, version }
     });
     Completion::StatusPatched { rule, uid, result }

@@ -12,6 +12,7 @@ use kube::{Resource, ResourceExt};
 use tokio::time::Instant;
 
 use crate::model::api::{NodeExtendedResource, NodeExtendedResourceStatus};
+use crate::model::resource_version;
 use crate::planner::rules::{InvalidRule, Rule, RuleSet};
 use hold::Hold;
 
@@ -292,7 +293,7 @@ impl RuleState {
     fn new(object: RuleObject) -> Self {
         let metadata = object.meta();
         let (uid, generation) = (metadata.uid.clone(), metadata.generation);
-        let version = metadata.resource_version.as_ref().and_then(|version| version.parse().ok());
+        let version = metadata.resource_version.as_deref().and_then(resource_version::number);
         let (rule, status, priority) = match object.0 {
             Ok(object) => (Rule::new(&object).map(Arc::new), object.status, Some(object.spec.priority)),
             Err(invalid) => (Err(InvalidRule::Malformed(invalid.error)), None, None),

@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::model::api::FIELD_MANAGER;
 use crate::model::quantity::Quantity;
-use crate::model::{ledger, resource_name};
+use crate::model::{ledger, resource_name, resource_version};
 use field_managers::{FieldManagers, ManagedFields};
 pub use field_managers::{KUBELET, ResourceManagers, UNKNOWN_MANAGER};
 use pool::Pool;
@@ -223,11 +223,10 @@ impl Node {
         last.filter(|manager| ***manager != *FIELD_MANAGER)
     }
 
-    /// Returns the resource version as a number. Versions of one resource type can be compared (Kubernetes 1.35,
-    /// KEP-5504).
+    /// Returns the resource version as a number.
     #[must_use]
     pub fn version(&self) -> Option<u64> {
-        self.resource_version.parse().ok()
+        resource_version::number(&self.resource_version)
     }
 
     /// Returns whether this state of the node precedes `other`. A state without a version is never older.

@@ -9,6 +9,7 @@ use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
 use super::holder::{KEPT_UNTIL, Kind, LABEL, duration, holder, kept_until, remaining};
+use crate::model::resource_version;
 
 /// The maximum interval before the next write after a failed one.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -367,9 +368,8 @@ fn renew_time(lease: &Lease) -> Option<i64> {
     Some(lease.spec.as_ref()?.renew_time.as_ref()?.0.as_microsecond())
 }
 
-/// Resource versions of one resource type can be compared as numbers (Kubernetes 1.35, KEP-5504).
 pub(super) fn version(lease: &Lease) -> Option<u64> {
-    lease.metadata.resource_version.as_ref()?.parse().ok()
+    resource_version::number(lease.metadata.resource_version.as_deref()?)
 }
 
 #[cfg(test)]
