@@ -130,10 +130,9 @@ impl Rules {
                 // For an object that cannot be decoded, the last written status applies.
                 let known = known.filter(|known| known.uid == new.uid && new.is_malformed());
                 new.status = new.status.or_else(|| known.and_then(|known| known.status.clone()));
-                let rule = new.rule.clone();
                 let was_held = self.hold.exists(&name);
                 let old = self.by_name.insert(Arc::clone(&name), new);
-                let enqueue = self.changed(old, Some(rule));
+                let enqueue = self.changed(old, &name);
                 // Held values may be on nodes that the rule no longer selects.
                 let enqueue = if was_held { Enqueue::All } else { enqueue };
                 Seen { enqueue, touched: vec![name], ..Seen::nothing() }
@@ -151,7 +150,7 @@ impl Rules {
                     self.deleted.pop_first();
                 }
                 self.deleted.insert(Arc::clone(&name), gone.uid);
-                let enqueue = self.changed(old, None);
+                let enqueue = self.changed(old, &name);
                 Seen { enqueue, removed: vec![name], ..Seen::nothing() }
             }
         }
@@ -186,7 +185,7 @@ impl Rules {
             && before
                 .iter()
                 .zip(&self.by_name)
-                .all(|((name, old), (other, new))| name == other && old.rule == new.rule);
+                .all(|((name, old), (other, new))| name == other && old.planned() == new.planned());
         let removed = before.into_keys().filter(|name| !self.by_name.contains_key(name)).collect();
         let enqueue = if same && !first {
             Enqueue::None
@@ -198,21 +197,21 @@ impl Rules {
         Seen { enqueue, touched, removed, is_list: true, is_in_doubt: false }
     }
 
-    fn changed(&mut self, old: Option<RuleState>, new: Option<Result<Arc<Rule>, InvalidRule>>) -> Enqueue {
-        let old = old.map(|state| state.rule);
+    fn changed(&mut self, old: Option<RuleState>, name: &str) -> Enqueue {
+        let [old, new] = [old.as_ref(), self.by_name.get(name)].map(|state| state.map(RuleState::planned));
         if old == new {
             return Enqueue::None;
         }
         self.is_dirty = true;
-        let valid: Result<Vec<_>, _> = old.into_iter().chain(new).collect();
+        let valid: Result<Vec<_>, _> = old.into_iter().chain(new).map(|rule| rule.cloned()).collect();
         // Only ledgers show what an invalid rule has advertised.
         valid.map_or(Enqueue::All, Enqueue::Selected)
     }
 
     fn compile(&mut self) {
-        let valid = self.by_name.values().filter_map(|state| state.rule.as_ref().ok().cloned());
-        let invalid = self.by_name.iter().filter(|(_, state)| state.rule.is_err());
-        let invalid = invalid.map(|(name, state)| (Arc::clone(name), state.priority));
+        let valid = self.by_name.values().filter_map(|state| state.planned().ok().cloned());
+        let invalid = self.by_name.iter();
+        let invalid = invalid.filter_map(|(name, state)| Some((Arc::clone(name), state.planned().err()?)));
         let held = self.hold.names().map(|name| (Arc::clone(name), None));
         self.set = Arc::new(RuleSet::new(valid, invalid.chain(held)));
     }
@@ -281,6 +280,11 @@ impl Rules {
 }
 
 impl RuleState {
+    /// Returns what plans depend on: the rule, or the priority of an invalid one, which keeps its values.
+    fn planned(&self) -> Result<&Arc<Rule>, Option<i32>> {
+        self.rule.as_ref().map_err(|_| self.priority)
+    }
+
     fn is_malformed(&self) -> bool {
         matches!(self.rule, Err(InvalidRule::Malformed(_)))
     }

@@ -54,6 +54,23 @@ fn invalid_rule_is_kept_without_affecting_others() {
     }
 }
 
+/// Its values yield to rules of a higher priority.
+#[test]
+fn priority_of_an_invalid_rule_enqueues_nodes() {
+    let invalid = |priority: i32| {
+        let mut rule = object("bad", json!(0));
+        rule.0.as_mut().unwrap().spec.priority = priority;
+        rule
+    };
+    let mut rules = listed([invalid(1), object("good", json!(4))]);
+    assert_eq!(rules.observe(Event::Apply(invalid(1))).enqueue, Enqueue::None);
+    assert_eq!(rules.observe(Event::Apply(invalid(0))).enqueue, Enqueue::All);
+    rules.observe(Event::Init);
+    rules.observe(Event::InitApply(invalid(-1)));
+    rules.observe(Event::InitApply(object("good", json!(4))));
+    assert_eq!(rules.observe(Event::InitDone).enqueue, Enqueue::All);
+}
+
 #[test]
 fn relisted_rules_enqueue_only_changes() {
     let mut rules = listed([object("a", json!(4)), object("b", json!(4))]);
