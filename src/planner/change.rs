@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::input::Lost;
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::Entry;
+use crate::model::quantity::Quantity;
 
 /// One change of a plan: of one resource, or of the whole ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub struct Change {
     /// The action on the resource.
     pub action: Action,
     pub(super) edit: Edit,
-    pub(super) lowers: bool,
+    pub(super) lowered_from: Option<Quantity>,
     pub(super) was_listed: bool,
 }
 
@@ -202,11 +203,11 @@ impl Change {
         }
     }
 
-    /// Returns whether the change lowers a value under `WhenFree`: pods are listed once more afterwards, since a pod
-    /// may have been bound in between (I5).
+    /// Returns what the change lowers under `WhenFree`, the value on the node or the listed quantity: pods are listed
+    /// once more afterwards, since a pod may have been bound in between, or before a value was lost (I5).
     #[must_use]
-    pub fn lowers(&self) -> bool {
-        self.lowers
+    pub fn lowered_from(&self) -> Option<Quantity> {
+        self.lowered_from
     }
 
     /// Returns whether the change removes a ledger that cannot be read. Such changes of one plan belong together: a
@@ -233,7 +234,7 @@ impl Change {
     #[cfg(test)]
     pub(crate) fn for_test(resource: &str, action: Action) -> Self {
         let edit = Edit { ledger: LedgerEdit::Keep, value: ValueEdit::Keep, guarded: false };
-        Self { resource: resource.to_owned(), action, edit, lowers: false, was_listed: true }
+        Self { resource: resource.to_owned(), action, edit, lowered_from: None, was_listed: true }
     }
 }
 

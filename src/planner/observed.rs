@@ -96,6 +96,12 @@ impl<'a> Observed<'a> {
         self.values.into_iter().flatten().filter_map(|text| text.parse().ok()).max()
     }
 
+    /// Returns the larger of the two maps' values and the listed quantity, which pods may be using after a value is
+    /// lost.
+    pub(super) fn most_or_listed(&self) -> Option<Quantity> {
+        self.most().max(self.listed_quantity())
+    }
+
     /// Returns the value that the scheduler uses; if it is absent, the value in capacity, which the kubelet copies.
     pub(super) fn schedulable(&self) -> Option<Quantity> {
         let [capacity, allocatable] = self.values.map(|value| value.and_then(|text| text.parse().ok()));

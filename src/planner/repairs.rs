@@ -60,7 +60,7 @@ pub(super) fn repair(resource: &str, entry: &Entry, observed: &Observed<'_>) -> 
             manager: observed.manager().cloned(),
         },
         edit: Edit { ledger: LedgerEdit::Keep, value: ValueEdit::Write(entry.quantity.clone()), guarded: false },
-        lowers: false,
+        lowered_from: None,
         was_listed: true,
     })
 }

@@ -137,8 +137,9 @@ impl Resolver<'_> {
         self.changes.push(Change {
             resource: resource.to_owned(),
             action,
-            lowers: desired.shrink_policy == ShrinkPolicy::WhenFree
-                && observed.most().is_some_and(|most| target < most),
+            lowered_from: observed
+                .most_or_listed()
+                .filter(|current| desired.shrink_policy == ShrinkPolicy::WhenFree && target < *current),
             was_listed: observed.listed.is_some(),
             edit: Edit {
                 ledger: if is_listed { LedgerEdit::Keep } else { LedgerEdit::List(entry) },
@@ -159,7 +160,7 @@ impl Resolver<'_> {
         }
         let listed = observed.listed_quantity();
         let appears = listed.is_none() && observed.is_vacant();
-        let current = observed.most().max(listed).unwrap_or(desired.quantity);
+        let current = observed.most_or_listed().unwrap_or(desired.quantity);
         if let PodUsage::Known(requests) = &self.input.pods {
             let before = self.input.lowered_from.get(resource).copied();
             let limit = if appears { None } else { Some(current).max(before) };

@@ -23,6 +23,8 @@ use crate::planner::{self, Change};
 const MIN_LIST_INTERVAL: Duration = Duration::from_secs(1);
 /// How long pod requests are valid for a plan; the list after a lowering shows later pods.
 const MAX_USAGE_AGE: Duration = Duration::from_secs(2);
+/// How long they are valid for a patch, which may wait while the API server asks for a pause.
+const MAX_USAGE_AGE_OF_PATCH: Duration = Duration::from_secs(30);
 /// The initial interval between pod lists of a held node.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Each interval is extended by up to a half, in this many steps.
@@ -118,6 +120,12 @@ impl PodPolls {
     pub(in crate::controller) fn usage(&self, now: Instant) -> Option<&Requests> {
         let (requests, at) = self.listed.as_ref()?;
         (now.duration_since(*at) <= MAX_USAGE_AGE).then_some(requests)
+    }
+
+    /// Forgets requests that are too old for a patch. Returns whether there were any.
+    pub(in crate::controller) fn expire(&mut self, now: Instant) -> bool {
+        let is_old = |(_, at): &mut (Requests, Instant)| now.duration_since(*at) > MAX_USAGE_AGE_OF_PATCH;
+        self.listed.take_if(is_old).is_some()
     }
 
     /// Forgets requests that were used or are old.
@@ -225,14 +233,15 @@ impl NodeState {
     /// applied but not observed yet.
     pub(in crate::controller) fn forget_lowerings(
         &mut self,
-        is_listed: impl Fn(&str) -> bool,
+        listed: impl Fn(&str) -> Option<Quantity>,
         is_open: impl Fn(&str) -> bool,
         now: Instant,
     ) {
         let Self { node, work: Some(work), .. } = self else { return };
         let is_lost = work.lost_at.is_some_and(|at| now.duration_since(at) < MAX_LATENCY);
         work.lowered_from.retain(|resource, from| {
-            let may_land = is_lost && is_listed(resource) && most(node, resource) >= Some(*from);
+            let current = listed(resource).map(|listed| most(node, resource).map_or(listed, |most| most.max(listed)));
+            let may_land = is_lost && current >= Some(*from);
             is_open(resource) || may_land
         });
     }
@@ -337,7 +346,7 @@ impl Work {
 }
 
 /// Returns the quantity of a resource on a node: the larger value of both maps.
-pub(in crate::controller) fn most(node: &Node, resource: &str) -> Option<Quantity> {
+fn most(node: &Node, resource: &str) -> Option<Quantity> {
     let maps = [&node.capacity, &node.allocatable];
     let values = maps.into_iter().flatten().filter_map(|map| map.get(resource)?.parse().ok());
     values.max()

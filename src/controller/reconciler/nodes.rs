@@ -126,12 +126,12 @@ impl Reconciler {
         if has_pods && is_planned && state.work().is_some() {
             // A value that was withdrawn in the meantime is not raised anymore, contested or not.
             let ledger = Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default();
-            let is_listed = |resource: &str| ledger.get(resource).is_some();
+            let listed = |resource: &str| ledger.get(resource)?.quantity.parse().ok();
             let is_open = |resource: &str| {
                 changes.iter().any(|change| change.resource == resource)
-                    || (input.contested.contains_key(resource) && is_listed(resource))
+                    || (input.contested.contains_key(resource) && ledger.get(resource).is_some())
             };
-            state.forget_lowerings(is_listed, is_open, now.instant);
+            state.forget_lowerings(listed, is_open, now.instant);
         }
         let is_lowered = state.work().is_some_and(|work| !work.lowered_from.is_empty());
         needs_pods |= is_planned && !has_pods && is_lowered;

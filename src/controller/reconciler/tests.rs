@@ -42,6 +42,15 @@ impl Reconciler {
         works.filter(|work| !work.lowered_from.is_empty()).count() as u64
     }
 
+    /// What is done later: a list of pods after a lowering, or the write of a status.
+    pub(in crate::controller) fn postponed(&self, now: Instant) -> Option<&'static str> {
+        let works = self.nodes.iter().filter_map(|(_, state)| state.work());
+        let mut lists = works.filter(|work| !work.lowered_from.is_empty()).map(|work| &work.pods);
+        let is_status = |(name, _): (&Arc<str>, _)| self.schedule.queue.has(&Key::Rule(Arc::clone(name)));
+        let is_list = lists.any(|pods| pods.error.is_some() && pods.not_before.is_some_and(|at| at > now));
+        is_list.then_some("a list of pods").or(self.rules.iter().any(is_status).then_some("a status"))
+    }
+
     /// What this process waits for at a moment that is earlier than the one at which `step` has it woken.
     pub(in crate::controller) fn missed_wake(&self, step: &Step, now: Now) -> Option<&'static str> {
         if self.leader.is_stopping() {

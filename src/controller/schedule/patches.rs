@@ -12,7 +12,7 @@ use super::Schedule;
 use crate::cluster::node_client::Reply;
 use crate::controller::effect::{Effect, Request, RequestId, Step};
 use crate::controller::limiter::Kind;
-use crate::controller::nodes::{Cause, Nodes, Sent, most};
+use crate::controller::nodes::{Cause, Nodes, Sent};
 use crate::controller::work_queue::{Key, Rank, Stage};
 use crate::model::node::ApiNode;
 use crate::planner::{self, Action, Change};
@@ -75,6 +75,11 @@ impl Schedule {
     fn start_patch(&mut self, nodes: &mut Nodes, name: &Arc<str>, kind: Kind, now: Instant) -> Option<Effect> {
         let (id, key) = (self.request_id(kind), Key::Node(Arc::clone(name)));
         let state = nodes.get_mut(name)?;
+        // I5: a pod may have been bound since the plan was made.
+        if state.work_mut().pods.expire(now) {
+            self.queue.add(&key, Stage::Plan, if kind == Kind::Repair { Rank::Repair } else { Rank::Changed });
+            return None;
+        }
         let changes = std::mem::take(&mut state.work_mut().planned);
         let patch = match planner::patch(&state.node, &changes) {
             Ok(patch) => patch,
@@ -92,12 +97,10 @@ impl Schedule {
         self.queue.start(&key);
         // Both apply from now on: the patch may be applied even if its response is lost.
         state.has_withdrawn |= changes.iter().any(is_withdrawal);
-        for change in changes.iter().filter(|change| change.lowers()) {
-            // I5: the value is raised up to this again if a pod is bound in the meantime.
-            let from = most(&state.node, &change.resource);
-            let lowered_from = from.map(|from| (change.resource.as_str().into(), from));
-            state.work_mut().lowered_from.extend(lowered_from);
-        }
+        // I5: the value is raised up to this again if a pod is bound in the meantime.
+        let lowered =
+            changes.iter().filter_map(|change| Some((change.resource.as_str().into(), change.lowered_from()?)));
+        state.work_mut().lowered_from.extend(lowered);
         let version = state.node.version();
         state.work_mut().pods.forget_usage();
         state.work_mut().sent = Some(Sent { id, changes, version });

@@ -109,7 +109,7 @@ fn second_list_of_pods_raises_a_lowered_value_again() {
     check_input(after("2"), &lowered_from(2, 4), "advertised", &[], false);
     let held = ["held example.com/dongle at 3, which pods request (rule r declares 2)"];
     let raised = check_input(after("2"), &lowered_from(3, 4), "held at 3", &held, false);
-    assert!(!raised.changes()[0].lowers());
+    assert_eq!(raised.changes()[0].lowered_from(), None);
     // No higher than it was, and no higher where it has not been lowered.
     let held = ["held example.com/dongle at 4, which pods request (rule r declares 2)"];
     check_input(after("2"), &lowered_from(9, 4), "held at 4", &held, false);
@@ -127,13 +127,14 @@ fn only_lowering_under_when_free_asks_for_a_second_list() {
     let lowers = |present: &str, listed: &str, spec: Value| {
         let before = node_object(&owned(dongles(present, present), listed, "r"));
         let planned = plan(&decoded(&before), &rule_set(&json!({ "r": spec })), &free());
-        planned.changes().iter().map(Change::lowers).collect::<Vec<_>>()
+        planned.changes().iter().map(|it| it.lowered_from().is_some()).collect::<Vec<_>>()
     };
     assert_eq!(lowers("4", "4", json!({"quantity": 2})), [true]);
     assert_eq!(lowers("7", "4", json!({})), [true], "what was raised may be in use");
     assert_eq!(lowers("4", "4", json!({"quantity": 2, "shrinkPolicy": "Immediate"})), [false]);
     assert_eq!(lowers("4", "4", json!({"quantity": 5})), [false]);
     assert_eq!(lowers("0", "4", json!({})), [false]);
+    assert_eq!(lowers("0", "4", json!({"quantity": 2})), [true], "pods may use the value that was lost");
     assert_eq!(lowers("4", "4", json!({"nodeNames": ["node-2"]})), [false], "absent is harmless");
 }
 

@@ -81,9 +81,10 @@ impl NodeWrite<'_> {
                 return None;
             }
             // The sender did not intend to lower a value that it had not seen.
+            let listed = old.entry.as_ref().map(|(listed, ..)| *listed);
             let value = match self.was_seen {
-                true => old.values.iter().copied().flatten().max(),
-                false => old.entry.as_ref().map(|(listed, ..)| *listed),
+                true => old.values.iter().copied().flatten().max().max(listed),
+                false => listed,
             };
             let lowered_from = match (&new.entry, value) {
                 (Some((quantity, rule, _)), Some(most)) => {

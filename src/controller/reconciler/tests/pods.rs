@@ -123,6 +123,48 @@ fn pod_bound_while_a_value_is_lowered_raises_it_again() {
     assert_eq!(world.dongles("node-0"), 3);
 }
 
+/// The same where a kubelet resets the value after the list: the patch raises it from 0, to less than pods may use.
+#[test]
+fn lowering_of_a_value_that_is_reset_is_followed_by_a_list() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.set_rule("dongle", json!({"quantity": 2}));
+    world.run();
+    let list = world.open.remove(0);
+    world.api_server_asks_for_a_pause(5);
+    world.answer(list);
+    assert!(world.open.is_empty(), "the lowering waits for the end of the pause");
+    world.pods.insert("node-0".to_owned(), 3);
+    // A repair does not wait.
+    world.reset("node-0");
+    world.run();
+    let (id, node, patch) = world.only_patch();
+    let reply = world.apply(&node, &patch);
+    assert_eq!(world.dongles("node-0"), 2);
+    world.reply(id, &node, reply);
+    world.pass(10);
+    assert_eq!(world.dongles("node-0"), 3);
+}
+
+/// I5: a list that has become old while a patch waits is not the one that precedes it.
+#[test]
+fn lowering_that_waits_for_long_is_preceded_by_another_list() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.set_rule("dongle", json!({"quantity": 2}));
+    world.run();
+    let list = world.open.remove(0);
+    world.api_server_asks_for_a_pause(40);
+    world.answer(list);
+    world.pods.insert("node-0".to_owned(), 3);
+    world.advance(Duration::from_secs(41));
+    world.run();
+    let of_node = |open: &Open| matches!(open, Open::Pods { scope: PodScope::Node(node), .. } if **node == *"node-0");
+    assert!(world.open.iter().any(of_node), "{:?}", world.open);
+    world.pass(3);
+    assert_eq!(world.dongles("node-0"), 3);
+}
+
 /// The same where the response to the lowering is lost.
 #[test]
 fn lowering_whose_response_is_lost_is_followed_by_a_list() {
@@ -163,18 +205,7 @@ fn lowering_that_is_applied_after_a_list_is_followed_by_another() {
     world.reply(id, &node, Reply::from(RequestError::Transport("no answer".to_owned())));
     world.advance(Duration::from_secs(2));
     let list = world.open.remove(0);
-    // The API server asks for a pause, in response to another patch.
-    world.set_node("node-1", json!({}));
-    world.run();
-    let young = world.open.remove(0);
-    world.answer(young);
-    let (id, other, _) = world.only_patch();
-    let reply = Reply::Failed {
-        message: "too many requests".to_owned(),
-        retry_after: Some(Duration::from_secs(5)),
-        maybe_applied: false,
-    };
-    world.reply(id, &other, reply);
+    world.api_server_asks_for_a_pause(5);
     world.answer(list);
     assert!(world.open.is_empty(), "the next lowering waits for the end of the pause");
     world.pods.insert(node.clone(), 4);

@@ -79,6 +79,21 @@ impl World {
         (world, patch)
     }
 
+    /// The API server asks for a pause, in response to a patch of another node.
+    pub(super) fn api_server_asks_for_a_pause(&mut self, seconds: u64) {
+        self.set_node("node-1", json!({}));
+        self.run();
+        let list = self.open.remove(0);
+        self.answer(list);
+        let (id, node, _) = self.only_patch();
+        let reply = Reply::Failed {
+            message: "too many requests".to_owned(),
+            retry_after: Some(Duration::from_secs(seconds)),
+            maybe_applied: false,
+        };
+        self.reply(id, &node, reply);
+    }
+
     /// Lets the reconciler do all that it can at this moment; answers lists, and patches by `reply`. Returns how many
     /// patches there were.
     pub(super) fn answer_all(&mut self, mut reply: impl FnMut(&mut Self, &str, &Patch) -> Reply) -> usize {

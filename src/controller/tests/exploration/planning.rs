@@ -157,12 +157,11 @@ impl Planning {
 
     fn number(&mut self, (node, view): (&Node, SmallNode), changes: &[Change], license: License) -> PatchId {
         let patch = planner::patch(node, changes).unwrap();
-        let most = |resource: &str| {
-            let maps = [&node.capacity, &node.allocatable].into_iter().flatten();
-            maps.filter_map(|map| map.get(resource)?.parse().ok()).max().unwrap_or_default()
-        };
-        let lowers = |resource| changes.iter().any(|change| change.resource == resource && change.lowers());
-        let lowered_from = RESOURCES.map(|resource| if lowers(resource) { most(resource) } else { 0 });
+        let lowered_from = RESOURCES.map(|resource| {
+            let change = changes.iter().find(|change| change.resource == resource);
+            let from = change.and_then(planner::Change::lowered_from);
+            from.map_or(0, |from| from.to_string().parse().unwrap())
+        });
         let withdraws = changes.iter().any(|change| matches!(change.action, Action::Withdraw { .. }));
         let key = (serde_json::to_string(&patch).unwrap(), license);
         let next = PatchId::try_from(self.sent.len() + 1).unwrap();

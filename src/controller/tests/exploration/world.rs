@@ -320,8 +320,10 @@ fn still_lowered(leader: &Leader, changes: [bool; 2]) -> [u8; 2] {
         return lowered_from;
     }
     for (resource, from) in lowered_from.iter_mut().enumerate() {
-        let most = view.amounts[resource].values.into_iter().flatten().max();
-        let is_kept = changes[resource] || (has_lost && most >= Some(*from));
+        let amount = view.amounts[resource];
+        let most = amount.values.into_iter().flatten().max();
+        let listed = amount.entry.map(|entry| entry.quantity);
+        let is_kept = changes[resource] || (has_lost && most.max(listed) >= Some(*from));
         *from = if is_kept { *from } else { 0 };
     }
     lowered_from

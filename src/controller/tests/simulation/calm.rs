@@ -169,6 +169,12 @@ impl World {
         if self.processes.iter().enumerate().any(is_delayed) {
             return Err("Events are delayed".to_owned());
         }
+        let leaders = self.processes.iter().enumerate().filter(|(_, process)| process.leads_since.is_some());
+        let mut postponed =
+            leaders.filter_map(|(number, leader)| leader.reconciler.postponed(self.clock(number).instant));
+        if let Some(what) = postponed.next() {
+            return Err(format!("{what} is postponed"));
+        }
         let objects = self.objects(Kind::Rule);
         let mut set = (Vec::new(), Vec::new());
         for object in &objects {

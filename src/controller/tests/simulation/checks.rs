@@ -276,8 +276,10 @@ impl World {
             if leads.is_none() || leads != *leads_since || object["metadata"]["uid"] != *uid {
                 continue;
             }
-            // What is listed no more, as after somebody has removed the annotation, is not raised.
-            if !ledger(&object).is_some_and(|ledger| ledger.contains_key(resource)) {
+            // What is listed no more, as after somebody has removed the annotation, is not raised; nor is what admission
+            // rejects.
+            let is_rejected = self.rejected.contains(&**node) || self.rejected.contains(&**resource);
+            if is_rejected || !ledger(&object).is_some_and(|ledger| ledger.contains_key(resource)) {
                 continue;
             }
             self.count("lowering followed to its end");

@@ -79,7 +79,7 @@ impl World {
             _ => None,
         };
         let fate = self.call(process, Call::Effect(effect), sent, deadline);
-        let may_be_lost = matches!(fate, Fate::Lost | Fate::Late | Fate::Refused);
+        let may_be_lost = matches!(fate, Fate::Lost | Fate::Late | Fate::Refused | Fate::Rejected(500..));
         if let Some((node, patch)) = patch.filter(|_| may_be_lost) {
             self.note_lost(&node, &patch);
         }

@@ -22,6 +22,14 @@ fn writes(patch: &Patch, resource: &str) -> bool {
     })
 }
 
+/// Whether a patch writes a ledger that lists a resource.
+fn lists(patch: &Patch, resource: &str) -> bool {
+    patch.0.iter().any(|operation| match operation {
+        PatchOperation::Add(add) => add.value.as_str().is_some_and(|ledger| ledger.contains(resource)),
+        _ => false,
+    })
+}
+
 impl World {
     /// A rule is reported to be in force only on nodes that have been as it declares, at the version that was seen or
     /// since.
@@ -74,9 +82,12 @@ impl World {
 
     /// Where a patch is lost, a node that is as was asked for counts as patched, whoever has done it.
     pub(super) fn note_lost(&mut self, node: &str, patch: &Patch) {
-        for resource in RESOURCES.into_iter().filter(|resource| writes(patch, resource)) {
-            let key = (node.to_owned(), resource.to_owned(), "lost");
-            *self.checks.changes.entry(key).or_default() += 1;
+        for resource in RESOURCES {
+            let lost = [(writes(patch, resource), "lost"), (lists(patch, resource), "listing lost")];
+            for (_, what) in lost.into_iter().filter(|(is_lost, _)| *is_lost) {
+                let key = (node.to_owned(), resource.to_owned(), what);
+                *self.checks.changes.entry(key).or_default() += 1;
+            }
         }
     }
 
@@ -89,7 +100,7 @@ impl World {
             Some("TakenOver") => ("event: taken over", &["taken over", "adopted", "advertised", "repeated"]),
             Some("Withdrawn") => ("event: withdrawn", &["withdrawn", "unlisted"]),
             Some("Released") => ("event: released", &["released", "unlisted"]),
-            Some("Adopted") => ("event: adopted", &["adopted"]),
+            Some("Adopted") => ("event: adopted", &["adopted", "listing lost"]),
             Some("Held") => ("event: held", &["lowered", "raised", "advertised", "taken over", "relisted"]),
             _ => return self.count("event: of something else"),
         };

@@ -136,7 +136,8 @@ pub(super) fn check(seeds: Range<u64>) {
             scope.spawn(work);
         }
     });
-    println!("{} seeds in {:.1} s", next.load(Ordering::Relaxed), started.elapsed().as_secs_f64());
+    let done = next.load(Ordering::Relaxed).min(seeds.end) - seeds.start;
+    println!("{done} seeds in {:.1} s", started.elapsed().as_secs_f64());
     if let Some((seed, outcome)) = failed.into_inner().unwrap() {
         panic!("{}", story_of(seed, outcome));
     }
