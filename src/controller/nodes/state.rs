@@ -14,9 +14,12 @@ use super::start::Start;
 use crate::cluster::backoff::Backoff;
 use crate::controller::effect::RequestId;
 use crate::controller::standing::Standing;
+use crate::model::ledger::Ledger;
 use crate::model::node::Node;
 use crate::model::pod::Requests;
 use crate::model::quantity::Quantity;
+use crate::planner::input::Contested;
+use crate::planner::observed::Observed;
 use crate::planner::{self, Change};
 
 /// The minimum interval between lists of the pods on a node.
@@ -228,21 +231,22 @@ impl NodeState {
             .is_some_and(|work| !work.maybe_applied.is_empty() && work.lost_at.is_some_and(|at| at >= since))
     }
 
-    /// Forgets lowerings after which pods were listed, except for resources for which `is_open` holds. A lowering whose
-    /// response was lost stays until the node shows it or it can no longer be applied: it may be applied later, or be
-    /// applied but not observed yet.
-    pub(in crate::controller) fn forget_lowerings(
-        &mut self,
-        listed: impl Fn(&str) -> Option<Quantity>,
-        is_open: impl Fn(&str) -> bool,
-        now: Instant,
-    ) {
+    /// Forgets lowerings after which pods were listed, unless the resulting changes are still to be written: those of the
+    /// plan, and those that wait for the end of a contest's pause. A lowering whose response was lost stays until the
+    /// node shows it or it can no longer be applied: it may be applied later, or be applied but not observed yet.
+    pub(in crate::controller) fn forget_lowerings(&mut self, changes: &[Change], contested: &Contested, now: Instant) {
         let Self { node, work: Some(work), .. } = self else { return };
         let is_lost = work.lost_at.is_some_and(|at| now.duration_since(at) < MAX_LATENCY);
+        let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
         work.lowered_from.retain(|resource, from| {
-            let current = listed(resource).map(|listed| most(node, resource).map_or(listed, |most| most.max(listed)));
-            let may_land = is_lost && current >= Some(*from);
-            is_open(resource) || may_land
+            if changes.iter().any(|change| change.resource == **resource) {
+                return true;
+            }
+            // A value that was withdrawn in the meantime is not raised anymore.
+            let Some(listed) = ledger.get(resource).and_then(|entry| entry.quantity.parse().ok()) else { return false };
+            let current = most(node, resource).map_or(listed, |most| most.max(listed));
+            let is_paused = contested.get(&**resource).is_some_and(|contest| !contest.may_repair);
+            (is_lost && current >= *from) || (is_paused && !Observed::on(node, &ledger, resource).is_as_listed())
         });
     }
 

@@ -8,7 +8,6 @@ use tracing::warn;
 use super::{Key, Now, Rank, Reconciler, Stage};
 use crate::controller::events::{EventTemplate, NodeSubject};
 use crate::controller::nodes::{NodeState, Seen, Work};
-use crate::model::ledger::Ledger;
 use crate::model::node::Node;
 use crate::planner::input::{Contested, NewValues, PlanningInput, PodUsage};
 use crate::planner::{self, Change, NodePlan, Outcome, Plan};
@@ -124,14 +123,7 @@ impl Reconciler {
         // I5: after a lowering, pods are listed once more, and again until the resulting change is written.
         let is_planned = knows_all && !is_blocked;
         if has_pods && is_planned && state.work().is_some() {
-            // A value that was withdrawn in the meantime is not raised anymore, contested or not.
-            let ledger = Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default();
-            let listed = |resource: &str| ledger.get(resource)?.quantity.parse().ok();
-            let is_open = |resource: &str| {
-                changes.iter().any(|change| change.resource == resource)
-                    || (input.contested.contains_key(resource) && ledger.get(resource).is_some())
-            };
-            state.forget_lowerings(listed, is_open, now.instant);
+            state.forget_lowerings(&changes, &input.contested, now.instant);
         }
         let is_lowered = state.work().is_some_and(|work| !work.lowered_from.is_empty());
         needs_pods |= is_planned && !has_pods && is_lowered;

@@ -77,18 +77,38 @@ fn edited_rule_is_written_during_a_contest() {
     assert_eq!(world.patched(), ["node-0"]);
 }
 
+impl World {
+    /// The value of a node as declared again, after another field manager has raised it for a minute.
+    fn after_a_contest() -> Self {
+        let mut world = Self::leading(1, &[("dongle", 4)]);
+        for second in 0..120 {
+            world.run_until_idle();
+            if second < 60 && world.dongles("node-0") == 4 {
+                world.set_dongles("node-0", 9);
+            }
+            world.advance(Duration::from_secs(1));
+        }
+        assert_eq!((world.dongles("node-0"), &*world.ready("dongle")), (4, "False Contested"));
+        world
+    }
+}
+
+/// A contest is remembered for ten minutes. Pods are listed once after the last lowering, and not for as long.
+#[test]
+fn end_of_a_contest_costs_no_lists() {
+    let mut world = World::after_a_contest();
+    for _ in 0..600 {
+        world.advance(Duration::from_secs(1));
+        world.run();
+        assert!(world.open.is_empty(), "{:?}", world.open);
+    }
+    assert_eq!(world.ready("dongle"), "True Advertised");
+}
+
 /// A contest is remembered for ten minutes. A value that was lowered in it, and is gone, needs no list of pods.
 #[test]
 fn withdrawn_value_of_a_contest_costs_no_lists() {
-    let mut world = World::leading(1, &[("dongle", 4)]);
-    for second in 0..120 {
-        world.run_until_idle();
-        if second < 60 && world.dongles("node-0") == 4 {
-            world.set_dongles("node-0", 9);
-        }
-        world.advance(Duration::from_secs(1));
-    }
-    assert_eq!((world.dongles("node-0"), &*world.ready("dongle")), (4, "False Contested"));
+    let mut world = World::after_a_contest();
     world.delete_rule("dongle");
     world.run_until_idle();
     assert_eq!(world.ledger("node-0"), None);
