@@ -122,7 +122,7 @@ impl Nodes {
             // example because etcd was restored.
             known.node.resource_version = node.resource_version.clone();
         }
-        if known.node.uid == node.uid && node.is_older_than(&known.node) {
+        if node.is_older_than(&known.node) {
             return (Seen::default(), false);
         }
         (self.upsert(node), true)
@@ -132,11 +132,9 @@ impl Nodes {
         let name = Arc::clone(&node.name);
         let mut seen = Seen::default();
         match self.by_name.get_mut(&name) {
+            // A response may have been newer than this event, even of the same name's previous node.
+            Some(known) if node.is_older_than(&known.node) => return seen,
             Some(known) if known.node.uid == node.uid => {
-                // A response may have been newer than this event.
-                if node.is_older_than(&known.node) {
-                    return seen;
-                }
                 let before = std::mem::replace(&mut known.node, node);
                 known.released.observe(&before, &known.node);
                 seen.started = known.observe_start(&before).map(|start| (Arc::clone(&name), start));

@@ -37,6 +37,25 @@ fn older_event_does_not_undo_a_response() {
     assert!(!is_newest, "the watch was quicker");
 }
 
+/// A response shows that a node was recreated, and the watch lags.
+#[test]
+fn older_events_of_a_recreated_node_are_ignored() {
+    let mut nodes = Nodes::default();
+    nodes.observe(Event::Apply(api_node("old", 1, 4)));
+    let (seen, is_newest) = nodes.observe_response(api_node("new", 5, 0), Some(1));
+    assert!(is_newest && seen.removed.len() == 1);
+    for event in [
+        Event::Apply(api_node("old", 2, 0)),
+        Event::Delete(api_node("old", 3, 0)),
+        Event::Apply(api_node("new", 4, 4)),
+        Event::Apply(api_node("new", 5, 0)),
+    ] {
+        assert_eq!(nodes.observe(event), Seen::default());
+    }
+    assert!(!nodes.observe_response(api_node("old", 2, 0), Some(1)).1);
+    assert_eq!(&*nodes.get("node-1").unwrap().node.uid, "new");
+}
+
 #[test]
 fn response_about_a_deleted_node_does_not_bring_it_back() {
     let mut nodes = Nodes::default();

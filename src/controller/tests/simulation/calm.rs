@@ -148,6 +148,12 @@ impl World {
             Ok(counts) => counts,
             Err(what) => return Some(what),
         };
+        let leaders = self.processes.iter().enumerate().filter(|(_, process)| process.leads_since.is_some());
+        let mut postponed =
+            leaders.filter_map(|(number, leader)| leader.reconciler.postponed(self.clock(number).instant));
+        if let Some(what) = postponed.next() {
+            return Some(format!("{what} is postponed"));
+        }
         let rules = self.objects(Kind::Rule);
         rules.iter().find_map(|rule| self.unconverged_status(rule, &counts))
     }
@@ -168,12 +174,6 @@ impl World {
         };
         if self.processes.iter().enumerate().any(is_delayed) {
             return Err("Events are delayed".to_owned());
-        }
-        let leaders = self.processes.iter().enumerate().filter(|(_, process)| process.leads_since.is_some());
-        let mut postponed =
-            leaders.filter_map(|(number, leader)| leader.reconciler.postponed(self.clock(number).instant));
-        if let Some(what) = postponed.next() {
-            return Err(format!("{what} is postponed"));
         }
         let objects = self.objects(Kind::Rule);
         let mut set = (Vec::new(), Vec::new());
