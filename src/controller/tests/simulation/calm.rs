@@ -24,6 +24,8 @@ const MAX_TIME: Millis = 30 * 60_000;
 const MAX_REQUESTS: u64 = 1000;
 /// How often that is looked at.
 const LOOK: Millis = 5_000;
+/// How often it must be quiet in succession: for longer than the kubelets' interval.
+const QUIET_LOOKS: u32 = 3;
 /// How long an edit may take where others are rejected.
 const EDIT_TIME: Millis = 10_000;
 
@@ -59,7 +61,7 @@ impl World {
         let end = self.now + MAX_TIME;
         let (start, first) = (self.now, self.checks.requests);
         let mut quiet = 0;
-        while quiet < 2 {
+        while quiet < QUIET_LOOKS {
             let before = self.checks.requests;
             self.run_until(self.now + LOOK);
             if self.violation.is_some() {

@@ -20,7 +20,7 @@ pub(super) type History = Vec<(u64, Result<Arc<Value>, Key>)>;
 type Requested = BTreeMap<String, i128>;
 type Usage = BTreeMap<String, Requested>;
 
-/// So long what pods request is good for a plan, and so long a plan waits for a slot.
+/// How long what pods request is valid for a patch: 30 seconds in the controller, and the time of a step.
 const MAX_USAGE_AGE: Duration = Duration::from_secs(2 + 30);
 
 #[derive(Default)]
