@@ -311,14 +311,16 @@ impl Reconciler {
         let seen = self.nodes.observe(event);
         if let Some((name, _)) = &seen.changed
             && let Some(state) = self.nodes.get_mut(name)
-            && state.work().is_some()
+            && let Some(work) = state.working()
         {
-            let work = state.work_mut();
             // The plan now starts from this event, not from the last response.
             work.applied.clear();
             // The event may show a lowering whose response was lost: pods must be listed after it (I5).
             if !work.lowered_from.is_empty() {
                 work.pods.forget_usage();
+            }
+            if state.shows_lost_lowering(now.instant) {
+                self.abandon_list(name, now);
             }
         }
         self.follow_node(seen, now);

@@ -136,7 +136,7 @@ impl PodPolls {
         self.listed = None;
     }
 
-    /// Records that a list was abandoned for a repair.
+    /// Records that a list was abandoned, for a repair or because it may be too old.
     pub(in crate::controller) fn abandon(&mut self, now: Instant) {
         self.not_before = Some(now + MIN_LIST_INTERVAL);
     }
@@ -231,6 +231,13 @@ impl NodeState {
             .is_some_and(|work| !work.maybe_applied.is_empty() && work.lost_at.is_some_and(|at| at >= since))
     }
 
+    /// Returns whether the node is below what a patch whose response was lost recently was to lower.
+    pub(in crate::controller) fn shows_lost_lowering(&self, now: Instant) -> bool {
+        let Some(work) = &self.work else { return false };
+        let is_lost = work.lost_at.is_some_and(|at| now.duration_since(at) < MAX_LATENCY);
+        is_lost && work.lowered_from.iter().any(|(resource, from)| most(&self.node, resource) < Some(*from))
+    }
+
     /// Forgets lowerings after which pods were listed, unless the resulting changes are still to be written: those of the
     /// plan, and those that wait for the end of a contest's pause. A lowering whose response was lost stays until the
     /// node shows it or it can no longer be applied: it may be applied later, or be applied but not observed yet.
@@ -242,11 +249,16 @@ impl NodeState {
             if changes.iter().any(|change| change.resource == **resource) {
                 return true;
             }
-            // A value that was withdrawn in the meantime is not raised anymore.
-            let Some(listed) = ledger.get(resource).and_then(|entry| entry.quantity.parse().ok()) else { return false };
-            let current = most(node, resource).map_or(listed, |most| most.max(listed));
             let is_paused = contested.get(&**resource).is_some_and(|contest| !contest.may_repair);
-            (is_lost && current >= *from) || (is_paused && !Observed::on(node, &ledger, resource).is_as_listed())
+            let most = most(node, resource);
+            match ledger.get(resource).and_then(|entry| entry.quantity.parse().ok()) {
+                Some(listed) => {
+                    let may_land = is_lost && most.max(Some(listed)) >= Some(*from);
+                    may_land || (is_paused && !Observed::on(node, &ledger, resource).is_as_listed())
+                }
+                // A value that was withdrawn in the meantime is not raised anymore. One that is there may be adopted.
+                None => is_paused && most > Some(Quantity::from(0)),
+            }
         });
     }
 
@@ -310,16 +322,26 @@ impl Work {
         self.lost_at = Some(now);
     }
 
-    /// If the response to a patch shows the requested state and its plan requests the same again, something undoes
-    /// patches in between: records a failure, and returns its message.
-    pub(in crate::controller) fn check_undone(&mut self, changes: &[Change], time: (Instant, u64)) -> Option<Arc<str>> {
+    /// If the plan for the response to a patch requests the same again, something undoes patches in between: records a
+    /// failure, and returns its message. A change that only a plan with a list of pods can request again is checked after
+    /// that list.
+    pub(in crate::controller) fn check_undone(
+        &mut self,
+        changes: &[Change],
+        awaits_pods: bool,
+        time: (Instant, u64),
+    ) -> Option<Arc<str>> {
         let applied = std::mem::take(&mut self.applied);
-        if applied.is_empty() || !applied.iter().all(|change| changes.contains(change)) {
-            return None;
+        let (again, others): (Vec<_>, Vec<_>) = applied.into_iter().partition(|change| changes.contains(change));
+        let is_undone = !again.is_empty() && (awaits_pods || others.is_empty());
+        if awaits_pods {
+            self.applied = others;
         }
-        let message: Arc<str> = UNDONE.into();
-        self.failures.fail(Cause::Undone, &message, &applied, None, time);
-        Some(message)
+        is_undone.then(|| {
+            let message: Arc<str> = UNDONE.into();
+            self.failures.fail(Cause::Undone, &message, &again, None, time);
+            message
+        })
     }
 
     fn is_idle(&self) -> bool {

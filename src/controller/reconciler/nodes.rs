@@ -46,14 +46,20 @@ impl Reconciler {
         let key = Key::Node(Arc::clone(name));
         // A repair does not wait for a list of pods, whose response is then ignored.
         if rank == Rank::Repair && state.is_listing_pods() && needs_repair(state, now.instant) {
-            let work = state.work_mut();
-            work.sent = None;
-            work.pods.abandon(now.instant);
-            self.schedule.queue.end(&key);
+            self.abandon_list(name, now);
         }
         if !self.schedule.queue.add(&key, Stage::Plan, rank) {
             self.schedule.standings_due.insert(Arc::clone(name));
         }
+    }
+
+    /// Ignores the response to a list of pods that is in flight.
+    pub(super) fn abandon_list(&mut self, name: &Arc<str>, now: Now) {
+        let Some(state) = self.nodes.get_mut(name).filter(|state| state.is_listing_pods()) else { return };
+        let work = state.work_mut();
+        work.sent = None;
+        work.pods.abandon(now.instant);
+        self.schedule.queue.end(&Key::Node(Arc::clone(name)));
     }
 
     /// Plans every node again, by the rules.
@@ -129,7 +135,7 @@ impl Reconciler {
         needs_pods |= is_planned && !has_pods && is_lowered;
         let is_held = outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Held { .. }));
         if let Some(work) = state.working()
-            && let Some(message) = work.check_undone(&changes, (now.instant, self.schedule.seed()))
+            && let Some(message) = work.check_undone(&changes, needs_pods, (now.instant, self.schedule.seed()))
         {
             warn!(node = %name, "{message}");
         }

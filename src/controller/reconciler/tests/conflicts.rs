@@ -93,6 +93,38 @@ impl World {
     }
 }
 
+/// The annotation is removed again before pods are listed after a lowering: they are listed after the pause.
+#[test]
+fn lowering_in_a_contest_of_the_annotation_is_followed_by_a_list() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    let strip = |world: &mut World| {
+        world.nodes.get_mut("node-0").unwrap()["metadata"]["annotations"] = json!({"a": "b"});
+        world.set_dongles("node-0", u64::try_from(world.dongles("node-0")).unwrap());
+    };
+    world.set_rule("dongle", json!({"conflictPolicy": "Overwrite"}));
+    world.run_until_idle();
+    for _ in 0..10 {
+        if world.events.contains(&"Contested".to_owned()) {
+            break;
+        }
+        strip(&mut world);
+        world.pass(2);
+    }
+    assert!(world.ledger("node-0").is_some() && world.events.contains(&"Contested".to_owned()), "{:?}", world.events);
+    world.set_rule("dongle", json!({"conflictPolicy": "Overwrite", "quantity": 2}));
+    world.run();
+    let list = world.open.remove(0);
+    world.answer(list);
+    let (id, node, patch) = world.only_patch();
+    world.pods.insert(node.clone(), 3);
+    let reply = world.apply(&node, &patch);
+    world.reply(id, &node, reply);
+    assert_eq!(world.dongles(&node), 2);
+    strip(&mut world);
+    world.pass(120);
+    assert_eq!(world.dongles(&node), 3);
+}
+
 /// A contest is remembered for ten minutes. Pods are listed once after the last lowering, and not for as long.
 #[test]
 fn end_of_a_contest_costs_no_lists() {

@@ -48,23 +48,37 @@ fn patches_back_off(what: &str, reply: fn() -> Reply, is_repair: bool) {
 
 #[test]
 fn patch_that_is_undone_on_its_way_is_a_failure() {
-    let mut world = World::leading(1, &[("dongle", 4)]);
-    world.run_until_idle();
-    world.set_rule("dongle", json!({"quantity": 8}));
-    let mut patches = 0;
-    for _ in 0..600 {
-        world.run();
-        while !world.open.is_empty() {
-            let (id, node, _) = world.only_patch();
-            patches += 1;
-            let mut same = world.nodes[&node].clone();
-            same["metadata"]["resourceVersion"] = json!((9000 + patches).to_string());
-            world.reply(id, &node, Reply::Patched(Box::new(object(same))));
+    let with_value = || World::leading(1, &[("dongle", 4)]);
+    for (what, mut world, quantity) in [
+        ("raised", with_value(), 8),
+        ("lowered, after a list of pods", with_value(), 2),
+        ("new, after a list of pods", World::leading(1, &[]), 4),
+    ] {
+        world.run_until_idle();
+        world.set_rule("dongle", json!({"quantity": quantity}));
+        let (mut patches, mut lists) = (0, 0);
+        for _ in 0..600 {
+            world.run();
+            while !world.open.is_empty() {
+                match world.open.remove(0) {
+                    Open::Patch { id, node, .. } => {
+                        patches += 1;
+                        let mut same = world.nodes[&node].clone();
+                        same["metadata"]["resourceVersion"] = json!((9000 + patches).to_string());
+                        world.reply(id, &node, Reply::Patched(Box::new(object(same))));
+                    }
+                    list => {
+                        lists += 1;
+                        world.answer(list);
+                    }
+                }
+            }
+            world.advance(Duration::from_secs(1));
         }
-        world.advance(Duration::from_secs(1));
+        assert!((5..=30).contains(&patches), "{what}: {patches} patches in ten minutes");
+        assert!(lists <= 60, "{what}: {lists} lists in ten minutes");
+        assert_eq!(world.ready("dongle"), "False PatchFailed", "{what}");
     }
-    assert!((5..=30).contains(&patches), "{patches} patches in ten minutes");
-    assert_eq!(world.ready("dongle"), "False PatchFailed");
 }
 
 /// Another field manager that is quicker than the response is repaired at once.

@@ -214,6 +214,21 @@ fn lowering_that_is_applied_after_a_list_is_followed_by_another() {
     assert_eq!(world.dongles(&node), 4);
 }
 
+/// The same where the list is served before, and its response arrives afterwards.
+#[test]
+fn lowering_that_is_applied_during_a_list_is_followed_by_another() {
+    let (mut world, (id, node, patch)) = World::lowering_while_a_pod_is_bound();
+    world.reply(id, &node, Reply::from(RequestError::Transport("no answer".to_owned())));
+    world.advance(Duration::from_secs(2));
+    let list = world.open.remove(0);
+    world.apply(&node, &patch);
+    world.pods.clear();
+    world.answer(list);
+    world.pods.insert(node.clone(), 4);
+    world.pass(10);
+    assert_eq!(world.dongles(&node), 4);
+}
+
 /// A lowering that the API server rejects is a failure, and not held by pods.
 #[test]
 fn rejected_lowering_is_reported_as_a_failure_and_backs_off() {
