@@ -1,8 +1,8 @@
 //! `run`: the controller.
 
+use std::io;
 use std::sync::Arc;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::info;
@@ -62,19 +62,35 @@ fn start_log(filter: EnvFilter, format: LogFormat) {
 
 /// Becomes true on SIGTERM (the kubelet) or SIGINT (Ctrl-C).
 fn stop_signal() -> Result<watch::Receiver<bool>, Error> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signal)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signal)?;
+    let request = stop_request().map_err(Error::Signal)?;
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        request.await;
         stop.send_replace(true);
         // Keeps the sender, so that receivers see the value and not the end of the channel.
         stop.closed().await;
     });
     Ok(stopped)
+}
+
+#[cfg(unix)]
+fn stop_request() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+#[cfg(windows)]
+fn stop_request() -> io::Result<impl Future<Output = ()>> {
+    let mut interrupt = tokio::signal::windows::ctrl_c()?;
+    Ok(async move {
+        interrupt.recv().await;
+    })
 }
 
 async fn wait_for(mut stop: watch::Receiver<bool>) {

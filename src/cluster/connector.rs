@@ -20,6 +20,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// TCP keepalive: the idle time before the first probe, the interval between probes, and their number.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(20), Duration::from_secs(5), 4);
 /// How long sent data may remain unacknowledged.
+#[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 /// Sends requests over reusable connections.
@@ -60,6 +61,7 @@ fn tcp() -> HttpConnector {
     tcp.set_keepalive(Some(idle));
     tcp.set_keepalive_interval(Some(interval));
     tcp.set_keepalive_retries(Some(probes));
+    #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
     tcp
 }
