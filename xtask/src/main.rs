@@ -1,10 +1,13 @@
-//! `xtask image` puts a program into a container image; `xtask sbom` lists what it is built from.
+//! `xtask image` builds a container image of a program, `xtask chart` archives a chart for a registry, and `xtask sbom`
+//! lists the components of a program.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
+use xtask::chart;
 use xtask::image::{self, Description};
 use xtask::program::Program;
 use xtask::sbom::{self, Workspace};
@@ -12,42 +15,60 @@ use xtask::sbom::{self, Workspace};
 /// Tasks of the build.
 #[derive(Debug, Parser)]
 enum Command {
-    /// Writes a container image as one file, an OCI layout that `docker load` takes too; prints its digest.
+    /// Write a container image as one file, an OCI layout that `docker load` reads too; print its digest
     Image {
-        /// The program: the only file in the image.
-        #[arg(long)]
-        program: PathBuf,
-        /// The image's name, as registry/repository:tag.
+        /// The program; repeatable, once for each architecture
+        #[arg(long = "program", required = true)]
+        programs: Vec<PathBuf>,
+        /// A file with license texts, for the folder /licenses; repeatable
+        #[arg(long = "license")]
+        licenses: Vec<PathBuf>,
+        /// The image's name: registry/repository:tag
         #[arg(long)]
         reference: String,
-        /// An argument that the program is started with by default; may be repeated.
+        /// A default argument of the program; repeatable
         #[arg(long = "argument")]
         arguments: Vec<String>,
-        /// A label, as key=value; may be repeated.
+        /// A label: key=value; repeatable
         #[arg(long = "label", value_parser = pair)]
         labels: Vec<(String, String)>,
-        /// The time of everything in it, in seconds since 1970.
+        /// The timestamp of everything in the image, in seconds since 1970
         #[arg(long, env = "SOURCE_DATE_EPOCH")]
         created: u64,
-        /// Where it is written.
+        /// The file to write
         #[arg(long)]
         output: PathBuf,
     },
-    /// Writes a software bill of materials (CycloneDX) of the crates in a program.
-    Sbom {
-        /// The package that the program is of.
+    /// Write a packaged Helm chart as one file, an OCI layout; print its digest
+    Chart {
+        /// The package, as `helm package` writes it
         #[arg(long)]
-        package: String,
-        /// What it was built for, such as x86_64-unknown-linux-gnu.
+        package: PathBuf,
+        /// The repository that contains the chart: registry/folder
         #[arg(long)]
-        target: String,
-        /// What is in the program besides crates, as name=version; may be repeated.
-        #[arg(long = "linked", value_parser = pair)]
-        linked: Vec<(String, String)>,
-        /// The time in it, in seconds since 1970.
+        repository: String,
+        /// The timestamp of the artifact, in seconds since 1970
         #[arg(long, env = "SOURCE_DATE_EPOCH")]
         created: u64,
-        /// Where it is written.
+        /// The file to write
+        #[arg(long)]
+        output: PathBuf,
+    },
+    /// Write a software bill of materials (CycloneDX) of the crates in a program
+    Sbom {
+        /// The program's package
+        #[arg(long)]
+        package: String,
+        /// The program's target, such as x86_64-unknown-linux-gnu
+        #[arg(long)]
+        target: String,
+        /// A component that is not a crate: name=version; repeatable
+        #[arg(long = "linked", value_parser = pair)]
+        linked: Vec<(String, String)>,
+        /// The SBOM's timestamp, in seconds since 1970
+        #[arg(long, env = "SOURCE_DATE_EPOCH")]
+        created: u64,
+        /// The file to write
         #[arg(long)]
         output: PathBuf,
     },
@@ -55,10 +76,18 @@ enum Command {
 
 fn main() -> Result<()> {
     match Command::parse() {
-        Command::Image { program, reference, arguments, labels, created, output } => {
+        Command::Image { programs, licenses, reference, arguments, labels, created, output } => {
             let labels = labels.into_iter().collect();
-            let description = Description { reference, arguments, labels, created };
-            let archive = image::build(&Program::read(&program)?, &description)?;
+            let licenses: Result<BTreeMap<_, _>> = licenses.iter().map(|path| read(path)).collect();
+            let description = Description { reference, arguments, labels, created, licenses: licenses? };
+            let programs: Result<Vec<_>> = programs.iter().map(|path| Program::read(path)).collect();
+            let archive = image::build(&programs?, &description)?;
+            write(&output, &archive.bytes)?;
+            println!("{}", archive.digest);
+        }
+        Command::Chart { package, repository, created, output } => {
+            let (_, bytes) = read(&package)?;
+            let archive = chart::build(bytes, &repository, created)?;
             write(&output, &archive.bytes)?;
             println!("{}", archive.digest);
         }
@@ -74,6 +103,14 @@ fn main() -> Result<()> {
 fn pair(text: &str) -> Result<(String, String)> {
     let (key, value) = text.split_once('=').context("write it as key=value")?;
     Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Reads a file. Returns its name and content.
+fn read(path: &Path) -> Result<(String, Vec<u8>)> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.with_context(|| format!("{} is not the path of a file", path.display()))?;
+    Ok((name.to_owned(), bytes))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {

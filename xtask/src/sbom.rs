@@ -1,4 +1,4 @@
-//! What a program is built from, as a software bill of materials (SBOM) in the form of
+//! A software bill of materials (SBOM) of a program, in the format of
 //! [CycloneDX](https://cyclonedx.org/docs/1.6/json/).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,20 +10,20 @@ use serde_json::{Value, json};
 
 use crate::rfc3339;
 
-/// What cargo reports of a workspace.
+/// A workspace, as cargo describes it.
 #[derive(Debug)]
 pub struct Workspace {
     metadata: Metadata,
-    /// As `<name> v<version>`, the crates that are in a package's program. The metadata alone names
-    /// more: also optional ones of which no more than a feature is asked for, should they be there.
+    /// The crates in a package's program, as `<name> v<version>`. The metadata alone has more: also optional crates of
+    /// which a feature is enabled only if something else enables the crate.
     linked: BTreeSet<String>,
 }
 
 impl Workspace {
-    /// Asks what a package is built from for a target, such as `x86_64-unknown-linux-gnu`.
+    /// Reads the dependencies of a package for a target, such as `x86_64-unknown-linux-gnu`.
     ///
     /// # Errors
-    /// Where cargo reports nothing.
+    /// If cargo fails.
     pub fn new(package: &str, target: &str) -> Result<Self> {
         let options = ["--locked", "--filter-platform", target].map(str::to_owned).to_vec();
         let metadata = MetadataCommand::new().other_options(options).exec();
@@ -34,7 +34,7 @@ impl Workspace {
             .context("cannot run cargo tree")?;
         let stderr = String::from_utf8_lossy(&tree.stderr);
         ensure!(tree.status.success(), "cargo tree failed: {stderr}");
-        // The workspace's own has its folder behind it.
+        // The path of a workspace member follows its version.
         let tree = String::from_utf8(tree.stdout).context("cargo tree prints text")?;
         let linked = tree.lines().filter_map(|line| line.split(" (").next());
         Ok(Self {
@@ -43,18 +43,18 @@ impl Workspace {
         })
     }
 
-    /// The crates that are in the program, as `<name> v<version>`.
+    /// Returns the crates in the program, as `<name> v<version>`.
     #[must_use]
     pub fn linked(&self) -> &BTreeSet<String> {
         &self.linked
     }
 }
 
-/// Returns the SBOM of a package of the workspace: the crates that are in the program, without those that
-/// only build or test it, and what is `linked` besides, by name and version.
+/// Returns the SBOM of a package of the workspace: the crates in the program, without those that only build or test it,
+/// and the other `linked` components, by name and version.
 ///
 /// # Errors
-/// Where there is no such package, or the time, in seconds since 1970, is no date.
+/// If the workspace has no such package, or the timestamp, in seconds since 1970, is not a date.
 pub fn build(workspace: &Workspace, package: &str, linked: &[(String, String)], created: u64) -> Result<Value> {
     let crates = Crates::new(workspace)?;
     let root = workspace.metadata.workspace_packages().into_iter().find(|root| root.name == package);
@@ -85,7 +85,7 @@ pub fn build(workspace: &Workspace, package: &str, linked: &[(String, String)], 
     }))
 }
 
-/// The crates of a workspace, and what each depends on.
+/// The crates of a workspace and their dependencies.
 struct Crates<'a> {
     packages: BTreeMap<&'a PackageId, &'a Package>,
     nodes: BTreeMap<&'a PackageId, &'a Node>,
@@ -104,7 +104,7 @@ impl<'a> Crates<'a> {
         })
     }
 
-    /// What is linked into it, directly. A procedural macro runs in the compiler, and is not.
+    /// Returns the direct dependencies that are linked. A procedural macro runs in the compiler and is not.
     fn dependencies(&self, id: &PackageId) -> impl Iterator<Item = &'a Package> {
         let dependencies = self.nodes.get(id).into_iter().flat_map(|node| &node.deps);
         let linked = dependencies.filter(|on| on.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal));
@@ -112,14 +112,14 @@ impl<'a> Crates<'a> {
         packages.filter(|package| !package.targets.iter().any(cargo_metadata::Target::is_proc_macro))
     }
 
-    /// It, and all that is linked into it, sorted.
+    /// Returns a package and all its linked dependencies, sorted.
     fn reach(&self, root: &'a PackageId) -> Vec<&'a PackageId> {
         let (mut found, mut open) = (BTreeSet::from([root]), vec![root]);
         while let Some(id) = open.pop() {
             open.extend(self.dependencies(id).map(|on| &on.id).filter(|&on| found.insert(on)));
         }
         let mut all: Vec<_> = found.into_iter().collect();
-        // An id has the workspace's folder in it, which is another one elsewhere.
+        // Not by id, which contains the folder of the workspace.
         all.sort_by_key(|id| self.packages.get(id).map(|package| reference(package)));
         all
     }
@@ -132,7 +132,7 @@ fn component(package: &Package, kind: &str) -> Value {
         "purl": reference,
     });
     if let Some(licence) = &package.license {
-        // Old crates write a slash where SPDX has OR.
+        // Old crates write a slash instead of SPDX's OR.
         component["licenses"] = json!([{"expression": licence.replace('/', " OR ")}]);
     }
     if let Some(repository) = &package.repository {
@@ -141,7 +141,7 @@ fn component(package: &Package, kind: &str) -> Value {
     component
 }
 
-/// A [package URL](https://github.com/package-url/purl-spec), by which scanners look a crate up.
+/// Returns the [package URL](https://github.com/package-url/purl-spec), by which scanners look up a crate.
 fn reference(package: &Package) -> String {
     format!("pkg:cargo/{}@{}", package.name, package.version)
 }

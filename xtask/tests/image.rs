@@ -1,5 +1,5 @@
-//! That an image is what it is said to be: the same every time, well formed, and with nothing in it
-//! but the program and its user. `IMAGE` names an archive to check besides the one that is made here.
+//! Images are reproducible, well formed, and contain nothing but the program and its user. `IMAGE` is the path of an
+//! archive to check in addition.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 
@@ -9,7 +9,8 @@ use std::path::Path;
 
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
-use xtask::image::{self, Archive, Description, digest};
+use xtask::image::{self, Description};
+use xtask::oci::{Archive, digest};
 use xtask::program::Program;
 use xtask::sbom;
 
@@ -27,11 +28,12 @@ fn description() -> Description {
         arguments: vec!["run".to_owned()],
         labels: BTreeMap::from([("org.opencontainers.image.version".to_owned(), "1.2".to_owned())]),
         created: CREATED,
+        licenses: BTreeMap::from([("LICENSE".to_owned(), b"Apache".to_vec())]),
     }
 }
 
 fn build() -> Archive {
-    image::build(&program(), &description()).expect("an archive")
+    image::build(&[program()], &description()).expect("an archive")
 }
 
 /// A file in a tar.
@@ -59,8 +61,8 @@ fn unpack(bytes: &[u8]) -> BTreeMap<String, Entry> {
     files
 }
 
-/// Follows every reference from the index on, checking size and digest, and gives the manifest, the
-/// configuration and the files of the layer. Whatever nothing refers to is an error.
+/// Follows every reference from the index, and checks sizes and digests. Returns the manifest, the configuration and the
+/// files of the layer. A file without a reference is an error.
 fn check(archive: &[u8]) -> (Value, Value, BTreeMap<String, Entry>) {
     let mut files = unpack(archive);
     let mut take = |name: &str| files.remove(name).unwrap_or_else(|| panic!("no {name}, of {:?}", files.keys())).bytes;
@@ -105,14 +107,14 @@ fn archive_of_the_same_input_has_the_same_bytes() {
     assert!(one.bytes == other.bytes);
     assert_eq!(one.digest, other.digest);
     let later = Description { created: CREATED + 1, ..description() };
-    assert_ne!(image::build(&program(), &later).unwrap().digest, one.digest);
+    assert_ne!(image::build(&[program()], &later).unwrap().digest, one.digest);
 }
 
 #[test]
 fn archive_is_well_formed_and_holds_the_program_and_its_user() {
     let archive = build();
     let (manifest, config, files) = check(&archive.bytes);
-    assert_eq!(files.keys().collect::<Vec<_>>(), ["etc/passwd", "program"]);
+    assert_eq!(files.keys().collect::<Vec<_>>(), ["etc/passwd", "licenses/LICENSE", "program"]);
     let passwd = String::from_utf8_lossy(&files["etc/passwd"].bytes);
     assert_eq!(passwd, "nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n");
     assert!(files["program"].bytes == program().bytes);
@@ -130,6 +132,37 @@ fn archive_is_well_formed_and_holds_the_program_and_its_user() {
     assert_eq!(config["created"], "2023-11-14T22:13:20Z");
 }
 
+/// One reference for every machine: registries and containerd choose by the platform.
+#[test]
+fn image_of_two_architectures_is_an_index() {
+    let other = Program { architecture: "amd64", bytes: b"other".to_vec(), ..program() };
+    let archive = image::build(&[other.clone(), program()], &description()).unwrap();
+    let files = unpack(&archive.bytes);
+    assert!(!files.contains_key("manifest.json"), "docker load knows one image only");
+    let parse = |bytes: &[u8]| -> Value { serde_json::from_slice(bytes).unwrap() };
+    let blob = |descriptor: &Value| {
+        let expected = descriptor["digest"].as_str().unwrap();
+        let bytes = &files[&format!("blobs/{}", expected.replace(':', "/"))].bytes;
+        assert_eq!((digest(bytes), json!(bytes.len())), (expected.to_owned(), descriptor["size"].clone()));
+        parse(bytes)
+    };
+    let top = parse(&files["index.json"].bytes);
+    assert_eq!(top["manifests"].as_array().unwrap().len(), 1);
+    assert_eq!(top["manifests"][0]["digest"], *archive.digest);
+    let index = blob(&top["manifests"][0]);
+    let manifests = index["manifests"].as_array().unwrap();
+    let architectures: Vec<_> = manifests.iter().map(|entry| entry["platform"]["architecture"].clone()).collect();
+    assert_eq!(architectures, ["amd64", "arm64"]);
+    for (entry, program) in manifests.iter().zip([other, program()]) {
+        let alone = image::build(&[program], &description()).unwrap();
+        assert_eq!(entry["digest"], *alone.digest, "the same as alone");
+        let manifest = blob(entry);
+        assert_eq!(blob(&manifest["config"])["architecture"], entry["platform"]["architecture"]);
+    }
+    let none = image::build(&[], &description()).unwrap_err();
+    assert!(none.to_string().contains("has no manifest"), "{none}");
+}
+
 #[test]
 fn archive_keeps_its_reference() {
     let mut files = unpack(&build().bytes);
@@ -141,7 +174,7 @@ fn archive_keeps_its_reference() {
     assert_eq!(index["manifests"][0]["annotations"], annotations);
     for reference in ["program", "registry:5000/a/program"] {
         let untagged = Description { reference: reference.to_owned(), ..description() };
-        let error = image::build(&program(), &untagged).unwrap_err();
+        let error = image::build(&[program()], &untagged).unwrap_err();
         assert!(error.to_string().contains("has no tag"), "{error}");
     }
 }
@@ -162,7 +195,7 @@ fn program_that_is_not_static_is_rejected() {
     let dynamic = Program::read(&std::env::current_exe().unwrap()).unwrap_err();
     assert!(format!("{dynamic:#}").contains("link it statically"), "{dynamic:#}");
     let text = Program::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
-    assert!(format!("{:#}", text.unwrap_err()).contains("no 64-bit ELF file"));
+    assert!(format!("{:#}", text.unwrap_err()).contains("not a 64-bit ELF file"));
     let missing = Program::read(Path::new("/nowhere/program")).unwrap_err();
     assert!(missing.to_string().contains("cannot read /nowhere/program"), "{missing}");
 }
@@ -170,7 +203,7 @@ fn program_that_is_not_static_is_rejected() {
 #[test]
 fn built_archive_is_well_formed_and_runs_unprivileged() {
     let Some(path) = std::env::var_os("IMAGE") else {
-        println!("IMAGE names no archive: only what is made here is checked");
+        println!("IMAGE is not set: checking only the archive of this test");
         return;
     };
     let archive = std::fs::read(path).unwrap();
@@ -187,12 +220,12 @@ fn built_archive_is_well_formed_and_runs_unprivileged() {
     }
 }
 
-/// They cannot be compared where there is no Docker, but for what they say.
+/// Without Docker, only the texts can be compared.
 #[test]
 fn dockerfile_matches_the_archive() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Dockerfile");
     let text = std::fs::read_to_string(path).unwrap();
-    let (build, image) = text.split_once("\nFROM scratch\n").expect("a last stage of nothing");
+    let (build, image) = text.split_once("\nFROM scratch\n").expect("a last stage from scratch");
     assert!(build.contains("+crt-static"), "{build}");
     assert!(build.contains(&image::passwd().replace("\n", "\\n")), "{build}");
     let lines: Vec<_> =
@@ -224,7 +257,7 @@ fn sbom_lists_what_cargo_builds_the_program_from() {
         .chain([application])
         .map(|part| format!("{} v{}", text(name(part)), text(version(part))))
         .collect();
-    assert_eq!(listed.len(), components.len() + 1, "something is listed twice");
+    assert_eq!(listed.len(), components.len() + 1, "a component is listed twice");
 
     let mut expected = workspace.linked().clone();
     expected.insert("glibc v2.36".to_owned());
