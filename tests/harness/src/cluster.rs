@@ -163,10 +163,23 @@ impl Cluster {
         self.wait_for(&what, &["events"], |events| has_event(events, name, reason, text));
     }
 
-    /// Waits until a pod of the namespace `default` is in the phase Running.
+    /// Waits until a pod of the namespace `default`, created by `kubectl apply`, is in the phase Running. A kubelet may
+    /// observe a value, or the end of a pod, later than the scheduler, and reject the pod: it is created again, as a
+    /// ReplicaSet would.
     pub fn wait_running(&self, pod: &str) -> Value {
         let what = format!("pod {pod} to be Running");
-        self.wait_for(&what, &["pod", pod], |pod| pod["status"]["phase"] == "Running")
+        let mut last = Value::Null;
+        let found = wait_until(&what, || {
+            last = self.try_get(&["pod", pod])?;
+            let applied = &last["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"];
+            let is_rejected = last["status"]["reason"].as_str().is_some_and(|reason| reason.starts_with("OutOf"));
+            if let Some(applied) = applied.as_str().filter(|_| is_rejected) {
+                let args = ["replace", "--force", "--grace-period=0", "--save-config", "-f", "-"];
+                self.control_plane.kubectl_stdin(&args, applied)?;
+            }
+            Ok((last["status"]["phase"] == "Running").then(|| last.clone()))
+        });
+        found.unwrap_or_else(|error| panic!("{error:#}\nlast observed: {last:#}"))
     }
 
     /// Waits until a user has a permission, which takes effect a moment after it is granted.
