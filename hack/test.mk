@@ -86,8 +86,8 @@ image-for-tests: build-tests
 	@$(STEP) hack/image.sh $(if $(RELEASE),release,test $(TEST_IMAGE))
 
 .PHONY: test-image
-test-image: image-for-tests tools ## Check that an image is well formed and reproducible (RELEASE=1: that of make image)
-	@$(STEP) bash -ec 'IMAGE=$$PWD/$(TEST_IMAGE) $(CARGO_TEST) --test image; $(TOOLS)/crane validate --tarball $(TEST_IMAGE)'
+test-image: image-for-tests tools ## Check that images and charts are well formed and reproducible (RELEASE=1: that of make image)
+	@$(STEP) bash -ec 'IMAGE=$$PWD/$(TEST_IMAGE) $(CARGO_TEST) --test oci; $(TOOLS)/crane validate --tarball $(TEST_IMAGE)'
 
 .PHONY: test-e2e
 test-e2e: build-tests controlplane controlplane-extras tools monitoring-crds ## Run the tests against a real control plane

@@ -67,7 +67,7 @@ impl<'a> Observed<'a> {
         self.values.into_iter().all(|value| value.is_some_and(|text| same(text, quantity)))
     }
 
-    pub(super) fn listed_quantity(&self) -> Option<Quantity> {
+    pub(crate) fn listed_quantity(&self) -> Option<Quantity> {
         self.listed.and_then(|listed| listed.quantity.parse().ok())
     }
 
@@ -92,13 +92,13 @@ impl<'a> Observed<'a> {
     }
 
     /// Returns the larger of the two maps' values.
-    pub(super) fn most(&self) -> Option<Quantity> {
+    pub(crate) fn most(&self) -> Option<Quantity> {
         self.values.into_iter().flatten().filter_map(|text| text.parse().ok()).max()
     }
 
     /// Returns the larger of the two maps' values and the listed quantity, which pods may be using after a value is
     /// lost.
-    pub(super) fn most_or_listed(&self) -> Option<Quantity> {
+    pub(crate) fn most_or_listed(&self) -> Option<Quantity> {
         self.most().max(self.listed_quantity())
     }
 

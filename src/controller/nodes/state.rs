@@ -233,9 +233,10 @@ impl NodeState {
 
     /// Returns whether the node is below what a patch whose response was lost recently was to lower.
     pub(in crate::controller) fn shows_lost_lowering(&self, now: Instant) -> bool {
-        let Some(work) = &self.work else { return false };
-        let is_lost = work.lost_at.is_some_and(|at| now.duration_since(at) < MAX_LATENCY);
-        is_lost && work.lowered_from.iter().any(|(resource, from)| most(&self.node, resource) < Some(*from))
+        let Some(work) = self.work.as_ref().filter(|work| work.may_be_patched_late(now)) else { return false };
+        let ledger = Ledger::default();
+        let most = |resource: &str| Observed::on(&self.node, &ledger, resource).most();
+        work.lowered_from.iter().any(|(resource, from)| most(resource) < Some(*from))
     }
 
     /// Forgets lowerings after which pods were listed, unless the resulting changes are still to be written: those of the
@@ -243,21 +244,20 @@ impl NodeState {
     /// node shows it or it can no longer be applied: it may be applied later, or be applied but not observed yet.
     pub(in crate::controller) fn forget_lowerings(&mut self, changes: &[Change], contested: &Contested, now: Instant) {
         let Self { node, work: Some(work), .. } = self else { return };
-        let is_lost = work.lost_at.is_some_and(|at| now.duration_since(at) < MAX_LATENCY);
+        let may_be_late = work.may_be_patched_late(now);
         let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
         work.lowered_from.retain(|resource, from| {
             if changes.iter().any(|change| change.resource == **resource) {
                 return true;
             }
             let is_paused = contested.get(&**resource).is_some_and(|contest| !contest.may_repair);
-            let most = most(node, resource);
-            match ledger.get(resource).and_then(|entry| entry.quantity.parse().ok()) {
-                Some(listed) => {
-                    let may_land = is_lost && most.max(Some(listed)) >= Some(*from);
-                    may_land || (is_paused && !Observed::on(node, &ledger, resource).is_as_listed())
-                }
+            let observed = Observed::on(node, &ledger, resource);
+            if observed.listed_quantity().is_some() {
+                let may_land = may_be_late && observed.most_or_listed() >= Some(*from);
+                may_land || (is_paused && !observed.is_as_listed())
+            } else {
                 // A value that was withdrawn in the meantime is not raised anymore. One that is there may be adopted.
-                None => is_paused && most > Some(Quantity::from(0)),
+                is_paused && observed.most() > Some(Quantity::from(0))
             }
         });
     }
@@ -315,6 +315,11 @@ impl Work {
         self.maybe_applied.retain(|before| !has_resource(changes, before));
     }
 
+    /// Returns whether a patch whose response was lost may still be applied.
+    fn may_be_patched_late(&self, now: Instant) -> bool {
+        self.lost_at.is_some_and(|at| now.duration_since(at) < MAX_LATENCY)
+    }
+
     /// Records that a patch with these changes may be applied, now or later.
     pub(in crate::controller) fn lose(&mut self, changes: &[Change], now: Instant) {
         self.maybe_applied.retain(|before| !has_resource(changes, before));
@@ -369,13 +374,6 @@ impl Work {
             && pods.is_idle()
             && lowered_from.is_empty()
     }
-}
-
-/// Returns the quantity of a resource on a node: the larger value of both maps.
-fn most(node: &Node, resource: &str) -> Option<Quantity> {
-    let maps = [&node.capacity, &node.allocatable];
-    let values = maps.into_iter().flatten().filter_map(|map| map.get(resource)?.parse().ok());
-    values.max()
 }
 
 fn has_resets(node: &Node) -> bool {

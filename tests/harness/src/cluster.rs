@@ -117,10 +117,15 @@ impl Cluster {
 
     /// Waits until the output of `kubectl get -o json` would satisfy `test`.
     pub fn wait_for(&self, what: &str, args: &[&str], test: impl Fn(&Value) -> bool) -> Value {
+        self.wait_until(what, args, |object| Ok(test(object)))
+    }
+
+    /// Does the same with a test that may fail, which is no reason to stop waiting.
+    fn wait_until(&self, what: &str, args: &[&str], test: impl Fn(&Value) -> Result<bool>) -> Value {
         let mut last = Value::Null;
         let found = wait_until(what, || {
             last = self.try_get(args)?;
-            Ok(test(&last).then(|| last.clone()))
+            Ok(test(&last)?.then(|| last.clone()))
         });
         found.unwrap_or_else(|error| panic!("{error:#}\nlast observed: {last:#}"))
     }
@@ -167,19 +172,15 @@ impl Cluster {
     /// observe a value, or the end of a pod, later than the scheduler, and reject the pod: it is created again, as a
     /// ReplicaSet would.
     pub fn wait_running(&self, pod: &str) -> Value {
-        let what = format!("pod {pod} to be Running");
-        let mut last = Value::Null;
-        let found = wait_until(&what, || {
-            last = self.try_get(&["pod", pod])?;
-            let applied = &last["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"];
-            let is_rejected = last["status"]["reason"].as_str().is_some_and(|reason| reason.starts_with("OutOf"));
+        self.wait_until(&format!("pod {pod} to be Running"), &["pod", pod], |pod| {
+            let applied = &pod["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"];
+            let is_rejected = pod["status"]["reason"].as_str().is_some_and(|reason| reason.starts_with("OutOf"));
             if let Some(applied) = applied.as_str().filter(|_| is_rejected) {
                 let args = ["replace", "--force", "--grace-period=0", "--save-config", "-f", "-"];
                 self.control_plane.kubectl_stdin(&args, applied)?;
             }
-            Ok((last["status"]["phase"] == "Running").then(|| last.clone()))
-        });
-        found.unwrap_or_else(|error| panic!("{error:#}\nlast observed: {last:#}"))
+            Ok(pod["status"]["phase"] == "Running")
+        })
     }
 
     /// Waits until a user has a permission, which takes effect a moment after it is granted.

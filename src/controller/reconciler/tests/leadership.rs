@@ -16,11 +16,7 @@ fn standby_writes_nothing() {
 /// Pods that are listed once leadership is lost lead to no patch.
 #[test]
 fn pods_listed_after_leadership_is_lost_lead_to_no_patch() {
-    let mut world = World::leading(1, &[("dongle", 4)]);
-    world.run_until_idle();
-    world.set_rule("dongle", json!({"quantity": 2}));
-    world.run();
-    let list = world.open.remove(0);
+    let (mut world, list) = World::listing_for_a_lowering();
     world.renews_no_more();
     world.answer(list);
     world.advance(Duration::from_secs(5));

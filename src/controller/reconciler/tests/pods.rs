@@ -126,11 +126,7 @@ fn pod_bound_while_a_value_is_lowered_raises_it_again() {
 /// The same where a kubelet resets the value after the list: the patch raises it from 0, to less than pods may use.
 #[test]
 fn lowering_of_a_value_that_is_reset_is_followed_by_a_list() {
-    let mut world = World::leading(1, &[("dongle", 4)]);
-    world.run_until_idle();
-    world.set_rule("dongle", json!({"quantity": 2}));
-    world.run();
-    let list = world.open.remove(0);
+    let (mut world, list) = World::listing_for_a_lowering();
     world.api_server_asks_for_a_pause(5);
     world.answer(list);
     assert!(world.open.is_empty(), "the lowering waits for the end of the pause");
@@ -149,11 +145,7 @@ fn lowering_of_a_value_that_is_reset_is_followed_by_a_list() {
 /// I5: a list that has become old while a patch waits is not the one that precedes it.
 #[test]
 fn lowering_that_waits_for_long_is_preceded_by_another_list() {
-    let mut world = World::leading(1, &[("dongle", 4)]);
-    world.run_until_idle();
-    world.set_rule("dongle", json!({"quantity": 2}));
-    world.run();
-    let list = world.open.remove(0);
+    let (mut world, list) = World::listing_for_a_lowering();
     world.api_server_asks_for_a_pause(40);
     world.answer(list);
     world.pods.insert("node-0".to_owned(), 3);

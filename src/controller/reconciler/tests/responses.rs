@@ -65,14 +65,20 @@ impl World {
         panic!("it never comes to rest: {:?}", self.open);
     }
 
-    /// A node whose 4 dongles are being lowered to 2: pods have been listed, then one was bound that requests 3, and the
-    /// patch is open.
-    pub(super) fn lowering_while_a_pod_is_bound() -> (Self, (RequestId, String, Patch)) {
+    /// A node whose 4 dongles are to be lowered to 2, and the list of pods that precedes it.
+    pub(super) fn listing_for_a_lowering() -> (Self, Open) {
         let mut world = Self::leading(1, &[("dongle", 4)]);
         world.run_until_idle();
         world.set_rule("dongle", json!({"quantity": 2}));
         world.run();
         let list = world.open.remove(0);
+        (world, list)
+    }
+
+    /// A node whose 4 dongles are being lowered to 2: pods have been listed, then one was bound that requests 3, and the
+    /// patch is open.
+    pub(super) fn lowering_while_a_pod_is_bound() -> (Self, (RequestId, String, Patch)) {
+        let (mut world, list) = Self::listing_for_a_lowering();
         world.answer(list);
         world.pods.insert("node-0".to_owned(), 3);
         let patch = world.only_patch();

@@ -1,8 +1,6 @@
 //! Images are reproducible, well formed, and contain nothing but the program and its user. `IMAGE` is the path of an
 //! archive to check in addition.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::Path;
@@ -13,6 +11,8 @@ use xtask::image::{self, Description};
 use xtask::oci::{Archive, digest};
 use xtask::program::Program;
 use xtask::sbom;
+
+use crate::{Entry, unpack};
 
 const CREATED: u64 = 1_700_000_000;
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -34,31 +34,6 @@ fn description() -> Description {
 
 fn build() -> Archive {
     image::build(&[program()], &description()).expect("an archive")
-}
-
-/// A file in a tar.
-struct Entry {
-    bytes: Vec<u8>,
-    mode: u32,
-    owner: (u64, u64),
-    time: u64,
-}
-
-fn unpack(bytes: &[u8]) -> BTreeMap<String, Entry> {
-    let mut tar = tar::Archive::new(bytes);
-    let mut files = BTreeMap::new();
-    for entry in tar.entries().unwrap() {
-        let mut entry = entry.unwrap();
-        let name = entry.path().unwrap().to_str().unwrap().to_owned();
-        let mut bytes = Vec::new();
-        entry.read_to_end(&mut bytes).unwrap();
-        let header = entry.header();
-        assert!(header.entry_type().is_file(), "{name}");
-        let (mode, time) = (header.mode().unwrap(), header.mtime().unwrap());
-        let owner = (header.uid().unwrap(), header.gid().unwrap());
-        assert!(files.insert(name, Entry { bytes, mode, owner, time }).is_none(), "named twice");
-    }
-    files
 }
 
 /// Follows every reference from the index, and checks sizes and digests. Returns the manifest, the configuration and the
