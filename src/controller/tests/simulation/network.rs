@@ -94,7 +94,7 @@ impl World {
         let number = self.requests;
         let expiry = self.moment(deadline, self.processes[process].stood).max(self.now + 1);
         self.at(expiry, Due::Expire(number));
-        let delay = if faults > 0 { self.choices.one_of(&[1, 1, 1, 5, 50, 700]) } else { 1 };
+        let delay = self.latency(&call);
         match fate {
             Fate::Lost => {}
             Fate::Refused => self.after(delay, Due::Answer(number)),
@@ -107,6 +107,15 @@ impl World {
         let request = InFlight { process, call, sent, fate, response: None, is_ended: false };
         self.in_flight.insert(number, request);
         fate
+    }
+
+    /// How long a request, or its response, is under way, in milliseconds. A list of all pods may take long.
+    fn latency(&mut self, call: &Call) -> u64 {
+        if self.faults == 0 {
+            return 1;
+        }
+        let longest = if matches!(call, Call::Effect(Effect::ListPods { .. })) { 20_000 } else { 4_000 };
+        self.choices.one_of(&[1, 1, 1, 5, 50, 700, 1, 1, 5, 50, 700, longest])
     }
 
     fn fate(&mut self) -> Fate {
@@ -160,7 +169,7 @@ impl World {
             }
             _ => {
                 request.response = Some(response);
-                let delay = if self.faults > 0 { self.choices.one_of(&[1, 1, 1, 5, 50, 700]) } else { 1 };
+                let delay = self.latency(&request.call);
                 self.after(delay, Due::Answer(number));
             }
         }
