@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds a program that crates.io has.
 #
-#   hack/cargo-tool.sh PROGRAM CRATE@VERSION FOLDER
+#   hack/cargo-tool.sh PROGRAM CRATE@VERSION FOLDER [FEATURE] [PROFILE]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,21 +9,26 @@ program=$1
 crate=${2%@*}
 version=${2#*@}
 folder=$3
-# What each prints: its name and version.
-if [[ $("$folder/$program" --version 2> /dev/null) == "$crate $version" ]]; then
+features=${4:-}
+# Most run for seconds: optimizing them takes longer than it saves.
+profile=${5:-dev}
+key=$({ rustc --version --verbose; echo "$features" "$profile"; sha256sum hack/cargo-tool.sh; } | sha256sum | cut -c 1-32)
+cached=tools/$crate-$version-$key
+# Not by what each prints as its version: a plugin of cargo prints none.
+keep=$folder/.$program.key
+if [[ -e $keep && $(< "$keep") == "$cached" && -x $folder/$program ]]; then
 	exit 0
 fi
-key=$({ rustc --version --verbose; sha256sum hack/cargo-tool.sh; } | sha256sum | cut -c 1-32)
-cached=tools/$crate-$version-$key
 root=target/tools/$crate
 rm -rf "$root"
 mkdir -p "$root"
 if ! hack/cache.sh restore "$cached" "$root"; then
-	# It runs for seconds: optimizing it takes longer than it saves.
-	CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 cargo install --quiet --locked --debug --force --root "$root" \
-		--target-dir "target/tools/build-$crate" --version "$version" "$crate"
+	CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_INCREMENTAL=0 \
+		cargo install --quiet --locked --profile "$profile" --force --root "$root" --target-dir "target/tools/build-$crate" --features "$features" --version "$version" "$crate"
 	rm -rf "target/tools/build-$crate"
 	hack/cache.sh save "$root" "$cached"
 fi
 mkdir -p "$folder"
+rm -f "$keep"
 cp "$root/bin/$program" "$folder/$program"
+echo "$cached" > "$keep"

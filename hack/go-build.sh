@@ -20,7 +20,7 @@ shift
 packages=("$@")
 
 # No program depends on this machine, except for the C compiler and its libraries.
-sources=(hack/go-build.sh tests/go.work tests/go.work.sum tests/*/go.mod tests/*/go.sum)
+sources=(hack/go-build.sh "tests/$module"/go.{mod,sum})
 for package in "${packages[@]}"; do
 	if [[ $package == ./* ]]; then
 		sources+=("tests/$module/${package#./}"/*)
@@ -29,6 +29,10 @@ done
 export GOWORK=off
 if grep --quiet --line-regexp --fixed-strings $'\t'"./$module" tests/go.work; then
 	GOWORK=$PWD/tests/go.work
+	sources+=(tests/go.work tests/go.work.sum)
+	for member in $(sed -n 's/^\t\.\///p' tests/go.work); do
+		sources+=("tests/$member"/go.{mod,sum})
+	done
 fi
 describe() {
 	echo "$module" "${flags[@]}" "${packages[@]}"
