@@ -5,6 +5,7 @@ mod completions;
 mod crd;
 mod diff;
 mod error;
+mod man;
 mod output;
 mod plan;
 mod prune;
@@ -41,6 +42,9 @@ enum Command {
     Validate(validate::Args),
     Plan(plan::Args),
     Completions(completions::Args),
+    // For packages: a release has the pages.
+    #[command(hide = true)]
+    Man(man::Args),
 }
 
 impl Cli {
@@ -77,6 +81,7 @@ impl Cli {
             Command::Prune(args) => prune::run(args).await?,
             Command::Crd(args) => crd::run(&args)?,
             Command::Completions(args) => completions::run(&args, Self::command())?,
+            Command::Man(args) => man::run(&args, Self::command())?,
             Command::Validate(args) => return validate::run(&args),
             Command::Plan(args) => return Ok(plan::run(args).await),
         }

@@ -1,5 +1,7 @@
 //! Errors that end a command.
 
+use std::path::PathBuf;
+
 use thiserror::Error;
 
 use super::diff::cluster::ClusterError;
@@ -31,6 +33,14 @@ pub enum Error {
     /// The CRD could not be printed.
     #[error("cannot write the CRD as YAML: {0}")]
     Yaml(String),
+    /// The manual pages cannot be written.
+    #[error("cannot write the manual pages to {}: {source}", folder.display())]
+    ManualPages {
+        /// The folder.
+        folder: PathBuf,
+        /// What failed.
+        source: std::io::Error,
+    },
     /// A controller is active, or whether one is active cannot be determined.
     #[error(transparent)]
     LeaseGuard(#[from] LeaseGuardError),

@@ -78,3 +78,28 @@ fn bash_completion_completes_commands_and_flags() {
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "validate\n", "{output:?}");
 }
+
+#[test]
+fn man_writes_a_page_for_each_command() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("man");
+    let _ = std::fs::remove_dir_all(&folder);
+    let args = ["man", folder.to_str().unwrap()];
+    let output = program(&args);
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.starts_with("error: cannot write the manual pages to ") && stderr.contains("man: "), "{stderr}");
+    std::fs::create_dir(&folder).unwrap();
+    assert_eq!(program(&args).status.code(), Some(0));
+    let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut files: Vec<_> = files.collect();
+    files.sort();
+    let help = String::from_utf8(program(&["help"]).stdout).unwrap();
+    let (_, help) = help.split_once("Commands:\n").unwrap();
+    let commands = help.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
+    let pages = commands.filter(|&name| name != "help").map(|name| format!("node-resource-advertiser-{name}.1"));
+    let mut expected: Vec<_> = pages.chain(["node-resource-advertiser.1".to_owned()]).collect();
+    expected.sort();
+    assert_eq!(files, expected);
+    let page = std::fs::read_to_string(folder.join("node-resource-advertiser-plan.1")).unwrap();
+    assert!(page.contains(".SH NAME"), "{page}");
+}
