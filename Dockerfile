@@ -15,9 +15,11 @@ RUN case "$TARGETARCH" in \
     && rustup target add "$(cat /machine)-unknown-linux-gnu"
 # Without this entry the program would have root's group in a pod that sets no user.
 RUN printf 'nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n' > /passwd
+RUN cargo install --locked --features cli --version 0.9.3 cargo-about
 WORKDIR /source
 COPY . .
-# Static, because the image contains nothing else; see hack/image.sh. The machine's paths are removed.
+RUN hack/licenses.sh /licenses
+# Static, because the image contains nothing else; see hack/program.sh. The machine's paths are removed.
 RUN machine=$(cat /machine) && target=$machine-unknown-linux-gnu \
     && cargo fetch --locked \
     && RUSTFLAGS="-C target-feature=+crt-static\
@@ -31,6 +33,7 @@ LABEL org.opencontainers.image.title="node-resource-advertiser" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.source="https://github.com/noderesource/node-resource-advertiser"
 COPY --from=build /passwd /etc/
+COPY --from=build /licenses /licenses
 COPY --from=build /node-resource-advertiser /
 # By number: runAsNonRoot in Kubernetes cannot check a name.
 USER 65532:65532

@@ -45,8 +45,21 @@ build: ## Build the program: target/release/node-resource-advertiser
 	cargo build --release --locked
 
 .PHONY: image
-image: ## Build a container image and its SBOM without Docker: target/image/
-	@$(STEP) hack/image.sh release
+image: tools cargo-about cargo-auditable ## Build a container image for this machine without Docker: target/image.tar
+	@$(STEP) bash -ec 'hack/licenses.sh target/licenses/image; \
+		hack/image.sh target/image.tar target/licenses/image "$$(hack/program.sh host)"'
+
+.PHONY: program
+program: cargo-auditable ## Build the program as a release has it (TARGET=aarch64-unknown-linux-gnu)
+	@$(STEP) hack/program.sh $(or $(TARGET),host)
+
+.PHONY: release
+release: tools cargo-about cargo-auditable ## Build all that a release publishes, for every platform: target/dist/
+	@$(STEP) hack/release.sh release
+
+.PHONY: publish
+publish: tools signing-tools ## Sign target/dist/ and push it (REGISTRY=ghcr.io/noderesource; COSIGN_KEY=file outside a workflow)
+	@$(STEP) hack/publish.sh target/dist $(or $(REGISTRY),ghcr.io/noderesource)
 
 .PHONY: bench
 bench: controlplane ## Compare the controller with the baseline (NODES=1000 PAIRS=5 ONLY=policy), into target/bench/results.json

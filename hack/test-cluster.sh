@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs the tests on a real one-node cluster.
 #
-#   hack/test-cluster.sh IMAGE PAUSE-IMAGE [TEST…]
+#   hack/test-cluster.sh IMAGE PAUSE-IMAGE [TEST…]     IMAGE is in a folder that `make release` has written
 set -euo pipefail
 
-export IMAGE=$PWD/$1 PAUSE_IMAGE=$PWD/$2 SECCOMP=''
+export IMAGE=$PWD/$1 DIST=$PWD/${1%/*} PAUSE_IMAGE=$PWD/$2 SECCOMP=''
 bin=target/containers/bin
 if cmp --silent "$bin/runc" "$bin/runtime"; then
 	SECCOMP=1

@@ -1,10 +1,12 @@
 # The steps of `make test`, each of which can run alone. `cargo test` always gets the whole workspace: another
 # selection would recompile dependencies with other features.
 CARGO_TEST := cargo test --workspace --locked
-TEST_IMAGE = $(if $(RELEASE),$(shell hack/image.sh path),target/image/test.tar)
+# What `make release` builds, or with RELEASE= the same for the tests' build of the program.
+DIST := $(if $(RELEASE),target/dist,target/dist-test)
+TEST_IMAGE := $(DIST)/node-resource-advertiser-$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)-image.tar
 TEST := fmt clippy doc test-unit deny spelling test-chart test-oracle test-image test-conformance-quick test-e2e test-demo test-cluster test-kubelet
 # What proves a tool rather than this project: hack/changed.sh has the files that each depends on.
-TEST_TOOLS := test-harness test-alerts test-gitops
+TEST_TOOLS := test-harness test-alerts test-gitops test-release
 # Under another name: make runs a recipe that contains $(MAKE) even with `make -n`.
 SELF := $(MAKE)
 
@@ -81,12 +83,12 @@ mutants: ## Plant bugs one by one, and report which layer of tests finds each (N
 fuzz: controlplane-extras ## Fuzz the parsers of untrusted input, guided by coverage (MINUTES=1 for each TARGET=, or for all)
 	@hack/fuzz.sh $(or $(MINUTES),1) $(TARGET)
 
-.PHONY: image-for-tests
-image-for-tests: build-tests
-	@$(STEP) hack/image.sh $(if $(RELEASE),release,test $(TEST_IMAGE))
+.PHONY: dist-for-tests
+dist-for-tests: build-tests tools cargo-about $(if $(RELEASE),cargo-auditable)
+	@$(STEP) hack/release.sh $(if $(RELEASE),release,test)
 
 .PHONY: test-image
-test-image: image-for-tests tools ## Check that images and charts are well formed and reproducible (RELEASE=1: that of make image)
+test-image: dist-for-tests tools ## Check that images and charts are well formed and reproducible (RELEASE=1: those of make release)
 	@$(STEP) bash -ec 'IMAGE=$$PWD/$(TEST_IMAGE) $(CARGO_TEST) --test oci; $(TOOLS)/crane validate --tarball $(TEST_IMAGE)'
 
 .PHONY: test-e2e
@@ -112,12 +114,16 @@ test-kubelet: build-tests controlplane controlplane-extras ## Run the tests on a
 	@$(STEP) hack/isolated.sh kubelet $(CARGO_TEST) --test kubelet -- --show-output
 
 .PHONY: test-cluster
-test-cluster: image-for-tests controlplane tools containers pause ## Run the tests on a real one-node cluster (root on Linux; elsewhere they are skipped; RELEASE=1: with the image of make image)
+test-cluster: dist-for-tests controlplane tools containers pause ## Run the tests on a real one-node cluster (root on Linux; elsewhere they are skipped; RELEASE=1: with the image of make release)
 	@$(STEP) hack/isolated.sh cluster hack/test-cluster.sh $(TEST_IMAGE) $(PAUSE_IMAGE)
 
 .PHONY: test-upgrade
-test-upgrade: image-for-tests controlplane tools containers pause ## Upgrade from the version of a commit on a real one-node cluster, and roll back (FROM=<commit>; minutes)
+test-upgrade: dist-for-tests controlplane tools containers pause ## Upgrade from the version of a commit on a real one-node cluster, and roll back (FROM=<commit>; minutes)
 	@$(STEP) hack/isolated.sh cluster hack/test-upgrade.sh "$(FROM)" $(TEST_IMAGE) $(PAUSE_IMAGE)
+
+.PHONY: test-release
+test-release: dist-for-tests controlplane signing-tools ## Publish a release to a registry, get it, verify it, and tamper with it (RELEASE=1: that of make release)
+	@$(STEP) env DIST=$(DIST) $(CARGO_TEST) --test release -- --show-output
 
 .PHONY: test-harness
 test-harness: build-tests controlplane ## Test the harness that boots control planes
@@ -130,7 +136,7 @@ test-alerts: ## Test the alerts and the dashboard on Prometheus's engine
 .PHONY: test-gitops
 test-gitops: build-tests controlplane tools gitops-tools gitops-crds ## Test how GitOps tools evaluate a rule, and lint the CI job
 	@$(STEP) bash -ec '(cd tests/gitops && GOWORK=off go test -vet=off -count=1 ./...); \
-		$(TOOLS)/actionlint -shellcheck= -pyflakes= examples/gitops/ci/github-actions.yaml; \
+		$(TOOLS)/actionlint -shellcheck= -pyflakes= examples/gitops/ci/github-actions.yaml .github/workflows/*.yaml; \
 		$(CARGO_TEST) --test e2e -- gitops::'
 
 # When steps overlap, these lines order the requested ones, in addition to their prerequisites. Cargo's steps block one
@@ -141,14 +147,15 @@ asked = $(filter $(MAKECMDGOALS),$(1))
 clippy: | $(call asked,fmt)
 doc: | $(call asked,clippy)
 build-tests: | $(call asked,doc)
-cargo-deny typos: | $(call asked,test-unit)
+cargo-deny typos cargo-about: | $(call asked,test-unit)
 typos: | $(if $(call asked,deny),cargo-deny)
-image-for-tests: | $(call asked,test-unit)
+cargo-about: | $(if $(call asked,spelling),typos)
+dist-for-tests: | $(call asked,test-unit)
 controlplane: | tools
 controlplane-extras: | controlplane
 containers: | controlplane-extras
 test-conformance-quick test-e2e test-demo test-cluster: | $(call asked,test-oracle deny spelling)
 test-kubelet: | $(filter-out test-kubelet,$(call asked,$(TEST)))
-test-harness gitops-tools test-alerts: | $(call asked,test-kubelet)
+test-harness gitops-tools test-alerts signing-tools: | $(call asked,test-kubelet)
 test-alerts: | $(if $(call asked,test-gitops),gitops-tools)
 endif

@@ -2,6 +2,8 @@
 TOOLS := target/tools/bin
 # Its program has the same name as the other Helm's.
 HELM3 := target/tools/helm3
+CARGO_ABOUT_VERSION := 0.9.3
+CARGO_AUDITABLE_VERSION := 0.7.7
 CARGO_DENY_VERSION := 0.20.2
 TYPOS_VERSION := 1.52.0
 # Not in a go.mod: it depends on modules that are nowhere published. The checksum database vouches for it.
@@ -35,6 +37,20 @@ gitops-crds:
 		$(CRDS) github.com/fluxcd/source-controller $(FLUX_SOURCE_CRDS); \
 		$(CRDS) $(FLUX_HELM) config/crd/bases/helm.toolkit.fluxcd.io_helmreleases.yaml; \
 		$(CRDS) $(ARGO_CD) manifests/crds/application-crd.yaml'
+
+# What makes a release, besides Helm and crane.
+.PHONY: cargo-about cargo-auditable
+cargo-about:
+	@$(STEP) hack/cargo-tool.sh cargo-about cargo-about@$(CARGO_ABOUT_VERSION) $(TOOLS) cli release
+
+cargo-auditable:
+	@$(STEP) hack/cargo-tool.sh cargo-auditable cargo-auditable@$(CARGO_AUDITABLE_VERSION) $(TOOLS)
+
+# What publishes a release, and what installs the plugin from it.
+.PHONY: signing-tools
+signing-tools: ## Build cosign and krew into target/tools/bin/ (some minutes, once)
+	@$(STEP) bash -ec 'hack/go-build.sh signing $(TOOLS) -- github.com/sigstore/cosign/v3/cmd/cosign; \
+		hack/go-build.sh krew $(TOOLS) -- sigs.k8s.io/krew/cmd/krew'
 
 .PHONY: cargo-deny typos
 cargo-deny:

@@ -13,14 +13,23 @@ const PAUSE: &str = "registry.k8s.io/pause:3.10";
 
 /// Starts a control plane and `node-1`, with the images that IMAGE and PAUSE_IMAGE name, and one more.
 pub fn start_cluster(another: Option<&Path>) -> (Cluster, Node) {
+    let images = [image("IMAGE"), image("PAUSE_IMAGE")];
+    start(&images.iter().map(PathBuf::as_path).chain(another).collect::<Vec<_>>())
+}
+
+/// Does the same without the controller's image.
+pub fn start_cluster_without_image() -> (Cluster, Node) {
+    start(&[&image("PAUSE_IMAGE")])
+}
+
+fn image(variable: &str) -> PathBuf {
+    PathBuf::from(env::var_os(variable).unwrap_or_else(|| panic!("no {variable}: `make test-cluster`")))
+}
+
+fn start(images: &[&Path]) -> (Cluster, Node) {
     let builder = ControlPlane::builder().reachable_from_pods().controller_manager().scheduler();
     let cluster = Cluster::start_without_crd(builder);
-    let images = ["IMAGE", "PAUSE_IMAGE"].map(|name| {
-        let path = env::var_os(name).unwrap_or_else(|| panic!("no {name}: `make test-cluster`"));
-        PathBuf::from(path)
-    });
-    let images: Vec<_> = images.iter().map(PathBuf::as_path).chain(another).collect();
-    let node = Node::start(&cluster.control_plane, "node-1", PAUSE, &images);
+    let node = Node::start(&cluster.control_plane, "node-1", PAUSE, images);
     (cluster, node.expect("the node starts"))
 }
 

@@ -103,14 +103,14 @@ fn slow_machine_runs_each_postponed_step_in_its_turn() {
         let script = format!("PATH=$PWD/bin:$PATH SLOW=1 STEP='{step}' hack/changed.sh run 600");
         bash(&folder, &script)
     };
-    assert_eq!(list(), "test-alerts\ntest-gitops\ntest-harness\n");
+    assert_eq!(list(), "test-alerts\ntest-gitops\ntest-harness\ntest-release\n");
     let (printed, code) = run("exit 3");
     assert!(code != 0 && printed.contains("test-alerts: FAILED"), "{printed}");
-    assert_eq!(list(), "test-alerts\ntest-gitops\ntest-harness\n", "what failed is the first");
+    assert_eq!(list(), "test-alerts\ntest-gitops\ntest-harness\ntest-release\n", "what failed is the first");
     // As if it had not ended in time.
     bash(&folder, "mkdir -p cache/tried; touch cache/tried/test-alerts");
-    assert_eq!(list(), "test-gitops\ntest-harness\ntest-alerts\n");
-    for left in ["test-harness\ntest-alerts\n", "test-alerts\n", ""] {
+    assert_eq!(list(), "test-gitops\ntest-harness\ntest-release\ntest-alerts\n");
+    for left in ["test-harness\ntest-release\ntest-alerts\n", "test-release\ntest-alerts\n", "test-alerts\n", ""] {
         let (printed, code) = run("true");
         assert_eq!((list().as_str(), code), (left, 0), "{printed}");
     }

@@ -9,7 +9,7 @@ use harness::documents::{self, Block, Marker};
 use crate::{plan, read, validate};
 
 /// The names of tests that run blocks, and their files.
-const RUNNERS: [(&str, &str); 8] = [
+const RUNNERS: [(&str, &str); 11] = [
     ("quick-start", "tests/e2e/documented_commands.rs"),
     ("cluster", "tests/e2e/documented_commands.rs"),
     ("validate", "tests/e2e/documented_commands.rs"),
@@ -18,6 +18,9 @@ const RUNNERS: [(&str, &str); 8] = [
     ("quota", "tests/e2e/documented_commands.rs"),
     ("shared-counter", "tests/e2e/documented_commands.rs"),
     ("release", "tests/cluster/release.rs"),
+    ("published", "tests/cluster/published.rs"),
+    ("verify-files", "tests/release/main.rs"),
+    ("verify-artifacts", "tests/release/main.rs"),
 ];
 
 #[test]

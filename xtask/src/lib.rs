@@ -1,10 +1,11 @@
-//! Build tasks: a container image of a static program, and its software bill of materials (SBOM). They need no container
-//! engine, and the same input gives the same bytes.
+//! Build tasks: images, charts, and the documents of a release. They need no container engine, and the same input gives
+//! the same bytes.
 //!
 //! ```text
 //! program ─▶ layer (tar, gzip) ─▶ configuration ─▶ manifest ─▶ index ─▶ archive (OCI layout)
 //! chart   ─▶ layer             ─▶ configuration ─▶ manifest ─▶ index ─▶ archive
-//! cargo metadata ─▶ SBOM
+//! cargo metadata ─▶ software bill of materials (SBOM)
+//! digests ─▶ provenance
 //! ```
 
 pub mod archive;
@@ -12,6 +13,7 @@ pub mod chart;
 pub mod image;
 pub mod oci;
 pub mod program;
+pub mod provenance;
 pub mod sbom;
 
 use anyhow::{Context as _, Result};

@@ -1,5 +1,5 @@
-//! `xtask image` builds a container image of a program, `xtask chart` archives a chart for a registry, and `xtask sbom`
-//! lists the components of a program.
+//! `xtask image` builds a container image of a program, `xtask chart` archives a chart for a registry, `xtask sbom`
+//! lists the components of a program, and `xtask provenance` states from what a release was built.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
+use serde_json::Value;
 use xtask::chart;
 use xtask::image::{self, Description};
+use xtask::oci::digest;
 use xtask::program::Program;
-use xtask::sbom::{self, Workspace};
+use xtask::provenance::{self, Build};
+use xtask::sbom::{self, Purl, Workspace};
 
 /// Tasks of the build.
 #[derive(Debug, Parser)]
@@ -62,15 +65,47 @@ enum Command {
         /// The program's target, such as x86_64-unknown-linux-gnu
         #[arg(long)]
         target: String,
-        /// A component that is not a crate: name=version; repeatable
-        #[arg(long = "linked", value_parser = pair)]
-        linked: Vec<(String, String)>,
+        /// A component that is not a crate, as a package URL: pkg:deb/debian/glibc@2.36-9; repeatable
+        #[arg(long = "linked")]
+        linked: Vec<Purl>,
         /// The SBOM's timestamp, in seconds since 1970
         #[arg(long, env = "SOURCE_DATE_EPOCH")]
         created: u64,
         /// The file to write
         #[arg(long)]
         output: PathBuf,
+    },
+    /// Write a statement about the origin of files and images (in-toto, SLSA provenance)
+    Provenance {
+        /// The built files
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// An artifact in a registry: name=digest; repeatable
+        #[arg(long = "artifact", value_parser = pair)]
+        artifacts: Vec<(String, String)>,
+        /// The repository's address
+        #[arg(long)]
+        repository: String,
+        /// The commit
+        #[arg(long)]
+        commit: String,
+        /// The command that built the files
+        #[arg(long)]
+        command: String,
+        /// A file or program that they were built with: its address=sha256:…; repeatable
+        #[arg(long = "dependency", value_parser = pair)]
+        dependencies: Vec<(String, String)>,
+        /// Who built them, as an address
+        #[arg(long)]
+        builder: String,
+        /// The file to write
+        #[arg(long)]
+        output: PathBuf,
+    },
+    /// Print the predicate of a statement, which says nothing about files
+    Predicate {
+        /// The statement
+        statement: PathBuf,
     },
 }
 
@@ -95,6 +130,21 @@ fn main() -> Result<()> {
             let workspace = Workspace::new(&package, &target)?;
             let sbom = sbom::build(&workspace, &package, &linked, created)?;
             write(&output, format!("{sbom:#}\n").as_bytes())?;
+        }
+        Command::Provenance { files, artifacts, repository, commit, command, dependencies, builder, output } => {
+            let files: Result<Vec<_>> = files.iter().map(|path| read(path)).collect();
+            let digests = files?.into_iter().map(|(name, bytes)| (name, digest(&bytes)));
+            let subjects: BTreeMap<_, _> = digests.chain(artifacts).collect();
+            let dependencies = dependencies.into_iter().collect();
+            let build = Build { repository, commit, command, dependencies, builder };
+            let statement = provenance::statement(&subjects, &build)?;
+            write(&output, format!("{statement:#}\n").as_bytes())?;
+        }
+        Command::Predicate { statement } => {
+            let (name, bytes) = read(&statement)?;
+            let statement: Value = serde_json::from_slice(&bytes).with_context(|| format!("{name} is not JSON"))?;
+            let predicate = statement.get("predicate").with_context(|| format!("{name} has no predicate"))?;
+            println!("{predicate:#}");
         }
     }
     Ok(())

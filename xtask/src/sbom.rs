@@ -6,9 +6,13 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Node, Package, PackageId};
+use packageurl::PackageUrl;
 use serde_json::{Value, json};
 
 use crate::rfc3339;
+
+/// A [package URL](https://github.com/package-url/purl-spec), by which scanners look up a component.
+pub type Purl = PackageUrl<'static>;
 
 /// A workspace, as cargo describes it.
 #[derive(Debug)]
@@ -51,11 +55,12 @@ impl Workspace {
 }
 
 /// Returns the SBOM of a package of the workspace: the crates in the program, without those that only build or test it,
-/// and the other `linked` components, by name and version.
+/// and the other `linked` components, by package URL.
 ///
 /// # Errors
-/// If the workspace has no such package, or the timestamp, in seconds since 1970, is not a date.
-pub fn build(workspace: &Workspace, package: &str, linked: &[(String, String)], created: u64) -> Result<Value> {
+/// If the workspace has no such package, the timestamp, in seconds since 1970, is not a date, or a package URL has no
+/// version.
+pub fn build(workspace: &Workspace, package: &str, linked: &[Purl], created: u64) -> Result<Value> {
     let crates = Crates::new(workspace)?;
     let root = workspace.metadata.workspace_packages().into_iter().find(|root| root.name == package);
     let root = root.with_context(|| format!("the workspace has no package {package}"))?;
@@ -64,11 +69,14 @@ pub fn build(workspace: &Workspace, package: &str, linked: &[(String, String)], 
     let others = all.iter().filter(|&&id| *id != root.id);
     let others = others.filter_map(|id| crates.packages.get(id));
     let others = others.map(|package| component(package, "library"));
-    let linked = linked.iter().map(|(name, version)| {
-        let reference = format!("{name}@{version}");
-        json!({"type": "library", "bom-ref": reference, "name": name, "version": version})
+    let linked = linked.iter().map(|purl| {
+        let version = purl.version().with_context(|| format!("{purl} has no version"))?;
+        Ok(json!({
+            "type": "library", "bom-ref": purl.to_string(), "name": purl.name(), "version": version,
+            "purl": purl.to_string(),
+        }))
     });
-    let linked: Vec<_> = linked.collect();
+    let linked: Vec<_> = linked.collect::<Result<_>>()?;
     let dependencies = all.iter().filter_map(|&id| {
         let mut on: BTreeSet<_> = crates.dependencies(id).map(reference).collect();
         if *id == root.id {
@@ -141,7 +149,7 @@ fn component(package: &Package, kind: &str) -> Value {
     component
 }
 
-/// Returns the [package URL](https://github.com/package-url/purl-spec), by which scanners look up a crate.
+/// Returns the package URL of a crate.
 fn reference(package: &Package) -> String {
     format!("pkg:cargo/{}@{}", package.name, package.version)
 }

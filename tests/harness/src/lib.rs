@@ -5,6 +5,7 @@
 //! | [`ControlPlane`], [`Builder`] | etcd, kube-apiserver and, on request, the controller manager, the scheduler and kubelets of kubemark |
 //! | [`Kubelet`] | a real kubelet over a fake container runtime |
 //! | [`Node`], [`isolated`] | a node with real containers, in namespaces of its own |
+//! | [`Registry`] | a registry of images and charts |
 //! | [`FaultProxy`] | network faults between the program and the API server |
 //! | [`Process`] | any program, which cannot outlive its owner |
 //! | [`Cluster`], [`SharedCluster`], [`Controller`] | drive the CRD and the program in a test: a failure is a panic |
@@ -47,6 +48,7 @@ mod process;
 mod programs;
 pub mod protection;
 pub mod quantities;
+mod registry;
 mod shared;
 mod wait;
 
@@ -61,6 +63,7 @@ pub use kubelet::{DevicePlugin, Kubelet};
 pub use node::Node;
 pub use process::Process;
 pub use programs::{control_plane_program, program, project_file, tool};
+pub use registry::Registry;
 pub use rustix::process::Signal;
 pub use shared::SharedCluster;
 pub use wait::{DEADLINE, wait_until, wait_within};

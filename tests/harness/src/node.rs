@@ -1,7 +1,7 @@
 //! A node with real containers: a kubelet over containerd, runc and CNI plugins. It is for a test
 //! that is [`isolated`](crate::isolated), and `make test-cluster` builds the programs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
@@ -17,6 +17,8 @@ const SOCKET: &str = "/run/containerd/containerd.sock";
 /// A node, which ends when this value is dropped; the end of the test's namespaces ends its containers.
 #[derive(Debug)]
 pub struct Node {
+    /// The folder of containerd's configuration of registries.
+    registries: PathBuf,
     _kubelet: Part,
     /// Below the kubelet, so that it is dropped after it.
     _containerd: Part,
@@ -51,7 +53,20 @@ impl Node {
         let program = CONTROL_PLANE.find("kubelet")?;
         let kubelet = Part::start("kubelet", &program, args, Vec::new(), &control_plane.logs())?;
         control_plane.wait_schedulable(name, || kubelet.process.check_running())?;
-        Ok(Self { _kubelet: kubelet, _containerd: containerd })
+        Ok(Self { registries: dir.join("registries"), _kubelet: kubelet, _containerd: containerd })
+    }
+
+    /// Lets the node pull images of a registry, such as `ghcr.io`, from another one, without TLS.
+    ///
+    /// # Errors
+    /// Returns an error if the configuration cannot be written.
+    pub fn mirror(&self, registry: &str, address: &str) -> Result<()> {
+        let folder = self.registries.join(registry);
+        let hosts = format!(
+            "server = \"http://{address}\"\n[host.\"http://{address}\"]\ncapabilities = [\"pull\", \"resolve\"]\n"
+        );
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("hosts.toml"), hosts).with_context(|| format!("cannot mirror {registry}"))
     }
 }
 
@@ -112,6 +127,8 @@ disabled_plugins = [
 ]
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
 sandbox = "{sandbox}"
+[plugins.'io.containerd.cri.v1.images'.registry]
+config_path = "{dir}/registries"
 [plugins.'io.containerd.cri.v1.runtime']
 # What a machine that is itself a container may not do or has not got.
 disable_apparmor = true

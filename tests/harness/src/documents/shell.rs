@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -37,20 +36,32 @@ impl Shell {
     /// Returns an error if one of them has not been built.
     pub fn new(cluster: &Cluster, folder: &Path, variables: BTreeMap<&'static str, String>) -> Result<Self> {
         let programs = [control_plane_program("kubectl")?, tool("helm")?, program()?];
-        let mut path: Vec<_> = programs.iter().filter_map(|program| program.parent()).collect();
-        let system = env::var_os("PATH").unwrap_or_default();
-        let system: Vec<_> = env::split_paths(&system).collect();
-        path.extend(system.iter().map(PathBuf::as_path));
+        let mut shell = Self::without_cluster(folder, &programs)?;
         let control_plane = &cluster.control_plane;
-        let text = |path: OsString| path.to_string_lossy().into_owned();
-        let environment = vec![
-            ("PATH".to_owned(), text(env::join_paths(path)?)),
-            ("KUBECONFIG".to_owned(), text(control_plane.kubeconfig().into_os_string())),
-            ("KUBECACHEDIR".to_owned(), text(control_plane.dir().join("kubectl-cache").into())),
-        ];
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        shell.environment.extend([
+            ("KUBECONFIG".to_owned(), text(control_plane.kubeconfig())),
+            ("KUBECACHEDIR".to_owned(), text(control_plane.dir().join("kubectl-cache"))),
+        ]);
         let words = [("NODE", "node-1"), ("NAME", "dongle")];
-        let words = words.map(|(word, name)| (word, name.to_owned())).to_vec();
-        Ok(Self { folder: folder.to_owned(), environment, words, variables })
+        shell.words = words.map(|(word, name)| (word, name.to_owned())).to_vec();
+        Ok(Self { variables, ..shell })
+    }
+
+    /// Returns a shell with the folders of these programs first in its PATH.
+    ///
+    /// # Errors
+    /// Returns an error if the name of a folder contains a colon.
+    pub fn without_cluster(folder: &Path, programs: &[PathBuf]) -> Result<Self> {
+        let system = env::var_os("PATH").unwrap_or_default();
+        let path = programs.iter().filter_map(|program| program.parent()).map(Path::to_owned);
+        let path = env::join_paths(path.chain(env::split_paths(&system)))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            environment: vec![("PATH".to_owned(), path.to_string_lossy().into_owned())],
+            words: vec![],
+            variables: BTreeMap::new(),
+        })
     }
 
     /// Runs blocks in order, like one user: variables that a block sets remain set in the next.

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Replaces the version of this project in every file that names it.
+#
+#   hack/version.sh VERSION
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+new=$1
+old=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+if [[ ! $new =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9a-z.]+)?$ ]]; then
+	echo "$new is not a version, such as 0.2.0" >&2
+	exit 2
+fi
+# Not in CHANGELOG.md, whose versions are past ones, nor in lock files, which name the versions of others.
+git grep --files-with-matches --fixed-strings --word-regexp "$old" -- Cargo.toml .pre-commit-hooks.yaml '*.md' \
+	charts examples docs ':!CHANGELOG.md' ':!RELEASE.md' |
+	xargs sed --in-place --regexp-extended "s/(^|[^0-9.])${old//./\\.}([^0-9.]|\$|\.[^0-9])/\1$new\2/g"
+cargo update --workspace --quiet
+git diff --stat

@@ -1,0 +1,171 @@
+//! A release, from its publication to what a user does with it: get it, verify it, install the plugin.
+//!
+//! Method: push the files of `make release` (DIST) to a registry of the test's own, signed with a key of its own, and run
+//! the commands of docs/verify.md in a folder that has nothing but what a release has. Then change one file after the
+//! other, and expect that the same commands fail and name it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use harness::documents::{self, Marker, Shell};
+use harness::{Output, Registry, control_plane_program, project_file, tool};
+use serde_json::Value;
+
+/// What the documented commands verify in place of the workflow's identity. A key has no entry in a public log.
+const IDENTITY: &str = "--certificate-identity $SIGNER --certificate-oidc-issuer $ISSUER";
+
+/// A published release.
+struct Published {
+    /// The folder that has what a release has, and everything else below it.
+    folder: PathBuf,
+    registry: String,
+    _server: Registry,
+}
+
+impl Published {
+    fn publish(name: &str) -> Self {
+        let folder = project_file("target/release-test").join(name);
+        let _ = fs::remove_dir_all(&folder);
+        let files = folder.join("release");
+        fs::create_dir_all(&files).unwrap();
+        let dist = std::env::var("DIST").expect("DIST names a folder that `make release` has written");
+        for file in fs::read_dir(project_file(&dist)).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), files.join(file.file_name())).unwrap();
+        }
+        let server = Registry::start(&folder.join("registry.log")).unwrap();
+        let published = Self { registry: format!("{}/noderesource", server.address), folder, _server: server };
+        let krew = published.folder.join("krew-itself");
+        fs::create_dir(&krew).unwrap();
+        std::os::unix::fs::symlink(tool("krew").unwrap(), krew.join("kubectl-krew")).unwrap();
+        published.cosign(&["generate-key-pair", "--output-key-prefix", "key"]);
+        let mut publish = Command::new(project_file("hack/publish.sh"));
+        publish.arg(published.files()).arg(&published.registry);
+        publish.env("XTASK", project_file("target/debug/xtask"));
+        publish.envs([("COSIGN_KEY", published.folder.join("key.key")), ("COSIGN_PASSWORD", PathBuf::new())]);
+        let output = Output::run(&mut publish, None).unwrap();
+        assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
+        published
+    }
+
+    /// The folder that has what a release has.
+    fn files(&self) -> PathBuf {
+        self.folder.join("release")
+    }
+
+    fn cosign(&self, args: &[&str]) -> String {
+        let mut cosign = Command::new(tool("cosign").unwrap());
+        let output = Output::run(cosign.args(args).env("COSIGN_PASSWORD", "").current_dir(&self.folder), None).unwrap();
+        assert_eq!(output.code, 0, "cosign {args:?}: {}{}", output.stdout, output.stderr);
+        output.stdout
+    }
+
+    /// Runs the page's commands in a folder. Returns how many there are, or the first error.
+    fn run_page(&self, marker: &str, folder: &Path) -> Result<usize, String> {
+        let krew = self.folder.join("krew");
+        // What krew installs, and krew itself as a plugin of kubectl.
+        let plugins = [krew.join("bin/kubectl-extended_resources"), self.folder.join("krew-itself/kubectl-krew")];
+        let programs = [tool("cosign").unwrap(), control_plane_program("kubectl").unwrap()];
+        let programs = [&plugins[..], &programs].concat();
+        let mut shell = Shell::without_cluster(folder, &programs).unwrap();
+        shell.environment.push(("KREW_ROOT".to_owned(), krew.display().to_string()));
+        let key = format!("--key {} --insecure-ignore-tlog", self.folder.join("key.pub").display());
+        let platform = if cfg!(target_arch = "aarch64") { "linux-arm64" } else { "linux-amd64" };
+        shell.variables.insert("PLATFORM", platform.to_owned());
+        shell.words.extend([(IDENTITY, key), ("ghcr.io/noderesource", self.registry.clone())]);
+        let blocks = documents::blocks(&[project_file("docs/verify.md")]).unwrap();
+        let marker = Marker::Runs(marker.to_owned());
+        let blocks: Vec<_> = blocks.into_iter().filter(|block| block.marker == marker).collect();
+        assert!(!blocks.is_empty());
+        shell.run(&blocks).map_err(|error| format!("{error:#}"))
+    }
+}
+
+#[test]
+fn release_is_verified_and_its_plugin_installed_as_documented() {
+    let published = Published::publish("verified");
+    let files = published.run_page("verify-files", &published.files()).unwrap();
+    let artifacts = published.run_page("verify-artifacts", &published.files()).unwrap();
+    println!("verified: {files} commands about files and {artifacts} about artifacts work");
+    every_artifact_has_the_digest_of_the_provenance(&published);
+}
+
+/// What the registry serves is what the statement names.
+fn every_artifact_has_the_digest_of_the_provenance(published: &Published) {
+    let text = fs::read_to_string(published.files().join("provenance.intoto.json")).unwrap();
+    let statement: Value = serde_json::from_str(&text).unwrap();
+    let subjects = statement["subject"].as_array().unwrap();
+    let digests: BTreeMap<_, _> =
+        subjects.iter().map(|it| (it["name"].as_str().unwrap(), it["digest"]["sha256"].as_str().unwrap())).collect();
+    let artifacts: Vec<_> = digests.iter().filter(|(name, _)| name.starts_with("ghcr.io/")).collect();
+    assert_eq!(artifacts.len(), 3, "{digests:?}");
+    for (name, digest) in artifacts {
+        let reference = format!("{}:0.1.0", name.replace("ghcr.io/noderesource", &published.registry));
+        let output = Output::run(Command::new(tool("crane").unwrap()).args(["digest", &reference]), None).unwrap();
+        assert_eq!(output.stdout.trim(), format!("sha256:{digest}"), "{reference}: {}", output.stderr);
+    }
+    for file in fs::read_dir(published.files()).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        let is_later = name.ends_with(".sigstore.json") || ["SHA256SUMS", "provenance.intoto.json"].contains(&&*name);
+        assert!(is_later || digests.contains_key(&*name), "{name} is no subject of {digests:?}");
+    }
+}
+
+/// A byte more at the end of each file, one by one.
+#[test]
+fn verification_of_a_tampered_file_fails_and_names_it() {
+    let published = Published::publish("tampered");
+    let mut names: Vec<_> =
+        fs::read_dir(published.files()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert!(names.len() > 10, "{names:?}");
+    for name in names {
+        let folder = published.folder.join("copy");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        for file in fs::read_dir(published.files()).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), folder.join(file.file_name())).unwrap();
+        }
+        let path = folder.join(&name);
+        let mut bytes = fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let error = published.run_page("verify-files", &folder).expect_err(&name);
+        let expected = match &*name {
+            "SHA256SUMS" | "SHA256SUMS.sigstore.json" => "cosign verify-blob ".to_owned(),
+            "provenance.sigstore.json" => "cosign verify-blob-attestation ".to_owned(),
+            file => format!("{file}: FAILED"),
+        };
+        assert!(error.contains(&expected), "{name}: {error}");
+        println!("{name}: {}", error.lines().last().unwrap_or_default());
+    }
+}
+
+/// Another image under the released tag, as after the theft of a registry's password.
+#[test]
+fn verification_of_another_artifact_under_the_tag_fails() {
+    let published = Published::publish("replaced");
+    let image = format!("{}/node-resource-advertiser:0.1.0", published.registry);
+    let chart = format!("{}/charts/node-resource-advertiser:0.1.0", published.registry);
+    let crane = |args: &[&str]| {
+        let output = Output::run(Command::new(tool("crane").unwrap()).args(args), None).unwrap();
+        assert_eq!(output.code, 0, "crane {args:?}: {}", output.stderr);
+        output.stdout.trim().to_owned()
+    };
+    let digest = crane(&["digest", &image]);
+    crane(&["mutate", &image, "--label", "changed=true", "--tag", &image]);
+    assert_ne!(crane(&["digest", &image]), digest);
+    let error = published.run_page("verify-artifacts", &published.files()).unwrap_err();
+    assert!(error.contains("node-resource-advertiser:$VERSION") && error.contains("no signatures"), "{error}");
+    crane(&["tag", &format!("{}@{digest}", image.trim_end_matches(":0.1.0")), "0.1.0"]);
+    published.run_page("verify-artifacts", &published.files()).unwrap();
+    crane(&["mutate", &chart, "--annotation", "changed=true", "--tag", &chart]);
+    let error = published.run_page("verify-artifacts", &published.files()).unwrap_err();
+    assert!(error.contains("charts/node-resource-advertiser:$VERSION") && error.contains("no signatures"), "{error}");
+}
