@@ -11,4 +11,5 @@ if cmp --silent "$bin/runc" "$bin/runtime"; then
 else
 	echo "    without libseccomp's headers: no container has a seccomp filter"
 fi
-exec cargo test --workspace --locked --test cluster -- --show-output "${@:3}"
+# One by one: a test compares the machine's state before and after.
+exec cargo test --workspace --locked --test cluster -- --show-output --test-threads=1 "${@:3}"
