@@ -125,6 +125,11 @@ test-upgrade: dist-for-tests controlplane tools containers pause ## Upgrade from
 test-release: dist-for-tests controlplane signing-tools ## Publish a release to a registry, get it, verify it, and tamper with it (RELEASE=1: that of make release)
 	@$(STEP) env DIST=$(DIST) $(CARGO_TEST) --test release -- --show-output
 
+# The tests that a user's first hour consists of; emulation is too slow for those that measure or restart.
+.PHONY: test-arm64
+test-arm64: build-tests controlplane cargo-auditable ## Run end-to-end tests with the program for arm64, under emulation elsewhere (minutes)
+	@$(STEP) hack/test-arm64.sh $(or $(TESTS),drift:: lifecycle:: plan:: prune:: validate::)
+
 .PHONY: test-harness
 test-harness: build-tests controlplane ## Test the harness that boots control planes
 	@$(STEP) $(CARGO_TEST) --test boot

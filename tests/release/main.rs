@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,6 +17,11 @@ use serde_json::Value;
 
 /// What the documented commands verify in place of the workflow's identity. A key has no entry in a public log.
 const IDENTITY: &str = "--certificate-identity $SIGNER --certificate-oidc-issuer $ISSUER";
+
+/// The folder that `make release` has written.
+fn dist() -> PathBuf {
+    project_file(&std::env::var("DIST").expect("DIST names a folder that `make release` has written"))
+}
 
 /// A published release.
 struct Published {
@@ -32,8 +37,7 @@ impl Published {
         let _ = fs::remove_dir_all(&folder);
         let files = folder.join("release");
         fs::create_dir_all(&files).unwrap();
-        let dist = std::env::var("DIST").expect("DIST names a folder that `make release` has written");
-        for file in fs::read_dir(project_file(&dist)).unwrap() {
+        for file in fs::read_dir(dist()).unwrap() {
             let file = file.unwrap();
             fs::copy(file.path(), files.join(file.file_name())).unwrap();
         }
@@ -168,4 +172,34 @@ fn verification_of_another_artifact_under_the_tag_fails() {
     crane(&["mutate", &chart, "--annotation", "changed=true", "--tag", &chart]);
     let error = published.run_page("verify-artifacts", &published.files()).unwrap_err();
     assert!(error.contains("charts/node-resource-advertiser:$VERSION") && error.contains("no signatures"), "{error}");
+}
+
+/// `cargo audit bin` reads what the compiler has put into the program.
+#[test]
+fn bill_of_materials_has_the_crates_that_the_program_lists() {
+    let files = fs::read_dir(dist()).unwrap().map(|file| file.unwrap().path());
+    let archives: Vec<_> = files.filter(|file| file.to_string_lossy().ends_with(".tar.gz")).collect();
+    assert!(!archives.is_empty());
+    for archive in archives {
+        let name = archive.file_name().unwrap().to_str().unwrap();
+        let program =
+            if name.contains("windows") { "./node-resource-advertiser.exe" } else { "./node-resource-advertiser" };
+        let mut tar = Command::new("tar");
+        let tar = tar.arg("--extract").arg("--to-stdout").arg("--file").arg(&archive).arg(program).output().unwrap();
+        assert!(tar.status.success(), "{}", String::from_utf8_lossy(&tar.stderr));
+        let Ok(listed) = auditable_info::audit_info_from_slice(&tar.stdout, 8 << 20) else {
+            assert!(dist().ends_with("dist-test"), "{name}: its program lists no crates");
+            println!("{name}: the tests' build of the program lists no crates");
+            continue;
+        };
+        let crates: BTreeSet<_> =
+            listed.packages.iter().map(|package| format!("{}@{}", package.name, package.version)).collect();
+        let sbom = archive.with_file_name(name.replace(".tar.gz", ".cdx.json"));
+        let sbom: Value = serde_json::from_slice(&fs::read(sbom).unwrap()).unwrap();
+        let components = sbom["components"].as_array().unwrap().iter().map(|part| part["purl"].as_str().unwrap());
+        let components: BTreeSet<_> = components.filter_map(|purl| purl.strip_prefix("pkg:cargo/")).collect();
+        let missing: Vec<_> = components.iter().filter(|&&part| !crates.contains(part)).collect();
+        assert!(components.len() > 50 && missing.is_empty(), "{name} does not list {missing:?}");
+        println!("{name}: {} crates, all in the program's list of {}", components.len(), crates.len());
+    }
 }

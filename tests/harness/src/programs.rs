@@ -59,12 +59,15 @@ pub fn tool(name: &str) -> Result<PathBuf> {
     Ok(TOOLS.find(name)?.canonicalize()?)
 }
 
-/// Returns the path of `node-resource-advertiser` as Cargo built it with the running test or bench: in the
-/// same folder, or one folder up. The demo finds it there too.
+/// Returns the path of `node-resource-advertiser`: what PROGRAM_UNDER_TEST names, or as Cargo built it with the running
+/// test or bench: in the same folder, or one folder up. The demo finds it there too.
 ///
 /// # Errors
 /// Returns an error if it has not been built.
 pub fn program() -> Result<PathBuf> {
+    if let Some(path) = env::var_os("PROGRAM_UNDER_TEST") {
+        return Ok(PathBuf::from(path));
+    }
     // Newer versions of Cargo set the variable at run time too, wherever they build.
     if let Some(path) = env::var_os(format!("CARGO_BIN_EXE_{PROGRAM}")) {
         return Ok(PathBuf::from(path));
