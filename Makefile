@@ -75,6 +75,14 @@ bench-protection: controlplane ## Measure the protection policy's cost in the AP
 soak: controlplane ## Run two replicas under load and disruptions, into target/soak/ (MINUTES=60 NODES=200 SEED=1 PROFILE=bench)
 	@MINUTES=$(MINUTES) NODES=$(NODES) SEED=$(SEED) cargo bench --locked --profile $(or $(PROFILE),bench) --bench soak
 
+.PHONY: github-release
+github-release: ## Create the release of the current tag on GitHub, from target/dist/ (in a workflow)
+	@hack/github-release.sh target/dist
+
+.PHONY: cross-compilers
+cross-compilers: ## Install the compilers for other platforms that a release needs (root on Debian)
+	@for target in {x86_64,aarch64}-unknown-linux-gnu x86_64-pc-windows-gnu; do hack/linker.sh $$target; done
+
 ##@ Generate
 
 .PHONY: crds

@@ -12,6 +12,8 @@ folder=$3
 features=${4:-}
 # Most run for seconds: optimizing them takes longer than it saves.
 profile=${5:-dev}
+# macOS may have the other name only.
+command -v sha256sum > /dev/null || sha256sum() { shasum -a 256 "$@"; }
 key=$({ rustc --version --verbose; echo "$features" "$profile"; sha256sum hack/cargo-tool.sh; } | sha256sum | cut -c 1-32)
 cached=tools/$crate-$version-$key
 # Not by what each prints as its version: a plugin of cargo prints none.

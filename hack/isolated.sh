@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command for the tests on a real kubelet or a real cluster, if this machine supports them.
+# Runs a command for the tests on a real kubelet or a real cluster, if this machine supports them; if it does not, fails with
+# REQUIRE_ISOLATION=1.
 #
 #   hack/isolated.sh kubelet|cluster COMMAND [ARGUMENT…]
 set -euo pipefail
@@ -20,6 +21,10 @@ esac
 probe+=' && { test -e "$0/Makefile" || { echo "$0 is hidden by the mounts" >&2; exit 1; }; }'
 if ! problem=$("${unshare[@]}" sh -c "$probe" "$PWD" 2>&1); then
 	# One line, which hack/step.sh prints again.
+	if [[ -n ${REQUIRE_ISOLATION:-} ]]; then
+		echo "no isolation here: ${problem//$'\n'/; } (the tests on a real $1 need $needs)" >&2
+		exit 1
+	fi
 	echo "skipped: no isolation here: ${problem//$'\n'/; } (the tests on a real $1 need $needs)"
 	exit 0
 fi

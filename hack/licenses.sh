@@ -9,7 +9,7 @@ folder=$1
 mkdir -p "$folder"
 cp LICENSE "$folder"
 # It takes a minute to compare the texts of all crates with known licenses: only if they have changed.
-key=$(cat Cargo.lock about.toml hack/licenses.hbs hack/licenses.sh | sha256sum | cut -c 1-32)
+key=$(cat Cargo.lock about.toml hack/licenses.hbs hack/licenses.sh hack/tools.mk | sha256sum | cut -c 1-32)
 gathered=target/licenses/crates-$key
 if [[ ! -e $gathered/crates.txt ]]; then
 	mkdir -p "$gathered"

@@ -10,4 +10,5 @@ if [[ -z $notes ]]; then
 	echo "CHANGELOG.md has no section \"## $1\": rename \"Unreleased\"" >&2
 	exit 1
 fi
-echo "$notes"
+# Links of the page lead nowhere in the text of a release.
+echo "${notes//](docs\//](https://github.com/noderesource/node-resource-advertiser/blob/v$1/docs/}"

@@ -27,24 +27,7 @@ test)
 	;;
 esac
 
-# What a linker for another platform is called, and Debian's packages that have it.
-case $target in
-"$host") linker=cc packages=() ;;
-aarch64-unknown-linux-gnu) linker=aarch64-linux-gnu-gcc packages=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross) ;;
-x86_64-unknown-linux-gnu) linker=x86_64-linux-gnu-gcc packages=(gcc-x86-64-linux-gnu libc6-dev-amd64-cross) ;;
-x86_64-pc-windows-gnu) linker=x86_64-w64-mingw32-gcc packages=(gcc-mingw-w64-x86-64) ;;
-*)
-	echo "the program cannot be built for $target on $host" >&2
-	exit 2
-	;;
-esac
-if ! command -v "$linker" > /dev/null; then
-	if ((EUID != 0)) || ! command -v apt-get > /dev/null; then
-		echo "there is no $linker: install it (on Debian: apt-get install ${packages[*]})" >&2
-		exit 1
-	fi
-	{ apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends "${packages[@]}"; } >&2
-fi
+linker=$(hack/linker.sh "$target")
 if [[ $target != "$host" && ! -d $(rustc --print sysroot)/lib/rustlib/$target ]]; then
 	rustup target add "$target" >&2
 fi
@@ -52,6 +35,7 @@ cargo fetch --locked >&2
 # Separated by a character that no path has: a space in a path would end a flag in RUSTFLAGS.
 separator=$'\x1f'
 flags=--remap-path-prefix=$PWD=/source
+flags+=$separator--remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/rust
 for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
 	flags+=$separator--remap-path-prefix=$registry=/registry
 done
@@ -60,8 +44,10 @@ case $target in
 *-linux-*) flags+=$separator-C${separator}target-feature=+crt-static ;;
 *-windows-*) file+=.exe ;;
 esac
+# The linker for Windows writes the time into a program otherwise.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 # Not with ${…^^}: macOS has bash 3.
 variable=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<< "$target")_LINKER
-export "$variable=$linker" CARGO_ENCODED_RUSTFLAGS=$flags PATH=$PWD/target/tools/bin:$PATH
+export SOURCE_DATE_EPOCH "$variable=$linker" CARGO_ENCODED_RUSTFLAGS=$flags PATH=$PWD/target/tools/bin:$PATH
 cargo auditable build --release --locked --target "$target" --bin "$program" >&2
 echo "$file"

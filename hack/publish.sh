@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pushes the image and the charts of a release, and signs them and the files. In a workflow for a tag, creates the release.
+# Pushes the image and the charts of a release, signs them and the files, and verifies the signatures.
 #
 #   hack/publish.sh FOLDER REGISTRY
 #
@@ -26,9 +26,20 @@ if [[ -n ${GH_TOKEN:-} ]]; then
 	"$tools/crane" auth login "${registry%%/*}" --username "$GITHUB_ACTOR" --password-stdin <<< "$GH_TOKEN"
 fi
 
-# Before anything is pushed.
-if [[ ${GITHUB_REF_TYPE:-} == tag ]]; then
-	hack/notes.sh "$version" > "$stage/notes.md"
+# Before anything is pushed: the files are those that were built, of this commit, and of a version that is new.
+(cd "$dist" && sha256sum --check --strict --quiet SHA256SUMS)
+if ! grep --quiet "\"gitCommit\": \"$(git rev-parse HEAD)\"" "$dist/provenance.intoto.json"; then
+	echo "$dist was built from another commit: run make release" >&2
+	exit 1
+fi
+if [[ ${GITHUB_REF_TYPE:-} == tag && $GITHUB_REF_NAME != "v$version" ]]; then
+	echo "the tag $GITHUB_REF_NAME is not that of the version in Cargo.toml, $version" >&2
+	exit 1
+fi
+if published=$("$tools/crane" digest "$registry/$name:$version" 2> /dev/null) &&
+	! grep --quiet "${published#sha256:}" "$dist/provenance.intoto.json"; then
+	echo "$registry/$name:$version exists with other contents: choose another version" >&2
+	exit 1
 fi
 pushed=$(hack/push.sh "$dist" "$registry")
 mapfile -t references <<< "$pushed"
@@ -49,6 +60,16 @@ done
 "$tools/cosign" sign-blob "${identity[@]}" --bundle "$dist/SHA256SUMS.sigstore.json" "$dist/SHA256SUMS"
 "$tools/cosign" attest-blob "${identity[@]}" --statement "$dist/provenance.intoto.json" \
 	--bundle "$dist/provenance.sigstore.json"
-if [[ ${GITHUB_REF_TYPE:-} == tag ]]; then
-	gh release create "$GITHUB_REF_NAME" --verify-tag --notes-file "$stage/notes.md" "$dist"/*
+
+# As users do, who know the identity from docs/verify.md.
+if [[ -n ${COSIGN_KEY:-} ]]; then
+	"$tools/cosign" public-key --key "$COSIGN_KEY" > "$stage/key.pub"
+	expected=(--key "$stage/key.pub" --insecure-ignore-tlog)
+else
+	expected=(--certificate-identity "https://github.com/$GITHUB_WORKFLOW_REF"
+		--certificate-oidc-issuer https://token.actions.githubusercontent.com)
 fi
+"$tools/cosign" verify-blob "${expected[@]}" --bundle "$dist/SHA256SUMS.sigstore.json" "$dist/SHA256SUMS"
+for reference in "${references[@]}"; do
+	"$tools/cosign" verify "${expected[@]}" "$reference" > /dev/null
+done

@@ -7,6 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C.UTF-8
+umask 022
+unset TAR_OPTIONS GZIP
 
 name=node-resource-advertiser
 repository=https://github.com/noderesource/node-resource-advertiser
@@ -31,8 +33,11 @@ test)
 	;;
 esac
 read -r -a xtask <<< "${XTASK:-cargo run --quiet --locked --package xtask --}"
-stage=$dist.stage
-rm -rf "$dist" "$stage"
+# What is in the folder at its end is complete.
+complete=$dist
+dist=$complete.new
+stage=$complete.stage
+rm -rf "$complete" "$dist" "$stage"
 mkdir -p "$dist" "$stage"
 
 for chart in "${charts[@]}"; do
@@ -72,7 +77,11 @@ libc() {
 	# A library for another platform has the version of its source and a suffix.
 	if version=$(dpkg-query --show --showformat='${Version}' "$package" 2> /dev/null); then
 		version=${version%cross*}
-		echo "pkg:deb/debian/$library@${version//+/%2B}"
+		(
+			# shellcheck disable=SC1091
+			. /etc/os-release
+			echo "pkg:deb/$ID/$library@${version//+/%2B}?distro=$VERSION_CODENAME"
+		)
 	else
 		version=$(getconf GNU_LIBC_VERSION)
 		echo "pkg:generic/$library@${version##* }"
@@ -82,7 +91,7 @@ libc() {
 # Writes the files of a folder into an archive, the same each time.
 archive() {
 	tar --create --sort=name --format=ustar --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
-		--mode='u+rw,go+r,go-w' --directory "$1" . | gzip --no-name --best > "$2"
+		--mode='a-s,u=rwX,go=rX' --directory "$1" . | gzip --no-name --best > "$2"
 }
 
 targets=({x86_64,aarch64}-unknown-linux-gnu x86_64-pc-windows-gnu {x86_64,aarch64}-apple-darwin)
@@ -96,6 +105,9 @@ for target in "${targets[@]}"; do
 	*-apple-*)
 		if [[ -e target/macos/$target/$name ]]; then
 			programs[$target]=target/macos/$target/$name
+		elif [[ -n ${BUILDER:-} ]]; then
+			echo "there is no program for $target in target/macos/$target/, which a published release has" >&2
+			exit 1
 		else
 			echo "left out: $target: run \`make program TARGET=$target\` on macOS, and copy the program to target/macos/$target/"
 		fi
@@ -108,7 +120,7 @@ echo "==> license texts, completions and manual pages"
 common=$stage/common
 mkdir -p "$common/completions" "$common/man"
 hack/licenses.sh "$common/licenses"
-cp README.md CHANGELOG.md "$common"
+cp README.md CHANGELOG.md LICENSE "$common"
 for shell in bash elvish fish powershell zsh; do
 	"${programs[$host]}" completions "$shell" > "$common/completions/$name.$shell"
 done
@@ -155,7 +167,7 @@ cp crds/noderesource.dev_nodeextendedresources.yaml "$dist/crds.yaml"
 
 echo "==> plugin manifest for krew, provenance and checksums"
 {
-	sed -e "s|{{version}}|$version|g" -e "s|{{repository}}|$repository|g" hack/krew.yaml
+	sed -e '/^#/d' -e "s|{{version}}|$version|g" -e "s|{{repository}}|$repository|g" hack/krew.yaml
 	for target in "${targets[@]}"; do
 		[[ -n ${programs[$target]:-} ]] || continue
 		file=$name-$version-$(platform "$target").tar.gz
@@ -182,6 +194,7 @@ mv "$stage/provenance.json" "$dist/provenance.intoto.json"
 sums=$(cd "$dist" && sha256sum -- *)
 echo "$sums" > "$dist/SHA256SUMS"
 rm -rf "$stage"
+mv "$dist" "$complete"
 while read -r sum file; do
-	printf '%12d  %s  %s\n' "$(stat --format=%s "$dist/$file")" "$sum" "$file"
-done < "$dist/SHA256SUMS"
+	printf '%12d  %s  %s\n' "$(stat --format=%s "$complete/$file")" "$sum" "$file"
+done < "$complete/SHA256SUMS"

@@ -11,9 +11,12 @@ if [[ ! $new =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9a-z.]+)?$ ]]; then
 	echo "$new is not a version, such as 0.2.0" >&2
 	exit 2
 fi
-# Not in CHANGELOG.md, whose versions are past ones, nor in lock files, which name the versions of others.
-git grep --files-with-matches --fixed-strings --word-regexp "$old" -- Cargo.toml .pre-commit-hooks.yaml '*.md' \
-	charts examples docs ':!CHANGELOG.md' ':!RELEASE.md' |
-	xargs sed --in-place --regexp-extended "s/(^|[^0-9.])${old//./\\.}([^0-9.]|\$|\.[^0-9])/\1$new\2/g"
+# Not in CHANGELOG.md, whose versions are past ones, in lock files, which name the versions of others, in recordings, and
+# where the text is about a version rather than about the current one.
+git grep --files-with-matches --fixed-strings "$old" -- Cargo.toml .pre-commit-hooks.yaml '*.md' charts examples \
+	':!CHANGELOG.md' ':!RELEASE.md' ':!docs/compatibility.md' |
+	xargs sed --in-place --regexp-extended "s/(^|[^0-9.])${old//./\\.}([^0-9.]|\$|\.[^0-9]|\.\$)/\1$new\2/g"
+# Flux follows patch versions.
+sed --in-place "s/semver: ${old%.*}\.x/semver: ${new%.*}.x/" examples/gitops/flux/controller.yaml
 cargo update --workspace --quiet
 git diff --stat

@@ -15,6 +15,8 @@ use harness::documents::{self, Marker, Shell};
 use harness::{Output, Registry, control_plane_program, project_file, tool};
 use serde_json::Value;
 
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// What the documented commands verify in place of the workflow's identity. A key has no entry in a public log.
 const IDENTITY: &str = "--certificate-identity $SIGNER --certificate-oidc-issuer $ISSUER";
 
@@ -50,6 +52,11 @@ impl Published {
         let mut publish = Command::new(project_file("hack/publish.sh"));
         publish.arg(published.files()).arg(&published.registry);
         publish.env("XTASK", project_file("target/debug/xtask"));
+        // In a workflow, these would publish what this test has signed.
+        for variable in ["GH_TOKEN", "GITHUB_TOKEN", "GITHUB_REF_TYPE", "GITHUB_REF_NAME", "GITHUB_ACTOR"] {
+            publish.env_remove(variable);
+        }
+        publish.env("DOCKER_CONFIG", &published.folder);
         publish.envs([("COSIGN_KEY", published.folder.join("key.key")), ("COSIGN_PASSWORD", PathBuf::new())]);
         let output = Output::run(&mut publish, None).unwrap();
         assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
@@ -59,6 +66,16 @@ impl Published {
     /// The folder that has what a release has.
     fn files(&self) -> PathBuf {
         self.folder.join("release")
+    }
+
+    /// Signs the checksums with another key, as whoever replaces all files would.
+    fn sign_with_another_key(&self, folder: &Path) {
+        self.cosign(&["generate-key-pair", "--output-key-prefix", "another"]);
+        self.cosign(&["signing-config", "create", "--out", "none.json"]);
+        let [bundle, sums] = ["SHA256SUMS.sigstore.json", "SHA256SUMS"].map(|name| folder.join(name));
+        let [bundle, sums] = [&bundle, &sums].map(|path| path.to_str().unwrap());
+        let key = ["--key", "another.key", "--signing-config", "none.json", "--bundle", bundle];
+        self.cosign(&[&["sign-blob", "--yes"], &key[..], &[sums]].concat());
     }
 
     fn cosign(&self, args: &[&str]) -> String {
@@ -108,7 +125,7 @@ fn every_artifact_has_the_digest_of_the_provenance(published: &Published) {
     let artifacts: Vec<_> = digests.iter().filter(|(name, _)| name.starts_with("ghcr.io/")).collect();
     assert_eq!(artifacts.len(), 3, "{digests:?}");
     for (name, digest) in artifacts {
-        let reference = format!("{}:0.1.0", name.replace("ghcr.io/noderesource", &published.registry));
+        let reference = format!("{}:{VERSION}", name.replace("ghcr.io/noderesource", &published.registry));
         let output = Output::run(Command::new(tool("crane").unwrap()).args(["digest", &reference]), None).unwrap();
         assert_eq!(output.stdout.trim(), format!("sha256:{digest}"), "{reference}: {}", output.stderr);
     }
@@ -149,14 +166,33 @@ fn verification_of_a_tampered_file_fails_and_names_it() {
         assert!(error.contains(&expected), "{name}: {error}");
         println!("{name}: {}", error.lines().last().unwrap_or_default());
     }
+    let folder = published.folder.join("copy");
+    published.sign_with_another_key(&folder);
+    let error = published.run_page("verify-files", &folder).unwrap_err();
+    assert!(error.contains("cosign verify-blob ") && error.contains("invalid signature"), "{error}");
+}
+
+#[test]
+fn documented_identity_is_that_of_the_release_workflow() {
+    let page = fs::read_to_string(project_file("docs/verify.md")).unwrap();
+    let signers: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("SIGNER=")).collect();
+    let repository = "https://github.com/noderesource/node-resource-advertiser/";
+    for signer in &signers {
+        let (workflow, tag) = signer.split_once('@').unwrap();
+        let workflow = workflow.strip_prefix(repository).unwrap();
+        let text = fs::read_to_string(project_file(workflow)).unwrap();
+        assert!(text.contains("id-token: write") && text.contains("make publish"), "{workflow}");
+        assert_eq!(tag, format!("refs/tags/v{VERSION}"));
+    }
+    assert_eq!(signers.len(), 2);
 }
 
 /// Another image under the released tag, as after the theft of a registry's password.
 #[test]
 fn verification_of_another_artifact_under_the_tag_fails() {
     let published = Published::publish("replaced");
-    let image = format!("{}/node-resource-advertiser:0.1.0", published.registry);
-    let chart = format!("{}/charts/node-resource-advertiser:0.1.0", published.registry);
+    let image = format!("{}/node-resource-advertiser:{VERSION}", published.registry);
+    let chart = format!("{}/charts/node-resource-advertiser:{VERSION}", published.registry);
     let crane = |args: &[&str]| {
         let output = Output::run(Command::new(tool("crane").unwrap()).args(args), None).unwrap();
         assert_eq!(output.code, 0, "crane {args:?}: {}", output.stderr);
@@ -167,7 +203,8 @@ fn verification_of_another_artifact_under_the_tag_fails() {
     assert_ne!(crane(&["digest", &image]), digest);
     let error = published.run_page("verify-artifacts", &published.files()).unwrap_err();
     assert!(error.contains("node-resource-advertiser:$VERSION") && error.contains("no signatures"), "{error}");
-    crane(&["tag", &format!("{}@{digest}", image.trim_end_matches(":0.1.0")), "0.1.0"]);
+    let (repository, _) = image.rsplit_once(':').unwrap();
+    crane(&["tag", &format!("{repository}@{digest}"), VERSION]);
     published.run_page("verify-artifacts", &published.files()).unwrap();
     crane(&["mutate", &chart, "--annotation", "changed=true", "--tag", &chart]);
     let error = published.run_page("verify-artifacts", &published.files()).unwrap_err();
@@ -192,14 +229,20 @@ fn bill_of_materials_has_the_crates_that_the_program_lists() {
             println!("{name}: the tests' build of the program lists no crates");
             continue;
         };
+        // Runtime is the kind that is left out.
+        let listed = serde_json::to_value(&listed).unwrap();
+        let packages = listed["packages"].as_array().unwrap().iter();
+        let linked = packages.filter(|package| package["kind"].is_null() && package["root"] != true);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
         let crates: BTreeSet<_> =
-            listed.packages.iter().map(|package| format!("{}@{}", package.name, package.version)).collect();
+            linked.map(|package| format!("{}@{}", text(&package["name"]), text(&package["version"]))).collect();
         let sbom = archive.with_file_name(name.replace(".tar.gz", ".cdx.json"));
         let sbom: Value = serde_json::from_slice(&fs::read(sbom).unwrap()).unwrap();
         let components = sbom["components"].as_array().unwrap().iter().map(|part| part["purl"].as_str().unwrap());
-        let components: BTreeSet<_> = components.filter_map(|purl| purl.strip_prefix("pkg:cargo/")).collect();
-        let missing: Vec<_> = components.iter().filter(|&&part| !crates.contains(part)).collect();
-        assert!(components.len() > 50 && missing.is_empty(), "{name} does not list {missing:?}");
-        println!("{name}: {} crates, all in the program's list of {}", components.len(), crates.len());
+        let components = components.filter_map(|purl| purl.strip_prefix("pkg:cargo/"));
+        let components: BTreeSet<_> = components.map(str::to_owned).collect();
+        let differences: Vec<_> = components.symmetric_difference(&crates).collect();
+        assert!(components.len() > 50 && differences.is_empty(), "{name}: {differences:?}");
+        println!("{name}: the same {} crates", components.len());
     }
 }

@@ -3,6 +3,7 @@ package installs
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -67,11 +68,12 @@ func TestKustomizeInflatesEveryVariant(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				replace := strings.NewReplacer(
-					"    repo: oci://ghcr.io/noderesource/charts\n    version: 0.1.0\n", "",
-					"skipHooks: true", hooks,
-				)
-				kustomization := replace.Replace("helmGlobals: {chartHome: " + inProject(t, "charts") + "}\n" + string(example))
+				published := regexp.MustCompile(`    repo: oci://ghcr\.io/noderesource/charts\n    version: \S+\n`)
+				if !published.Match(example) {
+					t.Fatalf("no published chart in %s", example)
+				}
+				local := strings.ReplaceAll(string(published.ReplaceAll(example, nil)), "skipHooks: true", hooks)
+				kustomization := "helmGlobals: {chartHome: " + inProject(t, "charts") + "}\n" + local
 				folder := t.TempDir()
 				namespace, err := os.ReadFile(inProject(t, "examples/gitops/kustomize/chart/namespace.yaml"))
 				if err != nil {
