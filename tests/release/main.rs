@@ -213,7 +213,7 @@ fn verification_of_another_artifact_under_the_tag_fails() {
 
 /// `cargo audit bin` reads what the compiler has put into the program.
 #[test]
-fn bill_of_materials_has_the_crates_that_the_program_lists() {
+fn bill_of_materials_has_only_crates_that_the_program_lists() {
     let files = fs::read_dir(dist()).unwrap().map(|file| file.unwrap().path());
     let archives: Vec<_> = files.filter(|file| file.to_string_lossy().ends_with(".tar.gz")).collect();
     assert!(!archives.is_empty());
@@ -241,8 +241,9 @@ fn bill_of_materials_has_the_crates_that_the_program_lists() {
         let components = sbom["components"].as_array().unwrap().iter().map(|part| part["purl"].as_str().unwrap());
         let components = components.filter_map(|purl| purl.strip_prefix("pkg:cargo/"));
         let components: BTreeSet<_> = components.map(str::to_owned).collect();
-        let differences: Vec<_> = components.symmetric_difference(&crates).collect();
-        assert!(components.len() > 50 && differences.is_empty(), "{name}: {differences:?}");
-        println!("{name}: the same {} crates", components.len());
+        // The program's list also has procedural macros, which are not linked.
+        let missing: Vec<_> = components.difference(&crates).collect();
+        assert!(components.len() > 50 && missing.is_empty(), "{name} does not list {missing:?}");
+        println!("{name}: {} crates, all in the program's list of {}", components.len(), crates.len());
     }
 }
