@@ -61,6 +61,14 @@ release: tools cargo-about cargo-auditable ## Build all that a release publishes
 publish: tools signing-tools ## Sign target/dist/ and push it (REGISTRY=ghcr.io/noderesource; COSIGN_KEY=file outside a workflow)
 	@$(STEP) hack/publish.sh target/dist $(or $(REGISTRY),ghcr.io/noderesource)
 
+.PHONY: github-release
+github-release: ## Create the release of the current tag on GitHub, from target/dist/ (in a workflow)
+	@hack/github-release.sh target/dist
+
+.PHONY: cross-compilers
+cross-compilers: ## Install the compilers for other platforms that a release needs (root on Debian)
+	@for target in {x86_64,aarch64}-unknown-linux-gnu x86_64-pc-windows-gnu; do hack/linker.sh $$target; done
+
 .PHONY: bench
 bench: controlplane ## Compare the controller with the baseline (NODES=1000 PAIRS=5 ONLY=policy), into target/bench/results.json
 	@NODES=$(or $(NODES),1000) PAIRS=$(or $(PAIRS),5) ONLY=$(ONLY) cargo bench --locked --bench rollout
@@ -74,14 +82,6 @@ bench-protection: controlplane ## Measure the protection policy's cost in the AP
 .PHONY: soak
 soak: controlplane ## Run two replicas under load and disruptions, into target/soak/ (MINUTES=60 NODES=200 SEED=1 PROFILE=bench)
 	@MINUTES=$(MINUTES) NODES=$(NODES) SEED=$(SEED) cargo bench --locked --profile $(or $(PROFILE),bench) --bench soak
-
-.PHONY: github-release
-github-release: ## Create the release of the current tag on GitHub, from target/dist/ (in a workflow)
-	@hack/github-release.sh target/dist
-
-.PHONY: cross-compilers
-cross-compilers: ## Install the compilers for other platforms that a release needs (root on Debian)
-	@for target in {x86_64,aarch64}-unknown-linux-gnu x86_64-pc-windows-gnu; do hack/linker.sh $$target; done
 
 ##@ Generate
 

@@ -24,7 +24,7 @@ flags=(--cfg fuzzing -C passes=sancov-module -C codegen-units=1 -C debug-asserti
 for flag in level=4 inline-8bit-counters pc-table trace-compares; do
 	flags+=(-C "llvm-args=-sanitizer-coverage-$flag")
 done
-host=$(rustc --version --verbose | sed -n 's/^host: //p')
+host=$(rustc --print host-tuple)
 # With --target, build scripts and macros are compiled without these flags.
 RUSTFLAGS="${flags[*]}" CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_STRIP=none \
 	cargo build --package fuzz --bin fuzz --locked --release --target "$host" --target-dir target/fuzz/build

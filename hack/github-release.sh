@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+version=$(hack/version.sh)
 notes=$(hack/notes.sh "$version")
 flags=()
 if [[ $version == *-* ]]; then

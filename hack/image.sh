@@ -7,7 +7,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 output=$1
-read -r -a xtask <<< "${XTASK:-cargo run --quiet --locked --package xtask --}"
 arguments=()
 for license in "$2"/*; do
 	arguments+=(--license "$license")
@@ -16,11 +15,11 @@ for program in "${@:3}"; do
 	arguments+=(--program "$program")
 done
 name=node-resource-advertiser
-version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+version=$(hack/version.sh)
 label=org.opencontainers.image
 mkdir -p "$(dirname "$output")"
-"${xtask[@]}" image "${arguments[@]}" --argument run --output "$output" \
-	--created "${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}" --reference "ghcr.io/noderesource/$name:$version" \
+hack/xtask.sh image "${arguments[@]}" --argument run --output "$output" \
+	--reference "ghcr.io/noderesource/$name:$version" \
 	--label "$label.title=$name" --label "$label.version=$version" --label "$label.licenses=Apache-2.0" \
 	--label "$label.source=https://github.com/noderesource/node-resource-advertiser" \
 	--label "$label.revision=$(git describe --always --dirty --abbrev=40 --exclude '*')" \

@@ -3,6 +3,7 @@
 #
 #   hack/linker.sh TARGET
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 target=$1
 host=$(uname -s)-$(uname -m)
@@ -19,11 +20,5 @@ Darwin-*-apple-darwin | Linux-x86_64-x86_64-unknown-linux-gnu | Linux-aarch64-aa
 	exit 2
 	;;
 esac
-if ! command -v "$linker" > /dev/null; then
-	if ((EUID != 0)) || ! command -v apt-get > /dev/null; then
-		echo "there is no $linker: install it (on Debian: apt-get install ${packages[*]})" >&2
-		exit 1
-	fi
-	{ apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends "${packages[@]}"; } >&2
-fi
+hack/require.sh "$linker" "${packages[@]}"
 echo "$linker"

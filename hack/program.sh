@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 program=node-resource-advertiser
-host=$(rustc --version --verbose | sed -n 's/^host: //p')
+host=$(rustc --print host-tuple)
 target=$1
 case $target in
 host) target=$host ;;

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 dist=$1
 registry=$2
 name=node-resource-advertiser
-version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+version=$(hack/version.sh)
 tools=$PWD/target/tools/bin
 export COSIGN_YES=true
 stage=$(mktemp -d)
@@ -45,8 +45,7 @@ pushed=$(hack/push.sh "$dist" "$registry")
 mapfile -t references <<< "$pushed"
 image=${references[0]}
 
-read -r -a xtask <<< "${XTASK:-cargo run --quiet --locked --package xtask --}"
-"${xtask[@]}" predicate "$dist/provenance.intoto.json" > "$stage/predicate.json"
+hack/xtask.sh predicate "$dist/provenance.intoto.json" > "$stage/predicate.json"
 for reference in "${references[@]}"; do
 	# The tag could move.
 	"$tools/cosign" sign "${identity[@]}" "$reference"

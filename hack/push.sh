@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 name=node-resource-advertiser
-version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+version=$(hack/version.sh)
 layout=$(mktemp -d)
 trap 'rm -rf "$layout"' EXIT
 

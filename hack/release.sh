@@ -14,10 +14,10 @@ name=node-resource-advertiser
 repository=https://github.com/noderesource/node-resource-advertiser
 registry=ghcr.io/noderesource
 charts=(node-resource-advertiser node-resource-advertiser-rules)
-version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+version=$(hack/version.sh)
 commit=$(git rev-parse HEAD)
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-host=$(rustc --version --verbose | sed -n 's/^host: //p')
+host=$(rustc --print host-tuple)
 
 case $1 in
 release)
@@ -32,7 +32,6 @@ test)
 	export XTASK=target/debug/xtask
 	;;
 esac
-read -r -a xtask <<< "${XTASK:-cargo run --quiet --locked --package xtask --}"
 # What is in the folder at its end is complete.
 complete=$dist
 dist=$complete.new
@@ -99,21 +98,21 @@ if [[ $1 == test ]]; then
 	targets=("$host")
 fi
 declare -A programs
+built=()
 for target in "${targets[@]}"; do
 	case $1-$target in
 	test-*) programs[$target]=$(hack/program.sh test) ;;
-	*-apple-*)
-		if [[ -e target/macos/$target/$name ]]; then
-			programs[$target]=target/macos/$target/$name
-		elif [[ -n ${BUILDER:-} ]]; then
-			echo "there is no program for $target in target/macos/$target/, which a published release has" >&2
-			exit 1
-		else
-			echo "left out: $target: run \`make program TARGET=$target\` on macOS, and copy the program to target/macos/$target/"
-		fi
-		;;
+	*-apple-*) programs[$target]=target/macos/$target/$name ;;
 	*) programs[$target]=$(hack/program.sh "$target") ;;
 	esac
+	if [[ -e ${programs[$target]} ]]; then
+		built+=("$target")
+	elif [[ -n ${BUILDER:-} ]]; then
+		echo "there is no ${programs[$target]}, which a published release has" >&2
+		exit 1
+	else
+		echo "left out: $target: run \`make program TARGET=$target\` on macOS, and copy the program to target/macos/$target/"
+	fi
 done
 
 echo "==> license texts, completions and manual pages"
@@ -128,15 +127,14 @@ done
 
 images=()
 rust=$(rustc --version | cut -d ' ' -f 2)
-for target in "${targets[@]}"; do
-	[[ -n ${programs[$target]:-} ]] || continue
+for target in "${built[@]}"; do
 	echo "==> archive and bill of materials for $target"
 	platform=$(platform "$target")
 	cp -r "$common" "$stage/$platform"
 	install "${programs[$target]}" "$stage/$platform"
 	archive "$stage/$platform" "$dist/$name-$version-$platform.tar.gz"
 	libc=$(libc "$target")
-	"${xtask[@]}" sbom --package "$name" --target "$target" --created "$SOURCE_DATE_EPOCH" \
+	hack/xtask.sh sbom --package "$name" --target "$target" \
 		--linked "pkg:github/rust-lang/rust@$rust" ${libc:+--linked "$libc"} \
 		--output "$dist/$name-$version-$platform.cdx.json"
 	if [[ $target == *-linux-* ]]; then
@@ -155,8 +153,8 @@ for chart in "${charts[@]}"; do
 	# Helm gives the files of a package the times that they have.
 	find "$stage/charts/$chart" -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
 	target/tools/bin/helm package "$stage/charts/$chart" --destination "$dist" > /dev/null
-	digest=$("${xtask[@]}" chart --package "$dist/$chart-$version.tgz" --repository "$registry/charts" \
-		--created "$SOURCE_DATE_EPOCH" --output "$dist/$chart-$version-chart.tar")
+	digest=$(hack/xtask.sh chart --package "$dist/$chart-$version.tgz" --repository "$registry/charts" \
+		--output "$dist/$chart-$version-chart.tar")
 	artifacts+=(--artifact "$registry/charts/$chart=$digest")
 done
 grep --quiet "$image" "$stage/charts/$name/values.yaml"
@@ -168,10 +166,9 @@ cp crds/noderesource.dev_nodeextendedresources.yaml "$dist/crds.yaml"
 echo "==> plugin manifest for krew, provenance and checksums"
 {
 	sed -e '/^#/d' -e "s|{{version}}|$version|g" -e "s|{{repository}}|$repository|g" hack/krew.yaml
-	for target in "${targets[@]}"; do
-		[[ -n ${programs[$target]:-} ]] || continue
-		file=$name-$version-$(platform "$target").tar.gz
+	for target in "${built[@]}"; do
 		platform=$(platform "$target")
+		file=$name-$version-$platform.tar.gz
 		cat <<- END
 			  - selector:
 			      matchLabels: {os: ${platform%-*}, arch: ${platform#*-}}
@@ -184,7 +181,7 @@ echo "==> plugin manifest for krew, provenance and checksums"
 digest() {
 	echo "sha256:$(sha256sum "$1" | cut -d ' ' -f 1)"
 }
-"${xtask[@]}" provenance --repository "$repository" --commit "$commit" --command "make release" \
+hack/xtask.sh provenance --repository "$repository" --commit "$commit" --command "make release" \
 	--builder "${BUILDER:-$repository}" "${artifacts[@]}" \
 	--dependency "pkg:github/rust-lang/rust@$rust=$(digest "$(rustc --print sysroot)/bin/rustc")" \
 	--dependency "file:Cargo.lock=$(digest Cargo.lock)" \

@@ -3,7 +3,7 @@
 CARGO_TEST := cargo test --workspace --locked
 # What `make release` builds, or with RELEASE= the same for the tests' build of the program.
 DIST := $(if $(RELEASE),target/dist,target/dist-test)
-TEST_IMAGE := $(DIST)/node-resource-advertiser-$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)-image.tar
+TEST_IMAGE := $(DIST)/node-resource-advertiser-$(shell hack/version.sh)-image.tar
 TEST := fmt clippy doc test-unit deny spelling test-chart test-oracle test-image test-conformance-quick test-e2e test-demo test-cluster test-kubelet
 # What proves a tool rather than this project: hack/changed.sh has the files that each depends on.
 TEST_TOOLS := test-harness test-alerts test-gitops test-release

@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Replaces the version of this project in every file that names it.
+# Prints the version of this project, or replaces it in every file that names it.
 #
-#   hack/version.sh VERSION
+#   hack/version.sh [VERSION]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-new=$1
 old=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+if (($# == 0)); then
+	echo "$old"
+	exit
+fi
+new=$1
 if [[ ! $new =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9a-z.]+)?$ ]]; then
 	echo "$new is not a version, such as 0.2.0" >&2
 	exit 2

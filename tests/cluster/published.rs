@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use harness::documents::{self, Block, Marker, Shell};
+use harness::documents::{self, Block, Shell};
 use harness::helm::NAMESPACE;
 use harness::objects::{DONGLE, ledger};
-use harness::{Cluster, Output, Registry, isolated, project_file};
+use harness::{Cluster, Output, PLATFORM, Registry, isolated, project_file};
 
 use crate::replicas::{self, events, start_cluster_without_image, wait_leader};
 
@@ -23,7 +23,8 @@ fn release_is_installed_and_used_without_a_checkout() {
         let dist = project_file(&env::var("DIST").expect("DIST: `make test-cluster`"));
         registry.push(&dist).unwrap();
         node.mirror("ghcr.io", &registry.address).unwrap();
-        let [install, upgrade, uninstall] = &documented()[..] else { panic!("{:#?}", documented()) };
+        let blocks = documents::blocks_run_by("published", &[project_file("docs/install.md")]).unwrap();
+        let [install, upgrade, uninstall] = &blocks[..] else { panic!("{blocks:#?}") };
         let folder = cluster.control_plane.dir().join("user");
         fs::create_dir(&folder).unwrap();
         let run = |block: &Block| run(&cluster, &registry, &folder, block);
@@ -44,11 +45,6 @@ fn release_is_installed_and_used_without_a_checkout() {
     });
 }
 
-fn documented() -> Vec<Block> {
-    let blocks = documents::blocks(&[project_file("docs/install.md")]).unwrap().into_iter();
-    blocks.filter(|block| block.marker == Marker::Runs("published".to_owned())).collect()
-}
-
 fn run(cluster: &Cluster, registry: &Registry, folder: &Path, block: &Block) {
     let mut shell = Shell::new(cluster, folder, BTreeMap::new()).unwrap();
     // A registry without TLS.
@@ -67,10 +63,7 @@ fn image(cluster: &Cluster) -> String {
 
 /// Unpacks the archive, and returns the path of its program.
 fn unpack(dist: &Path, folder: &Path) -> PathBuf {
-    let platform = if cfg!(target_arch = "aarch64") { "linux-arm64" } else { "linux-amd64" };
-    let files = fs::read_dir(dist).unwrap().map(|file| file.unwrap().path());
-    let mut archives = files.filter(|file| file.to_string_lossy().ends_with(&format!("-{platform}.tar.gz")));
-    let archive = archives.next().unwrap_or_else(|| panic!("no archive for {platform} in {}", dist.display()));
+    let archive = dist.join(format!("node-resource-advertiser-{}-{PLATFORM}.tar.gz", env!("CARGO_PKG_VERSION")));
     let mut tar = Command::new("tar");
     let output = Output::run(tar.arg("--extract").arg("--file").arg(archive).current_dir(folder), None).unwrap();
     assert_eq!(output.code, 0, "{}", output.stderr);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use harness::documents::{self, Marker, Shell};
+use harness::documents::{self, Shell};
 use harness::helm::{NAMESPACE, RELEASE, helm, helm_chart};
 use harness::objects::{self, DONGLE, advertises, ledger};
 use harness::{Cluster, isolated, project_file};
@@ -132,9 +132,7 @@ fn run_the_documented_commands(cluster: &Cluster) {
     let variables = BTreeMap::from([("NS", NAMESPACE.to_owned())]);
     let mut shell = Shell::new(cluster, &project_file("."), variables).unwrap();
     shell.words.push(("-n node-resource-advertiser", format!("-n {NAMESPACE}")));
-    let blocks = documents::blocks(&documents::pages().unwrap()).unwrap();
-    let marker = Marker::Runs("release".to_owned());
-    let blocks: Vec<_> = blocks.into_iter().filter(|block| block.marker == marker).collect();
+    let blocks = documents::blocks_run_by("release", &documents::pages().unwrap()).unwrap();
     let notes = helm(cluster, &["get", "notes", RELEASE, "--namespace", NAMESPACE]).stdout;
     let notes = documents::notes_blocks(&notes);
     assert!(blocks.len() > 3 && notes.len() > 2, "{blocks:#?}\n{notes:#?}");

@@ -7,16 +7,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use harness::documents::{self, Block, Marker, Shell};
+use harness::documents::{self, Block, Shell};
 use harness::objects::{advertises, rule};
 use harness::{Cluster, ControlPlane, Controller, project_file};
 use serde_json::json;
 
 /// The blocks that the test `name` runs.
 fn blocks(name: &str) -> Vec<Block> {
-    let blocks = documents::blocks(&documents::pages().unwrap()).unwrap();
-    let marker = Marker::Runs(name.to_owned());
-    blocks.into_iter().filter(|block| block.marker == marker).collect()
+    documents::blocks_run_by(name, &documents::pages().unwrap()).unwrap()
 }
 
 fn shell(cluster: &Cluster) -> Shell {

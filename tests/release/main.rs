@@ -11,8 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::documents::{self, Marker, Shell};
-use harness::{Output, Registry, control_plane_program, project_file, tool};
+use harness::documents::{self, Shell};
+use harness::{Output, PLATFORM, Registry, control_plane_program, project_file, tool};
 use serde_json::Value;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -23,6 +23,22 @@ const IDENTITY: &str = "--certificate-identity $SIGNER --certificate-oidc-issuer
 /// The folder that `make release` has written.
 fn dist() -> PathBuf {
     project_file(&std::env::var("DIST").expect("DIST names a folder that `make release` has written"))
+}
+
+/// The names of the files in a folder, sorted.
+fn names(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = files.collect();
+    names.sort();
+    names
+}
+
+/// Copies the files of a folder into a new one.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for name in names(from) {
+        fs::copy(from.join(&name), to.join(&name)).unwrap();
+    }
 }
 
 /// A published release.
@@ -37,12 +53,8 @@ impl Published {
     fn publish(name: &str) -> Self {
         let folder = project_file("target/release-test").join(name);
         let _ = fs::remove_dir_all(&folder);
-        let files = folder.join("release");
-        fs::create_dir_all(&files).unwrap();
-        for file in fs::read_dir(dist()).unwrap() {
-            let file = file.unwrap();
-            fs::copy(file.path(), files.join(file.file_name())).unwrap();
-        }
+        fs::create_dir_all(&folder).unwrap();
+        copy(&dist(), &folder.join("release"));
         let server = Registry::start(&folder.join("registry.log")).unwrap();
         let published = Self { registry: format!("{}/noderesource", server.address), folder, _server: server };
         let krew = published.folder.join("krew-itself");
@@ -95,12 +107,9 @@ impl Published {
         let mut shell = Shell::without_cluster(folder, &programs).unwrap();
         shell.environment.push(("KREW_ROOT".to_owned(), krew.display().to_string()));
         let key = format!("--key {} --insecure-ignore-tlog", self.folder.join("key.pub").display());
-        let platform = if cfg!(target_arch = "aarch64") { "linux-arm64" } else { "linux-amd64" };
-        shell.variables.insert("PLATFORM", platform.to_owned());
+        shell.variables.insert("PLATFORM", PLATFORM.to_owned());
         shell.words.extend([(IDENTITY, key), ("ghcr.io/noderesource", self.registry.clone())]);
-        let blocks = documents::blocks(&[project_file("docs/verify.md")]).unwrap();
-        let marker = Marker::Runs(marker.to_owned());
-        let blocks: Vec<_> = blocks.into_iter().filter(|block| block.marker == marker).collect();
+        let blocks = documents::blocks_run_by(marker, &[project_file("docs/verify.md")]).unwrap();
         assert!(!blocks.is_empty());
         shell.run(&blocks).map_err(|error| format!("{error:#}"))
     }
@@ -129,29 +138,22 @@ fn every_artifact_has_the_digest_of_the_provenance(published: &Published) {
         let output = Output::run(Command::new(tool("crane").unwrap()).args(["digest", &reference]), None).unwrap();
         assert_eq!(output.stdout.trim(), format!("sha256:{digest}"), "{reference}: {}", output.stderr);
     }
-    for file in fs::read_dir(published.files()).unwrap() {
-        let name = file.unwrap().file_name().into_string().unwrap();
+    for name in names(&published.files()) {
         let is_later = name.ends_with(".sigstore.json") || ["SHA256SUMS", "provenance.intoto.json"].contains(&&*name);
         assert!(is_later || digests.contains_key(&*name), "{name} is no subject of {digests:?}");
     }
 }
 
-/// A byte more at the end of each file, one by one.
+/// Another bit in the middle of each file, one by one.
 #[test]
 fn verification_of_a_tampered_file_fails_and_names_it() {
     let published = Published::publish("tampered");
-    let mut names: Vec<_> =
-        fs::read_dir(published.files()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
+    let names = names(&published.files());
     assert!(names.len() > 10, "{names:?}");
     for name in names {
         let folder = published.folder.join("copy");
         let _ = fs::remove_dir_all(&folder);
-        fs::create_dir(&folder).unwrap();
-        for file in fs::read_dir(published.files()).unwrap() {
-            let file = file.unwrap();
-            fs::copy(file.path(), folder.join(file.file_name())).unwrap();
-        }
+        copy(&published.files(), &folder);
         let path = folder.join(&name);
         let mut bytes = fs::read(&path).unwrap();
         let middle = bytes.len() / 2;
@@ -214,15 +216,20 @@ fn verification_of_another_artifact_under_the_tag_fails() {
 /// `cargo audit bin` reads what the compiler has put into the program.
 #[test]
 fn bill_of_materials_has_only_crates_that_the_program_lists() {
-    let files = fs::read_dir(dist()).unwrap().map(|file| file.unwrap().path());
-    let archives: Vec<_> = files.filter(|file| file.to_string_lossy().ends_with(".tar.gz")).collect();
+    let archives: Vec<_> = names(&dist()).into_iter().filter(|name| name.ends_with(".tar.gz")).collect();
     assert!(!archives.is_empty());
-    for archive in archives {
-        let name = archive.file_name().unwrap().to_str().unwrap();
+    for name in archives {
         let program =
             if name.contains("windows") { "./node-resource-advertiser.exe" } else { "./node-resource-advertiser" };
         let mut tar = Command::new("tar");
-        let tar = tar.arg("--extract").arg("--to-stdout").arg("--file").arg(&archive).arg(program).output().unwrap();
+        let tar = tar
+            .arg("--extract")
+            .arg("--to-stdout")
+            .arg("--file")
+            .arg(dist().join(&name))
+            .arg(program)
+            .output()
+            .unwrap();
         assert!(tar.status.success(), "{}", String::from_utf8_lossy(&tar.stderr));
         let Ok(listed) = auditable_info::audit_info_from_slice(&tar.stdout, 8 << 20) else {
             assert!(dist().ends_with("dist-test"), "{name}: its program lists no crates");
@@ -236,7 +243,7 @@ fn bill_of_materials_has_only_crates_that_the_program_lists() {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let crates: BTreeSet<_> =
             linked.map(|package| format!("{}@{}", text(&package["name"]), text(&package["version"]))).collect();
-        let sbom = archive.with_file_name(name.replace(".tar.gz", ".cdx.json"));
+        let sbom = dist().join(name.replace(".tar.gz", ".cdx.json"));
         let sbom: Value = serde_json::from_slice(&fs::read(sbom).unwrap()).unwrap();
         let components = sbom["components"].as_array().unwrap().iter().map(|part| part["purl"].as_str().unwrap());
         let components = components.filter_map(|purl| purl.strip_prefix("pkg:cargo/"));

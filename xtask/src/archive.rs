@@ -1,6 +1,8 @@
 //! Archives that have the same bytes for the same files.
 
+use std::fs;
 use std::io::Write as _;
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use flate2::{Compression, GzBuilder};
@@ -28,6 +30,17 @@ impl<'a> File<'a> {
     pub fn program(path: &'a str, bytes: &'a [u8]) -> Self {
         Self { path, is_executable: true, bytes }
     }
+}
+
+/// Reads a file. Returns its name and content.
+///
+/// # Errors
+/// If it cannot be read, or its name is not UTF-8.
+pub fn read(path: &Path) -> Result<(String, Vec<u8>)> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.with_context(|| format!("{} is not the path of a file", path.display()))?;
+    Ok((name.to_owned(), bytes))
 }
 
 /// Archives files in the given order, owned by root, with one timestamp in seconds since 1970.

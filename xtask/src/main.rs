@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use serde_json::Value;
+use xtask::archive::read;
 use xtask::chart;
 use xtask::image::{self, Description};
 use xtask::oci::digest;
@@ -153,14 +154,6 @@ fn main() -> Result<()> {
 fn pair(text: &str) -> Result<(String, String)> {
     let (key, value) = text.split_once('=').context("write it as key=value")?;
     Ok((key.to_owned(), value.to_owned()))
-}
-
-/// Reads a file. Returns its name and content.
-fn read(path: &Path) -> Result<(String, Vec<u8>)> {
-    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.with_context(|| format!("{} is not the path of a file", path.display()))?;
-    Ok((name.to_owned(), bytes))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {

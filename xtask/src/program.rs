@@ -1,12 +1,13 @@
 //! A program that needs no other file.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use object::elf::{ELFOSABI_GNU, ELFOSABI_SYSV, PT_INTERP};
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
 use object::{Architecture, Object as _};
+
+use crate::archive;
 
 /// A static program for Linux.
 #[derive(Clone, Debug)]
@@ -25,9 +26,7 @@ impl Program {
     /// # Errors
     /// If the file cannot be read, is not a program for 64-bit Linux, or needs a dynamic loader.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let name = path.file_name().and_then(|name| name.to_str());
-        let name = name.with_context(|| format!("{} is not the path of a file", path.display()))?.to_owned();
+        let (name, bytes) = archive::read(path)?;
         let architecture =
             architecture(&bytes).with_context(|| format!("{} cannot be the program of an image", path.display()))?;
         Ok(Self { name, bytes, architecture })

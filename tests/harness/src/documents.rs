@@ -84,6 +84,15 @@ pub fn blocks(pages: &[PathBuf]) -> Result<Vec<Block>> {
     Ok(blocks)
 }
 
+/// Returns the blocks of pages that the test of this name runs.
+///
+/// # Errors
+/// Returns an error if a page cannot be read.
+pub fn blocks_run_by(name: &str, pages: &[PathBuf]) -> Result<Vec<Block>> {
+    let marker = Marker::Runs(name.to_owned());
+    Ok(blocks(pages)?.into_iter().filter(|block| block.marker == marker).collect())
+}
+
 /// Returns the project's pages: every Markdown file, except build output.
 ///
 /// # Errors

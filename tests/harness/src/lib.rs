@@ -63,7 +63,7 @@ pub use kubelet::{DevicePlugin, Kubelet};
 pub use node::Node;
 pub use process::Process;
 pub use programs::{control_plane_program, program, project_file, tool};
-pub use registry::Registry;
+pub use registry::{PLATFORM, Registry};
 pub use rustix::process::Signal;
 pub use shared::SharedCluster;
 pub use wait::{DEADLINE, wait_until, wait_within};

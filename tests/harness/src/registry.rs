@@ -7,6 +7,9 @@ use anyhow::{Result, ensure};
 
 use crate::{Output, Process, free_port, project_file, tool};
 
+/// This machine's platform, as archives of a release are named.
+pub const PLATFORM: &str = if cfg!(target_arch = "aarch64") { "linux-arm64" } else { "linux-amd64" };
+
 /// A registry on loopback, without TLS. It ends when this value is dropped.
 #[derive(Debug)]
 pub struct Registry {
