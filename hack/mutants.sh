@@ -37,7 +37,7 @@ build() {
 
 # The tests that run, in the background, where an interrupt does not reach them.
 pid=
-trap '[[ -z $pid ]] || kill "$pid" 2> /dev/null' EXIT
+trap '[[ -z $pid ]] || kill "$pid" 2> /dev/null || true' EXIT
 trap 'exit 130' INT TERM
 
 # Runs a layer of the tests that have been built, up to the first test that fails. Random worlds print their seed at the

@@ -24,6 +24,7 @@ mod protection;
 pub mod prune;
 pub mod readiness;
 mod reconciler;
+mod rollouts;
 mod rules;
 mod schedule;
 pub mod server;
@@ -49,7 +50,7 @@ use crate::cluster::watch::watch as watch_objects;
 use crate::model::node::ApiNode;
 use effect::{Now, Observation};
 use executor::{Executor, InFlight};
-pub use options::{Diagnostics, Options};
+pub use options::{Diagnostics, MAX_FAILED_NODES, Options, RolloutLimits};
 use reconciler::Reconciler;
 use rules::RuleObject;
 

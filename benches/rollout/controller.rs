@@ -37,8 +37,9 @@ impl Controller {
         let (bind, patches) = (address.to_string(), MAX_CONCURRENT_PATCHES.to_string());
         let args = ["run", "--bind-address", &bind, "--max-concurrent-patches", &patches];
         let start = Instant::now();
-        // The self-test is a patch too, once a minute: in the middle of what is measured, or not.
-        let env = [("KUBECONFIG", kubeconfig), ("NRA_CONFINEMENT_TEST", "false")];
+        // The self-test is a patch too, once a minute: in the middle of what is measured, or not. The baseline has no
+        // maximum rate.
+        let env = [("KUBECONFIG", kubeconfig), ("NRA_CONFINEMENT_TEST", "false"), ("NRA_MAX_ROLLOUT_RATE", "0")];
         let process = Process::spawn("controller", program, &args, &env, &log)?;
         let controller = Self { process, address };
         controller.poll("to be ready", cluster.deadline(), |controller| {

@@ -30,6 +30,10 @@ pub(super) struct Args {
     /// Maximum number of concurrent patches, 1 to 1000; about ten saturate the API server
     #[arg(long, env = "NRA_MAX_CONCURRENT_PATCHES", default_value = "16")]
     pub(super) max_concurrent_patches: String,
+    /// Maximum number of patches per second that follow from edits of rules, 1 to 10000, or 0 for no limit; repairs and
+    /// new nodes do not count
+    #[arg(long, env = "NRA_MAX_ROLLOUT_RATE", default_value = "50")]
+    pub(super) max_rollout_rate: String,
     /// Timeout of each request to the API server, 1s to 60s
     #[arg(long, env = "NRA_REQUEST_TIMEOUT", default_value = "15s")]
     pub(super) request_timeout: String,
@@ -79,6 +83,8 @@ Examples:
 pub(super) struct Settings {
     pub(super) listen: SocketAddr,
     pub(super) concurrency: usize,
+    /// `None` for no limit.
+    pub(super) max_rollout_rate: Option<u32>,
     pub(super) request_timeout: Duration,
     pub(super) mass_withdrawal_delay: Duration,
     pub(super) confinement_test: bool,
@@ -108,6 +114,7 @@ impl Settings {
         let listen =
             errors.parse::<SocketAddr>("bind-address", &args.bind_address, "an address and a port, such as [::]:8080");
         let concurrency = errors.number("max-concurrent-patches", &args.max_concurrent_patches, 1..=1000);
+        let max_rollout_rate = errors.number("max-rollout-rate", &args.max_rollout_rate, 0..=10_000);
         let request_timeout = errors.duration("request-timeout", &args.request_timeout, 1..=60);
         let mass_withdrawal_delay =
             errors.duration("mass-withdrawal-delay", &args.mass_withdrawal_delay, 0..=24 * 60 * 60);
@@ -139,10 +146,11 @@ impl Settings {
         }
         let durations = request_timeout.zip(mass_withdrawal_delay).zip(lease_duration);
         let log = log.zip(log_format);
-        match (listen, concurrency, durations, confinement_test, log, errors.0) {
+        let limits = concurrency.zip(max_rollout_rate);
+        match (listen, limits, durations, confinement_test, log, errors.0) {
             (
                 Some(listen),
-                Some(concurrency),
+                Some((concurrency, max_rollout_rate)),
                 Some(((request_timeout, mass_withdrawal_delay), lease_duration)),
                 Some(confinement_test),
                 Some((log, log_format)),
@@ -150,6 +158,7 @@ impl Settings {
             ) if errors.is_empty() => Ok(Self {
                 listen,
                 concurrency: usize::try_from(concurrency).unwrap_or(usize::MAX),
+                max_rollout_rate: u32::try_from(max_rollout_rate).ok().filter(|rate| *rate > 0),
                 request_timeout,
                 mass_withdrawal_delay,
                 confinement_test,

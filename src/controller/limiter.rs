@@ -1,11 +1,16 @@
-//! Limits the number of requests in flight.
+//! Limits the requests in flight, and the rate of rollouts.
 //!
 //! Repairs have their own slots, and nothing slows them. For all other writes, the limit is halved when the API server
-//! is overloaded and grows again with each success; pauses that the API server requests are kept.
+//! is overloaded or slow, and grows again with each success; pauses that the API server requests are kept. Patches that
+//! follow from an edit of rules have a maximum rate as well: each is an event for every client that watches nodes.
+
+mod pace;
 
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use pace::Pace;
 
 /// The number of patches beyond the limit that may be in flight if they are repairs.
 const REPAIR_SLOTS: usize = 2;
@@ -16,6 +21,15 @@ const MAX_POD_LISTS: usize = 4;
 /// Failures within this interval count as one: requests that are in flight together fail together.
 const REACTION_INTERVAL: Duration = Duration::from_secs(1);
 
+/// A patch that takes longer is slow: the API server's own objective for 99 % of all writes
+/// (<https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md>).
+const SLOW: Duration = Duration::from_secs(1);
+/// And that many times longer than the fastest one: where an admission webhook makes every patch slow, fewer of them at
+/// the same time do not help.
+const SLOW_FACTOR: u32 = 4;
+/// Slow patches alone lower the limit no further.
+const MIN_WINDOW_WHEN_SLOW: f64 = 4.0;
+
 /// The pauses between requests when even one request at a time fails; each is twice the previous one.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
@@ -24,7 +38,10 @@ const MAX_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Repair,
+    /// A patch that no edit of rules caused.
     Patch,
+    /// A patch that follows from an edit of rules.
+    Rollout,
     PodList,
     Status,
     Event,
@@ -35,7 +52,10 @@ pub(super) struct Limiter {
     max_patches: usize,
     /// The current limit of patches in flight: at most `max_patches`.
     window: f64,
-    in_flight: [usize; 5],
+    in_flight: [usize; 6],
+    rollouts: Pace,
+    /// The shortest time that a patch has taken.
+    fastest: Option<Duration>,
     paused_until: Option<Instant>,
     /// The pause for statuses: their failures slow no patch.
     side_paused_until: Option<Instant>,
@@ -45,11 +65,19 @@ pub(super) struct Limiter {
 }
 
 impl Limiter {
-    pub(super) fn new(max_patches: usize) -> Self {
-        let window = max_patches as f64;
-        let (paused_until, side_paused_until, reduced_at) = (None, None, None);
-        let in_flight = [0; 5];
-        Self { max_patches, window, in_flight, paused_until, side_paused_until, reduced_at, failures: 0 }
+    /// Without `rollout_rate`, in patches per second, rollouts are as fast as the slots allow.
+    pub(super) fn new(max_patches: usize, rollout_rate: Option<u32>) -> Self {
+        Self {
+            max_patches,
+            window: max_patches as f64,
+            in_flight: [0; 6],
+            rollouts: Pace::new(rollout_rate),
+            fastest: None,
+            paused_until: None,
+            side_paused_until: None,
+            reduced_at: None,
+            failures: 0,
+        }
     }
 
     /// Takes a slot. Returns false if there is none.
@@ -57,6 +85,9 @@ impl Limiter {
         let free = self.is_free(kind, now);
         if free {
             self.in_flight[kind as usize] += 1;
+            if kind == Kind::Rollout {
+                self.rollouts.take(now);
+            }
         }
         free
     }
@@ -64,12 +95,13 @@ impl Limiter {
     /// Returns whether a slot is free.
     pub(super) fn is_free(&self, kind: Kind, now: Instant) -> bool {
         let in_flight = |kind: Kind| self.in_flight[kind as usize];
-        let patches = in_flight(Kind::Patch) + in_flight(Kind::Repair);
+        let patches = self.patches();
         let is_paused = self.paused_until.is_some_and(|until| now < until);
         let is_side_paused = self.side_paused_until.is_some_and(|until| now < until);
         match kind {
             Kind::Repair => patches < self.max_patches + REPAIR_SLOTS,
             Kind::Patch => !is_paused && patches < (self.window as usize).max(1),
+            Kind::Rollout => self.is_free(Kind::Patch, now) && self.rollouts.is_due(now),
             Kind::PodList => !is_paused && in_flight(kind) < MAX_POD_LISTS,
             Kind::Status => !is_paused && !is_side_paused && in_flight(kind) < MAX_SIDE_WRITES,
             Kind::Event => !is_paused && in_flight(kind) < MAX_SIDE_WRITES,
@@ -82,6 +114,28 @@ impl Limiter {
         *in_flight = in_flight.saturating_sub(1);
     }
 
+    /// Records a patch that succeeded after this time.
+    pub(super) fn patched(&mut self, time: Duration, now: Instant) {
+        let fastest = self.fastest.map_or(time, |fastest| fastest.min(time));
+        self.fastest = Some(fastest);
+        if time > SLOW && time > fastest * SLOW_FACTOR {
+            let least = MIN_WINDOW_WHEN_SLOW.min(self.window);
+            self.reduce(least, now);
+            self.failures = 0;
+        } else {
+            self.succeeded();
+        }
+    }
+
+    /// Halves the limit, but not below `least`. Does nothing if it was halved within the last second.
+    fn reduce(&mut self, least: f64, now: Instant) {
+        let is_new = self.reduced_at.is_none_or(|at| now.duration_since(at) >= REACTION_INTERVAL);
+        if is_new {
+            self.window = (self.window / 2.0).max(least);
+            self.reduced_at = Some(now);
+        }
+    }
+
     /// Records a success.
     pub(super) fn succeeded(&mut self) {
         self.window = (self.window + 1.0 / self.window).min(self.max_patches as f64);
@@ -90,11 +144,7 @@ impl Limiter {
 
     /// Records that the API server is overloaded, fails or does not respond.
     pub(super) fn overloaded(&mut self, retry_after: Option<Duration>, now: Instant) {
-        let is_new = self.reduced_at.is_none_or(|at| now.duration_since(at) >= REACTION_INTERVAL);
-        if is_new {
-            self.window = (self.window / 2.0).max(1.0);
-            self.reduced_at = Some(now);
-        }
+        self.reduce(1.0, now);
         // A refused connection fails faster than nodes can be planned.
         let pause = (self.window <= 1.0).then(|| {
             let pause = MIN_PAUSE * 2_u32.saturating_pow(self.failures.min(16));
@@ -111,9 +161,9 @@ impl Limiter {
         self.side_paused_until = self.side_paused_until.max(Some(now + pause));
     }
 
-    /// Returns when requests other than repairs may be sent again.
+    /// Returns when more requests other than repairs may be sent, as far as time decides.
     pub(super) fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let pauses = [self.paused_until, self.side_paused_until].into_iter().flatten();
+        let pauses = [self.paused_until, self.side_paused_until, self.rollouts.next()].into_iter().flatten();
         pauses.filter(|until| now < *until).min()
     }
 
@@ -122,10 +172,15 @@ impl Limiter {
         self.in_flight[kind as usize] > 0
     }
 
+    /// Returns the number of patches of nodes in flight.
+    fn patches(&self) -> usize {
+        [Kind::Repair, Kind::Patch, Kind::Rollout].into_iter().map(|kind| self.in_flight[kind as usize]).sum()
+    }
+
     /// Returns the number of writes in flight.
     pub(super) fn writes(&self) -> usize {
-        let writes = [Kind::Repair, Kind::Patch, Kind::Status, Kind::Event];
-        writes.into_iter().map(|kind| self.in_flight[kind as usize]).sum()
+        let others = [Kind::Status, Kind::Event].map(|kind| self.in_flight[kind as usize]);
+        self.patches() + others.iter().sum::<usize>()
     }
 }
 
@@ -141,7 +196,7 @@ mod tests {
     async fn repairs_have_slots_of_their_own() {
         let now = Instant::now();
         for max in [1, 16] {
-            let mut limiter = Limiter::new(max);
+            let mut limiter = Limiter::new(max, None);
             assert_eq!(fill(&mut limiter, Kind::Patch, now), max);
             assert_eq!(fill(&mut limiter, Kind::Repair, now), REPAIR_SLOTS);
             limiter.end(Kind::Repair);
@@ -152,7 +207,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn overload_slows_everything_but_repairs() {
         let now = Instant::now();
-        let mut limiter = Limiter::new(16);
+        let mut limiter = Limiter::new(16, None);
         for second in 0..10 {
             let now = now + Duration::from_secs(second);
             (0..16).for_each(|_| limiter.overloaded(None, now));
@@ -170,11 +225,46 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn limit_grows_with_success() {
         let now = Instant::now();
-        let mut limiter = Limiter::new(16);
+        let mut limiter = Limiter::new(16, None);
         limiter.overloaded(None, now);
         limiter.overloaded(None, now);
         assert_eq!(fill(&mut limiter, Kind::Patch, now), 8, "failures together count once");
         (0..200).for_each(|_| limiter.succeeded());
         assert_eq!(fill(&mut limiter, Kind::Patch, now), 8, "all sixteen are in flight");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rollouts_have_a_rate_and_nothing_else_has() {
+        let start = Instant::now();
+        let mut limiter = Limiter::new(100, Some(10));
+        let mut sent = 0;
+        for tenth in 0..50 {
+            let now = start + Duration::from_millis(100) * tenth;
+            let rollouts = fill(&mut limiter, Kind::Rollout, now);
+            sent += rollouts;
+            (0..rollouts).for_each(|_| limiter.end(Kind::Rollout));
+            assert!(!limiter.is_free(Kind::Rollout, now));
+            assert!(limiter.is_free(Kind::Patch, now) && limiter.is_free(Kind::Repair, now));
+        }
+        // Ten at once, and then ten in each second.
+        assert_eq!(sent, 10 + 49);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_patches_lower_the_limit() {
+        let mut now = Instant::now();
+        let (fast, slow) = (Duration::from_millis(20), Duration::from_secs(2));
+        let mut limiter = Limiter::new(16, None);
+        limiter.patched(fast, now);
+        for expected in [8, 4, 4] {
+            (0..8).for_each(|_| limiter.patched(slow, now));
+            assert_eq!(fill(&mut limiter, Kind::Patch, now), expected);
+            (0..expected).for_each(|_| limiter.end(Kind::Patch));
+            now += Duration::from_secs(2);
+        }
+        // Where every patch takes as long, fewer at the same time do not help.
+        let mut limiter = Limiter::new(16, None);
+        (0..8).for_each(|_| limiter.patched(slow, now));
+        assert_eq!(fill(&mut limiter, Kind::Patch, now), 16);
     }
 }

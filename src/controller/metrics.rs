@@ -124,7 +124,7 @@ impl Default for Metrics {
         );
         registry.register(
             "event_to_patch_duration_seconds",
-            "Time from when a node has to be planned until the response to its patch",
+            "Time from when a node has to be planned until the response to its patch, without rollouts",
             metrics.event_to_patch.clone(),
         );
         registry.register("plan_duration_seconds", "Time to plan a node", metrics.plan.clone());

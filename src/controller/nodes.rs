@@ -20,7 +20,7 @@ use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, Interner, Node};
 pub(super) use failure::Cause;
 pub(super) use start::Start;
-pub(super) use state::{NodeState, Sent, Work, has_resource};
+pub(super) use state::{NodeState, Sent, has_resource};
 
 /// All nodes.
 #[derive(Clone, Debug, Default)]

@@ -18,6 +18,7 @@ mod pods;
 mod protection;
 mod replies;
 mod reports;
+mod rollouts;
 mod rules;
 mod standby;
 mod standings;
@@ -107,7 +108,7 @@ impl Reconciler {
         };
         let mut reconciler = Self {
             leader: Leader::new(candidate),
-            schedule: Schedule::new(options.concurrency, options.seed),
+            schedule: Schedule::new(options.concurrency, options.rollouts, options.seed),
             options,
             diagnostics,
             rules: Rules::default(),
@@ -309,6 +310,14 @@ impl Reconciler {
         }
         let listed = self.nodes.listed();
         let seen = self.nodes.observe(event);
+        // A node that appears, or changes by itself, waits for no rollout. If it is in flight, the patch itself may be what
+        // changed it.
+        if let Some((name, _)) = &seen.changed
+            && !self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name)))
+            && let Some(state) = self.nodes.get_mut(name)
+        {
+            state.is_rollout = false;
+        }
         if let Some((name, _)) = &seen.changed
             && let Some(state) = self.nodes.get_mut(name)
             && let Some(work) = state.working()

@@ -204,8 +204,11 @@ impl Rules {
         }
         self.is_dirty = true;
         let valid: Result<Vec<_>, _> = old.into_iter().chain(new).map(|rule| rule.cloned()).collect();
-        // Only ledgers show what an invalid rule has advertised.
-        valid.map_or(Enqueue::All, Enqueue::Selected)
+        match valid {
+            Ok(rules) if rules.iter().all(|rule| !rule.paused) => Enqueue::Selected(rules),
+            // Only ledgers show what an invalid rule has advertised, and a paused one before it was edited.
+            _ => Enqueue::All,
+        }
     }
 
     fn compile(&mut self) {

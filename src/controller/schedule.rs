@@ -10,6 +10,8 @@ use tokio::time::Instant;
 use super::effect::RequestId;
 use super::limiter::{Kind, Limiter};
 use super::nodes::Cause;
+use super::options::RolloutLimits;
+use super::rollouts::Rollouts;
 use super::work_queue::WorkQueue;
 use crate::cluster::backoff::Backoff;
 
@@ -17,6 +19,7 @@ use crate::cluster::backoff::Backoff;
 pub(super) struct Schedule {
     pub(super) queue: WorkQueue,
     pub(super) limiter: Limiter,
+    pub(super) rollouts: Rollouts,
     /// The list of rules that a new leader needs.
     pub(super) rules: RulesList,
     /// The list of all pods in flight, and the nodes that wait for it.
@@ -55,10 +58,11 @@ pub(super) enum RulesList {
 }
 
 impl Schedule {
-    pub(super) fn new(max_patches: usize, seed: u64) -> Self {
+    pub(super) fn new(max_patches: usize, limits: RolloutLimits, seed: u64) -> Self {
         Self {
             queue: WorkQueue::default(),
-            limiter: Limiter::new(max_patches),
+            limiter: Limiter::new(max_patches, limits.patches_per_second),
+            rollouts: Rollouts::new(limits.max_failed_nodes),
             rules: RulesList::Needed { not_before: None, backoff: Backoff::new(seed) },
             pod_batch: None,
             lists_due_since: None,

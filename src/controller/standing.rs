@@ -33,12 +33,14 @@ pub(super) fn conflict_advice(manager: Option<&str>) -> &'static str {
 pub(super) enum State {
     Pending,
     Failed,
+    Stopped,
     InvalidLedger,
     LedgerFull,
     Contested,
     Conflicted,
     PodsUnavailable,
     Held,
+    Paused,
     Overridden,
     Advertised,
 }
@@ -71,19 +73,21 @@ const fn row(
 }
 
 /// The number of states.
-pub(super) const STATES: usize = 10;
+pub(super) const STATES: usize = 12;
 
 /// Every state, by rank.
 #[rustfmt::skip]
 pub(super) const TABLE: [StateInfo; STATES] = [
     row(State::Pending, "pending", Reason::Progressing, "being patched", false, true),
     row(State::Failed, "failed", Reason::PatchFailed, "failed and retried", true, true),
+    row(State::Stopped, "stopped", Reason::RolloutStopped, "waiting because patches of other nodes failed", false, true),
     row(State::InvalidLedger, "invalid_ledger", Reason::InvalidLedger, "with an unreadable ledger", true, false),
     row(State::LedgerFull, "ledger_full", Reason::LedgerFull, "without room in the ledger", true, false),
     row(State::Contested, "contested", Reason::Contested, "contested by another field manager", true, false),
     row(State::Conflicted, "conflicted", Reason::Conflict, "left to another field manager", true, false),
     row(State::PodsUnavailable, "pods_unavailable", Reason::PodsUnavailable, "waiting for a list of pods", true, false),
     row(State::Held, "held", Reason::Held, "held at what pods request", true, true),
+    row(State::Paused, "paused", Reason::Paused, "not as declared while the rule is paused", true, false),
     row(State::Overridden, "overridden", Reason::Overridden, "overridden by another rule", false, false),
     row(State::Advertised, "advertised", Reason::Advertised, "advertised", false, false),
 ];
@@ -102,6 +106,8 @@ pub(super) enum Standing {
     Pending,
     /// The last patch failed, and is retried.
     Failed(Arc<str>),
+    /// Patches of other nodes failed, so that the rollout has stopped for a while.
+    Stopped,
     InvalidLedger(Arc<str>),
     LedgerFull,
     Contested {
@@ -119,6 +125,10 @@ pub(super) enum Standing {
     },
     Held {
         at: Quantity,
+    },
+    /// The value stays; `None` if the rule has none on the node.
+    Paused {
+        at: Option<Quantity>,
     },
     Overridden {
         by: Arc<str>,
@@ -141,6 +151,7 @@ impl Standing {
             Outcome::AwaitingPods { pods_error: Some(why) } => Self::PodsUnavailable { at: None, why },
             Outcome::Conflicted { present, manager } => Self::Conflicted { present, manager },
             Outcome::Contested { manager, lost } => Self::Contested { manager, lost },
+            Outcome::Paused { at } => Self::Paused { at },
             Outcome::Overridden { by, tied } => Self::Overridden { by, tied },
             Outcome::LedgerFull => Self::LedgerFull,
             Outcome::InvalidLedger { message } => Self::InvalidLedger(message),
@@ -151,12 +162,14 @@ impl Standing {
         match self {
             Self::Pending => State::Pending,
             Self::Failed(_) => State::Failed,
+            Self::Stopped => State::Stopped,
             Self::InvalidLedger(_) => State::InvalidLedger,
             Self::LedgerFull => State::LedgerFull,
             Self::Contested { .. } => State::Contested,
             Self::Conflicted { .. } => State::Conflicted,
             Self::PodsUnavailable { .. } => State::PodsUnavailable,
             Self::Held { .. } => State::Held,
+            Self::Paused { .. } => State::Paused,
             Self::Overridden { .. } => State::Overridden,
             Self::Advertised => State::Advertised,
         }
@@ -185,7 +198,9 @@ impl Standing {
             Self::PodsUnavailable { at: Some(at), why } => format!("stays at {at}: {why}"),
             Self::PodsUnavailable { at: None, why } => format!("not written yet: {why}"),
             Self::Held { at } => format!("at {at}, which pods on the node request"),
-            Self::Pending | Self::Overridden { .. } | Self::Advertised => String::new(),
+            Self::Paused { at: Some(at) } => format!("stays at {at} while the rule is paused"),
+            Self::Paused { at: None } => "not advertised while the rule is paused".to_owned(),
+            Self::Pending | Self::Stopped | Self::Overridden { .. } | Self::Advertised => String::new(),
         }
     }
 
@@ -193,7 +208,9 @@ impl Standing {
     pub(super) fn carries(&self) -> Carries {
         match self {
             Self::Advertised => Carries::Declared,
-            Self::Held { at } | Self::PodsUnavailable { at: Some(at), .. } => Carries::Quantity(*at),
+            Self::Held { at } | Self::PodsUnavailable { at: Some(at), .. } | Self::Paused { at: Some(at) } => {
+                Carries::Quantity(*at)
+            }
             _ => Carries::Nothing,
         }
     }

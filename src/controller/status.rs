@@ -24,7 +24,7 @@ pub(super) fn status(
     let nodes = node_counts(state, counts);
     let said = match &state.rule {
         Err(invalid) => conditions::for_invalid(&invalid.to_string()),
-        Ok(_) => conditions::for_valid(&nodes, counts, mapping),
+        Ok(rule) => conditions::for_valid(rule, &nodes, counts, mapping),
     };
     let before = state.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let conditions = said.into_iter().map(|said| said.into_api(state.generation, before, now));
@@ -51,7 +51,7 @@ fn node_counts(state: &RuleState, counts: &Counts) -> NodeCounts {
         held: states(&[State::Held, State::PodsUnavailable]),
         conflicted: states(&[State::Conflicted, State::Contested]),
         overridden: states(&[State::Overridden]),
-        failed: states(&[State::Failed, State::InvalidLedger, State::LedgerFull]),
+        failed: states(&[State::Failed, State::Stopped, State::InvalidLedger, State::LedgerFull]),
         missing: count(named.saturating_sub(counts.selected())),
     }
 }

@@ -45,6 +45,7 @@ fn cluster(fate: Fate) -> (Network, mpsc::UnboundedReceiver<()>) {
 fn start(network: &Network) -> (tokio::task::JoinHandle<()>, oneshot::Sender<()>) {
     let options = Options {
         concurrency: 4,
+        rollouts: RolloutLimits::NONE,
         request_timeout: Duration::from_secs(15),
         mass_withdrawal_delay: Duration::ZERO,
         confinement_test: false,

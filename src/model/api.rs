@@ -115,6 +115,11 @@ pub struct NodeExtendedResourceSpec {
     /// kubelet that restarts then kills pods.
     #[serde(default)]
     pub shrink_policy: ShrinkPolicy,
+
+    /// true: the controller repairs the values that the rule already has on nodes, and changes nothing else: no value
+    /// is added, changed or withdrawn for an edit of the rule or of a node. Deleting a paused rule withdraws its values.
+    #[serde(default)]
+    pub paused: bool,
 }
 
 /// What to do with a value that another field manager has set.

@@ -17,7 +17,7 @@ pub(super) struct Desired {
     /// `None` if it is the priority of a frozen rule and cannot be read.
     pub(super) priority: Option<i32>,
     /// Whether the rule is frozen: it keeps its values, and adds none.
-    is_frozen: bool,
+    pub(super) is_frozen: bool,
     pub(super) created: Option<Timestamp>,
     pub(super) conflict_policy: ConflictPolicy,
     pub(super) deletion_policy: DeletionPolicy,
@@ -25,7 +25,7 @@ pub(super) struct Desired {
 }
 
 /// Returns the deciding rule for each resource. The values of a frozen rule stay as the ledger lists them, since pods
-/// may be using them: a valid rule decides only with a higher priority.
+/// may be using them: another rule decides only with a higher priority.
 pub(super) fn desired<'a>(
     ledger: &'a Ledger,
     selecting: &'a [&Arc<Rule>],
@@ -37,7 +37,7 @@ pub(super) fn desired<'a>(
         Some((resource, Desired::frozen(frozen, priority)?))
     });
     let mut desired: BTreeMap<_, _> = frozen.collect();
-    for rule in selecting {
+    for rule in selecting.iter().filter(|rule| !rule.paused) {
         let resource = rule.resource.as_str();
         if desired.get(resource).is_none_or(|present: &Desired| present.yields_to(rule)) {
             desired.insert(resource, Desired::by(rule));

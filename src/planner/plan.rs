@@ -104,8 +104,13 @@ pub enum Outcome {
         /// What is lost.
         lost: Lost,
     },
-    /// Another rule decides on the same resource: a rule of higher precedence, or an invalid rule that keeps its
-    /// values.
+    /// The rule is paused, and the node is not as it declares.
+    Paused {
+        /// The quantity that stays, if the ledger lists one for the rule.
+        at: Option<Quantity>,
+    },
+    /// Another rule decides on the same resource: a rule of higher precedence, or an invalid or paused
+    /// rule that keeps its values.
     Overridden {
         /// The name of that rule.
         by: Arc<str>,
@@ -130,6 +135,7 @@ impl Outcome {
             | Self::AwaitingPods { pods_error: Some(_) }
             | Self::Conflicted { .. }
             | Self::Contested { .. }
+            | Self::Paused { .. }
             | Self::LedgerFull
             | Self::InvalidLedger { .. } => true,
             Self::Advertised | Self::AwaitingPods { pods_error: None } | Self::Overridden { .. } => false,

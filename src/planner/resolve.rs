@@ -35,9 +35,9 @@ pub(super) fn resolve(
 ) -> NodePlan {
     let mut resolver = Resolver { node, ledger, input, changes: Vec::new(), needs_pods: false, room: None };
     let desired = desired(ledger, selecting, rules);
-    let mut won = BTreeMap::new();
+    let mut decided = BTreeMap::new();
     for (resource, desired) in &desired {
-        won.insert(&desired.rule, resolver.reconcile(resource, desired));
+        decided.insert(*resource, resolver.reconcile(resource, desired));
     }
     for (resource, entry) in ledger.entries() {
         if !desired.contains_key(resource) {
@@ -47,15 +47,32 @@ pub(super) fn resolve(
     }
 
     let mut outcomes = Vec::with_capacity(selecting.len());
-    for rule in selecting {
-        let outcome = won.remove(&rule.name).or_else(|| {
-            let winner = desired.get(rule.resource.as_str())?;
-            let by = Arc::clone(&winner.rule);
-            Some(Outcome::Overridden { by, tied: winner.is_tied_with(rule) })
-        });
+    for (place, rule) in selecting.iter().enumerate() {
+        let winner = desired.get(rule.resource.as_str());
+        let outcome = match winner {
+            Some(winner) if winner.rule == rule.name => {
+                let outcome = decided.remove(rule.resource.as_str());
+                // A paused rule keeps the listed quantity, which may be another than it declares by now.
+                let is_as_declared = winner.quantity == rule.quantity;
+                let at = Some(winner.quantity);
+                outcome.map(|outcome| match outcome {
+                    Outcome::Advertised if !is_as_declared => Outcome::Paused { at },
+                    outcome => outcome,
+                })
+            }
+            Some(winner) if !rule.paused || winner.is_frozen || has(&selecting[..place], &winner.rule) => {
+                let by = Arc::clone(&winner.rule);
+                Some(Outcome::Overridden { by, tied: winner.is_tied_with(rule) })
+            }
+            _ => rule.paused.then_some(Outcome::Paused { at: None }),
+        };
         outcomes.extend(outcome.map(|outcome| (Arc::clone(&rule.name), outcome)));
     }
     NodePlan::new(outcomes, resolver.changes, resolver.needs_pods)
+}
+
+fn has(rules: &[&Arc<Rule>], name: &str) -> bool {
+    rules.iter().any(|rule| *rule.name == *name)
 }
 
 impl Resolver<'_> {

@@ -32,6 +32,8 @@ pub struct Rule {
     pub deletion_policy: DeletionPolicy,
     /// How a value is lowered while pods use it.
     pub shrink_policy: ShrinkPolicy,
+    /// Whether the rule keeps the values that it has, and gets no new ones.
+    pub paused: bool,
     /// `metadata.creationTimestamp`; at equal priority, the oldest rule wins. A rule that is not in the cluster yet has
     /// none and is the youngest.
     pub created: Option<Timestamp>,
@@ -84,6 +86,7 @@ impl Rule {
             conflict_policy: spec.conflict_policy,
             deletion_policy: spec.deletion_policy,
             shrink_policy: spec.shrink_policy,
+            paused: spec.paused,
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         })
     }
@@ -127,9 +130,9 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Sorts and indexes the valid rules. `frozen` names the rules that keep and repair their values but get no new
-    /// ones: they exist but are invalid, or are missing and not yet considered deleted. Each has its priority, if it
-    /// can be read.
+    /// Sorts and indexes the valid rules. `frozen` names more rules that keep and repair their values but get no new
+    /// ones, as paused ones do: they exist but are invalid, or are missing and not yet considered deleted. Each has its
+    /// priority, if it can be read.
     #[must_use]
     pub fn new(
         valid: impl IntoIterator<Item = Arc<Rule>>,
@@ -140,6 +143,9 @@ impl RuleSet {
         let mut set = Self { frozen: frozen.into_iter().collect(), ..Self::default() };
         for rule in &rules {
             set.frozen.remove(&rule.name);
+            if rule.paused {
+                set.frozen.insert(Arc::clone(&rule.name), Some(rule.priority));
+            }
         }
         for (place, rule) in rules.iter().enumerate() {
             if let Selection::Names(names) = &rule.selection {

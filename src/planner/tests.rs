@@ -9,6 +9,7 @@ mod ledger_room;
 mod lowering;
 mod new_values;
 mod ownership;
+mod paused;
 mod random;
 mod repairs;
 mod withdrawal;

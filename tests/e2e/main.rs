@@ -28,6 +28,7 @@ mod plan;
 mod protection;
 mod prune;
 mod rbac;
+mod rollouts;
 mod scale;
 mod scheduling;
 mod shrink_policy;

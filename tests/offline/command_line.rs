@@ -18,6 +18,8 @@ fn run_reports_all_invalid_settings_together() {
         "here",
         "--max-concurrent-patches",
         "0",
+        "--max-rollout-rate",
+        "many",
         "--request-timeout",
         "61",
         "--leader-elect-lease-duration",
@@ -38,6 +40,7 @@ fn run_reports_all_invalid_settings_together() {
 error: invalid settings:
   --bind-address (NRA_BIND_ADDRESS) is \"here\": must be an address and a port, such as [::]:8080
   --max-concurrent-patches (NRA_MAX_CONCURRENT_PATCHES) is \"0\": must be a whole number from 1 to 1000
+  --max-rollout-rate (NRA_MAX_ROLLOUT_RATE) is \"many\": must be a whole number from 0 to 10000
   --request-timeout (NRA_REQUEST_TIMEOUT) is \"61\": must be a duration from 1s to 60s, such as 15s
   --leader-elect-lease-duration (NRA_LEADER_ELECT_LEASE_DURATION) is \"2\": must be a duration from 3s to 300s, such as 15s
   --log-format (NRA_LOG_FORMAT) is \"xml\": must be text or json

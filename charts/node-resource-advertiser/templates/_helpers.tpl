@@ -151,6 +151,8 @@ volumeMounts: {{ toYaml . | nindent 2 }}
   value: {{ printf "%s:8080" .Values.controller.bindAddress | quote }}
 - name: NRA_MAX_CONCURRENT_PATCHES
   value: {{ .Values.controller.maxConcurrentPatches | quote }}
+- name: NRA_MAX_ROLLOUT_RATE
+  value: {{ .Values.controller.maxRolloutRate | quote }}
 - name: NRA_REQUEST_TIMEOUT
   value: {{ .Values.controller.requestTimeout | quote }}
 - name: NRA_MASS_WITHDRAWAL_DELAY

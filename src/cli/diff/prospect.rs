@@ -55,6 +55,7 @@ impl Prospect {
                 Outcome::Held { .. } | Outcome::AwaitingPods { .. } => "held",
                 Outcome::Conflicted { .. } => "conflicted",
                 Outcome::Contested { .. } => "contested",
+                Outcome::Paused { .. } => "paused",
                 Outcome::Overridden { .. } => "overridden",
                 Outcome::LedgerFull => "ledgerFull",
                 Outcome::InvalidLedger { .. } => "invalidLedger",

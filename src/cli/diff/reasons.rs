@@ -95,10 +95,15 @@ pub(super) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<S
             let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
             format!("contested: {manager} keeps changing it back; {declares}")
         }
+        Outcome::Paused { at: Some(at) } => format!("paused: stays at {at}; {declares}"),
+        Outcome::Paused { at: None } => format!("paused: not advertised; {declares}"),
         // Names the rule, so that two of them on a node are two rows.
         Outcome::Overridden { by, .. } => {
             let name = &rule.name;
             match rules.get(by) {
+                Some(winner) if winner.paused => {
+                    format!("rule {name} is overridden by rule {by}, which is paused and keeps its values")
+                }
                 Some(winner) => {
                     let priority = match winner.priority == rule.priority {
                         true => String::new(),
@@ -120,6 +125,9 @@ fn winner(name: &str, resource: &str, outcomes: &[(Arc<str>, Outcome)], rules: &
     let Some(rule) = rules.get(name) else {
         return text + " (invalid: its values stay)";
     };
+    if rule.paused {
+        return text + " (paused: its values stay)";
+    }
     let losers = outcomes.iter().filter_map(|(loser, outcome)| {
         let overridden = matches!(outcome, Outcome::Overridden { by, .. } if **by == *name);
         rules.get(loser).filter(|loser| overridden && loser.resource.as_str() == resource)

@@ -1,5 +1,7 @@
 //! The Events and their messages.
 
+use std::time::Duration;
+
 use kube::runtime::events::EventType;
 
 use crate::controller::standing::{Standing, conflict_advice, contest_advice};
@@ -139,6 +141,16 @@ impl EventTemplate {
     pub(in crate::controller) fn for_invalid(why: &InvalidRule) -> Self {
         let text = format!("Rejected the rule: {why}. Its advertised values stay; correct or delete the rule");
         warning("InvalidSpec", "Validate", text)
+    }
+
+    /// Returns the Event of a rollout that has stopped.
+    pub(in crate::controller) fn rollout_stopped(nodes: usize, pause: Duration, message: &str) -> Self {
+        let text = format!(
+            "Stopped the rollout: patches of {nodes} nodes failed, the last with: {message}. Other nodes wait. It \
+             resumes in {} s, when a patch succeeds, or when you edit the rule",
+            pause.as_secs()
+        );
+        warning("RolloutStopped", "Patch", text)
     }
 
     /// Returns the Event on one of two rules that declare different quantities on a node with the same priority.

@@ -51,6 +51,8 @@ pub(in crate::controller) struct NodeState {
     pub(in crate::controller) standings: Box<[(Arc<str>, Standing)]>,
     /// Since when the node has had work.
     pub(in crate::controller) pending_since: Option<Instant>,
+    /// Whether it has work only because rules were edited, so that it belongs to a rollout.
+    pub(in crate::controller) is_rollout: bool,
     /// Whether this process has withdrawn a value from it: a value that appears again may be less than what
     /// long-running pods request.
     pub(in crate::controller) has_withdrawn: bool,
@@ -91,6 +93,8 @@ pub(in crate::controller) struct Work {
 #[derive(Clone, Debug)]
 pub(in crate::controller) struct Sent {
     pub(in crate::controller) id: RequestId,
+    /// When it was sent.
+    pub(in crate::controller) at: Instant,
     /// The changes of a patch; none for a list of pods.
     pub(in crate::controller) changes: Vec<Change>,
     /// The resource version of the node when it was sent.
@@ -181,6 +185,7 @@ impl NodeState {
             node,
             standings: Box::default(),
             pending_since: None,
+            is_rollout: false,
             has_withdrawn: false,
             is_reset: false,
             released: Released::default(),
@@ -262,9 +267,16 @@ impl NodeState {
         });
     }
 
+    /// Returns whether a change is sent without regard to rollouts: pods may depend on a value that is lost, or that was
+    /// just lowered.
+    pub(in crate::controller) fn is_urgent(&self, change: &Change) -> bool {
+        let is_lowered = |work: &Work| work.lowered_from.contains_key(change.resource.as_str());
+        change.is_repair() || self.work().is_some_and(is_lowered)
+    }
+
     /// Records that the node is as planned.
     pub(in crate::controller) fn mark_in_sync(&mut self) {
-        self.pending_since = None;
+        (self.pending_since, self.is_rollout) = (None, false);
         if let Some(work) = &mut self.work {
             work.planned.clear();
             work.failures.clear();
@@ -288,7 +300,7 @@ impl NodeState {
             *self.work_mut() = Work { sent, maybe_applied, lost_at, lowered_from, resets, ..Work::default() };
             self.compact(now);
         }
-        self.pending_since = None;
+        (self.pending_since, self.is_rollout) = (None, false);
         self.is_blocked = false;
     }
 }
@@ -328,14 +340,14 @@ impl Work {
     }
 
     /// If the plan for the response to a patch requests the same again, something undoes patches in between: records a
-    /// failure, and returns its message. A change that only a plan with a list of pods can request again is checked after
+    /// failure, and returns its message with the changes. A change that only a plan with a list of pods can request again is checked after
     /// that list.
     pub(in crate::controller) fn check_undone(
         &mut self,
         changes: &[Change],
         awaits_pods: bool,
         time: (Instant, u64),
-    ) -> Option<Arc<str>> {
+    ) -> Option<(Arc<str>, Vec<Change>)> {
         let applied = std::mem::take(&mut self.applied);
         let (again, others): (Vec<_>, Vec<_>) = applied.into_iter().partition(|change| changes.contains(change));
         let is_undone = !again.is_empty() && (awaits_pods || others.is_empty());
@@ -345,7 +357,7 @@ impl Work {
         is_undone.then(|| {
             let message: Arc<str> = UNDONE.into();
             self.failures.fail(Cause::Undone, &message, &again, None, time);
-            message
+            (message, again)
         })
     }
 

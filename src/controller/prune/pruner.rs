@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::plan::{NodePrune, Scope};
 use crate::cluster::lease::AtEnd;
 use crate::cluster::node_client;
+use crate::controller::RolloutLimits;
 use crate::controller::effect::{Completion, Step};
 use crate::controller::nodes::{Cause, NodeState, Nodes, has_resource};
 use crate::controller::schedule::Schedule;
@@ -108,7 +109,7 @@ impl Pruner {
         let mut pruner = Self {
             scope,
             nodes: Nodes::default(),
-            schedule: Schedule::new(CONCURRENCY, 0),
+            schedule: Schedule::new(CONCURRENCY, RolloutLimits::NONE, 0),
             jobs: BTreeMap::new(),
             permission: Permission::Suspended("the state of the Leases is unknown".to_owned()),
             suspended_since: Some(now),

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::rollouts::withhold;
 use super::{Key, Now, Rank, Reconciler, Stage};
 use crate::controller::events::{EventTemplate, NodeSubject};
-use crate::controller::nodes::{NodeState, Seen, Work};
+use crate::controller::nodes::{NodeState, Seen};
+use crate::controller::rollouts::Rollouts;
 use crate::model::node::Node;
 use crate::planner::input::{Contested, NewValues, PlanningInput, PodUsage};
 use crate::planner::{self, Change, NodePlan, Outcome, Plan};
@@ -42,6 +44,9 @@ impl Reconciler {
     /// its states: a slow patch must not make the rule's status report an outdated node.
     pub(super) fn enqueue(&mut self, name: &Arc<str>, rank: Rank, now: Now) {
         let Some(state) = self.nodes.get_mut(name) else { return };
+        if rank == Rank::Replan && state.pending_since.is_none() {
+            state.is_rollout = true;
+        }
         state.pending_since.get_or_insert(now.instant);
         let key = Key::Node(Arc::clone(name));
         // A repair does not wait for a list of pods, whose response is then ignored.
@@ -73,6 +78,7 @@ impl Reconciler {
     pub(super) fn restart_nodes(&mut self, now: Now) {
         self.schedule.kept_back.clear();
         self.schedule.standings_due.clear();
+        self.schedule.rollouts.clear();
         for (name, state) in self.nodes.iter_mut() {
             state.reset(now.instant);
             state.pending_since = Some(now.instant);
@@ -123,9 +129,7 @@ impl Reconciler {
         }
         state.is_blocked = is_blocked;
 
-        if let Some(work) = state.work() {
-            repair_as_listed(&mut changes, work, &state.node, &input);
-        }
+        repair_as_listed(&mut changes, state, &self.schedule.rollouts, &input, now.instant);
         // I5: after a lowering, pods are listed once more, and again until the resulting change is written.
         let is_planned = knows_all && !is_blocked;
         if has_pods && is_planned && state.work().is_some() {
@@ -134,9 +138,9 @@ impl Reconciler {
         let is_lowered = state.work().is_some_and(|work| !work.lowered_from.is_empty());
         needs_pods |= is_planned && !has_pods && is_lowered;
         let is_held = outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Held { .. }));
-        if let Some(work) = state.working()
-            && let Some(message) = work.check_undone(&changes, needs_pods, (now.instant, self.schedule.seed()))
-        {
+        let time = (now.instant, self.schedule.seed());
+        let undone = state.working().and_then(|work| work.check_undone(&changes, needs_pods, time));
+        if let Some((message, _)) = &undone {
             warn!(node = %name, "{message}");
         }
         if is_planned
@@ -145,15 +149,22 @@ impl Reconciler {
         {
             work.failures.forget_others(&changes);
         }
+        let is_rollout = state.is_rollout;
+        if let Some((message, changes)) = undone.filter(|_| is_rollout) {
+            self.rollout_failed(name, &changes, &message, now);
+        }
+        let Some(state) = self.nodes.get_mut(name) else { return };
+        let mut sendable = changes.clone();
+        let withheld = withhold(&mut self.schedule.rollouts, (name, state), &mut sendable, now.instant);
         if knows_all {
-            self.record(name, outcomes, &changes, now);
+            self.record(name, outcomes, (&changes, &withheld.resources), now);
         }
         let key = Key::Node(Arc::clone(name));
         if self.schedule.queue.is_in_flight(&key) {
             return;
         }
         let poll = has_pods && is_held && !needs_pods;
-        match self.place(name, changes, needs_pods, poll, (rank, is_planned), now) {
+        match self.place(name, (sendable, withheld.until), needs_pods, poll, (rank, is_planned), now) {
             Next::Nothing => self.schedule.queue.remove(&key),
             Next::Wait(until) => self.schedule.queue.wait(&key, until),
             Next::Ready(stage, rank) => {
@@ -166,7 +177,7 @@ impl Reconciler {
     fn place(
         &mut self,
         name: &Arc<str>,
-        changes: Vec<Change>,
+        (changes, withheld_until): (Vec<Change>, Option<Instant>),
         needs_pods: bool,
         poll: bool,
         (rank, is_planned): (Rank, bool),
@@ -174,7 +185,7 @@ impl Reconciler {
     ) -> Next {
         let (held, seed) = (self.nodes.held(), self.schedule.seed());
         let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
-        let is_converged = changes.is_empty() && !needs_pods;
+        let is_converged = changes.is_empty() && !needs_pods && withheld_until.is_none();
         if is_converged {
             state.mark_in_sync();
             if is_planned {
@@ -186,15 +197,21 @@ impl Reconciler {
             self.schedule.kept_back.remove(name);
             return Next::Nothing;
         }
+        // What is urgent waits for no rollout.
+        let is_paced = state.is_rollout && !changes.iter().any(|change| state.is_urgent(change));
         let (now, work) = (now.instant, state.work_mut());
         work.planned.clear();
-        let mut wait = work.conflicts.next_change(now);
+        let mut wait = work.conflicts.next_change(now).into_iter().chain(withheld_until).min();
         let mut until = |at: Instant| wait = Some(wait.map_or(at, |wait| wait.min(at)));
         let mut next = None;
         if !changes.is_empty() {
             match work.plan(changes, now) {
                 Ok(repairs) => {
-                    let rank = if repairs { Rank::Repair } else { rank.max(Rank::Changed) };
+                    let rank = match repairs {
+                        true => Rank::Repair,
+                        false if is_paced => Rank::Replan,
+                        false => Rank::Changed,
+                    };
                     next = Some(Next::Ready(Stage::Patch, rank));
                 }
                 Err(at) => until(at),
@@ -223,14 +240,19 @@ impl Reconciler {
     }
 }
 
+/// Returns whether a node was created a short time ago.
+pub(super) fn is_young(node: &Node, now: Now) -> bool {
+    node.created.is_some_and(|created| {
+        let age = now.wall.duration_since(created).as_secs();
+        (-CLOCK_SKEW_SECONDS..YOUNG_NODE_SECONDS).contains(&age)
+    })
+}
+
 /// Returns the input of a plan besides the node and the rules.
 pub(super) fn planning_input(state: &mut NodeState, now: Now) -> PlanningInput {
     // A new value on a young node cannot be less than what the pods there started with.
-    let is_young = state.node.created.is_some_and(|created| {
-        let age = now.wall.duration_since(created).as_secs();
-        (-CLOCK_SKEW_SECONDS..YOUNG_NODE_SECONDS).contains(&age)
-    });
-    let new_values = if is_young && !state.has_withdrawn { NewValues::CheckOlderNodes } else { NewValues::Check };
+    let new_values =
+        if is_young(&state.node, now) && !state.has_withdrawn { NewValues::CheckOlderNodes } else { NewValues::Check };
     let released = state.released.names().clone();
     if state.work().is_none() {
         return PlanningInput { new_values, released, ..PlanningInput::default() };
@@ -259,9 +281,21 @@ fn needs_repair(state: &mut NodeState, now: Instant) -> bool {
     !planner::plan_repairs(&state.node, &contested).changes().is_empty()
 }
 
-/// If the API server rejects what a rule declares, a lost value is restored as it was listed.
-fn repair_as_listed(changes: &mut [Change], work: &Work, node: &Node, input: &PlanningInput) {
-    let is_rejected = |change: &Change| change.is_repair() && work.failures.is_rejected(&change.resource);
+/// If the API server rejects what a rule declares, on this node or on many others, a lost value is restored as it was
+/// listed.
+fn repair_as_listed(
+    changes: &mut [Change],
+    state: &NodeState,
+    rollouts: &Rollouts,
+    input: &PlanningInput,
+    now: Instant,
+) {
+    let node = &state.node;
+    let is_rejected = |change: &Change| {
+        let is_rejected_here = state.work().is_some_and(|work| work.failures.is_rejected(&change.resource));
+        let is_stopped = || change.rule().is_some_and(|rule| rollouts.stopped_until(rule, &node.name, now).is_some());
+        change.is_repair() && (is_rejected_here || is_stopped())
+    };
     if !changes.iter().any(is_rejected) {
         return;
     }

@@ -61,7 +61,7 @@ impl Reconciler {
             for name in &nodes {
                 self.schedule.queue.start(&Key::Node(Arc::clone(name)));
                 if let Some(state) = self.nodes.get_mut(name) {
-                    state.work_mut().sent = Some(Sent { id, changes: Vec::new(), version: None });
+                    state.work_mut().sent = Some(Sent { id, at: now, changes: Vec::new(), version: None });
                 }
             }
             if is_batch {
@@ -71,8 +71,8 @@ impl Reconciler {
     }
 
     fn is_rolling_out(&self) -> bool {
-        let is_in_flight = self.schedule.limiter.has_in_flight(Kind::Patch);
-        is_in_flight || self.schedule.queue.len(Stage::Patch) > 0
+        let is_in_flight = |kind| self.schedule.limiter.has_in_flight(kind);
+        is_in_flight(Kind::Patch) || is_in_flight(Kind::Rollout) || self.schedule.queue.len(Stage::Patch) > 0
     }
 
     /// Handles a list of pods: each node is planned with it next, since the list is valid only for the moment.

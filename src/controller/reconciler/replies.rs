@@ -7,6 +7,7 @@ use tracing::{debug, error, warn};
 use super::{Now, Reconciler};
 use crate::cluster::node_client::Reply;
 use crate::controller::effect::RequestId;
+use crate::controller::limiter::Kind;
 use crate::controller::nodes::{Cause, Sent};
 use crate::controller::schedule::patches::{Answered, PatchOutcome};
 use crate::model::node::ApiNode;
@@ -26,6 +27,15 @@ impl Reconciler {
             }
             PatchOutcome::Failed { cause, message, new, node: answer } => {
                 self.log_failure(node, cause, &message);
+                let is_evidence = match cause {
+                    // If several changes are rejected together, each of them is sent alone next.
+                    Cause::Rejected => sent.changes.len() == 1,
+                    Cause::Forbidden => true,
+                    Cause::Stale | Cause::Overload | Cause::NotFound | Cause::Undone => false,
+                };
+                if is_evidence && id.kind == Kind::Rollout {
+                    self.rollout_failed(node, &sent.changes, &message, now);
+                }
                 self.report_not_withdrawn(node, &new, &message, now);
                 if let Some(answer) = answer {
                     let (seen, _) = self.nodes.observe_response(*answer, sent.version);
@@ -38,11 +48,14 @@ impl Reconciler {
 
     /// Handles a successful patch.
     fn node_changed(&mut self, node: &Arc<str>, sent: Sent, answer: ApiNode, now: Now) {
-        let Sent { changes, version, .. } = sent;
+        let Sent { id, at, changes, version } = sent;
+        self.rollout_succeeded(node, &changes, at, now);
         self.report_changes(node, &changes, now);
         let leads = self.leads(now.instant);
         let Some(state) = self.nodes.get_mut(node) else { return };
-        if let Some(since) = state.pending_since.take().filter(|_| leads) {
+        // The limits of a rollout decide how long that takes.
+        let is_counted = leads && id.kind != Kind::Rollout;
+        if let Some(since) = state.pending_since.take().filter(|_| is_counted) {
             let time = now.instant.duration_since(since).as_secs_f64();
             self.diagnostics.metrics.event_to_patch.observe(time);
         }

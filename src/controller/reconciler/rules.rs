@@ -4,6 +4,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use super::nodes::is_young;
 use super::{Effect, Kind, Now, Rank, Reconciler, RulesList, Step};
 use crate::cluster::backoff::Backoff;
 use crate::cluster::requests::RequestError;
@@ -45,6 +46,11 @@ impl Reconciler {
         };
         for name in names {
             self.enqueue(&name, Rank::Replan, now);
+        }
+        if enqueue != Enqueue::None {
+            for rule in touched.iter().chain(&removed) {
+                self.restart_rollout(rule, now);
+            }
         }
         for rule in &removed {
             self.forget_status(rule);
@@ -120,6 +126,10 @@ impl Reconciler {
         self.resume_contests(now.instant);
         self.hold_missing(now);
         self.enqueue_all(now);
+        // Since when a node has not been as declared is not known. A new one may have appeared while nobody led.
+        for (_, state) in self.nodes.iter_mut() {
+            state.is_rollout = !is_young(&state.node, now);
+        }
     }
 
     fn enqueue_all(&mut self, now: Now) {

@@ -1,5 +1,6 @@
 //! The states of rules on a node after a plan, and whether the last patch was undone.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Now, Reconciler};
@@ -8,7 +9,14 @@ use crate::planner::{Action, Change, Outcome};
 
 impl Reconciler {
     /// Records the state of each rule that selects a node, and reports new problems.
-    pub(super) fn record(&mut self, name: &Arc<str>, outcomes: Vec<(Arc<str>, Outcome)>, changes: &[Change], now: Now) {
+    /// `withheld` names the resources of `changes` that wait for a rollout to resume.
+    pub(super) fn record(
+        &mut self,
+        name: &Arc<str>,
+        outcomes: Vec<(Arc<str>, Outcome)>,
+        (changes, withheld): (&[Change], &BTreeSet<String>),
+        now: Now,
+    ) {
         let Some(state) = self.nodes.get_mut(name) else { return };
         let mut undone = Vec::new();
         let standings = outcomes.into_iter().map(|(rule, outcome)| {
@@ -40,6 +48,7 @@ impl Reconciler {
                 {
                     before.clone()
                 }
+                _ if standing == Standing::Pending && is_decided && withheld.contains(resource) => Standing::Stopped,
                 _ => standing,
             };
             (rule, standing)

@@ -34,6 +34,22 @@ fn edited_rule_enqueues_old_and_new_selection() {
     assert!(matches!(affected, Enqueue::Selected(rules) if rules.len() == 1));
 }
 
+/// Nodes that it no longer selects may have its values.
+#[test]
+fn pausing_and_resuming_a_rule_enqueues_all_nodes() {
+    let paused = |paused: bool| {
+        let mut rule = object("a", json!(4));
+        rule.0.as_mut().unwrap().spec.paused = paused;
+        rule
+    };
+    let mut rules = listed([paused(false)]);
+    assert_eq!(rules.observe(Event::Apply(paused(true))).enqueue, Enqueue::All);
+    assert!(rules.set().is_frozen("a"));
+    assert_eq!(rules.observe(Event::Apply(paused(true))).enqueue, Enqueue::None);
+    assert_eq!(rules.observe(Event::Apply(paused(false))).enqueue, Enqueue::All);
+    assert!(!rules.set().is_frozen("a"));
+}
+
 #[test]
 fn rule_being_deleted_counts_as_deleted() {
     let mut rules = listed([object("a", json!(4))]);

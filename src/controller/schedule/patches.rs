@@ -61,7 +61,11 @@ impl Schedule {
         step: &mut Step,
     ) {
         while let Some(rank) = self.queue.first_rank(Stage::Patch) {
-            let kind = if rank == Rank::Repair { Kind::Repair } else { Kind::Patch };
+            let kind = match rank {
+                Rank::Repair => Kind::Repair,
+                Rank::Changed => Kind::Patch,
+                Rank::Replan => Kind::Rollout,
+            };
             if !self.limiter.is_free(kind, now) {
                 return;
             }
@@ -76,7 +80,12 @@ impl Schedule {
         let (id, key) = (self.request_id(kind), Key::Node(Arc::clone(name)));
         let state = nodes.get_mut(name)?;
         // I5: a pod may have been bound since the plan was made.
-        if state.work_mut().pods.expire(now) {
+        let is_expired = state.work_mut().pods.expire(now);
+        let is_stopped = |change: &Change| {
+            let rule = change.rule().unwrap_or_default();
+            kind == Kind::Rollout && self.rollouts.stopped_until(rule, name, now).is_some()
+        };
+        if is_expired || state.work_mut().planned.iter().any(is_stopped) {
             self.queue.add(&key, Stage::Plan, if kind == Kind::Repair { Rank::Repair } else { Rank::Changed });
             return None;
         }
@@ -103,7 +112,7 @@ impl Schedule {
         state.work_mut().lowered_from.extend(lowered);
         let version = state.node.version();
         state.work_mut().pods.forget_usage();
-        state.work_mut().sent = Some(Sent { id, changes, version });
+        state.work_mut().sent = Some(Sent { id, at: now, changes, version });
         Some(Effect::PatchNode { id, node: Arc::clone(name), patch })
     }
 
@@ -130,7 +139,7 @@ impl Schedule {
                 (Cause::Overload, message, None, None)
             }
             Reply::Patched(node) => {
-                self.limiter.succeeded();
+                self.limiter.patched(now.duration_since(sent.at), now);
                 self.kept_back.remove(name);
                 let had_waited_for = work.failures.cause();
                 work.succeed(&sent.changes);

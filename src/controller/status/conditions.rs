@@ -9,6 +9,7 @@ use crate::controller::tally::{Counts, MAX_PROBLEMS};
 use crate::model::api::{MAX_MESSAGE, NodeCounts, Reason};
 use crate::model::node::UNKNOWN_MANAGER;
 use crate::planner::input::Lost;
+use crate::planner::rules::Rule;
 
 /// A condition without its time and generation.
 #[derive(Clone, Debug)]
@@ -76,11 +77,11 @@ pub(super) fn for_invalid(why: &str) -> Vec<ConditionUpdate> {
 }
 
 /// Returns the conditions of a rule with these nodes.
-pub(super) fn for_valid(nodes: &NodeCounts, counts: &Counts, mapping: &Mapping) -> Vec<ConditionUpdate> {
-    let (ready, reason) = readiness(nodes, counts);
+pub(super) fn for_valid(rule: &Rule, nodes: &NodeCounts, counts: &Counts, mapping: &Mapping) -> Vec<ConditionUpdate> {
+    let (ready, reason) = readiness(rule, nodes, counts);
     let working = TABLE.iter().any(|row| row.is_working && counts.of(row.state) > 0);
     vec![
-        ConditionUpdate::new("Ready", ready, reason, message(nodes, counts)),
+        ConditionUpdate::new("Ready", ready, reason, message(rule, nodes, counts)),
         ConditionUpdate::new("Reconciling", working, reason, String::new()),
         ConditionUpdate::new("Stalled", false, reason, String::new()),
         overlapping(counts),
@@ -89,7 +90,7 @@ pub(super) fn for_valid(nodes: &NodeCounts, counts: &Counts, mapping: &Mapping) 
     ]
 }
 
-fn message(nodes: &NodeCounts, counts: &Counts) -> String {
+fn message(rule: &Rule, nodes: &NodeCounts, counts: &Counts) -> String {
     let NodeCounts { summary, selected, missing, .. } = nodes;
     let mut message = match selected {
         0 => "no node is selected".to_owned(),
@@ -106,17 +107,21 @@ fn message(nodes: &NodeCounts, counts: &Counts) -> String {
         1 => message.push_str("; 1 named node does not exist"),
         _ => message.push_str(&format!("; {missing} named nodes do not exist")),
     }
+    if rule.paused {
+        message.push_str("; the rule is paused: its values are repaired, and nothing else changes");
+    }
     message
 }
 
 /// Whether the rule is in force, and why: the first state by rank that any node is in and that is not as
 /// declared.
-fn readiness(nodes: &NodeCounts, counts: &Counts) -> (bool, Reason) {
+fn readiness(rule: &Rule, nodes: &NodeCounts, counts: &Counts) -> (bool, Reason) {
     let is_converged = |state| matches!(state, State::Overridden | State::Advertised);
     let unconverged = TABLE.iter().filter(|row| !is_converged(row.state));
     let mut first = unconverged.filter(|row| counts.of(row.state) > 0);
     match first.next() {
         Some(row) => (false, row.reason),
+        None if rule.paused => (true, Reason::Paused),
         None if nodes.selected == 0 => (true, Reason::NoNodesSelected),
         None if counts.of(State::Advertised) == 0 => (true, Reason::Overridden),
         None => (true, Reason::Advertised),

@@ -16,6 +16,8 @@ pub enum Reason {
     Progressing,
     /// The last patch failed, and is retried.
     PatchFailed,
+    /// Patches of other nodes failed, so that the rollout of the rule has stopped for a while.
+    RolloutStopped,
     /// The annotation on a node is not what the controller writes.
     InvalidLedger,
     /// The annotation on a node has no room for another resource.
@@ -28,6 +30,8 @@ pub enum Reason {
     PodsUnavailable,
     /// A value must be lowered, but pods use it.
     Held,
+    /// The rule is paused, and only repaired.
+    Paused,
     /// The rule does not match the CRD's schema.
     InvalidSpec,
     /// No other rule decides anywhere.
@@ -46,18 +50,20 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Advertised,
         Self::Overridden,
         Self::NoNodesSelected,
         Self::Progressing,
         Self::PatchFailed,
+        Self::RolloutStopped,
         Self::InvalidLedger,
         Self::LedgerFull,
         Self::Contested,
         Self::Conflict,
         Self::PodsUnavailable,
         Self::Held,
+        Self::Paused,
         Self::InvalidSpec,
         Self::NoOverlap,
         Self::EqualPriority,
@@ -76,12 +82,14 @@ impl Reason {
             Self::NoNodesSelected => "NoNodesSelected",
             Self::Progressing => "Progressing",
             Self::PatchFailed => "PatchFailed",
+            Self::RolloutStopped => "RolloutStopped",
             Self::InvalidLedger => "InvalidLedger",
             Self::LedgerFull => "LedgerFull",
             Self::Contested => "Contested",
             Self::Conflict => "Conflict",
             Self::PodsUnavailable => "PodsUnavailable",
             Self::Held => "Held",
+            Self::Paused => "Paused",
             Self::InvalidSpec => "InvalidSpec",
             Self::NoOverlap => "NoOverlap",
             Self::EqualPriority => "EqualPriority",

@@ -58,8 +58,9 @@ pub struct NodeCounts {
     pub conflicted: i64,
     /// Nodes where a rule of higher precedence declares the same resource.
     pub overridden: i64,
-    /// Nodes whose last patch was rejected or got no response, and is retried; nodes that do not change because their
-    /// annotation cannot be read; and nodes whose annotation has no room for the resource.
+    /// Nodes whose last patch was rejected or got no response, and is retried; nodes that wait because too many others
+    /// failed; nodes that do not change because their annotation cannot be read; and nodes whose annotation has no room
+    /// for the resource.
     pub failed: i64,
     /// Names in nodeNames without a node.
     pub missing: i64,
@@ -72,8 +73,8 @@ pub struct NodeProblem {
     /// The node's name.
     #[schemars(length(max = 253))]
     pub node: String,
-    /// Machine-readable reason: Held, PodsUnavailable, Conflict, Contested, PatchFailed, InvalidLedger or
-    /// LedgerFull.
+    /// Machine-readable reason: Held, PodsUnavailable, Conflict, Contested, PatchFailed, InvalidLedger, LedgerFull
+    /// or Paused.
     #[schemars(length(max = 1024))]
     pub reason: String,
     /// Human-readable message, with the current value.

@@ -111,6 +111,8 @@ pub(in crate::planner) fn outcome_texts(outcomes: &[(Arc<str>, Outcome)]) -> BTr
         Outcome::Conflicted { present, .. } => format!("conflicted: {present}"),
         Outcome::Contested { lost: Lost::Value, .. } => "contested".to_owned(),
         Outcome::Contested { lost: Lost::LedgerEntry, .. } => "contested annotation".to_owned(),
+        Outcome::Paused { at: Some(at) } => format!("paused at {at}"),
+        Outcome::Paused { at: None } => "paused".to_owned(),
         Outcome::Overridden { by, tied: false } => format!("overridden by {by}"),
         Outcome::Overridden { by, tied: true } => format!("tied, overridden by {by}"),
         Outcome::LedgerFull => "ledger full".to_owned(),

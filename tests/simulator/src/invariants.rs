@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::ledger::{LEDGER, MAPS, is_adoptable};
 pub use crate::ledger::{Ledger, ledger, units};
-pub use crate::rules::{Calm, decider, declared, selects};
+pub use crate::rules::{Calm, decider, declared, is_frozen, selects};
 
 /// The writes that a process may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,7 +217,7 @@ impl NodeWrite<'_> {
                 }
                 self.check_pods(name, *quantity, rule, old)
             }
-            (Some((listed, _, rest)), None) => {
+            (Some((listed, rule, rest)), None) => {
                 let retains = rest["deletionPolicy"] == "Retain";
                 let is_own = old.values.iter().all(|value| is_zero(value) || *value == Some(*listed));
                 let expected = match (is_own, retains) {
@@ -228,8 +228,10 @@ impl NodeWrite<'_> {
                 if new.values != expected {
                     return Err(format!("I2: the values are not {expected:?}"));
                 }
+                let is_kept = |object: &Arc<Value>| object["metadata"]["name"] == rule.as_str() && is_frozen(object);
                 let is_declared = |rules: &Vec<Arc<Value>>| {
-                    self.labels.iter().all(|labels| decider(rules, self.before, labels, name).is_some())
+                    rules.iter().any(is_kept)
+                        || self.labels.iter().all(|labels| decider(rules, self.before, labels, name).is_some())
                 };
                 let certain = self.known.get(self.certain_from..).unwrap_or_default();
                 if !certain.is_empty() && certain.iter().all(is_declared) {
@@ -256,11 +258,11 @@ impl NodeWrite<'_> {
                 })
             })
         };
-        // The value of a rule that has become invalid is kept, and held if pods request more. So is that of a rule that
-        // is missing: it may be one of the many that are missing from a list.
-        let is_invalid = self.objects(rule).any(|rule| declared(rule).is_none());
+        // The value of a rule that is paused or has become invalid is kept, and held if pods request more. So is that of
+        // a rule that is missing: it may be one of the many that are missing from a list.
+        let is_kept_as_is = self.objects(rule).any(|rule| is_frozen(rule));
         let is_missing = |rules: &Vec<Arc<Value>>| rules.iter().all(|object| object["metadata"]["name"] != rule);
-        let is_frozen = is_invalid || self.known.iter().any(is_missing);
+        let is_frozen = is_kept_as_is || self.known.iter().any(is_missing);
         let is_kept = old
             .entry
             .as_ref()

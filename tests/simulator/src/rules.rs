@@ -31,13 +31,17 @@ pub fn selects(rule: &Value, name: &Value, labels: &Value) -> bool {
             .is_some_and(|required| !required.is_empty() && required.iter().all(|(key, value)| labels[key] == *value))
 }
 
-/// Returns the valid rule that decides about a resource on a node.
+/// Returns whether a rule only keeps what it has: it is paused or invalid.
+#[must_use]
+pub fn is_frozen(rule: &Value) -> bool {
+    rule["spec"]["paused"] == true || declared(rule).is_none()
+}
+
+/// Returns the rule that decides about a resource on a node, unless a frozen one keeps its value there.
 #[must_use]
 pub fn decider<'a>(rules: &'a [Arc<Value>], node: &Value, labels: &Value, resource: &str) -> Option<&'a Arc<Value>> {
     let declaring = rules.iter().filter(|rule| {
-        rule["spec"]["resourceName"] == resource
-            && declared(rule).is_some()
-            && selects(rule, &node["metadata"]["name"], labels)
+        rule["spec"]["resourceName"] == resource && !is_frozen(rule) && selects(rule, &node["metadata"]["name"], labels)
     });
     declaring.min_by_key(|rule| {
         let text = |field: &str| rule["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -81,20 +85,22 @@ impl Calm {
         let decider = decider(&self.rules, node, &node["metadata"]["labels"], resource);
         let entry = ledger.get(resource);
         let priority = |rule: &Value| rule["spec"]["priority"].as_i64().unwrap_or_default();
-        // The value of a rule that has become invalid stays, unless a rule of a higher priority decides.
+        // The value of a frozen rule stays, unless a rule of a higher priority decides.
         let is_kept = |rule: &&Arc<Value>| {
-            declared(rule).is_none()
+            is_frozen(rule)
                 && entry.is_some_and(|(_, by, _)| rule["metadata"]["name"] == by.as_str())
                 && decider.is_none_or(|decider| priority(decider) <= priority(rule))
         };
+        let values = ["capacity", "allocatable"].map(|map| units(&node["status"][map][resource]));
         if self.rules.iter().any(|rule| is_kept(&rule)) {
-            return Ok(());
+            let listed = entry.map(|(listed, ..)| *listed);
+            let is_as_listed = values == [listed; 2];
+            return if is_as_listed { Ok(()) } else { Err(format!("is {values:?}, and kept at {listed:?}")) };
         }
         let Some(decider) = decider else {
             let listed = entry.map(|(_, by, _)| format!("is listed by {by}, and no rule declares it"));
             return listed.map_or(Ok(()), Err);
         };
-        let values = ["capacity", "allocatable"].map(|map| units(&node["status"][map][resource]));
         let quantity = declared(decider);
         let is_foreign = entry.is_none() && values.into_iter().flatten().any(|value| value != 0);
         let is_left = is_foreign && decider["spec"]["conflictPolicy"] != "Overwrite";

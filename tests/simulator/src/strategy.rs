@@ -62,6 +62,7 @@ fn default_rule(rule: &mut Value) {
             ("deletionPolicy", json!("Withdraw")),
             ("priority", json!(0)),
             ("shrinkPolicy", json!("WhenFree")),
+            ("paused", json!(false)),
         ] {
             spec.entry(field).or_insert(value);
         }

@@ -21,7 +21,7 @@ use crate::cluster::client;
 use crate::cluster::clock::simulated;
 use crate::cluster::lease::Candidate;
 use crate::controller::readiness::Readiness;
-use crate::controller::{self, Diagnostics, Options};
+use crate::controller::{self, Diagnostics, Options, RolloutLimits};
 use crate::model::ledger::ANNOTATION;
 
 const DEFAULT_SEEDS: u64 = 100;
@@ -143,6 +143,7 @@ impl World {
         let candidate = Candidate { name: "node-resource-advertiser".to_owned(), ..Candidate::for_test(&identity) };
         let options = Options {
             concurrency: 4,
+            rollouts: RolloutLimits::NONE,
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: Duration::ZERO,
             confinement_test: false,

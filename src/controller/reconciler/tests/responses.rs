@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use json_patch::Patch;
+use json_patch::{Patch, PatchOperation};
 use serde_json::json;
 
 use super::world::{DONGLE, Open, World, object};
@@ -132,4 +132,21 @@ fn requests(dongles: u64) -> Requests {
     let container = json!({"resources": {"requests": {DONGLE: dongles.to_string()}}});
     let pod: Pod = object(json!({"spec": {"containers": [container]}}));
     Requests::of(&pod)
+}
+
+/// I6: what a process sends that does not lead restores values that are 0 in both maps, if the ledger is as it was.
+pub(super) fn check_reset(patch: &Patch) {
+    let text = serde_json::to_value(patch).unwrap().to_string();
+    for operation in &patch.0 {
+        let (path, is_test) = match operation {
+            PatchOperation::Test(test) => (&test.path, true),
+            PatchOperation::Add(add) => (&add.path, false),
+            other => panic!("{other}"),
+        };
+        let test = json!({"op": "test", "path": path.as_str(), "value": "0"}).to_string();
+        assert!(is_test || text.contains(&test), "{text}");
+    }
+    for path in ["/metadata/uid", "/metadata/annotations/noderesource.dev~1advertised"] {
+        assert!(text.contains(&format!(r#"{{"op":"test","path":"{path}""#)), "{text}");
+    }
 }

@@ -3,13 +3,22 @@
 use super::planning::Spec;
 use super::world::Family;
 
-const SPEC: Spec =
-    Spec { resource: 0, quantity: 1, priority: 0, overwrite: false, immediate: false, retain: false, is_frozen: false };
+const SPEC: Spec = Spec {
+    resource: 0,
+    quantity: 1,
+    priority: 0,
+    overwrite: false,
+    immediate: false,
+    retain: false,
+    is_frozen: false,
+    is_paused: false,
+};
 
 const TWO: Spec = Spec { quantity: 2, ..SPEC };
 const OVERWRITE: Spec = Spec { overwrite: true, ..SPEC };
 const RETAIN: Spec = Spec { retain: true, ..SPEC };
 const FROZEN: Spec = Spec { is_frozen: true, ..SPEC };
+const PAUSED: Spec = Spec { is_frozen: true, is_paused: true, ..TWO };
 
 const fn first(spec: Spec) -> Spec {
     Spec { priority: 1, ..spec }
@@ -104,6 +113,14 @@ pub(super) fn families() -> Vec<Family> {
             variants: [vec![SPEC, FROZEN], vec![first(TWO)]],
             resets: true,
             max_pods: [2, 0],
+            ..Family::default()
+        },
+        Family {
+            name: "a rule is edited while it is paused",
+            variants: [vec![SPEC, PAUSED], vec![TWO]],
+            resets: true,
+            foreign: vec![Some(2)],
+            foreign_resources: 1,
             ..Family::default()
         },
         Family {

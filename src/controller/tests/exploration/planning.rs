@@ -32,8 +32,10 @@ pub(super) struct Spec {
     pub(super) overwrite: bool,
     pub(super) immediate: bool,
     pub(super) retain: bool,
-    /// Whether it is invalid, so that what it has is kept.
+    /// Whether it is invalid or paused, so that what it has is kept.
     pub(super) is_frozen: bool,
+    /// Whether it is paused.
+    pub(super) is_paused: bool,
 }
 
 /// Which of the planner's functions is asked.
@@ -244,8 +246,9 @@ fn rule_set(variants: &[Vec<Spec>; 2], rules: [u8; 2]) -> RuleSet {
     let (mut valid, mut frozen) = (Vec::new(), Vec::new());
     for (rule, name) in RULES.into_iter().enumerate() {
         let Some(place) = usize::from(rules[rule]).checked_sub(1) else { continue };
-        let Spec { resource, quantity, priority, overwrite, immediate, retain, is_frozen } = variants[rule][place];
-        if is_frozen {
+        let Spec { resource, quantity, priority, overwrite, immediate, retain, is_frozen, is_paused } =
+            variants[rule][place];
+        if is_frozen && !is_paused {
             frozen.push((name.into(), None));
             continue;
         }
@@ -258,6 +261,7 @@ fn rule_set(variants: &[Vec<Spec>; 2], rules: [u8; 2]) -> RuleSet {
                 "conflictPolicy": if overwrite { "Overwrite" } else { "Keep" },
                 "shrinkPolicy": if immediate { "Immediate" } else { "WhenFree" },
                 "deletionPolicy": if retain { "Retain" } else { "Withdraw" },
+                "paused": is_paused,
             },
         });
         valid.push(Arc::new(Rule::new(&serde_json::from_value(object).unwrap()).unwrap()));

@@ -144,6 +144,7 @@ impl World {
             "deletionPolicy": one_of(&["Withdraw", "Withdraw", "Retain"]),
             "shrinkPolicy": one_of(&["WhenFree", "WhenFree", "Immediate"]),
         });
+        spec["paused"] = json!(rng.u32(..8) == 0);
         (spec["quantity"], spec["priority"]) = (json!(rng.u64(1..9)), json!(rng.u64(..2)));
         match rng.u32(..4) {
             0 => spec["nodeNames"] = json!(["node-0", "node-1"]),
@@ -162,7 +163,7 @@ impl World {
     fn edit_rule(&mut self) {
         let Some(rule) = self.pick(Kind::Rule) else { return };
         let new = self.rule_spec();
-        let field = ["quantity", "priority", "conflictPolicy", "shrinkPolicy", "deletionPolicy"];
+        let field = ["quantity", "priority", "conflictPolicy", "shrinkPolicy", "deletionPolicy", "paused"];
         let field = field[self.rng.usize(..field.len())];
         let patch = json!({"spec": {field: new[field]}});
         self.merge(Kind::Rule, Subresource::None, &name(&rule), patch, "gitops");

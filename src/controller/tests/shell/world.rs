@@ -39,6 +39,10 @@ impl World {
         let network = Network::new(ApiServer::default(), start, Chaos::new(seed, one_in));
         let options = Options {
             concurrency: [1, 4, 16][rng.usize(..3)],
+            rollouts: RolloutLimits {
+                patches_per_second: [None, Some(1), Some(50)][rng.usize(..3)],
+                max_failed_nodes: [usize::MAX, 2, 1][rng.usize(..3)],
+            },
             request_timeout: Duration::from_secs([5, 15][rng.usize(..2)]),
             mass_withdrawal_delay: Duration::from_secs([0, 30, 300][rng.usize(..3)]),
             confinement_test: false,

@@ -35,6 +35,9 @@ impl World {
         if self.choices.percent(25) {
             spec["shrinkPolicy"] = json!("Immediate");
         }
+        if self.choices.percent(10) {
+            spec["paused"] = json!(true);
+        }
         spec
     }
 
@@ -63,7 +66,7 @@ impl World {
     pub(super) fn change_rules(&mut self) {
         let name = self.choices.one_of(&RULES);
         let exists = self.server.get(Kind::Rule, &Key::named(name)).is_ok();
-        match self.choices.below(10) {
+        match self.choices.below(12) {
             _ if self.crd_missing => {}
             _ if !exists => self.create_rule(name),
             0..=2 => {
@@ -80,6 +83,7 @@ impl World {
                     "conflictPolicy",
                     "deletionPolicy",
                     "shrinkPolicy",
+                    "paused",
                 ] {
                     if spec.get(field).is_none() {
                         spec[field] = Value::Null;
@@ -91,6 +95,14 @@ impl World {
             8 => {
                 self.delete_rule(name);
                 self.create_rule(name);
+            }
+            9 | 10 => {
+                let is_paused = self
+                    .objects(Kind::Rule)
+                    .iter()
+                    .any(|rule| rule["metadata"]["name"] == name && rule["spec"]["paused"] == true);
+                self.count(if is_paused { "rule resumed" } else { "rule paused" });
+                self.edit_rule(name, &json!({"paused": !is_paused}));
             }
             _ => self.delete_crd(),
         }

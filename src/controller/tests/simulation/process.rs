@@ -14,7 +14,7 @@ use crate::cluster::lease::Candidate;
 use crate::controller::effect::{Completion, Now, Observation};
 use crate::controller::readiness::Readiness;
 use crate::controller::reconciler::Reconciler;
-use crate::controller::{Diagnostics, Options};
+use crate::controller::{Diagnostics, Options, RolloutLimits};
 
 /// The Lease, by namespace and name.
 pub(super) const LEASE: (&str, &str) = ("system", "lease");
@@ -54,6 +54,10 @@ impl World {
         let skew = self.choices.one_of(&[0, 2, -2, 30]);
         let options = Options {
             concurrency: self.choices.one_of(&[16, 2, 1]),
+            rollouts: RolloutLimits {
+                patches_per_second: self.choices.one_of(&[None, Some(1), Some(50)]),
+                max_failed_nodes: self.choices.one_of(&[usize::MAX, 3, 2]),
+            },
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: MASS_WITHDRAWAL_DELAY,
             confinement_test: false,

@@ -102,6 +102,7 @@ impl World {
             Some("Released") => ("event: released", &["released", "unlisted"]),
             Some("Adopted") => ("event: adopted", &["adopted", "listing lost"]),
             Some("Held") => ("event: held", &["lowered", "raised", "advertised", "taken over", "relisted"]),
+            Some("RolloutStopped") => return self.count("event: rollout stopped"),
             _ => return self.count("event: of something else"),
         };
         self.count(name);

@@ -17,7 +17,7 @@ const STEPS: usize = 60;
 const MAX_SHRINK_TIME: Duration = Duration::from_secs(40);
 
 /// What happens in any hundreds of worlds: an empty run proves nothing.
-const EXPECTED: [&str; 60] = [
+const EXPECTED: [&str; 63] = [
     "CustomResourceDefinition deleted",
     "administrator removed an entry",
     "administrator removed the annotation",
@@ -37,6 +37,7 @@ const EXPECTED: [&str; 60] = [
     "event: held",
     "event: released",
     "event: repaired",
+    "event: rollout stopped",
     "event: taken over",
     "event: withdrawn",
     "fault: 403",
@@ -71,7 +72,9 @@ const EXPECTED: [&str; 60] = [
     "repaired",
     "rule deleted",
     "rule edited",
+    "rule paused",
     "rule restored",
+    "rule resumed",
     "silence for ten minutes",
     "status: not ready",
     "status: ready",

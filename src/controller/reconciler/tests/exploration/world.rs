@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use super::super::world::object;
 use crate::cluster::lease::Written;
 use crate::cluster::node_client::Reply;
+use crate::controller::RolloutLimits;
 use crate::controller::effect::{PodScope, RequestId, WrittenStatus};
 use crate::controller::reconciler::*;
 use crate::controller::tests::exploration::checks::{Floor, Grant, License, check};
@@ -371,6 +372,7 @@ impl World {
 fn reconciler() -> Reconciler {
     let options = Options {
         concurrency: 16,
+        rollouts: RolloutLimits::NONE,
         request_timeout: Duration::from_secs(15),
         mass_withdrawal_delay: Duration::from_secs(300),
         confinement_test: false,

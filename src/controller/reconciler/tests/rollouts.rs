@@ -1,0 +1,241 @@
+//! Rollouts: their rate, and what stops them.
+
+use super::*;
+use crate::controller::RolloutLimits;
+
+/// A leader without rules.
+fn leading(concurrency: usize, nodes: usize, limits: RolloutLimits) -> World {
+    let mut world = World::with_limits(concurrency, limits);
+    for number in 0..nodes {
+        world.set_node(&format!("node-{number:02}"), json!({}));
+    }
+    world.start();
+    world.run_until_idle();
+    world
+}
+
+fn paced(nodes: usize, per_second: u32) -> World {
+    leading(16, nodes, RolloutLimits { patches_per_second: Some(per_second), ..RolloutLimits::NONE })
+}
+
+fn stopping(nodes: usize, max_failed_nodes: usize) -> World {
+    leading(1, nodes, RolloutLimits { max_failed_nodes, ..RolloutLimits::NONE })
+}
+
+impl World {
+    fn roll_out(&mut self, quantity: u64) {
+        self.set_rule("dongle", json!({"quantity": quantity, "shrinkPolicy": "Immediate"}));
+        self.run();
+    }
+
+    /// The number of nodes with this many dongles.
+    fn having(&self, dongles: i64) -> usize {
+        self.nodes.keys().filter(|name| self.dongles(name) == dongles).count()
+    }
+
+    /// Rejects patches until none is open. Returns how many.
+    fn reject_all(&mut self) -> usize {
+        let mut rejected = 0;
+        while !self.open.is_empty() {
+            let (id, node, _) = self.only_patch();
+            self.reply(id, &node, Reply::Rejected("no".to_owned()));
+            rejected += 1;
+        }
+        rejected
+    }
+}
+
+#[test]
+fn rollout_has_a_maximum_rate() {
+    let mut world = paced(20, 2);
+    world.roll_out(4);
+    world.run_until_idle();
+    assert_eq!(world.having(4), 2, "at once");
+    for second in 1..=9 {
+        world.pass(1);
+        assert_eq!(world.having(4), 2 + 2 * second);
+    }
+    world.advance(Duration::from_secs(2));
+    assert_eq!(world.ready("dongle"), "True Advertised");
+    world.delete_rule("dongle");
+    world.run_until_idle();
+    assert_eq!(world.having(-1), 2, "a withdrawal is a rollout too");
+}
+
+/// Pods may wait for them.
+#[test]
+fn repairs_and_new_and_relabelled_nodes_overtake_a_rollout() {
+    let mut world = paced(20, 1);
+    world.roll_out(4);
+    world.run_until_idle();
+    assert_eq!(world.having(4), 1);
+    world.set_node("node-new", json!({}));
+    let mut relabelled = world.nodes["node-19"].clone();
+    relabelled["metadata"]["labels"] = json!({"zone": "b"});
+    relabelled["metadata"]["resourceVersion"] = json!(world.next_version());
+    world.nodes.insert("node-19".to_owned(), relabelled.clone());
+    world.show(relabelled);
+    world.reset("node-00");
+    world.run_until_idle();
+    assert_eq!(["node-00", "node-19", "node-new"].map(|name| world.dongles(name)), [4; 3]);
+    assert_eq!(world.having(4), 3);
+}
+
+/// It does not know since when they have not been as declared.
+#[test]
+fn starting_controller_patches_old_nodes_at_the_rate_of_a_rollout() {
+    for leads_first in [false, true] {
+        let limits = RolloutLimits { patches_per_second: Some(2), ..RolloutLimits::NONE };
+        let mut world = World::with_limits(16, limits);
+        for number in 0..20 {
+            world.set_node(&format!("node-{number:02}"), json!({}));
+        }
+        world.set_node("node-new", json!({}));
+        world.nodes.get_mut("node-new").unwrap()["metadata"]["creationTimestamp"] = json!("2026-02-01T00:00:00Z");
+        world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
+        if leads_first {
+            world.lead();
+            world.list_all();
+        } else {
+            world.start();
+        }
+        world.run_until_idle();
+        assert_eq!((world.dongles("node-new"), world.having(4)), (4, 3));
+    }
+}
+
+#[test]
+fn new_leader_continues_a_rollout_at_its_rate() {
+    let mut world = paced(20, 2);
+    world.roll_out(4);
+    world.pass(2);
+    world.renews_no_more();
+    let before = world.having(4);
+    world.renews = true;
+    world.pass(20);
+    assert!(world.reconciler.is_leading(world.now.instant));
+    assert!(world.having(4) > before);
+    world.pass(10);
+    assert_eq!(world.having(4), 20);
+}
+
+#[test]
+fn rollout_whose_patches_fail_stops_and_is_reported() {
+    let mut world = stopping(20, 3);
+    world.roll_out(4);
+    assert_eq!(world.reject_all(), 3);
+    world.advance(Duration::from_secs(2));
+    assert_eq!(world.ready("dongle"), "False PatchFailed");
+    let (_, status) = world.statuses.last().unwrap();
+    assert_eq!(status["nodes"]["failed"], 20);
+    let message = status["conditions"][0]["message"].as_str().unwrap();
+    assert!(message.ends_with("3 failed and retried, 17 waiting because patches of other nodes failed"), "{message}");
+    assert!(world.events.contains(&"RolloutStopped".to_owned()), "{:?}", world.events);
+    assert!(world.open.is_empty(), "{:?}", world.open);
+    // After half a minute, others show whether it is over.
+    world.advance(Duration::from_secs(29));
+    assert_eq!(world.reject_all(), 3);
+    world.advance(Duration::from_secs(59));
+    assert!(world.open.is_empty(), "{:?}", world.open);
+    world.advance(Duration::from_secs(5));
+    world.run_until_idle();
+    world.pass(60);
+    assert_eq!(world.having(4), 20);
+    assert_eq!(world.ready("dongle"), "True Advertised");
+}
+
+#[test]
+fn stopped_rollout_delays_no_other_rule_and_no_repair() {
+    let mut world = stopping(4, 2);
+    world.roll_out(4);
+    world.run_until_idle();
+    world.roll_out(5);
+    assert_eq!(world.reject_all(), 2);
+    world.set_rule("key", json!({"resourceName": "example.com/key", "shrinkPolicy": "Immediate"}));
+    world.reset("node-03");
+    let mut dongles = Vec::new();
+    world.answer_all(|world, node, patch| {
+        if serde_json::to_string(patch).unwrap().contains(r#""value":"5""#) {
+            return Reply::Rejected("no".to_owned());
+        }
+        let reply = world.apply(node, patch);
+        dongles.push((node.to_owned(), world.dongles(node)));
+        reply
+    });
+    assert_eq!(dongles[0], ("node-03".to_owned(), 4), "the lost value is restored as it was, and first");
+    assert_eq!(world.having(4), 4);
+    assert!(world.nodes.values().all(|node| node["status"]["capacity"]["example.com/key"] == "4"));
+}
+
+/// They come first by name.
+#[test]
+fn nodes_that_always_fail_do_not_keep_others_from_being_tried() {
+    let mut world = stopping(20, 3);
+    world.roll_out(4);
+    for _ in 0..200 {
+        world.answer_all(|world, node, patch| match node {
+            "node-00" | "node-01" | "node-02" | "node-03" => Reply::Rejected("no".to_owned()),
+            _ => world.apply(node, patch),
+        });
+        world.advance(Duration::from_secs(1));
+    }
+    assert_eq!(world.having(4), 16);
+}
+
+#[test]
+fn edit_restarts_a_stopped_rollout() {
+    let mut world = stopping(8, 2);
+    world.roll_out(4);
+    assert_eq!(world.reject_all(), 2);
+    world.roll_out(5);
+    world.run_until_idle();
+    world.pass(10);
+    assert_eq!(world.having(5), 8);
+}
+
+/// A node that the rule selects anew shows that patches succeed again.
+#[test]
+fn success_elsewhere_resumes_a_stopped_rollout() {
+    let mut world = stopping(8, 2);
+    world.roll_out(4);
+    assert_eq!(world.reject_all(), 2);
+    world.advance(Duration::from_secs(1));
+    world.set_node("node-new", json!({}));
+    world.run_until_idle();
+    world.pass(5);
+    assert_eq!(world.having(4), 9);
+}
+
+/// The deletion of a rule is a rollout too.
+#[test]
+fn withdrawal_that_fails_stops() {
+    let mut world = stopping(8, 2);
+    world.roll_out(4);
+    world.run_until_idle();
+    world.delete_rule("dongle");
+    world.run();
+    assert_eq!(world.reject_all(), 2);
+    world.pass(40);
+    assert_eq!(world.having(-1), 8);
+}
+
+/// I5: the value is too low for a pod that was bound in the meantime.
+#[test]
+fn raise_after_a_lowering_waits_for_no_rollout() {
+    let mut world = leading(16, 4, RolloutLimits { patches_per_second: Some(1), max_failed_nodes: 1 });
+    world.set_rule("dongle", json!({"quantity": 8}));
+    world.pass(10);
+    assert_eq!(world.having(8), 4);
+    world.set_rule("dongle", json!({"quantity": 2}));
+    world.run();
+    while !world.open.iter().any(|open| matches!(open, Open::Patch { .. })) {
+        let open = world.open.remove(0);
+        world.answer(open);
+    }
+    // While the node is patched, a pod is bound to it.
+    let node = world.patched()[0].to_owned();
+    world.pods.insert(node.clone(), 6);
+    world.run_until_idle();
+    world.pass(40);
+    assert_eq!(world.dongles(&node), 6);
+}

@@ -1,0 +1,199 @@
+//! Rollouts: the patches that follow from an edit of rules. One stops by itself when its patches begin to fail, because
+//! an edit that one node does not take is unlikely to be taken by thousands of others.
+//!
+//! It resumes after a pause, when a patch for its rule succeeds, or when rules are edited.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The first pause of a stopped rollout; each is twice the previous one.
+const MIN_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(300);
+/// How much later than others the nodes are tried that failed: where these alone cannot be patched, they must not stop the
+/// rollout each time before others have been tried.
+const HEAD_START: Duration = Duration::from_secs(5);
+
+/// The rollouts in which patches have failed, by rule.
+#[derive(Clone, Debug)]
+pub(super) struct Rollouts {
+    /// The number of failed nodes that stop a rollout, if they are also more than those that succeeded.
+    max_failed_nodes: usize,
+    failing: BTreeMap<Arc<str>, Rollout>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Rollout {
+    /// The nodes whose last patch failed.
+    failed: BTreeSet<Arc<str>>,
+    trial: Trial,
+    stop: Option<Stop>,
+    /// The number of stops so far.
+    stops: u32,
+    /// The nodes that wait for the end of the stop.
+    withheld: BTreeSet<Arc<str>>,
+}
+
+/// What happened since the first failure, or since the end of the last stop.
+#[derive(Clone, Debug, Default)]
+struct Trial {
+    failed: BTreeSet<Arc<str>>,
+    succeeded: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stop {
+    since: Instant,
+    until: Instant,
+}
+
+impl Rollouts {
+    pub(super) fn new(max_failed_nodes: usize) -> Self {
+        Self { max_failed_nodes, failing: BTreeMap::new() }
+    }
+
+    /// Returns until when patches of a node for a rule are withheld, if they are.
+    pub(super) fn stopped_until(&self, rule: &str, node: &str, now: Instant) -> Option<Instant> {
+        let rollout = self.failing.get(rule)?;
+        let until = rollout.stop?.until;
+        let until = if rollout.failed.contains(node) { until + HEAD_START } else { until };
+        Some(until).filter(|until| now < *until)
+    }
+
+    /// Records that a node waits for the end of the stop.
+    pub(super) fn withhold(&mut self, rule: &str, node: &Arc<str>) {
+        if let Some(rollout) = self.failing.get_mut(rule) {
+            rollout.withheld.insert(Arc::clone(node));
+        }
+    }
+
+    /// Records a failed patch. If that stops the rollout, returns the number of failed nodes, and for how long.
+    pub(super) fn failed(&mut self, rule: &Arc<str>, node: &Arc<str>, now: Instant) -> Option<(usize, Duration)> {
+        let rollout = self.failing.entry(Arc::clone(rule)).or_default();
+        rollout.failed.insert(Arc::clone(node));
+        if rollout.stop.is_some_and(|stop| now < stop.until) {
+            return None;
+        }
+        let Trial { failed, succeeded } = &mut rollout.trial;
+        failed.insert(Arc::clone(node));
+        if failed.len() < self.max_failed_nodes || failed.len() <= *succeeded {
+            return None;
+        }
+        rollout.trial = Trial::default();
+        let pause = (MIN_PAUSE * 2_u32.saturating_pow(rollout.stops.min(16))).min(MAX_PAUSE);
+        rollout.stops += 1;
+        rollout.stop = Some(Stop { since: now, until: now + pause });
+        Some((rollout.failed.len(), pause))
+    }
+
+    /// Records that a patch succeeded that was sent at this time. Returns the nodes that need not wait anymore.
+    pub(super) fn succeeded(&mut self, rule: &str, node: &str, sent_at: Instant) -> BTreeSet<Arc<str>> {
+        let Some(rollout) = self.failing.get_mut(rule) else { return BTreeSet::new() };
+        rollout.failed.remove(node);
+        rollout.trial.failed.remove(node);
+        if rollout.stop.is_some_and(|stop| sent_at < stop.since) {
+            return BTreeSet::new();
+        }
+        rollout.trial.succeeded += 1;
+        rollout.stop = None;
+        let withheld = std::mem::take(&mut rollout.withheld);
+        if rollout.failed.is_empty() {
+            self.failing.remove(rule);
+        }
+        withheld
+    }
+
+    /// Forgets a rollout, because the rule was edited. Returns the nodes that need not wait anymore.
+    pub(super) fn forget(&mut self, rule: &str) -> BTreeSet<Arc<str>> {
+        self.failing.remove(rule).map(|rollout| rollout.withheld).unwrap_or_default()
+    }
+
+    /// Forgets all rollouts.
+    pub(super) fn clear(&mut self) {
+        self.failing.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn rule() -> Arc<str> {
+        "rule".into()
+    }
+
+    fn fail(rollouts: &mut Rollouts, nodes: std::ops::Range<usize>, now: Instant) -> Option<(usize, Duration)> {
+        let stops = nodes.map(|number| rollouts.failed(&rule(), &format!("node-{number}").into(), now));
+        let stops: Vec<_> = stops.collect();
+        stops.into_iter().flatten().next()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rollout_stops_when_most_patches_fail() {
+        let now = Instant::now();
+        let mut rollouts = Rollouts::new(3);
+        assert_eq!(fail(&mut rollouts, 0..2, now), None);
+        assert_eq!(fail(&mut rollouts, 0..2, now), None, "two nodes, although each has failed twice");
+        assert_eq!(fail(&mut rollouts, 2..3, now), Some((3, MIN_PAUSE)));
+        assert_eq!(rollouts.stopped_until("rule", "node-77", now), Some(now + MIN_PAUSE));
+        assert_eq!(rollouts.stopped_until("other", "node-77", now), None);
+        assert_eq!(fail(&mut rollouts, 3..9, now), None, "those in flight");
+        let mut now = now + MIN_PAUSE;
+        assert_eq!(rollouts.stopped_until("rule", "node-77", now), None);
+        for pause in [60, 120, 240, 300, 300] {
+            let pause = SECOND * pause;
+            assert_eq!(fail(&mut rollouts, 0..2, now), None);
+            assert_eq!(fail(&mut rollouts, 2..3, now).map(|(_, pause)| pause), Some(pause));
+            now += pause;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_nodes_are_tried_after_the_others() {
+        let now = Instant::now();
+        let mut rollouts = Rollouts::new(2);
+        fail(&mut rollouts, 0..2, now);
+        let until = now + MIN_PAUSE;
+        assert_eq!(rollouts.stopped_until("rule", "node-7", until), None);
+        assert_eq!(rollouts.stopped_until("rule", "node-0", until), Some(until + HEAD_START));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rollout_with_few_failures_goes_on() {
+        let now = Instant::now();
+        let mut rollouts = Rollouts::new(3);
+        for number in 0..100 {
+            assert_eq!(fail(&mut rollouts, number..number + 1, now), None);
+            rollouts.succeeded("rule", "other-1", now);
+            rollouts.succeeded("rule", "other-2", now);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stopped_rollout_resumes_after_a_success() {
+        let now = Instant::now();
+        let mut rollouts = Rollouts::new(1);
+        fail(&mut rollouts, 0..1, now);
+        rollouts.withhold("rule", &"node-7".into());
+        assert!(rollouts.succeeded("rule", "node-1", now - SECOND).is_empty(), "sent before the stop");
+        assert!(rollouts.stopped_until("rule", "node-77", now + SECOND).is_some());
+        let resumed = rollouts.succeeded("rule", "node-1", now + SECOND);
+        assert_eq!(resumed.into_iter().collect::<Vec<_>>(), ["node-7".into()]);
+        assert_eq!(rollouts.stopped_until("rule", "node-77", now + SECOND), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn edited_rule_is_rolled_out_again() {
+        let now = Instant::now();
+        let mut rollouts = Rollouts::new(1);
+        fail(&mut rollouts, 0..1, now);
+        rollouts.withhold("rule", &"node-7".into());
+        assert_eq!(rollouts.forget("rule").len(), 1);
+        assert_eq!(rollouts.stopped_until("rule", "node-77", now), None);
+        assert_eq!(fail(&mut rollouts, 0..1, now), Some((1, MIN_PAUSE)), "the first pause again");
+    }
+}
