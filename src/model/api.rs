@@ -96,7 +96,9 @@ pub struct NodeExtendedResourceSpec {
 
     /// If several rules declare the same resource on a node, the highest priority wins; then
     /// the oldest rule, then the first name.
+    // Kubernetes 1.30 checks no format.
     #[serde(default)]
+    #[schemars(range(min = i32::MIN, max = i32::MAX))]
     pub priority: i32,
 
     /// What to do if another field manager has set a value: Keep leaves the value and counts the node as conflicted;
