@@ -125,6 +125,11 @@ test-upgrade: dist-for-tests controlplane tools containers pause ## Upgrade from
 test-release: dist-for-tests controlplane signing-tools ## Publish a release to a registry, get it, verify it, and tamper with it (RELEASE=1: that of make release)
 	@$(STEP) env DIST=$(DIST) $(CARGO_TEST) --test release -- --show-output
 
+# Not a step of `make test-all`: on a machine without the cache it takes longer than CI allows.
+.PHONY: test-versions
+test-versions: build-tests controlplane controlplane-extras tools ## Run the tests on older versions of Kubernetes (VERSIONS="1.30 1.36"; each is built once, in ten minutes)
+	@$(STEP) hack/test-versions.sh $(VERSIONS)
+
 # The tests that a user's first hour consists of; emulation is too slow for those that measure or restart.
 .PHONY: test-arm64
 test-arm64: build-tests controlplane cargo-auditable ## Run end-to-end tests with the program for arm64, under emulation elsewhere (minutes)
@@ -161,6 +166,6 @@ controlplane-extras: | controlplane
 containers: | controlplane-extras
 test-conformance-quick test-e2e test-demo test-cluster: | $(call asked,test-oracle deny spelling)
 test-kubelet: | $(filter-out test-kubelet,$(call asked,$(TEST)))
-test-harness gitops-tools test-alerts signing-tools: | $(call asked,test-kubelet)
+test-harness gitops-tools test-alerts signing-tools test-versions: | $(call asked,test-kubelet)
 test-alerts: | $(if $(call asked,test-gitops),gitops-tools)
 endif

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Builds older versions of Kubernetes, and runs the tests on each that do not test what only newer ones have.
+#
+#   hack/test-versions.sh [MINOR…]     by default all of tests/kubernetes-*
+#
+# etcd and everything that is no part of the control plane is that of `make controlplane`. The file `skipped` beside a
+# version's go.mod has the tests that it cannot pass, each with the reason.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+programs=(kube-apiserver kube-controller-manager kube-scheduler)
+# A user's first hour, what the API server validates and admits, ownership, and what is reported.
+tests=(admission_policy:: adoption:: confinement:: conflicts:: crd_validation:: device_classes:: drift:: lifecycle::
+	metrics:: plan:: prune:: rollouts:: scheduling:: shrink_policy:: status:: validate::)
+minors=("$@")
+if (($# == 0)); then
+	for module in tests/kubernetes-*; do
+		minors+=("${module#tests/kubernetes-}")
+	done
+fi
+variable=k8s.io/component-base/version
+for minor in "${minors[@]}"; do
+	module=kubernetes-$minor
+	version=$(sed -n 's/^require k8s.io\/kubernetes v//p' "tests/$module/go.mod")
+	folder=$PWD/target/$module
+	hack/go-build.sh "$module" "target/$module" -ldflags "-s -w -X $variable.gitVersion=v$version \
+		-X $variable.gitMajor=${minor%.*} -X $variable.gitMinor=${minor#*.}" -- "${programs[@]/#/k8s.io/kubernetes/cmd/}"
+	for program in target/controlplane/bin/*; do
+		if [[ ! -e $folder/$(basename "$program") ]]; then
+			ln -s "$PWD/$program" "$folder/"
+		fi
+	done
+	if [[ -n ${BUILD_ONLY:-} ]]; then
+		continue
+	fi
+	skips=()
+	while IFS=$'\t' read -r name _; do
+		skips+=(--skip "$name")
+	done < <(grep -v '^#' "tests/$module/skipped" || true)
+	echo "==> Kubernetes $version"
+	CONTROLPLANE_BIN=$folder cargo test --workspace --locked --test e2e -- "${tests[@]}" "${skips[@]}"
+done
