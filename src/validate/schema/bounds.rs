@@ -50,14 +50,13 @@ impl Bounds {
         match value {
             Value::Number(number) => {
                 let number = number.as_f64().unwrap_or(f64::NAN);
-                if self.format == "int32" && !(-2f64.powi(31)..2f64.powi(31)).contains(&number) {
-                    found(Code::Format, "must be of type int32: from -2147483648 to 2147483647".to_owned());
-                }
+                // One error for one number: a bound says more than the format.
                 if let Some(least) = self.minimum.filter(|least| number < *least) {
                     found(Code::Minimum, format!("should be greater than or equal to {least}"));
-                }
-                if let Some(most) = self.maximum.filter(|most| number > *most) {
+                } else if let Some(most) = self.maximum.filter(|most| number > *most) {
                     found(Code::Maximum, format!("should be less than or equal to {most}"));
+                } else if self.format == "int32" && !(-2f64.powi(31)..2f64.powi(31)).contains(&number) {
+                    found(Code::Format, "must be of type int32: from -2147483648 to 2147483647".to_owned());
                 }
             }
             Value::String(text) => {
