@@ -24,9 +24,10 @@ const REACTION_INTERVAL: Duration = Duration::from_secs(1);
 /// A patch that takes longer is slow: the API server's own objective for 99 % of all writes
 /// (<https://github.com/kubernetes/community/blob/master/sig-scalability/slos/api_call_latency.md>).
 const SLOW: Duration = Duration::from_secs(1);
-/// And that many times longer than the fastest one: where an admission webhook makes every patch slow, fewer of them at
-/// the same time do not help.
+/// And that many times longer than the fastest one of the last minutes: where an admission webhook makes every patch
+/// slow, fewer of them at the same time do not help.
 const SLOW_FACTOR: u32 = 4;
+const FASTEST_INTERVAL: Duration = Duration::from_secs(60);
 /// Slow patches alone lower the limit no further.
 const MIN_WINDOW_WHEN_SLOW: f64 = 4.0;
 
@@ -54,8 +55,9 @@ pub(super) struct Limiter {
     window: f64,
     in_flight: [usize; 6],
     rollouts: Pace,
-    /// The shortest time that a patch has taken.
-    fastest: Option<Duration>,
+    /// The shortest time that a patch has taken: in the current interval, and in the one before.
+    fastest: [Option<Duration>; 2],
+    fastest_since: Option<Instant>,
     paused_until: Option<Instant>,
     /// The pause for statuses: their failures slow no patch.
     side_paused_until: Option<Instant>,
@@ -72,7 +74,8 @@ impl Limiter {
             window: max_patches as f64,
             in_flight: [0; 6],
             rollouts: Pace::new(rollout_rate),
-            fastest: None,
+            fastest: [None; 2],
+            fastest_since: None,
             paused_until: None,
             side_paused_until: None,
             reduced_at: None,
@@ -116,11 +119,16 @@ impl Limiter {
 
     /// Records a patch that succeeded after this time.
     pub(super) fn patched(&mut self, time: Duration, now: Instant) {
-        let fastest = self.fastest.map_or(time, |fastest| fastest.min(time));
-        self.fastest = Some(fastest);
-        if time > SLOW && time > fastest * SLOW_FACTOR {
-            let least = MIN_WINDOW_WHEN_SLOW.min(self.window);
-            self.reduce(least, now);
+        let since = *self.fastest_since.get_or_insert(now);
+        if now.duration_since(since) >= FASTEST_INTERVAL {
+            self.fastest = [None, self.fastest[0]];
+            self.fastest_since = Some(now);
+        }
+        self.fastest[0] = Some(self.fastest[0].map_or(time, |fastest| fastest.min(time)));
+        let fastest = self.fastest.into_iter().flatten().min().unwrap_or(time);
+        let is_slow = time > SLOW && time > fastest * SLOW_FACTOR;
+        if is_slow && self.window >= MIN_WINDOW_WHEN_SLOW {
+            self.reduce(MIN_WINDOW_WHEN_SLOW, now);
             self.failures = 0;
         } else {
             self.succeeded();
@@ -130,7 +138,7 @@ impl Limiter {
     /// Halves the limit, but not below `least`. Does nothing if it was halved within the last second.
     fn reduce(&mut self, least: f64, now: Instant) {
         let is_new = self.reduced_at.is_none_or(|at| now.duration_since(at) >= REACTION_INTERVAL);
-        if is_new {
+        if is_new && self.window > least {
             self.window = (self.window / 2.0).max(least);
             self.reduced_at = Some(now);
         }
@@ -262,9 +270,27 @@ mod tests {
             (0..expected).for_each(|_| limiter.end(Kind::Patch));
             now += Duration::from_secs(2);
         }
-        // Where every patch takes as long, fewer at the same time do not help.
+        // Where every patch takes as long, fewer at the same time do not help: also if that began later.
+        for _ in 0..400 {
+            limiter.patched(slow, now);
+            now += Duration::from_secs(1);
+        }
+        assert_eq!(fill(&mut limiter, Kind::Patch, now), 16);
         let mut limiter = Limiter::new(16, None);
         (0..8).for_each(|_| limiter.patched(slow, now));
         assert_eq!(fill(&mut limiter, Kind::Patch, now), 16);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn limit_recovers_from_an_overload_while_patches_are_slow() {
+        let mut now = Instant::now();
+        let mut limiter = Limiter::new(16, None);
+        limiter.patched(Duration::from_millis(20), now);
+        for _ in 0..5 {
+            limiter.overloaded(None, now);
+            now += Duration::from_secs(1);
+        }
+        (0..20).for_each(|_| limiter.patched(Duration::from_secs(2), now));
+        assert_eq!(fill(&mut limiter, Kind::Patch, now + Duration::from_secs(9)), 4);
     }
 }

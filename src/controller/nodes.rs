@@ -2,6 +2,7 @@
 
 mod conflict;
 mod failure;
+mod pod_polls;
 mod released;
 mod resets;
 mod start;

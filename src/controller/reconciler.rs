@@ -203,16 +203,16 @@ impl Reconciler {
         self.list_rules(now.instant, step);
         self.reports.planned = 0;
         while self.reports.planned < PLAN_BATCH_SIZE
-            && let Some((Key::Node(name), rank)) = self.schedule.queue.pop(Stage::Plan, Rank::Replan)
+            && let Some((Key::Node(name), _)) = self.schedule.queue.pop(Stage::Plan, Rank::Replan)
         {
-            self.reconcile(&name, rank, now);
+            self.reconcile(&name, now);
         }
         while self.reports.planned < PLAN_BATCH_SIZE
             && let Some(name) = self.schedule.standings_due.pop_first()
         {
             // If the response has arrived in the meantime, the node was planned with it.
             if self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(&name))) {
-                self.reconcile(&name, Rank::Replan, now);
+                self.reconcile(&name, now);
             }
         }
         step.planned = self.reports.planned;
@@ -310,13 +310,13 @@ impl Reconciler {
         }
         let listed = self.nodes.listed();
         let seen = self.nodes.observe(event);
-        // A node that appears, or changes by itself, waits for no rollout. If it is in flight, the patch itself may be what
-        // changed it.
+        // A node that appears, or changes by itself, waits for no rollout. If a patch is in flight, that may be what changed
+        // it.
         if let Some((name, _)) = &seen.changed
-            && !self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name)))
             && let Some(state) = self.nodes.get_mut(name)
+            && (state.is_listing_pods() || !self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name))))
         {
-            state.is_rollout = false;
+            state.leave_rollout();
         }
         if let Some((name, _)) = &seen.changed
             && let Some(state) = self.nodes.get_mut(name)

@@ -1,9 +1,9 @@
 //! Rollouts: the patches that follow from an edit of rules. One stops by itself when its patches begin to fail, because
-//! an edit that one node does not take is unlikely to be taken by thousands of others.
+//! an edit that some nodes do not take is unlikely to be taken by thousands of others.
 //!
 //! It resumes after a pause, when a patch for its rule succeeds, or when rules are edited.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,19 +16,26 @@ const MAX_PAUSE: Duration = Duration::from_secs(300);
 /// rollout each time before others have been tried.
 const HEAD_START: Duration = Duration::from_secs(5);
 
+/// The maximum number of results that decide about a stop.
+const MAX_WINDOW: usize = 1000;
+
 /// The rollouts in which patches have failed, by rule.
 #[derive(Clone, Debug)]
 pub(super) struct Rollouts {
-    /// The number of failed nodes that stop a rollout, if they are also more than those that succeeded.
+    /// The number of failed nodes that stop a rollout, if they are also most of the last ones.
     max_failed_nodes: usize,
     failing: BTreeMap<Arc<str>, Rollout>,
+    /// When rules were last edited: what was sent before says nothing about them.
+    edited_at: Option<Instant>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Rollout {
     /// The nodes whose last patch failed.
     failed: BTreeSet<Arc<str>>,
-    trial: Trial,
+    /// The last results since the first failure, or since the end of the last stop: the node that failed, or `None` for a
+    /// success. Older ones count no longer, so that a rollout stops after thousands of successes too.
+    last: VecDeque<Option<Arc<str>>>,
     stop: Option<Stop>,
     /// The number of stops so far.
     stops: u32,
@@ -36,11 +43,14 @@ struct Rollout {
     withheld: BTreeSet<Arc<str>>,
 }
 
-/// What happened since the first failure, or since the end of the last stop.
-#[derive(Clone, Debug, Default)]
-struct Trial {
-    failed: BTreeSet<Arc<str>>,
-    succeeded: usize,
+/// A stop that has just begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stopped {
+    /// The number of nodes whose last patch failed.
+    pub(super) nodes: usize,
+    pub(super) pause: Duration,
+    /// Whether it is the first since the rule was edited, or since all nodes succeeded.
+    pub(super) is_first: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +61,7 @@ struct Stop {
 
 impl Rollouts {
     pub(super) fn new(max_failed_nodes: usize) -> Self {
-        Self { max_failed_nodes, failing: BTreeMap::new() }
+        Self { max_failed_nodes, failing: BTreeMap::new(), edited_at: None }
     }
 
     /// Returns until when patches of a node for a rule are withheld, if they are.
@@ -69,34 +79,45 @@ impl Rollouts {
         }
     }
 
-    /// Records a failed patch. If that stops the rollout, returns the number of failed nodes, and for how long.
-    pub(super) fn failed(&mut self, rule: &Arc<str>, node: &Arc<str>, now: Instant) -> Option<(usize, Duration)> {
+    /// Records the failure of a patch that was sent at this time. Returns a stop that follows.
+    pub(super) fn failed(
+        &mut self,
+        rule: &Arc<str>,
+        node: &Arc<str>,
+        sent_at: Instant,
+        now: Instant,
+    ) -> Option<Stopped> {
+        if self.edited_at.is_some_and(|edited_at| sent_at < edited_at) {
+            return None;
+        }
         let rollout = self.failing.entry(Arc::clone(rule)).or_default();
         rollout.failed.insert(Arc::clone(node));
         if rollout.stop.is_some_and(|stop| now < stop.until) {
             return None;
         }
-        let Trial { failed, succeeded } = &mut rollout.trial;
-        failed.insert(Arc::clone(node));
-        if failed.len() < self.max_failed_nodes || failed.len() <= *succeeded {
+        // A node that fails again counts once.
+        rollout.last.retain(|failed| failed.as_ref() != Some(node));
+        rollout.record(Some(Arc::clone(node)), self.max_failed_nodes);
+        let failed = rollout.last.iter().flatten().count();
+        if failed < self.max_failed_nodes || failed * 2 <= rollout.last.len() {
             return None;
         }
-        rollout.trial = Trial::default();
+        rollout.last.clear();
+        let is_first = rollout.stops == 0;
         let pause = (MIN_PAUSE * 2_u32.saturating_pow(rollout.stops.min(16))).min(MAX_PAUSE);
         rollout.stops += 1;
         rollout.stop = Some(Stop { since: now, until: now + pause });
-        Some((rollout.failed.len(), pause))
+        Some(Stopped { nodes: rollout.failed.len(), pause, is_first })
     }
 
     /// Records that a patch succeeded that was sent at this time. Returns the nodes that need not wait anymore.
     pub(super) fn succeeded(&mut self, rule: &str, node: &str, sent_at: Instant) -> BTreeSet<Arc<str>> {
         let Some(rollout) = self.failing.get_mut(rule) else { return BTreeSet::new() };
-        rollout.failed.remove(node);
-        rollout.trial.failed.remove(node);
+        rollout.forget_node(node);
         if rollout.stop.is_some_and(|stop| sent_at < stop.since) {
             return BTreeSet::new();
         }
-        rollout.trial.succeeded += 1;
+        rollout.record(None, self.max_failed_nodes);
         rollout.stop = None;
         let withheld = std::mem::take(&mut rollout.withheld);
         if rollout.failed.is_empty() {
@@ -105,14 +126,40 @@ impl Rollouts {
         withheld
     }
 
+    /// Forgets a node that is gone, or needs nothing more.
+    pub(super) fn forget_node(&mut self, node: &str) {
+        self.failing.retain(|_, rollout| {
+            rollout.forget_node(node);
+            rollout.withheld.remove(node);
+            !rollout.failed.is_empty() || rollout.stop.is_some()
+        });
+    }
+
     /// Forgets a rollout, because the rule was edited. Returns the nodes that need not wait anymore.
-    pub(super) fn forget(&mut self, rule: &str) -> BTreeSet<Arc<str>> {
+    pub(super) fn forget(&mut self, rule: &str, now: Instant) -> BTreeSet<Arc<str>> {
+        self.edited_at = Some(now);
         self.failing.remove(rule).map(|rollout| rollout.withheld).unwrap_or_default()
     }
 
     /// Forgets all rollouts.
     pub(super) fn clear(&mut self) {
         self.failing.clear();
+        self.edited_at = None;
+    }
+}
+
+impl Rollout {
+    fn record(&mut self, result: Option<Arc<str>>, max_failed_nodes: usize) {
+        let window = max_failed_nodes.saturating_mul(2).min(MAX_WINDOW);
+        while self.last.len() >= window.max(1) {
+            self.last.pop_front();
+        }
+        self.last.push_back(result);
+    }
+
+    fn forget_node(&mut self, node: &str) {
+        self.failed.remove(node);
+        self.last.retain(|failed| failed.as_deref() != Some(node));
     }
 }
 
@@ -127,9 +174,9 @@ mod tests {
     }
 
     fn fail(rollouts: &mut Rollouts, nodes: std::ops::Range<usize>, now: Instant) -> Option<(usize, Duration)> {
-        let stops = nodes.map(|number| rollouts.failed(&rule(), &format!("node-{number}").into(), now));
+        let stops = nodes.map(|number| rollouts.failed(&rule(), &format!("node-{number}").into(), now, now));
         let stops: Vec<_> = stops.collect();
-        stops.into_iter().flatten().next()
+        stops.into_iter().flatten().next().map(|Stopped { nodes, pause, .. }| (nodes, pause))
     }
 
     #[tokio::test(start_paused = true)]
@@ -173,6 +220,38 @@ mod tests {
         }
     }
 
+    /// What succeeded or failed long ago neither delays a stop nor causes one.
+    #[tokio::test(start_paused = true)]
+    async fn rollout_stops_by_its_last_results() {
+        let now = Instant::now();
+        let mut rollouts = Rollouts::new(3);
+        fail(&mut rollouts, 0..1, now);
+        for _ in 0..1000 {
+            rollouts.succeeded("rule", "other", now);
+        }
+        assert_eq!(fail(&mut rollouts, 1..4, now), None);
+        assert_eq!(fail(&mut rollouts, 4..5, now), Some((5, MIN_PAUSE)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patch_sent_before_an_edit_is_no_evidence() {
+        let now = Instant::now();
+        let mut rollouts = Rollouts::new(1);
+        rollouts.forget("rule", now + SECOND);
+        assert_eq!(rollouts.failed(&rule(), &"node-0".into(), now, now + SECOND), None);
+        assert!(rollouts.failed(&rule(), &"node-0".into(), now + SECOND, now + SECOND).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deleted_node_counts_no_longer() {
+        let now = Instant::now();
+        let mut rollouts = Rollouts::new(2);
+        fail(&mut rollouts, 0..1, now);
+        rollouts.forget_node("node-0");
+        assert_eq!(fail(&mut rollouts, 1..2, now), None);
+        assert_eq!(fail(&mut rollouts, 2..3, now), Some((2, MIN_PAUSE)));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn stopped_rollout_resumes_after_a_success() {
         let now = Instant::now();
@@ -192,7 +271,7 @@ mod tests {
         let mut rollouts = Rollouts::new(1);
         fail(&mut rollouts, 0..1, now);
         rollouts.withhold("rule", &"node-7".into());
-        assert_eq!(rollouts.forget("rule").len(), 1);
+        assert_eq!(rollouts.forget("rule", now).len(), 1);
         assert_eq!(rollouts.stopped_until("rule", "node-77", now), None);
         assert_eq!(fail(&mut rollouts, 0..1, now), Some((1, MIN_PAUSE)), "the first pause again");
     }

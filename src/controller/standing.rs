@@ -32,8 +32,8 @@ pub(super) fn conflict_advice(manager: Option<&str>) -> &'static str {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
     Pending,
-    Failed,
     Stopped,
+    Failed,
     InvalidLedger,
     LedgerFull,
     Contested,
@@ -79,8 +79,8 @@ pub(super) const STATES: usize = 12;
 #[rustfmt::skip]
 pub(super) const TABLE: [StateInfo; STATES] = [
     row(State::Pending, "pending", Reason::Progressing, "being patched", false, true),
-    row(State::Failed, "failed", Reason::PatchFailed, "failed and retried", true, true),
     row(State::Stopped, "stopped", Reason::RolloutStopped, "waiting because patches of other nodes failed", false, true),
+    row(State::Failed, "failed", Reason::PatchFailed, "failed and retried", true, true),
     row(State::InvalidLedger, "invalid_ledger", Reason::InvalidLedger, "with an unreadable ledger", true, false),
     row(State::LedgerFull, "ledger_full", Reason::LedgerFull, "without room in the ledger", true, false),
     row(State::Contested, "contested", Reason::Contested, "contested by another field manager", true, false),

@@ -176,6 +176,11 @@ impl WorkQueue {
         self.ready[stage as usize].len()
     }
 
+    /// Returns the number of ready keys at a stage with at least this rank.
+    pub(super) fn len_of(&self, stage: Stage, least: Rank) -> usize {
+        self.ready[stage as usize].keys().take_while(|(rank, _)| *rank <= least).count()
+    }
+
     /// Returns the rank of the first key at a stage.
     pub(super) fn first_rank(&self, stage: Stage) -> Option<Rank> {
         self.ready[stage as usize].keys().next().map(|(rank, _)| *rank)

@@ -119,7 +119,8 @@ pub struct NodeExtendedResourceSpec {
     pub shrink_policy: ShrinkPolicy,
 
     /// true: the controller repairs the values that the rule already has on nodes, and changes nothing else: no value
-    /// is added, changed or withdrawn for an edit of the rule or of a node. Deleting a paused rule withdraws its values.
+    /// is added, changed or withdrawn for an edit of the rule or of a node, except that a lower priority lets other rules
+    /// take over. Deleting a paused rule withdraws its values.
     #[serde(default)]
     pub paused: bool,
 }

@@ -1,7 +1,5 @@
 //! The Events and their messages.
 
-use std::time::Duration;
-
 use kube::runtime::events::EventType;
 
 use crate::controller::standing::{Standing, conflict_advice, contest_advice};
@@ -144,11 +142,10 @@ impl EventTemplate {
     }
 
     /// Returns the Event of a rollout that has stopped.
-    pub(in crate::controller) fn rollout_stopped(nodes: usize, pause: Duration, message: &str) -> Self {
+    pub(in crate::controller) fn rollout_stopped(rule: &str, nodes: usize, message: &str) -> Self {
         let text = format!(
-            "Stopped the rollout: patches of {nodes} nodes failed, the last with: {message}. Other nodes wait. It \
-             resumes in {} s, when a patch succeeds, or when you edit the rule",
-            pause.as_secs()
+            "Stopped the rollout of rule {rule}: patches of {nodes} nodes failed, the last with: {message}. Other nodes \
+             wait. It resumes within five minutes, when a patch succeeds, or when you edit the rule"
         );
         warning("RolloutStopped", "Patch", text)
     }

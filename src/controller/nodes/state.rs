@@ -8,32 +8,19 @@ use tokio::time::Instant;
 
 use super::conflict::Conflicts;
 use super::failure::{Cause, Failures, Sendable};
+use super::pod_polls::PodPolls;
 use super::released::Released;
 use super::resets::Resets;
 use super::start::Start;
-use crate::cluster::backoff::Backoff;
 use crate::controller::effect::RequestId;
 use crate::controller::standing::Standing;
+use crate::controller::work_queue::Rank;
 use crate::model::ledger::Ledger;
 use crate::model::node::Node;
-use crate::model::pod::Requests;
 use crate::model::quantity::Quantity;
 use crate::planner::input::Contested;
 use crate::planner::observed::Observed;
-use crate::planner::{self, Change};
-
-/// The minimum interval between lists of the pods on a node.
-const MIN_LIST_INTERVAL: Duration = Duration::from_secs(1);
-/// How long pod requests are valid for a plan; the list after a lowering shows later pods.
-const MAX_USAGE_AGE: Duration = Duration::from_secs(2);
-/// How long they are valid for a patch, which may wait while the API server asks for a pause.
-const MAX_USAGE_AGE_OF_PATCH: Duration = Duration::from_secs(30);
-/// The initial interval between pod lists of a held node.
-const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Each interval is extended by up to a half, in this many steps.
-const JITTER_STEPS: u64 = 1000;
-/// The maximum interval: a node may be held for weeks.
-const MAX_POLL_INTERVAL: Duration = Duration::from_secs(60);
+use crate::planner::{self, Action, Change};
 
 /// A patch without a response is applied within this time or never: the API server ends a request after a minute
 /// (`--request-timeout`).
@@ -78,6 +65,8 @@ pub(in crate::controller) struct Work {
     pub(in crate::controller) lost_at: Option<Instant>,
     /// The changes of the last response, until the next plan: a change that is planned again was undone.
     pub(in crate::controller) applied: Vec<Change>,
+    /// When that patch was sent.
+    pub(in crate::controller) applied_at: Option<Instant>,
     /// Resources of the controller whose ledger entries were lost: writing them again counts towards a contest.
     pub(in crate::controller) undone: BTreeSet<String>,
     pub(in crate::controller) failures: Failures,
@@ -87,6 +76,15 @@ pub(in crate::controller) struct Work {
     pub(in crate::controller) pods: PodPolls,
     /// The values before a lowering, by resource, until pods are listed after it.
     pub(in crate::controller) lowered_from: BTreeMap<Arc<str>, Quantity>,
+}
+
+/// What became of the changes of a patch that succeeded.
+#[derive(Debug, Default)]
+pub(in crate::controller) struct Checked {
+    /// Those that were undone, with a message.
+    pub(in crate::controller) undone: Option<(Arc<str>, Vec<Change>)>,
+    /// Those that stay.
+    pub(in crate::controller) stays: Vec<Change>,
 }
 
 /// A request in flight.
@@ -99,84 +97,6 @@ pub(in crate::controller) struct Sent {
     pub(in crate::controller) changes: Vec<Change>,
     /// The resource version of the node when it was sent.
     pub(in crate::controller) version: Option<u64>,
-}
-
-/// The schedule of pod lists for a node.
-#[derive(Clone, Debug, Default)]
-pub(in crate::controller) struct PodPolls {
-    /// The requests, and when they were listed.
-    listed: Option<(Requests, Instant)>,
-    /// Why the last list failed.
-    pub(in crate::controller) error: Option<Arc<str>>,
-    /// The earliest time of the next list.
-    pub(in crate::controller) not_before: Option<Instant>,
-    interval: Option<Duration>,
-    backoff: Option<Backoff>,
-}
-
-impl PodPolls {
-    /// Records a successful list.
-    pub(in crate::controller) fn succeed(&mut self, requests: Requests, now: Instant) {
-        self.listed = Some((requests, now));
-        (self.error, self.backoff) = (None, None);
-        self.not_before = Some(now + MIN_LIST_INTERVAL);
-    }
-
-    /// Returns the requests if they were just listed: a node that is planned again before its patch is sent needs no
-    /// other list.
-    pub(in crate::controller) fn usage(&self, now: Instant) -> Option<&Requests> {
-        let (requests, at) = self.listed.as_ref()?;
-        (now.duration_since(*at) <= MAX_USAGE_AGE).then_some(requests)
-    }
-
-    /// Forgets requests that are too old for a patch. Returns whether there were any.
-    pub(in crate::controller) fn expire(&mut self, now: Instant) -> bool {
-        let is_old = |(_, at): &mut (Requests, Instant)| now.duration_since(*at) > MAX_USAGE_AGE_OF_PATCH;
-        self.listed.take_if(is_old).is_some()
-    }
-
-    /// Forgets requests that were used or are old.
-    pub(in crate::controller) fn forget_usage(&mut self) {
-        self.listed = None;
-    }
-
-    /// Records that a list was abandoned, for a repair or because it may be too old.
-    pub(in crate::controller) fn abandon(&mut self, now: Instant) {
-        self.not_before = Some(now + MIN_LIST_INTERVAL);
-    }
-
-    /// Records a failed list.
-    pub(in crate::controller) fn fail(
-        &mut self,
-        why: Arc<str>,
-        retry_after: Option<Duration>,
-        (now, seed): (Instant, u64),
-    ) {
-        let backoff = self.backoff.get_or_insert_with(|| Backoff::new(seed));
-        self.not_before = Some(now + backoff.next(retry_after));
-        self.error = Some(why);
-    }
-
-    /// Returns when to list the pods again if nothing changes, with growing intervals. `held` is the number of held
-    /// nodes: they share ten lists per second.
-    pub(in crate::controller) fn next(&mut self, held: usize, (now, seed): (Instant, u64)) -> Instant {
-        let doubled = self.interval.map(|interval| (interval * 2).min(MAX_POLL_INTERVAL));
-        let interval = doubled.unwrap_or(POLL_INTERVAL);
-        self.interval = Some(interval);
-        let shared = Duration::from_millis(100).saturating_mul(u32::try_from(held).unwrap_or(u32::MAX));
-        // Spreads nodes that were listed together.
-        let jitter = u32::try_from(seed % JITTER_STEPS).unwrap_or_default();
-        now + interval.max(shared) + interval / 2 * jitter / JITTER_STEPS as u32
-    }
-
-    fn is_idle(&self) -> bool {
-        self.listed.is_none() && self.error.is_none() && self.interval.is_none()
-    }
-
-    /// Restarts the intervals: nothing is held anymore, or something else is.
-    pub(in crate::controller) fn restart(&mut self) {
-        (self.interval, self.error, self.backoff) = (None, None, None);
-    }
 }
 
 impl NodeState {
@@ -267,11 +187,18 @@ impl NodeState {
         });
     }
 
-    /// Returns whether a change is sent without regard to rollouts: pods may depend on a value that is lost, or that was
-    /// just lowered.
+    /// Returns whether a change is sent without regard to rollouts: pods depend on a value that is lost, or that was just
+    /// lowered below what they request.
     pub(in crate::controller) fn is_urgent(&self, change: &Change) -> bool {
-        let is_lowered = |work: &Work| work.lowered_from.contains_key(change.resource.as_str());
-        change.is_repair() || self.work().is_some_and(is_lowered)
+        change.is_repair() || self.work().is_some_and(|work| work.raises_again(change))
+    }
+
+    /// Records that the node has changed by itself: what it needs now waits for no rollout.
+    pub(in crate::controller) fn leave_rollout(&mut self) {
+        if std::mem::take(&mut self.is_rollout) {
+            // Its time so far is that of the rollout.
+            self.pending_since = None;
+        }
     }
 
     /// Records that the node is as planned.
@@ -306,19 +233,35 @@ impl NodeState {
 }
 
 impl Work {
-    /// Accepts the changes of a plan that may be sent now. Returns whether they include a repair; or when the first
-    /// change may be sent, if later.
-    pub(in crate::controller) fn plan(&mut self, changes: Vec<Change>, now: Instant) -> Result<bool, Instant> {
+    /// Accepts the changes of a plan that may be sent now; or returns when the first may be sent, if later.
+    pub(in crate::controller) fn plan(&mut self, changes: Vec<Change>, now: Instant) -> Result<(), Instant> {
         self.planned.clear();
         match self.failures.sendable(&changes, now) {
             Sendable::Now(places) => {
                 let mut changes: Vec<_> = changes.into_iter().map(Some).collect();
                 let chosen = places.into_iter().filter_map(|place| changes.get_mut(place)?.take());
                 self.planned = chosen.collect();
-                Ok(self.planned.iter().any(Change::is_repair))
+                Ok(())
             }
             Sendable::Later(at) => Err(at),
         }
+    }
+
+    /// Returns the rank of the planned changes. What is urgent waits for no rollout.
+    pub(in crate::controller) fn rank(&self, is_rollout: bool) -> Rank {
+        if self.planned.iter().any(Change::is_repair) {
+            Rank::Repair
+        } else if is_rollout && !self.planned.iter().any(|change| self.raises_again(change)) {
+            Rank::Replan
+        } else {
+            Rank::Changed
+        }
+    }
+
+    /// Returns whether a change raises a value that was lowered, because a pod was bound in the meantime (I5).
+    fn raises_again(&self, change: &Change) -> bool {
+        let is_raise = matches!(change.action, Action::Hold { .. }) && change.lowered_from().is_none();
+        is_raise && self.lowered_from.contains_key(change.resource.as_str())
     }
 
     /// Records that a patch with these changes succeeded.
@@ -347,18 +290,19 @@ impl Work {
         changes: &[Change],
         awaits_pods: bool,
         time: (Instant, u64),
-    ) -> Option<(Arc<str>, Vec<Change>)> {
+    ) -> Checked {
         let applied = std::mem::take(&mut self.applied);
         let (again, others): (Vec<_>, Vec<_>) = applied.into_iter().partition(|change| changes.contains(change));
         let is_undone = !again.is_empty() && (awaits_pods || others.is_empty());
         if awaits_pods {
-            self.applied = others;
+            self.applied.clone_from(&others);
         }
-        is_undone.then(|| {
-            let message: Arc<str> = UNDONE.into();
-            self.failures.fail(Cause::Undone, &message, &again, None, time);
-            (message, again)
-        })
+        if !is_undone {
+            return Checked { undone: None, stays: if awaits_pods { Vec::new() } else { others } };
+        }
+        let message: Arc<str> = UNDONE.into();
+        self.failures.fail(Cause::Undone, &message, &again, None, time);
+        Checked { undone: Some((message, again)), stays: Vec::new() }
     }
 
     fn is_idle(&self) -> bool {
@@ -367,6 +311,7 @@ impl Work {
             sent,
             maybe_applied,
             applied,
+            applied_at: _,
             undone,
             failures,
             conflicts,

@@ -34,6 +34,7 @@ impl Reconciler {
             self.schedule.queue.end(&Key::Node(Arc::clone(&name)));
             self.schedule.queue.remove(&Key::Node(Arc::clone(&name)));
             self.schedule.kept_back.remove(&name);
+            self.schedule.rollouts.forget_node(&name);
         }
         if let Some((name, rank)) = seen.changed {
             self.enqueue(&name, rank, now);
@@ -98,7 +99,7 @@ impl Reconciler {
     }
 
     /// Plans a node in its current state, records the states of its rules, and puts it where it must go next.
-    pub(super) fn reconcile(&mut self, name: &Arc<str>, rank: Rank, now: Now) {
+    pub(super) fn reconcile(&mut self, name: &Arc<str>, now: Now) {
         let knows_all = self.knows_all();
         let rules = self.rules.set();
         let Some(state) = self.nodes.get_mut(name) else { return };
@@ -139,8 +140,9 @@ impl Reconciler {
         needs_pods |= is_planned && !has_pods && is_lowered;
         let is_held = outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Held { .. }));
         let time = (now.instant, self.schedule.seed());
-        let undone = state.working().and_then(|work| work.check_undone(&changes, needs_pods, time));
-        if let Some((message, _)) = &undone {
+        let applied_at = state.work().and_then(|work| work.applied_at);
+        let checked = state.working().map(|work| work.check_undone(&changes, needs_pods, time)).unwrap_or_default();
+        if let Some((message, _)) = &checked.undone {
             warn!(node = %name, "{message}");
         }
         if is_planned
@@ -150,8 +152,12 @@ impl Reconciler {
             work.failures.forget_others(&changes);
         }
         let is_rollout = state.is_rollout;
-        if let Some((message, changes)) = undone.filter(|_| is_rollout) {
-            self.rollout_failed(name, &changes, &message, now);
+        if let Some(sent_at) = applied_at {
+            // Only now is it known whether what was applied stays.
+            self.rollout_succeeded(name, &checked.stays, sent_at, now);
+            if let Some((message, changes)) = checked.undone.filter(|_| is_rollout) {
+                self.rollout_failed(name, &changes, sent_at, &message, now);
+            }
         }
         let Some(state) = self.nodes.get_mut(name) else { return };
         let mut sendable = changes.clone();
@@ -164,7 +170,7 @@ impl Reconciler {
             return;
         }
         let poll = has_pods && is_held && !needs_pods;
-        match self.place(name, (sendable, withheld.until), needs_pods, poll, (rank, is_planned), now) {
+        match self.place(name, (sendable, withheld.until), needs_pods, poll, is_planned, now) {
             Next::Nothing => self.schedule.queue.remove(&key),
             Next::Wait(until) => self.schedule.queue.wait(&key, until),
             Next::Ready(stage, rank) => {
@@ -180,7 +186,7 @@ impl Reconciler {
         (changes, withheld_until): (Vec<Change>, Option<Instant>),
         needs_pods: bool,
         poll: bool,
-        (rank, is_planned): (Rank, bool),
+        is_planned: bool,
         now: Now,
     ) -> Next {
         let (held, seed) = (self.nodes.held(), self.schedule.seed());
@@ -188,6 +194,7 @@ impl Reconciler {
         let is_converged = changes.is_empty() && !needs_pods && withheld_until.is_none();
         if is_converged {
             state.mark_in_sync();
+            self.schedule.rollouts.forget_node(name);
             if is_planned {
                 self.report_applied(name, now);
             }
@@ -197,8 +204,8 @@ impl Reconciler {
             self.schedule.kept_back.remove(name);
             return Next::Nothing;
         }
-        // What is urgent waits for no rollout.
-        let is_paced = state.is_rollout && !changes.iter().any(|change| state.is_urgent(change));
+        let is_rollout = state.is_rollout;
+        let is_quiet = changes.is_empty() && !needs_pods;
         let (now, work) = (now.instant, state.work_mut());
         work.planned.clear();
         let mut wait = work.conflicts.next_change(now).into_iter().chain(withheld_until).min();
@@ -206,14 +213,7 @@ impl Reconciler {
         let mut next = None;
         if !changes.is_empty() {
             match work.plan(changes, now) {
-                Ok(repairs) => {
-                    let rank = match repairs {
-                        true => Rank::Repair,
-                        false if is_paced => Rank::Replan,
-                        false => Rank::Changed,
-                    };
-                    next = Some(Next::Ready(Stage::Patch, rank));
-                }
+                Ok(()) => next = Some(Next::Ready(Stage::Patch, work.rank(is_rollout))),
                 Err(at) => until(at),
             }
         }
@@ -221,16 +221,22 @@ impl Reconciler {
             let not_before = work.pods.not_before.max(work.failures.pause(now));
             match not_before.filter(|not_before| now < *not_before) {
                 Some(at) => until(at),
-                None => next = Some(Next::Ready(Stage::ListPods, rank.max(Rank::Changed))),
+                None => {
+                    let rank = if is_rollout { Rank::Replan } else { Rank::Changed };
+                    next = Some(Next::Ready(Stage::ListPods, rank));
+                }
             }
         }
-        if is_converged {
+        // Also while the rollout of another rule is stopped.
+        if is_quiet {
             work.pods.forget_usage();
             if poll {
                 until(work.pods.next(held, (now, seed)));
             } else {
                 work.pods.restart();
             }
+        }
+        if is_converged {
             self.schedule.kept_back.remove(name);
             if let Some(state) = self.nodes.get_mut(name) {
                 state.compact(now);

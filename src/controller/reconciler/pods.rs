@@ -17,24 +17,28 @@ use crate::controller::nodes::Sent;
 /// If more nodes than this need their pods, and more than one in ten, one list of all pods replaces the single lists.
 const MAX_SINGLE_LISTS: usize = 8;
 const MIN_BATCH_SHARE: usize = 10;
-/// How long lists wait for the end of a rollout: one list of all pods for the nodes that the rollout lowers costs less
-/// than a list for each node.
-const MAX_ROLLOUT_WAIT: Duration = Duration::from_secs(30);
+/// How long the lists of a rollout wait for its end: one list of all pods for many of its nodes costs less than a list for
+/// each. After a lowering, a pod that was bound in the meantime waits as long for its value (I5).
+const MAX_ROLLOUT_WAIT: Duration = Duration::from_secs(5);
 
 impl Reconciler {
-    /// Sends the lists of pods for which there are slots.
+    /// Sends the lists of pods for which there are slots: those of a rollout together, all others at once.
     pub(super) fn send_pod_lists(&mut self, now: Instant, step: &mut Step) {
-        if self.schedule.queue.len(Stage::ListPods) > 0 && self.is_rolling_out() {
-            let since = *self.schedule.lists_due_since.get_or_insert(now);
-            let end = since + MAX_ROLLOUT_WAIT;
-            if now < end {
-                step.wake = Some(step.wake.map_or(end, |wake| wake.min(end)));
-                return;
-            }
+        if self.schedule.queue.len(Stage::ListPods) == 0 {
+            self.schedule.lists_due_since = None;
         }
-        self.schedule.lists_due_since = None;
-        while self.schedule.queue.len(Stage::ListPods) > 0 && self.schedule.limiter.is_free(Kind::PodList, now) {
-            let waiting = self.schedule.queue.len(Stage::ListPods);
+        while let Some(rank) = self.schedule.queue.first_rank(Stage::ListPods)
+            && self.schedule.limiter.is_free(Kind::PodList, now)
+        {
+            let wait = self.rollout_wait(now);
+            let waiting = match wait {
+                Some(until) if rank == Rank::Replan => {
+                    step.wake = Some(step.wake.map_or(until, |wake| wake.min(until)));
+                    return;
+                }
+                Some(_) => self.schedule.queue.len_of(Stage::ListPods, Rank::Changed),
+                None => self.schedule.queue.len(Stage::ListPods),
+            };
             let is_batch = waiting > MAX_SINGLE_LISTS && waiting * MIN_BATCH_SHARE > self.nodes.len();
             if is_batch && self.schedule.pod_batch.is_some() {
                 return;
@@ -70,9 +74,17 @@ impl Reconciler {
         }
     }
 
-    fn is_rolling_out(&self) -> bool {
+    /// Returns until when the lists of a rollout wait for its other patches.
+    fn rollout_wait(&mut self, now: Instant) -> Option<Instant> {
         let is_in_flight = |kind| self.schedule.limiter.has_in_flight(kind);
-        is_in_flight(Kind::Patch) || is_in_flight(Kind::Rollout) || self.schedule.queue.len(Stage::Patch) > 0
+        let is_patching =
+            is_in_flight(Kind::Patch) || is_in_flight(Kind::Rollout) || self.schedule.queue.len(Stage::Patch) > 0;
+        if !is_patching {
+            return None;
+        }
+        // Until none waits anymore, so that those beyond the slots do not wait once more.
+        let since = *self.schedule.lists_due_since.get_or_insert(now);
+        Some(since + MAX_ROLLOUT_WAIT).filter(|until| now < *until)
     }
 
     /// Handles a list of pods: each node is planned with it next, since the list is valid only for the moment.

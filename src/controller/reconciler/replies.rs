@@ -30,15 +30,20 @@ impl Reconciler {
                 let is_evidence = match cause {
                     // If several changes are rejected together, each of them is sent alone next.
                     Cause::Rejected => sent.changes.len() == 1,
-                    Cause::Forbidden => true,
-                    Cause::Stale | Cause::Overload | Cause::NotFound | Cause::Undone => false,
+                    // A missing right, like an overload, says nothing about the rule.
+                    Cause::Forbidden | Cause::Stale | Cause::Overload | Cause::NotFound | Cause::Undone => false,
                 };
                 if is_evidence && id.kind == Kind::Rollout {
-                    self.rollout_failed(node, &sent.changes, &message, now);
+                    self.rollout_failed(node, &sent.changes, sent.at, &message, now);
                 }
                 self.report_not_withdrawn(node, &new, &message, now);
                 if let Some(answer) = answer {
                     let (seen, _) = self.nodes.observe_response(*answer, sent.version);
+                    if seen.changed.is_some()
+                        && let Some(state) = self.nodes.get_mut(node)
+                    {
+                        state.leave_rollout();
+                    }
                     self.follow_node(seen, now);
                 }
             }
@@ -49,7 +54,6 @@ impl Reconciler {
     /// Handles a successful patch.
     fn node_changed(&mut self, node: &Arc<str>, sent: Sent, answer: ApiNode, now: Now) {
         let Sent { id, at, changes, version } = sent;
-        self.rollout_succeeded(node, &changes, at, now);
         self.report_changes(node, &changes, now);
         let leads = self.leads(now.instant);
         let Some(state) = self.nodes.get_mut(node) else { return };
@@ -66,7 +70,8 @@ impl Reconciler {
         let (seen, is_newest) = self.nodes.observe_response(answer, version);
         self.follow_node(seen, now);
         if is_newest && let Some(state) = self.nodes.get_mut(node) {
-            state.work_mut().applied = changes;
+            let work = state.work_mut();
+            (work.applied, work.applied_at) = (changes, Some(at));
         }
     }
 

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::{Key, Now, Rank, Reconciler};
-use crate::controller::events::EventTemplate;
+use crate::controller::events::{EventTemplate, NodeSubject};
 use crate::controller::nodes::NodeState;
-use crate::controller::rollouts::Rollouts;
+use crate::controller::rollouts::{Rollouts, Stopped};
 use crate::planner::Change;
 
 /// The changes of a node that wait because rollouts are stopped.
@@ -45,22 +44,43 @@ pub(super) fn withhold(
 }
 
 impl Reconciler {
-    /// Records that changes of a rollout failed.
-    pub(super) fn rollout_failed(&mut self, node: &Arc<str>, changes: &[Change], message: &str, now: Now) {
+    /// Records that changes of a rollout failed, in a patch that was sent at this time.
+    pub(super) fn rollout_failed(
+        &mut self,
+        node: &Arc<str>,
+        changes: &[Change],
+        sent_at: Instant,
+        message: &str,
+        now: Now,
+    ) {
+        if !self.leads(now.instant) {
+            return;
+        }
         let rules: BTreeSet<_> = changes.iter().filter_map(Change::rule).collect();
         for rule in rules {
             let rule: Arc<str> = rule.into();
-            if let Some((nodes, pause)) = self.schedule.rollouts.failed(&rule, node, now.instant) {
-                self.report_stop(&rule, nodes, pause, message, now);
+            if let Some(stopped) = self.schedule.rollouts.failed(&rule, node, sent_at, now.instant) {
+                self.report_stop(&rule, node, stopped, message, now);
             }
         }
     }
 
-    fn report_stop(&mut self, rule: &Arc<str>, nodes: usize, pause: Duration, message: &str, now: Now) {
+    /// Reports a stop: on the rule, or on this node if the rule is deleted, so that its withdrawal is what stopped. Of
+    /// several in a row, the log has each, and an Event the first.
+    fn report_stop(&mut self, rule: &Arc<str>, node: &Arc<str>, stopped: Stopped, message: &str, now: Now) {
+        let Stopped { nodes, pause, is_first } = stopped;
         warn!(%rule, nodes, "stopped the rollout of the rule for {pause:?}, because patches fail: {message}");
+        if !is_first {
+            return;
+        }
+        let template = EventTemplate::rollout_stopped(rule, nodes, message);
         let subject = self.rule_subject(rule);
-        let template = EventTemplate::rollout_stopped(nodes, pause, message);
-        self.reports.events.on_rule(&subject, &template, now);
+        if subject.uid.is_some() {
+            self.reports.events.on_rule(&subject, &template, now);
+        } else if let Some(state) = self.nodes.get(node) {
+            let node = NodeSubject { name: node, uid: &state.node.uid };
+            self.reports.events.on_node(node, &template, now);
+        }
     }
 
     /// Records that changes succeeded, and resumes their rollouts.
@@ -74,7 +94,7 @@ impl Reconciler {
 
     /// Begins the rollout of an edited rule anew.
     pub(super) fn restart_rollout(&mut self, rule: &str, now: Now) {
-        let resumed = self.schedule.rollouts.forget(rule);
+        let resumed = self.schedule.rollouts.forget(rule, now.instant);
         self.resume(resumed, now);
     }
 

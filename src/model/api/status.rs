@@ -27,8 +27,8 @@ pub struct NodeExtendedResourceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCounts>,
 
-    /// Total quantity for this rule on the nodes that are counted as advertised or held. Absent while the rule is
-    /// invalid.
+    /// Total quantity for this rule on the nodes that are counted as advertised or held, or that keep a value while
+    /// the rule is paused. Absent while the rule is invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub total: Option<String>,

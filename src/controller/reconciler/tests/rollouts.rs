@@ -1,5 +1,7 @@
 //! Rollouts: their rate, and what stops them.
 
+use json_patch::Patch;
+
 use super::*;
 use crate::controller::RolloutLimits;
 
@@ -125,18 +127,20 @@ fn rollout_whose_patches_fail_stops_and_is_reported() {
     world.roll_out(4);
     assert_eq!(world.reject_all(), 3);
     world.advance(Duration::from_secs(2));
-    assert_eq!(world.ready("dongle"), "False PatchFailed");
+    assert_eq!(world.ready("dongle"), "False RolloutStopped");
     let (_, status) = world.statuses.last().unwrap();
     assert_eq!(status["nodes"]["failed"], 20);
     let message = status["conditions"][0]["message"].as_str().unwrap();
-    assert!(message.ends_with("3 failed and retried, 17 waiting because patches of other nodes failed"), "{message}");
-    assert!(world.events.contains(&"RolloutStopped".to_owned()), "{:?}", world.events);
+    assert!(message.ends_with("17 waiting because patches of other nodes failed, 3 failed and retried"), "{message}");
+    let stops = |world: &World| world.events.iter().filter(|reason| *reason == "RolloutStopped").count();
+    assert_eq!(stops(&world), 1);
     assert!(world.open.is_empty(), "{:?}", world.open);
     // After half a minute, others show whether it is over.
     world.advance(Duration::from_secs(29));
     assert_eq!(world.reject_all(), 3);
     world.advance(Duration::from_secs(59));
     assert!(world.open.is_empty(), "{:?}", world.open);
+    assert_eq!(stops(&world), 1, "one of several in a row");
     world.advance(Duration::from_secs(5));
     world.run_until_idle();
     world.pass(60);
@@ -215,8 +219,113 @@ fn withdrawal_that_fails_stops() {
     world.delete_rule("dongle");
     world.run();
     assert_eq!(world.reject_all(), 2);
+    world.advance(Duration::from_secs(1));
+    assert!(world.events.contains(&"RolloutStopped".to_owned()), "on a node, as the rule is gone: {:?}", world.events);
     world.pass(40);
     assert_eq!(world.having(-1), 8);
+}
+
+/// Something accepts every patch and undoes it: that is no success.
+#[test]
+fn rollout_whose_patches_are_undone_stops_each_time() {
+    let mut world = stopping(40, 3);
+    world.roll_out(4);
+    let mut patches = 0;
+    for _ in 0..100 {
+        world.answer_all(|world, node, _| {
+            patches += 1;
+            let version = world.next_version();
+            let node = world.nodes.get_mut(node).unwrap();
+            node["metadata"]["resourceVersion"] = json!(version);
+            Reply::Patched(Box::new(object(node.clone())))
+        });
+        world.advance(Duration::from_secs(1));
+    }
+    assert!((4..=16).contains(&patches), "{patches}");
+}
+
+/// The old quantity was rejected, not the new one.
+#[test]
+fn failure_of_what_was_edited_since_stops_nothing() {
+    let mut world = leading(4, 8, RolloutLimits { max_failed_nodes: 2, ..RolloutLimits::NONE });
+    world.roll_out(4);
+    world.advance(Duration::from_secs(1));
+    world.roll_out(5);
+    for _ in 0..4 {
+        let Open::Patch { id, node, .. } = world.open.remove(0) else { panic!() };
+        world.reply(id, &node, Reply::Rejected("no".to_owned()));
+    }
+    world.run_until_idle();
+    world.pass(10);
+    assert_eq!(world.having(5), 8);
+    assert!(!world.events.contains(&"RolloutStopped".to_owned()), "{:?}", world.events);
+}
+
+/// A list of its pods precedes what a node is to get, and that of no other node waits for the rollout either.
+#[test]
+fn lists_of_pods_of_changed_nodes_wait_for_no_rollout() {
+    let mut world = leading(16, 100, RolloutLimits { patches_per_second: Some(1), ..RolloutLimits::NONE });
+    world.roll_out(4);
+    world.run_until_idle();
+    let selector = json!({"matchLabels": {"key": "yes"}});
+    world.set_rule("key", json!({"resourceName": "example.com/key", "allNodes": null, "nodeSelector": selector}));
+    for number in 90..96 {
+        let name = format!("node-{number}");
+        let mut node = world.nodes[&name].clone();
+        node["metadata"]["labels"] = json!({"key": "yes"});
+        node["metadata"]["resourceVersion"] = json!(world.next_version());
+        world.nodes.insert(name, node.clone());
+        world.show(node);
+    }
+    world.run_until_idle();
+    let keys = world.nodes.values().filter(|node| node["status"]["capacity"]["example.com/key"] == "4").count();
+    assert_eq!(keys, 6);
+    assert!(world.having(4) < 20, "the rollout goes on");
+}
+
+/// Its pods may end long before the stop does.
+#[test]
+fn held_node_is_listed_while_another_rollout_is_stopped() {
+    let mut world = stopping(3, 2);
+    world.set_rule("dongle", json!({"quantity": 8}));
+    world.pass(5);
+    world.pods.insert("node-02".to_owned(), 6);
+    world.set_rule("dongle", json!({"quantity": 2}));
+    world.pass(5);
+    assert_eq!((world.dongles("node-02"), world.having(2)), (6, 2));
+    world.set_rule("key", json!({"resourceName": "example.com/key", "shrinkPolicy": "Immediate"}));
+    let is_key = |patch: &Patch| serde_json::to_string(patch).unwrap().contains("key");
+    for second in 0..25 {
+        if second == 5 {
+            world.pods.clear();
+        }
+        world.answer_all(|world, node, patch| match is_key(patch) {
+            true => Reply::Rejected("no".to_owned()),
+            false => world.apply(node, patch),
+        });
+        world.advance(Duration::from_secs(1));
+    }
+    assert_eq!(world.having(2), 3);
+    assert_eq!(world.ready("key"), "False RolloutStopped");
+}
+
+/// The time that it spent in the rollout is no latency of its repair.
+#[test]
+fn repair_of_a_node_in_a_rollout_counts_from_its_own_change() {
+    let mut world = paced(40, 1);
+    world.roll_out(4);
+    world.run_until_idle();
+    world.pass(20);
+    let mut last = world.nodes["node-39"].clone();
+    assert_eq!(world.having(4), 21);
+    last["metadata"]["labels"] = json!({"zone": "b"});
+    last["metadata"]["resourceVersion"] = json!(world.next_version());
+    world.nodes.insert("node-39".to_owned(), last.clone());
+    world.show(last);
+    world.run_until_idle();
+    assert_eq!(world.dongles("node-39"), 4);
+    assert!(world.metric("event_to_patch_duration_seconds_sum 0.0"));
+    assert!(world.metric("event_to_patch_duration_seconds_count 1"));
 }
 
 /// I5: the value is too low for a pod that was bound in the meantime.
