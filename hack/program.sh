@@ -49,5 +49,5 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 # Not with ${…^^}: macOS has bash 3.
 variable=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<< "$target")_LINKER
 export SOURCE_DATE_EPOCH "$variable=$linker" CARGO_ENCODED_RUSTFLAGS=$flags PATH=$PWD/target/tools/bin:$PATH
-cargo auditable build --release --locked --target "$target" --bin "$program" >&2
+CARGO=$PWD/hack/cargo-by-name.sh cargo-auditable auditable build --release --locked --target "$target" --bin "$program" >&2
 echo "$file"

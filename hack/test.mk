@@ -122,7 +122,7 @@ test-upgrade: dist-for-tests controlplane tools containers pause ## Upgrade from
 	@$(STEP) hack/isolated.sh cluster hack/test-upgrade.sh "$(FROM)" $(TEST_IMAGE) $(PAUSE_IMAGE)
 
 .PHONY: test-release
-test-release: dist-for-tests controlplane signing-tools ## Publish a release to a registry, get it, verify it, and tamper with it (RELEASE=1: that of make release)
+test-release: dist-for-tests controlplane signing-tools cargo-auditable ## Publish a release to a registry, get it, verify it, and tamper with it (RELEASE=1: that of make release)
 	@$(STEP) env DIST=$(DIST) $(CARGO_TEST) --test release -- --show-output
 
 # Not a step of `make test-all`: on a machine without the cache it takes longer than CI allows.

@@ -254,3 +254,39 @@ fn bill_of_materials_has_only_crates_that_the_program_lists() {
         println!("{name}: {} crates, all in the program's list of {}", components.len(), crates.len());
     }
 }
+
+/// Two users who build the same commit, in whatever folders, get the same program.
+#[test]
+fn program_does_not_depend_on_the_folder_it_is_built_in() {
+    let programs = ["one", "two/deeper"].map(|name| {
+        let folder = project_file("target/release-test/folders").join(name);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(folder.join("src")).unwrap();
+        // A copy: a program finds its own path, not that of a link to it.
+        let auditable = "target/tools/bin/cargo-auditable";
+        fs::create_dir_all(folder.join("target/tools/bin")).unwrap();
+        fs::copy(project_file(auditable), folder.join(auditable)).unwrap();
+        copy(&project_file("hack"), &folder.join("hack"));
+        fs::copy(project_file("rust-toolchain.toml"), folder.join("rust-toolchain.toml")).unwrap();
+        let manifest =
+            "[package]\nname = \"node-resource-advertiser\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n";
+        fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+        let lock = "version = 4\n\n[[package]]\nname = \"node-resource-advertiser\"\nversion = \"0.1.0\"\n";
+        fs::write(folder.join("Cargo.lock"), lock).unwrap();
+        fs::write(folder.join("src/lib.rs"), "pub fn answer() -> u32 {\n    42\n}\n").unwrap();
+        let main = "fn main() {\n    println!(\"{}\", node_resource_advertiser::answer());\n}\n";
+        fs::write(folder.join("src/main.rs"), main).unwrap();
+        let mut build = Command::new("hack/program.sh");
+        build.arg("host").current_dir(&folder).env("SOURCE_DATE_EPOCH", "1");
+        // Those of the cargo that runs this test.
+        for variable in ["CARGO", "RUSTFLAGS", "CARGO_TARGET_DIR", "CARGO_BUILD_BUILD_DIR"] {
+            build.env_remove(variable);
+        }
+        let output = build.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let path = String::from_utf8(output.stdout).unwrap();
+        fs::read(folder.join(path.trim())).unwrap()
+    });
+    assert!(programs[0] == programs[1], "the programs differ");
+}
