@@ -51,7 +51,7 @@ fn similar_failures_of_200_nodes_create_few_events() {
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
     let status = cluster.wait_status("dongle", "200 failures", |status| status["nodes"]["failed"] == NODES);
-    assert_eq!(condition(&status, "Ready"), ("False", "PatchFailed"));
+    assert_eq!(condition(&status, "Ready"), ("False", "RolloutStopped"));
     assert_eq!(status["problems"].as_array().unwrap().len(), 10);
     let message = status["problems"][0]["message"].as_str().unwrap();
     assert!(message.contains(rejected_patches::MESSAGE), "{message}");

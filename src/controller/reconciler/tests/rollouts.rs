@@ -331,10 +331,10 @@ fn repair_of_a_node_in_a_rollout_counts_from_its_own_change() {
 /// I5: the value is too low for a pod that was bound in the meantime.
 #[test]
 fn raise_after_a_lowering_waits_for_no_rollout() {
-    let mut world = leading(16, 4, RolloutLimits { patches_per_second: Some(1), max_failed_nodes: 1 });
+    let mut world = leading(16, 30, RolloutLimits { patches_per_second: Some(1), max_failed_nodes: 1 });
     world.set_rule("dongle", json!({"quantity": 8}));
-    world.pass(10);
-    assert_eq!(world.having(8), 4);
+    world.pass(40);
+    assert_eq!(world.having(8), 30);
     world.set_rule("dongle", json!({"quantity": 2}));
     world.run();
     while !world.open.iter().any(|open| matches!(open, Open::Patch { .. })) {
@@ -345,6 +345,7 @@ fn raise_after_a_lowering_waits_for_no_rollout() {
     let node = world.patched()[0].to_owned();
     world.pods.insert(node.clone(), 6);
     world.run_until_idle();
-    world.pass(40);
+    world.pass(7);
     assert_eq!(world.dongles(&node), 6);
+    assert!(world.having(8) > 10, "the rollout goes on");
 }
