@@ -78,6 +78,12 @@ bench: controlplane ## Compare the controller with the baseline (NODES=1000 PAIR
 bench-protection: controlplane ## Measure the protection policy's cost in the API server (NODES=200 ROUNDS=10)
 	@NODES=$(NODES) ROUNDS=$(ROUNDS) cargo bench --locked --profile dev --bench protection
 
+# Instructions do not depend on the machine or its load; memory hardly does.
+.PHONY: bench-scale
+bench-scale: ## Measure memory and instructions of the reconciler alone (NODES="1000 10000 100000" RULES="1 10 100 1000"), into target/bench/scale.json
+	@hack/require.sh valgrind valgrind libc6-dbg
+	@NODES="$(NODES)" RULES="$(RULES)" cargo bench --locked --profile dev --bench scale
+
 # Memory and times are those of the release build; PROFILE=dev compiles faster.
 .PHONY: soak
 soak: controlplane ## Run two replicas under load and disruptions, into target/soak/ (MINUTES=60 NODES=200 SEED=1 PROFILE=bench)

@@ -11,6 +11,7 @@ mod queue;
 mod races;
 mod responses;
 mod rollouts;
+mod scale;
 mod standby;
 mod starts;
 mod world;
