@@ -1,18 +1,23 @@
 //! An upgrade from an earlier version and a rollback, with the chart and the image of that version.
 //!
 //! Method: while a pod uses a value, upgrade, change the rule, roll back, and change it again. After each step both
-//! replicas are new, and the node has what the rule declares; upgrade and rollback themselves write nothing.
+//! replicas are new, and the node has what the rule declares; upgrade and rollback themselves write nothing. A second rule
+//! is edited right before each of them, so that its rollout to many nodes is continued by another version.
 
 use std::env;
 use std::path::Path;
 
 use harness::helm::{NAMESPACE, RELEASE, helm};
 use harness::objects::{DONGLE, quantity};
-use harness::{Cluster, isolated};
+use harness::{Cluster, isolated, wait_until};
 use serde_json::{Value, json};
 
 use crate::release::assert_same_container;
 use crate::replicas::{self, events, start_cluster, wait_leader};
+
+/// Nodes without a kubelet.
+const FLEET: usize = 60;
+const SLOT: &str = "example.com/slot";
 
 const NAME: &str = "upgrade::values_survive_an_upgrade_and_a_rollback";
 
@@ -38,15 +43,27 @@ fn upgrade_and_back(image: &Path, earlier: &str) {
     run(&["install", RELEASE, earlier, "--create-namespace", "--set=image.tag=before"]);
     wait_leader(&cluster, None);
     let pod = use_dongles(&cluster);
+    create_fleet(&cluster);
     println!("installed: the earlier version, and a pod that uses three of four dongles");
 
-    replace(&cluster, "4", || run(&["upgrade", RELEASE, chart, "--reset-values"]));
+    // Two patches per second: a rollout to the fleet takes longer than its replicas do.
+    let upgrade = ["upgrade", RELEASE, chart, "--reset-values", "--set=controller.maxRolloutRate=2"];
+    edit_fleet(&cluster, 2);
+    replace(&cluster, "4", || run(&upgrade));
+    wait_fleet(&cluster, 2);
     set_quantity(&cluster, "5");
+    edit_fleet(&cluster, 3);
+    let done = fleet_with(&cluster, 3);
+    println!("a rollout has reached {done} of {FLEET} nodes when the rollback begins");
+    assert!(done < FLEET);
     println!("upgraded: two new replicas, the node as before, and a rule that changes");
     replace(&cluster, "5", || run(&["rollback", RELEASE, "1"]));
+    wait_fleet(&cluster, 3);
     set_quantity(&cluster, "6");
     println!("rolled back: two old replicas, the node as before, and a rule that changes");
-    replace(&cluster, "6", || run(&["upgrade", RELEASE, chart, "--reset-values"]));
+    edit_fleet(&cluster, 4);
+    replace(&cluster, "6", || run(&upgrade));
+    wait_fleet(&cluster, 4);
     assert_same_container(&cluster.get(&["pod", "dongle-user"]), &pod);
     cluster.kubectl(&["delete", "pod", "dongle-user", "--wait=true"]);
     run(&["uninstall", RELEASE]);
@@ -65,6 +82,38 @@ fn use_dongles(cluster: &Cluster) -> Value {
     cluster.wait_for("the pod of the examples to run", &["pod", "dongle-user"], |pod| {
         pod["status"]["containerStatuses"][0]["ready"] == true
     })
+}
+
+/// Creates nodes on which nothing can run, and a rule for them.
+fn create_fleet(cluster: &Cluster) {
+    let nodes = (0..FLEET).map(|number| {
+        let metadata = json!({"name": format!("fleet-{number:02}"), "labels": {"fleet": "yes"}});
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"unschedulable": true}})
+    });
+    let rule = json!({"apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+        "metadata": {"name": "slot"},
+        "spec": {"resourceName": SLOT, "quantity": 1, "shrinkPolicy": "Immediate",
+            "nodeSelector": {"matchLabels": {"fleet": "yes"}}}});
+    let items: Vec<_> = nodes.chain([rule]).collect();
+    cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
+    wait_fleet(cluster, 1);
+}
+
+fn edit_fleet(cluster: &Cluster, quantity: usize) {
+    let patch = json!({"spec": {"quantity": quantity}}).to_string();
+    cluster.kubectl(&["patch", "ner", "slot", "--type=merge", "--patch", &patch]);
+}
+
+fn fleet_with(cluster: &Cluster, slots: usize) -> usize {
+    let nodes = cluster.get(&["nodes", "-l", "fleet=yes"]);
+    let expected = slots.to_string();
+    let nodes = nodes["items"].as_array().unwrap().iter();
+    nodes.filter(|node| quantity(node, "allocatable", SLOT) == Some(&expected)).count()
+}
+
+fn wait_fleet(cluster: &Cluster, slots: usize) {
+    let has_all = || Ok((fleet_with(cluster, slots) == FLEET).then_some(()));
+    wait_until("the fleet to have the quantity", has_all).unwrap();
 }
 
 /// Replaces every replica, and checks that no replica writes the node's quantities meanwhile.
