@@ -31,11 +31,16 @@ linker=$(hack/linker.sh "$target")
 if [[ $target != "$host" && ! -d $(rustc --print sysroot)/lib/rustlib/$target ]]; then
 	rustup target add "$target" >&2
 fi
+# Variables that would give another program, or put it elsewhere, where an older one is then taken for it.
+unset RUSTFLAGS RUSTUP_TOOLCHAIN CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_BUILD_DIR CC CFLAGS
+unset "${!CARGO_PROFILE_@}"
 cargo fetch --locked >&2
 # Separated by a character that no path has: a space in a path would end a flag in RUSTFLAGS.
 separator=$'\x1f'
 flags=--remap-path-prefix=$PWD=/source
-flags+=$separator--remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/rust
+# As without the component rust-src.
+commit=$(rustc --verbose --version | sed -n 's/^commit-hash: //p')
+flags+=$separator--remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/rustc/$commit
 for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
 	flags+=$separator--remap-path-prefix=$registry=/registry
 done
@@ -49,5 +54,6 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 # Not with ${…^^}: macOS has bash 3.
 variable=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<< "$target")_LINKER
 export SOURCE_DATE_EPOCH "$variable=$linker" CARGO_ENCODED_RUSTFLAGS=$flags PATH=$PWD/target/tools/bin:$PATH
-CARGO=$PWD/hack/cargo-by-name.sh cargo-auditable auditable build --release --locked --target "$target" --bin "$program" >&2
+CARGO=$PWD/hack/cargo-by-name.sh cargo-auditable auditable build --release --locked \
+	--target "$target" --target-dir "$PWD/target" --bin "$program" >&2
 echo "$file"

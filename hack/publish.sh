@@ -22,7 +22,7 @@ if [[ -n ${COSIGN_KEY:-} ]]; then
 	identity=(--key "$COSIGN_KEY" --signing-config "$stage/none.json")
 fi
 
-if [[ -n ${GH_TOKEN:-} ]]; then
+if [[ -n ${GITHUB_ACTIONS:-} && ${registry%%/*} == ghcr.io ]]; then
 	"$tools/crane" auth login "${registry%%/*}" --username "$GITHUB_ACTOR" --password-stdin <<< "$GH_TOKEN"
 fi
 
@@ -32,20 +32,41 @@ if ! grep --quiet "\"gitCommit\": \"$(git rev-parse HEAD)\"" "$dist/provenance.i
 	echo "$dist was built from another commit: run make release" >&2
 	exit 1
 fi
-if [[ ${GITHUB_REF_TYPE:-} == tag && $GITHUB_REF_NAME != "v$version" ]]; then
-	echo "the tag $GITHUB_REF_NAME is not that of the version in Cargo.toml, $version" >&2
+# Signatures are those of an earlier attempt, which are written again.
+unlisted=$(cd "$dist" && comm -23 <(ls | sort | grep --invert-match '\.sigstore\.json$') <({ cut -d ' ' -f 3 SHA256SUMS; echo SHA256SUMS; } | sort))
+if [[ -n $unlisted ]]; then
+	echo "$dist has what SHA256SUMS does not list: ${unlisted//$'\n'/, }" >&2
 	exit 1
 fi
-if published=$("$tools/crane" digest "$registry/$name:$version" 2> /dev/null) &&
-	! grep --quiet "${published#sha256:}" "$dist/provenance.intoto.json"; then
-	echo "$registry/$name:$version exists with other contents: choose another version" >&2
-	exit 1
+if [[ ${GITHUB_REF_TYPE:-} == tag ]]; then
+	if [[ $GITHUB_REF_NAME != "v$version" ]]; then
+		echo "the tag $GITHUB_REF_NAME is not that of the version in Cargo.toml, $version" >&2
+		exit 1
+	fi
+	for platform in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64; do
+		[[ -e $dist/$name-$version-$platform.tar.gz ]] || { echo "$dist has no program for $platform" >&2 && exit 1; }
+	done
+	hack/notes.sh "$version" > /dev/null
 fi
+for artifact in "$name" "charts/$name" "charts/$name-rules"; do
+	reference=$registry/$artifact:$version
+	if published=$("$tools/crane" digest "$reference" 2>&1); then
+		if ! grep --quiet "${published#sha256:}" "$dist/provenance.intoto.json"; then
+			echo "$reference exists with other contents: choose another version" >&2
+			exit 1
+		fi
+	elif ! grep --quiet --extended-regexp 'MANIFEST_UNKNOWN|NAME_UNKNOWN|404 Not Found' <<< "$published"; then
+		echo "cannot check whether $reference exists: $published" >&2
+		exit 1
+	fi
+done
 pushed=$(hack/push.sh "$dist" "$registry")
 mapfile -t references <<< "$pushed"
 image=${references[0]}
 
-hack/xtask.sh predicate "$dist/provenance.intoto.json" > "$stage/predicate.json"
+# Not with a program of this repository: its dependencies would be compiled with the right to sign.
+hack/require.sh jq jq
+jq .predicate "$dist/provenance.intoto.json" > "$stage/predicate.json"
 for reference in "${references[@]}"; do
 	# The tag could move.
 	"$tools/cosign" sign "${identity[@]}" "$reference"
@@ -71,4 +92,5 @@ fi
 "$tools/cosign" verify-blob "${expected[@]}" --bundle "$dist/SHA256SUMS.sigstore.json" "$dist/SHA256SUMS"
 for reference in "${references[@]}"; do
 	"$tools/cosign" verify "${expected[@]}" "$reference" > /dev/null
+	"$tools/cosign" verify-attestation "${expected[@]}" --type slsaprovenance1 "$reference" > /dev/null
 done

@@ -16,7 +16,8 @@ registry=ghcr.io/noderesource
 charts=(node-resource-advertiser node-resource-advertiser-rules)
 version=$(hack/version.sh)
 commit=$(git rev-parse HEAD)
-export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
 host=$(rustc --print host-tuple)
 
 case $1 in

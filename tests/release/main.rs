@@ -61,18 +61,22 @@ impl Published {
         fs::create_dir(&krew).unwrap();
         std::os::unix::fs::symlink(tool("krew").unwrap(), krew.join("kubectl-krew")).unwrap();
         published.cosign(&["generate-key-pair", "--output-key-prefix", "key"]);
+        let output = published.publish_again();
+        assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
+        published
+    }
+
+    /// Runs the command that publishes.
+    fn publish_again(&self) -> Output {
         let mut publish = Command::new(project_file("hack/publish.sh"));
-        publish.arg(published.files()).arg(&published.registry);
-        publish.env("XTASK", project_file("target/debug/xtask"));
+        publish.arg(self.files()).arg(&self.registry);
         // In a workflow, these would publish what this test has signed.
         for variable in ["GH_TOKEN", "GITHUB_TOKEN", "GITHUB_REF_TYPE", "GITHUB_REF_NAME", "GITHUB_ACTOR"] {
             publish.env_remove(variable);
         }
-        publish.env("DOCKER_CONFIG", &published.folder);
-        publish.envs([("COSIGN_KEY", published.folder.join("key.key")), ("COSIGN_PASSWORD", PathBuf::new())]);
-        let output = Output::run(&mut publish, None).unwrap();
-        assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
-        published
+        publish.env("DOCKER_CONFIG", &self.folder);
+        publish.envs([("COSIGN_KEY", self.folder.join("key.key")), ("COSIGN_PASSWORD", PathBuf::new())]);
+        Output::run(&mut publish, None).unwrap()
     }
 
     /// The folder that has what a release has.
@@ -213,6 +217,36 @@ fn verification_of_another_artifact_under_the_tag_fails() {
     assert!(error.contains("charts/node-resource-advertiser:$VERSION") && error.contains("no signatures"), "{error}");
 }
 
+/// The chart of rules, which is verified last.
+#[test]
+fn verification_of_another_rules_chart_under_the_tag_fails() {
+    let published = Published::publish("replaced-rules");
+    let chart = format!("{}/charts/node-resource-advertiser-rules:{VERSION}", published.registry);
+    let mutate = ["mutate", &chart, "--annotation", "changed=true", "--tag", &chart];
+    let output = Output::run(Command::new(tool("crane").unwrap()).args(mutate), None).unwrap();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let error = published.run_page("verify-artifacts", &published.files()).unwrap_err();
+    assert!(error.contains("node-resource-advertiser-rules:$VERSION") && error.contains("no signatures"), "{error}");
+}
+
+/// Another file would be uploaded, and a version that exists would get other contents.
+#[test]
+fn publishing_what_was_not_built_or_exists_fails() {
+    let published = Published::publish("again");
+    fs::write(published.files().join("added.txt"), "unsigned").unwrap();
+    let output = published.publish_again();
+    assert_eq!(output.code, 1);
+    assert!(output.stderr.contains("does not list: added.txt"), "{}", output.stderr);
+    fs::remove_file(published.files().join("added.txt")).unwrap();
+    let chart = format!("{}/charts/node-resource-advertiser:{VERSION}", published.registry);
+    let mutate = ["mutate", &chart, "--annotation", "changed=true", "--tag", &chart];
+    let mutated = Output::run(Command::new(tool("crane").unwrap()).args(mutate), None).unwrap();
+    assert_eq!(mutated.code, 0, "{}", mutated.stderr);
+    let output = published.publish_again();
+    assert_eq!(output.code, 1);
+    assert!(output.stderr.contains("exists with other contents"), "{}", output.stderr);
+}
+
 /// `cargo audit bin` reads what the compiler has put into the program.
 #[test]
 fn bill_of_materials_has_only_crates_that_the_program_lists() {
@@ -278,10 +312,8 @@ fn program_does_not_depend_on_the_folder_it_is_built_in() {
         fs::write(folder.join("src/main.rs"), main).unwrap();
         let mut build = Command::new("hack/program.sh");
         build.arg("host").current_dir(&folder).env("SOURCE_DATE_EPOCH", "1");
-        // Those of the cargo that runs this test.
-        for variable in ["CARGO", "RUSTFLAGS", "CARGO_TARGET_DIR", "CARGO_BUILD_BUILD_DIR"] {
-            build.env_remove(variable);
-        }
+        // A user's own settings.
+        build.env("CARGO_TARGET_DIR", folder.join("elsewhere")).env("CARGO_PROFILE_RELEASE_LTO", "off");
         let output = build.output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}");

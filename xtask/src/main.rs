@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use serde_json::Value;
 use xtask::archive::read;
 use xtask::chart;
 use xtask::image::{self, Description};
@@ -103,11 +102,6 @@ enum Command {
         #[arg(long)]
         output: PathBuf,
     },
-    /// Print the predicate of a statement, which says nothing about files
-    Predicate {
-        /// The statement
-        statement: PathBuf,
-    },
 }
 
 fn main() -> Result<()> {
@@ -140,12 +134,6 @@ fn main() -> Result<()> {
             let build = Build { repository, commit, command, dependencies, builder };
             let statement = provenance::statement(&subjects, &build)?;
             write(&output, format!("{statement:#}\n").as_bytes())?;
-        }
-        Command::Predicate { statement } => {
-            let (name, bytes) = read(&statement)?;
-            let statement: Value = serde_json::from_slice(&bytes).with_context(|| format!("{name} is not JSON"))?;
-            let predicate = statement.get("predicate").with_context(|| format!("{name} has no predicate"))?;
-            println!("{predicate:#}");
         }
     }
     Ok(())
