@@ -87,11 +87,12 @@ fn measure(test: &Path, nodes: usize, rules: usize, folder: &Path) -> Result<Vec
     let counts = folder.join(format!("callgrind-{nodes}-{rules}"));
     let _ = fs::remove_dir_all(&counts);
     fs::create_dir_all(&counts)?;
-    let function = format!("*{}measured*", TEST.trim_end_matches("scale"));
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--quiet", "--tool=callgrind", "--collect-atstart=no"]);
     valgrind.arg(format!("--callgrind-out-file={}", counts.join("dump").display()));
-    valgrind.args([format!("--toggle-collect={function}"), format!("--dump-after={function}")]);
+    // Two patterns: Callgrind keeps one option for each.
+    valgrind.arg(format!("--toggle-collect=*{}measured", TEST.trim_end_matches("scale")));
+    valgrind.arg("--dump-after=*measured");
     execute(valgrind.arg(test).args(arguments).env("LEAN", "1"), nodes, rules)?;
     let mut last = 0;
     for step in &mut steps {

@@ -235,7 +235,7 @@ fn scale() {
 
     if rules > 1 {
         let selector = json!({"matchLabels": {"example.com/pool": "none"}});
-        fleet.edit(&format!("{RULE}-1"), json!({"nodeSelector": selector, "allNodes": false}));
+        fleet.edit(&format!("{RULE}-1"), json!({"nodeSelector": selector, "allNodes": null}));
         let patches = fleet.answer(true);
         assert_eq!(patches, 0, "the rule selects no node before and after");
         fleet.report("edit-selecting-none", nodes, patches);
