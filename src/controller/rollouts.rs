@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::planner::Change;
+
 /// The first pause of a stopped rollout; each is twice the previous one.
 const MIN_PAUSE: Duration = Duration::from_secs(30);
 const MAX_PAUSE: Duration = Duration::from_secs(300);
@@ -64,8 +66,12 @@ impl Rollouts {
         Self { max_failed_nodes, failing: BTreeMap::new(), edited_at: None }
     }
 
-    /// Returns until when patches of a node for a rule are withheld, if they are.
-    pub(super) fn stopped_until(&self, rule: &str, node: &str, now: Instant) -> Option<Instant> {
+    /// Returns until when a change of a node is withheld, if it is.
+    pub(super) fn stopped_until(&self, change: &Change, node: &str, now: Instant) -> Option<Instant> {
+        self.rule_stopped_until(change.rule()?, node, now)
+    }
+
+    fn rule_stopped_until(&self, rule: &str, node: &str, now: Instant) -> Option<Instant> {
         let rollout = self.failing.get(rule)?;
         let until = rollout.stop?.until;
         let until = if rollout.failed.contains(node) { until + HEAD_START } else { until };
@@ -186,11 +192,11 @@ mod tests {
         assert_eq!(fail(&mut rollouts, 0..2, now), None);
         assert_eq!(fail(&mut rollouts, 0..2, now), None, "two nodes, although each has failed twice");
         assert_eq!(fail(&mut rollouts, 2..3, now), Some((3, MIN_PAUSE)));
-        assert_eq!(rollouts.stopped_until("rule", "node-77", now), Some(now + MIN_PAUSE));
-        assert_eq!(rollouts.stopped_until("other", "node-77", now), None);
+        assert_eq!(rollouts.rule_stopped_until("rule", "node-77", now), Some(now + MIN_PAUSE));
+        assert_eq!(rollouts.rule_stopped_until("other", "node-77", now), None);
         assert_eq!(fail(&mut rollouts, 3..9, now), None, "those in flight");
         let mut now = now + MIN_PAUSE;
-        assert_eq!(rollouts.stopped_until("rule", "node-77", now), None);
+        assert_eq!(rollouts.rule_stopped_until("rule", "node-77", now), None);
         for pause in [60, 120, 240, 300, 300] {
             let pause = SECOND * pause;
             assert_eq!(fail(&mut rollouts, 0..2, now), None);
@@ -205,8 +211,8 @@ mod tests {
         let mut rollouts = Rollouts::new(2);
         fail(&mut rollouts, 0..2, now);
         let until = now + MIN_PAUSE;
-        assert_eq!(rollouts.stopped_until("rule", "node-7", until), None);
-        assert_eq!(rollouts.stopped_until("rule", "node-0", until), Some(until + HEAD_START));
+        assert_eq!(rollouts.rule_stopped_until("rule", "node-7", until), None);
+        assert_eq!(rollouts.rule_stopped_until("rule", "node-0", until), Some(until + HEAD_START));
     }
 
     #[tokio::test(start_paused = true)]
@@ -259,10 +265,10 @@ mod tests {
         fail(&mut rollouts, 0..1, now);
         rollouts.withhold("rule", &"node-7".into());
         assert!(rollouts.succeeded("rule", "node-1", now - SECOND).is_empty(), "sent before the stop");
-        assert!(rollouts.stopped_until("rule", "node-77", now + SECOND).is_some());
+        assert!(rollouts.rule_stopped_until("rule", "node-77", now + SECOND).is_some());
         let resumed = rollouts.succeeded("rule", "node-1", now + SECOND);
         assert_eq!(resumed.into_iter().collect::<Vec<_>>(), ["node-7".into()]);
-        assert_eq!(rollouts.stopped_until("rule", "node-77", now + SECOND), None);
+        assert_eq!(rollouts.rule_stopped_until("rule", "node-77", now + SECOND), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -272,7 +278,7 @@ mod tests {
         fail(&mut rollouts, 0..1, now);
         rollouts.withhold("rule", &"node-7".into());
         assert_eq!(rollouts.forget("rule", now).len(), 1);
-        assert_eq!(rollouts.stopped_until("rule", "node-77", now), None);
+        assert_eq!(rollouts.rule_stopped_until("rule", "node-77", now), None);
         assert_eq!(fail(&mut rollouts, 0..1, now), Some((1, MIN_PAUSE)), "the first pause again");
     }
 }

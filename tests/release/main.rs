@@ -41,6 +41,18 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// Runs crane, and returns its output.
+fn crane(args: &[&str]) -> String {
+    let output = Output::run(Command::new(tool("crane").unwrap()).args(args), None).unwrap();
+    assert_eq!(output.code, 0, "crane {args:?}: {}", output.stderr);
+    output.stdout.trim().to_owned()
+}
+
+/// Puts another chart under this tag.
+fn replace_chart(reference: &str) {
+    crane(&["mutate", reference, "--annotation", "changed=true", "--tag", reference]);
+}
+
 /// A published release.
 struct Published {
     /// The folder that has what a release has, and everything else below it.
@@ -139,8 +151,7 @@ fn every_artifact_has_the_digest_of_the_provenance(published: &Published) {
     assert_eq!(artifacts.len(), 3, "{digests:?}");
     for (name, digest) in artifacts {
         let reference = format!("{}:{VERSION}", name.replace("ghcr.io/noderesource", &published.registry));
-        let output = Output::run(Command::new(tool("crane").unwrap()).args(["digest", &reference]), None).unwrap();
-        assert_eq!(output.stdout.trim(), format!("sha256:{digest}"), "{reference}: {}", output.stderr);
+        assert_eq!(crane(&["digest", &reference]), format!("sha256:{digest}"), "{reference}");
     }
     for name in names(&published.files()) {
         let is_later = name.ends_with(".sigstore.json") || ["SHA256SUMS", "provenance.intoto.json"].contains(&&*name);
@@ -199,11 +210,6 @@ fn verification_of_another_artifact_under_the_tag_fails() {
     let published = Published::publish("replaced");
     let image = format!("{}/node-resource-advertiser:{VERSION}", published.registry);
     let chart = format!("{}/charts/node-resource-advertiser:{VERSION}", published.registry);
-    let crane = |args: &[&str]| {
-        let output = Output::run(Command::new(tool("crane").unwrap()).args(args), None).unwrap();
-        assert_eq!(output.code, 0, "crane {args:?}: {}", output.stderr);
-        output.stdout.trim().to_owned()
-    };
     let digest = crane(&["digest", &image]);
     crane(&["mutate", &image, "--label", "changed=true", "--tag", &image]);
     assert_ne!(crane(&["digest", &image]), digest);
@@ -212,7 +218,7 @@ fn verification_of_another_artifact_under_the_tag_fails() {
     let (repository, _) = image.rsplit_once(':').unwrap();
     crane(&["tag", &format!("{repository}@{digest}"), VERSION]);
     published.run_page("verify-artifacts", &published.files()).unwrap();
-    crane(&["mutate", &chart, "--annotation", "changed=true", "--tag", &chart]);
+    replace_chart(&chart);
     let error = published.run_page("verify-artifacts", &published.files()).unwrap_err();
     assert!(error.contains("charts/node-resource-advertiser:$VERSION") && error.contains("no signatures"), "{error}");
 }
@@ -222,9 +228,7 @@ fn verification_of_another_artifact_under_the_tag_fails() {
 fn verification_of_another_rules_chart_under_the_tag_fails() {
     let published = Published::publish("replaced-rules");
     let chart = format!("{}/charts/node-resource-advertiser-rules:{VERSION}", published.registry);
-    let mutate = ["mutate", &chart, "--annotation", "changed=true", "--tag", &chart];
-    let output = Output::run(Command::new(tool("crane").unwrap()).args(mutate), None).unwrap();
-    assert_eq!(output.code, 0, "{}", output.stderr);
+    replace_chart(&chart);
     let error = published.run_page("verify-artifacts", &published.files()).unwrap_err();
     assert!(error.contains("node-resource-advertiser-rules:$VERSION") && error.contains("no signatures"), "{error}");
 }
@@ -239,9 +243,7 @@ fn publishing_what_was_not_built_or_exists_fails() {
     assert!(output.stderr.contains("does not list: added.txt"), "{}", output.stderr);
     fs::remove_file(published.files().join("added.txt")).unwrap();
     let chart = format!("{}/charts/node-resource-advertiser:{VERSION}", published.registry);
-    let mutate = ["mutate", &chart, "--annotation", "changed=true", "--tag", &chart];
-    let mutated = Output::run(Command::new(tool("crane").unwrap()).args(mutate), None).unwrap();
-    assert_eq!(mutated.code, 0, "{}", mutated.stderr);
+    replace_chart(&chart);
     let output = published.publish_again();
     assert_eq!(output.code, 1);
     assert!(output.stderr.contains("exists with other contents"), "{}", output.stderr);

@@ -160,17 +160,16 @@ impl Reconciler {
             }
         }
         let Some(state) = self.nodes.get_mut(name) else { return };
-        let mut sendable = changes.clone();
-        let withheld = withhold(&mut self.schedule.rollouts, (name, state), &mut sendable, now.instant);
+        let withheld = withhold(&mut self.schedule.rollouts, (name, state), &mut changes, now.instant);
         if knows_all {
-            self.record(name, outcomes, (&changes, &withheld.resources), now);
+            self.record(name, outcomes, (&changes, &withheld.changes), now);
         }
         let key = Key::Node(Arc::clone(name));
         if self.schedule.queue.is_in_flight(&key) {
             return;
         }
         let poll = has_pods && is_held && !needs_pods;
-        match self.place(name, (sendable, withheld.until), needs_pods, poll, is_planned, now) {
+        match self.place(name, (changes, withheld.until), needs_pods, poll, is_planned, now) {
             Next::Nothing => self.schedule.queue.remove(&key),
             Next::Wait(until) => self.schedule.queue.wait(&key, until),
             Next::Ready(stage, rank) => {
@@ -299,7 +298,7 @@ fn repair_as_listed(
     let node = &state.node;
     let is_rejected = |change: &Change| {
         let is_rejected_here = state.work().is_some_and(|work| work.failures.is_rejected(&change.resource));
-        let is_stopped = || change.rule().is_some_and(|rule| rollouts.stopped_until(rule, &node.name, now).is_some());
+        let is_stopped = || rollouts.stopped_until(change, &node.name, now).is_some();
         change.is_repair() && (is_rejected_here || is_stopped())
     };
     if !changes.iter().any(is_rejected) {

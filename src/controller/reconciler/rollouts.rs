@@ -15,7 +15,7 @@ use crate::planner::Change;
 /// The changes of a node that wait because rollouts are stopped.
 #[derive(Debug, Default)]
 pub(super) struct Withheld {
-    pub(super) resources: BTreeSet<String>,
+    pub(super) changes: Vec<Change>,
     /// When the first of them may be sent.
     pub(super) until: Option<Instant>,
 }
@@ -31,15 +31,15 @@ pub(super) fn withhold(
     if !state.is_rollout {
         return withheld;
     }
-    changes.retain(|change| {
-        let rule = change.rule().unwrap_or_default();
-        let stopped = rollouts.stopped_until(rule, name, now).filter(|_| !state.is_urgent(change));
-        let Some(until) = stopped else { return true };
-        rollouts.withhold(rule, name);
-        withheld.resources.insert(change.resource.clone());
-        withheld.until = Some(withheld.until.map_or(until, |other| other.min(until)));
-        false
+    let stopped = changes.extract_if(.., |change| {
+        let until = rollouts.stopped_until(change, name, now).filter(|_| !state.is_urgent(change));
+        withheld.until = withheld.until.into_iter().chain(until).min();
+        until.is_some()
     });
+    withheld.changes = stopped.collect();
+    for rule in withheld.changes.iter().filter_map(Change::rule) {
+        rollouts.withhold(rule, name);
+    }
     withheld
 }
 

@@ -1,20 +1,20 @@
 //! The states of rules on a node after a plan, and whether the last patch was undone.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Now, Reconciler};
+use crate::controller::nodes::has_resource;
 use crate::controller::standing::{Standing, State};
 use crate::planner::{Action, Change, Outcome};
 
 impl Reconciler {
     /// Records the state of each rule that selects a node, and reports new problems.
-    /// `withheld` names the resources of `changes` that wait for a rollout to resume.
+    /// The `withheld` changes wait for a rollout to resume, the others do not.
     pub(super) fn record(
         &mut self,
         name: &Arc<str>,
         outcomes: Vec<(Arc<str>, Outcome)>,
-        (changes, withheld): (&[Change], &BTreeSet<String>),
+        (changes, withheld): (&[Change], &[Change]),
         now: Now,
     ) {
         let Some(state) = self.nodes.get_mut(name) else { return };
@@ -23,7 +23,7 @@ impl Reconciler {
             let resource = self.rules.get(&rule).and_then(|rule| rule.resource()).unwrap_or_default();
             // By resource, since a value may be restored as another rule listed it.
             let is_decided = !matches!(outcome, Outcome::Overridden { .. });
-            let change = changes.iter().find(|change| is_decided && change.resource == resource);
+            let change = changes.iter().chain(withheld).find(|change| is_decided && change.resource == resource);
             let failure = state.work().and_then(|work| work.failures.message(resource));
             // A request in flight may have been sent for the rule before it was edited.
             let sent = state.work().and_then(|work| work.sent.as_ref());
@@ -48,7 +48,9 @@ impl Reconciler {
                 {
                     before.clone()
                 }
-                _ if standing == Standing::Pending && is_decided && withheld.contains(resource) => Standing::Stopped,
+                _ if standing == Standing::Pending && change.is_some_and(|change| has_resource(withheld, change)) => {
+                    Standing::Stopped
+                }
                 _ => standing,
             };
             (rule, standing)

@@ -81,10 +81,8 @@ impl Schedule {
         let state = nodes.get_mut(name)?;
         // I5: a pod may have been bound since the plan was made.
         let is_expired = state.work_mut().pods.expire(now);
-        let is_stopped = |change: &Change| {
-            let rule = change.rule().unwrap_or_default();
-            kind == Kind::Rollout && self.rollouts.stopped_until(rule, name, now).is_some()
-        };
+        let is_stopped =
+            |change: &Change| kind == Kind::Rollout && self.rollouts.stopped_until(change, name, now).is_some();
         if is_expired || state.work_mut().planned.iter().any(is_stopped) {
             self.queue.add(&key, Stage::Plan, if kind == Kind::Repair { Rank::Repair } else { Rank::Changed });
             return None;

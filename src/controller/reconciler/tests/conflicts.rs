@@ -146,10 +146,7 @@ fn withdrawn_value_of_a_contest_costs_no_lists() {
     assert_eq!(world.ledger("node-0"), None);
     world.advance(Duration::from_secs(5));
     world.run_until_idle();
-    let mut node = world.nodes["node-0"].clone();
-    node["metadata"]["resourceVersion"] = json!(world.next_version());
-    node["metadata"]["labels"] = json!({"zone": "b"});
-    world.show(node);
+    world.relabel("node-0", json!({"zone": "b"}));
     world.run();
     assert!(world.open.is_empty(), "{:?}", world.open);
 }

@@ -82,11 +82,7 @@ fn lowering_of_many_nodes_costs_two_lists() {
 fn node_younger_than_the_rule_costs_no_list() {
     let mut world = World::leading(0, &[("dongle", 4)]);
     world.set_node("node-0", json!({}));
-    let mut node = world.nodes["node-0"].clone();
-    node["metadata"]["creationTimestamp"] = json!("2026-02-01T00:00:00Z");
-    node["metadata"]["resourceVersion"] = json!("999");
-    world.nodes.insert("node-0".to_owned(), node.clone());
-    world.show(node);
+    world.edit_node("node-0", |node| node["metadata"]["creationTimestamp"] = json!("2026-02-01T00:00:00Z"));
     world.run();
     assert_eq!(world.patched(), ["node-0"]);
 }
@@ -183,8 +179,7 @@ fn lowering_that_the_watch_shows_late_is_followed_by_a_list() {
     world.pass(3);
     assert_eq!(world.dongles("node-0"), 2, "the node is taken to have 4 still");
     world.watching = true;
-    let node = world.nodes["node-0"].clone();
-    world.show(node);
+    world.show("node-0");
     world.pass(10);
     assert_eq!(world.dongles("node-0"), 4);
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::world::{DONGLE, Open, World, object};
 use crate::cluster::node_client::Reply;
 use crate::controller::effect::{Completion, RequestId};
+use crate::controller::reconciler::{Event, Observation};
 use crate::model::pod::{Pod, Requests};
 use crate::planner::tests::try_apply;
 
@@ -32,6 +33,19 @@ impl World {
         self.run();
     }
 
+    /// The watch shows a late status. Returns the version of the write before it, if there is one.
+    pub(super) fn overtake_status(&mut self, rule: &str) -> Option<u64> {
+        let status = self.late_status.take()?;
+        let written = self.next_version().parse().unwrap();
+        let version = self.next_version();
+        let value = self.rules.get_mut(rule)?;
+        value["status"] = status;
+        value["metadata"]["resourceVersion"] = json!(version);
+        let event = Event::Apply(object(value.clone()));
+        self.observe(Observation::Rule(Ok(event)));
+        Some(written)
+    }
+
     /// Applies a patch, and shows the node to the watch.
     pub(super) fn apply(&mut self, name: &str, patch: &Patch) -> Reply {
         let Some(mut node) = self.nodes.get(name).cloned() else { return Reply::NotFound };
@@ -42,7 +56,7 @@ impl World {
         node["metadata"]["resourceVersion"] = json!(self.next_version());
         node["metadata"]["managedFields"] = json!([]);
         self.nodes.insert(name.to_owned(), node.clone());
-        self.show(node.clone());
+        self.show(name);
         Reply::Patched(Box::new(object(node)))
     }
 

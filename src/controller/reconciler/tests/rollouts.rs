@@ -72,11 +72,7 @@ fn repairs_and_new_and_relabelled_nodes_overtake_a_rollout() {
     world.run_until_idle();
     assert_eq!(world.having(4), 1);
     world.set_node("node-new", json!({}));
-    let mut relabelled = world.nodes["node-19"].clone();
-    relabelled["metadata"]["labels"] = json!({"zone": "b"});
-    relabelled["metadata"]["resourceVersion"] = json!(world.next_version());
-    world.nodes.insert("node-19".to_owned(), relabelled.clone());
-    world.show(relabelled);
+    world.relabel("node-19", json!({"zone": "b"}));
     world.reset("node-00");
     world.run_until_idle();
     assert_eq!(["node-00", "node-19", "node-new"].map(|name| world.dongles(name)), [4; 3]);
@@ -270,12 +266,7 @@ fn lists_of_pods_of_changed_nodes_wait_for_no_rollout() {
     let selector = json!({"matchLabels": {"key": "yes"}});
     world.set_rule("key", json!({"resourceName": "example.com/key", "allNodes": null, "nodeSelector": selector}));
     for number in 90..96 {
-        let name = format!("node-{number}");
-        let mut node = world.nodes[&name].clone();
-        node["metadata"]["labels"] = json!({"key": "yes"});
-        node["metadata"]["resourceVersion"] = json!(world.next_version());
-        world.nodes.insert(name, node.clone());
-        world.show(node);
+        world.relabel(&format!("node-{number}"), json!({"key": "yes"}));
     }
     world.run_until_idle();
     let keys = world.nodes.values().filter(|node| node["status"]["capacity"]["example.com/key"] == "4").count();
@@ -316,12 +307,8 @@ fn repair_of_a_node_in_a_rollout_counts_from_its_own_change() {
     world.roll_out(4);
     world.run_until_idle();
     world.pass(20);
-    let mut last = world.nodes["node-39"].clone();
     assert_eq!(world.having(4), 21);
-    last["metadata"]["labels"] = json!({"zone": "b"});
-    last["metadata"]["resourceVersion"] = json!(world.next_version());
-    world.nodes.insert("node-39".to_owned(), last.clone());
-    world.show(last);
+    world.relabel("node-39", json!({"zone": "b"}));
     world.run_until_idle();
     assert_eq!(world.dongles("node-39"), 4);
     assert!(world.metric("event_to_patch_duration_seconds_sum 0.0"));

@@ -62,8 +62,8 @@ impl Fleet {
         for number in 1..rules {
             let selector = json!({"matchLabels": {"example.com/pool": format!("pool-{number}")}});
             let name = format!("{RULE}-{number}");
-            world.set_rule(&name, json!({"resourceName": format!("example.com/{name}"), "nodeSelector": selector}));
-            world.rules.get_mut(&name).unwrap()["spec"].as_object_mut().unwrap().remove("allNodes");
+            let resource = format!("example.com/{name}");
+            world.set_rule(&name, json!({"resourceName": resource, "nodeSelector": selector, "allNodes": null}));
         }
         Self { world, nodes, rules, values: vec![(ledger.into(), 4); nodes], is_lean, measured: 0 }
     }

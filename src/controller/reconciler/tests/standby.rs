@@ -90,11 +90,7 @@ fn standby_leaves_what_no_kubelet_has_reset() {
     world.advance(Duration::from_secs(10));
     // What a device plugin reports: the scheduler sees 0, and the kubelet knows better.
     world.reset("node-0");
-    let mut node = world.nodes["node-0"].clone();
-    node["status"]["capacity"][DONGLE] = json!("4");
-    node["metadata"]["resourceVersion"] = json!(world.next_version());
-    world.nodes.insert("node-0".to_owned(), node.clone());
-    world.show(node);
+    world.edit_node("node-0", |node| node["status"]["capacity"][DONGLE] = json!("4"));
     world.advance(Duration::from_secs(10));
     assert!(world.open.is_empty(), "{:?}", world.open);
 }

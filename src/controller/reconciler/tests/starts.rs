@@ -3,12 +3,7 @@
 use super::*;
 
 fn boot(world: &mut World, boot: &str) {
-    let version = world.next_version();
-    let node = world.nodes.get_mut("node-0").unwrap();
-    node["metadata"]["resourceVersion"] = json!(version);
-    node["status"]["nodeInfo"] = json!({"bootID": boot});
-    let node = node.clone();
-    world.show(node);
+    world.edit_node("node-0", |node| node["status"]["nodeInfo"] = json!({"bootID": boot}));
 }
 
 /// How many starts have kept the values, and how many have reset them.

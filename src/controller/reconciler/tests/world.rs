@@ -164,14 +164,28 @@ impl World {
         if !info.is_null() {
             node["status"]["nodeInfo"] = info;
         }
-        self.nodes.insert(name.to_owned(), node.clone());
-        self.show(node);
+        self.nodes.insert(name.to_owned(), node);
+        self.show(name);
     }
 
-    pub(super) fn show(&mut self, node: Value) {
+    /// Shows a node to the watch as it is now.
+    pub(super) fn show(&mut self, name: &str) {
         if self.watching {
-            self.observe(Observation::Node(Ok(Event::Apply(object(node)))));
+            self.observe(Observation::Node(Ok(Event::Apply(object(self.nodes[name].clone())))));
         }
+    }
+
+    /// Changes a node, as another field manager does.
+    pub(super) fn edit_node(&mut self, name: &str, edit: impl FnOnce(&mut Value)) {
+        let version = self.next_version();
+        let node = self.nodes.get_mut(name).unwrap();
+        edit(node);
+        node["metadata"]["resourceVersion"] = json!(version);
+        self.show(name);
+    }
+
+    pub(super) fn relabel(&mut self, name: &str, labels: Value) {
+        self.edit_node(name, |node| node["metadata"]["labels"] = labels);
     }
 
     pub(super) fn delete_node(&mut self, name: &str) {
@@ -194,8 +208,7 @@ impl World {
         let node = self.nodes.get_mut(name).unwrap();
         node["metadata"]["managedFields"] = json!([{"manager": "kubelet",
             "fieldsV1": {"f:status": {"f:capacity": fields, "f:allocatable": fields}}}]);
-        let node = node.clone();
-        self.show(node);
+        self.show(name);
     }
 
     /// Writes a rule of all nodes; `spec` has what is not as usual.
@@ -239,19 +252,6 @@ impl World {
             }
         }
         panic!("it never comes to rest");
-    }
-
-    /// The watch shows a late status. Returns the version of the write before it, if there is one.
-    fn overtake_status(&mut self, rule: &str) -> Option<u64> {
-        let status = self.late_status.take()?;
-        let written = self.next_version().parse().unwrap();
-        let version = self.next_version();
-        let object = self.rules.get_mut(rule)?;
-        object["status"] = status;
-        object["metadata"]["resourceVersion"] = json!(version);
-        let event = Event::Apply(self::object(object.clone()));
-        self.observe(Observation::Rule(Ok(event)));
-        Some(written)
     }
 
     pub(super) fn take(&mut self, request: Request) {
