@@ -28,6 +28,8 @@ const LOOK: Millis = 5_000;
 const QUIET_LOOKS: u32 = 3;
 /// How long an edit may take where others are rejected.
 const EDIT_TIME: Millis = 10_000;
+/// How long a retry takes at most that is under way then, while nothing fails.
+const RETRY_TIME: Millis = 5_000;
 
 impl World {
     /// Ends all faults and actors, but a rejection of some patches.
@@ -101,6 +103,11 @@ impl World {
         self.count("edit beside a rejection");
         self.edit_rule(&name, &json!({"quantity": quantity}));
         self.run_until(self.now + EDIT_TIME);
+        // What is rejected may be retried at just this moment.
+        let end = self.now + RETRY_TIME;
+        while self.is_any_under_way() && self.now < end {
+            self.run_until(self.now + 1);
+        }
         // An edit does not end the pause of a node where a field manager reverts the value.
         let is_contested = self.objects(Kind::Rule).iter().any(|rule| {
             let mut conditions = rule["status"]["conditions"].as_array().into_iter().flatten();
