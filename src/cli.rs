@@ -1,16 +1,19 @@
 //! The command line: arguments, and one module per subcommand.
 
+mod answers;
 mod args;
 mod completions;
 mod crd;
 mod diff;
 mod error;
+mod inventory;
 mod man;
 mod output;
 mod plan;
 mod prune;
 mod run;
 mod settings;
+mod table;
 mod validate;
 
 use std::process::ExitCode;
@@ -41,6 +44,11 @@ enum Command {
     Crd(crd::Args),
     Validate(validate::Args),
     Plan(plan::Args),
+    Top(answers::TopArgs),
+    Node(answers::NodeArgs),
+    Resource(answers::ResourceArgs),
+    Pod(answers::PodArgs),
+    Why(answers::WhyArgs),
     Completions(completions::Args),
     // For packages: a release has the pages.
     #[command(hide = true)]
@@ -84,6 +92,11 @@ impl Cli {
             Command::Man(args) => man::run(&args, Self::command())?,
             Command::Validate(args) => return validate::run(&args),
             Command::Plan(args) => return Ok(plan::run(args).await),
+            Command::Top(args) => return Ok(answers::top(args).await),
+            Command::Node(args) => return Ok(answers::node(args).await),
+            Command::Resource(args) => return Ok(answers::resource(args).await),
+            Command::Pod(args) => return Ok(answers::pod(args).await),
+            Command::Why(args) => return Ok(answers::why(args).await),
         }
         Ok(ExitCode::SUCCESS)
     }

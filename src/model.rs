@@ -12,3 +12,4 @@ pub mod pod;
 pub mod quantity;
 pub mod resource_name;
 pub mod resource_version;
+pub mod spelling;

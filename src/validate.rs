@@ -22,7 +22,6 @@ mod render;
 mod report;
 mod resource_refs;
 mod schema;
-mod spelling;
 mod violation;
 mod workload;
 
@@ -38,6 +37,7 @@ pub use report::{NO_RULES, Report};
 
 use crate::manifest::{Document, Files, Path, ReadError, Step};
 use crate::model::api::{self, NodeExtendedResource};
+use crate::model::spelling;
 use crate::planner::rules::Rule;
 use cel::CelEnv;
 use cross_checks::CrossChecks;

@@ -21,9 +21,9 @@ use crate::model::pod::{Pod, PodList, Requests};
 /// The default timeout of a request.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 /// The page size of the list of all pods.
-const POD_PAGE_SIZE: u32 = 500;
+pub(crate) const POD_PAGE_SIZE: u32 = 500;
 /// Finished pods stay until they are deleted, and there may be many.
-const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
+pub(crate) const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// The label that [`NodeClient::try_label`] adds.
 const SELF_TEST_LABEL: &str = "noderesource.dev/self-test";

@@ -3,8 +3,11 @@
 use std::fmt::Debug;
 
 use kube::api::ListParams;
+use kube::core::Request;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+
+use super::requests::{self, RequestError, Requests};
 
 /// The page size. Larger pages mean fewer requests and a higher memory peak.
 pub(crate) const PAGE_SIZE: u32 = 200;
@@ -37,6 +40,34 @@ where
         };
         on_page(Page::Items(list.items));
         page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+        if page.continue_token.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Lists objects of any shape at a path, with the page size and selectors of `page`. A list that takes so long that its
+/// rest expires starts again.
+///
+/// # Errors
+/// If they cannot be listed.
+pub(crate) async fn list_at<T: DeserializeOwned>(
+    requests: &Requests,
+    path: &Request,
+    mut page: ListParams,
+    mut on_page: impl FnMut(Page<T>),
+) -> Result<(), RequestError> {
+    loop {
+        let mut list: requests::Page<T> = match requests.send(path.list(&page)).await {
+            Err(error) if error.is_expired() && page.continue_token.is_some() => {
+                on_page(Page::Restarted);
+                page.continue_token = None;
+                continue;
+            }
+            list => list?,
+        };
+        on_page(Page::Items(std::mem::take(&mut list.items)));
+        page.continue_token = list.next();
         if page.continue_token.is_none() {
             return Ok(());
         }

@@ -5,6 +5,7 @@
 //! resources.
 
 mod field_managers;
+pub mod object;
 mod pool;
 
 use std::collections::BTreeMap;
@@ -46,6 +47,25 @@ struct NodeInfo {
 }
 
 impl ApiNode {
+    fn new(kind: Option<Box<str>>, metadata: TrimmedMetadata, status: ApiNodeStatus) -> Self {
+        // In a file it may be invalid, in which case the node counts as old.
+        let created = metadata.creation_timestamp.and_then(|text| text.parse().ok());
+        Self {
+            kind,
+            metadata: ObjectMeta {
+                name: metadata.name,
+                uid: metadata.uid,
+                resource_version: metadata.resource_version,
+                creation_timestamp: created.map(Time),
+                labels: metadata.labels,
+                annotations: metadata.annotations.map(|annotations| annotations.0),
+                ..ObjectMeta::default()
+            },
+            status,
+            managers: metadata.managed_fields.unwrap_or_default(),
+        }
+    }
+
     /// Returns the kind of the object: a file may hold others too. Items of a list from the API server have none.
     #[must_use]
     pub fn kind(&self) -> Option<&str> {
@@ -69,36 +89,21 @@ impl<'de> Deserialize<'de> for ApiNode {
             status: ApiNodeStatus,
         }
 
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct TrimmedMetadata {
-            name: Option<String>,
-            uid: Option<String>,
-            resource_version: Option<String>,
-            creation_timestamp: Option<String>,
-            labels: Option<BTreeMap<String, String>>,
-            annotations: Option<LedgerOnly>,
-            managed_fields: Option<Vec<ManagedFields>>,
-        }
-
         let Trimmed { kind, metadata, status } = Trimmed::deserialize(decoder)?;
-        // In a file it may be invalid, in which case the node counts as old.
-        let created = metadata.creation_timestamp.and_then(|text| text.parse().ok());
-        Ok(Self {
-            kind,
-            metadata: ObjectMeta {
-                name: metadata.name,
-                uid: metadata.uid,
-                resource_version: metadata.resource_version,
-                creation_timestamp: created.map(Time),
-                labels: metadata.labels,
-                annotations: metadata.annotations.map(|annotations| annotations.0),
-                ..ObjectMeta::default()
-            },
-            status,
-            managers: metadata.managed_fields.unwrap_or_default(),
-        })
+        Ok(Self::new(kind, metadata, status))
     }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TrimmedMetadata {
+    name: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    creation_timestamp: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<LedgerOnly>,
+    managed_fields: Option<Vec<ManagedFields>>,
 }
 
 /// The annotations, reduced to the ledger. The map itself shows whether there are others.
@@ -202,6 +207,20 @@ impl Node {
             let allocatable = self.allocatable.as_ref().and_then(|map| map.get(name));
             allocatable.is_some_and(is_zero)
         })
+    }
+
+    /// Returns every extended resource with its quantities in capacity and allocatable.
+    #[must_use]
+    pub fn resources(&self) -> BTreeMap<&str, [Option<Quantity>; 2]> {
+        let mut resources = BTreeMap::<_, [_; 2]>::new();
+        for (place, map) in [&self.capacity, &self.allocatable].into_iter().enumerate() {
+            for (name, quantity) in map.iter().flat_map(ResourceList::iter) {
+                if let Some(value) = resources.entry(name).or_default().get_mut(place) {
+                    *value = quantity.parse().ok();
+                }
+            }
+        }
+        resources
     }
 
     /// Returns the values of a resource in capacity and allocatable, as the API server wrote them.

@@ -1,5 +1,7 @@
 //! The requests of Pods for a node's extended resources, counted like the scheduler does.
 
+pub mod object;
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
@@ -143,9 +145,14 @@ impl Requests {
 
     fn add(&mut self, other: &Self) {
         for (resource, quantity) in other.iter() {
-            let sum = self.get(resource).saturating_add(quantity);
-            self.0.insert(resource.to_owned(), sum);
+            self.add_amount(resource, quantity);
         }
+    }
+
+    /// Adds to the request for one resource.
+    pub fn add_amount(&mut self, resource: &str, quantity: Quantity) {
+        let sum = self.get(resource).saturating_add(quantity);
+        self.0.insert(resource.to_owned(), sum);
     }
 
     fn raise_to(&mut self, other: &Self) {
@@ -170,14 +177,21 @@ impl Pod {
     }
 
     /// Returns the extended resources that a ResourceClaim provides.
-    fn claimed(&self) -> impl Iterator<Item = &str> {
+    pub fn claimed(&self) -> impl Iterator<Item = &str> {
         let status = self.status.extended_resource_claim_status.iter();
         let mappings = status.flat_map(|status| &status.request_mappings).flatten();
         mappings.map(|mapping| &*mapping.resource_name)
     }
 
+    /// Returns `status.phase`, such as `Running`.
+    #[must_use]
+    pub fn phase(&self) -> &str {
+        &self.status.phase
+    }
+
     /// Returns whether nothing of the pod runs, or will run, anymore.
-    fn is_finished(&self) -> bool {
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }
 }

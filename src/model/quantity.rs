@@ -112,11 +112,24 @@ impl Quantity {
         Self { nanos: self.nanos.saturating_add(other.nanos), ..larger }
     }
 
+    /// Returns the difference, in the notation of this quantity; at least what a [`Quantity`] holds.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self { nanos: self.nanos.saturating_sub(other.nanos), ..self }
+    }
+
     /// Returns the sum of `count` such quantities; at most what a [`Quantity`] holds.
     #[must_use]
     pub fn saturating_mul(self, count: usize) -> Self {
         let count = i128::try_from(count).unwrap_or(i128::MAX);
         Self { nanos: self.nanos.saturating_mul(count), ..self }
+    }
+}
+
+impl Default for Quantity {
+    /// Returns 0.
+    fn default() -> Self {
+        Self::from(0)
     }
 }
 

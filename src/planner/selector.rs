@@ -1,6 +1,7 @@
 //! The node selection of a rule.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -143,6 +144,23 @@ impl Selection {
         }
     }
 
+    /// Returns why `node` is not selected: the first requirement that it does not meet, and what it has instead.
+    #[must_use]
+    pub fn mismatch(&self, node: &Node) -> Option<String> {
+        match self {
+            Self::Names(names) => (!names.contains(&node.name)).then(|| "nodeNames does not list the node".to_owned()),
+            Self::Labels(requirements) => requirements.iter().find_map(|requirement| {
+                let value = node.labels.get(&requirement.key);
+                let found = match value {
+                    Some(value) => format!("the node has {}={value}", requirement.key),
+                    None => format!("the node has no label {}", requirement.key),
+                };
+                (!requirement.is_met_by(value)).then(|| format!("it selects {requirement}, and {found}"))
+            }),
+            Self::All => None,
+        }
+    }
+
     /// Returns the named nodes, if nodes are selected by name.
     pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         let names = match self {
@@ -206,6 +224,21 @@ impl Requirement {
             Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
             Test::Exists => value.is_some(),
             Test::DoesNotExist => value.is_none(),
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    /// In kubectl's syntax: `k=v`, `k in (a,b)`, `k notin (a,b)`, `k` or `!k`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        let joined = |values: &BTreeSet<String>| values.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+        match &self.test {
+            Test::In(values) if values.len() == 1 => write!(f, "{key}={}", joined(values)),
+            Test::In(values) => write!(f, "{key} in ({})", joined(values)),
+            Test::NotIn(values) => write!(f, "{key} notin ({})", joined(values)),
+            Test::Exists => f.write_str(key),
+            Test::DoesNotExist => write!(f, "!{key}"),
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod admission_policy;
 mod adoption;
+mod answers;
 mod chart;
 mod confinement;
 mod conflicts;

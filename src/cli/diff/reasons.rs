@@ -71,7 +71,7 @@ pub(super) fn change(
 }
 
 /// Returns why a rule is not simply advertised.
-pub(super) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<String> {
+pub(in crate::cli) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<String> {
     let declares = format!("rule {} declares {}", rule.name, rule.quantity);
     Some(match outcome {
         // Reported for the node.

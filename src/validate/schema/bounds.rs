@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::manifest::Path;
 use crate::model::label::excerpt;
+use crate::model::spelling::closest;
 use crate::validate::code::Code;
-use crate::validate::spelling::closest;
 use crate::validate::violation::Violation;
 
 #[derive(Debug, Default)]

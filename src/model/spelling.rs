@@ -1,7 +1,8 @@
 //! Hints for words that are probably misspelled.
 
 /// Returns the known word that `word` was probably meant to be.
-pub(super) fn closest<'t>(word: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
+#[must_use]
+pub fn closest<'t>(word: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
     const LONGEST: usize = 100;
     if word.len() > LONGEST {
         return None;

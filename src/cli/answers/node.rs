@@ -1,0 +1,96 @@
+//! `node`: the extended resources of one node, down to the pods.
+
+use serde::Serialize;
+
+use super::view::{NodeStateView, Owners, PodView, ShareView};
+use super::{Answer, AnswerError, Common};
+use crate::cli::diff::order::NodeName;
+use crate::cli::inventory::Inventory;
+use crate::cli::table::Row;
+use crate::model::spelling::closest;
+
+/// Show the extended resources of one node, and the pods that request them
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Name of the node
+    name: String,
+    /// Show pods of this namespace only; all pods count
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Serialize)]
+struct NodeAnswer {
+    node: String,
+    #[serde(flatten)]
+    state: Option<NodeStateView>,
+    resources: Vec<NodeResource>,
+}
+
+#[derive(Debug, Serialize)]
+struct NodeResource {
+    resource: String,
+    #[serde(flatten)]
+    owners: Owners,
+    #[serde(flatten)]
+    share: ShareView,
+}
+
+pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
+    let inventory = args.common.read().await?;
+    let answer = answer(&inventory, &args.name, args.namespace.as_deref())?;
+    args.common.print(&answer, &inventory.gaps)
+}
+
+fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<NodeAnswer, AnswerError> {
+    let node = NodeName(name.into());
+    if let Some(nodes) = &inventory.nodes
+        && !nodes.contains_key(&node)
+    {
+        let close = closest(name, nodes.keys().map(|name| &*name.0));
+        let close = close.map(|close| format!("; is it {close}?")).unwrap_or_default();
+        let selected = if inventory.is_part { " among those that -l selects" } else { "" };
+        return Err(AnswerError::NotFound(format!("there is no node {name}{selected}{close}")));
+    }
+    let uses = inventory.uses();
+    let here = uses.iter().filter_map(|(resource, of_resource)| {
+        let share = of_resource.shares.get(&node)?;
+        let mut owners = Owners::new(of_resource);
+        let selecting = inventory.node(name).map(|entry| inventory.rules.set().selecting(&entry.node));
+        let selecting = selecting.into_iter().flatten();
+        let of_resource = selecting.filter(|rule| rule.resource.as_str() == *resource);
+        owners.rules = of_resource.map(|rule| rule.name.to_string()).collect();
+        owners.managers = share.manager.iter().map(ToString::to_string).collect();
+        Some(NodeResource { resource: (*resource).to_owned(), owners, share: ShareView::new(share, namespace) })
+    });
+    Ok(NodeAnswer { node: name.to_owned(), state: NodeStateView::of(inventory, &node), resources: here.collect() })
+}
+
+impl Answer for NodeAnswer {
+    const KIND: &'static str = "NodeResources";
+
+    fn table(&self, is_wide: bool) -> (Vec<&'static str>, Vec<Row>) {
+        let state = self.state.as_ref().map(NodeStateView::cell).unwrap_or_default();
+        let root = Row::new([self.node.clone().into(), "".into(), "".into(), "".into(), state]);
+        let mut rows = vec![root];
+        for NodeResource { resource, owners, share } in &self.resources {
+            let [total, requested, free] = share.cells();
+            let remark = share.remark().map(|remark| format!("; {remark}"));
+            let info = format!("{}{}", owners.text(is_wide), remark.unwrap_or_default());
+            rows.push(Row::below(1, [resource.clone().into(), total, requested, free, info.into()]));
+            rows.extend(share.pods.iter().map(|pod: &PodView| pod.row(2)));
+        }
+        (vec!["NAME", "TOTAL", "REQUESTED", "FREE", "STATE OR RULES"], rows)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.resources.iter().map(|resource| resource.resource.clone()).collect()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let none = "The node has no extended resources, and no pod on it requests any".to_owned();
+        if self.resources.is_empty() { vec![none] } else { Vec::new() }
+    }
+}

@@ -1,0 +1,138 @@
+//! `pod`: what one pod requests, and who else requests it on its node.
+
+use kube::Client;
+use serde::Serialize;
+
+use super::view::{ResourceView, ShareView, state};
+use super::{Answer, AnswerError, Common};
+use crate::cli::inventory::pods::PodEntry;
+use crate::cli::inventory::{Inventory, read};
+use crate::cli::table::Row;
+
+/// Show the extended resources that one pod requests, and what its node has of them
+///
+/// For a pod without a node, `why` explains more.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    #[command(flatten)]
+    pod: PodName,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Names a pod.
+#[derive(Debug, clap::Args)]
+pub(super) struct PodName {
+    /// Name of the pod, or namespace/name
+    #[arg(value_name = "POD")]
+    pod: String,
+    /// Namespace of the pod [default: the kubeconfig's]
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PodAnswer {
+    namespace: String,
+    name: String,
+    phase: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    resources: Vec<PodResource>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PodResource {
+    pod_requests: String,
+    /// Whether the pod has it from a ResourceClaim (DRA).
+    from_claim: bool,
+    #[serde(flatten)]
+    resource: ResourceView,
+    /// On the pod's node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_node: Option<ShareView>,
+}
+
+impl PodName {
+    /// Reads the pod.
+    pub(super) async fn read(&self, client: &Client) -> Result<PodEntry, AnswerError> {
+        let (namespace, name) = match self.pod.split_once('/') {
+            Some((namespace, name)) => (namespace, name),
+            None => (self.namespace.as_deref().unwrap_or(client.default_namespace()), &*self.pod),
+        };
+        if self.namespace.as_ref().is_some_and(|given| given != namespace) {
+            return Err(AnswerError::NotFound(format!("{} is not in the namespace of -n", self.pod)));
+        }
+        let pod = read::pod(client, namespace, name).await?;
+        pod.ok_or_else(|| {
+            AnswerError::NotFound(format!("there is no pod {name} in the namespace {namespace} (-n selects another)"))
+        })
+    }
+}
+
+pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
+    let client = args.common.connect().await?;
+    let pod = args.pod.read(&client).await?;
+    let inventory = args.common.read_from(&client).await?;
+    args.common.print(&answer(&inventory, &pod), &inventory.gaps)
+}
+
+fn answer(inventory: &Inventory, pod: &PodEntry) -> PodAnswer {
+    let uses = inventory.uses();
+    let amounts = pod.requests.iter().map(|amount| (amount, false));
+    let amounts = amounts.chain(pod.claimed.iter().map(|amount| (amount, true)));
+    let resources = amounts.filter_map(|((resource, quantity), from_claim)| {
+        let of_resource = uses.get(&**resource)?;
+        let share = pod.node.as_ref().and_then(|node| of_resource.shares.get(node));
+        Some(PodResource {
+            pod_requests: quantity.to_string(),
+            from_claim,
+            resource: ResourceView::new(resource, of_resource),
+            on_node: share.map(|share| ShareView::new(share, None)),
+        })
+    });
+    PodAnswer {
+        namespace: pod.namespace.to_string(),
+        name: pod.name.to_string(),
+        phase: state(pod),
+        node: pod.node.as_ref().map(ToString::to_string),
+        message: pod.message.as_deref().map(str::to_owned),
+        resources: resources.collect(),
+    }
+}
+
+impl Answer for PodAnswer {
+    const KIND: &'static str = "PodResources";
+
+    fn table(&self, is_wide: bool) -> (Vec<&'static str>, Vec<Row>) {
+        let Self { namespace, name, phase, node, resources, .. } = self;
+        let place = node.as_ref().map_or_else(|| phase.clone(), |node| format!("{phase} on {node}"));
+        let mut rows =
+            vec![Row::new([format!("{namespace}/{name}").into(), "".into(), "".into(), "".into(), place.into()])];
+        for PodResource { pod_requests, from_claim, resource, on_node } in resources {
+            let owners = if *from_claim { "from DRA".to_owned() } else { resource.owners.text(is_wide) };
+            let [total, _, free] = on_node.as_ref().map(ShareView::cells).unwrap_or_default();
+            let requested = pod_requests.clone().into();
+            rows.push(Row::below(1, [resource.resource.clone().into(), total, requested, free, owners.into()]));
+            let others = on_node.iter().flat_map(|share| &share.pods);
+            let others = others.filter(|pod| (&pod.namespace, &pod.name) != (namespace, name));
+            rows.extend(others.map(|pod| pod.row(2)));
+        }
+        (vec!["NAME", "NODE HAS", "REQUESTED", "FREE", "STATE OR RULES"], rows)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.resources.iter().map(|resource| resource.resource.resource.clone()).collect()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let none = self.resources.is_empty().then(|| "The pod requests no extended resources".to_owned());
+        let message =
+            self.message.as_ref().map(|message| format!("The scheduler says: {}", message.trim_end_matches('.')));
+        none.into_iter().chain(message).collect()
+    }
+}

@@ -1,0 +1,100 @@
+//! `resource`: one extended resource, down to the pods.
+
+use serde::Serialize;
+
+use super::view::{NodeStateView, PodView, ResourceView, ShareView};
+use super::{Answer, AnswerError, Common};
+use crate::cli::inventory::Inventory;
+use crate::cli::table::Row;
+use crate::model::spelling::closest;
+
+/// Show one extended resource: every node that has it, and the pods that request it
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Name of the resource, such as example.com/dongle
+    name: String,
+    /// Show pods of this namespace only; all pods count
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceAnswer {
+    #[serde(flatten)]
+    resource: ResourceView,
+    shares: Vec<NodeShare>,
+    pending_pods: Vec<PodView>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    claiming_pods: Vec<PodView>,
+}
+
+#[derive(Debug, Serialize)]
+struct NodeShare {
+    node: String,
+    #[serde(flatten)]
+    state: Option<NodeStateView>,
+    #[serde(flatten)]
+    share: ShareView,
+}
+
+pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
+    let inventory = args.common.read().await?;
+    let answer = answer(&inventory, &args.name, args.namespace.as_deref())?;
+    args.common.print(&answer, &inventory.gaps)
+}
+
+fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<ResourceAnswer, AnswerError> {
+    let uses = inventory.uses();
+    let Some(of_resource) = uses.get(name) else {
+        let close = closest(name, uses.keys().copied());
+        let close = close.map(|close| format!("; is it {close}?")).unwrap_or_default();
+        let message = format!("no node has {name}, no rule declares it, and no pod requests it{close}");
+        return Err(AnswerError::NotFound(message));
+    };
+    let shares = of_resource.shares.iter().map(|(node, share)| NodeShare {
+        node: node.to_string(),
+        state: NodeStateView::of(inventory, node),
+        share: ShareView::new(share, namespace),
+    });
+    Ok(ResourceAnswer {
+        resource: ResourceView::new(name, of_resource),
+        shares: shares.collect(),
+        pending_pods: PodView::list(&of_resource.waiting, namespace),
+        claiming_pods: PodView::list(&of_resource.claimed, namespace),
+    })
+}
+
+impl Answer for ResourceAnswer {
+    const KIND: &'static str = "ExtendedResource";
+
+    fn table(&self, is_wide: bool) -> (Vec<&'static str>, Vec<Row>) {
+        let ResourceView { resource, owners, total, requested, .. } = &self.resource;
+        let free = self.resource.free_cell();
+        let owners = owners.text(is_wide).into();
+        let mut rows =
+            vec![Row::new([resource.clone().into(), total.clone().into(), requested.clone().into(), free, owners])];
+        for NodeShare { node, state, share } in &self.shares {
+            let [total, requested, free] = share.cells();
+            let state = state.as_ref().map(NodeStateView::cell).unwrap_or_default();
+            rows.push(Row::below(1, [node.clone().into(), total, requested, free, state]));
+            rows.extend(share.pods.iter().map(|pod| pod.row(2)));
+        }
+        for (pods, name, requested) in [
+            (&self.pending_pods, "<no node>", &self.resource.pending.requested),
+            (&self.claiming_pods, "<from DRA>", self.resource.claimed.as_ref().unwrap_or(&String::new())),
+        ] {
+            if !pods.is_empty() {
+                rows.push(Row::below(1, [name.into(), "".into(), requested.clone().into()]));
+                rows.extend(pods.iter().map(|pod| pod.row(2)));
+            }
+        }
+        (vec!["NAME", "TOTAL", "REQUESTED", "FREE", "RULES OR STATE"], rows)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.shares.iter().map(|share| format!("node/{}", share.node)).collect()
+    }
+}

@@ -1,0 +1,113 @@
+//! `top`: all extended resources of the cluster.
+
+use anstyle::AnsiColor;
+use serde::Serialize;
+
+use super::view::ResourceView;
+use super::{Answer, AnswerError, Common};
+use crate::cli::inventory::Inventory;
+use crate::cli::table::{Cell, Row};
+use crate::model::count::plural;
+
+/// Show every extended resource: who declares it, and what is requested and free
+///
+/// LARGEST is the most that one pod can get: with 7 free and LARGEST 2, a pod that requests 3 stays Pending. It does
+/// not count nodes that are not ready or cordoned; the other columns do. Taints and affinity are not considered.
+///
+/// Resources count as the scheduler counts them, including those of device plugins, and those that pods request and
+/// nobody has. You need the right to list nodes, pods, nodeextendedresources and deviceclasses; without one of them,
+/// top shows less, and says what is missing.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Serialize)]
+struct Top {
+    resources: Vec<ResourceView>,
+    /// The number of resources that are 0 on all nodes, and that nothing declares or requests.
+    leftovers: usize,
+}
+
+pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
+    let inventory = args.common.read().await?;
+    args.common.print(&top(&inventory), &inventory.gaps)
+}
+
+fn top(inventory: &Inventory) -> Top {
+    let uses = inventory.uses();
+    let leftovers = uses.values().filter(|of_resource| of_resource.is_leftover()).count();
+    let shown = uses.iter().filter(|(_, of_resource)| !of_resource.is_leftover());
+    Top {
+        resources: shown.map(|(resource, of_resource)| ResourceView::new(resource, of_resource)).collect(),
+        leftovers,
+    }
+}
+
+impl Answer for Top {
+    const KIND: &'static str = "ExtendedResourceList";
+
+    fn table(&self, is_wide: bool) -> (Vec<&'static str>, Vec<Row>) {
+        let mut headings = vec!["RESOURCE", "RULES", "NODES", "TOTAL", "REQUESTED", "FREE", "LARGEST", "PENDING"];
+        headings.extend(is_wide.then_some("LARGEST ON"));
+        let rows = self.resources.iter().map(|resource| {
+            let nodes = match (resource.nodes, resource.expected_nodes) {
+                (nodes, expected) if nodes == expected => nodes.to_string(),
+                (nodes, expected) => format!("{nodes}/{expected}"),
+            };
+            let (largest, node) = match &resource.largest_free {
+                Some(largest) => (largest.quantity.as_str(), largest.node.as_str()),
+                None => ("0", ""),
+            };
+            let pending = match resource.pending.pods {
+                0 => Cell::from("0"),
+                pods => {
+                    let text = format!("{} ({})", plural(pods, "pod", "pods"), resource.pending.requested);
+                    Cell::styled(text, AnsiColor::Yellow.on_default())
+                }
+            };
+            let mut cells = vec![
+                resource.resource.clone().into(),
+                resource.owners.text(is_wide).into(),
+                nodes.into(),
+                resource.total.clone().into(),
+                resource.requested.clone().into(),
+                resource.free_cell(),
+                largest.into(),
+                pending,
+            ];
+            cells.extend(is_wide.then(|| node.into()));
+            Row::new(cells)
+        });
+        (headings, rows.collect())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.resources.iter().map(|resource| resource.resource.clone()).collect()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if self.resources.is_empty() {
+            remarks.push("No node has extended resources, and no rule or pod asks for any".to_owned());
+        }
+        for ResourceView { resource, free, free_on_unavailable_nodes, claimed, owners, .. } in &self.resources {
+            if let Some(blocked) = free_on_unavailable_nodes {
+                remarks
+                    .push(format!("{resource}: {blocked} of {free} free are on nodes that are not ready or cordoned"));
+            }
+            if let Some(claimed) = claimed {
+                let class = owners.device_class.as_deref().unwrap_or("that is gone");
+                remarks.push(format!(
+                    "{resource}: pods have {claimed} from DRA (DeviceClass {class}), which is not counted"
+                ));
+            }
+        }
+        if self.leftovers > 0 {
+            let count = plural(self.leftovers, "resource is", "resources are");
+            remarks.push(format!("{count} 0 on all nodes, and not shown: `prune --zeros` removes them"));
+        }
+        remarks
+    }
+}

@@ -1,0 +1,251 @@
+//! What several answers show: resources, their part on a node, and pods.
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use crate::cli::diff::order::NodeName;
+use crate::cli::inventory::pods::PodEntry;
+use crate::cli::inventory::share::{Request, Share, Use, sum};
+use crate::cli::inventory::{Inventory, named};
+use crate::cli::table::{Cell, Row};
+use crate::model::quantity::Quantity;
+
+/// How many rules a table names.
+const NAMED_RULES: usize = 2;
+
+/// One resource in the whole cluster, or on the selected nodes.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ResourceView {
+    pub(super) resource: String,
+    #[serde(flatten)]
+    pub(super) owners: Owners,
+    /// The nodes that have some of it.
+    pub(super) nodes: usize,
+    /// Those, and the nodes that a rule of it selects.
+    pub(super) expected_nodes: usize,
+    /// In allocatable, on all nodes.
+    pub(super) total: String,
+    pub(super) requested: String,
+    pub(super) free: String,
+    /// The part of `free` on nodes that are not ready or cordoned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) free_on_unavailable_nodes: Option<String>,
+    /// The most that one pod can get now, and where.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) largest_free: Option<LargestFree>,
+    /// The pods without a node that request it.
+    pub(super) pending: Pending,
+    /// What pods have from ResourceClaims instead (DRA).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) claimed: Option<String>,
+}
+
+/// Who declares a resource.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Owners {
+    /// The rules that declare it.
+    pub(super) rules: Vec<String>,
+    /// The DeviceClass that maps it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) device_class: Option<String>,
+    /// Who wrote it where no rule applies, according to managedFields.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) managers: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LargestFree {
+    pub(super) quantity: String,
+    pub(super) node: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Pending {
+    pub(super) pods: usize,
+    pub(super) requested: String,
+}
+
+/// One resource on one node.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ShareView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) capacity: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) allocatable: Option<String>,
+    pub(super) requested: String,
+    pub(super) free: String,
+    /// How much more pods request than there is, for example after the value was lowered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) excess: Option<String>,
+    pub(super) pods: Vec<PodView>,
+}
+
+/// The request of a pod for one resource.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PodView {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) phase: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) nominated_node: Option<String>,
+    pub(super) requested: String,
+}
+
+/// Whether a node takes pods.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NodeStateView {
+    pub(super) ready: bool,
+    pub(super) unschedulable: bool,
+    pub(super) taints: Vec<String>,
+}
+
+impl ResourceView {
+    pub(super) fn new(resource: &str, of_resource: &Use<'_>) -> Self {
+        let blocked = of_resource.blocked();
+        let claimed = sum(of_resource.claimed.iter().map(|(_, quantity)| *quantity));
+        Self {
+            resource: resource.to_owned(),
+            owners: Owners::new(of_resource),
+            nodes: of_resource.nodes(),
+            expected_nodes: of_resource.expected_nodes(),
+            total: of_resource.total().to_string(),
+            requested: of_resource.requested().to_string(),
+            free: of_resource.free().to_string(),
+            free_on_unavailable_nodes: (!blocked.is_zero()).then(|| blocked.to_string()),
+            largest_free: of_resource
+                .largest()
+                .map(|(node, quantity)| LargestFree { quantity: quantity.to_string(), node: node.to_string() }),
+            pending: Pending {
+                pods: of_resource.waiting.len(),
+                requested: sum(of_resource.waiting.iter().map(|(_, quantity)| *quantity)).to_string(),
+            },
+            claimed: (!claimed.is_zero()).then(|| claimed.to_string()),
+        }
+    }
+
+    /// Returns the cell of what is free: red if that is nothing.
+    pub(super) fn free_cell(&self) -> Cell {
+        free_cell(&self.free, &self.total)
+    }
+}
+
+impl Owners {
+    pub(super) fn new(of_resource: &Use<'_>) -> Self {
+        Self {
+            rules: of_resource.rules.iter().map(ToString::to_string).collect(),
+            device_class: of_resource.class.map(str::to_owned),
+            managers: of_resource.other_managers().into_iter().map(str::to_owned).collect(),
+        }
+    }
+
+    /// Returns the names, as a table shows them.
+    pub(super) fn text(&self, is_wide: bool) -> String {
+        let names: Vec<_> = self.rules.iter().map(|name| name.as_str().into()).collect();
+        let most = if is_wide { names.len() } else { NAMED_RULES };
+        let rules = if names.is_empty() { "<none>".to_owned() } else { named(&names.iter().collect::<Vec<_>>(), most) };
+        let class = self.device_class.iter().map(|class| format!("DeviceClass {class}"));
+        let others: Vec<_> = class.chain(self.managers.iter().cloned()).collect();
+        if others.is_empty() { rules } else { format!("{rules} ({})", others.join(", ")) }
+    }
+}
+
+impl ShareView {
+    /// Shows the pods of one namespace, or all; the others count as well.
+    pub(super) fn new(share: &Share<'_>, namespace: Option<&str>) -> Self {
+        let excess = share.excess();
+        Self {
+            capacity: share.capacity.map(|quantity| quantity.to_string()),
+            allocatable: share.allocatable.map(|quantity| quantity.to_string()),
+            requested: share.requested.to_string(),
+            free: share.free().to_string(),
+            excess: (!excess.is_zero()).then(|| excess.to_string()),
+            pods: PodView::list(&share.pods, namespace),
+        }
+    }
+
+    /// Returns the columns TOTAL, REQUESTED and FREE.
+    pub(super) fn cells(&self) -> [Cell; 3] {
+        let total = self.allocatable.clone().unwrap_or_else(|| "0".to_owned());
+        let free = free_cell(&self.free, &total);
+        [total.into(), self.requested.clone().into(), free]
+    }
+
+    /// Returns what is unusual, as text.
+    pub(super) fn remark(&self) -> Option<String> {
+        let excess = self.excess.as_ref().map(|excess| format!("pods request {excess} more than there is"));
+        let differs = self.capacity != self.allocatable;
+        let capacity = differs.then(|| format!("capacity {}", self.capacity.as_deref().unwrap_or("absent")));
+        let remarks: Vec<_> = excess.into_iter().chain(capacity).collect();
+        (!remarks.is_empty()).then(|| remarks.join(", "))
+    }
+}
+
+impl PodView {
+    pub(super) fn list(requests: &[Request<'_>], namespace: Option<&str>) -> Vec<Self> {
+        let shown = requests.iter().filter(|(pod, _)| namespace.is_none_or(|namespace| *pod.namespace == *namespace));
+        shown.map(|(pod, quantity)| Self::new(pod, *quantity)).collect()
+    }
+
+    fn new(pod: &PodEntry, requested: Quantity) -> Self {
+        Self {
+            namespace: pod.namespace.to_string(),
+            name: pod.name.to_string(),
+            phase: state(pod),
+            nominated_node: pod.nominated_node.as_deref().map(str::to_owned),
+            requested: requested.to_string(),
+        }
+    }
+
+    /// Returns the line of the pod in a tree with the columns TOTAL, REQUESTED, FREE and more.
+    pub(super) fn row(&self, depth: usize) -> Row {
+        let Self { namespace, name, phase, nominated_node, requested } = self;
+        let nominated = nominated_node.as_ref().map(|node| format!(", nominated for {node}"));
+        let info = format!("{phase}{}", nominated.unwrap_or_default());
+        let name = format!("{namespace}/{name}");
+        Row::below(depth, [name.into(), "".into(), requested.clone().into(), "".into(), info.into()])
+    }
+}
+
+/// Returns the phase of a pod, or why it has no node.
+pub(super) fn state(pod: &PodEntry) -> String {
+    match (&pod.node, pod.is_gated) {
+        (None, true) => "SchedulingGated".to_owned(),
+        _ => pod.phase.to_string(),
+    }
+}
+
+impl NodeStateView {
+    /// Returns nothing for a node that cannot be listed.
+    pub(super) fn of(inventory: &Inventory, node: &NodeName) -> Option<Self> {
+        let readiness = &inventory.node(&node.0)?.readiness;
+        Some(Self {
+            ready: readiness.is_ready,
+            unschedulable: readiness.is_cordoned,
+            taints: readiness.taints.iter().map(ToString::to_string).collect(),
+        })
+    }
+
+    /// Returns the state as kubectl shows it, then the taints.
+    pub(super) fn cell(&self) -> Cell {
+        let ready = if self.ready { "Ready" } else { "NotReady" };
+        let cordoned = if self.unschedulable { ",SchedulingDisabled" } else { "" };
+        let taints = match self.taints.is_empty() {
+            true => String::new(),
+            false => format!(", tainted {}", self.taints.join(", ")),
+        };
+        let style = if self.ready && !self.unschedulable { Style::new() } else { AnsiColor::Yellow.on_default() };
+        Cell::styled(format!("{ready}{cordoned}{taints}"), style)
+    }
+}
+
+fn free_cell(free: &str, total: &str) -> Cell {
+    let style = if free == "0" && total != "0" { AnsiColor::Red.on_default() } else { Style::new() };
+    Cell::styled(free, style)
+}

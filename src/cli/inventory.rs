@@ -1,0 +1,136 @@
+//! What a cluster has of extended resources, who declares them, and which pods request them. Pure, apart from [`read`].
+//!
+//! ```text
+//! nodes ─┐
+//! pods  ─┼─▶ Inventory ─▶ Use, per resource ─▶ rows (top), trees (node, pod, resource), Why
+//! rules ─┘                └ Share, per node
+//! ```
+
+pub(super) mod pods;
+pub(super) mod read;
+pub(super) mod share;
+#[cfg(test)]
+pub(super) mod tests;
+pub(super) mod why;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::diff::order::NodeName;
+use super::diff::rules::Rules;
+use crate::model::node::Node;
+use crate::model::node::object::Readiness;
+use crate::model::pod::Requests;
+use crate::planner::input::{PlanningInput, PodUsage};
+use crate::planner::{NodePlan, plan};
+use pods::PodEntry;
+use share::Use;
+
+/// The nodes, pods and rules of a cluster at about one moment.
+#[derive(Debug, Default)]
+pub(super) struct Inventory {
+    /// The selected nodes; `None` if nodes cannot be listed.
+    pub(super) nodes: Option<BTreeMap<NodeName, NodeEntry>>,
+    /// Whether other nodes exist, which were not selected.
+    pub(super) is_part: bool,
+    /// The unfinished pods with requests, by namespace and name; `None` if pods cannot be listed.
+    pub(super) pods: Option<Vec<PodEntry>>,
+    /// The rules of the cluster.
+    pub(super) rules: Rules,
+    /// The DeviceClass that maps a resource, by resource.
+    pub(super) classes: BTreeMap<String, String>,
+    /// What could not be read, and what the answer lacks in consequence; sentences without a period.
+    pub(super) gaps: Vec<String>,
+}
+
+/// A node.
+#[derive(Debug)]
+pub(super) struct NodeEntry {
+    pub(super) node: Node,
+    pub(super) readiness: Readiness,
+}
+
+impl Inventory {
+    /// Returns the node of this name.
+    pub(super) fn node(&self, name: &str) -> Option<&NodeEntry> {
+        self.nodes.as_ref()?.get(&NodeName(name.into()))
+    }
+
+    /// Returns the pods with requests.
+    pub(super) fn pods(&self) -> &[PodEntry] {
+        self.pods.as_deref().unwrap_or_default()
+    }
+
+    /// Returns who has, declares and requests each resource, by its name.
+    pub(super) fn uses(&self) -> BTreeMap<&str, Use<'_>> {
+        let mut uses = BTreeMap::<&str, Use<'_>>::new();
+        for rule in self.rules.all() {
+            uses.entry(rule.resource.as_str()).or_default().rules.push(&rule.name);
+        }
+        for (resource, class) in &self.classes {
+            uses.entry(resource).or_default().class = Some(class);
+        }
+        for (name, entry) in self.nodes.iter().flatten() {
+            for rule in self.rules.set().selecting(&entry.node) {
+                if let Some(resource) = self.rules.get(&rule.name).map(|rule| rule.resource.as_str()) {
+                    uses.entry(resource).or_default().share(name).is_selected = true;
+                }
+            }
+            for (resource, [capacity, allocatable]) in entry.node.resources() {
+                let share = uses.entry(resource).or_default().share(name);
+                share.capacity = capacity;
+                share.allocatable = allocatable;
+                share.takes_pods = entry.readiness.takes_pods();
+                share.manager = entry.node.other_manager(resource).map(|manager| &**manager);
+            }
+        }
+        // Names of nodes that cannot be listed, or are gone.
+        let known: HashMap<_, _> = self.nodes.iter().flatten().map(|(name, _)| (&*name.0, name)).collect();
+        for pod in self.pods() {
+            for (resource, quantity) in &pod.requests {
+                let of_resource = uses.entry(resource).or_default();
+                match &pod.node {
+                    None => of_resource.waiting.push((pod, *quantity)),
+                    Some(node) => {
+                        let name = known.get(&*node.0).copied().unwrap_or(node);
+                        if known.contains_key(&*node.0) || !self.is_part {
+                            of_resource.share(name).hold(pod, *quantity);
+                        }
+                    }
+                }
+            }
+            for (resource, quantity) in &pod.claimed {
+                uses.entry(resource).or_default().claimed.push((pod, *quantity));
+            }
+        }
+        uses
+    }
+
+    /// Returns what pods on each node request.
+    pub(super) fn requests(&self) -> HashMap<&NodeName, Requests> {
+        let mut nodes = HashMap::<_, Requests>::new();
+        for pod in self.pods() {
+            let Some(node) = &pod.node else { continue };
+            let of_node = nodes.entry(node).or_default();
+            pod.requests.iter().for_each(|(resource, quantity)| of_node.add_amount(resource, *quantity));
+        }
+        nodes
+    }
+
+    /// Returns what the controller does on a node whose pods request this, as `plan` shows it.
+    pub(super) fn plan(&self, node: &Node, requests: Option<&Requests>) -> NodePlan {
+        let pods = match self.pods {
+            Some(_) => PodUsage::Known(requests.cloned().unwrap_or_default()),
+            None => PodUsage::NotFetched,
+        };
+        let contested = self.rules.contested(node);
+        plan(node, self.rules.set(), &PlanningInput { contested, pods, ..PlanningInput::default() })
+    }
+}
+
+/// Returns the names, the first few in full.
+pub(super) fn named(names: &[&Arc<str>], most: usize) -> String {
+    let shown: Vec<_> = names.iter().take(most).map(|name| &***name).collect();
+    let text = shown.join(", ");
+    if names.len() > most { format!("{text} and {} more", names.len() - most) } else { text }
+}

@@ -1,0 +1,108 @@
+//! The pods that request extended resources.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::cli::diff::order::NodeName;
+use crate::model::pod::Requests;
+use crate::model::pod::object::PodObject;
+use crate::model::quantity::Quantity;
+
+/// An unfinished pod that requests extended resources.
+#[derive(Clone, Debug)]
+pub(in crate::cli) struct PodEntry {
+    pub(in crate::cli) namespace: Box<str>,
+    pub(in crate::cli) name: Box<str>,
+    /// The node that it is assigned to.
+    pub(in crate::cli) node: Option<NodeName>,
+    pub(in crate::cli) phase: Arc<str>,
+    pub(in crate::cli) priority: i32,
+    pub(in crate::cli) is_gated: bool,
+    pub(in crate::cli) nominated_node: Option<Box<str>>,
+    /// Why the scheduler found no node, in its own words.
+    pub(in crate::cli) message: Option<Box<str>>,
+    /// What it requests of nodes, by resource.
+    pub(in crate::cli) requests: Box<[(Arc<str>, Quantity)]>,
+    /// What it has from a ResourceClaim, by resource.
+    pub(in crate::cli) claimed: Box<[(Arc<str>, Quantity)]>,
+}
+
+impl PodEntry {
+    /// Returns how much of a node's resource the pod requests.
+    pub(in crate::cli) fn requests(&self, resource: &str) -> Quantity {
+        let found = self.requests.iter().find(|(name, _)| **name == *resource);
+        found.map(|(_, quantity)| *quantity).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for PodEntry {
+    /// `namespace/name`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Collects pods from pages of a list.
+#[derive(Debug, Default)]
+pub(in crate::cli) struct Pods {
+    entries: Vec<PodEntry>,
+    /// Names of nodes and resources, and phases, each kept once.
+    strings: HashSet<Arc<str>>,
+}
+
+impl Pods {
+    /// Adds a pod, unless it has finished or requests no extended resource.
+    pub(in crate::cli) fn add(&mut self, object: PodObject) {
+        if object.pod.is_finished() {
+            return;
+        }
+        let entry = self.entry(object);
+        if !(entry.requests.is_empty() && entry.claimed.is_empty()) {
+            self.entries.push(entry);
+        }
+    }
+
+    /// Reduces a pod to what an inventory keeps.
+    pub(in crate::cli) fn entry(&mut self, object: PodObject) -> PodEntry {
+        let PodObject { namespace, name, priority, is_gated, nominated_node, message, pod } = object;
+        let claimed: HashSet<_> = pod.claimed().collect();
+        let (mut requests, mut from_claims) = (Vec::new(), Vec::new());
+        for (resource, quantity) in Requests::of(&pod).iter().filter(|(_, quantity)| !quantity.is_zero()) {
+            let amounts = if claimed.contains(resource) { &mut from_claims } else { &mut requests };
+            amounts.push((self.intern(resource), quantity));
+        }
+        PodEntry {
+            namespace,
+            name,
+            node: pod.node().filter(|node| !node.is_empty()).map(|node| NodeName(self.intern(node))),
+            phase: self.intern(pod.phase()),
+            priority,
+            is_gated,
+            nominated_node,
+            message,
+            requests: requests.into(),
+            claimed: from_claims.into(),
+        }
+    }
+
+    /// Drops all pods.
+    pub(in crate::cli) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// Returns the pods by namespace and name.
+    pub(in crate::cli) fn finish(mut self) -> Vec<PodEntry> {
+        self.entries.sort_unstable_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
+        self.entries
+    }
+
+    fn intern(&mut self, text: &str) -> Arc<str> {
+        if let Some(shared) = self.strings.get(text) {
+            return Arc::clone(shared);
+        }
+        let shared: Arc<str> = text.into();
+        self.strings.insert(Arc::clone(&shared));
+        shared
+    }
+}

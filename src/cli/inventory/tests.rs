@@ -1,0 +1,242 @@
+use serde_json::{Value, json};
+
+use super::why::{self, Answer};
+use super::*;
+use crate::model::api::NodeExtendedResource;
+use crate::model::node::Interner;
+use crate::model::node::object::NodeObject;
+use crate::model::pod::object::PodObject;
+use crate::planner::rules::Rule;
+use pods::Pods;
+
+pub(in crate::cli) const DONGLE: &str = "example.com/dongle";
+
+/// Returns a node with labels, and this number of dongles.
+pub(in crate::cli) fn node(name: &str, labels: &Value, dongles: &str) -> Value {
+    let amounts = if dongles.is_empty() { json!({}) } else { json!({DONGLE: dongles, "cpu": "4"}) };
+    json!({"metadata": {"name": name, "uid": name, "labels": labels},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+/// Returns a pod that requests this number of dongles, on a node or on none (`""`).
+pub(in crate::cli) fn pod(name: &str, node: &str, dongles: &str) -> Value {
+    let mut spec = json!({"containers": [{"name": "a", "resources": {"requests": {DONGLE: dongles, "cpu": "1"}}}]});
+    if !node.is_empty() {
+        spec["nodeName"] = json!(node);
+    }
+    let phase = if node.is_empty() { "Pending" } else { "Running" };
+    json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": {"phase": phase}})
+}
+
+pub(in crate::cli) fn rule(name: &str, spec: &Value) -> Rule {
+    let mut object = json!({"apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+        "metadata": {"name": name}, "spec": {"resourceName": DONGLE, "quantity": 4}});
+    object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    Rule::new(&serde_json::from_value::<NodeExtendedResource>(object).unwrap()).unwrap()
+}
+
+pub(in crate::cli) fn inventory(nodes: &[Value], pods: &[Value], rules: Vec<Rule>) -> Inventory {
+    let mut interner = Interner::default();
+    let nodes = nodes.iter().map(|value| {
+        let NodeObject { node, readiness } = serde_json::from_value(value.clone()).unwrap();
+        let node = Node::new(node, &mut interner);
+        (NodeName(Arc::clone(&node.name)), NodeEntry { node, readiness })
+    });
+    let nodes = Some(nodes.collect());
+    let mut entries = Pods::default();
+    pods.iter().for_each(|pod| entries.add(serde_json::from_value::<PodObject>(pod.clone()).unwrap()));
+    Inventory { nodes, pods: Some(entries.finish()), rules: Rules::from_files(rules), ..Inventory::default() }
+}
+
+/// Returns the answer for a pod of the inventory on each node, by name.
+fn answers(inventory: &Inventory, pod: &str) -> Vec<(String, Answer)> {
+    let pod = inventory.pods().iter().find(|entry| *entry.name == *pod).unwrap();
+    let answers = why::nodes(inventory, &inventory.uses(), pod);
+    answers.into_iter().map(|(node, answer)| (node.to_string(), answer)).collect()
+}
+
+fn reasons(inventory: &Inventory, pod: &str) -> String {
+    let reasons = answers(inventory, pod).into_iter().map(|(node, answer)| match answer {
+        Answer::Enough => format!("{node}: enough\n"),
+        Answer::Short(reasons) => format!("{node}: {}\n", reasons.join(" AND ")),
+        Answer::Unknown(reasons) => format!("{node}: unknown: {}\n", reasons.join(" AND ")),
+    });
+    reasons.collect()
+}
+
+#[test]
+fn use_counts_nodes_pods_and_the_largest_rest() {
+    let none = json!({});
+    let mut cordoned = node("node-10", &none, "9");
+    cordoned["spec"] = json!({"unschedulable": true, "taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]});
+    let nodes = [node("node-1", &none, "4"), node("node-2", &none, "4"), node("node-3", &none, ""), cordoned];
+    let mut finished = pod("done", "node-1", "4");
+    finished["status"]["phase"] = json!("Succeeded");
+    let pods = [
+        pod("b", "node-1", "1"),
+        pod("a", "node-1", "2"),
+        pod("c", "node-2", "1"),
+        finished,
+        pod("waits", "", "3"),
+        pod("cpu-only", "node-1", "0"),
+    ];
+    let inventory = inventory(&nodes, &pods, vec![rule("dongle", &json!({"allNodes": true}))]);
+    let uses = inventory.uses();
+    let dongle = &uses[DONGLE];
+    assert_eq!(uses.len(), 1, "cpu is no extended resource");
+    assert_eq!([dongle.total(), dongle.requested(), dongle.free()].map(|sum| sum.to_string()), ["17", "4", "13"]);
+    assert_eq!((dongle.nodes(), dongle.expected_nodes()), (3, 4), "node-3 is selected, and has none yet");
+    assert_eq!(dongle.blocked().to_string(), "9");
+    let (node, largest) = dongle.largest().unwrap();
+    assert_eq!((&*node.0, largest.to_string().as_str()), ("node-2", "3"), "node-10 takes no pods");
+    assert_eq!(dongle.waiting.len(), 1);
+    let names = inventory.pods().iter().map(|pod| &*pod.name);
+    assert_eq!(names.collect::<Vec<_>>(), ["a", "b", "c", "waits"]);
+}
+
+#[test]
+fn use_never_counts_less_than_nothing_as_free() {
+    let nodes = [node("node-1", &json!({}), "2"), node("node-2", &json!({}), "3")];
+    let inventory = inventory(&nodes, &[pod("a", "node-1", "4")], vec![]);
+    let uses = inventory.uses();
+    let dongle = &uses[DONGLE];
+    assert_eq!(dongle.free().to_string(), "3", "the excess on node-1 takes nothing from node-2");
+    let share = dongle.shares.values().next().unwrap();
+    assert_eq!((share.free().to_string(), share.excess().to_string()), ("0".to_owned(), "2".to_owned()));
+}
+
+#[test]
+fn use_has_requests_that_nobody_provides_and_huge_quantities() {
+    let mut huge = node("node-1", &json!({}), "8Ei");
+    huge["status"]["allocatable"][DONGLE] = json!("1E");
+    let mut odd = pod("odd", "", "1");
+    odd["spec"]["containers"][0]["resources"]["requests"] = json!({"example.com/dongel": "9E", DONGLE: "no number"});
+    let inventory = inventory(&[huge], &[odd], vec![]);
+    let uses = inventory.uses();
+    assert_eq!(uses[DONGLE].total().to_string(), "1E");
+    assert_eq!(uses["example.com/dongel"].nodes(), 0);
+    assert_eq!(uses["example.com/dongel"].waiting[0].1.to_string(), "9E");
+}
+
+#[test]
+fn use_of_selected_nodes_leaves_out_pods_elsewhere() {
+    let nodes = [node("node-1", &json!({}), "4")];
+    let pods = [pod("a", "node-1", "1"), pod("b", "node-2", "1")];
+    let mut inventory = inventory(&nodes, &pods, vec![]);
+    assert_eq!(inventory.uses()[DONGLE].requested().to_string(), "2", "node-2 has just been deleted");
+    inventory.is_part = true;
+    assert_eq!(inventory.uses()[DONGLE].requested().to_string(), "1");
+    inventory.nodes = None;
+    inventory.is_part = false;
+    assert_eq!(inventory.uses()[DONGLE].requested().to_string(), "2", "nodes cannot be listed");
+}
+
+#[test]
+fn leftover_zeros_are_told_from_what_is_declared_or_requested() {
+    let nodes = [node("node-1", &json!({}), "0")];
+    let is_leftover = |inventory: Inventory| inventory.uses()[DONGLE].is_leftover();
+    assert!(is_leftover(inventory(&nodes, &[], vec![])));
+    assert!(!is_leftover(inventory(&nodes, &[pod("a", "", "1")], vec![])));
+    assert!(!is_leftover(inventory(&nodes, &[], vec![rule("dongle", &json!({"nodeNames": ["other"]}))])));
+}
+
+#[test]
+fn why_names_the_pods_that_use_a_node() {
+    let nodes = [node("node-1", &json!({}), "4"), node("node-2", &json!({}), "2"), node("node-3", &json!({}), "3")];
+    let pods = [pod("waits", "", "3"), pod("a", "node-1", "1"), pod("b", "node-1", "2"), pod("c", "node-3", "0")];
+    let text = reasons(&inventory(&nodes, &pods, vec![]), "waits");
+    let expected = "node-1: example.com/dongle: 1 of 4 free, used by default/b (2), default/a (1)\n\
+                    node-2: example.com/dongle: 2 of 2 free; that is less than 3: no rule declares it\n\
+                    node-3: enough\n";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn why_reserves_what_the_scheduler_promised_to_pods_of_no_lower_priority() {
+    let nodes = [node("node-1", &json!({}), "4")];
+    let mut promised = pod("promised", "", "2");
+    promised["status"]["nominatedNodeName"] = json!("node-1");
+    for (priority, own, enough) in [(10, 10, false), (10, 11, true), (11, 10, false), (0, 1, true)] {
+        promised["spec"]["priority"] = json!(priority);
+        let mut waiting = pod("waits", "", "3");
+        waiting["spec"]["priority"] = json!(own);
+        let text = reasons(&inventory(&nodes, &[promised.clone(), waiting], vec![]), "waits");
+        assert_eq!(text == "node-1: enough\n", enough, "{text}");
+        assert!(enough || text.contains("2 of 4 free, used by default/promised (2, nominated)"), "{text}");
+    }
+    assert_eq!(reasons(&inventory(&nodes, &[promised], vec![]), "promised"), "node-1: enough\n", "for itself");
+}
+
+#[test]
+fn why_names_the_rule_that_would_provide_a_resource_and_why_it_does_not() {
+    let zone = json!({"zone": "b"});
+    let waits = [pod("waits", "", "3")];
+    let reason = |rules: Vec<Rule>, dongles: &str| {
+        reasons(&inventory(&[node("node-1", &zone, dongles)], &waits, rules), "waits")
+    };
+    let selector = |labels: Value| json!({"nodeSelector": {"matchLabels": labels}});
+    for (spec, dongles, expected) in [
+        (
+            json!({"nodeNames": ["node-2"]}),
+            "",
+            "rule dongle does not select the node: nodeNames does not list the node",
+        ),
+        (selector(json!({"zone": "a"})), "", "it selects zone=a, and the node has zone=b"),
+        (selector(json!({"rack": "7"})), "", "it selects rack=7, and the node has no label rack"),
+        (json!({"allNodes": true}), "", "rule dongle declares 4, which is not on the node yet"),
+        (json!({"allNodes": true, "paused": true}), "", "paused: not advertised; rule dongle declares 4"),
+        (json!({"allNodes": true}), "1", "conflict: written by an unknown field manager; rule dongle declares 4"),
+        (json!({"allNodes": true, "quantity": 2}), "2", "2 of 2 free; that is less than 3: "),
+    ] {
+        let text = reason(vec![rule("dongle", &spec)], dongles);
+        let start = if dongles.is_empty() { "no example.com/dongle: " } else { "example.com/dongle: " };
+        assert!(text.starts_with(&format!("node-1: {start}")) && text.contains(expected), "{text}");
+    }
+    assert_eq!(reason(vec![], ""), "node-1: no example.com/dongle: no rule declares it\n");
+    let mut blocked = node("node-1", &zone, "");
+    blocked["metadata"]["annotations"] = json!({"noderesource.dev/advertised": "{broken"});
+    let text = reasons(&inventory(&[blocked], &waits, vec![rule("dongle", &json!({"allNodes": true}))]), "waits");
+    assert!(text.contains("the annotation of the node cannot be read"), "{text}");
+}
+
+#[test]
+fn why_does_not_know_what_dra_provides() {
+    let nodes = [node("node-1", &json!({}), ""), node("node-2", &json!({}), "1")];
+    let mut inventory = inventory(&nodes, &[pod("waits", "", "3")], vec![]);
+    inventory.classes.insert(DONGLE.to_owned(), "fast".to_owned());
+    let text = reasons(&inventory, "waits");
+    assert!(
+        text.contains("node-1: unknown: no example.com/dongle: DeviceClass fast may provide it through DRA"),
+        "{text}"
+    );
+    assert!(text.contains("node-2: example.com/dongle: 1 of 1 free; that is less than 3"), "{text}");
+}
+
+#[test]
+fn pod_from_a_resource_claim_counts_on_no_node() {
+    let mut claimed = pod("claimed", "node-1", "2");
+    let mapping = json!({"containerName": "a", "resourceName": DONGLE, "requestName": "b"});
+    claimed["status"]["extendedResourceClaimStatus"] = json!({"requestMappings": [mapping]});
+    let inventory = inventory(&[node("node-1", &json!({}), "4")], &[claimed], vec![]);
+    let uses = inventory.uses();
+    assert_eq!(uses[DONGLE].requested().to_string(), "0");
+    assert_eq!(uses[DONGLE].claimed[0].1.to_string(), "2");
+}
+
+#[test]
+fn objects_with_null_fields_are_read() {
+    let node: NodeObject = serde_json::from_value(json!({"metadata": {"name": "a", "labels": null},
+        "spec": {"taints": null, "unschedulable": null}, "status": {"conditions": null, "capacity": null}}))
+    .unwrap();
+    assert!(!node.readiness.takes_pods());
+    let pod: PodObject = serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "b"},
+        "spec": {"containers": [], "schedulingGates": null, "priority": null},
+        "status": {"conditions": null, "nominatedNodeName": ""}}))
+    .unwrap();
+    assert_eq!((pod.is_gated, pod.nominated_node, pod.priority), (false, None, 0));
+    let gated: PodObject = serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "b"},
+        "spec": {"schedulingGates": [{"name": "wait"}]},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "gated"}]}}))
+    .unwrap();
+    assert_eq!((gated.is_gated, gated.message.as_deref()), (true, Some("gated")));
+}

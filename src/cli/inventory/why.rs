@@ -1,0 +1,183 @@
+//! Why a pod has no node, as far as extended resources decide it. Pure.
+//!
+//! It looks at nothing else: not at taints, affinity, cpu or volumes. So it says "enough" or "not enough", and never
+//! that a pod fits.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::pods::PodEntry;
+use super::share::{Request, Share, Use, sum};
+use super::{Inventory, NodeEntry};
+use crate::cli::diff::order::NodeName;
+use crate::cli::diff::reasons;
+use crate::model::pod::Requests;
+use crate::model::quantity::Quantity;
+
+/// How many pods and rules a reason names.
+const NAMED: usize = 3;
+
+/// Whether one node has enough of what a pod requests.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::cli) enum Answer {
+    /// It has enough of each resource.
+    Enough,
+    /// It has too little of some, for these reasons.
+    Short(Vec<String>),
+    /// It has too little of some, which DRA may provide instead.
+    Unknown(Vec<String>),
+}
+
+/// Returns for each node whether it has enough for a pod without a node.
+pub(in crate::cli) fn nodes<'i>(
+    inventory: &'i Inventory,
+    uses: &BTreeMap<&str, Use<'i>>,
+    pod: &PodEntry,
+) -> Vec<(&'i NodeName, Answer)> {
+    let requests = inventory.requests();
+    let reserved = reserved(inventory, pod);
+    let nodes = inventory.nodes.iter().flatten();
+    nodes
+        .map(|(name, entry)| {
+            let node = OnNode { inventory, name, entry, requests: requests.get(name) };
+            let reserved = reserved.get(&*name.0).map(Vec::as_slice).unwrap_or_default();
+            let mut short = Vec::new();
+            let mut may_be_dra = true;
+            for (resource, quantity) in &pod.requests {
+                let Some(of_resource) = uses.get(&**resource) else { continue };
+                if let Some(reason) = node.reason(of_resource, (resource, *quantity), reserved) {
+                    may_be_dra &= of_resource.class.is_some() && !node.has(resource);
+                    short.push(reason);
+                }
+            }
+            let answer = match (short.is_empty(), may_be_dra) {
+                (true, _) => Answer::Enough,
+                (false, true) => Answer::Unknown(short),
+                (false, false) => Answer::Short(short),
+            };
+            (name, answer)
+        })
+        .collect()
+}
+
+/// Returns the pods for which the scheduler has made room, by node: those of at least the same priority count as if
+/// they were there (`addGENominatedPods` in the scheduler).
+fn reserved<'i>(inventory: &'i Inventory, pod: &PodEntry) -> HashMap<&'i str, Vec<&'i PodEntry>> {
+    let mut reserved = HashMap::<_, Vec<_>>::new();
+    for other in inventory.pods() {
+        let is_same = (&other.namespace, &other.name) == (&pod.namespace, &pod.name);
+        if let (None, Some(node), false) = (&other.node, &other.nominated_node, is_same)
+            && other.priority >= pod.priority
+        {
+            reserved.entry(&**node).or_default().push(other);
+        }
+    }
+    reserved
+}
+
+struct OnNode<'i> {
+    inventory: &'i Inventory,
+    name: &'i NodeName,
+    entry: &'i NodeEntry,
+    requests: Option<&'i Requests>,
+}
+
+impl OnNode<'_> {
+    /// Returns whether the node itself has some of a resource: then DRA does not provide it there.
+    fn has(&self, resource: &str) -> bool {
+        let [_, allocatable] = self.entry.node.values(resource);
+        allocatable.is_some()
+    }
+
+    /// Returns why the node has too little of a resource, if it has.
+    fn reason(
+        &self,
+        of_resource: &Use<'_>,
+        (resource, quantity): (&str, Quantity),
+        reserved: &[&PodEntry],
+    ) -> Option<String> {
+        let nothing = Share::default();
+        let share = of_resource.shares.get(self.name).unwrap_or(&nothing);
+        let promised = sum(reserved.iter().map(|pod| pod.requests(resource)));
+        let free = share.free().saturating_sub(promised).max(Quantity::default());
+        if free >= quantity {
+            return None;
+        }
+        let allocatable = share.allocatable.unwrap_or_default();
+        if allocatable.is_zero() {
+            return Some(format!("no {resource}: {}", self.declarations(of_resource, resource)));
+        }
+        let holders: Vec<_> = share
+            .pods
+            .iter()
+            .copied()
+            .chain(
+                reserved.iter().map(|pod| (*pod, pod.requests(resource))).filter(|(_, quantity)| !quantity.is_zero()),
+            )
+            .collect();
+        let mut reason = format!("{resource}: {free} of {allocatable} free");
+        if !holders.is_empty() {
+            reason += &format!(", used by {}", largest(holders));
+        }
+        if allocatable < quantity {
+            let why = self.declarations(of_resource, resource);
+            reason += &format!("; that is less than {quantity}: {why}");
+        }
+        Some(reason)
+    }
+
+    /// Returns why a node has none of a resource, or no more: what each rule that declares it does there.
+    fn declarations(&self, of_resource: &Use<'_>, resource: &str) -> String {
+        let class = of_resource.class.map(|class| format!("DeviceClass {class} may provide it through DRA"));
+        let rules = &self.inventory.rules;
+        let declaring: Vec<_> = of_resource.rules.iter().filter_map(|name| rules.get(name)).collect();
+        let (selecting, others): (Vec<_>, Vec<_>) =
+            declaring.into_iter().partition(|rule| rule.selection.selects(&self.entry.node));
+        let reasons: Vec<_> = if selecting.is_empty() {
+            let mismatch = |rule: &&_| {
+                let rule: &crate::planner::rules::Rule = rule;
+                Some(format!(
+                    "rule {} does not select the node: {}",
+                    rule.name,
+                    rule.selection.mismatch(&self.entry.node)?
+                ))
+            };
+            let more = others.len().saturating_sub(NAMED);
+            let more = (more > 0).then(|| format!("nor do {more} more rules"));
+            others.iter().take(NAMED).filter_map(mismatch).chain(more).collect()
+        } else {
+            let plan = self.inventory.plan(&self.entry.node, self.requests);
+            let outcomes = plan.outcomes.iter().filter_map(|(name, outcome)| Some((rules.get(name)?, outcome)));
+            let outcomes = outcomes.filter(|(rule, _)| rule.resource.as_str() == resource);
+            let is_blocked = matches!(plan.plan, crate::planner::Plan::Blocked(_));
+            let blocked =
+                is_blocked.then(|| "the annotation of the node cannot be read, so nothing on it changes".to_owned());
+            let said = outcomes.map(|(rule, outcome)| {
+                let [_, allocatable] = self.entry.node.values(resource);
+                let is_there = allocatable.and_then(|text| text.parse().ok()) == Some(rule.quantity);
+                let rest = if is_there { "" } else { ", which is not on the node yet" };
+                let default = || format!("rule {} declares {}{rest}", rule.name, rule.quantity);
+                reasons::outcome(outcome, rule, rules).unwrap_or_else(default)
+            });
+            match blocked {
+                Some(blocked) => vec![blocked],
+                None => said.collect(),
+            }
+        };
+        let none = (reasons.is_empty() && class.is_none()).then(|| "no rule declares it".to_owned());
+        reasons.into_iter().chain(class).chain(none).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Names the pods with the largest requests.
+fn largest(mut holders: Vec<Request<'_>>) -> String {
+    holders.sort_by(|(pod, quantity), (other, less)| less.cmp(quantity).then_with(|| pod.name.cmp(&other.name)));
+    let named = holders.iter().take(NAMED).map(|(pod, quantity)| {
+        let nominated = if pod.node.is_none() { ", nominated" } else { "" };
+        format!("{pod} ({quantity}{nominated})")
+    });
+    let mut text = named.collect::<Vec<_>>().join(", ");
+    if holders.len() > NAMED {
+        text += &format!(" and {} more", holders.len() - NAMED);
+    }
+    text
+}

@@ -1,0 +1,94 @@
+//! A Node as people look at it: with whether it takes pods.
+
+use serde::{Deserialize, Deserializer};
+
+use super::{ApiNode, ApiNodeStatus, NodeInfo, ResourceList, TrimmedMetadata};
+
+/// A Node from the API server, decoded without unused fields.
+#[derive(Clone, Debug)]
+pub struct NodeObject {
+    /// What planning reads.
+    pub node: ApiNode,
+    /// Whether it takes pods.
+    pub readiness: Readiness,
+}
+
+/// Whether a node takes pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// Whether the condition `Ready` is `True`.
+    pub is_ready: bool,
+    /// `spec.unschedulable`, as `kubectl cordon` sets it.
+    pub is_cordoned: bool,
+    /// `spec.taints`, as kubectl prints them: `key=value:Effect`.
+    pub taints: Box<[Box<str>]>,
+}
+
+impl Readiness {
+    /// Returns whether the node takes new pods, apart from its taints.
+    #[must_use]
+    pub fn takes_pods(&self) -> bool {
+        self.is_ready && !self.is_cordoned
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeObject {
+    fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Trimmed {
+            kind: Option<Box<str>>,
+            metadata: TrimmedMetadata,
+            #[serde(default)]
+            spec: Spec,
+            #[serde(default)]
+            status: Status,
+        }
+
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Spec {
+            unschedulable: Option<bool>,
+            taints: Option<Vec<Taint>>,
+        }
+
+        #[derive(Deserialize)]
+        struct Taint {
+            key: String,
+            value: Option<String>,
+            effect: String,
+        }
+
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Status {
+            capacity: Option<ResourceList>,
+            allocatable: Option<ResourceList>,
+            node_info: Option<NodeInfo>,
+            conditions: Option<Vec<Condition>>,
+        }
+
+        #[derive(Deserialize)]
+        struct Condition {
+            #[serde(rename = "type")]
+            kind: Box<str>,
+            status: Box<str>,
+        }
+
+        let Trimmed { kind, metadata, spec, status } = Trimmed::deserialize(decoder)?;
+        let Status { capacity, allocatable, node_info, conditions } = status;
+        let mut conditions = conditions.into_iter().flatten();
+        let is_ready = conditions.any(|condition| *condition.kind == *"Ready" && *condition.status == *"True");
+        let taints = spec.taints.into_iter().flatten().map(|Taint { key, value, effect }| {
+            let value = value.filter(|value| !value.is_empty()).map(|value| format!("={value}"));
+            format!("{key}{}:{effect}", value.unwrap_or_default()).into()
+        });
+        Ok(Self {
+            node: ApiNode::new(kind, metadata, ApiNodeStatus { capacity, allocatable, node_info }),
+            readiness: Readiness {
+                is_ready,
+                is_cordoned: spec.unschedulable.unwrap_or_default(),
+                taints: taints.collect(),
+            },
+        })
+    }
+}

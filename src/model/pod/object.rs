@@ -1,0 +1,101 @@
+//! A Pod as people look at it: its name, its node or why it has none, and its requests.
+
+use std::collections::BTreeMap;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+
+use super::{Container, ExtendedResourceClaimStatus, Pod, PodSpec, PodStatus};
+
+/// A Pod from the API server, decoded without unused fields.
+#[derive(Clone, Debug)]
+pub struct PodObject {
+    /// `metadata.namespace`
+    pub namespace: Box<str>,
+    /// `metadata.name`
+    pub name: Box<str>,
+    /// `spec.priority`: the scheduler reserves what it has promised to pods of at least the same priority.
+    pub priority: i32,
+    /// Whether scheduling gates keep the scheduler from considering the pod.
+    pub is_gated: bool,
+    /// `status.nominatedNodeName`: where the scheduler has made room for the pod.
+    pub nominated_node: Option<Box<str>>,
+    /// Why the scheduler found no node, in its own words.
+    pub message: Option<Box<str>>,
+    /// The node and the requests.
+    pub pod: Pod,
+}
+
+impl<'de> Deserialize<'de> for PodObject {
+    fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Trimmed {
+            kind: Option<Box<str>>,
+            metadata: Metadata,
+            spec: Spec,
+            status: Status,
+        }
+
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Metadata {
+            namespace: Box<str>,
+            name: Box<str>,
+        }
+
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Spec {
+            node_name: Option<Box<str>>,
+            containers: Vec<Container>,
+            init_containers: Vec<Container>,
+            overhead: BTreeMap<String, String>,
+            priority: Option<i32>,
+            scheduling_gates: Option<Vec<IgnoredAny>>,
+        }
+
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Status {
+            phase: String,
+            extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
+            nominated_node_name: Option<Box<str>>,
+            conditions: Option<Vec<Condition>>,
+        }
+
+        #[derive(Deserialize)]
+        struct Condition {
+            #[serde(rename = "type")]
+            kind: Box<str>,
+            status: Box<str>,
+            message: Option<Box<str>>,
+        }
+
+        let Trimmed { kind, metadata, spec, status } = Trimmed::deserialize(decoder)?;
+        let scheduled = status.conditions.into_iter().flatten().find(|condition| *condition.kind == *"PodScheduled");
+        let message =
+            scheduled.filter(|scheduled| *scheduled.status != *"True").and_then(|scheduled| scheduled.message);
+        Ok(Self {
+            namespace: metadata.namespace,
+            name: metadata.name,
+            priority: spec.priority.unwrap_or_default(),
+            is_gated: spec.scheduling_gates.is_some_and(|gates| !gates.is_empty()),
+            nominated_node: status.nominated_node_name.filter(|name| !name.is_empty()),
+            message: message.filter(|message| !message.is_empty()),
+            pod: Pod {
+                kind,
+                spec: PodSpec {
+                    node_name: spec.node_name,
+                    containers: spec.containers,
+                    init_containers: spec.init_containers,
+                    overhead: spec.overhead,
+                },
+                status: PodStatus {
+                    phase: status.phase,
+                    extended_resource_claim_status: status.extended_resource_claim_status,
+                },
+            },
+        })
+    }
+}
