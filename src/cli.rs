@@ -10,6 +10,7 @@ mod inventory;
 mod man;
 mod output;
 mod plan;
+mod plugin;
 mod prune;
 mod run;
 mod settings;
@@ -61,7 +62,7 @@ impl Cli {
     pub fn from_process() -> Self {
         // Help and errors about arguments have colors too, before --color is parsed.
         output::set_colour(clap::ColorChoice::Auto);
-        Self::parse()
+        plugin::parse(std::env::args_os().collect()).unwrap_or_else(|error| error.exit())
     }
 
     /// Returns the runtime that the subcommand needs.

@@ -80,7 +80,6 @@ impl Inventory {
                 let share = uses.entry(resource).or_default().share(name);
                 share.capacity = capacity;
                 share.allocatable = allocatable;
-                share.takes_pods = entry.readiness.takes_pods();
                 share.manager = entry.node.other_manager(resource).map(|manager| &**manager);
             }
         }
@@ -101,6 +100,12 @@ impl Inventory {
             }
             for (resource, quantity) in &pod.claimed {
                 uses.entry(resource).or_default().claimed.push((pod, *quantity));
+            }
+        }
+        for (name, share) in uses.values_mut().flat_map(|of_resource| &mut of_resource.shares) {
+            if let Some(entry) = self.node(&name.0) {
+                share.is_known = true;
+                share.takes_pods = entry.readiness.takes_pods();
             }
         }
         uses

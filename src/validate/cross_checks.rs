@@ -10,11 +10,11 @@ use super::diagnostic::{Diagnostic, Severity};
 use super::overlaps::{Candidate, LabelTests, PrecedenceGroup};
 use super::report::Report;
 use super::resource_refs;
-use super::spelling::closest;
 use super::workload;
 use crate::manifest::{Document, Path, SourceLocation};
 use crate::model::api::NodeExtendedResource;
 use crate::model::quantity::Quantity;
+use crate::model::spelling::closest;
 use crate::planner::overlap::Overlap;
 use crate::planner::rules::Rule;
 

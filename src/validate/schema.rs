@@ -15,9 +15,9 @@ use serde_json::Value;
 
 use super::cel::{CelEnv, Rule};
 use super::code::Code;
-use super::spelling::closest;
 use super::violation::Violation;
 use crate::manifest::Path;
+use crate::model::spelling::closest;
 
 /// A compiled schema.
 #[derive(Debug, Default)]

@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use super::code::Code;
 use super::diagnostic::{Diagnostic, Severity};
 use super::resource_refs::{PodTemplate, pod_template, quota};
-use super::spelling::closest;
 use super::violation::Violation;
 use crate::manifest::{Document, Path};
 use crate::model::label::excerpt;
 use crate::model::pod::{Pod, Requests};
 use crate::model::quantity::Quantity;
 use crate::model::resource_name::is_extended;
+use crate::model::spelling::closest;
 
 /// Returns the problems in one document.
 pub(super) fn check(document: &Document) -> Vec<Diagnostic> {

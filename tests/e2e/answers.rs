@@ -1,6 +1,7 @@
 //! `top`, `node`, `resource`, `pod` and `why`, compared with what the scheduler does.
 //!
-//! Method: put nodes and pods into states that differ, let the scheduler decide, and compare what each command prints.
+//! Method: put nodes and pods into states that differ, let the scheduler decide, and compare what each command prints
+//! with its decision.
 
 use std::path::Path;
 
@@ -8,7 +9,9 @@ use harness::objects::{DONGLE, bound_pod, pod};
 use harness::{Cluster, ControlPlane, Controller, Output};
 use serde_json::{Value, json};
 
-use crate::support::program;
+use crate::support::{permissions, program};
+
+const KEY: &str = "example.com/key";
 
 fn ask(kubeconfig: &Path, args: &[&str]) -> Output {
     program::run(kubeconfig, args, None)
@@ -19,59 +22,179 @@ fn ask_json(kubeconfig: &Path, args: &[&str]) -> Value {
     serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{args:?}: {error}: {}", output.stderr))
 }
 
-/// Waits until the scheduler has rejected a pod.
-fn wait_unschedulable(cluster: &Cluster, pod: &str) -> String {
-    let unschedulable = |pod: &Value| {
-        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let mut conditions = conditions.into_iter();
-        conditions.find(|condition| condition["reason"] == "Unschedulable")
-    };
-    let found =
-        cluster.wait_for(&format!("pod {pod} to be unschedulable"), &["pod", pod], |pod| unschedulable(pod).is_some());
-    unschedulable(&found).unwrap()["message"].as_str().unwrap().to_owned()
+/// Returns the scheduler's message about a pod that it has rejected.
+fn rejection(pod: &Value) -> Option<&str> {
+    let conditions = pod["status"]["conditions"].as_array()?;
+    conditions.iter().find(|condition| condition["reason"] == "Unschedulable")?["message"].as_str()
+}
+
+/// Waits until the scheduler has decided, and returns its message if it has rejected the pod.
+fn wait_decided(cluster: &Cluster, pod: &str) -> Option<String> {
+    let what = format!("the scheduler to decide about pod {pod}");
+    let decided = |pod: &Value| pod["spec"]["nodeName"].is_string() || rejection(pod).is_some();
+    let pod = cluster.wait_for(&what, &["pod", pod], decided);
+    if pod["spec"]["nodeName"].is_string() { None } else { rejection(&pod).map(str::to_owned) }
+}
+
+/// Returns the number before a text in the scheduler's message, or 0.
+fn count_before(message: &str, text: &str) -> u64 {
+    let Some((before, _)) = message.split_once(&format!(" {text}")) else { return 0 };
+    before.rsplit([' ', ',']).next().and_then(|count| count.parse().ok()).unwrap_or_default()
+}
+
+/// Returns an item of a list by a field.
+fn item<'a>(list: &'a Value, field: &str, value: &str) -> &'a Value {
+    list.as_array().unwrap().iter().find(|item| item[field] == value).unwrap_or_else(|| panic!("{value} in {list:#}"))
 }
 
 #[test]
-fn answers_agree_with_the_scheduler() {
-    let cluster = Cluster::start_with(ControlPlane::builder().scheduler().kubelets(1));
-    cluster.create_nodes(["node-2", "node-3"], &json!({"pool": "b"}));
-    let controller = Controller::start(&cluster);
-    cluster.apply_rule("dongle", &json!({"quantity": 4, "nodeNames": ["node-1", "node-2"]}));
-    cluster.wait_ready("dongle", "2/2");
-    cluster.apply(&pod("three", DONGLE, "3").to_string());
-    cluster.wait_running("three");
-    cluster.apply(&bound_pod("two", "node-2", DONGLE, "2").to_string());
-    cluster.apply(&pod("waits", DONGLE, "3").to_string());
-    cluster.apply(&pod("typo", "example.com/dongel", "1").to_string());
-    let said = wait_unschedulable(&cluster, "waits");
-    wait_unschedulable(&cluster, "typo");
-    let kubeconfig = cluster.control_plane.kubeconfig();
-
-    for args in [
-        &["top"][..],
-        &["top", "-o", "wide"],
-        &["node", "node-1"],
-        &["node", "node-3"],
-        &["resource", DONGLE],
-        &["pod", "three"],
-        &["pod", "default/waits"],
-        &["why", "waits"],
-        &["why", "typo"],
-        &["why", "three"],
-        &["why", "nobody"],
-        &["top", "-o", "yaml"],
-    ] {
-        let output = ask(&kubeconfig, args);
-        eprintln!("$ {args:?}\n{}{}exit {}\n", output.stdout, output.stderr, output.code);
+fn why_counts_the_nodes_that_the_scheduler_rejects() {
+    // Nodes without a kubelet would be tainted as not ready, and the scheduler would not get as far as their resources.
+    let builder = ControlPlane::builder().scheduler().without_admission("TaintNodesByCondition");
+    let cluster = Cluster::start_with(builder);
+    let names = (1..=6).map(|number| format!("node-{number}"));
+    cluster.create_nodes(names, &json!({}));
+    // What each node has of dongles and keys, and how many dongles pods on it use.
+    let has = [("4", "1", "3"), ("4", "", "1"), ("2", "2", ""), ("0", "9", ""), ("", "1", ""), ("1k", "2", "")];
+    for (number, (dongles, keys, used)) in (1..).zip(has) {
+        let node = format!("node-{number}");
+        let mut amounts = json!({"pods": "110", "cpu": "4", "memory": "8Gi"});
+        for (resource, amount) in [(DONGLE, dongles), (KEY, keys)] {
+            if !amount.is_empty() {
+                amounts[resource] = json!(amount);
+            }
+        }
+        cluster.patch_status(&node, "merge", &json!({"status": {"capacity": amounts, "allocatable": amounts}}));
+        if !used.is_empty() {
+            cluster.apply(&bound_pod(&format!("user-{number}"), &node, DONGLE, used).to_string());
+        }
     }
+    let kubeconfig = cluster.control_plane.kubeconfig();
+    let mut rejected = 0;
+    for (number, (dongles, keys)) in (1..).zip([(1001, 0), (1, 10), (2000, 3), (3, 3), (1, 0), (5, 2)]) {
+        let name = format!("asks-{number}");
+        let mut object = pod(&name, DONGLE, &dongles.to_string());
+        if keys > 0 {
+            object["spec"]["containers"][0]["resources"]["limits"][KEY] = json!(keys.to_string());
+        }
+        cluster.apply(&object.to_string());
+        let message = wait_decided(&cluster, &name);
+        let output = ask(&kubeconfig, &["why", &name]);
+        let why = ask_json(&kubeconfig, &["why", &name]);
+        let Some(message) = message else {
+            assert_eq!((output.code, &why["verdict"]), (0, &json!("NotWaiting")), "{}", output.stdout);
+            continue;
+        };
+        rejected += 1;
+        assert_eq!((output.code, &why["verdict"]), (1, &json!("NotEnough")), "{}", output.stdout);
+        assert!(output.stdout.contains(&message), "{message}\n{}", output.stdout);
+        for resource in [DONGLE, KEY] {
+            let is_short = |node: &&Value| {
+                let reasons = node["reasons"].as_array().into_iter().flatten();
+                reasons.filter_map(Value::as_str).any(|reason| reason.contains(resource))
+            };
+            let short = why["nodes"].as_array().unwrap().iter().filter(is_short).count();
+            let scheduler = count_before(&message, &format!("Insufficient {resource}"));
+            assert_eq!(short as u64, scheduler, "{name}: {resource}: {message}\n{}", output.stdout);
+        }
+    }
+    assert_eq!(rejected, 4, "asks-5 and asks-6 fit");
 
     let top = ask_json(&kubeconfig, &["top"]);
-    let dongle = &top["resources"].as_array().unwrap().iter().find(|row| row["resource"] == DONGLE).unwrap();
-    assert_eq!((&dongle["total"], &dongle["requested"], &dongle["free"]), (&json!("8"), &json!("5"), &json!("3")));
-    let why = ask(&kubeconfig, &["why", "waits"]);
-    assert_eq!(why.code, 1, "{}", why.stdout);
-    assert!(why.stdout.contains(said.trim_end_matches('.')), "{said} in {}", why.stdout);
-    let typo = ask(&kubeconfig, &["why", "typo"]);
-    assert!(typo.stdout.contains("is it example.com/dongle?"), "{}", typo.stdout);
+    let dongle = item(&top["resources"], "resource", DONGLE);
+    assert_eq!(dongle["total"], "1010", "{dongle:#}");
+    assert_eq!((&dongle["requested"], &dongle["pending"]["pods"]), (&json!("10"), &json!(4)), "{dongle:#}");
+    assert_eq!(dongle["rules"], json!([]));
+}
+
+#[test]
+fn why_explains_what_a_rule_does_not_provide() {
+    let cluster = Cluster::start_with(ControlPlane::builder().scheduler());
+    cluster.create_nodes(["node-1", "node-2"], &json!({"pool": "a"}));
+    cluster.create_nodes(["node-3"], &json!({"pool": "b"}));
+    cluster.write_quantity("node-2", DONGLE, "1");
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({"quantity": 2, "nodeSelector": {"matchLabels": {"pool": "a"}}}));
+    cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
+    cluster.apply(&pod("asks", DONGLE, "3").to_string());
+    wait_decided(&cluster, "asks");
+    let kubeconfig = cluster.control_plane.kubeconfig();
+    let why = ask_json(&kubeconfig, &["why", "default/asks"]);
+    let reasons = |node: &str| item(&why["nodes"], "node", node)["reasons"][0].as_str().unwrap().to_owned();
+    assert!(reasons("node-1").contains("that is less than 3: rule dongle declares 2"), "{}", reasons("node-1"));
+    assert!(reasons("node-2").contains("conflict: written by"), "{}", reasons("node-2"));
+    assert!(reasons("node-3").contains("it selects pool=a, and the node has pool=b"), "{}", reasons("node-3"));
+    let node = ask_json(&kubeconfig, &["node", "node-2"]);
+    assert_eq!(node["resources"][0]["rules"], json!(["dongle"]), "{node:#}");
+    assert!(node["resources"][0]["managers"][0].is_string(), "{node:#}");
     controller.stop();
+}
+
+#[test]
+fn answers_lack_only_what_a_user_may_not_read() {
+    let cluster = Cluster::start_with(ControlPlane::builder().user("limited"));
+    cluster.create_nodes(["node-1"], &json!({}));
+    cluster.write_quantity("node-1", DONGLE, "4");
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.apply(&bound_pod("user", "node-1", DONGLE, "3").to_string());
+    let reader = cluster.control_plane.kubeconfig_for("limited");
+    let list = |group: &str, resource: &str| json!({"apiGroups": [group], "resources": [resource], "verbs": ["list"]});
+    let [nodes, pods, rules, classes] = [
+        list("", "nodes"),
+        list("", "pods"),
+        list("noderesource.dev", "nodeextendedresources"),
+        list("resource.k8s.io", "deviceclasses"),
+    ];
+
+    let nothing = ask(&reader, &["top"]);
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (1, ""));
+    assert!(nothing.stderr.contains("error: you have no right to list nodes, nor pods"), "{}", nothing.stderr);
+
+    permissions::grant(&cluster, std::slice::from_ref(&nodes));
+    cluster.wait_permission("limited", "list", "nodes");
+    let top = ask(&reader, &["top"]);
+    assert_eq!(top.code, 0, "{}", top.stderr);
+    assert!(top.stdout.lines().nth(1).unwrap().starts_with("example.com/dongle   <none>"), "{}", top.stdout);
+    for (kind, lack) in
+        [("pods", "what pods request"), ("nodeextendedresources", "who declares"), ("deviceclasses", "DRA")]
+    {
+        let note = top.stderr.lines().find(|line| line.contains(&format!("no right to list {kind}")));
+        assert!(note.is_some_and(|note| note.starts_with("note: ") && note.contains(lack)), "{}", top.stderr);
+    }
+
+    permissions::grant(&cluster, &[pods, rules, classes]);
+    cluster.wait_permission("limited", "list", "pods");
+    cluster.wait_no_permission("limited", "list", "nodes");
+    let top = ask_json(&reader, &["top"]);
+    let dongle = item(&top["resources"], "resource", DONGLE);
+    assert_eq!((&dongle["requested"], &dongle["rules"]), (&json!("3"), &json!(["dongle"])), "{top:#}");
+    assert_eq!(top["notes"].as_array().unwrap().len(), 1, "{top:#}");
+}
+
+#[test]
+fn answers_to_bad_input_say_what_is_wrong() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    cluster.create_nodes(["node-1"], &json!({}));
+    cluster.apply(&pod("asks", DONGLE, "1").to_string());
+    let kubeconfig = cluster.control_plane.kubeconfig();
+    for (args, code, message) in [
+        (&["node", "node-2"][..], 1, "there is no node node-2; is it node-1?"),
+        (&["resource", "example.com/dongel"], 1, "no pod requests it; is it example.com/dongle?"),
+        (&["pod", "nobody"], 1, "there is no pod nobody in the namespace default"),
+        (&["pod", "../../nodes/node-1"], 1, "there is no pod ../nodes/node-1 in the namespace .."),
+        (&["why", "nobody", "-n", "kube-system"], 2, "there is no pod nobody in the namespace kube-system"),
+        (&["why", "a/b", "-n", "c"], 2, "a/b is not in the namespace of -n"),
+        (&["why", "asks", "--context", "none"], 2, "none"),
+        (&["top", "--kubeconfig", "/nowhere"], 1, "/nowhere"),
+        (&["top", "-l", "="], 2, "label"),
+    ] {
+        let output = ask(&kubeconfig, args);
+        assert_eq!((output.code, output.stdout.as_str()), (code, ""), "{args:?}: {}", output.stderr);
+        assert!(output.stderr.contains(message), "{args:?}: {}", output.stderr);
+    }
+    let top = ask(&kubeconfig, &["top"]);
+    assert_eq!(top.code, 0, "{}", top.stderr);
+    assert!(top.stderr.contains("the cluster has no CustomResourceDefinition of rules"), "{}", top.stderr);
+    let elsewhere = ask(&kubeconfig, &["node", "node-1", "-l", "no=label"]);
+    assert!(elsewhere.stderr.contains("there is no node node-1 among those that -l selects"), "{}", elsewhere.stderr);
 }

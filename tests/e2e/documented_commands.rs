@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use harness::documents::{self, Block, Shell};
-use harness::objects::{advertises, rule};
+use harness::objects::{DONGLE, advertises, bound_pod, pod, rule};
 use harness::{Cluster, ControlPlane, Controller, project_file};
 use serde_json::json;
 
@@ -40,6 +41,39 @@ fn slots_and_quotas_limit_pods_as_their_pages_show() {
         let count = shell.run(&blocks(name)).unwrap();
         println!("{count} commands on {name} do what their page shows");
     }
+    controller.stop();
+}
+
+#[test]
+fn answers_are_those_that_their_page_shows() {
+    let cluster = Cluster::start_with(ControlPlane::builder().scheduler().kubelets(2));
+    let controller = Controller::start(&cluster);
+    cluster.apply(&rule("dongle", &json!({"quantity": 4})).to_string());
+    cluster.wait_ready("dongle", "2/2");
+    for node in ["node-1", "node-2"] {
+        cluster.wait_for(&format!("{node} to be ready"), &["node", node], |node| node["spec"]["taints"].is_null());
+    }
+    for (name, node, dongles) in [("train-1", "node-1", "3"), ("train-2", "node-2", "2")] {
+        cluster.apply(&bound_pod(name, node, DONGLE, dongles).to_string());
+        cluster.wait_running(name);
+    }
+    for (name, resource, quantity) in [("big", DONGLE, "3"), ("misspelled", "example.com/dongel", "1")] {
+        cluster.apply(&pod(name, resource, quantity).to_string());
+        cluster.wait_for(&format!("the scheduler to reject {name}"), &["pod", name], |pod| {
+            pod["status"]["conditions"][0]["reason"] == "Unschedulable"
+        });
+    }
+    let folder = cluster.control_plane.dir().join("plugins");
+    fs::create_dir_all(&folder).unwrap();
+    symlink(harness::program().unwrap(), folder.join("kubectl-ner")).unwrap();
+    let mut shell = shell(&cluster);
+    for (name, value) in &mut shell.environment {
+        if name == "PATH" {
+            *value = format!("{}:{value}", folder.display());
+        }
+    }
+    let count = shell.run(&blocks("answers")).unwrap();
+    println!("{count} commands print what docs/answers.md shows");
     controller.stop();
 }
 

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use node_resource_advertiser::model::pod::object::PodObject;
 use node_resource_advertiser::model::pod::{Pod, Requests};
 use serde_json::{Value, json};
 
@@ -19,10 +20,10 @@ fn amounts(rng: &mut Rng) -> Value {
     amounts
 }
 
-fn containers(rng: &mut Rng, most: usize, may_restart: bool) -> Value {
+fn containers(rng: &mut Rng, most: usize, name: &str, may_restart: bool) -> Value {
     let containers = (0..rng.usize(..=most)).map(|number| {
         let mut container = json!({
-            "name": format!("c{number}"), "resources": {"requests": amounts(rng)},
+            "name": format!("{name}{number}"), "resources": {"requests": amounts(rng)},
         });
         if may_restart && rng.bool() {
             container["restartPolicy"] = json!(pick(rng, &["Always", "Never"]));
@@ -32,10 +33,24 @@ fn containers(rng: &mut Rng, most: usize, may_restart: bool) -> Value {
     containers.collect()
 }
 
+/// Returns the statuses of some containers, as a kubelet writes them: a resize in place changes cpu and memory only, and
+/// the API server rejects any other.
+fn statuses(rng: &mut Rng, containers: &Value) -> Value {
+    let started = containers.as_array().into_iter().flatten().filter(|_| rng.bool()).cloned().collect::<Vec<_>>();
+    let statuses = started.into_iter().map(|container| {
+        let mut requests = container["resources"]["requests"].clone();
+        for native in ["cpu", "memory"] {
+            requests[native] = json!(rng.u8(..).to_string());
+        }
+        json!({"name": container["name"], "resources": {"requests": requests}, "allocatedResources": requests})
+    });
+    statuses.collect()
+}
+
 fn pod(rng: &mut Rng) -> Value {
-    let mut spec = json!({"containers": containers(rng, 3, false)});
+    let mut spec = json!({"containers": containers(rng, 3, "c", false)});
     if rng.bool() {
-        spec["initContainers"] = containers(rng, 4, true);
+        spec["initContainers"] = containers(rng, 4, "i", true);
     }
     if rng.bool() {
         spec["overhead"] = amounts(rng);
@@ -43,7 +58,14 @@ fn pod(rng: &mut Rng) -> Value {
     if rng.bool() {
         spec["resources"] = json!({"requests": amounts(rng)});
     }
-    json!({"metadata": {"name": "pod"}, "spec": spec})
+    let mut status = json!({
+        "containerStatuses": statuses(rng, &spec["containers"]),
+        "initContainerStatuses": statuses(rng, &spec["initContainers"]),
+    });
+    if rng.bool() {
+        status["conditions"] = json!([{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]);
+    }
+    json!({"metadata": {"name": "pod"}, "spec": spec, "status": status})
 }
 
 #[test]
@@ -54,6 +76,8 @@ fn pod_requests_match_kubernetes() {
     for (text, theirs) in pods.iter().zip(ask("pod-requests", &pods)) {
         let pod: Pod = serde_json::from_str(text).unwrap();
         let requests = Requests::of(&pod);
+        let object: PodObject = serde_json::from_str(text).unwrap();
+        assert_eq!(Requests::of(&object.pod), requests, "{text}");
         let ours = requests.iter().filter(|(_, quantity)| !quantity.is_zero());
         let ours: BTreeMap<_, _> = ours.map(|(name, quantity)| (name, quantity.whole().unwrap().to_string())).collect();
         if json!(ours) != theirs {

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use super::answer::{Answer, AnswerError, Common};
 use super::view::{NodeStateView, Owners, PodView, ShareView};
-use super::{Answer, AnswerError, Common};
 use crate::cli::diff::order::NodeName;
 use crate::cli::inventory::Inventory;
 use crate::cli::table::Row;
@@ -63,7 +63,11 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
         let of_resource = selecting.filter(|rule| rule.resource.as_str() == *resource);
         owners.rules = of_resource.map(|rule| rule.name.to_string()).collect();
         owners.managers = share.manager.iter().map(ToString::to_string).collect();
-        Some(NodeResource { resource: (*resource).to_owned(), owners, share: ShareView::new(share, namespace) })
+        Some(NodeResource {
+            resource: (*resource).to_owned(),
+            owners,
+            share: ShareView::new(inventory, share, namespace),
+        })
     });
     Ok(NodeAnswer { node: name.to_owned(), state: NodeStateView::of(inventory, &node), resources: here.collect() })
 }

@@ -3,8 +3,8 @@
 use kube::Client;
 use serde::Serialize;
 
+use super::answer::{Answer, AnswerError, Common};
 use super::view::{ResourceView, ShareView, state};
-use super::{Answer, AnswerError, Common};
 use crate::cli::inventory::pods::PodEntry;
 use crate::cli::inventory::{Inventory, read};
 use crate::cli::table::Row;
@@ -91,8 +91,8 @@ fn answer(inventory: &Inventory, pod: &PodEntry) -> PodAnswer {
         Some(PodResource {
             pod_requests: quantity.to_string(),
             from_claim,
-            resource: ResourceView::new(resource, of_resource),
-            on_node: share.map(|share| ShareView::new(share, None)),
+            resource: ResourceView::new(inventory, resource, of_resource),
+            on_node: share.map(|share| ShareView::new(inventory, share, None)),
         })
     });
     PodAnswer {
@@ -131,8 +131,7 @@ impl Answer for PodAnswer {
 
     fn remarks(&self) -> Vec<String> {
         let none = self.resources.is_empty().then(|| "The pod requests no extended resources".to_owned());
-        let message =
-            self.message.as_ref().map(|message| format!("The scheduler says: {}", message.trim_end_matches('.')));
+        let message = self.message.as_ref().map(|message| format!("The scheduler says: {message}"));
         none.into_iter().chain(message).collect()
     }
 }

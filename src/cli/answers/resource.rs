@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use super::answer::{Answer, AnswerError, Common};
 use super::view::{NodeStateView, PodView, ResourceView, ShareView};
-use super::{Answer, AnswerError, Common};
 use crate::cli::inventory::Inventory;
 use crate::cli::table::Row;
 use crate::model::spelling::closest;
@@ -57,10 +57,10 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
     let shares = of_resource.shares.iter().map(|(node, share)| NodeShare {
         node: node.to_string(),
         state: NodeStateView::of(inventory, node),
-        share: ShareView::new(share, namespace),
+        share: ShareView::new(inventory, share, namespace),
     });
     Ok(ResourceAnswer {
-        resource: ResourceView::new(name, of_resource),
+        resource: ResourceView::new(inventory, name, of_resource),
         shares: shares.collect(),
         pending_pods: PodView::list(&of_resource.waiting, namespace),
         claiming_pods: PodView::list(&of_resource.claimed, namespace),
@@ -71,23 +71,23 @@ impl Answer for ResourceAnswer {
     const KIND: &'static str = "ExtendedResource";
 
     fn table(&self, is_wide: bool) -> (Vec<&'static str>, Vec<Row>) {
-        let ResourceView { resource, owners, total, requested, .. } = &self.resource;
-        let free = self.resource.free_cell();
-        let owners = owners.text(is_wide).into();
-        let mut rows =
-            vec![Row::new([resource.clone().into(), total.clone().into(), requested.clone().into(), free, owners])];
+        let ResourceView { resource, owners, .. } = &self.resource;
+        let [total, requested, free] = self.resource.cells();
+        let mut rows = vec![Row::new([resource.clone().into(), total, requested, free, owners.text(is_wide).into()])];
         for NodeShare { node, state, share } in &self.shares {
             let [total, requested, free] = share.cells();
             let state = state.as_ref().map(NodeStateView::cell).unwrap_or_default();
             rows.push(Row::below(1, [node.clone().into(), total, requested, free, state]));
             rows.extend(share.pods.iter().map(|pod| pod.row(2)));
         }
+        let pending = self.resource.pending.as_ref().map(|pending| &pending.requested);
         for (pods, name, requested) in [
-            (&self.pending_pods, "<no node>", &self.resource.pending.requested),
-            (&self.claiming_pods, "<from DRA>", self.resource.claimed.as_ref().unwrap_or(&String::new())),
+            (&self.pending_pods, "<no node>", pending),
+            (&self.claiming_pods, "<from DRA>", self.resource.claimed.as_ref()),
         ] {
             if !pods.is_empty() {
-                rows.push(Row::below(1, [name.into(), "".into(), requested.clone().into()]));
+                let requested = requested.map(String::as_str).unwrap_or_default();
+                rows.push(Row::below(1, [name.into(), "".into(), requested.into()]));
                 rows.extend(pods.iter().map(|pod| pod.row(2)));
             }
         }

@@ -3,8 +3,8 @@
 use anstyle::AnsiColor;
 use serde::Serialize;
 
-use super::view::ResourceView;
-use super::{Answer, AnswerError, Common};
+use super::answer::{Answer, AnswerError, Common};
+use super::view::{Pending, ResourceView, Supply, UNKNOWN};
 use crate::cli::inventory::Inventory;
 use crate::cli::table::{Cell, Row};
 use crate::model::count::plural;
@@ -40,7 +40,7 @@ fn top(inventory: &Inventory) -> Top {
     let leftovers = uses.values().filter(|of_resource| of_resource.is_leftover()).count();
     let shown = uses.iter().filter(|(_, of_resource)| !of_resource.is_leftover());
     Top {
-        resources: shown.map(|(resource, of_resource)| ResourceView::new(resource, of_resource)).collect(),
+        resources: shown.map(|(resource, of_resource)| ResourceView::new(inventory, resource, of_resource)).collect(),
         leftovers,
     }
 }
@@ -52,28 +52,32 @@ impl Answer for Top {
         let mut headings = vec!["RESOURCE", "RULES", "NODES", "TOTAL", "REQUESTED", "FREE", "LARGEST", "PENDING"];
         headings.extend(is_wide.then_some("LARGEST ON"));
         let rows = self.resources.iter().map(|resource| {
-            let nodes = match (resource.nodes, resource.expected_nodes) {
-                (nodes, expected) if nodes == expected => nodes.to_string(),
-                (nodes, expected) => format!("{nodes}/{expected}"),
+            let nodes = match &resource.supply {
+                None => UNKNOWN.to_owned(),
+                Some(Supply { nodes, expected_nodes, .. }) if nodes == expected_nodes => nodes.to_string(),
+                Some(Supply { nodes, expected_nodes, .. }) => format!("{nodes}/{expected_nodes}"),
             };
-            let (largest, node) = match &resource.largest_free {
-                Some(largest) => (largest.quantity.as_str(), largest.node.as_str()),
-                None => ("0", ""),
+            let (largest, node) = match (&resource.largest_free, &resource.free) {
+                (Some(largest), _) => (largest.quantity.as_str(), largest.node.as_str()),
+                (None, Some(_)) => ("0", ""),
+                (None, None) => (UNKNOWN, ""),
             };
-            let pending = match resource.pending.pods {
-                0 => Cell::from("0"),
-                pods => {
-                    let text = format!("{} ({})", plural(pods, "pod", "pods"), resource.pending.requested);
+            let pending = match &resource.pending {
+                None => Cell::from(UNKNOWN),
+                Some(Pending { pods: 0, .. }) => Cell::from("0"),
+                Some(Pending { pods, requested }) => {
+                    let text = format!("{} ({requested})", plural(*pods, "pod", "pods"));
                     Cell::styled(text, AnsiColor::Yellow.on_default())
                 }
             };
+            let [total, requested, free] = resource.cells();
             let mut cells = vec![
                 resource.resource.clone().into(),
                 resource.owners.text(is_wide).into(),
                 nodes.into(),
-                resource.total.clone().into(),
-                resource.requested.clone().into(),
-                resource.free_cell(),
+                total,
+                requested,
+                free,
                 largest.into(),
                 pending,
             ];
@@ -93,7 +97,7 @@ impl Answer for Top {
             remarks.push("No node has extended resources, and no rule or pod asks for any".to_owned());
         }
         for ResourceView { resource, free, free_on_unavailable_nodes, claimed, owners, .. } in &self.resources {
-            if let Some(blocked) = free_on_unavailable_nodes {
+            if let (Some(blocked), Some(free)) = (free_on_unavailable_nodes, free) {
                 remarks
                     .push(format!("{resource}: {blocked} of {free} free are on nodes that are not ready or cordoned"));
             }

@@ -20,25 +20,39 @@ pub(super) struct ResourceView {
     pub(super) resource: String,
     #[serde(flatten)]
     pub(super) owners: Owners,
-    /// The nodes that have some of it.
-    pub(super) nodes: usize,
-    /// Those, and the nodes that a rule of it selects.
-    pub(super) expected_nodes: usize,
-    /// In allocatable, on all nodes.
-    pub(super) total: String,
-    pub(super) requested: String,
-    pub(super) free: String,
+    /// Absent if nodes cannot be listed.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(super) supply: Option<Supply>,
+    /// What pods on nodes request; absent if pods cannot be listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) requested: Option<String>,
+    /// Absent if nodes or pods cannot be listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) free: Option<String>,
     /// The part of `free` on nodes that are not ready or cordoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) free_on_unavailable_nodes: Option<String>,
     /// The most that one pod can get now, and where.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) largest_free: Option<LargestFree>,
-    /// The pods without a node that request it.
-    pub(super) pending: Pending,
+    /// The pods without a node that request it; absent if pods cannot be listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pending: Option<Pending>,
     /// What pods have from ResourceClaims instead (DRA).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) claimed: Option<String>,
+}
+
+/// What nodes have of a resource.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Supply {
+    /// The nodes that have some of it.
+    pub(super) nodes: usize,
+    /// Those, and the nodes that a rule of it selects.
+    pub(super) expected_nodes: usize,
+    /// In allocatable, on all nodes.
+    pub(super) total: String,
 }
 
 /// Who declares a resource.
@@ -77,8 +91,12 @@ pub(super) struct ShareView {
     pub(super) capacity: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) allocatable: Option<String>,
-    pub(super) requested: String,
-    pub(super) free: String,
+    /// Absent if pods cannot be listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) requested: Option<String>,
+    /// Absent if nodes or pods cannot be listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) free: Option<String>,
     /// How much more pods request than there is, for example after the value was lowered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) excess: Option<String>,
@@ -107,32 +125,37 @@ pub(super) struct NodeStateView {
 }
 
 impl ResourceView {
-    pub(super) fn new(resource: &str, of_resource: &Use<'_>) -> Self {
+    pub(super) fn new(inventory: &Inventory, resource: &str, of_resource: &Use<'_>) -> Self {
+        let [knows_nodes, knows_pods] = [inventory.nodes.is_some(), inventory.pods.is_some()];
+        let knows_free = knows_nodes && knows_pods;
         let blocked = of_resource.blocked();
         let claimed = sum(of_resource.claimed.iter().map(|(_, quantity)| *quantity));
         Self {
             resource: resource.to_owned(),
             owners: Owners::new(of_resource),
-            nodes: of_resource.nodes(),
-            expected_nodes: of_resource.expected_nodes(),
-            total: of_resource.total().to_string(),
-            requested: of_resource.requested().to_string(),
-            free: of_resource.free().to_string(),
-            free_on_unavailable_nodes: (!blocked.is_zero()).then(|| blocked.to_string()),
+            supply: knows_nodes.then(|| Supply {
+                nodes: of_resource.nodes(),
+                expected_nodes: of_resource.expected_nodes(),
+                total: of_resource.total().to_string(),
+            }),
+            requested: knows_pods.then(|| of_resource.requested().to_string()),
+            free: knows_free.then(|| of_resource.free().to_string()),
+            free_on_unavailable_nodes: (knows_free && !blocked.is_zero()).then(|| blocked.to_string()),
             largest_free: of_resource
                 .largest()
+                .filter(|_| knows_free)
                 .map(|(node, quantity)| LargestFree { quantity: quantity.to_string(), node: node.to_string() }),
-            pending: Pending {
+            pending: knows_pods.then(|| Pending {
                 pods: of_resource.waiting.len(),
                 requested: sum(of_resource.waiting.iter().map(|(_, quantity)| *quantity)).to_string(),
-            },
+            }),
             claimed: (!claimed.is_zero()).then(|| claimed.to_string()),
         }
     }
 
-    /// Returns the cell of what is free: red if that is nothing.
-    pub(super) fn free_cell(&self) -> Cell {
-        free_cell(&self.free, &self.total)
+    /// Returns the columns TOTAL, REQUESTED and FREE.
+    pub(super) fn cells(&self) -> [Cell; 3] {
+        cells(self.supply.as_ref().map(|supply| &supply.total), self.requested.as_ref(), self.free.as_ref())
     }
 }
 
@@ -158,23 +181,24 @@ impl Owners {
 
 impl ShareView {
     /// Shows the pods of one namespace, or all; the others count as well.
-    pub(super) fn new(share: &Share<'_>, namespace: Option<&str>) -> Self {
+    pub(super) fn new(inventory: &Inventory, share: &Share<'_>, namespace: Option<&str>) -> Self {
+        let knows_pods = inventory.pods.is_some();
         let excess = share.excess();
         Self {
             capacity: share.capacity.map(|quantity| quantity.to_string()),
             allocatable: share.allocatable.map(|quantity| quantity.to_string()),
-            requested: share.requested.to_string(),
-            free: share.free().to_string(),
-            excess: (!excess.is_zero()).then(|| excess.to_string()),
+            requested: knows_pods.then(|| share.requested.to_string()),
+            free: (share.is_known && knows_pods).then(|| share.free().to_string()),
+            excess: (share.is_known && !excess.is_zero()).then(|| excess.to_string()),
             pods: PodView::list(&share.pods, namespace),
         }
     }
 
     /// Returns the columns TOTAL, REQUESTED and FREE.
     pub(super) fn cells(&self) -> [Cell; 3] {
-        let total = self.allocatable.clone().unwrap_or_else(|| "0".to_owned());
-        let free = free_cell(&self.free, &total);
-        [total.into(), self.requested.clone().into(), free]
+        let none = "0".to_owned();
+        let total = self.allocatable.as_ref().or_else(|| self.free.is_some().then_some(&none));
+        cells(total, self.requested.as_ref(), self.free.as_ref())
     }
 
     /// Returns what is unusual, as text.
@@ -245,7 +269,13 @@ impl NodeStateView {
     }
 }
 
-fn free_cell(free: &str, total: &str) -> Cell {
-    let style = if free == "0" && total != "0" { AnsiColor::Red.on_default() } else { Style::new() };
-    Cell::styled(free, style)
+/// What a table shows in place of a number that cannot be known.
+pub(super) const UNKNOWN: &str = "<unknown>";
+
+/// Returns the columns TOTAL, REQUESTED and FREE; red if nothing is free.
+fn cells(total: Option<&String>, requested: Option<&String>, free: Option<&String>) -> [Cell; 3] {
+    let [total, requested, free] = [total, requested, free].map(|number| number.map_or(UNKNOWN, String::as_str));
+    let is_exhausted = free == "0" && total != "0";
+    let style = if is_exhausted { AnsiColor::Red.on_default() } else { Style::new() };
+    [total.into(), requested.into(), Cell::styled(free, style)]
 }

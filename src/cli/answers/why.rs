@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
+use super::answer::{Answer, AnswerError, Common};
 use super::pod::PodName;
-use super::view::{ResourceView, state};
-use super::{Answer, AnswerError, Common};
+use super::view::{ResourceView, Supply, state};
 use crate::cli::inventory::pods::PodEntry;
 use crate::cli::inventory::{Inventory, why};
 use crate::cli::table::{Cell, Row};
@@ -83,6 +83,13 @@ struct WhyNode {
     reasons: Vec<String>,
 }
 
+impl WhyResource {
+    /// Returns whether no node has the resource, and no rule of it selects one.
+    fn is_nowhere(&self) -> bool {
+        self.resource.supply.as_ref().is_some_and(|supply| supply.expected_nodes == 0)
+    }
+}
+
 /// Runs the command. 1 means that the pod waits for extended resources, so every error is a 2.
 pub(super) async fn run(args: Args) -> ExitCode {
     match print_why(&args).await {
@@ -115,7 +122,7 @@ fn explain(inventory: &Inventory, pod: &PodEntry) -> Why {
         let similar = is_unknown.then(|| closest(resource, known.map(|(name, _)| *name))).flatten();
         Some(WhyResource {
             pod_requests: quantity.to_string(),
-            resource: ResourceView::new(resource, of_resource),
+            resource: ResourceView::new(inventory, resource, of_resource),
             similar: similar.map(str::to_owned),
         })
     });
@@ -174,7 +181,7 @@ fn explanation(verdict: Verdict, pod: &PodEntry, requests: &[WhyResource], (enou
         Verdict::Unknown => "No node is known to have enough extended resources".to_owned(),
         Verdict::NotEnough if all == 0 => "There are no nodes".to_owned(),
         Verdict::NotEnough => {
-            let unknown = requests.iter().find(|request| request.resource.expected_nodes == 0);
+            let unknown = requests.iter().find(|request| request.is_nowhere());
             match unknown {
                 Some(WhyResource { resource, similar: Some(similar), .. }) => {
                     format!("Nothing provides {}: is it {similar}?", resource.resource)
@@ -235,17 +242,17 @@ impl Answer for Why {
 
     fn remarks(&self) -> Vec<String> {
         let mut remarks = vec![self.explanation.clone()];
-        for WhyResource { pod_requests, resource, .. } in &self.requests {
-            let ResourceView { resource: name, total, free, largest_free, .. } = resource;
+        let waiting = self.requests.iter().filter(|_| self.verdict != Verdict::NotWaiting);
+        for WhyResource { pod_requests, resource, .. } in waiting {
+            let ResourceView { resource: name, supply, free, largest_free, .. } = resource;
+            let (Some(Supply { total, .. }), Some(free)) = (supply, free) else { continue };
             let largest = match largest_free {
                 Some(largest) => format!("{} on one node ({})", largest.quantity, largest.node),
                 None => "none on a node that takes pods".to_owned(),
             };
             remarks.push(format!("{name}: the pod requests {pod_requests}; {free} of {total} free, {largest}"));
         }
-        remarks.extend(
-            self.message.iter().map(|message| format!("The scheduler says: {}", message.trim_end_matches('.'))),
-        );
+        remarks.extend(self.message.iter().map(|message| format!("The scheduler says: {message}")));
         if self.verdict == Verdict::Enough {
             remarks.push("Not looked at: taints, affinity, cpu, memory, volumes and topology".to_owned());
         }

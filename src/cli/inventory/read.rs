@@ -34,6 +34,9 @@ pub(in crate::cli) enum ReadError {
     /// Neither nodes nor pods can be listed.
     #[error("you have no right to list nodes, nor pods: ask for the verb list on both")]
     Nothing,
+    /// Nodes cannot be selected by their labels.
+    #[error("you have no right to list nodes, which -l needs")]
+    Selector,
     #[error("cannot get the pod {pod}: {why}")]
     Pod { pod: String, why: String },
     #[error("cannot list {kind}: {why}")]
@@ -50,6 +53,9 @@ pub(in crate::cli) async fn inventory(client: &Client, labels: &LabelFilter) -> 
     let mut gaps = Vec::new();
     let nodes = granted("nodes", "what nodes have, and so what is free, is unknown", nodes, &mut gaps)?;
     let pods = granted("pods", "what pods request, and so what is free, is unknown", pods, &mut gaps)?;
+    if nodes.is_none() && !labels.is_empty() {
+        return Err(ReadError::Selector);
+    }
     if nodes.is_none() && pods.is_none() {
         return Err(ReadError::Nothing);
     }
@@ -74,6 +80,7 @@ pub(in crate::cli) async fn inventory(client: &Client, labels: &LabelFilter) -> 
         }
         Err(error) => return Err(error.into()),
     };
+    gaps.extend(rules.notes().iter().map(|note| note.message.clone()));
     Ok(Inventory { nodes, is_part: !labels.is_empty(), pods, rules, classes, gaps })
 }
 

@@ -33,6 +33,8 @@ pub(in crate::cli) struct Share<'i> {
     /// Of the pods that are assigned to the node.
     pub(in crate::cli) requested: Quantity,
     pub(in crate::cli) pods: Vec<Request<'i>>,
+    /// Whether the node has been listed.
+    pub(in crate::cli) is_known: bool,
     /// Whether the node is ready and not cordoned.
     pub(in crate::cli) takes_pods: bool,
     /// Whether a rule that declares the resource selects the node.

@@ -1,0 +1,115 @@
+//! The program under its names as a plugin: `kubectl ner` runs `kubectl-ner`, and `kubectl extended-resources` runs
+//! `kubectl-extended_resources`.
+//!
+//! A plugin shows commands in its help as they are typed, and without a command it runs `top`.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use clap::error::ErrorKind;
+use clap::{Command, Parser};
+
+const NAME: &str = env!("CARGO_PKG_NAME");
+const DEFAULT: &str = "top";
+
+/// Parses the arguments of a process, the first of which is the program's name.
+///
+/// # Errors
+/// If the arguments are invalid, or ask for help.
+pub(super) fn parse<T: Parser>(args: Vec<OsString>) -> Result<T, clap::Error> {
+    let Some(typed) = args.first().and_then(|program| typed(program)) else {
+        return T::try_parse_from(args);
+    };
+    let command = named(T::command(), typed);
+    match parse_as(command.clone(), args.clone()) {
+        // An option of `top`, or nothing.
+        Err(error) if is_without_command(&error, &args) => {
+            let mut args = args;
+            args.insert(1, DEFAULT.into());
+            parse_as(command, args)
+        }
+        result => result,
+    }
+}
+
+fn parse_as<T: Parser>(mut command: Command, args: Vec<OsString>) -> Result<T, clap::Error> {
+    let mut matches = command.try_get_matches_from_mut(args)?;
+    T::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// Returns how kubectl calls this program, if it does.
+fn typed(program: &OsStr) -> Option<&'static str> {
+    let plugin = Path::new(program).file_stem()?.to_str()?.strip_prefix("kubectl-")?;
+    // Once in a process, since clap keeps names for its whole life.
+    Some(format!("kubectl {}", plugin.replace('_', "-")).leak())
+}
+
+/// Returns the command with this name in its usage and its examples.
+fn named(command: Command, typed: &'static str) -> Command {
+    let command = command.name(typed).bin_name(typed);
+    let names: Vec<_> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    names.into_iter().fold(command, |command, name| {
+        command.mut_subcommand(name, |command| {
+            let examples = command.get_after_help().map(|text| text.to_string().replace(NAME, typed));
+            match examples {
+                Some(examples) => command.after_help(examples),
+                None => command,
+            }
+        })
+    })
+}
+
+/// Returns whether a plugin got options only.
+fn is_without_command(error: &clap::Error, args: &[OsString]) -> bool {
+    let is_option = |arg: &OsString| arg.to_string_lossy().starts_with('-');
+    match error.kind() {
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => true,
+        ErrorKind::UnknownArgument => args.get(1).is_some_and(is_option),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command as Subcommand};
+
+    fn parsed(args: &[&str]) -> Result<Cli, clap::Error> {
+        parse(args.iter().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn plugin_without_a_command_runs_top() {
+        for args in [
+            &["/usr/bin/kubectl-ner"][..],
+            &["kubectl-extended_resources.exe", "-o", "wide"],
+            &["kubectl-ner", "--color", "never"],
+            &["kubectl-ner", "-l", "a=b", "--context", "x"],
+        ] {
+            let cli = parsed(args).unwrap_or_else(|error| panic!("{args:?}: {error}"));
+            assert!(matches!(cli.command, Subcommand::Top(_)), "{args:?}");
+        }
+        assert!(matches!(parsed(&["kubectl-ner", "node", "a"]).unwrap().command, Subcommand::Node(_)));
+        for args in [&["node-resource-advertiser"][..], &["kubectl-ner", "nodes"], &["kubectl-ner", "--nonsense"]] {
+            assert!(parsed(args).is_err(), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn help_of_a_plugin_shows_commands_as_they_are_typed() {
+        for (program, typed) in [
+            ("kubectl-ner", "kubectl ner"),
+            ("kubectl-extended_resources", "kubectl extended-resources"),
+            ("node-resource-advertiser", "node-resource-advertiser"),
+        ] {
+            let help = parsed(&[program, "plan", "--help"]).unwrap_err();
+            assert_eq!(help.kind(), ErrorKind::DisplayHelp);
+            let help = help.to_string();
+            assert!(help.contains(&format!("Usage: {typed} plan")), "{help}");
+            assert!(help.contains(&format!("{typed} plan -f rules/")), "{help}");
+            assert_eq!(typed.starts_with("kubectl"), !help.contains("node-resource-advertiser plan"), "{help}");
+            let version = parsed(&[program, "--version"]).unwrap_err().to_string();
+            assert!(version.starts_with(typed), "{version}");
+        }
+    }
+}
