@@ -201,7 +201,8 @@ fn why_names_the_rule_that_would_provide_a_resource_and_why_it_does_not() {
 
 #[test]
 fn why_does_not_know_what_dra_provides() {
-    let nodes = [node("node-1", &json!({}), ""), node("node-2", &json!({}), "1")];
+    let nodes = [("node-1", ""), ("node-2", "1"), ("node-3", "0")];
+    let nodes = nodes.map(|(name, dongles)| node(name, &json!({}), dongles));
     let mut inventory = inventory(&nodes, &[pod("waits", "", "3")], vec![]);
     inventory.classes.insert(DONGLE.to_owned(), "fast".to_owned());
     let text = reasons(&inventory, "waits");
@@ -210,6 +211,7 @@ fn why_does_not_know_what_dra_provides() {
         "{text}"
     );
     assert!(text.contains("node-2: example.com/dongle: 1 of 1 free; that is less than 3"), "{text}");
+    assert!(text.contains("node-3: unknown: "), "{text}");
 }
 
 #[test]

@@ -82,10 +82,10 @@ struct OnNode<'i> {
 }
 
 impl OnNode<'_> {
-    /// Returns whether the node itself has some of a resource: then DRA does not provide it there.
+    /// Returns whether the node itself has more than 0 of a resource: then DRA does not provide it there (KEP-5004).
     fn has(&self, resource: &str) -> bool {
         let [_, allocatable] = self.entry.node.values(resource);
-        allocatable.is_some()
+        allocatable.and_then(|text| text.parse::<Quantity>().ok()).is_some_and(|quantity| !quantity.is_zero())
     }
 
     /// Returns why the node has too little of a resource, if it has.
