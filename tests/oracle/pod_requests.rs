@@ -33,10 +33,11 @@ fn containers(rng: &mut Rng, most: usize, name: &str, may_restart: bool) -> Valu
     containers.collect()
 }
 
-/// Returns the statuses of some containers, as a kubelet writes them: a resize in place changes cpu and memory only, and
-/// the API server rejects any other.
-fn statuses(rng: &mut Rng, containers: &Value) -> Value {
-    let started = containers.as_array().into_iter().flatten().filter(|_| rng.bool()).cloned().collect::<Vec<_>>();
+/// Returns the statuses of all or some containers, as a kubelet writes them: a resize in place changes cpu and memory
+/// only, and the API server rejects any other.
+fn statuses(rng: &mut Rng, containers: &Value, all: bool) -> Value {
+    let containers = containers.as_array().into_iter().flatten();
+    let started = containers.filter(|_| all || rng.bool()).cloned().collect::<Vec<_>>();
     let statuses = started.into_iter().map(|container| {
         let mut requests = container["resources"]["requests"].clone();
         for native in ["cpu", "memory"] {
@@ -58,11 +59,13 @@ fn pod(rng: &mut Rng) -> Value {
     if rng.bool() {
         spec["resources"] = json!({"requests": amounts(rng)});
     }
+    // Of a pod whose resize is infeasible, Kubernetes counts the statuses only: its kubelet has written all of them.
+    let is_infeasible = rng.bool();
     let mut status = json!({
-        "containerStatuses": statuses(rng, &spec["containers"]),
-        "initContainerStatuses": statuses(rng, &spec["initContainers"]),
+        "containerStatuses": statuses(rng, &spec["containers"], is_infeasible),
+        "initContainerStatuses": statuses(rng, &spec["initContainers"], is_infeasible),
     });
-    if rng.bool() {
+    if is_infeasible {
         status["conditions"] = json!([{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]);
     }
     json!({"metadata": {"name": "pod"}, "spec": spec, "status": status})

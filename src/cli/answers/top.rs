@@ -14,9 +14,9 @@ use crate::model::count::plural;
 /// LARGEST is the most that one pod can get: with 7 free and LARGEST 2, a pod that requests 3 stays Pending. It does
 /// not count nodes that are not ready or cordoned; the other columns do. Taints and affinity are not considered.
 ///
-/// Resources count as the scheduler counts them, including those of device plugins, and those that pods request and
-/// nobody has. You need the right to list nodes, pods, nodeextendedresources and deviceclasses; without one of them,
-/// top shows less, and says what is missing.
+/// Resources count as the scheduler counts them, including those of device plugins, and those that pods request and no
+/// node has. You need the right to list nodes, pods, nodeextendedresources and deviceclasses; without one of them, top
+/// shows less, and says what is missing.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     #[command(flatten)]

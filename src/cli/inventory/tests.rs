@@ -132,7 +132,7 @@ fn use_of_selected_nodes_leaves_out_pods_elsewhere() {
 }
 
 #[test]
-fn leftover_zeros_are_told_from_what_is_declared_or_requested() {
+fn leftover_zeros_are_only_those_that_nothing_declares_or_requests() {
     let nodes = [node("node-1", &json!({}), "0")];
     let is_leftover = |inventory: Inventory| inventory.uses()[DONGLE].is_leftover();
     assert!(is_leftover(inventory(&nodes, &[], vec![])));
