@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::answer::{Answer, AnswerError, Common};
 use super::view::{ResourceView, ShareView, state};
 use crate::cli::inventory::pods::PodEntry;
+use crate::cli::inventory::share::Use;
 use crate::cli::inventory::{Inventory, read};
 use crate::cli::table::Row;
 
@@ -85,15 +86,16 @@ fn answer(inventory: &Inventory, pod: &PodEntry) -> PodAnswer {
     let uses = inventory.uses();
     let amounts = pod.requests.iter().map(|amount| (amount, false));
     let amounts = amounts.chain(pod.claimed.iter().map(|amount| (amount, true)));
-    let resources = amounts.filter_map(|((resource, quantity), from_claim)| {
-        let of_resource = uses.get(&**resource)?;
+    let nothing = Use::default();
+    let resources = amounts.map(|((resource, quantity), from_claim)| {
+        let of_resource = uses.get(&**resource).unwrap_or(&nothing);
         let share = pod.node.as_ref().and_then(|node| of_resource.shares.get(node));
-        Some(PodResource {
+        PodResource {
             pod_requests: quantity.to_string(),
             from_claim,
             resource: ResourceView::new(inventory, resource, of_resource),
             on_node: share.map(|share| ShareView::new(inventory, share, None)),
-        })
+        }
     });
     PodAnswer {
         namespace: pod.namespace.to_string(),

@@ -9,6 +9,7 @@ use super::answer::{Answer, AnswerError, Common};
 use super::pod::PodName;
 use super::view::{ResourceView, Supply, state};
 use crate::cli::inventory::pods::PodEntry;
+use crate::cli::inventory::share::Use;
 use crate::cli::inventory::{Inventory, why};
 use crate::cli::table::{Cell, Row};
 use crate::model::count::{digits, plural};
@@ -115,16 +116,17 @@ fn explain(inventory: &Inventory, pod: &PodEntry) -> Why {
     let uses = inventory.uses();
     let is_waiting = pod.node.is_none() && *pod.phase == *"Pending" && !pod.requests.is_empty();
     let nodes = if is_waiting { why::nodes(inventory, &uses, pod) } else { Vec::new() };
-    let requests = pod.requests.iter().filter_map(|(resource, quantity)| {
-        let of_resource = uses.get(&**resource)?;
+    let nothing = Use::default();
+    let requests = pod.requests.iter().map(|(resource, quantity)| {
+        let of_resource = uses.get(&**resource).unwrap_or(&nothing);
         let is_unknown = of_resource.nodes() == 0 && of_resource.rules.is_empty() && of_resource.class.is_none();
         let known = uses.iter().filter(|(_, other)| other.nodes() > 0 || !other.rules.is_empty());
         let similar = is_unknown.then(|| closest(resource, known.map(|(name, _)| *name))).flatten();
-        Some(WhyResource {
+        WhyResource {
             pod_requests: quantity.to_string(),
             resource: ResourceView::new(inventory, resource, of_resource),
             similar: similar.map(str::to_owned),
-        })
+        }
     });
     let requests: Vec<_> = requests.collect();
     let enough = nodes.iter().filter(|(_, answer)| *answer == why::Answer::Enough).count();
@@ -137,7 +139,7 @@ fn explain(inventory: &Inventory, pod: &PodEntry) -> Why {
         (true, false) if is_unknown || !is_complete => Verdict::Unknown,
         (true, false) => Verdict::NotEnough,
     };
-    let explanation = explanation(verdict, pod, &requests, (enough, nodes.len()));
+    let explanation = explanation(verdict, pod, &requests, (enough, nodes.len()), inventory.is_part);
     let nodes = nodes.into_iter().map(|(node, answer)| {
         let (enough, reasons) = match answer {
             why::Answer::Enough => (Some(true), Vec::new()),
@@ -159,7 +161,15 @@ fn explain(inventory: &Inventory, pod: &PodEntry) -> Why {
     }
 }
 
-fn explanation(verdict: Verdict, pod: &PodEntry, requests: &[WhyResource], (enough, all): (usize, usize)) -> String {
+/// Returns the verdict as a sentence. If `is_part`, `-l` excludes nodes.
+fn explanation(
+    verdict: Verdict,
+    pod: &PodEntry,
+    requests: &[WhyResource],
+    (enough, all): (usize, usize),
+    is_part: bool,
+) -> String {
+    let selected = if is_part { " that -l selects" } else { "" };
     match verdict {
         Verdict::NotWaiting => match &pod.node {
             Some(node) => format!("The pod is on node {node}: it does not wait for extended resources"),
@@ -173,13 +183,15 @@ fn explanation(verdict: Verdict, pod: &PodEntry, requests: &[WhyResource], (enou
         Verdict::Enough => {
             let verb = if enough == 1 { "has" } else { "have" };
             format!(
-                "{} of {} {verb} enough extended resources: if the pod stays Pending, something else keeps it off them",
+                "{} of {}{selected} {verb} enough extended resources: if the pod stays Pending, something else keeps it off \
+                 them",
                 digits(enough),
                 plural(all, "node", "nodes")
             )
         }
-        Verdict::Unknown => "No node is known to have enough extended resources".to_owned(),
-        Verdict::NotEnough if all == 0 => "There are no nodes".to_owned(),
+        Verdict::Unknown => format!("No node{selected} is known to have enough extended resources"),
+        Verdict::NotEnough if all == 0 => format!("There are no nodes{selected}"),
+        Verdict::NotEnough if is_part => format!("No node{selected} has enough extended resources"),
         Verdict::NotEnough => {
             let unknown = requests.iter().find(|request| request.is_nowhere());
             match unknown {

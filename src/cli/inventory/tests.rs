@@ -215,6 +215,25 @@ fn why_does_not_know_what_dra_provides() {
 }
 
 #[test]
+fn why_knows_no_node_with_enough_without_a_list_of_pods() {
+    let nodes = [node("node-1", &json!({}), "4"), node("node-2", &json!({}), "2")];
+    let mut inventory = inventory(&nodes, &[pod("waits", "", "3")], vec![]);
+    let waits = inventory.pods.take().unwrap().remove(0);
+    let uses = inventory.uses();
+    let answers = why::nodes(&inventory, &uses, &waits);
+    let [(_, one), (_, two)] = answers.as_slice() else { panic!("{answers:?}") };
+    assert!(matches!(one, Answer::Unknown(why) if why[0].contains("what pods on the node use")), "{one:?}");
+    assert!(matches!(two, Answer::Short(_)), "{two:?}");
+    inventory.nodes.as_mut().unwrap().retain(|_, entry| {
+        entry.node.allocatable = None;
+        entry.node.capacity = None;
+        true
+    });
+    let answers = why::nodes(&inventory, &inventory.uses(), &waits);
+    assert!(answers.iter().all(|(_, answer)| matches!(answer, Answer::Short(_))), "{answers:?}: no node has any");
+}
+
+#[test]
 fn pod_from_a_resource_claim_counts_on_no_node() {
     let mut claimed = pod("claimed", "node-1", "2");
     let mapping = json!({"containerName": "a", "resourceName": DONGLE, "requestName": "b"});

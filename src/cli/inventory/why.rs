@@ -23,7 +23,7 @@ pub(in crate::cli) enum Answer {
     Enough,
     /// It has too little of some, for these reasons.
     Short(Vec<String>),
-    /// It has too little of some, which DRA may provide instead.
+    /// It has too little of some, which DRA may provide instead; or it is unknown what pods use.
     Unknown(Vec<String>),
 }
 
@@ -35,6 +35,8 @@ pub(in crate::cli) fn nodes<'i>(
 ) -> Vec<(&'i NodeName, Answer)> {
     let requests = inventory.requests();
     let reserved = reserved(inventory, pod);
+    // A resource that no node has, and of which no list knows.
+    let nothing = Use::default();
     let nodes = inventory.nodes.iter().flatten();
     nodes
         .map(|(name, entry)| {
@@ -43,13 +45,16 @@ pub(in crate::cli) fn nodes<'i>(
             let mut short = Vec::new();
             let mut may_be_dra = true;
             for (resource, quantity) in &pod.requests {
-                let Some(of_resource) = uses.get(&**resource) else { continue };
+                let of_resource = uses.get(&**resource).unwrap_or(&nothing);
                 if let Some(reason) = node.reason(of_resource, (resource, *quantity), reserved) {
                     may_be_dra &= of_resource.class.is_some() && !node.has(resource);
                     short.push(reason);
                 }
             }
             let answer = match (short.is_empty(), may_be_dra) {
+                (true, _) if inventory.pods.is_none() => {
+                    Answer::Unknown(vec!["what pods on the node use is unknown".to_owned()])
+                }
                 (true, _) => Answer::Enough,
                 (false, true) => Answer::Unknown(short),
                 (false, false) => Answer::Short(short),
