@@ -13,6 +13,20 @@ pub fn closest<'t>(word: &str, known: impl IntoIterator<Item = &'t str>) -> Opti
     distances.filter(|(distance, _)| *distance <= most).min().map(|(_, known)| known)
 }
 
+/// Returns the known resource that `name` was probably meant to be: the domain and the rest are compared separately,
+/// since a long domain would make all its names similar.
+#[must_use]
+pub fn closest_resource<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
+    let (domain, rest) = name.split_once('/')?;
+    let is_close = |one: &str, other: &str| one == other || closest(one, [other]).is_some();
+    let alike = known.into_iter().filter(|known| {
+        known
+            .split_once('/')
+            .is_some_and(|(known_domain, known_rest)| is_close(domain, known_domain) && is_close(rest, known_rest))
+    });
+    alike.min_by_key(|known| strsim::damerau_levenshtein(name, known))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,5 +46,21 @@ mod tests {
             assert_eq!(closest(word, fields), close, "{word}");
         }
         assert_eq!(closest(&"x".repeat(1 << 20), fields), None);
+    }
+
+    #[test]
+    fn resource_of_the_same_domain_is_suggested_only_for_a_similar_name() {
+        let known = ["example.com/dongle", "example.com/fpga", "example.org/dongle"];
+        for (name, close) in [
+            ("example.com/dongel", Some("example.com/dongle")),
+            ("exmaple.com/dongles", Some("example.com/dongle")),
+            ("example.com/key", None),
+            ("example.com/gpu", None),
+            ("example.com/license", None),
+            ("dongle", None),
+            ("/", None),
+        ] {
+            assert_eq!(closest_resource(name, known), close, "{name}");
+        }
     }
 }

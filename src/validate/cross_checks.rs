@@ -14,7 +14,7 @@ use super::workload;
 use crate::manifest::{Document, Path, SourceLocation};
 use crate::model::api::NodeExtendedResource;
 use crate::model::quantity::Quantity;
-use crate::model::spelling::closest;
+use crate::model::spelling::closest_resource;
 use crate::planner::overlap::Overlap;
 use crate::planner::rules::Rule;
 
@@ -153,7 +153,7 @@ impl CrossChecks {
                 continue;
             }
             let message = format!("no rule in these files declares {}", request.resource);
-            let hint = match closest_resource(&request.resource, &declared) {
+            let hint = match closest_resource(&request.resource, declared.iter().copied()) {
                 Some(close) => format!("did you mean {close}?"),
                 None => "declare it with a rule, unless a device plugin or DRA provides it".to_owned(),
             };
@@ -218,17 +218,4 @@ fn overlapping(this: &DeclaredRule, other: &DeclaredRule, rule: &Rule, overlap: 
         .label(format!("{} by {:?}", quantity(this), this.name))
         .related(other.quantity_location.clone(), format!("{} by {:?}", quantity(other), other.name))
         .hint("the older rule wins there: give the one that should win a higher spec.priority")
-}
-
-/// Returns the declared name that `name` was probably meant to be: the domain and the rest are compared separately,
-/// since a long domain would make all its names similar.
-fn closest_resource<'t>(name: &str, declared: &BTreeSet<&'t str>) -> Option<&'t str> {
-    let (domain, rest) = name.split_once('/')?;
-    let close = |one: &str, other: &str| one == other || closest(one, [other]).is_some();
-    let alike = declared.iter().copied().filter(|known| {
-        known
-            .split_once('/')
-            .is_some_and(|(known_domain, known_rest)| close(domain, known_domain) && close(rest, known_rest))
-    });
-    alike.min_by_key(|known| strsim::damerau_levenshtein(name, known))
 }

@@ -6,7 +6,7 @@ use super::answer::{Answer, AnswerError, Common};
 use super::view::{NodeStateView, PodView, ResourceView, ShareView};
 use crate::cli::inventory::Inventory;
 use crate::cli::table::Row;
-use crate::model::spelling::closest;
+use crate::model::spelling::closest_resource;
 
 /// Show one extended resource: every node that has it, and the pods that request it
 #[derive(Debug, clap::Args)]
@@ -49,7 +49,7 @@ pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
 fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<ResourceAnswer, AnswerError> {
     let uses = inventory.uses();
     let Some(of_resource) = uses.get(name) else {
-        let close = closest(name, uses.keys().copied());
+        let close = closest_resource(name, uses.keys().copied());
         let close = close.map(|close| format!("; is it {close}?")).unwrap_or_default();
         let message = format!("no node has {name}, no rule declares it, and no pod requests it{close}");
         return Err(AnswerError::NotFound(message));
