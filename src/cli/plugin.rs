@@ -24,9 +24,12 @@ pub(super) fn parse<T: Parser>(args: Vec<OsString>) -> Result<T, clap::Error> {
     match parse_as(command.clone(), args.clone()) {
         // An option of `top`, or nothing.
         Err(error) if is_without_command(&error, &args) => {
+            let is_command = |arg: &OsString| command.get_subcommands().any(|command| *command.get_name() == **arg);
+            let has_command = args.iter().skip(1).any(is_command);
             let mut args = args;
             args.insert(1, DEFAULT.into());
-            parse_as(command, args)
+            // An option before a command is to blame, and not the command. It may also be the value of an option of `top`.
+            parse_as(command, args).map_err(|of_default| if has_command { error } else { of_default })
         }
         result => result,
     }
@@ -90,8 +93,20 @@ mod tests {
             assert!(matches!(cli.command, Subcommand::Top(_)), "{args:?}");
         }
         assert!(matches!(parsed(&["kubectl-ner", "node", "a"]).unwrap().command, Subcommand::Node(_)));
+        assert!(matches!(parsed(&["kubectl-ner", "--context", "node"]).unwrap().command, Subcommand::Top(_)));
         for args in [&["node-resource-advertiser"][..], &["kubectl-ner", "nodes"], &["kubectl-ner", "--nonsense"]] {
             assert!(parsed(args).is_err(), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn option_before_the_command_of_a_plugin_is_the_error() {
+        for (args, wrong) in [
+            (&["kubectl-ner", "--context", "x", "why", "p"][..], "--context"),
+            (&["kubectl-ner", "--context", "x", "--bogus"], "--bogus"),
+        ] {
+            let error = parsed(args).unwrap_err().to_string();
+            assert!(error.contains(&format!("unexpected argument '{wrong}'")), "{error}");
         }
     }
 
