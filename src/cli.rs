@@ -8,6 +8,7 @@ mod diff;
 mod error;
 mod inventory;
 mod man;
+mod message;
 mod output;
 mod plan;
 mod plugin;
@@ -23,6 +24,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use tokio::runtime::Builder;
 
 pub use error::Error;
+pub use message::print_message;
 
 /// Advertise extended resources on Kubernetes nodes, as NodeExtendedResource objects declare
 #[derive(Debug, Parser)]

@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use node_resource_advertiser::cli::Cli;
-use node_resource_advertiser::cli::Error;
+use node_resource_advertiser::cli::{Cli, Error, print_message};
 
 fn main() -> ExitCode {
     match run(Cli::from_process()) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error}");
+            print_message(format_args!("error: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -17,12 +17,14 @@ pub(super) use resource::Args as ResourceArgs;
 pub(super) use top::Args as TopArgs;
 pub(super) use why::Args as WhyArgs;
 
+use super::message::print_message;
+
 /// Returns the exit code of a command that fails with 1.
 fn exit_code(result: Result<(), AnswerError>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            print_message(format_args!("error: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::message::print_message;
 use crate::cluster::client::{self, ConnectError, Connection};
 use crate::cluster::config::ClusterOptions;
 
@@ -42,8 +43,8 @@ impl ClusterArgs {
         let user = self.impersonate.as_ref().map(|user| format!(", as {user}"));
         let user = user.unwrap_or_default();
         match &server.context {
-            Some(context) => eprintln!("cluster: context {context}, {}{user}", server.url),
-            None => eprintln!("cluster: this pod's, {}{user}", server.url),
+            Some(context) => print_message(format_args!("cluster: context {context}, {}{user}", server.url)),
+            None => print_message(format_args!("cluster: this pod's, {}{user}", server.url)),
         }
         Ok(connection)
     }

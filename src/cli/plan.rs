@@ -12,6 +12,7 @@ use super::diff::label_filter::LabelFilter;
 use super::diff::rules::Rules;
 use super::diff::{Detail, Format, Keep, Preview, Report, TableLimits, cluster};
 use super::error::Error;
+use super::message::print_message;
 use super::output::{has_colour, print, progress_style};
 use crate::manifest::{self, Exclude, Inputs, Limits};
 use crate::model::node::{ApiNode, Interner, Node};
@@ -128,9 +129,9 @@ pub(super) async fn run(args: Args) -> ExitCode {
         Ok(true) => ExitCode::from(1),
         Ok(false) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            print_message(format_args!("error: {error}"));
             if error.is_no_connection() {
-                eprintln!("To plan without a cluster, use -f and --nodes.");
+                print_message(format_args!("To plan without a cluster, use -f and --nodes."));
             }
             ExitCode::from(2)
         }
@@ -167,7 +168,7 @@ fn read_rules(args: &Args) -> Result<Vec<Rule>, Error> {
     let inputs = Inputs { paths, recursive: args.recursive, exclude: Exclude::default() };
     let files = manifest::read(&inputs, &Limits::default(), &mut |document| validator.take(document));
     for note in files.notes() {
-        eprintln!("note: {note}");
+        print_message(format_args!("note: {note}"));
     }
     let (rules, report) = validator.into_rules(files);
     if !report.diagnostics.is_empty() {

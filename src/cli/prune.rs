@@ -11,6 +11,7 @@ use kube::Client;
 
 use super::args::ClusterArgs;
 use super::error::Error;
+use super::message::print_message;
 use super::output::{self, progress_style};
 use crate::cluster::lease::AtEnd;
 use crate::controller::prune::{NodeOutcome, NodePrune, NodeResult, PruneEnd, Scope, prune};
@@ -90,7 +91,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         repair_ledgers: args.repair_ledger,
     };
 
-    let lease_guard = LeaseGuard::new(&client, &choice, if_active, |progress| eprintln!("{progress}")).await?;
+    let lease_guard = LeaseGuard::new(&client, &choice, if_active, print_message).await?;
     // No early return in between: every Lease that is held is released or left to expire.
     let (PruneEnd { at_end, alone }, outcome) = work(&client, &scope, args.dry_run, &lease_guard).await;
     let ended = lease_guard.end(at_end).await;
@@ -102,7 +103,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     }
     let last = errors.pop();
     for error in errors {
-        eprintln!("error: {error}");
+        print_message(format_args!("error: {error}"));
     }
     last.map_or(Ok(()), Err)
 }
@@ -124,7 +125,7 @@ async fn work(
         Err(error) => return (unchanged, Err(error)),
     };
     for rule in &plan.unlisted_rules {
-        eprintln!("{}", describe_unlisted(rule, &scope.nodes, plan.unreadable.len()));
+        print_message(describe_unlisted(rule, &scope.nodes, plan.unreadable.len()));
     }
     let planned = std::mem::take(&mut plan.planned);
     let mut report = Report::new(dry_run, plan.nodes);
@@ -172,16 +173,16 @@ fn report_leases(ended: &[EndedLease], alone: Result<(), String>, kubectl: &str)
     for EndedLease { lease, end } in ended {
         match end {
             LeaseEnd::Released => {}
-            LeaseEnd::Kept(until) => eprintln!(
+            LeaseEnd::Kept(until) => print_message(format_args!(
                 "the lease {lease} is kept until {until:.0}, so that no controller writes; to allow \
                  writes earlier, run: {kubectl} --namespace {} delete lease {}",
                 lease.namespace, lease.name
-            ),
+            )),
             LeaseEnd::NotKept(why) => {
                 errors.push(Error::LeaseNotKept { lease: lease.clone(), why: why.clone() });
             }
             LeaseEnd::Expires(why) => {
-                eprintln!("cannot release the lease {lease}: {why}; it expires within a minute");
+                print_message(format_args!("cannot release the lease {lease}: {why}; it expires within a minute"));
             }
             LeaseEnd::Lost if is_alone => errors.push(Error::NotAlone(format!(
                 "the lease {lease} was taken or released by another client: a controller may have \
@@ -241,7 +242,7 @@ impl Report {
             NodeOutcome::Gone => self.print([format!("{node}: the node no longer exists")]),
             NodeOutcome::Failed(message) => {
                 self.failed += 1;
-                eprintln!("{node}: failed: {message}");
+                print_message(format_args!("{node}: failed: {message}"));
             }
         }
     }
@@ -252,7 +253,7 @@ impl Report {
             format!("{node}: has 0 {resource}, probably left by a device plugin; to remove it, use --zeros")
         }));
         for (node, why) in &plan.unreadable {
-            eprintln!("{node}: skipped: {why}; to remove the annotation, use --repair-ledger");
+            print_message(format_args!("{node}: skipped: {why}; to remove the annotation, use --repair-ledger"));
         }
         let (changes, nodes) = (count(self.changes, "change"), count(self.nodes, "node"));
         self.print([format!("{changes} on {} of {nodes}{}", self.changed_nodes, self.dry_run)]);

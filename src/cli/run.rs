@@ -55,6 +55,8 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
 fn start_log(filter: EnvFilter, format: LogFormat) {
     let colour = has_colour(&std::io::stderr());
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr);
+    // A line that cannot be written is lost. Reporting that on standard error would panic.
+    let log = log.log_internal_errors(false);
     match format {
         LogFormat::Text => log.with_target(false).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),

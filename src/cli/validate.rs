@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::error::Error;
+use super::message::print_message;
 use super::output::{has_colour, print};
 use crate::manifest::{self, Exclude, Glob, Inputs, Limits};
 use crate::validate::{Format, NO_RULES, Severity, Validator};
@@ -78,7 +79,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         return Ok(ExitCode::from(2));
     }
     if report.has_no_rules() {
-        eprintln!("error: {NO_RULES}");
+        print_message(format_args!("error: {NO_RULES}"));
         return Ok(ExitCode::from(2));
     }
     Ok(if report.count(Severity::Error) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })

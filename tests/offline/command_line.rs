@@ -1,3 +1,5 @@
+use std::process::Command;
+
 use crate::program;
 
 #[test]
@@ -105,4 +107,23 @@ fn man_writes_a_page_for_each_command() {
     assert_eq!(files, expected);
     let page = std::fs::read_to_string(folder.join("node-resource-advertiser-plan.1")).unwrap();
     assert!(page.contains(".SH NAME"), "{page}");
+}
+
+#[test]
+fn error_that_cannot_be_printed_keeps_the_exit_code() {
+    for (arguments, code) in [("plan", 2), ("why dongle", 2), ("top", 1), ("run", 1)] {
+        let mut command = Command::new("/bin/sh");
+        let script = format!(r#""$0" {arguments} --kubeconfig /missing 2>/dev/full"#);
+        let output = command.args(["-c", &script, env!("CARGO_BIN_EXE_node-resource-advertiser")]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {output:?}");
+    }
+}
+
+#[test]
+fn error_controls_no_terminal() {
+    for arguments in [&["plan"][..], &["top"], &["why", "dongle"]] {
+        let output = program(&[arguments, &["--kubeconfig", "/missing\u{1b}[2J"]].concat());
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains("/missing") && !stderr.contains('\u{1b}'), "{stderr:?}");
+    }
 }

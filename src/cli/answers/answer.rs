@@ -9,6 +9,7 @@ use crate::cli::diff::API_VERSION;
 use crate::cli::diff::label_filter::LabelFilter;
 use crate::cli::inventory::read::ReadError;
 use crate::cli::inventory::{Inventory, read};
+use crate::cli::message::print_message;
 use crate::cli::output::{has_colour, print};
 use crate::cli::table::{self, Row};
 use crate::cluster::client::ConnectError;
@@ -121,7 +122,7 @@ impl Common {
             }
         };
         for gap in gaps {
-            eprintln!("note: {gap}");
+            print_message(format_args!("note: {gap}"));
         }
         print(&text).map_err(|error| failed(&error))
     }

@@ -11,9 +11,10 @@ use super::view::{ResourceView, Supply, state};
 use crate::cli::inventory::pods::PodEntry;
 use crate::cli::inventory::share::Use;
 use crate::cli::inventory::{Inventory, why};
+use crate::cli::message::print_message;
 use crate::cli::table::{Cell, Row};
 use crate::model::count::{digits, plural};
-use crate::model::spelling::closest;
+use crate::model::spelling::closest_resource;
 
 /// Show why a pod is Pending, as far as extended resources decide it
 ///
@@ -97,7 +98,7 @@ pub(super) async fn run(args: Args) -> ExitCode {
         Ok(Verdict::NotEnough) => ExitCode::from(1),
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            print_message(format_args!("error: {error}"));
             ExitCode::from(2)
         }
     }
@@ -121,7 +122,7 @@ fn explain(inventory: &Inventory, pod: &PodEntry) -> Why {
         let of_resource = uses.get(&**resource).unwrap_or(&nothing);
         let is_unknown = of_resource.nodes() == 0 && of_resource.rules.is_empty() && of_resource.class.is_none();
         let known = uses.iter().filter(|(_, other)| other.nodes() > 0 || !other.rules.is_empty());
-        let similar = is_unknown.then(|| closest(resource, known.map(|(name, _)| *name))).flatten();
+        let similar = is_unknown.then(|| closest_resource(resource, known.map(|(name, _)| *name))).flatten();
         WhyResource {
             pod_requests: quantity.to_string(),
             resource: ResourceView::new(inventory, resource, of_resource),

@@ -1,0 +1,20 @@
+//! Messages on standard error.
+
+use std::fmt::Display;
+use std::io::Write as _;
+
+use crate::model::label::printable;
+
+/// Prints a message to standard error, which may contain text from a cluster or a file: each line is printable. Where
+/// standard error is closed, it is lost.
+pub fn print_message(message: impl Display) {
+    let message = message.to_string();
+    let lines: String = message.lines().map(|line| printable(line).into_owned() + "\n").collect();
+    if cfg!(test) {
+        // Only what the macro prints is captured.
+        eprint!("{lines}");
+    } else {
+        // There is no other place to report a failure to.
+        let _ = std::io::stderr().write_all(lines.as_bytes());
+    }
+}
