@@ -14,7 +14,6 @@ pub(super) mod tests;
 pub(super) mod why;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use super::diff::order::NodeName;
 use super::diff::rules::Rules;
@@ -22,6 +21,7 @@ use crate::model::node::Node;
 use crate::model::node::object::Readiness;
 use crate::model::pod::Requests;
 use crate::planner::input::{PlanningInput, PodUsage};
+use crate::planner::rules::Rule;
 use crate::planner::{NodePlan, plan};
 use pods::PodEntry;
 use share::Use;
@@ -35,10 +35,10 @@ pub(super) struct Inventory {
     pub(super) is_part: bool,
     /// The unfinished pods with requests, by namespace and name; `None` if pods cannot be listed.
     pub(super) pods: Option<Vec<PodEntry>>,
-    /// The rules of the cluster.
-    pub(super) rules: Rules,
-    /// The DeviceClass that maps a resource, by resource.
-    pub(super) classes: BTreeMap<String, String>,
+    /// The rules of the cluster; `None` if rules cannot be listed.
+    pub(super) rules: Option<Rules>,
+    /// The DeviceClass that maps a resource, by resource; `None` if DeviceClasses cannot be listed.
+    pub(super) classes: Option<BTreeMap<String, String>>,
     /// What could not be read, and what the answer lacks in consequence; sentences without a period.
     pub(super) gaps: Vec<String>,
 }
@@ -61,20 +61,34 @@ impl Inventory {
         self.pods.as_deref().unwrap_or_default()
     }
 
+    /// Returns the valid rule of this name.
+    pub(super) fn rule(&self, name: &str) -> Option<&Rule> {
+        self.rules.as_ref()?.get(name)
+    }
+
+    /// Returns the rules that select a node, the winner first.
+    pub(super) fn selecting(&self, node: &Node) -> Vec<&Rule> {
+        let selecting = self.rules.iter().flat_map(|rules| rules.set().selecting(node));
+        selecting.filter_map(|rule| self.rule(&rule.name)).collect()
+    }
+
+    /// Returns whether everything is known that could provide a resource: nodes, rules and DeviceClasses.
+    pub(super) fn knows_sources(&self) -> bool {
+        self.nodes.is_some() && self.rules.is_some() && self.classes.is_some()
+    }
+
     /// Returns who has, declares and requests each resource, by its name.
     pub(super) fn uses(&self) -> BTreeMap<&str, Use<'_>> {
         let mut uses = BTreeMap::<&str, Use<'_>>::new();
-        for rule in self.rules.all() {
+        for rule in self.rules.iter().flat_map(Rules::all) {
             uses.entry(rule.resource.as_str()).or_default().rules.push(&rule.name);
         }
-        for (resource, class) in &self.classes {
+        for (resource, class) in self.classes.iter().flatten() {
             uses.entry(resource).or_default().class = Some(class);
         }
         for (name, entry) in self.nodes.iter().flatten() {
-            for rule in self.rules.set().selecting(&entry.node) {
-                if let Some(resource) = self.rules.get(&rule.name).map(|rule| rule.resource.as_str()) {
-                    uses.entry(resource).or_default().share(name).is_selected = true;
-                }
+            for rule in self.selecting(&entry.node) {
+                uses.entry(rule.resource.as_str()).or_default().share(name).is_selected = true;
             }
             for (resource, [capacity, allocatable]) in entry.node.resources() {
                 let share = uses.entry(resource).or_default().share(name);
@@ -83,19 +97,24 @@ impl Inventory {
                 share.manager = entry.node.other_manager(resource).map(|manager| &**manager);
             }
         }
-        // Names of nodes that cannot be listed, or are gone.
         let known: HashMap<_, _> = self.nodes.iter().flatten().map(|(name, _)| (&*name.0, name)).collect();
         for pod in self.pods() {
             for (resource, quantity) in &pod.requests {
                 let of_resource = uses.entry(resource).or_default();
                 match &pod.node {
+                    // The scheduler does not consider a pod that is being deleted.
+                    None if pod.is_terminating => {}
                     None => of_resource.waiting.push((pod, *quantity)),
-                    Some(node) => {
-                        let name = known.get(&*node.0).copied().unwrap_or(node);
-                        if known.contains_key(&*node.0) || !self.is_part {
-                            of_resource.share(name).hold(pod, *quantity);
+                    Some(node) => match known.get(&*node.0) {
+                        Some(name) => of_resource.share(name).hold(pod, *quantity),
+                        // Nodes were not selected, cannot be listed, or do not exist.
+                        None if self.is_part => {}
+                        None => {
+                            let share = of_resource.share(node);
+                            share.hold(pod, *quantity);
+                            share.is_missing = self.nodes.is_some();
                         }
-                    }
+                    },
                 }
             }
             for (resource, quantity) in &pod.claimed {
@@ -123,19 +142,17 @@ impl Inventory {
     }
 
     /// Returns what the controller does on a node whose pods request this, as `plan` shows it.
-    pub(super) fn plan(&self, node: &Node, requests: Option<&Requests>) -> NodePlan {
+    pub(super) fn plan(&self, rules: &Rules, node: &Node, requests: Option<&Requests>) -> NodePlan {
         let pods = match self.pods {
             Some(_) => PodUsage::Known(requests.cloned().unwrap_or_default()),
-            None => PodUsage::NotFetched,
+            None => PodUsage::Unavailable("what pods request is unknown".into()),
         };
-        let contested = self.rules.contested(node);
-        plan(node, self.rules.set(), &PlanningInput { contested, pods, ..PlanningInput::default() })
+        plan(node, rules.set(), &PlanningInput { contested: rules.contested(node), pods, ..PlanningInput::default() })
     }
 }
 
 /// Returns the names, the first few in full.
-pub(super) fn named(names: &[&Arc<str>], most: usize) -> String {
-    let shown: Vec<_> = names.iter().take(most).map(|name| &***name).collect();
-    let text = shown.join(", ");
+pub(super) fn named(names: &[String], most: usize) -> String {
+    let text = names.iter().take(most).map(String::as_str).collect::<Vec<_>>().join(", ");
     if names.len() > most { format!("{text} and {} more", names.len() - most) } else { text }
 }

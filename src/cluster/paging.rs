@@ -12,6 +12,9 @@ use super::requests::{self, RequestError, Requests};
 /// The page size. Larger pages mean fewer requests and a higher memory peak.
 pub(crate) const PAGE_SIZE: u32 = 200;
 
+/// How often a list starts again before it fails: one that expires each time would never end.
+const MAX_RESTARTS: usize = 3;
+
 /// A part of a list.
 pub(crate) enum Page<K> {
     /// The list starts again: discard what came before.
@@ -19,7 +22,7 @@ pub(crate) enum Page<K> {
     Items(Vec<K>),
 }
 
-/// Lists all objects of a kind.
+/// Lists all objects of a kind. A list that takes so long that its rest expires starts again, a few times.
 ///
 /// # Errors
 /// If they cannot be listed.
@@ -28,10 +31,14 @@ where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
     let mut page = ListParams::default().limit(PAGE_SIZE);
+    let mut restarts = 0;
     loop {
         let list = match api.list(&page).await {
             // The list took so long that its rest has expired.
-            Err(kube::Error::Api(status)) if status.code == 410 && page.continue_token.is_some() => {
+            Err(kube::Error::Api(status))
+                if status.code == 410 && page.continue_token.is_some() && restarts < MAX_RESTARTS =>
+            {
+                restarts += 1;
                 on_page(Page::Restarted);
                 page.continue_token = None;
                 continue;
@@ -47,7 +54,7 @@ where
 }
 
 /// Lists objects of any shape at a path, with the page size and selectors of `page`. A list that takes so long that its
-/// rest expires starts again.
+/// rest expires starts again, a few times.
 ///
 /// # Errors
 /// If they cannot be listed.
@@ -57,9 +64,11 @@ pub(crate) async fn list_at<T: DeserializeOwned>(
     mut page: ListParams,
     mut on_page: impl FnMut(Page<T>),
 ) -> Result<(), RequestError> {
+    let mut restarts = 0;
     loop {
         let mut list: requests::Page<T> = match requests.send(path.list(&page)).await {
-            Err(error) if error.is_expired() && page.continue_token.is_some() => {
+            Err(error) if error.is_expired() && page.continue_token.is_some() && restarts < MAX_RESTARTS => {
+                restarts += 1;
                 on_page(Page::Restarted);
                 page.continue_token = None;
                 continue;

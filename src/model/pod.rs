@@ -183,6 +183,14 @@ impl Pod {
         mappings.map(|mapping| &*mapping.resource_name)
     }
 
+    /// Returns the DeviceClasses that the pod requests by name, as `deviceclass.resource.kubernetes.io/<class>`: DRA
+    /// provides them, and never a node (KEP-5004).
+    pub fn device_classes(&self) -> impl Iterator<Item = &str> {
+        let containers = self.spec.containers.iter().chain(&self.spec.init_containers);
+        let names = containers.flat_map(|container| container.resources.requests.keys());
+        names.filter_map(|name| name.strip_prefix("deviceclass.resource.kubernetes.io/"))
+    }
+
     /// Returns `status.phase`, such as `Running`.
     #[must_use]
     pub fn phase(&self) -> &str {

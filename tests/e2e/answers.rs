@@ -154,13 +154,17 @@ fn answers_lack_only_what_a_user_may_not_read() {
     cluster.wait_permission("limited", "list", "nodes");
     let top = ask(&reader, &["top"]);
     assert_eq!(top.code, 0, "{}", top.stderr);
-    assert!(top.stdout.lines().nth(1).unwrap().starts_with("example.com/dongle   <none>"), "{}", top.stdout);
+    assert!(top.stdout.lines().nth(1).unwrap().starts_with("example.com/dongle   <unknown>"), "{}", top.stdout);
     for (kind, lack) in
         [("pods", "what pods request"), ("nodeextendedresources", "who declares"), ("deviceclasses", "DRA")]
     {
         let note = top.stderr.lines().find(|line| line.contains(&format!("no right to list {kind}")));
         assert!(note.is_some_and(|note| note.starts_with("note: ") && note.contains(lack)), "{}", top.stderr);
     }
+
+    let why = ask(&reader, &["resource", "example.com/other"]);
+    assert!(why.stderr.contains("is nowhere: no node has it; you have no right to list pods"), "{}", why.stderr);
+    assert!(why.stderr.contains("the server says: 403 Forbidden: pods is forbidden"), "{}", why.stderr);
 
     permissions::grant(&cluster, &[pods, rules, classes]);
     cluster.wait_permission("limited", "list", "pods");

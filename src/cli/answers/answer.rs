@@ -60,6 +60,24 @@ enum Output {
     Name,
 }
 
+/// Selects the pods that an answer shows. All pods count.
+#[derive(Debug, clap::Args)]
+pub(super) struct ShownPods {
+    /// Show pods of this namespace only; all pods count
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Show pods of all namespaces: the default
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
+}
+
+impl ShownPods {
+    /// Returns the only namespace to show, if there is one.
+    pub(super) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+}
+
 /// An answer, which can be printed in every format.
 pub(super) trait Answer: Serialize {
     const KIND: &'static str;

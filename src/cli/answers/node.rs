@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::answer::{Answer, AnswerError, Common};
+use super::answer::{Answer, AnswerError, Common, ShownPods};
 use super::view::{NodeStateView, Owners, PodView, ShareView};
 use crate::cli::diff::order::NodeName;
 use crate::cli::inventory::Inventory;
@@ -14,9 +14,8 @@ use crate::model::spelling::closest;
 pub(in crate::cli) struct Args {
     /// Name of the node
     name: String,
-    /// Show pods of this namespace only; all pods count
-    #[arg(short, long, value_name = "NAME")]
-    namespace: Option<String>,
+    #[command(flatten)]
+    shown: ShownPods,
     #[command(flatten)]
     common: Common,
 }
@@ -27,6 +26,9 @@ struct NodeAnswer {
     #[serde(flatten)]
     state: Option<NodeStateView>,
     resources: Vec<NodeResource>,
+    /// What it means that there are no resources.
+    #[serde(skip)]
+    none: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -40,7 +42,7 @@ struct NodeResource {
 
 pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
     let inventory = args.common.read().await?;
-    let answer = answer(&inventory, &args.name, args.namespace.as_deref())?;
+    let answer = answer(&inventory, &args.name, args.shown.namespace())?;
     args.common.print(&answer, &inventory.gaps)
 }
 
@@ -57,11 +59,13 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
     let uses = inventory.uses();
     let here = uses.iter().filter_map(|(resource, of_resource)| {
         let share = of_resource.shares.get(&node)?;
-        let mut owners = Owners::new(of_resource);
-        let selecting = inventory.node(name).map(|entry| inventory.rules.set().selecting(&entry.node));
-        let selecting = selecting.into_iter().flatten();
-        let of_resource = selecting.filter(|rule| rule.resource.as_str() == *resource);
-        owners.rules = of_resource.map(|rule| rule.name.to_string()).collect();
+        let mut owners = Owners::new(inventory, of_resource);
+        // Which rules select a node that cannot be listed is unknown.
+        let entry = inventory.node(name).filter(|_| inventory.rules.is_some());
+        owners.rules = entry.map(|entry| {
+            let selecting = inventory.selecting(&entry.node).into_iter();
+            selecting.filter(|rule| rule.resource.as_str() == *resource).map(|rule| rule.name.to_string()).collect()
+        });
         owners.managers = share.manager.iter().map(ToString::to_string).collect();
         Some(NodeResource {
             resource: (*resource).to_owned(),
@@ -69,7 +73,13 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
             share: ShareView::new(inventory, share, namespace),
         })
     });
-    Ok(NodeAnswer { node: name.to_owned(), state: NodeStateView::of(inventory, &node), resources: here.collect() })
+    let none = match (&inventory.nodes, &inventory.pods) {
+        (Some(_), Some(_)) => "The node has no extended resources, and no pod on it requests any",
+        (Some(_), None) => "The node has no extended resources",
+        (None, _) => "No pod on the node requests extended resources, if the node exists",
+    };
+    let state = NodeStateView::of(inventory, &node);
+    Ok(NodeAnswer { node: name.to_owned(), state, resources: here.collect(), none })
 }
 
 impl Answer for NodeAnswer {
@@ -94,7 +104,6 @@ impl Answer for NodeAnswer {
     }
 
     fn remarks(&self) -> Vec<String> {
-        let none = "The node has no extended resources, and no pod on it requests any".to_owned();
-        if self.resources.is_empty() { vec![none] } else { Vec::new() }
+        if self.resources.is_empty() { vec![self.none.to_owned()] } else { Vec::new() }
     }
 }

@@ -40,8 +40,15 @@ struct PodAnswer {
     phase: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<String>,
+    /// The scheduler's message.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+    /// Why the pod failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+    /// The DeviceClasses that the pod requests by name, from DRA.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    device_classes: Vec<String>,
     resources: Vec<PodResource>,
 }
 
@@ -59,8 +66,24 @@ struct PodResource {
 }
 
 impl PodName {
-    /// Reads the pod.
-    pub(super) async fn read(&self, client: &Client) -> Result<PodEntry, AnswerError> {
+    /// Reads the pod and everything else, at about one moment.
+    pub(super) async fn read(&self, common: &Common) -> Result<(PodEntry, Inventory), AnswerError> {
+        let client = common.connect().await?;
+        // First, so that a wrong name costs one request.
+        let before = self.get(&client).await?;
+        let inventory = common.read_from(&client).await?;
+        let listed =
+            inventory.pods().iter().find(|pod| (&pod.namespace, &pod.name) == (&before.namespace, &before.name));
+        let pod = match listed {
+            Some(listed) => listed.clone(),
+            // It has ended since, or is deleted.
+            None if before.counts() && inventory.pods.is_some() => self.get(&client).await?,
+            None => before,
+        };
+        Ok((pod, inventory))
+    }
+
+    async fn get(&self, client: &Client) -> Result<PodEntry, AnswerError> {
         let (namespace, name) = match self.pod.split_once('/') {
             Some((namespace, name)) => (namespace, name),
             None => (self.namespace.as_deref().unwrap_or(client.default_namespace()), &*self.pod),
@@ -76,9 +99,7 @@ impl PodName {
 }
 
 pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
-    let client = args.common.connect().await?;
-    let pod = args.pod.read(&client).await?;
-    let inventory = args.common.read_from(&client).await?;
+    let (pod, inventory) = args.pod.read(&args.common).await?;
     args.common.print(&answer(&inventory, &pod), &inventory.gaps)
 }
 
@@ -103,6 +124,8 @@ fn answer(inventory: &Inventory, pod: &PodEntry) -> PodAnswer {
         phase: state(pod),
         node: pod.node.as_ref().map(ToString::to_string),
         message: pod.message.as_deref().map(str::to_owned),
+        failure: pod.failure.as_deref().map(str::to_owned),
+        device_classes: pod.device_classes.iter().map(ToString::to_string).collect(),
         resources: resources.collect(),
     }
 }
@@ -134,6 +157,8 @@ impl Answer for PodAnswer {
     fn remarks(&self) -> Vec<String> {
         let none = self.resources.is_empty().then(|| "The pod requests no extended resources".to_owned());
         let message = self.message.as_ref().map(|message| format!("The scheduler says: {message}"));
-        none.into_iter().chain(message).collect()
+        let failure = self.failure.as_ref().map(|failure| format!("Its status says: {failure}"));
+        let classes = self.device_classes.iter().map(|class| format!("It also requests DeviceClass {class} from DRA"));
+        none.into_iter().chain(message).chain(failure).chain(classes).collect()
     }
 }

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::answer::{Answer, AnswerError, Common};
-use super::view::{NodeStateView, PodView, ResourceView, ShareView};
+use super::answer::{Answer, AnswerError, Common, ShownPods};
+use super::view::{MISSING, NodeStateView, PodView, ResourceView, ShareView};
 use crate::cli::inventory::Inventory;
 use crate::cli::table::Row;
 use crate::model::spelling::closest_resource;
@@ -13,9 +13,8 @@ use crate::model::spelling::closest_resource;
 pub(in crate::cli) struct Args {
     /// Name of the resource, such as example.com/dongle
     name: String,
-    /// Show pods of this namespace only; all pods count
-    #[arg(short, long, value_name = "NAME")]
-    namespace: Option<String>,
+    #[command(flatten)]
+    shown: ShownPods,
     #[command(flatten)]
     common: Common,
 }
@@ -36,13 +35,16 @@ struct NodeShare {
     node: String,
     #[serde(flatten)]
     state: Option<NodeStateView>,
+    /// Whether pods are assigned to the node, and it is not in the list of nodes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    missing: bool,
     #[serde(flatten)]
     share: ShareView,
 }
 
 pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
     let inventory = args.common.read().await?;
-    let answer = answer(&inventory, &args.name, args.namespace.as_deref())?;
+    let answer = answer(&inventory, &args.name, args.shown.namespace())?;
     args.common.print(&answer, &inventory.gaps)
 }
 
@@ -51,12 +53,19 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
     let Some(of_resource) = uses.get(name) else {
         let close = closest_resource(name, uses.keys().copied());
         let close = close.map(|close| format!("; is it {close}?")).unwrap_or_default();
-        let message = format!("no node has {name}, no rule declares it, and no pod requests it{close}");
-        return Err(AnswerError::NotFound(message));
+        let known = [
+            (inventory.nodes.is_some(), "no node has it"),
+            (inventory.rules.is_some(), "no rule declares it"),
+            (inventory.pods.is_some(), "no pod requests it"),
+        ];
+        let known: Vec<_> = known.into_iter().filter(|(is_known, _)| *is_known).map(|(_, fact)| fact).collect();
+        let gaps: String = inventory.gaps.iter().map(|gap| format!("; {gap}")).collect();
+        return Err(AnswerError::NotFound(format!("{name} is nowhere: {}{close}{gaps}", known.join(", "))));
     };
     let shares = of_resource.shares.iter().map(|(node, share)| NodeShare {
         node: node.to_string(),
         state: NodeStateView::of(inventory, node),
+        missing: share.is_missing,
         share: ShareView::new(inventory, share, namespace),
     });
     Ok(ResourceAnswer {
@@ -74,9 +83,10 @@ impl Answer for ResourceAnswer {
         let ResourceView { resource, owners, .. } = &self.resource;
         let [total, requested, free] = self.resource.cells();
         let mut rows = vec![Row::new([resource.clone().into(), total, requested, free, owners.text(is_wide).into()])];
-        for NodeShare { node, state, share } in &self.shares {
+        for NodeShare { node, state, missing, share } in &self.shares {
             let [total, requested, free] = share.cells();
-            let state = state.as_ref().map(NodeStateView::cell).unwrap_or_default();
+            let missing = if *missing { MISSING } else { "" };
+            let state = state.as_ref().map_or_else(|| missing.into(), NodeStateView::cell);
             rows.push(Row::below(1, [node.clone().into(), total, requested, free, state]));
             rows.extend(share.pods.iter().map(|pod| pod.row(2)));
         }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::answer::{Answer, AnswerError, Common};
 use super::view::{Pending, ResourceView, Supply, UNKNOWN};
 use crate::cli::inventory::Inventory;
+use crate::cli::inventory::share::Use;
 use crate::cli::table::{Cell, Row};
 use crate::model::count::plural;
 
@@ -19,6 +20,9 @@ use crate::model::count::plural;
 /// shows less, and says what is missing.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
+    /// Count pods of all namespaces: the default, since the scheduler does
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -28,6 +32,9 @@ struct Top {
     resources: Vec<ResourceView>,
     /// The number of resources that are 0 on all nodes, and that nothing declares or requests.
     leftovers: usize,
+    /// What it means that there are no resources.
+    #[serde(skip)]
+    none: &'static str,
 }
 
 pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
@@ -37,11 +44,18 @@ pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
 
 fn top(inventory: &Inventory) -> Top {
     let uses = inventory.uses();
-    let leftovers = uses.values().filter(|of_resource| of_resource.is_leftover()).count();
-    let shown = uses.iter().filter(|(_, of_resource)| !of_resource.is_leftover());
+    let is_complete = inventory.knows_sources() && inventory.pods.is_some();
+    let is_leftover = |of_resource: &Use<'_>| is_complete && of_resource.is_leftover();
+    let leftovers = uses.values().filter(|of_resource| is_leftover(of_resource)).count();
+    let shown = uses.iter().filter(|(_, of_resource)| !is_leftover(of_resource));
+    let none = match is_complete {
+        true => "No node has extended resources, and no rule or pod asks for any",
+        false => "There are no extended resources in what can be listed",
+    };
     Top {
         resources: shown.map(|(resource, of_resource)| ResourceView::new(inventory, resource, of_resource)).collect(),
         leftovers,
+        none,
     }
 }
 
@@ -94,7 +108,7 @@ impl Answer for Top {
     fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.resources.is_empty() {
-            remarks.push("No node has extended resources, and no rule or pod asks for any".to_owned());
+            remarks.push(self.none.to_owned());
         }
         for ResourceView { resource, free, free_on_unavailable_nodes, claimed, owners, .. } in &self.resources {
             if let (Some(blocked), Some(free)) = (free_on_unavailable_nodes, free) {
@@ -102,10 +116,9 @@ impl Answer for Top {
                     .push(format!("{resource}: {blocked} of {free} free are on nodes that are not ready or cordoned"));
             }
             if let Some(claimed) = claimed {
-                let class = owners.device_class.as_deref().unwrap_or("that is gone");
-                remarks.push(format!(
-                    "{resource}: pods have {claimed} from DRA (DeviceClass {class}), which is not counted"
-                ));
+                let class = owners.device_class.as_ref().map(|class| format!(" (DeviceClass {class})"));
+                let class = class.unwrap_or_default();
+                remarks.push(format!("{resource}: pods have {claimed} from DRA{class}, which is not counted"));
             }
         }
         if self.leftovers > 0 {

@@ -59,8 +59,9 @@ pub(super) struct Supply {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Owners {
-    /// The rules that declare it.
-    pub(super) rules: Vec<String>,
+    /// The rules that declare it; absent if rules cannot be listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rules: Option<Vec<String>>,
     /// The DeviceClass that maps it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) device_class: Option<String>,
@@ -132,7 +133,7 @@ impl ResourceView {
         let claimed = sum(of_resource.claimed.iter().map(|(_, quantity)| *quantity));
         Self {
             resource: resource.to_owned(),
-            owners: Owners::new(of_resource),
+            owners: Owners::new(inventory, of_resource),
             supply: knows_nodes.then(|| Supply {
                 nodes: of_resource.nodes(),
                 expected_nodes: of_resource.expected_nodes(),
@@ -160,9 +161,10 @@ impl ResourceView {
 }
 
 impl Owners {
-    pub(super) fn new(of_resource: &Use<'_>) -> Self {
+    pub(super) fn new(inventory: &Inventory, of_resource: &Use<'_>) -> Self {
+        let names = || of_resource.rules.iter().map(ToString::to_string).collect();
         Self {
-            rules: of_resource.rules.iter().map(ToString::to_string).collect(),
+            rules: inventory.rules.is_some().then(names),
             device_class: of_resource.class.map(str::to_owned),
             managers: of_resource.other_managers().into_iter().map(str::to_owned).collect(),
         }
@@ -170,9 +172,11 @@ impl Owners {
 
     /// Returns the names, as a table shows them.
     pub(super) fn text(&self, is_wide: bool) -> String {
-        let names: Vec<_> = self.rules.iter().map(|name| name.as_str().into()).collect();
-        let most = if is_wide { names.len() } else { NAMED_RULES };
-        let rules = if names.is_empty() { "<none>".to_owned() } else { named(&names.iter().collect::<Vec<_>>(), most) };
+        let rules = match self.rules.as_deref() {
+            None => UNKNOWN.to_owned(),
+            Some([]) => "<none>".to_owned(),
+            Some(names) => named(names, if is_wide { names.len() } else { NAMED_RULES }),
+        };
         let class = self.device_class.iter().map(|class| format!("DeviceClass {class}"));
         let others: Vec<_> = class.chain(self.managers.iter().cloned()).collect();
         if others.is_empty() { rules } else { format!("{rules} ({})", others.join(", ")) }
@@ -188,7 +192,8 @@ impl ShareView {
             capacity: share.capacity.map(|quantity| quantity.to_string()),
             allocatable: share.allocatable.map(|quantity| quantity.to_string()),
             requested: knows_pods.then(|| share.requested.to_string()),
-            free: (share.is_known && knows_pods).then(|| share.free().to_string()),
+            // On a node that does not exist, nothing is free.
+            free: ((share.is_known || share.is_missing) && knows_pods).then(|| share.free().to_string()),
             excess: (share.is_known && !excess.is_zero()).then(|| excess.to_string()),
             pods: PodView::list(&share.pods, namespace),
         }
@@ -237,10 +242,11 @@ impl PodView {
     }
 }
 
-/// Returns the phase of a pod, or why it has no node.
+/// Returns the phase of a pod as kubectl shows it.
 pub(super) fn state(pod: &PodEntry) -> String {
-    match (&pod.node, pod.is_gated) {
-        (None, true) => "SchedulingGated".to_owned(),
+    match &pod.node {
+        _ if pod.is_terminating => "Terminating".to_owned(),
+        None if pod.is_gated => "SchedulingGated".to_owned(),
         _ => pod.phase.to_string(),
     }
 }
@@ -256,6 +262,14 @@ impl NodeStateView {
         })
     }
 
+    /// Returns what keeps pods off the node.
+    pub(super) fn obstacles(&self) -> Vec<String> {
+        let ready = (!self.ready).then(|| "not ready".to_owned());
+        let cordoned = self.unschedulable.then(|| "cordoned".to_owned());
+        let taints = self.taints.iter().map(|taint| format!("tainted {taint}"));
+        ready.into_iter().chain(cordoned).chain(taints).collect()
+    }
+
     /// Returns the state as kubectl shows it, then the taints.
     pub(super) fn cell(&self) -> Cell {
         let ready = if self.ready { "Ready" } else { "NotReady" };
@@ -268,6 +282,9 @@ impl NodeStateView {
         Cell::styled(format!("{ready}{cordoned}{taints}"), style)
     }
 }
+
+/// The state of a node that pods are assigned to, and that is not in the list of nodes.
+pub(super) const MISSING: &str = "not in the list of nodes";
 
 /// What a table shows in place of a number that cannot be known.
 pub(super) const UNKNOWN: &str = "<unknown>";

@@ -1,19 +1,23 @@
 //! `why`: why a pod has no node, as far as extended resources decide it.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common};
 use super::pod::PodName;
-use super::view::{ResourceView, Supply, state};
+use super::view::{NodeStateView, ResourceView, Supply, state};
+use crate::cli::diff::order::NodeName;
 use crate::cli::inventory::pods::PodEntry;
 use crate::cli::inventory::share::Use;
 use crate::cli::inventory::{Inventory, why};
 use crate::cli::message::print_message;
 use crate::cli::table::{Cell, Row};
 use crate::model::count::{digits, plural};
+use crate::model::quantity::Quantity;
 use crate::model::spelling::closest_resource;
 
 /// Show why a pod is Pending, as far as extended resources decide it
@@ -23,7 +27,8 @@ use crate::model::spelling::closest_resource;
 /// else as well: taints, affinity, cpu, memory, volumes. why does not look at those.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exits with 0 if extended resources do not keep the pod Pending, 1 if they do, and 2 on an error.")]
+Exits with 0 if extended resources do not keep the pod Pending or it is unknown, 1 if they do, and 2 on an error. With \
+-l, that is about the selected nodes only.")]
 pub(in crate::cli) struct Args {
     #[command(flatten)]
     pod: PodName,
@@ -42,9 +47,18 @@ struct Why {
     phase: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<String>,
+    /// The node for which the scheduler has nominated the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nominated_node: Option<String>,
     /// The scheduler's message.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+    /// Why the pod failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+    /// The DeviceClasses that the pod requests by name, from DRA, which are not looked at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    device_classes: Vec<String>,
     verdict: Verdict,
     /// The verdict as a sentence.
     explanation: String,
@@ -54,13 +68,13 @@ struct Why {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 enum Verdict {
-    /// The pod has a node, has finished, or requests nothing.
+    /// The pod has a node, has finished, is being deleted, or requests nothing.
     NotWaiting,
     /// Something else than the amounts keeps the pod waiting.
     Gated,
     /// Some node has enough, or all that is known says so.
     Enough,
-    /// No node has enough, apart from what DRA may provide.
+    /// No node is known to have enough: DRA may provide it, or something cannot be read.
     Unknown,
     /// No node has enough.
     NotEnough,
@@ -72,24 +86,26 @@ struct WhyResource {
     pod_requests: String,
     #[serde(flatten)]
     resource: ResourceView,
+    /// What the scheduler reserves for pods that it has nominated for a node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reserved: Option<String>,
     /// The name that was probably meant.
     #[serde(skip_serializing_if = "Option::is_none")]
     similar: Option<String>,
+    /// Whether it is known that no node has the resource, no rule of it selects one, and no DeviceClass maps it.
+    #[serde(skip)]
+    is_nowhere: bool,
 }
 
 #[derive(Debug, Serialize)]
 struct WhyNode {
     node: String,
     enough: Option<bool>,
+    /// What keeps pods off a node that has enough.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    obstacles: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reasons: Vec<String>,
-}
-
-impl WhyResource {
-    /// Returns whether no node has the resource, and no rule of it selects one.
-    fn is_nowhere(&self) -> bool {
-        self.resource.supply.as_ref().is_some_and(|supply| supply.expected_nodes == 0)
-    }
 }
 
 /// Runs the command. 1 means that the pod waits for extended resources, so every error is a 2.
@@ -105,9 +121,7 @@ pub(super) async fn run(args: Args) -> ExitCode {
 }
 
 async fn print_why(args: &Args) -> Result<Verdict, AnswerError> {
-    let client = args.common.connect().await?;
-    let pod = args.pod.read(&client).await?;
-    let inventory = args.common.read_from(&client).await?;
+    let (pod, inventory) = args.pod.read(&args.common).await?;
     let why = explain(&inventory, &pod);
     args.common.print(&why, &inventory.gaps)?;
     Ok(why.verdict)
@@ -115,87 +129,113 @@ async fn print_why(args: &Args) -> Result<Verdict, AnswerError> {
 
 fn explain(inventory: &Inventory, pod: &PodEntry) -> Why {
     let uses = inventory.uses();
-    let is_waiting = pod.node.is_none() && *pod.phase == *"Pending" && !pod.requests.is_empty();
-    let nodes = if is_waiting { why::nodes(inventory, &uses, pod) } else { Vec::new() };
-    let nothing = Use::default();
-    let requests = pod.requests.iter().map(|(resource, quantity)| {
-        let of_resource = uses.get(&**resource).unwrap_or(&nothing);
-        let is_unknown = of_resource.nodes() == 0 && of_resource.rules.is_empty() && of_resource.class.is_none();
-        let known = uses.iter().filter(|(_, other)| other.nodes() > 0 || !other.rules.is_empty());
-        let similar = is_unknown.then(|| closest_resource(resource, known.map(|(name, _)| *name))).flatten();
-        WhyResource {
-            pod_requests: quantity.to_string(),
-            resource: ResourceView::new(inventory, resource, of_resource),
-            similar: similar.map(str::to_owned),
-        }
-    });
-    let requests: Vec<_> = requests.collect();
-    let enough = nodes.iter().filter(|(_, answer)| *answer == why::Answer::Enough).count();
-    let is_unknown = nodes.iter().any(|(_, answer)| matches!(answer, why::Answer::Unknown(_)));
-    let is_complete = inventory.nodes.is_some() && inventory.pods.is_some();
+    let is_pending = pod.node.is_none() && *pod.phase == *"Pending" && !pod.is_terminating;
+    let is_waiting = is_pending && !pod.requests.is_empty();
+    let answers = if is_waiting { why::nodes(inventory, &uses, pod) } else { Vec::new() };
+    let nodes: Vec<_> = answers.into_iter().map(|(name, answer)| WhyNode::new(inventory, name, answer)).collect();
     let verdict = match (is_waiting, pod.is_gated) {
         (false, _) => Verdict::NotWaiting,
         (true, true) => Verdict::Gated,
-        (true, false) if enough > 0 => Verdict::Enough,
-        (true, false) if is_unknown || !is_complete => Verdict::Unknown,
+        (true, false) if nodes.iter().any(|node| node.enough == Some(true)) => Verdict::Enough,
+        (true, false) if nodes.iter().any(|node| node.enough.is_none()) => Verdict::Unknown,
+        (true, false) if inventory.nodes.is_none() => Verdict::Unknown,
         (true, false) => Verdict::NotEnough,
     };
-    let explanation = explanation(verdict, pod, &requests, (enough, nodes.len()), inventory.is_part);
-    let nodes = nodes.into_iter().map(|(node, answer)| {
+    let mut why = Why {
+        namespace: pod.namespace.to_string(),
+        name: pod.name.to_string(),
+        phase: state(pod),
+        node: pod.node.as_ref().map(ToString::to_string),
+        nominated_node: pod.nominated_node.as_deref().filter(|_| is_pending).map(str::to_owned),
+        message: pod.message.as_deref().map(str::to_owned),
+        failure: pod.failure.as_deref().map(str::to_owned),
+        device_classes: pod.device_classes.iter().map(ToString::to_string).collect(),
+        verdict,
+        explanation: String::new(),
+        requests: pod.requests.iter().map(|request| WhyResource::new(inventory, &uses, pod, request)).collect(),
+        nodes,
+    };
+    why.explanation = why.explain(pod, inventory.is_part);
+    why
+}
+
+impl WhyResource {
+    fn new(
+        inventory: &Inventory,
+        uses: &BTreeMap<&str, Use<'_>>,
+        pod: &PodEntry,
+        (resource, quantity): &(Arc<str>, Quantity),
+    ) -> Self {
+        let nothing = Use::default();
+        let of_resource = uses.get(&**resource).unwrap_or(&nothing);
+        let is_unmapped = inventory.knows_sources() && of_resource.class.is_none();
+        let is_unheard = is_unmapped && of_resource.nodes() == 0 && of_resource.rules.is_empty();
+        let known = uses.iter().filter(|(_, other)| other.nodes() > 0 || !other.rules.is_empty());
+        let similar = is_unheard.then(|| closest_resource(resource, known.map(|(name, _)| *name))).flatten();
+        let reserved = why::promised(inventory, pod, resource);
+        Self {
+            pod_requests: quantity.to_string(),
+            resource: ResourceView::new(inventory, resource, of_resource),
+            reserved: (!reserved.is_zero()).then(|| reserved.to_string()),
+            similar: similar.map(str::to_owned),
+            is_nowhere: is_unmapped && of_resource.expected_nodes() == 0,
+        }
+    }
+
+    /// Returns the amounts as a sentence, if they are known.
+    fn sentence(&self) -> Option<String> {
+        let Self { pod_requests, resource: ResourceView { resource, supply, free, largest_free, .. }, .. } = self;
+        let Supply { total, .. } = supply.as_ref()?;
+        let Some(free) = free else {
+            return Some(format!("{resource}: the pod requests {pod_requests}; nodes have {total} in all"));
+        };
+        let largest = match largest_free {
+            Some(largest) => format!("{} on one node ({})", largest.quantity, largest.node),
+            None => "none on a node that takes pods".to_owned(),
+        };
+        let reserved = self.reserved.as_ref().map(|reserved| format!("; {reserved} of it reserved for nominated pods"));
+        let reserved = reserved.unwrap_or_default();
+        Some(format!("{resource}: the pod requests {pod_requests}; {free} of {total} free, {largest}{reserved}"))
+    }
+}
+
+impl WhyNode {
+    fn new(inventory: &Inventory, name: &NodeName, answer: why::Answer) -> Self {
         let (enough, reasons) = match answer {
             why::Answer::Enough => (Some(true), Vec::new()),
             why::Answer::Short(reasons) => (Some(false), reasons),
             why::Answer::Unknown(reasons) => (None, reasons),
         };
-        WhyNode { node: node.to_string(), enough, reasons }
-    });
-    Why {
-        namespace: pod.namespace.to_string(),
-        name: pod.name.to_string(),
-        phase: state(pod),
-        node: pod.node.as_ref().map(ToString::to_string),
-        message: pod.message.as_deref().map(str::to_owned),
-        verdict,
-        explanation,
-        nodes: nodes.collect(),
-        requests,
+        let state = NodeStateView::of(inventory, name).filter(|_| enough == Some(true));
+        let obstacles = state.map(|state| state.obstacles()).unwrap_or_default();
+        Self { node: name.to_string(), enough, obstacles, reasons }
     }
 }
 
-/// Returns the verdict as a sentence. If `is_part`, `-l` excludes nodes.
-fn explanation(
-    verdict: Verdict,
-    pod: &PodEntry,
-    requests: &[WhyResource],
-    (enough, all): (usize, usize),
-    is_part: bool,
-) -> String {
-    let selected = if is_part { " that -l selects" } else { "" };
-    match verdict {
-        Verdict::NotWaiting => match &pod.node {
-            Some(node) => format!("The pod is on node {node}: it does not wait for extended resources"),
-            None if pod.requests.is_empty() && !pod.claimed.is_empty() => {
-                "The pod has its extended resources from DRA: it does not wait for those of nodes".to_owned()
+impl Why {
+    /// Returns the verdict as a sentence. If `is_part`, `-l` excludes nodes.
+    fn explain(&self, pod: &PodEntry, is_part: bool) -> String {
+        let selected = if is_part { " that -l selects" } else { "" };
+        match self.verdict {
+            Verdict::NotWaiting => not_waiting(pod),
+            Verdict::Gated => {
+                "The scheduler does not consider the pod until its scheduling gates are removed".to_owned()
             }
-            None if pod.requests.is_empty() => "The pod requests no extended resources".to_owned(),
-            None => format!("The pod is {}: it waits for no node", pod.phase),
-        },
-        Verdict::Gated => "The scheduler does not consider the pod until its scheduling gates are removed".to_owned(),
-        Verdict::Enough => {
-            let verb = if enough == 1 { "has" } else { "have" };
-            format!(
-                "{} of {}{selected} {verb} enough extended resources: if the pod stays Pending, something else keeps it off \
-                 them",
-                digits(enough),
-                plural(all, "node", "nodes")
-            )
-        }
-        Verdict::Unknown => format!("No node{selected} is known to have enough extended resources"),
-        Verdict::NotEnough if all == 0 => format!("There are no nodes{selected}"),
-        Verdict::NotEnough if is_part => format!("No node{selected} has enough extended resources"),
-        Verdict::NotEnough => {
-            let unknown = requests.iter().find(|request| request.is_nowhere());
-            match unknown {
+            Verdict::Enough => {
+                let enough = self.nodes.iter().filter(|node| node.enough == Some(true)).count();
+                let verb = if enough == 1 { "has" } else { "have" };
+                let stale = if self.scheduler_saw_less() { ", or the scheduler has yet to try again" } else { "" };
+                format!(
+                    "{} of {}{selected} {verb} enough extended resources: if the pod stays Pending, something else keeps \
+                     it off them{stale}",
+                    digits(enough),
+                    plural(self.nodes.len(), "node", "nodes")
+                )
+            }
+            Verdict::Unknown => format!("No node{selected} is known to have enough extended resources"),
+            Verdict::NotEnough if self.nodes.is_empty() => format!("There are no nodes{selected}"),
+            Verdict::NotEnough if is_part => format!("No node{selected} has enough extended resources"),
+            Verdict::NotEnough => match self.requests.iter().find(|request| request.is_nowhere) {
                 Some(WhyResource { resource, similar: Some(similar), .. }) => {
                     format!("Nothing provides {}: is it {similar}?", resource.resource)
                 }
@@ -203,8 +243,39 @@ fn explanation(
                     format!("No node has {}, and no rule selects one", resource.resource)
                 }
                 None => "No node has enough extended resources".to_owned(),
-            }
+            },
         }
+    }
+
+    /// Returns whether the scheduler found too little of a requested resource on some node.
+    fn scheduler_saw_less(&self) -> bool {
+        let message = self.message.as_deref().unwrap_or_default();
+        let is_of_name = |next: char| next.is_ascii_alphanumeric() || "-_./".contains(next);
+        let named: HashSet<_> = message
+            .split("Insufficient ")
+            .skip(1)
+            .filter_map(|rest| rest.split(|next| !is_of_name(next)).next())
+            // The period ends the sentence.
+            .map(|name| name.trim_end_matches('.'))
+            .collect();
+        self.requests.iter().any(|request| named.contains(&*request.resource.resource))
+    }
+}
+
+/// Returns why a pod waits for no node's extended resources.
+fn not_waiting(pod: &PodEntry) -> String {
+    match &pod.node {
+        _ if pod.is_finished() => {
+            let failure = pod.failure.as_ref().map(|failure| format!(": {failure}"));
+            format!("The pod has ended ({}){}", pod.phase, failure.unwrap_or_default())
+        }
+        Some(node) => format!("The pod is on node {node}: it does not wait for extended resources"),
+        None if pod.is_terminating => "The pod is being deleted: it waits for no node".to_owned(),
+        None if pod.requests.is_empty() && !(pod.claimed.is_empty() && pod.device_classes.is_empty()) => {
+            "The pod has its extended resources from DRA: it does not wait for those of nodes".to_owned()
+        }
+        None if pod.requests.is_empty() => "The pod requests no extended resources".to_owned(),
+        None => format!("The pod is {}: it waits for no node", pod.phase),
     }
 }
 
@@ -214,11 +285,12 @@ impl Answer for Why {
     fn table(&self, is_wide: bool) -> (Vec<&'static str>, Vec<Row>) {
         // Nodes with the same answer, in the order of their names.
         let mut groups = Vec::<(&WhyNode, usize)>::new();
+        let mut places = HashMap::new();
         for node in &self.nodes {
-            let alike = groups
-                .iter_mut()
-                .find(|(first, _)| !is_wide && (first.enough, &first.reasons) == (node.enough, &node.reasons));
-            match alike {
+            let next = groups.len();
+            let own = is_wide.then_some(&node.node);
+            let place = *places.entry((node.enough, &node.obstacles, &node.reasons, own)).or_insert(next);
+            match groups.get_mut(place) {
                 Some((_, count)) => *count += 1,
                 None => groups.push((node, 1)),
             }
@@ -236,7 +308,8 @@ impl Answer for Why {
                 Some(false) => ("short", AnsiColor::Red.on_default()),
                 None => ("unknown", AnsiColor::Yellow.on_default()),
             };
-            Row::new([name.into(), Cell::styled(answer, style), node.reasons.join("; ").into()])
+            let why = if node.enough == Some(true) { node.obstacles.join(", ") } else { node.reasons.join("; ") };
+            Row::new([name.into(), Cell::styled(answer, style), why.into()])
         });
         let more = (more > 0).then(|| {
             Row::new([
@@ -255,20 +328,30 @@ impl Answer for Why {
 
     fn remarks(&self) -> Vec<String> {
         let mut remarks = vec![self.explanation.clone()];
-        let waiting = self.requests.iter().filter(|_| self.verdict != Verdict::NotWaiting);
-        for WhyResource { pod_requests, resource, .. } in waiting {
-            let ResourceView { resource: name, supply, free, largest_free, .. } = resource;
-            let (Some(Supply { total, .. }), Some(free)) = (supply, free) else { continue };
-            let largest = match largest_free {
-                Some(largest) => format!("{} on one node ({})", largest.quantity, largest.node),
-                None => "none on a node that takes pods".to_owned(),
-            };
-            remarks.push(format!("{name}: the pod requests {pod_requests}; {free} of {total} free, {largest}"));
+        if self.verdict != Verdict::NotWaiting {
+            remarks.extend(self.requests.iter().filter_map(WhyResource::sentence));
         }
+        remarks.extend(self.nominated_node.iter().map(|node| {
+            format!("The scheduler has nominated the pod for node {node}, where it waits for other pods to end")
+        }));
         remarks.extend(self.message.iter().map(|message| format!("The scheduler says: {message}")));
+        if self.verdict == Verdict::NotEnough && self.message.is_some() && !self.scheduler_saw_less() {
+            remarks.push(
+                "The scheduler names none of these resources: it has rejected the nodes for another reason first, or \
+                 ignores the resources (ignoredResources, an extender)"
+                    .to_owned(),
+            );
+        }
         if self.verdict == Verdict::Enough {
-            remarks.push("Not looked at: taints, affinity, cpu, memory, volumes and topology".to_owned());
+            remarks.push("Not looked at: taints, cordons, affinity, cpu, memory, volumes and topology".to_owned());
+        }
+        if self.verdict != Verdict::NotWaiting {
+            let classes = self.device_classes.iter();
+            remarks.extend(classes.map(|class| format!("Not looked at: DeviceClass {class}, which DRA provides")));
         }
         remarks
     }
 }
+
+#[cfg(test)]
+mod tests;

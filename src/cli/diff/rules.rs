@@ -142,6 +142,12 @@ impl Rules {
         resources.map(|resource| (Arc::clone(resource), contest(resource))).collect()
     }
 
+    /// Returns whether some rule of the cluster is invalid, so that its values stay.
+    #[must_use]
+    pub fn has_frozen(&self) -> bool {
+        self.notes.iter().any(|note| note.kind == NoteKind::InvalidRule)
+    }
+
     /// Returns whether there is a rule of this name, valid or not.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {

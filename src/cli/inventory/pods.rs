@@ -19,9 +19,14 @@ pub(in crate::cli) struct PodEntry {
     pub(in crate::cli) phase: Arc<str>,
     pub(in crate::cli) priority: i32,
     pub(in crate::cli) is_gated: bool,
+    pub(in crate::cli) is_terminating: bool,
     pub(in crate::cli) nominated_node: Option<Box<str>>,
     /// Why the scheduler found no node, in its own words.
-    pub(in crate::cli) message: Option<Box<str>>,
+    pub(in crate::cli) message: Option<Arc<str>>,
+    /// Why the pod failed, in the words of who decided so.
+    pub(in crate::cli) failure: Option<Box<str>>,
+    /// The DeviceClasses that it requests by name.
+    pub(in crate::cli) device_classes: Box<[Box<str>]>,
     /// What it requests of nodes, by resource.
     pub(in crate::cli) requests: Box<[(Arc<str>, Quantity)]>,
     /// What it has from a ResourceClaim, by resource.
@@ -29,6 +34,17 @@ pub(in crate::cli) struct PodEntry {
 }
 
 impl PodEntry {
+    /// Returns whether the pod has finished: nothing of it runs, or will run, anymore.
+    pub(in crate::cli) fn is_finished(&self) -> bool {
+        matches!(&*self.phase, "Succeeded" | "Failed")
+    }
+
+    /// Returns whether an inventory has the pod: if it is unfinished and requests extended resources.
+    pub(in crate::cli) fn counts(&self) -> bool {
+        let has_requests = !self.requests.is_empty() || !self.claimed.is_empty();
+        has_requests && !self.is_finished()
+    }
+
     /// Returns how much of a node's resource the pod requests.
     pub(in crate::cli) fn requests(&self, resource: &str) -> Quantity {
         let found = self.requests.iter().find(|(name, _)| **name == *resource);
@@ -47,25 +63,23 @@ impl fmt::Display for PodEntry {
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Pods {
     entries: Vec<PodEntry>,
-    /// Names of nodes and resources, and phases, each kept once.
+    /// Names of nodes and resources, phases and messages, each kept once.
     strings: HashSet<Arc<str>>,
 }
 
 impl Pods {
     /// Adds a pod, unless it has finished or requests no extended resource.
     pub(in crate::cli) fn add(&mut self, object: PodObject) {
-        if object.pod.is_finished() {
-            return;
-        }
         let entry = self.entry(object);
-        if !(entry.requests.is_empty() && entry.claimed.is_empty()) {
+        if entry.counts() {
             self.entries.push(entry);
         }
     }
 
     /// Reduces a pod to what an inventory keeps.
     pub(in crate::cli) fn entry(&mut self, object: PodObject) -> PodEntry {
-        let PodObject { namespace, name, priority, is_gated, nominated_node, message, pod } = object;
+        let PodObject { namespace, name, priority, is_gated, is_terminating, nominated_node, message, failure, pod } =
+            object;
         let claimed: HashSet<_> = pod.claimed().collect();
         let (mut requests, mut from_claims) = (Vec::new(), Vec::new());
         for (resource, quantity) in Requests::of(&pod).iter().filter(|(_, quantity)| !quantity.is_zero()) {
@@ -79,8 +93,11 @@ impl Pods {
             phase: self.intern(pod.phase()),
             priority,
             is_gated,
+            is_terminating,
             nominated_node,
-            message,
+            message: message.map(|message| self.intern(&message)),
+            failure,
+            device_classes: pod.device_classes().map(Into::into).collect(),
             requests: requests.into(),
             claimed: from_claims.into(),
         }

@@ -35,6 +35,8 @@ pub(in crate::cli) struct Share<'i> {
     pub(in crate::cli) pods: Vec<Request<'i>>,
     /// Whether the node has been listed.
     pub(in crate::cli) is_known: bool,
+    /// Whether pods are assigned to the node, and it is not in the list of all nodes.
+    pub(in crate::cli) is_missing: bool,
     /// Whether the node is ready and not cordoned.
     pub(in crate::cli) takes_pods: bool,
     /// Whether a rule that declares the resource selects the node.
@@ -53,9 +55,9 @@ impl<'i> Use<'i> {
         sum(self.shares.values().filter_map(|share| share.allocatable))
     }
 
-    /// Returns what pods on nodes request.
+    /// Returns what pods on nodes request, apart from nodes that do not exist.
     pub(in crate::cli) fn requested(&self) -> Quantity {
-        sum(self.shares.values().map(|share| share.requested))
+        sum(self.shares.values().filter(|share| !share.is_missing).map(|share| share.requested))
     }
 
     /// Returns the sum of what is free on each node.
@@ -93,7 +95,7 @@ impl<'i> Use<'i> {
         managers
     }
 
-    /// Returns whether it is nothing but zeros that something has left on nodes.
+    /// Returns whether it is nothing but zeros that something has left on nodes, if everything could be listed.
     pub(in crate::cli) fn is_leftover(&self) -> bool {
         let is_used = !self.waiting.is_empty() || !self.claimed.is_empty() || !self.requested().is_zero();
         self.nodes() == 0 && self.rules.is_empty() && self.class.is_none() && !is_used

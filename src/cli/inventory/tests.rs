@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::why::{self, Answer};
@@ -45,7 +47,8 @@ pub(in crate::cli) fn inventory(nodes: &[Value], pods: &[Value], rules: Vec<Rule
     let nodes = Some(nodes.collect());
     let mut entries = Pods::default();
     pods.iter().for_each(|pod| entries.add(serde_json::from_value::<PodObject>(pod.clone()).unwrap()));
-    Inventory { nodes, pods: Some(entries.finish()), rules: Rules::from_files(rules), ..Inventory::default() }
+    let rules = Some(Rules::from_files(rules));
+    Inventory { nodes, pods: Some(entries.finish()), rules, classes: Some(BTreeMap::new()), ..Inventory::default() }
 }
 
 /// Returns the answer for a pod of the inventory on each node, by name.
@@ -123,7 +126,11 @@ fn use_of_selected_nodes_leaves_out_pods_elsewhere() {
     let nodes = [node("node-1", &json!({}), "4")];
     let pods = [pod("a", "node-1", "1"), pod("b", "node-2", "1")];
     let mut inventory = inventory(&nodes, &pods, vec![]);
-    assert_eq!(inventory.uses()[DONGLE].requested().to_string(), "2", "node-2 has just been deleted");
+    let uses = inventory.uses();
+    let missing = uses[DONGLE].shares.iter().find(|(name, _)| &*name.0 == "node-2").unwrap().1;
+    assert!(missing.is_missing && missing.requested.to_string() == "1", "{missing:?}");
+    assert_eq!(uses[DONGLE].requested().to_string(), "1", "the scheduler counts no pods on node-2, which is deleted");
+    drop(uses);
     inventory.is_part = true;
     assert_eq!(inventory.uses()[DONGLE].requested().to_string(), "1");
     inventory.nodes = None;
@@ -204,7 +211,7 @@ fn why_does_not_know_what_dra_provides() {
     let nodes = [("node-1", ""), ("node-2", "1"), ("node-3", "0")];
     let nodes = nodes.map(|(name, dongles)| node(name, &json!({}), dongles));
     let mut inventory = inventory(&nodes, &[pod("waits", "", "3")], vec![]);
-    inventory.classes.insert(DONGLE.to_owned(), "fast".to_owned());
+    inventory.classes = Some([(DONGLE.to_owned(), "fast".to_owned())].into());
     let text = reasons(&inventory, "waits");
     assert!(
         text.contains("node-1: unknown: no example.com/dongle: DeviceClass fast may provide it through DRA"),
@@ -212,6 +219,43 @@ fn why_does_not_know_what_dra_provides() {
     );
     assert!(text.contains("node-2: example.com/dongle: 1 of 1 free; that is less than 3"), "{text}");
     assert!(text.contains("node-3: unknown: "), "{text}");
+}
+
+#[test]
+fn why_says_what_it_cannot_know_without_rules_or_device_classes() {
+    let nodes = [("node-1", ""), ("node-2", "1")].map(|(name, dongles)| node(name, &json!({}), dongles));
+    let mut inventory = inventory(&nodes, &[pod("waits", "", "3")], vec![]);
+    inventory.rules = None;
+    let text = reasons(&inventory, "waits");
+    assert!(text.contains("node-1: no example.com/dongle: who declares it is unknown\n"), "{text}");
+    assert!(text.contains("less than 3: who declares it is unknown"), "{text}");
+    inventory.classes = None;
+    let text = reasons(&inventory, "waits");
+    assert!(text.contains("node-1: unknown: no example.com/dongle"), "DRA may provide it: {text}");
+    assert!(text.contains("node-2: example.com/dongle: 1 of 1 free"), "DRA provides none beside a node's own: {text}");
+}
+
+#[test]
+fn why_names_the_writer_of_what_no_rule_declares() {
+    let mut reset = node("node-1", &json!({}), "4");
+    reset["status"]["allocatable"][DONGLE] = json!("0");
+    reset["metadata"]["managedFields"] = json!([{"manager": "plugin", "operation": "Update", "subresource": "status",
+        "apiVersion": "v1", "fieldsType": "FieldsV1", "time": "2026-01-01T00:00:00Z",
+        "fieldsV1": {"f:status": {"f:capacity": {format!("f:{DONGLE}"): {}}}}}]);
+    let text = reasons(&inventory(&[reset], &[pod("waits", "", "3")], vec![]), "waits");
+    let expected = "node-1: no example.com/dongle allocatable (capacity 4): no rule declares it; plugin wrote it\n";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn pod_that_is_deleted_waits_for_nothing() {
+    let mut deleted = pod("deleted", "", "3");
+    deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut on_node = pod("on-node", "node-1", "1");
+    on_node["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let inventory = inventory(&[node("node-1", &json!({}), "4")], &[deleted, on_node], vec![]);
+    let uses = inventory.uses();
+    assert_eq!((uses[DONGLE].waiting.len(), uses[DONGLE].requested().to_string()), (0, "1".to_owned()));
 }
 
 #[test]
@@ -223,7 +267,8 @@ fn why_knows_no_node_with_enough_without_a_list_of_pods() {
     let answers = why::nodes(&inventory, &uses, &waits);
     let [(_, one), (_, two)] = answers.as_slice() else { panic!("{answers:?}") };
     assert!(matches!(one, Answer::Unknown(why) if why[0].contains("what pods on the node use")), "{one:?}");
-    assert!(matches!(two, Answer::Short(_)), "{two:?}");
+    let expected = "example.com/dongle: 2 in all; that is less than 3: no rule declares it";
+    assert_eq!(two, &Answer::Short(vec![expected.to_owned()]), "nothing is said of what is free");
     inventory.nodes.as_mut().unwrap().retain(|_, entry| {
         entry.node.allocatable = None;
         entry.node.capacity = None;

@@ -10,8 +10,10 @@ use super::share::{Request, Share, Use, sum};
 use super::{Inventory, NodeEntry};
 use crate::cli::diff::order::NodeName;
 use crate::cli::diff::reasons;
+use crate::cli::diff::rules::Rules;
 use crate::model::pod::Requests;
 use crate::model::quantity::Quantity;
+use crate::planner::{NodePlan, Plan};
 
 /// How many pods and rules a reason names.
 const NAMED: usize = 3;
@@ -23,7 +25,8 @@ pub(in crate::cli) enum Answer {
     Enough,
     /// It has too little of some, for these reasons.
     Short(Vec<String>),
-    /// It has too little of some, which DRA may provide instead; or it is unknown what pods use.
+    /// It has too little of some, which DRA may provide instead or what DRA provides cannot be read; or it is unknown
+    /// what pods use.
     Unknown(Vec<String>),
 }
 
@@ -47,7 +50,8 @@ pub(in crate::cli) fn nodes<'i>(
             for (resource, quantity) in &pod.requests {
                 let of_resource = uses.get(&**resource).unwrap_or(&nothing);
                 if let Some(reason) = node.reason(of_resource, (resource, *quantity), reserved) {
-                    may_be_dra &= of_resource.class.is_some() && !node.has(resource);
+                    let may_be_mapped = of_resource.class.is_some() || inventory.classes.is_none();
+                    may_be_dra &= may_be_mapped && !node.has(resource);
                     short.push(reason);
                 }
             }
@@ -79,6 +83,11 @@ fn reserved<'i>(inventory: &'i Inventory, pod: &PodEntry) -> HashMap<&'i str, Ve
     reserved
 }
 
+/// Returns how much of a resource the scheduler reserves, on all nodes, for pods that it counts before this one.
+pub(in crate::cli) fn promised(inventory: &Inventory, pod: &PodEntry, resource: &str) -> Quantity {
+    sum(reserved(inventory, pod).values().flatten().map(|other| other.requests(resource)))
+}
+
 struct OnNode<'i> {
     inventory: &'i Inventory,
     name: &'i NodeName,
@@ -108,8 +117,11 @@ impl OnNode<'_> {
             return None;
         }
         let allocatable = share.allocatable.unwrap_or_default();
+        let declarations = || self.declarations(of_resource, resource, share.manager);
         if allocatable.is_zero() {
-            return Some(format!("no {resource}: {}", self.declarations(of_resource, resource)));
+            let reset = share.capacity.filter(|capacity| !capacity.is_zero());
+            let reset = reset.map(|capacity| format!(" allocatable (capacity {capacity})"));
+            return Some(format!("no {resource}{}: {}", reset.unwrap_or_default(), declarations()));
         }
         let holders: Vec<_> = share
             .pods
@@ -119,57 +131,66 @@ impl OnNode<'_> {
                 reserved.iter().map(|pod| (*pod, pod.requests(resource))).filter(|(_, quantity)| !quantity.is_zero()),
             )
             .collect();
-        let mut reason = format!("{resource}: {free} of {allocatable} free");
+        let mut reason = match self.inventory.pods {
+            Some(_) => format!("{resource}: {free} of {allocatable} free"),
+            None => format!("{resource}: {allocatable} in all"),
+        };
         if !holders.is_empty() {
             reason += &format!(", used by {}", largest(holders));
         }
         if allocatable < quantity {
-            let why = self.declarations(of_resource, resource);
-            reason += &format!("; that is less than {quantity}: {why}");
+            reason += &format!("; that is less than {quantity}: {}", declarations());
         }
         Some(reason)
     }
 
     /// Returns why a node has none of a resource, or no more: what each rule that declares it does there.
-    fn declarations(&self, of_resource: &Use<'_>, resource: &str) -> String {
+    fn declarations(&self, of_resource: &Use<'_>, resource: &str, manager: Option<&str>) -> String {
         let class = of_resource.class.map(|class| format!("DeviceClass {class} may provide it through DRA"));
-        let rules = &self.inventory.rules;
-        let declaring: Vec<_> = of_resource.rules.iter().filter_map(|name| rules.get(name)).collect();
-        let (selecting, others): (Vec<_>, Vec<_>) =
-            declaring.into_iter().partition(|rule| rule.selection.selects(&self.entry.node));
-        let reasons: Vec<_> = if selecting.is_empty() {
-            let mismatch = |rule: &&_| {
-                let rule: &crate::planner::rules::Rule = rule;
-                Some(format!(
-                    "rule {} does not select the node: {}",
-                    rule.name,
-                    rule.selection.mismatch(&self.entry.node)?
-                ))
-            };
-            let more = others.len().saturating_sub(NAMED);
-            let more = (more > 0).then(|| format!("nor do {more} more rules"));
-            others.iter().take(NAMED).filter_map(mismatch).chain(more).collect()
-        } else {
-            let plan = self.inventory.plan(&self.entry.node, self.requests);
-            let outcomes = plan.outcomes.iter().filter_map(|(name, outcome)| Some((rules.get(name)?, outcome)));
-            let outcomes = outcomes.filter(|(rule, _)| rule.resource.as_str() == resource);
-            let is_blocked = matches!(plan.plan, crate::planner::Plan::Blocked(_));
-            let blocked =
-                is_blocked.then(|| "the annotation of the node cannot be read, so nothing on it changes".to_owned());
-            let said = outcomes.map(|(rule, outcome)| {
-                let [_, allocatable] = self.entry.node.values(resource);
-                let is_there = allocatable.and_then(|text| text.parse().ok()) == Some(rule.quantity);
-                let rest = if is_there { "" } else { ", which is not on the node yet" };
-                let default = || format!("rule {} declares {}{rest}", rule.name, rule.quantity);
-                reasons::outcome(outcome, rule, rules).unwrap_or_else(default)
-            });
-            match blocked {
-                Some(blocked) => vec![blocked],
-                None => said.collect(),
-            }
+        let Some(rules) = &self.inventory.rules else {
+            return std::iter::once("who declares it is unknown".to_owned())
+                .chain(class)
+                .collect::<Vec<_>>()
+                .join("; ");
         };
-        let none = (reasons.is_empty() && class.is_none()).then(|| "no rule declares it".to_owned());
+        let mut selecting = self.inventory.selecting(&self.entry.node);
+        selecting.retain(|rule| rule.resource.as_str() == resource);
+        let reasons: Vec<_> = if selecting.is_empty() {
+            let mismatches = of_resource.rules.iter().take(NAMED).filter_map(|name| {
+                let mismatch = rules.get(name)?.selection.mismatch(&self.entry.node)?;
+                Some(format!("rule {name} does not select the node: {mismatch}"))
+            });
+            let more = of_resource.rules.len().saturating_sub(NAMED);
+            let more = (more > 0).then(|| format!("nor do {more} more rules"));
+            mismatches.chain(more).collect()
+        } else {
+            self.outcomes(rules, resource)
+        };
+        let none = || {
+            let valid = if rules.has_frozen() { "valid " } else { "" };
+            let writer = manager.map(|manager| format!("; {manager} wrote it"));
+            format!("no {valid}rule declares it{}", writer.unwrap_or_default())
+        };
+        let none = (reasons.is_empty() && class.is_none()).then(none);
         reasons.into_iter().chain(class).chain(none).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Returns what the rules that declare a resource and select the node do there.
+    fn outcomes(&self, rules: &Rules, resource: &str) -> Vec<String> {
+        let NodePlan { plan, outcomes, .. } = self.inventory.plan(rules, &self.entry.node, self.requests);
+        if matches!(plan, Plan::Blocked(_)) {
+            return vec!["the annotation of the node cannot be read, so nothing on it changes".to_owned()];
+        }
+        let outcomes = outcomes.iter().filter_map(|(name, outcome)| Some((rules.get(name)?, outcome)));
+        let outcomes = outcomes.filter(|(rule, _)| rule.resource.as_str() == resource);
+        let text = outcomes.map(|(rule, outcome)| {
+            let [_, allocatable] = self.entry.node.values(resource);
+            let is_there = allocatable.and_then(|text| text.parse().ok()) == Some(rule.quantity);
+            let rest = if is_there { "" } else { ", which is not on the node yet" };
+            let default = || format!("rule {} declares {}{rest}", rule.name, rule.quantity);
+            reasons::outcome(outcome, rule, rules).unwrap_or_else(default)
+        });
+        text.collect()
     }
 }
 

@@ -18,10 +18,14 @@ pub struct PodObject {
     pub priority: i32,
     /// Whether scheduling gates keep the scheduler from considering the pod.
     pub is_gated: bool,
+    /// Whether the pod is being deleted: the scheduler does not consider it, and counts it until it is gone.
+    pub is_terminating: bool,
     /// `status.nominatedNodeName`: where the scheduler has made room for the pod.
     pub nominated_node: Option<Box<str>>,
     /// Why the scheduler found no node, in its own words.
     pub message: Option<Box<str>>,
+    /// `status.reason` and `status.message`, such as why a kubelet rejected the pod.
+    pub failure: Option<Box<str>>,
     /// The node and the requests.
     pub pod: Pod,
 }
@@ -38,10 +42,11 @@ impl<'de> Deserialize<'de> for PodObject {
         }
 
         #[derive(Default, Deserialize)]
-        #[serde(default)]
+        #[serde(default, rename_all = "camelCase")]
         struct Metadata {
             namespace: Box<str>,
             name: Box<str>,
+            deletion_timestamp: Option<IgnoredAny>,
         }
 
         #[derive(Default, Deserialize)]
@@ -59,6 +64,8 @@ impl<'de> Deserialize<'de> for PodObject {
         #[serde(default, rename_all = "camelCase")]
         struct Status {
             phase: String,
+            reason: Option<String>,
+            message: Option<String>,
             extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
             nominated_node_name: Option<Box<str>>,
             conditions: Option<Vec<Condition>>,
@@ -76,13 +83,17 @@ impl<'de> Deserialize<'de> for PodObject {
         let scheduled = status.conditions.into_iter().flatten().find(|condition| *condition.kind == *"PodScheduled");
         let message =
             scheduled.filter(|scheduled| *scheduled.status != *"True").and_then(|scheduled| scheduled.message);
+        let failure: Vec<_> =
+            [status.reason, status.message].into_iter().flatten().filter(|text| !text.is_empty()).collect();
         Ok(Self {
             namespace: metadata.namespace,
             name: metadata.name,
             priority: spec.priority.unwrap_or_default(),
             is_gated: spec.scheduling_gates.is_some_and(|gates| !gates.is_empty()),
+            is_terminating: metadata.deletion_timestamp.is_some(),
             nominated_node: status.nominated_node_name.filter(|name| !name.is_empty()),
             message: message.filter(|message| !message.is_empty()),
+            failure: (!failure.is_empty()).then(|| failure.join(": ").into()),
             pod: Pod {
                 kind,
                 spec: PodSpec {
