@@ -4,6 +4,7 @@ mod answer;
 mod node;
 mod pod;
 mod resource;
+mod screen;
 mod top;
 mod view;
 mod why;

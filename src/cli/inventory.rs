@@ -1,4 +1,5 @@
-//! What a cluster has of extended resources, who declares them, and which pods request them. Pure, apart from [`read`].
+//! What a cluster has of extended resources, who declares them, and which pods request them. Pure, apart from [`read`] and
+//! [`follow`].
 //!
 //! ```text
 //! nodes ─┐
@@ -6,6 +7,9 @@
 //! rules ─┘                └ Share, per node
 //! ```
 
+pub(super) mod error;
+pub(super) mod follow;
+mod lists;
 pub(super) mod pods;
 pub(super) mod read;
 pub(super) mod share;
@@ -14,11 +18,12 @@ pub(super) mod tests;
 pub(super) mod why;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use super::diff::order::NodeName;
 use super::diff::rules::Rules;
-use crate::model::node::Node;
-use crate::model::node::object::Readiness;
+use crate::model::node::object::{NodeObject, Readiness};
+use crate::model::node::{Interner, Node};
 use crate::model::pod::Requests;
 use crate::planner::input::{PlanningInput, PodUsage};
 use crate::planner::rules::Rule;
@@ -30,11 +35,11 @@ use share::Use;
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
     /// The selected nodes; `None` if nodes cannot be listed.
-    pub(super) nodes: Option<BTreeMap<NodeName, NodeEntry>>,
+    pub(super) nodes: Option<BTreeMap<NodeName, Arc<NodeEntry>>>,
     /// Whether other nodes exist, which were not selected.
     pub(super) is_part: bool,
     /// The unfinished pods with requests, by namespace and name; `None` if pods cannot be listed.
-    pub(super) pods: Option<Vec<PodEntry>>,
+    pub(super) pods: Option<Vec<Arc<PodEntry>>>,
     /// The rules of the cluster; `None` if rules cannot be listed.
     pub(super) rules: Option<Rules>,
     /// The DeviceClass that maps a resource, by resource; `None` if DeviceClasses cannot be listed.
@@ -50,15 +55,23 @@ pub(super) struct NodeEntry {
     pub(super) readiness: Readiness,
 }
 
+impl NodeEntry {
+    /// Reduces a node to what an inventory keeps.
+    pub(super) fn new(object: NodeObject, interner: &mut Interner) -> Self {
+        let NodeObject { node, readiness } = object;
+        Self { node: Node::new(node, interner), readiness }
+    }
+}
+
 impl Inventory {
     /// Returns the node of this name.
     pub(super) fn node(&self, name: &str) -> Option<&NodeEntry> {
-        self.nodes.as_ref()?.get(&NodeName(name.into()))
+        self.nodes.as_ref()?.get(&NodeName(name.into())).map(|entry| &**entry)
     }
 
     /// Returns the pods with requests.
-    pub(super) fn pods(&self) -> &[PodEntry] {
-        self.pods.as_deref().unwrap_or_default()
+    pub(super) fn pods(&self) -> impl Iterator<Item = &PodEntry> {
+        self.pods.iter().flatten().map(|pod| &**pod)
     }
 
     /// Returns the valid rule of this name.

@@ -10,9 +10,16 @@ use super::error::Error;
 
 /// Prints text to standard output. A closed pipe (`| head`) is not an error.
 pub(super) fn print(text: &str) -> Result<(), Error> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Output(error)),
-        _ => Ok(()),
+    print_on(text).map(drop)
+}
+
+/// Prints text to standard output, and returns whether more can be printed: not to a closed pipe (`| head`).
+pub(super) fn print_on(text: &str) -> Result<bool, Error> {
+    let mut output = std::io::stdout();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Error::Output(error)),
     }
 }
 

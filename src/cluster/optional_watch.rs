@@ -43,7 +43,7 @@ pub(crate) fn is_not_served(error: &watcher::Error) -> bool {
 }
 
 /// Returns the status code of a failed list.
-fn list_code(error: &watcher::Error) -> Option<u16> {
+pub(crate) fn list_code(error: &watcher::Error) -> Option<u16> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status)) => Some(status.code),
         _ => None,

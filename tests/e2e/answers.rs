@@ -4,9 +4,10 @@
 //! with its decision.
 
 use std::path::Path;
+use std::time::Duration;
 
 use harness::objects::{DONGLE, bound_pod, pod};
-use harness::{Cluster, ControlPlane, Controller, Output};
+use harness::{Cluster, ControlPlane, Controller, Output, Process};
 use serde_json::{Value, json};
 
 use crate::support::{permissions, program};
@@ -130,6 +131,40 @@ fn why_explains_what_a_rule_does_not_provide() {
     controller.stop();
 }
 
+/// Starts the program, which answers again and again.
+fn follow(cluster: &Cluster, kubeconfig: &Path, args: &[&str]) -> Process {
+    let log = cluster.control_plane.logs().join(format!("{}.log", args.join("-")));
+    let env = [("KUBECONFIG", kubeconfig.to_str().unwrap())];
+    Process::spawn("kubectl ner", &harness::program().unwrap(), args, &env, &log).unwrap()
+}
+
+#[test]
+fn watched_answer_is_printed_again_when_it_changes() {
+    let cluster = Cluster::start_with(ControlPlane::builder());
+    cluster.create_nodes(["node-1"], &json!({}));
+    cluster.write_quantity("node-1", DONGLE, "4");
+    let kubeconfig = cluster.control_plane.kubeconfig();
+    let mut top = follow(&cluster, &kubeconfig, &["top", "-w"]);
+    let mut json = follow(&cluster, &kubeconfig, &["node", "node-1", "--watch", "-o", "json"]);
+    top.wait_log("example.com/dongle   <none> (kubectl-patch)   1       4       0           4").unwrap();
+    cluster.apply(&bound_pod("user", "node-1", DONGLE, "3").to_string());
+    top.wait_log("1       4       3           1      ").unwrap();
+    json.wait_log(r#""requested": "3""#).unwrap();
+    // Nothing that the answer shows; longer than answers are apart.
+    cluster.kubectl(&["label", "node", "node-1", "some=label"]);
+    cluster.wait_idle(Duration::from_secs(2));
+    cluster.apply_rule("dongle", &json!({"nodeNames": ["node-2"]}));
+    top.wait_log("example.com/dongle   dongle").unwrap();
+    cluster.kubectl(&["delete", "pod", "user", "--grace-period=0", "--force"]);
+    top.wait_log("dongle (kubectl-patch)   1       4       0 ").unwrap();
+    let log = top.log();
+    assert_eq!(log.matches("RESOURCE ").count(), 4, "{log}");
+    cluster.kubectl(&["delete", "node", "node-1"]);
+    assert_eq!(json.wait_exit(Duration::from_secs(60)).unwrap(), 1);
+    assert!(json.log().ends_with("error: there is no node node-1\n"), "{}", json.log());
+    top.kill().unwrap();
+}
+
 #[test]
 fn answers_lack_only_what_a_user_may_not_read() {
     let cluster = Cluster::start_with(ControlPlane::builder().user("limited"));
@@ -165,6 +200,12 @@ fn answers_lack_only_what_a_user_may_not_read() {
     let why = ask(&reader, &["resource", "example.com/other"]);
     assert!(why.stderr.contains("is nowhere: no node has it; you have no right to list pods"), "{}", why.stderr);
     assert!(why.stderr.contains("the server says: 403 Forbidden: pods is forbidden"), "{}", why.stderr);
+
+    let top = follow(&cluster, &reader, &["top", "-w"]);
+    top.wait_log("example.com/dongle   <unknown>").unwrap();
+    top.wait_log("note: nodes may be out of date: they cannot be watched").unwrap();
+    top.wait_log("grant the verbs list and watch").unwrap();
+    drop(top);
 
     permissions::grant(&cluster, &[pods, rules, classes]);
     cluster.wait_permission("limited", "list", "pods");

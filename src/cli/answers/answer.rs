@@ -1,19 +1,27 @@
 //! What the answers have in common: the cluster, the nodes, and the output.
 
+use std::time::Duration;
+
 use kube::Client;
 use serde::Serialize;
 use thiserror::Error;
+use tokio::time::Instant;
 
+use super::screen::Screen;
 use crate::cli::args::ClusterArgs;
 use crate::cli::diff::API_VERSION;
 use crate::cli::diff::label_filter::LabelFilter;
-use crate::cli::inventory::read::ReadError;
+use crate::cli::inventory::error::ReadError;
+use crate::cli::inventory::follow::Follower;
 use crate::cli::inventory::{Inventory, read};
 use crate::cli::message::print_message;
 use crate::cli::output::{has_colour, print};
 use crate::cli::table::{self, Row};
 use crate::cluster::client::ConnectError;
 use crate::model::label::printable;
+
+/// The shortest time between two answers to one question.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a question has no answer.
 #[derive(Debug, Error)]
@@ -58,6 +66,17 @@ enum Output {
     Yaml,
     /// The names only, one per line
     Name,
+}
+
+/// How an answer is given.
+#[derive(Debug, clap::Args)]
+pub(super) struct Repeat {
+    /// Answer again each time that the answer changes, at most once per second
+    ///
+    /// It watches what the answer depends on, for which you need the right to watch it. On a terminal, an answer
+    /// replaces the one before.
+    #[arg(short, long)]
+    watch: bool,
 }
 
 /// Selects the pods that an answer shows. All pods count.
@@ -115,15 +134,46 @@ impl Common {
         Ok(read::inventory(client, &self.selector).await?)
     }
 
-    pub(super) async fn read(&self) -> Result<Inventory, AnswerError> {
-        self.read_from(&self.connect().await?).await
+    /// Answers once, or each time that the answer changes.
+    pub(super) async fn answer<A: Answer>(
+        &self,
+        repeat: &Repeat,
+        answer: impl Fn(&Inventory) -> Result<A, AnswerError>,
+    ) -> Result<(), AnswerError> {
+        let client = self.connect().await?;
+        if !repeat.watch {
+            let inventory = self.read_from(&client).await?;
+            return self.print(&answer(&inventory)?, &inventory.gaps);
+        }
+        let mut follower = Follower::start(&client, self.selector.clone()).await?;
+        let screen = match self.output {
+            None | Some(Output::Wide) => Screen::of_tables(),
+            Some(Output::Json) => Screen::Stream(""),
+            Some(Output::Yaml) => Screen::Stream("---\n"),
+            Some(Output::Name) => Screen::Append,
+        };
+        let mut shown = None;
+        loop {
+            let inventory = follower.inventory()?;
+            let next = (self.render(&answer(&inventory)?, &inventory.gaps)?, inventory.gaps);
+            if shown.as_ref() != Some(&next) && !screen.show(shown.as_ref(), &next).map_err(|error| failed(&error))? {
+                return Ok(());
+            }
+            shown = Some(next);
+            follower.change(Instant::now() + INTERVAL).await?;
+        }
     }
 
     /// Prints an answer: data to standard output, and what it lacks to standard error.
     pub(super) fn print<A: Answer>(&self, answer: &A, gaps: &[String]) -> Result<(), AnswerError> {
-        let failed = |error: &dyn std::error::Error| AnswerError::Output(format!("cannot print the answer: {error}"));
+        let text = self.render(answer, gaps)?;
+        print_notes(gaps);
+        print(&text).map_err(|error| failed(&error))
+    }
+
+    fn render<A: Answer>(&self, answer: &A, gaps: &[String]) -> Result<String, AnswerError> {
         let document = Document { api_version: API_VERSION, kind: A::KIND, answer, notes: gaps };
-        let text = match self.output {
+        Ok(match self.output {
             Some(Output::Json) => serde_json::to_string_pretty(&document).map_err(|error| failed(&error))? + "\n",
             Some(Output::Yaml) => serde_saphyr::to_string(&document).map_err(|error| failed(&error))?,
             Some(Output::Name) => answer.names().into_iter().map(|name| name + "\n").collect(),
@@ -138,10 +188,16 @@ impl Common {
                     text + &printable(&remark) + end + "\n"
                 })
             }
-        };
-        for gap in gaps {
-            print_message(format_args!("note: {gap}"));
-        }
-        print(&text).map_err(|error| failed(&error))
+        })
+    }
+}
+
+fn failed(error: &dyn std::error::Error) -> AnswerError {
+    AnswerError::Output(format!("cannot print the answer: {error}"))
+}
+
+fn print_notes(gaps: &[String]) {
+    for gap in gaps {
+        print_message(format_args!("note: {gap}"));
     }
 }

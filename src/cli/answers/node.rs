@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::answer::{Answer, AnswerError, Common, ShownPods};
+use super::answer::{Answer, AnswerError, Common, Repeat, ShownPods};
 use super::view::{NodeStateView, Owners, PodView, ShareView};
 use crate::cli::diff::order::NodeName;
 use crate::cli::inventory::Inventory;
@@ -16,6 +16,8 @@ pub(in crate::cli) struct Args {
     name: String,
     #[command(flatten)]
     shown: ShownPods,
+    #[command(flatten)]
+    repeat: Repeat,
     #[command(flatten)]
     common: Common,
 }
@@ -41,9 +43,7 @@ struct NodeResource {
 }
 
 pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
-    let inventory = args.common.read().await?;
-    let answer = answer(&inventory, &args.name, args.shown.namespace())?;
-    args.common.print(&answer, &inventory.gaps)
+    args.common.answer(&args.repeat, |inventory| answer(inventory, &args.name, args.shown.namespace())).await
 }
 
 fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<NodeAnswer, AnswerError> {

@@ -72,8 +72,7 @@ impl PodName {
         // First, so that a wrong name costs one request.
         let before = self.get(&client).await?;
         let inventory = common.read_from(&client).await?;
-        let listed =
-            inventory.pods().iter().find(|pod| (&pod.namespace, &pod.name) == (&before.namespace, &before.name));
+        let listed = inventory.pods().find(|pod| (&pod.namespace, &pod.name) == (&before.namespace, &before.name));
         let pod = match listed {
             Some(listed) => listed.clone(),
             // It has ended since, or is deleted.

@@ -3,7 +3,7 @@
 use anstyle::AnsiColor;
 use serde::Serialize;
 
-use super::answer::{Answer, AnswerError, Common};
+use super::answer::{Answer, AnswerError, Common, Repeat};
 use super::view::{Pending, ResourceView, Supply, UNKNOWN};
 use crate::cli::inventory::Inventory;
 use crate::cli::inventory::share::Use;
@@ -24,6 +24,8 @@ pub(in crate::cli) struct Args {
     #[arg(short = 'A', long)]
     all_namespaces: bool,
     #[command(flatten)]
+    repeat: Repeat,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -38,8 +40,7 @@ struct Top {
 }
 
 pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
-    let inventory = args.common.read().await?;
-    args.common.print(&top(&inventory), &inventory.gaps)
+    args.common.answer(&args.repeat, |inventory| Ok(top(inventory))).await
 }
 
 fn top(inventory: &Inventory) -> Top {

@@ -57,7 +57,8 @@ pub async fn rules(client: &Client) -> Result<Option<Vec<ClusterRule>>, ClusterE
     }
 }
 
-fn present(object: DeserializeGuard<NodeExtendedResource>) -> ClusterRule {
+/// Compiles a rule of the cluster.
+pub(in crate::cli) fn present(object: DeserializeGuard<NodeExtendedResource>) -> ClusterRule {
     let name: Arc<str> = object.name_any().into();
     let created = object.meta().creation_timestamp.as_ref().map(|time| time.0);
     let (rule, status) = match object.0 {

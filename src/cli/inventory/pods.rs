@@ -62,7 +62,7 @@ impl fmt::Display for PodEntry {
 /// Collects pods from pages of a list.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Pods {
-    entries: Vec<PodEntry>,
+    entries: Vec<Arc<PodEntry>>,
     /// Names of nodes and resources, phases and messages, each kept once.
     strings: HashSet<Arc<str>>,
 }
@@ -72,14 +72,13 @@ impl Pods {
     pub(in crate::cli) fn add(&mut self, object: PodObject) {
         let entry = self.entry(object);
         if entry.counts() {
-            self.entries.push(entry);
+            self.entries.push(Arc::new(entry));
         }
     }
 
     /// Reduces a pod to what an inventory keeps.
     pub(in crate::cli) fn entry(&mut self, object: PodObject) -> PodEntry {
-        let PodObject { namespace, name, priority, is_gated, is_terminating, nominated_node, message, failure, pod } =
-            object;
+        let PodObject { metadata, priority, is_gated, is_terminating, nominated_node, message, failure, pod } = object;
         let claimed: HashSet<_> = pod.claimed().collect();
         let (mut requests, mut from_claims) = (Vec::new(), Vec::new());
         for (resource, quantity) in Requests::of(&pod).iter().filter(|(_, quantity)| !quantity.is_zero()) {
@@ -87,8 +86,8 @@ impl Pods {
             amounts.push((self.intern(resource), quantity));
         }
         PodEntry {
-            namespace,
-            name,
+            namespace: metadata.namespace.unwrap_or_default().into(),
+            name: metadata.name.unwrap_or_default().into(),
             node: pod.node().filter(|node| !node.is_empty()).map(|node| NodeName(self.intern(node))),
             phase: self.intern(pod.phase()),
             priority,
@@ -108,8 +107,13 @@ impl Pods {
         self.entries.clear();
     }
 
+    /// Drops strings that no pod has anymore.
+    pub(in crate::cli) fn forget_unused(&mut self) {
+        self.strings.retain(|text| Arc::strong_count(text) > 1);
+    }
+
     /// Returns the pods by namespace and name.
-    pub(in crate::cli) fn finish(mut self) -> Vec<PodEntry> {
+    pub(in crate::cli) fn finish(mut self) -> Vec<Arc<PodEntry>> {
         self.entries.sort_unstable_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
         self.entries
     }

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::why::{self, Answer};
@@ -40,9 +38,8 @@ pub(in crate::cli) fn rule(name: &str, spec: &Value) -> Rule {
 pub(in crate::cli) fn inventory(nodes: &[Value], pods: &[Value], rules: Vec<Rule>) -> Inventory {
     let mut interner = Interner::default();
     let nodes = nodes.iter().map(|value| {
-        let NodeObject { node, readiness } = serde_json::from_value(value.clone()).unwrap();
-        let node = Node::new(node, &mut interner);
-        (NodeName(Arc::clone(&node.name)), NodeEntry { node, readiness })
+        let entry = NodeEntry::new(serde_json::from_value(value.clone()).unwrap(), &mut interner);
+        (NodeName(Arc::clone(&entry.node.name)), Arc::new(entry))
     });
     let nodes = Some(nodes.collect());
     let mut entries = Pods::default();
@@ -53,7 +50,7 @@ pub(in crate::cli) fn inventory(nodes: &[Value], pods: &[Value], rules: Vec<Rule
 
 /// Returns the answer for a pod of the inventory on each node, by name.
 fn answers(inventory: &Inventory, pod: &str) -> Vec<(String, Answer)> {
-    let pod = inventory.pods().iter().find(|entry| *entry.name == *pod).unwrap();
+    let pod = inventory.pods().find(|entry| *entry.name == *pod).unwrap();
     let answers = why::nodes(inventory, &inventory.uses(), pod);
     answers.into_iter().map(|(node, answer)| (node.to_string(), answer)).collect()
 }
@@ -93,7 +90,7 @@ fn use_counts_nodes_pods_and_the_largest_rest() {
     let (node, largest) = dongle.largest().unwrap();
     assert_eq!((&*node.0, largest.to_string().as_str()), ("node-2", "3"), "node-10 takes no pods");
     assert_eq!(dongle.waiting.len(), 1);
-    let names = inventory.pods().iter().map(|pod| &*pod.name);
+    let names = inventory.pods().map(|pod| &*pod.name);
     assert_eq!(names.collect::<Vec<_>>(), ["a", "b", "c", "waits"]);
 }
 
@@ -269,11 +266,10 @@ fn why_knows_no_node_with_enough_without_a_list_of_pods() {
     assert!(matches!(one, Answer::Unknown(why) if why[0].contains("what pods on the node use")), "{one:?}");
     let expected = "example.com/dongle: 2 in all; that is less than 3: no rule declares it";
     assert_eq!(two, &Answer::Short(vec![expected.to_owned()]), "nothing is said of what is free");
-    inventory.nodes.as_mut().unwrap().retain(|_, entry| {
-        entry.node.allocatable = None;
-        entry.node.capacity = None;
-        true
-    });
+    for entry in inventory.nodes.as_mut().unwrap().values_mut() {
+        let entry = Arc::get_mut(entry).unwrap();
+        (entry.node.allocatable, entry.node.capacity) = (None, None);
+    }
     let answers = why::nodes(&inventory, &inventory.uses(), &waits);
     assert!(answers.iter().all(|(_, answer)| matches!(answer, Answer::Short(_))), "{answers:?}: no node has any");
 }

@@ -1,5 +1,10 @@
 //! A Node as people look at it: with whether it takes pods.
 
+use std::borrow::Cow;
+
+use k8s_openapi::ClusterResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
 use super::{ApiNode, ApiNodeStatus, NodeInfo, ResourceList, TrimmedMetadata};
@@ -29,6 +34,35 @@ impl Readiness {
     #[must_use]
     pub fn takes_pods(&self) -> bool {
         self.is_ready && !self.is_cordoned
+    }
+}
+
+impl Resource for NodeObject {
+    type DynamicType = ();
+    type Scope = ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        <ApiNode as Resource>::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        ApiNode::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        ApiNode::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        ApiNode::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.node.meta()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.node.meta_mut()
     }
 }
 

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::{Container, ExtendedResourceClaimStatus, Pod, PodSpec, PodStatus};
 
 /// A Pod from the API server, decoded without unused fields.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, kube::Resource)]
+#[resource(inherit = k8s_openapi::api::core::v1::Pod)]
 pub struct PodObject {
-    /// `metadata.namespace`
-    pub namespace: Box<str>,
-    /// `metadata.name`
-    pub name: Box<str>,
+    /// The namespace, the name and the resource version.
+    pub metadata: ObjectMeta,
     /// `spec.priority`: the scheduler reserves what it has promised to pods of at least the same priority.
     pub priority: i32,
     /// Whether scheduling gates keep the scheduler from considering the pod.
@@ -44,8 +44,9 @@ impl<'de> Deserialize<'de> for PodObject {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
         struct Metadata {
-            namespace: Box<str>,
-            name: Box<str>,
+            namespace: Option<String>,
+            name: Option<String>,
+            resource_version: Option<String>,
             deletion_timestamp: Option<IgnoredAny>,
         }
 
@@ -86,8 +87,12 @@ impl<'de> Deserialize<'de> for PodObject {
         let failure: Vec<_> =
             [status.reason, status.message].into_iter().flatten().filter(|text| !text.is_empty()).collect();
         Ok(Self {
-            namespace: metadata.namespace,
-            name: metadata.name,
+            metadata: ObjectMeta {
+                namespace: metadata.namespace,
+                name: metadata.name,
+                resource_version: metadata.resource_version,
+                ..ObjectMeta::default()
+            },
             priority: spec.priority.unwrap_or_default(),
             is_gated: spec.scheduling_gates.is_some_and(|gates| !gates.is_empty()),
             is_terminating: metadata.deletion_timestamp.is_some(),

@@ -1,0 +1,22 @@
+//! Why there is no inventory.
+
+use thiserror::Error;
+
+use crate::cli::diff::cluster::ClusterError;
+
+/// Why a cluster cannot be read. That it grants no right to list something is no such reason.
+#[derive(Debug, Error)]
+pub(in crate::cli) enum ReadError {
+    /// Neither nodes nor pods can be listed.
+    #[error("you have no right to list nodes, nor pods: ask for the verb list on both. The server says: {0}")]
+    Nothing(String),
+    /// Nodes cannot be selected by their labels.
+    #[error("you have no right to list nodes, which -l needs. The server says: {0}")]
+    Selector(String),
+    #[error("cannot get the pod {pod}: {why}")]
+    Pod { pod: String, why: String },
+    #[error("cannot list {kind}: {why}")]
+    List { kind: &'static str, why: String },
+    #[error(transparent)]
+    Rules(#[from] ClusterError),
+}

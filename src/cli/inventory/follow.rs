@@ -1,0 +1,306 @@
+//! An inventory that follows a cluster: four watches, each of which may be refused on its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::{BoxStream, SelectAll};
+use kube::api::{ApiResource, GroupVersionKind};
+use kube::core::DeserializeGuard;
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use tokio::time::{Instant, timeout_at};
+
+use super::error::ReadError;
+use super::lists::{DeviceClass, Lists, Refusal};
+use super::pods::{PodEntry, Pods};
+use super::{Inventory, NodeEntry};
+use crate::cli::diff::cluster;
+use crate::cli::diff::label_filter::LabelFilter;
+use crate::cli::diff::order::NodeName;
+use crate::cli::diff::rules::ClusterRule;
+use crate::cluster::error::{describe, describe_watch};
+use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
+use crate::cluster::optional_watch::{list_code, watch_optional};
+use crate::cluster::paging::PAGE_SIZE;
+use crate::model::api::NodeExtendedResource;
+use crate::model::node::Interner;
+use crate::model::node::object::NodeObject;
+use crate::model::pod::object::PodObject;
+
+/// How long a burst of changes is collected after its first.
+const BURST: Duration = Duration::from_millis(50);
+
+/// Follows a cluster.
+pub(in crate::cli) struct Follower {
+    changes: SelectAll<BoxStream<'static, Change>>,
+    labels: LabelFilter,
+    nodes: Kind<NodeName, Arc<NodeEntry>>,
+    pods: Kind<(Box<str>, Box<str>), Arc<PodEntry>>,
+    classes: Kind<String, DeviceClass>,
+    rules: Kind<String, ClusterRule>,
+    interner: Interner,
+    reader: Pods,
+}
+
+type Watched<K> = watcher::Result<Event<K>>;
+
+enum Change {
+    Node(Watched<NodeObject>),
+    Pod(Watched<PodObject>),
+    Class(Watched<DeviceClass>),
+    Rule(Watched<DeserializeGuard<NodeExtendedResource>>),
+}
+
+impl Follower {
+    /// Lists everything, and watches it from there. Nodes are those with these labels.
+    ///
+    /// # Errors
+    /// If a list fails other than for a missing right.
+    pub(in crate::cli) async fn start(client: &Client, labels: LabelFilter) -> Result<Self, ReadError> {
+        let seed = u64::from(std::process::id());
+        let pages = |size: u32| watcher::Config::default().page_size(size);
+        let node_events = watch_optional(all::<NodeObject>(client), pages(PAGE_SIZE), seed);
+        let unfinished = pages(POD_PAGE_SIZE).fields(UNFINISHED);
+        let pod_events = watch_optional(Api::<PodObject>::all(client.clone()), unfinished, seed);
+        let kind = GroupVersionKind::gvk("resource.k8s.io", "v1", "DeviceClass");
+        let kind = ApiResource::from_gvk_with_plural(&kind, "deviceclasses");
+        let classes = Api::<DeviceClass>::all_with(client.clone(), &kind);
+        let class_events = watch_optional(classes, pages(PAGE_SIZE), seed);
+        let rule_events = watch_optional(all(client), pages(PAGE_SIZE), seed);
+        let changes = futures::stream::select_all([
+            node_events.map(Change::Node).boxed(),
+            pod_events.map(Change::Pod).boxed(),
+            class_events.map(Change::Class).boxed(),
+            rule_events.map(Change::Rule).boxed(),
+        ]);
+        let mut this = Self {
+            changes,
+            labels,
+            nodes: Kind::new("nodes"),
+            pods: Kind::new("pods"),
+            classes: Kind::new("deviceclasses"),
+            rules: Kind::new("nodeextendedresources"),
+            interner: Interner::default(),
+            reader: Pods::default(),
+        };
+        while !this.is_read() {
+            this.next().await?;
+        }
+        Ok(this)
+    }
+
+    /// Returns the cluster as it is now.
+    ///
+    /// # Errors
+    /// If refusals leave nothing to answer with.
+    pub(in crate::cli) fn inventory(&mut self) -> Result<Inventory, ReadError> {
+        self.reader.forget_unused();
+        let unserved = self.rules.state == State::Unserved;
+        let lists = Lists {
+            nodes: self.nodes.listed().map(|()| self.nodes.current.clone()),
+            pods: self.pods.listed().map(|()| self.pods.current.values().cloned().collect()),
+            classes: self.classes.listed().map(|()| self.classes.current.values().cloned().collect()),
+            rules: self.rules.listed().map(|()| (!unserved).then(|| self.rules.current.values().cloned().collect())),
+        };
+        let mut inventory = lists.inventory(!self.labels.is_empty())?;
+        let [nodes, pods, classes, rules] =
+            [&self.nodes.failure, &self.pods.failure, &self.classes.failure, &self.rules.failure];
+        inventory.gaps.extend([nodes, pods, classes, rules].into_iter().flatten().cloned());
+        Ok(inventory)
+    }
+
+    /// Waits for a change, and collects further changes until `until`, or for a moment.
+    ///
+    /// # Errors
+    /// If refusals leave nothing to answer with.
+    pub(in crate::cli) async fn change(&mut self, until: Instant) -> Result<(), ReadError> {
+        self.next().await?;
+        let until = until.max(Instant::now() + BURST);
+        while let Ok(next) = timeout_at(until, self.next()).await {
+            next?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether each list has been read or refused.
+    fn is_read(&self) -> bool {
+        let Self { nodes, pods, classes, rules, .. } = self;
+        ![&nodes.state, &pods.state, &classes.state, &rules.state].contains(&&State::Unread)
+    }
+
+    async fn next(&mut self) -> Result<(), ReadError> {
+        match self.changes.next().await {
+            Some(Change::Node(event)) => self.nodes.apply(event, |object| {
+                let is_selected = self.labels.matches(object.node.labels());
+                let name = NodeName(object.name_any().into());
+                (name, is_selected.then(|| Arc::new(NodeEntry::new(object, &mut self.interner))))
+            }),
+            Some(Change::Pod(event)) => self.pods.apply(event, |object| {
+                let entry = self.reader.entry(object);
+                let id = (entry.namespace.clone(), entry.name.clone());
+                (id, entry.counts().then(|| Arc::new(entry)))
+            }),
+            Some(Change::Class(event)) => self.classes.apply(event, |class| (class.name_any(), Some(class))),
+            Some(Change::Rule(event)) => self.rules.apply(event, |rule| {
+                // As in the controller.
+                let is_alive = rule.meta().deletion_timestamp.is_none();
+                (rule.name_any(), is_alive.then(|| cluster::present(rule)))
+            }),
+            // Watches do not end.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+fn all<K: Resource<DynamicType = ()>>(client: &Client) -> Api<K> {
+    Api::all(client.clone())
+}
+
+/// The objects of one kind.
+struct Kind<K, V> {
+    plural: &'static str,
+    current: BTreeMap<K, V>,
+    /// Objects of a list that has not ended.
+    listing: BTreeMap<K, V>,
+    state: State,
+    /// Why the objects may be out of date.
+    failure: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Unread,
+    Listed,
+    Refused(Refusal),
+    /// The cluster does not serve the kind.
+    Unserved,
+}
+
+impl<K: Ord, V> Kind<K, V> {
+    fn new(plural: &'static str) -> Self {
+        Self { plural, current: BTreeMap::new(), listing: BTreeMap::new(), state: State::Unread, failure: None }
+    }
+
+    /// Returns whether the list is known.
+    fn listed(&self) -> Result<(), Refusal> {
+        match &self.state {
+            State::Refused(refusal) => Err(refusal.clone()),
+            State::Unread | State::Listed | State::Unserved => Ok(()),
+        }
+    }
+
+    /// Handles an event. `entry` returns the key of an object, and what to keep of it if it counts.
+    ///
+    /// # Errors
+    /// If the first list fails.
+    fn apply<O>(&mut self, event: Watched<O>, mut entry: impl FnMut(O) -> (K, Option<V>)) -> Result<(), ReadError> {
+        match event {
+            Ok(Event::Init) => self.listing.clear(),
+            Ok(Event::InitApply(object)) => {
+                if let (key, Some(value)) = entry(object) {
+                    self.listing.insert(key, value);
+                }
+            }
+            Ok(Event::InitDone) => {
+                self.current = std::mem::take(&mut self.listing);
+                (self.state, self.failure) = (State::Listed, None);
+            }
+            Ok(Event::Apply(object)) => {
+                self.failure = None;
+                match entry(object) {
+                    (key, Some(value)) => drop(self.current.insert(key, value)),
+                    (key, None) => drop(self.current.remove(&key)),
+                }
+            }
+            Ok(Event::Delete(object)) => {
+                self.failure = None;
+                self.current.remove(&entry(object).0);
+            }
+            Err(error) => return self.fail(&error),
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, error: &watcher::Error) -> Result<(), ReadError> {
+        let why = match error {
+            watcher::Error::InitialListFailed(cause) => describe(cause),
+            _ => String::new(),
+        };
+        match (list_code(error), &self.state) {
+            (Some(403), _) => {
+                self.current.clear();
+                (self.state, self.failure) = (State::Refused(Refusal(why)), None);
+            }
+            (Some(404), _) => {
+                self.current.clear();
+                (self.state, self.failure) = (State::Unserved, None);
+            }
+            (_, State::Unread) => return Err(ReadError::List { kind: self.plural, why }),
+            _ => {
+                let why = describe_watch(error, "; the cluster no longer serves them");
+                self.failure = Some(format!("{} may be out of date: they {why}", self.plural));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn list_error(code: u16) -> watcher::Error {
+        let status = Status::failure("no", "No").with_code(code);
+        watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)))
+    }
+
+    fn kind(events: Vec<Watched<u8>>) -> (Kind<u8, u8>, Result<(), ReadError>) {
+        let mut kind = Kind::new("things");
+        // Odd objects do not count; 11 replaces 1.
+        let result = events
+            .into_iter()
+            .try_for_each(|event| kind.apply(event, |object| (object % 10, (object < 100).then_some(object))));
+        (kind, result)
+    }
+
+    #[test]
+    fn kind_is_what_the_last_whole_list_and_the_changes_since_say() {
+        let list = [Ok(Event::Init), Ok(Event::InitApply(1)), Ok(Event::InitApply(2)), Ok(Event::InitApply(103))];
+        let mut events: Vec<Watched<u8>> = list.into_iter().collect();
+        assert_eq!(kind(vec![Ok(Event::Init), Ok(Event::InitApply(1))]).0.state, State::Unread);
+        events.extend([Ok(Event::InitDone), Ok(Event::Apply(11)), Ok(Event::Apply(102)), Ok(Event::Apply(4))]);
+        events.extend([Ok(Event::Delete(4))]);
+        let (kind, result) = kind(events);
+        assert!(result.is_ok() && kind.state == State::Listed);
+        assert_eq!(kind.current, [(1, 11)].into(), "2 stopped to count, and 3 never did");
+    }
+
+    #[test]
+    fn kind_keeps_what_it_has_while_its_watch_fails() {
+        let listed = || vec![Ok(Event::Init), Ok(Event::InitApply(1)), Ok(Event::InitDone)];
+        let mut events = listed();
+        events.extend([Err(list_error(500)), Ok(Event::Init), Ok(Event::InitApply(2))]);
+        let (failing, _) = kind(events);
+        assert_eq!(failing.current, [(1, 1)].into());
+        assert!(failing.failure.as_ref().is_some_and(|why| why.starts_with("things may be out of date: they cannot")));
+        let mut events = listed();
+        events.extend([Err(list_error(500)), Ok(Event::Init), Ok(Event::InitDone)]);
+        let (mended, _) = kind(events);
+        assert!(mended.failure.is_none() && mended.current.is_empty());
+    }
+
+    #[test]
+    fn kind_that_is_refused_or_not_served_is_no_error() {
+        assert!(matches!(kind(vec![Err(list_error(500))]).1, Err(ReadError::List { kind: "things", .. })));
+        let (refused, result) = kind(vec![Err(list_error(403))]);
+        assert!(result.is_ok() && refused.listed().is_err());
+        let (unserved, result) = kind(vec![Err(list_error(404))]);
+        assert!(result.is_ok() && unserved.listed().is_ok() && unserved.state == State::Unserved);
+        let (granted, _) = kind(vec![Err(list_error(403)), Ok(Event::Init), Ok(Event::InitDone)]);
+        assert!(granted.listed().is_ok(), "the right was granted since");
+    }
+}

@@ -1,0 +1,133 @@
+//! The lists that an inventory is made of, each of which may be refused on its own. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::core::{NotUsed, Object};
+use serde::Deserialize;
+
+use super::error::ReadError;
+use super::pods::PodEntry;
+use super::{Inventory, NodeEntry};
+use crate::cli::diff::order::NodeName;
+use crate::cli::diff::rules::{ClusterRule, Rules};
+
+/// Why a list is refused, in the API server's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal(pub(super) String);
+
+/// The lists of a cluster at about one moment.
+#[derive(Debug)]
+pub(super) struct Lists {
+    /// The selected nodes.
+    pub(super) nodes: Result<BTreeMap<NodeName, Arc<NodeEntry>>, Refusal>,
+    /// The pods that count, by namespace and name.
+    pub(super) pods: Result<Vec<Arc<PodEntry>>, Refusal>,
+    pub(super) classes: Result<Vec<DeviceClass>, Refusal>,
+    /// `None` if the cluster does not serve the kind.
+    pub(super) rules: Result<Option<Vec<ClusterRule>>, Refusal>,
+}
+
+/// A DeviceClass, reduced to the resource that it maps.
+pub(super) type DeviceClass = Object<ClassSpec, NotUsed>;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ClassSpec {
+    extended_resource_name: Option<String>,
+}
+
+impl Lists {
+    /// Returns the inventory. If `is_part`, nodes are selected by their labels.
+    ///
+    /// # Errors
+    /// If the refusals leave nothing to answer with.
+    pub(super) fn inventory(self, is_part: bool) -> Result<Inventory, ReadError> {
+        let mut gaps = Vec::new();
+        let mut granted = |kind: &str, lack: &str, refusal: &Refusal| {
+            gaps.push(format!("you have no right to list {kind}: {lack} (the server says: {})", refusal.0));
+        };
+        if let Err(refusal) = &self.nodes {
+            match (is_part, &self.pods) {
+                (true, _) => return Err(ReadError::Selector(refusal.0.clone())),
+                (_, Err(_)) => return Err(ReadError::Nothing(refusal.0.clone())),
+                _ => granted("nodes", "what nodes have, and so what is free, is unknown", refusal),
+            }
+        }
+        if let Err(refusal) = &self.pods {
+            granted("pods", "what pods request, and so what is free, is unknown", refusal);
+        }
+        if let Err(refusal) = &self.classes {
+            granted("deviceclasses", "whether DRA provides a resource is unknown", refusal);
+        }
+        if let Err(refusal) = &self.rules {
+            granted("nodeextendedresources", "who declares a resource is unknown", refusal);
+        }
+        if let Ok(None) = &self.rules {
+            gaps.push(
+                "the cluster has no CustomResourceDefinition of rules: node-resource-advertiser is not installed"
+                    .to_owned(),
+            );
+        }
+        let rules = self.rules.ok().map(|rules| Rules::from_cluster(rules.unwrap_or_default(), Vec::new(), false));
+        gaps.extend(rules.iter().flat_map(Rules::notes).map(|note| note.message.clone()));
+        let (nodes, pods, classes) = (self.nodes.ok(), self.pods.ok(), self.classes.ok().map(by_resource));
+        Ok(Inventory { nodes, is_part, pods, rules, classes, gaps })
+    }
+}
+
+/// Returns the DeviceClass of each resource that one maps. Of several, the scheduler takes the youngest, and of those
+/// the first by name (KEP-5004).
+fn by_resource(mut classes: Vec<DeviceClass>) -> BTreeMap<String, String> {
+    let age = |class: &DeviceClass| class.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    classes.sort_by(|one, other| age(one).cmp(&age(other)).then_with(|| other.metadata.name.cmp(&one.metadata.name)));
+    // A later entry replaces an earlier one.
+    let mapped = classes.into_iter();
+    mapped.filter_map(|class| Some((class.spec.extended_resource_name?, class.metadata.name?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn youngest_device_class_of_a_resource_wins_then_the_first_by_name() {
+        let class = |name: &str, minute: u8| {
+            let created = format!("2026-01-01T00:{minute:02}:00Z");
+            let object = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
+                "metadata": {"name": name, "creationTimestamp": created},
+                "spec": {"extendedResourceName": "example.com/dongle"}});
+            serde_json::from_value::<DeviceClass>(object).unwrap()
+        };
+        let none = serde_json::from_value(json!({"metadata": {"name": "z"}, "spec": {}})).unwrap();
+        for (classes, winner) in [
+            (vec![class("a", 1), class("b", 2), none], "b"),
+            (vec![class("b", 2), class("a", 1)], "b"),
+            (vec![class("b", 1), class("a", 1)], "a"),
+        ] {
+            assert_eq!(by_resource(classes)["example.com/dongle"], winner);
+        }
+    }
+
+    #[test]
+    fn refused_lists_are_unknown_and_said_so() {
+        let refused = || Refusal("403 Forbidden: no".to_owned());
+        let lists = |nodes: bool, pods: bool| Lists {
+            nodes: if nodes { Ok(BTreeMap::new()) } else { Err(refused()) },
+            pods: if pods { Ok(Vec::new()) } else { Err(refused()) },
+            classes: Err(refused()),
+            rules: Err(refused()),
+        };
+        let inventory = lists(true, false).inventory(true).unwrap();
+        assert!(inventory.pods.is_none() && inventory.rules.is_none() && inventory.classes.is_none());
+        assert_eq!(inventory.gaps.len(), 3, "{:?}", inventory.gaps);
+        assert!(inventory.gaps.iter().all(|gap| gap.ends_with("(the server says: 403 Forbidden: no)")));
+        assert!(matches!(lists(false, true).inventory(true), Err(ReadError::Selector(_))));
+        assert!(matches!(lists(false, false).inventory(false), Err(ReadError::Nothing(_))));
+        assert_eq!(lists(false, true).inventory(false).unwrap().gaps.len(), 3);
+        let unserved = Lists { rules: Ok(None), ..lists(true, true) }.inventory(false).unwrap();
+        assert!(unserved.rules.is_some_and(|rules| rules.all().next().is_none()), "there are none, and that is known");
+    }
+}
