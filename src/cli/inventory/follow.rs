@@ -289,8 +289,8 @@ mod tests {
         assert!(failing.failure.as_ref().is_some_and(|why| why.starts_with("things may be out of date: they cannot")));
         let mut events = listed();
         events.extend([Err(list_error(500)), Ok(Event::Init), Ok(Event::InitDone)]);
-        let (mended, _) = kind(events);
-        assert!(mended.failure.is_none() && mended.current.is_empty());
+        let (recovered, _) = kind(events);
+        assert!(recovered.failure.is_none() && recovered.current.is_empty());
     }
 
     #[test]
