@@ -1,5 +1,6 @@
 //! The command line: arguments, and one module per subcommand.
 
+mod age;
 mod answers;
 mod args;
 mod completions;
@@ -16,6 +17,7 @@ mod prune;
 mod run;
 mod settings;
 mod table;
+mod timeline;
 mod validate;
 
 use std::process::ExitCode;
@@ -52,6 +54,7 @@ enum Command {
     Resource(answers::ResourceArgs),
     Pod(answers::PodArgs),
     Why(answers::WhyArgs),
+    History(answers::HistoryArgs),
     Completions(completions::Args),
     // For packages: a release has the pages.
     #[command(hide = true)]
@@ -100,6 +103,7 @@ impl Cli {
             Command::Resource(args) => return Ok(answers::resource(args).await),
             Command::Pod(args) => return Ok(answers::pod(args).await),
             Command::Why(args) => return Ok(answers::why(args).await),
+            Command::History(args) => return Ok(answers::history(args).await),
         }
         Ok(ExitCode::SUCCESS)
     }

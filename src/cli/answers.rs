@@ -1,6 +1,7 @@
-//! The commands that answer questions about a cluster: `top`, `node`, `resource`, `pod` and `why`.
+//! The commands that answer questions about a cluster: `top`, `node`, `resource`, `pod`, `why` and `history`.
 
 mod answer;
+mod history;
 mod node;
 mod pod;
 mod resource;
@@ -12,6 +13,7 @@ mod why;
 use std::process::ExitCode;
 
 use answer::AnswerError;
+pub(super) use history::Args as HistoryArgs;
 pub(super) use node::Args as NodeArgs;
 pub(super) use pod::Args as PodArgs;
 pub(super) use resource::Args as ResourceArgs;
@@ -54,4 +56,9 @@ pub(super) async fn pod(args: PodArgs) -> ExitCode {
 /// Runs `why`.
 pub(super) async fn why(args: WhyArgs) -> ExitCode {
     why::run(args).await
+}
+
+/// Runs `history`.
+pub(super) async fn history(args: HistoryArgs) -> ExitCode {
+    exit_code(history::run(args).await)
 }

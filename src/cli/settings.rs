@@ -207,7 +207,8 @@ impl SettingErrors {
     }
 }
 
-fn parse_duration(text: &str) -> Option<Duration> {
+/// Parses a duration in the notation of Kubernetes (`15s`, `1m30s`); a number without a unit is seconds.
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }

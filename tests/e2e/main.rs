@@ -19,6 +19,7 @@ mod drift;
 mod examples;
 mod faults;
 mod gitops;
+mod history;
 mod isolation;
 mod leader_election;
 mod lifecycle;

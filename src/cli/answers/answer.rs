@@ -17,6 +17,7 @@ use crate::cli::inventory::{Inventory, read};
 use crate::cli::message::print_message;
 use crate::cli::output::{has_colour, print};
 use crate::cli::table::{self, Row};
+use crate::cli::timeline;
 use crate::cluster::client::ConnectError;
 use crate::model::label::printable;
 
@@ -32,6 +33,9 @@ pub(in crate::cli) enum AnswerError {
     /// The cluster cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The past of a node cannot be read.
+    #[error(transparent)]
+    History(#[from] timeline::read::ReadError),
     /// The node, pod or resource does not exist.
     #[error("{0}")]
     NotFound(String),
@@ -47,6 +51,13 @@ pub(in crate::cli) struct Common {
     /// separated by commas
     #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "", hide_default_value = true)]
     selector: LabelFilter,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// Selects the cluster and the output.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Shown {
     /// Output format
     ///
     /// json and yaml are an object with apiVersion and kind.
@@ -127,7 +138,7 @@ struct Document<'a, A> {
 
 impl Common {
     pub(super) async fn connect(&self) -> Result<Client, AnswerError> {
-        Ok(self.cluster.connect().await?.client)
+        self.shown.connect().await
     }
 
     pub(super) async fn read_from(&self, client: &Client) -> Result<Inventory, AnswerError> {
@@ -146,7 +157,7 @@ impl Common {
             return self.print(&answer(&inventory)?, &inventory.gaps);
         }
         let mut follower = Follower::start(&client, self.selector.clone()).await?;
-        let screen = match self.output {
+        let screen = match self.shown.output {
             None | Some(Output::Wide) => Screen::of_tables(),
             Some(Output::Json) => Screen::Stream(""),
             Some(Output::Yaml) => Screen::Stream("---\n"),
@@ -155,13 +166,24 @@ impl Common {
         let mut shown = None;
         loop {
             let inventory = follower.inventory()?;
-            let next = (self.render(&answer(&inventory)?, &inventory.gaps)?, inventory.gaps);
+            let next = (self.shown.render(&answer(&inventory)?, &inventory.gaps)?, inventory.gaps);
             if shown.as_ref() != Some(&next) && !screen.show(shown.as_ref(), &next).map_err(|error| failed(&error))? {
                 return Ok(());
             }
             shown = Some(next);
             follower.change(Instant::now() + INTERVAL).await?;
         }
+    }
+
+    /// Prints an answer: data to standard output, and what it lacks to standard error.
+    pub(super) fn print<A: Answer>(&self, answer: &A, gaps: &[String]) -> Result<(), AnswerError> {
+        self.shown.print(answer, gaps)
+    }
+}
+
+impl Shown {
+    pub(super) async fn connect(&self) -> Result<Client, AnswerError> {
+        Ok(self.cluster.connect().await?.client)
     }
 
     /// Prints an answer: data to standard output, and what it lacks to standard error.

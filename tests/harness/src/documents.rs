@@ -13,7 +13,7 @@
 //!
 //! A command must exit with 0, or with the code in a trailing comment: `# exit 1`. In a `console` block,
 //! the lines after a line with `$ ` are its output. It is compared word by word; all ages in the columns
-//! AGE and LAST SEEN are equal, and `…` matches any text. A grep at the end of a pipe may find nothing.
+//! AGE and LAST SEEN are equal, all words that are times are, and `…` matches any text. A grep at the end of a pipe may find nothing.
 
 use std::fs;
 use std::ops::Range;

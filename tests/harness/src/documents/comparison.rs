@@ -33,7 +33,7 @@ pub fn check(step: &Step, output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Returns the non-empty lines with single spaces, and every age replaced by the same text.
+/// Returns the non-empty lines with single spaces, and every age and time replaced by the same text.
 fn lines(text: &str) -> Vec<String> {
     let mut columns = Vec::new();
     let mut lines = Vec::new();
@@ -53,7 +53,8 @@ fn lines(text: &str) -> Vec<String> {
             columns = found;
         }
         let line: String = line.into_iter().collect();
-        lines.push(line.split_whitespace().collect::<Vec<_>>().join(" "));
+        let words = line.split_whitespace().map(|word| if is_time(word) { "<time>" } else { word });
+        lines.push(words.collect::<Vec<_>>().join(" "));
     }
     lines
 }
@@ -93,6 +94,13 @@ fn is_age(word: &str) -> bool {
             let unit = part[digits.len()..].chars().next();
             !digits.is_empty() && unit.is_some_and(|unit| units.any(|next| next == unit))
         })
+}
+
+/// Returns whether a text is a time in RFC 3339, in UTC and whole seconds: `2026-01-31T09:30:00Z`.
+fn is_time(word: &str) -> bool {
+    const PATTERN: &str = "0000-00-00T00:00:00Z";
+    let is_like = |(c, like): (char, char)| if like == '0' { c.is_ascii_digit() } else { c == like };
+    word.len() == PATTERN.len() && word.chars().zip(PATTERN.chars()).all(is_like)
 }
 
 /// Returns whether a line contains the parts between `…` in order, and begins and ends with the outer ones.

@@ -150,3 +150,13 @@ fn ages_match_only_in_age_columns() {
     let after = table("'NAME   AGE' 'a      3s' '' 'quota  3s'");
     assert!(run(&format!("{after}\nNAME   AGE\na      5s\n\nquota  5s\n")).is_err(), "past the table");
 }
+
+#[test]
+fn times_match_where_they_are_words() {
+    let run = |text: &str| shell().run(&[block(text, true)]);
+    assert!(run("$ echo a 2026-01-31T09:30:00Z b\na 2027-11-01T10:00:59Z b\n").is_ok());
+    for other in ["a 2026-01-31T09:30:00Z c", "a 2026-01-31 b", "a 2026-01-31T09:30:00 b", "a (2026-01-31T09:30:01Z) b"]
+    {
+        assert!(run(&format!("$ echo a 2026-01-31T09:30:00Z b\n{other}\n")).is_err(), "{other}");
+    }
+}

@@ -1,0 +1,80 @@
+//! An entry of a timeline.
+
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+
+/// One thing that happened, or that is so now.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Entry {
+    pub(in crate::cli) when: When,
+    pub(in crate::cli) source: Source,
+    /// The rule that it is about; `None` for the node.
+    pub(in crate::cli) rule: Option<String>,
+    /// The field manager, or what reported an Event; `None` if unknown.
+    pub(in crate::cli) who: Option<String>,
+    pub(in crate::cli) is_warning: bool,
+    /// A sentence about the subject, without a period.
+    pub(in crate::cli) what: String,
+    /// The resources, parts of a node or fields of a rule that a field manager owns.
+    pub(in crate::cli) owns: Vec<String>,
+}
+
+/// The time of an entry, in the order of a timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::cli) enum When {
+    /// It has happened, and the object does not say when.
+    Unknown,
+    At(Timestamp),
+    /// It is so now.
+    Now,
+}
+
+/// Where an entry comes from; at one time, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(in crate::cli) enum Source {
+    #[serde(rename = "metadata")]
+    Metadata,
+    #[serde(rename = "managedFields")]
+    ManagedFields,
+    #[serde(rename = "taint")]
+    Taint,
+    #[serde(rename = "condition")]
+    Condition,
+    Event,
+    #[serde(rename = "ledger")]
+    Ledger,
+}
+
+impl Source {
+    pub(in crate::cli) fn as_str(self) -> &'static str {
+        match self {
+            Self::Metadata => "metadata",
+            Self::ManagedFields => "managedFields",
+            Self::Taint => "taint",
+            Self::Condition => "condition",
+            Self::Event => "Event",
+            Self::Ledger => "ledger",
+        }
+    }
+}
+
+impl When {
+    /// Returns whether this is at `start` or later, or may be.
+    pub(super) fn may_be_since(self, start: Timestamp) -> bool {
+        match self {
+            Self::At(time) => time >= start,
+            Self::Unknown | Self::Now => true,
+        }
+    }
+}
+
+impl From<Option<Timestamp>> for When {
+    fn from(time: Option<Timestamp>) -> Self {
+        time.map_or(Self::Unknown, Self::At)
+    }
+}
+
+/// Returns a time in RFC 3339, in UTC and whole seconds.
+pub(in crate::cli) fn seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}

@@ -1,0 +1,191 @@
+//! Reads what a timeline is built from: one object and three lists, each of which may fail on its own.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use k8s_openapi::api::core::v1::{Event, Node as K8sNode};
+use kube::api::{GetParams, ListParams};
+use kube::core::{DeserializeGuard, Request};
+use kube::{Client, Resource as _, ResourceExt as _};
+use serde::Deserialize;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::records::{Records, RuleObject};
+use crate::cluster::paging::{self, PAGE_SIZE, Page};
+use crate::cluster::requests::{RequestError, Requests};
+use crate::model::api::NodeExtendedResource;
+use crate::model::label;
+use crate::model::ledger::Ledger;
+use crate::model::node::{ApiNode, Interner, Node};
+use crate::model::spelling::closest;
+use crate::planner::rules::Rule;
+
+/// Longer than any page takes on a server that responds at all.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The namespace of Events about cluster-scoped objects.
+const NAMESPACE: &str = "default";
+/// Events have a kilobyte each.
+const EVENT_PAGE_SIZE: u32 = 1000;
+
+/// Why a node's past cannot be read.
+#[derive(Debug, Error)]
+pub(in crate::cli) enum ReadError {
+    #[error("there is no node {name}{}", .close.as_ref().map(|close| format!("; is it {close}?")).unwrap_or_default())]
+    NoNode { name: String, close: Option<String> },
+    #[error("you have no right to get the node {0}: ask for the verb get on nodes")]
+    Forbidden(String),
+    #[error("cannot {what}: {why}")]
+    Failed { what: String, why: String },
+}
+
+/// A node, and what was read about it.
+pub(in crate::cli) struct Material {
+    pub(in crate::cli) node: Node,
+    pub(in crate::cli) records: Records,
+    /// What could not be read; sentences without a period.
+    pub(in crate::cli) gaps: Vec<String>,
+}
+
+/// Reads everything about the node of this name.
+pub(in crate::cli) async fn material(client: &Client, name: &str) -> Result<Material, ReadError> {
+    let requests = Requests::new(client.clone(), TIMEOUT);
+    let (object, node) = node(&requests, name).await?;
+    let (on_node, on_rules, rules) = tokio::join!(
+        events(&requests, format!("involvedObject.kind=Node,involvedObject.name={name}")),
+        events(&requests, "involvedObject.kind=NodeExtendedResource".to_owned()),
+        rules(&requests),
+    );
+    let mut gaps = Vec::new();
+    let events = match (on_node, on_rules) {
+        (Ok(on_node), Ok(on_rules)) => Some((on_node, on_rules)),
+        (Err(error), _) | (_, Err(error)) if is_forbidden(&error) => {
+            gaps.push(format!(
+                "you have no right to list events in the namespace {NAMESPACE}: the Events about the node and its rules \
+                 are missing"
+            ));
+            None
+        }
+        (Err(error), _) | (_, Err(error)) => return Err(failed("list events", &error)),
+    };
+    let (on_node, on_rules) = events.unwrap_or_default();
+    let rules = match rules {
+        Ok(rules) => Some(of_node(&node, rules, &mut gaps)),
+        Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => {
+            gaps.push(
+                "the cluster has no CustomResourceDefinition of rules: node-resource-advertiser is not installed"
+                    .to_owned(),
+            );
+            Some(Vec::new())
+        }
+        Err(error) if is_forbidden(&error) => {
+            gaps.push(
+                "you have no right to list nodeextendedresources: what happened to the rules of the node is missing"
+                    .to_owned(),
+            );
+            None
+        }
+        Err(error) => return Err(failed("list rules", &error)),
+    };
+    Ok(Material { node, records: Records { object, rules, on_node, on_rules }, gaps })
+}
+
+fn is_forbidden(error: &RequestError) -> bool {
+    error.code() == Some(StatusCode::FORBIDDEN)
+}
+
+fn failed(what: &str, error: &RequestError) -> ReadError {
+    ReadError::Failed { what: what.to_owned(), why: error.to_string() }
+}
+
+/// Reads a node, as Kubernetes knows it and as planning does.
+async fn node(requests: &Requests, name: &str) -> Result<(K8sNode, Node), ReadError> {
+    let unreadable =
+        |error: serde_json::Error| ReadError::Failed { what: format!("read the node {name}"), why: error.to_string() };
+    // Another name would be another path.
+    if label::is_dns_subdomain(name) {
+        let request = Request::new(K8sNode::url_path(&(), None)).get(name, &GetParams::default());
+        match requests.send::<Value>(request).await {
+            Ok(object) => {
+                let node = ApiNode::deserialize(&object).map_err(unreadable)?;
+                let node = Node::new(node, &mut Interner::default());
+                return Ok((serde_json::from_value(object).map_err(unreadable)?, node));
+            }
+            Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => {}
+            Err(error) if is_forbidden(&error) => return Err(ReadError::Forbidden(name.to_owned())),
+            Err(error) => return Err(failed(&format!("get the node {name}"), &error)),
+        }
+    }
+    // Without the right to list nodes, the error lacks only a suggestion.
+    let names = node_names(requests).await.unwrap_or_default();
+    let close = closest(name, names.iter().map(String::as_str)).map(str::to_owned);
+    Err(ReadError::NoNode { name: name.to_owned(), close })
+}
+
+async fn node_names(requests: &Requests) -> Result<Vec<String>, RequestError> {
+    #[derive(Deserialize)]
+    struct Named {
+        metadata: Metadata,
+    }
+
+    #[derive(Deserialize)]
+    struct Metadata {
+        name: String,
+    }
+
+    let path = Request::new(K8sNode::url_path(&(), None));
+    let names: Vec<Named> = list(requests, &path, ListParams::default().limit(PAGE_SIZE)).await?;
+    Ok(names.into_iter().map(|named| named.metadata.name).collect())
+}
+
+async fn events(requests: &Requests, selector: String) -> Result<Vec<Event>, RequestError> {
+    let path = Request::new(Event::url_path(&(), Some(NAMESPACE)));
+    list(requests, &path, ListParams::default().fields(&selector).limit(EVENT_PAGE_SIZE)).await
+}
+
+async fn rules(requests: &Requests) -> Result<Vec<DeserializeGuard<NodeExtendedResource>>, RequestError> {
+    let path = Request::new(NodeExtendedResource::url_path(&(), None));
+    list(requests, &path, ListParams::default().limit(PAGE_SIZE)).await
+}
+
+async fn list<T>(requests: &Requests, path: &Request, page: ListParams) -> Result<Vec<T>, RequestError>
+where
+    T: for<'de> Deserialize<'de>,
+{
+    let mut all = Vec::new();
+    let on_page = |page: Page<T>| match page {
+        Page::Restarted => all.clear(),
+        Page::Items(items) => all.extend(items),
+    };
+    paging::list_at(requests, path, page, on_page).await?;
+    Ok(all)
+}
+
+/// Returns the rules that select the node, or that its ledger names.
+fn of_node(node: &Node, rules: Vec<DeserializeGuard<NodeExtendedResource>>, gaps: &mut Vec<String>) -> Vec<RuleObject> {
+    let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
+    let listed: BTreeSet<_> = ledger.entries().map(|(_, entry)| entry.rule.as_str()).collect();
+    let mut objects = HashMap::new();
+    for object in rules {
+        let name: Arc<str> = object.name_any().into();
+        let is_listed = listed.contains(&*name);
+        let (metadata, conditions, selects) = match object.0 {
+            Ok(object) => {
+                let selects = Rule::new(&object).is_ok_and(|rule| rule.selection.selects(node));
+                (object.metadata, object.status.unwrap_or_default().conditions, selects)
+            }
+            Err(invalid) => {
+                gaps.push(format!("rule {name} is invalid, and its conditions are missing: {}", invalid.error));
+                (invalid.metadata, Vec::new(), false)
+            }
+        };
+        if is_listed || selects {
+            objects.insert(Arc::clone(&name), RuleObject { name, metadata, conditions });
+        }
+    }
+    let mut objects: Vec<_> = objects.into_values().collect();
+    objects.sort_by(|one, other| one.name.cmp(&other.name));
+    objects
+}
