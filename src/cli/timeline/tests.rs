@@ -119,7 +119,7 @@ fn timeline_orders_what_the_objects_and_events_say() {
         "00:00:09 managedFields kubelet: last wrote the status (Update); owns example.com/dongle (allocatable)",
         "now ledger node-resource-advertiser: ! dongle: example.com/dongle is 4; the node has capacity 9, allocatable 4",
     ];
-    assert_eq!(lines(&node, Some(&[rule.clone()]), &events, None), expected);
+    assert_eq!(lines(&node, Some(std::slice::from_ref(&rule)), &events, None), expected);
     let late = lines(&node, Some(&[rule]), &events, Some("2026-01-01T00:00:08Z"));
     assert_eq!(late, expected[7..], "the start counts, and what is so now");
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
@@ -200,10 +202,17 @@ func scraped(t *testing.T, trouble map[string]string) func(expr string) promql.V
 			load += "  " + strings.Replace(series, "{", "{"+selector+",", 1) + " " + all[series] + "\n"
 		}
 	}
+	query, _ := recorded(t, load+indented(cluster(t).series(t)))
+	return query
+}
+
+// A Prometheus with these series, in the notation of its own tests, and with what the recording rules make of them.
+func recorded(t *testing.T, load string) (func(expr string) promql.Vector, []recording) {
+	t.Helper()
 	storage := promqltest.LoadedStorage(t, load)
 	t.Cleanup(func() { storage.Close() })
 	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
-	return func(expr string) promql.Vector {
+	query := func(expr string) promql.Vector {
 		t.Helper()
 		query, err := engine.NewInstantQuery(t.Context(), storage, nil, expr, time.Unix(0, 0).Add(now))
 		if err != nil {
@@ -220,6 +229,20 @@ func scraped(t *testing.T, trouble map[string]string) func(expr string) promql.V
 		}
 		return slices.Clone(vector)
 	}
+	rules := recordings(t)
+	for _, rule := range rules {
+		appender := storage.Appender(t.Context())
+		for _, sample := range query(rule.Expr) {
+			series := labels.NewBuilder(sample.Metric).Set(model.MetricNameLabel, rule.Record).Labels()
+			if _, err := appender.Append(0, series, now.Milliseconds(), sample.F); err != nil {
+				t.Fatalf("%s: %v", rule.Record, err)
+			}
+		}
+		if err := appender.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return query, rules
 }
 
 func TestHealthySeriesFireNoAlert(t *testing.T) {
@@ -276,6 +299,9 @@ func TestSelectorsMatchSeries(t *testing.T) {
 	expressions := map[string]string{}
 	for _, alert := range alerts(t) {
 		expressions[alert.Alert] = alert.Expr
+	}
+	for _, rule := range recordings(t) {
+		expressions[rule.Record] = rule.Expr
 	}
 	maps.Copy(expressions, dashboard(t))
 	parse := parser.NewParser(parser.Options{})
