@@ -106,9 +106,14 @@ fn history_names_who_changed_a_node_in_order() {
     println!("{count} commands print the history that the page shows");
 
     let controller = Controller::start(&cluster);
-    cluster.kubectl(&["delete", "ner", "dongle"]);
+    let elsewhere = r#"{"spec": {"allNodes": null, "nodeNames": ["node-2"]}}"#;
+    cluster.kubectl(&["patch", "ner", "dongle", "--type=merge", "--field-manager=mover", "-p", elsewhere]);
     cluster.wait_withdrawn("node-1", DONGLE);
     cluster.wait_event("node-1", "Withdrawn", "rule dongle no longer declares it");
+    let story = entries(&cluster, &["node-1", "--since", "18446744073709551615"]);
+    place(&story, "managedFields mover dongle last wrote (Update); owns nodeNames");
+
+    cluster.kubectl(&["delete", "ner", "dongle"]);
     let story = entries(&cluster, &["node-1"]);
     let event = |reason: &str| place(&story, &format!("Event noderesource.dev/node-resource-advertiser - {reason}"));
     assert!(event("Repaired") < event("Withdrawn"), "{story:#?}");

@@ -22,7 +22,7 @@ const NAMED: usize = 9;
 /// Show who changed the extended resources of a node, and when
 ///
 /// The ledger, managedFields, conditions, taints and Events of the node, and the same of the rules that select it or
-/// that its ledger names, in one order, the newest last. Kubernetes keeps no history of objects: Events expire after
+/// that its ledger or an Event on it names, in one order, the newest last. Kubernetes keeps no history of objects: Events expire after
 /// an hour, unless the API server is configured otherwise, managedFields have one time per field manager, that of its
 /// last write to anything that it owns, and what was overwritten leaves no other trace. The log of the controller has
 /// every change that it made.

@@ -48,8 +48,9 @@ fn metadata_entries(metadata: &ObjectMeta, rule: Option<&str>) -> Vec<Entry> {
     let edited = edited.map(|generation| format!("; the spec is at generation {generation} now"));
     let created = entry(created.into(), format!("created{}", edited.unwrap_or_default()));
     let deleted = metadata.deletion_timestamp.as_ref().map(|time| {
-        let waits = metadata.finalizers.iter().flatten().cloned().collect::<Vec<_>>().join(", ");
-        entry(When::At(time.0), format!("deleted; waits for the finalizers {waits}"))
+        let finalizers = metadata.finalizers.iter().flatten().cloned().collect::<Vec<_>>().join(", ");
+        let waits = if finalizers.is_empty() { String::new() } else { format!("; waits for {finalizers}") };
+        entry(When::At(time.0), format!("deletion began{waits}"))
     });
     [Some(created), deleted].into_iter().flatten().collect()
 }

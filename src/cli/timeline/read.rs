@@ -59,20 +59,11 @@ pub(in crate::cli) async fn material(client: &Client, name: &str) -> Result<Mate
         rules(&requests),
     );
     let mut gaps = Vec::new();
-    let events = match (on_node, on_rules) {
-        (Ok(on_node), Ok(on_rules)) => Some((on_node, on_rules)),
-        (Err(error), _) | (_, Err(error)) if is_forbidden(&error) => {
-            gaps.push(format!(
-                "you have no right to list events in the namespace {NAMESPACE}: the Events about the node and its rules \
-                 are missing"
-            ));
-            None
-        }
-        (Err(error), _) | (_, Err(error)) => return Err(failed("list events", &error)),
-    };
-    let (on_node, on_rules) = events.unwrap_or_default();
+    let on_node = granted(on_node, &mut gaps)?;
+    let on_rules = granted(on_rules, &mut gaps)?;
+    gaps.dedup();
     let rules = match rules {
-        Ok(rules) => Some(of_node(&node, rules, &mut gaps)),
+        Ok(rules) => Some(of_node(&node, rules, &on_node, &mut gaps)),
         Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => {
             gaps.push(
                 "the cluster has no CustomResourceDefinition of rules: node-resource-advertiser is not installed"
@@ -90,6 +81,20 @@ pub(in crate::cli) async fn material(client: &Client, name: &str) -> Result<Mate
         Err(error) => return Err(failed("list rules", &error)),
     };
     Ok(Material { node, records: Records { object, rules, on_node, on_rules }, gaps })
+}
+
+/// Returns the Events, or none and a gap if the cluster does not grant the right to them.
+fn granted(events: Result<Vec<Event>, RequestError>, gaps: &mut Vec<String>) -> Result<Vec<Event>, ReadError> {
+    match events {
+        Err(error) if is_forbidden(&error) => {
+            gaps.push(format!(
+                "you have no right to list events in the namespace {NAMESPACE}: Events about the node or its rules are \
+                 missing"
+            ));
+            Ok(Vec::new())
+        }
+        events => events.map_err(|error| failed("list events", &error)),
+    }
 }
 
 fn is_forbidden(error: &RequestError) -> bool {
@@ -163,14 +168,22 @@ where
     Ok(all)
 }
 
-/// Returns the rules that select the node, or that its ledger names.
-fn of_node(node: &Node, rules: Vec<DeserializeGuard<NodeExtendedResource>>, gaps: &mut Vec<String>) -> Vec<RuleObject> {
+/// Returns the rules that select the node, or that its ledger or an Event on it names: an edit may have excluded it.
+fn of_node(
+    node: &Node,
+    rules: Vec<DeserializeGuard<NodeExtendedResource>>,
+    on_node: &[Event],
+    gaps: &mut Vec<String>,
+) -> Vec<RuleObject> {
     let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
-    let listed: BTreeSet<_> = ledger.entries().map(|(_, entry)| entry.rule.as_str()).collect();
+    let listed = ledger.entries().map(|(_, entry)| entry.rule.as_str());
+    let related = on_node.iter().filter_map(|event| event.related.as_ref());
+    let related = related.filter(|object| object.kind.as_deref() == Some(&*NodeExtendedResource::kind(&())));
+    let named: BTreeSet<_> = listed.chain(related.filter_map(|object| object.name.as_deref())).collect();
     let mut objects = HashMap::new();
     for object in rules {
         let name: Arc<str> = object.name_any().into();
-        let is_listed = listed.contains(&*name);
+        let is_named = named.contains(&*name);
         let (metadata, conditions, selects) = match object.0 {
             Ok(object) => {
                 let selects = Rule::new(&object).is_ok_and(|rule| rule.selection.selects(node));
@@ -181,7 +194,7 @@ fn of_node(node: &Node, rules: Vec<DeserializeGuard<NodeExtendedResource>>, gaps
                 (invalid.metadata, Vec::new(), false)
             }
         };
-        if is_listed || selects {
+        if is_named || selects {
             objects.insert(Arc::clone(&name), RuleObject { name, metadata, conditions });
         }
     }

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 pub(in crate::cli) struct Records {
     /// The node, with everything that is of use.
     pub(in crate::cli) object: K8sNode,
-    /// The rules that select the node, or that its ledger names; `None` if rules cannot be listed.
+    /// The rules that select the node, or that its ledger or an Event on it names; `None` if rules cannot be listed.
     pub(in crate::cli) rules: Option<Vec<RuleObject>>,
     /// The Events about the node.
     pub(in crate::cli) on_node: Vec<Event>,

@@ -1,5 +1,5 @@
-// Package alerts tests the chart's alerts and dashboard on Prometheus's own engine: every expression parses
-// and finds its series, every alert fires for its cause, and none fires on a healthy system.
+// Package alerts tests the chart's alerts, recording rules and dashboard on Prometheus's own engine: every expression
+// parses and finds its series, every alert fires for its cause, and none fires on a healthy system.
 package alerts
 
 import (
@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -202,12 +201,11 @@ func scraped(t *testing.T, trouble map[string]string) func(expr string) promql.V
 			load += "  " + strings.Replace(series, "{", "{"+selector+",", 1) + " " + all[series] + "\n"
 		}
 	}
-	query, _ := recorded(t, load+indented(cluster(t).series(t)))
-	return query
+	return recorded(t, load+indented(cluster(t).series(t)))
 }
 
 // A Prometheus with these series, in the notation of its own tests, and with what the recording rules make of them.
-func recorded(t *testing.T, load string) (func(expr string) promql.Vector, []recording) {
+func recorded(t *testing.T, load string) func(expr string) promql.Vector {
 	t.Helper()
 	storage := promqltest.LoadedStorage(t, load)
 	t.Cleanup(func() { storage.Close() })
@@ -229,11 +227,10 @@ func recorded(t *testing.T, load string) (func(expr string) promql.Vector, []rec
 		}
 		return slices.Clone(vector)
 	}
-	rules := recordings(t)
-	for _, rule := range rules {
+	for _, rule := range recordings(t) {
 		appender := storage.Appender(t.Context())
 		for _, sample := range query(rule.Expr) {
-			series := labels.NewBuilder(sample.Metric).Set(model.MetricNameLabel, rule.Record).Labels()
+			series := labels.NewBuilder(sample.Metric).Set(labels.MetricName, rule.Record).Labels()
 			if _, err := appender.Append(0, series, now.Milliseconds(), sample.F); err != nil {
 				t.Fatalf("%s: %v", rule.Record, err)
 			}
@@ -242,7 +239,7 @@ func recorded(t *testing.T, load string) (func(expr string) promql.Vector, []rec
 			t.Fatal(err)
 		}
 	}
-	return query, rules
+	return query
 }
 
 func TestHealthySeriesFireNoAlert(t *testing.T) {

@@ -22,7 +22,7 @@ type recording struct{ Record, Expr string }
 func recordings(t *testing.T) []recording {
 	t.Helper()
 	var all []recording
-	text := strings.ReplaceAll(read(t, chart+"files/recordings.yaml"), "$ksm", ksm)
+	text := strings.ReplaceAll(read(t, chart+"files/recordings.yaml"), "$ksm", ksm+`, exported_node="", exported_pod=""`)
 	if err := yaml.Unmarshal([]byte(text), &all); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func values(query func(string) promql.Vector, record string) map[string]float64 
 func TestRecordingsAreWhatTopShows(t *testing.T) {
 	all := cluster(t)
 	series := all.series(t)
-	query, _ := recorded(t, "load 1m\n"+indented(series))
+	query := recorded(t, "load 1m\n"+indented(series))
 	for column, record := range columns {
 		found := values(query, record)
 		if len(found) != len(all.Top) {
@@ -189,7 +189,7 @@ func TestRecordingsCountEachPodOnceWithTwoKubeStateMetrics(t *testing.T) {
 			series = append(series, strings.Replace(line, "{", `{instance="`+instance+`",`, 1))
 		}
 	}
-	query, _ := recorded(t, "load 1m\n"+indented(series))
+	query := recorded(t, "load 1m\n"+indented(series))
 	for column, record := range columns {
 		found := values(query, record)
 		for resource, expected := range all.Top {
@@ -210,7 +210,7 @@ func TestRecordingsLackWhatIsUnknown(t *testing.T) {
 		"kube_node_status_allocatable":         {"total", "free", "largest"},
 	} {
 		series := slices.DeleteFunc(cluster(t).series(t), func(line string) bool { return strings.HasPrefix(line, missing+"{") })
-		query, _ := recorded(t, "load 1m\n"+indented(series))
+		query := recorded(t, "load 1m\n"+indented(series))
 		for column, record := range columns {
 			found := values(query, record)
 			if slices.Contains(unknown, column) && len(found) > 0 {
@@ -219,6 +219,18 @@ func TestRecordingsLackWhatIsUnknown(t *testing.T) {
 			if !slices.Contains(unknown, column) && len(found) == 0 {
 				t.Errorf("without %s: there is no %s", missing, record)
 			}
+		}
+	}
+}
+
+// Without honorLabels, the labels of the target replace those of kube-state-metrics.
+func TestRecordingsIgnoreSeriesWithTheLabelsOfTheTarget(t *testing.T) {
+	rename := strings.NewReplacer(",pod=", `,pod="ksm-0",exported_pod=`, "container=", `container="ksm",exported_container=`,
+		"{"+ksm+",namespace=", "{"+ksm+`,namespace="monitoring",exported_namespace=`)
+	query := recorded(t, "load 1m\n"+rename.Replace(indented(cluster(t).series(t))))
+	for column, record := range columns {
+		if found := values(query, record); column != "total" && len(found) > 0 {
+			t.Errorf("%s is %v", record, found)
 		}
 	}
 }
