@@ -100,10 +100,8 @@ impl EntryView {
         let who = self.who.as_deref().unwrap_or("<unknown>");
         let subject = self.rule.as_ref().map(|rule| format!("rule {rule}: ")).unwrap_or_default();
         let style = if self.warning { AnsiColor::Yellow.on_default() } else { Style::new() };
-        let names: Vec<_> = self.owns.iter().map(|name| name.as_str().into()).collect();
-        let most = if is_wide { names.len() } else { NAMED };
-        let owns = named(&names.iter().collect::<Vec<_>>(), most);
-        let owns = if names.is_empty() { owns } else { format!("; owns {owns}") };
+        let most = if is_wide { self.owns.len() } else { NAMED };
+        let owns = if self.owns.is_empty() { String::new() } else { format!("; owns {}", named(&self.owns, most)) };
         let what = Cell::styled(format!("{subject}{}{owns}", self.what), style);
         Row::new([time.into(), age.into(), self.source.as_str().into(), who.into(), what])
     }

@@ -35,8 +35,8 @@ const EVENT_PAGE_SIZE: u32 = 1000;
 pub(in crate::cli) enum ReadError {
     #[error("there is no node {name}{}", .close.as_ref().map(|close| format!("; is it {close}?")).unwrap_or_default())]
     NoNode { name: String, close: Option<String> },
-    #[error("you have no right to get the node {0}: ask for the verb get on nodes")]
-    Forbidden(String),
+    #[error("you have no right to get the node {name}: ask for the verb get on nodes. The server says: {why}")]
+    Forbidden { name: String, why: String },
     #[error("cannot {what}: {why}")]
     Failed { what: String, why: String },
 }
@@ -72,10 +72,10 @@ pub(in crate::cli) async fn material(client: &Client, name: &str) -> Result<Mate
             Some(Vec::new())
         }
         Err(error) if is_forbidden(&error) => {
-            gaps.push(
-                "you have no right to list nodeextendedresources: what happened to the rules of the node is missing"
-                    .to_owned(),
-            );
+            gaps.push(format!(
+                "you have no right to list nodeextendedresources: what happened to the rules of the node is missing (the \
+                 server says: {error})"
+            ));
             None
         }
         Err(error) => return Err(failed("list rules", &error)),
@@ -88,8 +88,8 @@ fn granted(events: Result<Vec<Event>, RequestError>, gaps: &mut Vec<String>) -> 
     match events {
         Err(error) if is_forbidden(&error) => {
             gaps.push(format!(
-                "you have no right to list events in the namespace {NAMESPACE}: Events about the node or its rules are \
-                 missing"
+                "you have no right to list events in the namespace {NAMESPACE}: Events about the node and its rules are \
+                 missing (the server says: {error})"
             ));
             Ok(Vec::new())
         }
@@ -119,7 +119,9 @@ async fn node(requests: &Requests, name: &str) -> Result<(K8sNode, Node), ReadEr
                 return Ok((serde_json::from_value(object).map_err(unreadable)?, node));
             }
             Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => {}
-            Err(error) if is_forbidden(&error) => return Err(ReadError::Forbidden(name.to_owned())),
+            Err(error) if is_forbidden(&error) => {
+                return Err(ReadError::Forbidden { name: name.to_owned(), why: error.to_string() });
+            }
             Err(error) => return Err(failed(&format!("get the node {name}"), &error)),
         }
     }
