@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 # For each step that tests a tool rather than this project, the files that its result depends on.
 declare -A covers=(
 	[test-harness]='tests/harness tests/controlplane tests/go.work tests/go.work.sum Cargo.lock hack'
-	[test-alerts]='charts/node-resource-advertiser/files docs/runbook.md tests/tools/alerts hack'
+	[test-alerts]='charts/node-resource-advertiser/files docs/runbook.md docs/operations.md tests/testdata tests/tools/alerts hack'
 	[test-release]='xtask Cargo.toml Cargo.lock Makefile RELEASE.md docs/verify.md tests/release tests/signing tests/krew tests/harness charts hack .github'
 	[test-gitops]='examples .github crds charts/node-resource-advertiser/files tests/gitops tests/e2e/gitops tests/e2e/gitops.rs tests/e2e/main.rs tests/e2e/support tests/harness src Cargo.toml Cargo.lock hack'
 )
