@@ -6,6 +6,7 @@ mod args;
 mod completions;
 mod crd;
 mod diff;
+mod doctor;
 mod error;
 mod inventory;
 mod man;
@@ -55,6 +56,7 @@ enum Command {
     Pod(answers::PodArgs),
     Why(answers::WhyArgs),
     History(answers::HistoryArgs),
+    Doctor(doctor::Args),
     Completions(completions::Args),
     // For packages: a release has the pages.
     #[command(hide = true)]
@@ -104,6 +106,7 @@ impl Cli {
             Command::Pod(args) => return Ok(answers::pod(args).await),
             Command::Why(args) => return Ok(answers::why(args).await),
             Command::History(args) => return Ok(answers::history(args).await),
+            Command::Doctor(args) => return Ok(doctor::run(args).await),
         }
         Ok(ExitCode::SUCCESS)
     }

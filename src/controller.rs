@@ -51,6 +51,7 @@ use crate::model::node::ApiNode;
 use effect::{Now, Observation};
 use executor::{Executor, InFlight};
 pub use options::{Diagnostics, MAX_FAILED_NODES, Options, RolloutLimits};
+pub(crate) use protection::LABEL as PROTECTION_LABEL;
 use reconciler::Reconciler;
 use rules::RuleObject;
 

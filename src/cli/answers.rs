@@ -1,6 +1,6 @@
 //! The commands that answer questions about a cluster: `top`, `node`, `resource`, `pod`, `why` and `history`.
 
-mod answer;
+pub(super) mod answer;
 mod history;
 mod node;
 mod pod;

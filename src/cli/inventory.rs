@@ -58,7 +58,7 @@ pub(super) struct NodeEntry {
 impl NodeEntry {
     /// Reduces a node to what an inventory keeps.
     pub(super) fn new(object: NodeObject, interner: &mut Interner) -> Self {
-        let NodeObject { node, readiness } = object;
+        let NodeObject { node, readiness, .. } = object;
         Self { node: Node::new(node, interner), readiness }
     }
 }

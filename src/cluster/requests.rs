@@ -63,6 +63,14 @@ impl Requests {
 
     /// Sends a request, and decodes the object in the response.
     pub(crate) async fn send<T: DeserializeOwned>(&self, request: Built) -> Result<T, RequestError> {
+        Ok(self.send_with_headers(request).await?.0)
+    }
+
+    /// Sends a request, and decodes the object in the response, which is returned with the response's headers.
+    pub(crate) async fn send_with_headers<T: DeserializeOwned>(
+        &self,
+        request: Built,
+    ) -> Result<(T, HeaderMap), RequestError> {
         let request = request.map_err(|error| RequestError::Transport(error.to_string()))?;
         let exchange = async {
             let response = self.client.send(request.map(Body::from)).await;
@@ -75,8 +83,9 @@ impl Requests {
             .map_err(|_| RequestError::Transport(format!("no response within {:?}", self.timeout)))?
             .map_err(RequestError::Transport)?;
         if head.status.is_success() {
-            return serde_json::from_slice(&body)
-                .map_err(|error| RequestError::Transport(format!("unreadable response: {error}")));
+            let object = serde_json::from_slice(&body);
+            let object = object.map_err(|error| RequestError::Transport(format!("unreadable response: {error}")))?;
+            return Ok((object, head.headers));
         }
         Err(RequestError::from_response(head.status, &head.headers, &body))
     }

@@ -14,7 +14,7 @@ use crate::cluster::error::describe_watch;
 use crate::cluster::optional_watch::{is_not_served, watch_optional};
 
 /// The label of the policy and of its binding.
-pub(super) const LABEL: &str = "noderesource.dev/protection=true";
+pub(crate) const LABEL: &str = "noderesource.dev/protection=true";
 
 /// The fields of the policy, or of its binding, that the controller reads.
 pub(super) type PolicyObject = Object<Spec, NotUsed>;

@@ -103,6 +103,17 @@ pub fn is_extended(name: &str) -> bool {
     check(name).is_ok()
 }
 
+/// Returns the extended resource that a key of a quota probably means, if the quota ignores the key: it counts an
+/// extended resource as `requests.<name>`.
+#[must_use]
+pub fn in_ignored_quota_key(key: &str) -> Option<&str> {
+    let name = key.strip_prefix("limits.").unwrap_or(key);
+    let domain = name.split('/').next().unwrap_or_default();
+    // Counts of objects, storage classes and device classes contain slashes too.
+    let is_ignored = is_extended(name) && domain != "count" && !domain.ends_with("k8s.io");
+    is_ignored.then_some(name)
+}
+
 /// Returns only the kind of error, to which the text is added when it is reported.
 fn check(name: &str) -> Result<(), fn(String) -> InvalidResourceName> {
     let Some((prefix, rest)) = name.split_once('/') else {

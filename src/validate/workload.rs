@@ -13,7 +13,7 @@ use crate::manifest::{Document, Path};
 use crate::model::label::excerpt;
 use crate::model::pod::{Pod, Requests};
 use crate::model::quantity::Quantity;
-use crate::model::resource_name::is_extended;
+use crate::model::resource_name::{in_ignored_quota_key, is_extended};
 use crate::model::spelling::closest;
 
 /// Returns the problems in one document.
@@ -132,12 +132,7 @@ fn check_fields(resources: &Map<String, Value>, path: &Path, violations: &mut Ve
 fn quota_keys(document: &Document) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (key, _) in quota(document).into_iter().flatten() {
-        let name = key.strip_prefix("limits.").unwrap_or(key);
-        let domain = name.split('/').next().unwrap_or_default();
-        // Counts of objects, storage classes and device classes contain slashes too.
-        if !is_extended(name) || domain == "count" || domain.ends_with("k8s.io") {
-            continue;
-        }
+        let Some(name) = in_ignored_quota_key(key) else { continue };
         let path = Path::from_keys(["spec", "hard", key]);
         let message = "ignored: a quota counts an extended resource as requests.<name>";
         let violation = Violation::new(&path, Code::QuotaKey, message).at_key();

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use harness::documents::{self, Block, Shell};
 use harness::objects::{DONGLE, advertises, bound_pod, pod, rule};
 use harness::{Cluster, ControlPlane, Controller, project_file};
 use serde_json::json;
+
+use crate::support::program;
 
 /// The blocks that the test `name` runs.
 fn blocks(name: &str) -> Vec<Block> {
@@ -63,15 +64,7 @@ fn answers_are_those_that_their_page_shows() {
             pod["status"]["conditions"][0]["reason"] == "Unschedulable"
         });
     }
-    let folder = cluster.control_plane.dir().join("plugins");
-    fs::create_dir_all(&folder).unwrap();
-    symlink(harness::program().unwrap(), folder.join("kubectl-ner")).unwrap();
-    let mut shell = shell(&cluster);
-    for (name, value) in &mut shell.environment {
-        if name == "PATH" {
-            *value = format!("{}:{value}", folder.display());
-        }
-    }
+    let shell = program::with_plugin(shell(&cluster), &cluster);
     let count = shell.run(&blocks("answers")).unwrap();
     println!("{count} commands print what docs/answers.md shows");
     controller.stop();

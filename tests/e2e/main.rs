@@ -14,6 +14,7 @@ mod confinement;
 mod conflicts;
 mod crd_validation;
 mod device_classes;
+mod doctor;
 mod documented_commands;
 mod drift;
 mod examples;

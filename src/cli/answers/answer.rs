@@ -109,7 +109,7 @@ impl ShownPods {
 }
 
 /// An answer, which can be printed in every format.
-pub(super) trait Answer: Serialize {
+pub(in crate::cli) trait Answer: Serialize {
     const KIND: &'static str;
 
     /// Returns the headings and lines of a table.
@@ -182,12 +182,12 @@ impl Common {
 }
 
 impl Shown {
-    pub(super) async fn connect(&self) -> Result<Client, AnswerError> {
+    pub(in crate::cli) async fn connect(&self) -> Result<Client, AnswerError> {
         Ok(self.cluster.connect().await?.client)
     }
 
     /// Prints an answer: data to standard output, and what it lacks to standard error.
-    pub(super) fn print<A: Answer>(&self, answer: &A, gaps: &[String]) -> Result<(), AnswerError> {
+    pub(in crate::cli) fn print<A: Answer>(&self, answer: &A, gaps: &[String]) -> Result<(), AnswerError> {
         let text = self.render(answer, gaps)?;
         print_notes(gaps);
         print(&text).map_err(|error| failed(&error))

@@ -16,6 +16,8 @@ pub struct NodeObject {
     pub node: ApiNode,
     /// Whether it takes pods.
     pub readiness: Readiness,
+    /// `status.nodeInfo.kubeletVersion`; empty if none is reported.
+    pub kubelet_version: Box<str>,
 }
 
 /// Whether a node takes pods.
@@ -97,8 +99,16 @@ impl<'de> Deserialize<'de> for NodeObject {
         struct Status {
             capacity: Option<ResourceList>,
             allocatable: Option<ResourceList>,
-            node_info: Option<NodeInfo>,
+            node_info: Option<Info>,
             conditions: Option<Vec<Condition>>,
+        }
+
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Info {
+            #[serde(rename = "bootID")]
+            boot_id: Option<Box<str>>,
+            kubelet_version: Option<Box<str>>,
         }
 
         #[derive(Deserialize)]
@@ -116,6 +126,8 @@ impl<'de> Deserialize<'de> for NodeObject {
             let value = value.filter(|value| !value.is_empty()).map(|value| format!("={value}"));
             format!("{key}{}:{effect}", value.unwrap_or_default()).into()
         });
+        let Info { boot_id, kubelet_version } = node_info.unwrap_or_default();
+        let node_info = Some(NodeInfo { boot_id });
         Ok(Self {
             node: ApiNode::new(kind, metadata, ApiNodeStatus { capacity, allocatable, node_info }),
             readiness: Readiness {
@@ -123,6 +135,7 @@ impl<'de> Deserialize<'de> for NodeObject {
                 is_cordoned: spec.unschedulable.unwrap_or_default(),
                 taints: taints.collect(),
             },
+            kubelet_version: kubelet_version.unwrap_or_default(),
         })
     }
 }

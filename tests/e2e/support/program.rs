@@ -1,12 +1,28 @@
 //! Runs the program's commands until they exit.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use harness::Output;
+use harness::documents::Shell;
+use harness::{Cluster, Output};
 
 /// Runs the program as the user of a kubeconfig, with `input` on standard input.
 pub fn run(kubeconfig: &Path, args: &[&str], input: Option<&str>) -> Output {
     let mut program = Command::new(harness::program().unwrap());
     Output::run(program.args(args).env("KUBECONFIG", kubeconfig), input).unwrap()
+}
+
+/// Returns the shell with the program as the plugin `kubectl ner`.
+pub fn with_plugin(mut shell: Shell, cluster: &Cluster) -> Shell {
+    let folder = cluster.control_plane.dir().join("plugins");
+    fs::create_dir_all(&folder).unwrap();
+    symlink(harness::program().unwrap(), folder.join("kubectl-ner")).unwrap();
+    for (name, value) in &mut shell.environment {
+        if name == "PATH" {
+            *value = format!("{}:{value}", folder.display());
+        }
+    }
+    shell
 }

@@ -1,0 +1,89 @@
+//! `doctor`: the known traps of extended resources, looked for on a cluster.
+//!
+//! ```text
+//! lists, each of which may fail ─▶ Snapshot ─▶ checks (pure) ─▶ Report ─▶ table, exit code
+//! ```
+
+mod checks;
+mod finding;
+mod read;
+mod report;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+
+use std::process::ExitCode;
+
+use thiserror::Error;
+
+use super::answers::answer::{AnswerError, Shown};
+use super::message::print_message;
+use crate::model::label;
+use finding::NotRun;
+use report::Report;
+
+/// Check a cluster for every known trap of extended resources
+///
+/// doctor looks for requests and quotas of resources that nothing provides, other writers of the same values, leftover
+/// zeros, annotations that cannot be read, an absent leader, policies that are not in force, versions that do not fit,
+/// and more. It prints what to do about each problem, and only reads. A check that cannot run for want of a right is
+/// named on standard error, and never counts as passed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exits with 0 if there is no problem, or only warnings; 1 if there is an error, or with --strict a warning; and 2 if the
+cluster cannot be asked, or with --strict if you have no right to something.
+
+Examples:
+  # Check the cluster of the current context
+  node-resource-advertiser doctor
+
+  # Fail a pipeline at any problem, or if something cannot be checked
+  node-resource-advertiser doctor --strict")]
+pub(super) struct Args {
+    /// Count warnings as problems, and a missing right as an error
+    #[arg(long)]
+    strict: bool,
+    /// Namespace of the controller [default: all namespaces]
+    #[arg(short, long)]
+    namespace: Option<String>,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// Runs the command. 1 means that there is a problem, so every error is a 2.
+pub(super) async fn run(args: Args) -> ExitCode {
+    match examine(&args).await {
+        Ok(code) => code.into(),
+        Err(error) => {
+            print_message(format_args!("error: {error}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Why a cluster cannot be examined.
+#[derive(Debug, Error)]
+enum DoctorError {
+    #[error("{0:?} is no namespace")]
+    Namespace(String),
+    /// Nothing but the version can be read.
+    #[error("nothing can be checked: {0}")]
+    Nothing(NotRun),
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+}
+
+async fn examine(args: &Args) -> Result<u8, DoctorError> {
+    let namespace = args.namespace.as_deref();
+    if let Some(namespace) = namespace.filter(|namespace| !label::is_dns_subdomain(namespace)) {
+        return Err(DoctorError::Namespace(namespace.to_owned()));
+    }
+    let client = args.shown.connect().await?;
+    let snapshot = read::snapshot(&client, namespace).await;
+    if let Some(why) = snapshot.why_blank() {
+        return Err(DoctorError::Nothing(why.clone()));
+    }
+    let report = Report::new(&snapshot);
+    args.shown.print(&report, &report.notes())?;
+    Ok(report.exit_code(args.strict))
+}

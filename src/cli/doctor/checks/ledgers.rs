@@ -1,0 +1,90 @@
+//! The annotations on nodes, and what is on nodes without being in one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
+use crate::cli::doctor::snapshot::{Snapshot, known};
+use crate::model::quantity::Quantity;
+
+/// How many nodes a command names.
+const NAMED_NODES: usize = 3;
+
+/// Finds ledgers that cannot be read, entries of rules that are gone, and listed values that are not there.
+pub(super) fn entries(snapshot: &Snapshot) -> Outcome {
+    let names: BTreeSet<_> = snapshot.rules()?.iter().map(|rule| &*rule.name).collect();
+    let mut findings = Vec::new();
+    let mut gone = BTreeMap::<&str, Vec<ObjectName>>::new();
+    let mut missing = BTreeMap::<&str, Vec<ObjectName>>::new();
+    for node in known(&snapshot.nodes)? {
+        let ledger = match &node.ledger {
+            Ok(ledger) => ledger,
+            Err(invalid) => {
+                let problem = format!("{invalid}: the controller changes nothing on this node");
+                let fix =
+                    format!("repair it, or run prune --repair-ledger --node {} --force --dry-run", node.node.name);
+                findings.push(Finding::error(vec![node.object()], problem, fix));
+                continue;
+            }
+        };
+        let mut of_gone = BTreeSet::new();
+        for (resource, entry) in ledger.entries() {
+            if !names.contains(&*entry.rule) {
+                of_gone.insert(&*entry.rule);
+            }
+            let has = |value: &Option<Quantity>| value.is_some_and(|value| !value.is_zero());
+            if !node.values(resource).iter().any(has) {
+                missing.entry(resource).or_default().push(node.object());
+            }
+        }
+        of_gone.into_iter().for_each(|rule| gone.entry(rule).or_default().push(node.object()));
+    }
+    findings.extend(missing.into_iter().map(|(resource, nodes)| {
+        let problem = format!("{resource} is listed in the annotation, and the node has none of it");
+        Finding::error(nodes, problem, "a controller repairs this at once: see that one runs and leads")
+    }));
+    findings.extend(gone.into_iter().map(|(rule, nodes)| {
+        let problem = format!("the annotation lists values of rule {rule}, which does not exist");
+        let fix = format!(
+            "a controller withdraws them, after five minutes if most rules are gone: see that one runs and leads; or \
+             run prune --rule {rule} --dry-run"
+        );
+        Finding::warning(nodes, problem, fix)
+    }));
+    Ok(findings)
+}
+
+/// Finds zeros that something has left.
+pub(super) fn zeros(snapshot: &Snapshot) -> Outcome {
+    // An invalid rule may select any node.
+    let rules = snapshot.rules()?;
+    let invalid: BTreeSet<_> =
+        rules.iter().filter(|rule| rule.rule.is_err()).filter_map(|rule| rule.resource.as_deref()).collect();
+    let set = known(&snapshot.rules)?.as_ref().map(|rules| &rules.set);
+    let mut zeros = BTreeMap::<&str, Vec<ObjectName>>::new();
+    for node in known(&snapshot.nodes)? {
+        // What an annotation that cannot be read lists is unknown.
+        let Ok(ledger) = &node.ledger else { continue };
+        let selecting = set.map(|set| set.selecting(&node.node)).unwrap_or_default();
+        let declared: BTreeSet<_> = selecting.iter().map(|rule| rule.resource.as_str()).collect();
+        let left = node.node.zeros().filter(|resource| {
+            ledger.get(resource).is_none() && !declared.contains(resource) && !invalid.contains(resource)
+        });
+        left.for_each(|resource| zeros.entry(resource).or_default().push(node.object()));
+    }
+    let findings = zeros.into_iter().map(|(resource, nodes)| {
+        let flags: String = match nodes.len() {
+            ..=NAMED_NODES => nodes.iter().map(|node| format!(" --node {}", node.name)).collect(),
+            _ => " --node NODE".to_owned(),
+        };
+        let problem = format!(
+            "{resource} is 0, and nothing declares it: a device plugin that is gone probably left it, and pods that \
+             request it are rejected"
+        );
+        let fix = format!(
+            "run prune --zeros{flags} --force --dry-run; it also withdraws what the annotation lists, which a \
+             controller then writes again"
+        );
+        Finding::warning(nodes, problem, fix)
+    });
+    Ok(findings.collect())
+}

@@ -1,0 +1,75 @@
+//! Pods that no node can take.
+
+use std::collections::BTreeMap;
+
+use crate::cli::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
+use crate::cli::doctor::snapshot::{Snapshot, known};
+use crate::cli::inventory::pods::PodEntry;
+use crate::model::quantity::Quantity;
+use crate::model::spelling::closest_resource;
+
+/// The pods without a node that request a resource, each with its request, by resource.
+type Waiting<'s> = BTreeMap<&'s str, Vec<(&'s PodEntry, Quantity)>>;
+
+/// Returns what waits for resources that no DeviceClass maps: DRA may have any amount.
+fn waiting(snapshot: &Snapshot) -> Result<Waiting<'_>, NotRun> {
+    let classes = known(&snapshot.classes)?;
+    let mut waiting = Waiting::new();
+    for pod in known(&snapshot.waiting)? {
+        for (resource, quantity) in &pod.requests {
+            if !classes.contains_key(&**resource) {
+                waiting.entry(resource).or_default().push((pod, *quantity));
+            }
+        }
+    }
+    Ok(waiting)
+}
+
+fn object(pod: &PodEntry) -> ObjectName {
+    ObjectName::namespaced("Pod", &pod.namespace, &pod.name)
+}
+
+/// Finds pods that wait for a resource that nothing provides.
+pub(super) fn undeclared(snapshot: &Snapshot) -> Outcome {
+    let largest = snapshot.largest()?;
+    let waiting = waiting(snapshot)?.into_iter().filter(|(resource, _)| !largest.contains_key(resource));
+    let findings = waiting.map(|(resource, pods)| {
+        let pods = pods.into_iter().map(|(pod, _)| object(pod)).collect();
+        let problem = format!("requests {resource}, which no node has, no rule declares and no DeviceClass maps");
+        match closest_resource(resource, largest.keys().copied()) {
+            Some(close) => Finding::error(pods, problem, format!("request {close}, if that is meant")),
+            None => Finding::warning(
+                pods,
+                problem,
+                format!(
+                    "declare {resource} with a rule; or start the device plugin that has it, or let the autoscaler \
+                     add the node"
+                ),
+            ),
+        }
+    });
+    Ok(findings.collect())
+}
+
+/// Finds pods that request more than any node can have.
+pub(super) fn oversized(snapshot: &Snapshot) -> Outcome {
+    let largest = snapshot.largest()?;
+    let mut findings = Vec::new();
+    for (resource, pods) in waiting(snapshot)? {
+        // 0 is of a rule that is invalid, and may declare anything once it is corrected.
+        let Some(most) = largest.get(resource).filter(|most| !most.is_zero()) else { continue };
+        let mut asked = Quantity::default();
+        let mut objects = Vec::new();
+        for (pod, quantity) in pods.into_iter().filter(|(_, quantity)| quantity > most) {
+            asked = asked.max(quantity);
+            objects.push(object(pod));
+        }
+        if !objects.is_empty() {
+            let problem = format!(
+                "requests {asked} of {resource}; no node has more than {most} of it, and no rule declares more"
+            );
+            findings.push(Finding::error(objects, problem, "request less in one pod, or declare more on a node"));
+        }
+    }
+    Ok(findings)
+}

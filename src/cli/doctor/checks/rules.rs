@@ -1,0 +1,65 @@
+//! The rules themselves.
+
+use crate::cli::doctor::finding::{Finding, ObjectName, Outcome, Severity};
+use crate::cli::doctor::snapshot::{RuleEntry, Snapshot, known};
+use crate::model::api::Reason;
+
+fn object(rule: &RuleEntry) -> ObjectName {
+    ObjectName::new("NodeExtendedResource", &*rule.name)
+}
+
+/// Finds rules that are not as declared, as their status reports it.
+pub(super) fn status(snapshot: &Snapshot) -> Outcome {
+    Ok(snapshot.installed()?.all.iter().flat_map(of_rule).collect())
+}
+
+fn of_rule(rule: &RuleEntry) -> Vec<Finding> {
+    let describe = format!("see kubectl describe ner {}", rule.name);
+    if let Err(invalid) = &rule.rule {
+        let problem = format!("it is invalid, and its values stay: {invalid}");
+        return vec![Finding::error(vec![object(rule)], problem, "correct the rule, or delete it")];
+    }
+    if rule.status.observed_generation != rule.generation {
+        let problem = "no controller has seen it, or its last edit, yet".to_owned();
+        return vec![Finding::warning(vec![object(rule)], problem, "see that a controller runs and leads")];
+    }
+    let conditions = rule.status.conditions.iter();
+    let findings = conditions.filter_map(|condition| {
+        let severity = severity(&condition.type_, &condition.status, &condition.reason)?;
+        let problem =
+            format!("{} is {}, {}: {}", condition.type_, condition.status, condition.reason, condition.message);
+        let objects = vec![object(rule)];
+        Some(Finding { severity, objects, problem, fix: describe.clone() })
+    });
+    findings.collect()
+}
+
+/// Returns how bad a condition is, if it is.
+fn severity(kind: &str, status: &str, reason: &str) -> Option<Severity> {
+    let is = |reasons: &[Reason]| reasons.iter().any(|other| other.as_str() == reason);
+    match (kind, status) {
+        // Work in progress; and what an administrator has decided.
+        ("Ready", "False") if is(&[Reason::Progressing]) => None,
+        ("Ready", "False") if is(&[Reason::Held, Reason::Paused]) => Some(Severity::Warning),
+        ("Ready", "False") | ("Stalled", "True") => Some(Severity::Error),
+        ("Ready", "True") if is(&[Reason::NoNodesSelected, Reason::Overridden]) => Some(Severity::Warning),
+        ("Overlapping", "True") if is(&[Reason::EqualPriority]) => Some(Severity::Warning),
+        _ => None,
+    }
+}
+
+/// Finds rules of resources that DRA provides too.
+pub(super) fn device_classes(snapshot: &Snapshot) -> Outcome {
+    let rules = snapshot.installed()?;
+    let findings = known(&snapshot.classes)?.iter().filter_map(|(resource, class)| {
+        let declaring = rules.all.iter().filter(|rule| rule.resource.as_ref() == Some(resource));
+        let declaring: Vec<_> = declaring.map(object).collect();
+        let problem = format!(
+            "DeviceClass {class} maps {resource} too: where a node has the value, the scheduler does not ask DRA, and \
+             pods get no device"
+        );
+        let fix = "delete the rule, or rename its resource";
+        (!declaring.is_empty()).then(|| Finding::error(declaring, problem, fix))
+    });
+    Ok(findings.collect())
+}

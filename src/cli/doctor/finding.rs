@@ -1,0 +1,115 @@
+//! What a check finds, or why it cannot run.
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+
+use crate::model::count::digits;
+
+/// What a check finds, or why it cannot run. Nothing found means that there is nothing to find.
+pub(super) type Outcome = Result<Vec<Finding>, NotRun>;
+
+/// A problem.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Finding {
+    pub(super) severity: Severity,
+    /// The objects that have it, of one kind.
+    pub(super) objects: Vec<ObjectName>,
+    /// What is wrong, without a period.
+    pub(super) problem: String,
+    /// What to do, without a period.
+    pub(super) fix: String,
+}
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum Severity {
+    /// Something is not as it was declared or requested.
+    Error,
+    /// It works, but something may not be as intended, or will not last.
+    Warning,
+}
+
+impl Severity {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// An object of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct ObjectName {
+    pub(super) kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) namespace: Option<String>,
+    pub(super) name: String,
+}
+
+impl ObjectName {
+    pub(super) fn new(kind: &'static str, name: impl Into<String>) -> Self {
+        Self { kind, namespace: None, name: name.into() }
+    }
+
+    /// Returns the name of an object in a namespace.
+    pub(super) fn of(kind: &'static str, metadata: &ObjectMeta) -> Self {
+        let [namespace, name] = [&metadata.namespace, &metadata.name].map(|name| name.as_deref().unwrap_or_default());
+        Self::namespaced(kind, namespace, name)
+    }
+
+    pub(super) fn namespaced(kind: &'static str, namespace: &str, name: &str) -> Self {
+        Self { kind, namespace: Some(namespace.to_owned()), name: name.to_owned() }
+    }
+}
+
+impl fmt::Display for ObjectName {
+    /// `name` or `namespace/name`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+impl Finding {
+    pub(super) fn error(objects: Vec<ObjectName>, problem: String, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, objects, problem, fix: fix.into() }
+    }
+
+    pub(super) fn warning(objects: Vec<ObjectName>, problem: String, fix: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, objects, problem, fix: fix.into() }
+    }
+
+    /// Returns the kind and the names of the objects, the first few in full.
+    pub(super) fn objects(&self, most: usize) -> String {
+        let kind = self.objects.first().map(|object| object.kind).unwrap_or_default();
+        let names: Vec<_> = self.objects.iter().take(most).map(ToString::to_string).collect();
+        let more = self.objects.len().saturating_sub(most);
+        let more = if more > 0 { format!(" and {} more", digits(more)) } else { String::new() };
+        format!("{kind} {}{more}", names.join(", "))
+    }
+}
+
+/// Why a check cannot run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotRun {
+    /// You have no right to do this, such as `list nodes`.
+    Forbidden(&'static str),
+    /// A request failed otherwise.
+    Failed(String),
+    /// This cluster does not have what the check reads.
+    Unavailable(String),
+}
+
+impl fmt::Display for NotRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forbidden(action) => write!(f, "you have no right to {action}"),
+            Self::Failed(why) | Self::Unavailable(why) => f.write_str(why),
+        }
+    }
+}

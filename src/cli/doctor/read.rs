@@ -1,0 +1,359 @@
+//! Reads a snapshot: one list per kind, all at once, each of which may fail on its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::DATE;
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::fmt::rfc2822;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::{GetParams, ListParams};
+use kube::core::Request;
+use kube::{Client, Resource as _};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::finding::{NotRun, ObjectName};
+use super::snapshot::{
+    Binding, NodeEntry, Policies, Policy, Read, Reset, RuleEntry, Rules, SchedulerConfig, Snapshot, Version,
+};
+use crate::cli::inventory::pods::{PodEntry, Pods};
+use crate::cluster::clock;
+use crate::cluster::lease::holder;
+use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
+use crate::cluster::paging::{self, PAGE_SIZE, Page};
+use crate::cluster::requests::{RequestError, Requests};
+use crate::controller::PROTECTION_LABEL;
+use crate::model::api::{FIELD_MANAGER, NodeExtendedResource};
+use crate::model::node::object::NodeObject;
+use crate::model::node::{Interner, KUBELET, Node};
+use crate::model::pod::object::PodObject;
+use crate::planner::rules::{InvalidRule, Rule};
+
+/// Longer than any page takes on a server that responds at all.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// What the controller writes that no user of rules does.
+const CONFINED: [&str; 2] = ["nodes/status", "leases"];
+
+/// How long an Event counts.
+const RECENT: SignedDuration = SignedDuration::from_hours(1);
+
+/// Reads what the checks look at; the controller's own objects in this namespace only, if one is given.
+pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapshot {
+    let requests = &Requests::new(client.clone(), TIMEOUT);
+    let ((version, now), crd, rules, nodes, waiting) =
+        tokio::join!(version(requests), crd(requests), rules(requests), nodes(requests), waiting(requests));
+    let (quotas, classes, schedulers, resets) =
+        tokio::join!(quotas(requests), classes(requests), schedulers(requests), resets(requests, now));
+    let (leases, deployments, protection, confinement) = tokio::join!(
+        of_controller(requests, namespace, "list leases", "coordination.k8s.io/v1", "leases", lease_label()),
+        of_controller(requests, namespace, "list deployments", "apps/v1", "deployments", DEPLOYMENT_LABELS.to_owned()),
+        protection(requests),
+        confinement(requests),
+    );
+    Snapshot {
+        namespace: namespace.map(str::to_owned),
+        now,
+        version,
+        crd,
+        rules,
+        nodes,
+        waiting,
+        quotas,
+        classes,
+        schedulers,
+        resets,
+        leases,
+        deployments,
+        protection,
+        confinement,
+    }
+}
+
+/// The labels of the chart's Deployment.
+const DEPLOYMENT_LABELS: &str =
+    "app.kubernetes.io/name=node-resource-advertiser,app.kubernetes.io/component=controller";
+
+fn lease_label() -> String {
+    let (key, value) = holder::LABEL;
+    format!("{key}={value}")
+}
+
+/// Lists objects, and keeps a part of each.
+async fn list<T: DeserializeOwned, U>(
+    requests: &Requests,
+    path: &str,
+    params: ListParams,
+    mut keep: impl FnMut(T) -> Option<U>,
+) -> Result<Vec<U>, RequestError> {
+    let mut kept = Vec::new();
+    let params = ListParams { limit: params.limit.or(Some(PAGE_SIZE)), ..params };
+    let on_page = |page| match page {
+        Page::Restarted => kept.clear(),
+        Page::Items(items) => kept.extend(items.into_iter().filter_map(&mut keep)),
+    };
+    paging::list_at(requests, &Request::new(path), params, on_page).await?;
+    Ok(kept)
+}
+
+/// Returns why something could not be done, such as `list nodes`.
+fn not_run(action: &'static str, error: RequestError) -> NotRun {
+    match error.code() {
+        Some(StatusCode::FORBIDDEN) => NotRun::Forbidden(action),
+        Some(StatusCode::NOT_FOUND) => {
+            NotRun::Unavailable(format!("cannot {action}, which this cluster does not serve"))
+        }
+        _ => NotRun::Failed(format!("cannot {action}: {error}")),
+    }
+}
+
+fn is_not_served(error: &RequestError) -> bool {
+    error.code() == Some(StatusCode::NOT_FOUND)
+}
+
+/// Returns the version and the time of the API server.
+async fn version(requests: &Requests) -> (Read<Version>, Timestamp) {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Info {
+        major: String,
+        minor: String,
+        git_version: String,
+    }
+
+    let request = http::Request::get("/version").body(Vec::new()).map_err(kube::core::request::Error::BuildRequest);
+    let (info, headers) = match requests.send_with_headers::<Info>(request).await {
+        Ok(response) => response,
+        Err(error) => return (Err(not_run("get the version of Kubernetes", error)), clock::now()),
+    };
+    let date =
+        headers.get(DATE).and_then(|date| rfc2822::DateTimeParser::new().parse_timestamp(date.to_str().ok()?).ok());
+    let Info { major, minor, git_version } = info;
+    let version =
+        Version::parse(&format!("{major}.{minor}")).map(|version| Version { text: git_version.clone(), ..version });
+    let odd = || NotRun::Failed(format!("the API server reports the odd version {git_version}"));
+    (version.ok_or_else(odd), date.unwrap_or_else(clock::now))
+}
+
+async fn crd<T: DeserializeOwned>(requests: &Requests) -> Read<Option<T>> {
+    let name = format!("{}.{}", NodeExtendedResource::plural(&()), NodeExtendedResource::group(&()));
+    match requests.send(Request::new(CRD).get(&name, &GetParams::default())).await {
+        Ok(crd) => Ok(Some(crd)),
+        Err(error) if is_not_served(&error) => Ok(None),
+        Err(error) => Err(not_run("get customresourcedefinitions", error)),
+    }
+}
+
+async fn rules(requests: &Requests) -> Read<Option<Rules>> {
+    let path = NodeExtendedResource::url_path(&(), None);
+    match list(requests, &path, ListParams::default(), rule).await {
+        Ok(rules) => Ok(Some(Rules::new(rules))),
+        Err(error) if is_not_served(&error) => Ok(None),
+        Err(error) => Err(not_run("list nodeextendedresources", error)),
+    }
+}
+
+/// Reads a rule; none if it is being deleted, and so counts as gone, as in the controller.
+pub(super) fn rule(object: Value) -> Option<RuleEntry> {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).map(str::to_owned);
+    if object.pointer("/metadata/deletionTimestamp").is_some() {
+        return None;
+    }
+    // Of an object that the CRD's validation would reject, as much as there is.
+    let (name, resource) = (text("/metadata/name")?.into(), text("/spec/resourceName"));
+    Some(match serde_json::from_value::<NodeExtendedResource>(object) {
+        Ok(object) => RuleEntry {
+            name,
+            resource,
+            rule: Rule::new(&object).map(Arc::new),
+            generation: object.metadata.generation,
+            status: object.status.unwrap_or_default(),
+        },
+        Err(error) => {
+            let rule = Err(InvalidRule::Malformed(error.to_string()));
+            RuleEntry { name, resource, rule, generation: None, status: Default::default() }
+        }
+    })
+}
+
+async fn nodes(requests: &Requests) -> Read<Vec<NodeEntry>> {
+    let mut interner = Interner::default();
+    let keep = |NodeObject { node, kubelet_version, .. }: NodeObject| {
+        Some(NodeEntry::new(Node::new(node, &mut interner), kubelet_version))
+    };
+    let nodes = list(requests, "/api/v1/nodes", ListParams::default(), keep).await;
+    nodes.map_err(|error| not_run("list nodes", error))
+}
+
+async fn waiting(requests: &Requests) -> Read<Vec<Arc<PodEntry>>> {
+    let fields = format!("spec.nodeName=,{UNFINISHED}");
+    let params = ListParams::default().fields(&fields).limit(POD_PAGE_SIZE);
+    let mut pods = Pods::default();
+    let path = Request::new("/api/v1/pods");
+    let on_page = |page: Page<PodObject>| match page {
+        Page::Restarted => pods.clear(),
+        // One that is going away waits for nothing.
+        Page::Items(objects) => {
+            objects.into_iter().filter(|object| !object.is_terminating).for_each(|object| pods.add(object))
+        }
+    };
+    let listed = paging::list_at(requests, &path, params, on_page).await;
+    listed.map_err(|error| not_run("list pods", error))?;
+    Ok(pods.finish())
+}
+
+async fn quotas<T: DeserializeOwned>(requests: &Requests) -> Read<Vec<T>> {
+    let quotas = list(requests, "/api/v1/resourcequotas", ListParams::default(), Some).await;
+    quotas.map_err(|error| not_run("list resourcequotas", error))
+}
+
+/// Returns the DeviceClass of each resource that one maps; none before Kubernetes 1.34, or without DRA.
+async fn classes(requests: &Requests) -> Read<BTreeMap<String, String>> {
+    #[derive(Deserialize)]
+    struct DeviceClass {
+        metadata: ObjectMeta,
+        #[serde(default)]
+        spec: Spec,
+    }
+
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Spec {
+        extended_resource_name: Option<String>,
+    }
+
+    let keep = |class: DeviceClass| Some((class.spec.extended_resource_name?, class.metadata.name?));
+    match list(requests, "/apis/resource.k8s.io/v1/deviceclasses", ListParams::default(), keep).await {
+        Ok(classes) => Ok(classes.into_iter().collect()),
+        Err(error) if is_not_served(&error) => Ok(BTreeMap::new()),
+        Err(error) => Err(not_run("list deviceclasses", error)),
+    }
+}
+
+async fn schedulers(requests: &Requests) -> Read<Vec<SchedulerConfig>> {
+    let keep = |config_map: ConfigMap| {
+        let name = config_map.metadata.name.unwrap_or_default();
+        let texts = config_map.data.into_iter().flat_map(BTreeMap::into_values);
+        let texts: Vec<_> = texts.filter(|text| text.contains("KubeSchedulerConfiguration")).collect();
+        Some((name, texts)).filter(|(_, texts)| !texts.is_empty())
+    };
+    let listed = list(requests, "/api/v1/namespaces/kube-system/configmaps", ListParams::default(), keep).await;
+    let listed = listed.map_err(|error| not_run("list configmaps in kube-system", error))?;
+    let configs = listed.into_iter().flat_map(|(name, texts)| {
+        let config_map = ObjectName::namespaced("ConfigMap", "kube-system", &name);
+        texts.into_iter().map(move |text| SchedulerConfig { config_map: config_map.clone(), text })
+    });
+    Ok(configs.collect())
+}
+
+/// Returns the controller's Events about values that a kubelet has reset.
+async fn resets(requests: &Requests, now: Timestamp) -> Read<Vec<Reset>> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Event {
+        event_time: Option<Time>,
+        message: Option<String>,
+    }
+
+    let keep = |event: Event| {
+        let is_recent = event.event_time.is_none_or(|time| now.duration_since(time.0) < RECENT);
+        reset(&event.message?).filter(|_| is_recent)
+    };
+    let params = ListParams::default().fields("reason=Repaired");
+    let events = list(requests, "/api/v1/namespaces/default/events", params, keep).await;
+    events.map_err(|error| not_run("list events in default", error))
+}
+
+/// Reads the message of a repair: `Repaired <resource> on <node>: 0 (by kubelet) -> …`.
+pub(super) fn reset(message: &str) -> Option<Reset> {
+    let (resource, rest) = message.strip_prefix("Repaired ")?.split_once(" on ")?;
+    let (node, rest) = rest.split_once(": ")?;
+    let (observed, _) = rest.split_once(&format!(" (by {KUBELET}) -> "))?;
+    (observed == "0").then(|| Reset { node: node.to_owned(), resource: resource.to_owned() })
+}
+
+async fn of_controller<T: DeserializeOwned>(
+    requests: &Requests,
+    namespace: Option<&str>,
+    action: &'static str,
+    group: &str,
+    plural: &str,
+    labels: String,
+) -> Read<Vec<T>> {
+    let namespace = namespace.map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
+    let path = format!("/apis/{group}/{namespace}{plural}");
+    let objects = list(requests, &path, ListParams::default().labels(&labels), Some).await;
+    objects.map_err(|error| not_run(action, error))
+}
+
+async fn protection(requests: &Requests) -> Read<Policies> {
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: ObjectMeta,
+        #[serde(default)]
+        spec: Spec,
+    }
+
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Spec {
+        policy_name: Option<String>,
+    }
+
+    let params = ListParams::default().labels(PROTECTION_LABEL);
+    let failed = |action, error: RequestError| match is_not_served(&error) {
+        true => {
+            let why = "this cluster does not serve MutatingAdmissionPolicy, which Kubernetes 1.36 and later have";
+            NotRun::Unavailable(why.to_owned())
+        }
+        false => not_run(action, error),
+    };
+    let path = format!("{ADMISSION}/mutatingadmissionpolicies");
+    let policies = list(requests, &path, params.clone(), |object: Object| {
+        Some(Policy { name: object.metadata.name?, warnings: Vec::new() })
+    });
+    let path = format!("{ADMISSION}/mutatingadmissionpolicybindings");
+    let bindings = list(requests, &path, params, |object: Object| {
+        Some(Binding { policy: object.spec.policy_name?, denies: false })
+    });
+    let (policies, bindings) = tokio::join!(policies, bindings);
+    Ok(Policies {
+        policies: policies.map_err(|error| failed("list mutatingadmissionpolicies", error))?,
+        bindings: bindings.map_err(|error| failed("list mutatingadmissionpolicybindings", error))?,
+    })
+}
+
+async fn confinement(requests: &Requests) -> Read<Policies> {
+    let path = format!("{ADMISSION}/validatingadmissionpolicies");
+    let policies = list(requests, &path, ListParams::default(), |object: ValidatingAdmissionPolicy| {
+        // Kustomize may add a prefix and a suffix. Other policies of this project are about what users write.
+        let name = object.metadata.name.filter(|name| name.contains(FIELD_MANAGER))?;
+        let rules = object.spec?.match_constraints?.resource_rules?;
+        let mut resources = rules.iter().flat_map(|rule| rule.resources.iter().flatten());
+        resources.find(|resource| CONFINED.contains(&resource.as_str()))?;
+        let checked = object.status.and_then(|status| status.type_checking);
+        let warnings = checked.into_iter().flat_map(|checked| checked.expression_warnings.unwrap_or_default());
+        let warnings = warnings.map(|found| format!("{}: {}", found.field_ref, found.warning)).collect();
+        Some(Policy { name, warnings })
+    });
+    let path = format!("{ADMISSION}/validatingadmissionpolicybindings");
+    let bindings = list(requests, &path, ListParams::default(), |object: ValidatingAdmissionPolicyBinding| {
+        let spec = object.spec?;
+        let denies = spec.validation_actions.iter().flatten().any(|action| action == "Deny");
+        Some(Binding { policy: spec.policy_name?, denies })
+    });
+    let (policies, bindings) = tokio::join!(policies, bindings);
+    Ok(Policies {
+        policies: policies.map_err(|error| not_run("list validatingadmissionpolicies", error))?,
+        bindings: bindings.map_err(|error| not_run("list validatingadmissionpolicybindings", error))?,
+    })
+}

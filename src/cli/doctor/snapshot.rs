@@ -1,0 +1,235 @@
+//! What the checks look at: the objects of a cluster at about one moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::jiff::Timestamp;
+
+use super::finding::{NotRun, ObjectName};
+use crate::cli::inventory::pods::PodEntry;
+use crate::model::api::NodeExtendedResourceStatus;
+use crate::model::ledger::{InvalidLedger, Ledger};
+use crate::model::node::Node;
+use crate::model::quantity::Quantity;
+use crate::planner::rules::{InvalidRule, Rule, RuleSet};
+
+/// Objects, or why they cannot be read.
+pub(super) type Read<T> = Result<T, NotRun>;
+
+/// The objects that the checks look at.
+pub(super) struct Snapshot {
+    /// Where to look for the controller; `None` for all namespaces.
+    pub(super) namespace: Option<String>,
+    /// The time of the API server; of this machine if the server does not say.
+    pub(super) now: Timestamp,
+    pub(super) version: Read<Version>,
+    /// `None` if there is none.
+    pub(super) crd: Read<Option<CustomResourceDefinition>>,
+    /// `None` if the cluster does not serve the kind.
+    pub(super) rules: Read<Option<Rules>>,
+    pub(super) nodes: Read<Vec<NodeEntry>>,
+    /// The unfinished pods without a node that request extended resources, apart from those that are being deleted.
+    pub(super) waiting: Read<Vec<Arc<PodEntry>>>,
+    pub(super) quotas: Read<Vec<ResourceQuota>>,
+    /// The DeviceClass that maps a resource, by resource.
+    pub(super) classes: Read<BTreeMap<String, String>>,
+    /// The configurations of schedulers in ConfigMaps.
+    pub(super) schedulers: Read<Vec<SchedulerConfig>>,
+    /// The repairs of values that a kubelet has reset, according to Events.
+    pub(super) resets: Read<Vec<Reset>>,
+    /// The Leases of controllers.
+    pub(super) leases: Read<Vec<Lease>>,
+    /// The Deployments of controllers.
+    pub(super) deployments: Read<Vec<Deployment>>,
+    /// The policies that keep values across reboots.
+    pub(super) protection: Read<Policies>,
+    /// The policies that confine the controller.
+    pub(super) confinement: Read<Policies>,
+}
+
+/// The version of Kubernetes or of a kubelet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Version {
+    pub(super) major: u32,
+    pub(super) minor: u32,
+    /// As it is reported, such as `v1.37.1`.
+    pub(super) text: String,
+}
+
+/// The rules of the cluster.
+#[derive(Default)]
+pub(super) struct Rules {
+    pub(super) all: Vec<RuleEntry>,
+    /// The valid ones.
+    pub(super) set: RuleSet,
+}
+
+/// A rule of the cluster, and its status.
+pub(super) struct RuleEntry {
+    pub(super) name: Arc<str>,
+    /// What it declares, also if it is invalid for another reason.
+    pub(super) resource: Option<String>,
+    pub(super) rule: Result<Arc<Rule>, InvalidRule>,
+    pub(super) generation: Option<i64>,
+    pub(super) status: NodeExtendedResourceStatus,
+}
+
+/// A node.
+pub(super) struct NodeEntry {
+    pub(super) node: Node,
+    pub(super) ledger: Result<Ledger, InvalidLedger>,
+    /// `status.nodeInfo.kubeletVersion`; empty if none is reported.
+    pub(super) kubelet: Box<str>,
+}
+
+/// A text in a ConfigMap that mentions KubeSchedulerConfiguration.
+pub(super) struct SchedulerConfig {
+    pub(super) config_map: ObjectName,
+    pub(super) text: String,
+}
+
+/// The repair of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reset {
+    pub(super) node: String,
+    pub(super) resource: String,
+}
+
+/// Admission policies and their bindings.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Policies {
+    pub(super) policies: Vec<Policy>,
+    pub(super) bindings: Vec<Binding>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Policy {
+    pub(super) name: String,
+    /// What is wrong with its expressions, according to its status.
+    pub(super) warnings: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Binding {
+    pub(super) policy: String,
+    /// Whether it rejects what the policy does not allow.
+    pub(super) denies: bool,
+}
+
+/// Returns what has been read.
+pub(super) fn known<T>(read: &Read<T>) -> Result<&T, NotRun> {
+    read.as_ref().map_err(Clone::clone)
+}
+
+fn failure<T>(read: &Read<T>) -> Option<&NotRun> {
+    read.as_ref().err()
+}
+
+impl Snapshot {
+    /// Returns why nothing can be checked, if nothing could be read. Every user may read the version.
+    pub(super) fn why_blank(&self) -> Option<&NotRun> {
+        let Self { nodes, rules, waiting, quotas, leases, .. } = self;
+        let read = [failure(nodes), failure(rules), failure(waiting), failure(quotas), failure(leases)];
+        read.into_iter().collect::<Option<Vec<_>>>()?.into_iter().next()
+    }
+
+    /// Returns why something could not be read, for everything that could not. A check names only the first.
+    pub(super) fn unread(&self) -> impl Iterator<Item = &NotRun> {
+        let Self {
+            namespace: _,
+            now: _,
+            version,
+            crd,
+            rules,
+            nodes,
+            waiting,
+            quotas,
+            classes,
+            schedulers,
+            resets,
+            leases,
+            deployments,
+            protection,
+            confinement,
+        } = self;
+        let of_cluster = [failure(version), failure(crd), failure(nodes), failure(waiting), failure(quotas)];
+        let of_others = [failure(classes), failure(schedulers), failure(resets)];
+        let own = [failure(rules), failure(leases), failure(deployments), failure(protection), failure(confinement)];
+        of_cluster.into_iter().chain(of_others).chain(own).flatten()
+    }
+
+    /// Returns the rules; none if the cluster does not serve the kind.
+    pub(super) fn rules(&self) -> Result<&[RuleEntry], NotRun> {
+        Ok(known(&self.rules)?.as_ref().map(|rules| rules.all.as_slice()).unwrap_or_default())
+    }
+
+    /// Returns the rules, or that a check makes no sense without the kind.
+    pub(super) fn installed(&self) -> Result<&Rules, NotRun> {
+        let missing = || NotRun::Unavailable("the CustomResourceDefinition of rules is not installed".to_owned());
+        known(&self.rules)?.as_ref().ok_or_else(missing)
+    }
+
+    /// Returns the largest quantity of each resource on a node, or in a rule; 0 if an invalid rule declares it.
+    pub(super) fn largest(&self) -> Result<BTreeMap<&str, Quantity>, NotRun> {
+        let mut largest = BTreeMap::new();
+        let mut add = |resource, quantity: Quantity| {
+            let most = largest.entry(resource).or_insert(quantity);
+            *most = quantity.max(*most);
+        };
+        for rule in self.rules()? {
+            match (&rule.rule, &rule.resource) {
+                (Ok(rule), _) => add(rule.resource.as_str(), rule.quantity),
+                (Err(_), Some(resource)) => add(resource.as_str(), Quantity::default()),
+                (Err(_), None) => {}
+            }
+        }
+        for entry in known(&self.nodes)? {
+            let amounts = entry.node.resources().into_iter();
+            let amounts = amounts.filter_map(|(name, [_, allocatable])| Some((name, allocatable?)));
+            amounts.filter(|(_, amount)| !amount.is_zero()).for_each(|(name, amount)| add(name, amount));
+        }
+        Ok(largest)
+    }
+}
+
+impl Version {
+    /// Parses a version such as `v1.37.1`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.strip_prefix('v').unwrap_or(text).split('.');
+        let [major, minor] = [parts.next()?, parts.next()?];
+        Some(Self { major: major.parse().ok()?, minor: leading_number(minor)?, text: text.to_owned() })
+    }
+}
+
+/// Returns the number that a text starts with: some clusters have a minor version such as `30+`.
+fn leading_number(text: &str) -> Option<u32> {
+    let end = text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
+    text.get(..end)?.parse().ok()
+}
+
+impl Rules {
+    pub(super) fn new(all: Vec<RuleEntry>) -> Self {
+        let valid = all.iter().filter_map(|entry| entry.rule.as_ref().ok());
+        Self { set: RuleSet::new(valid.cloned(), std::iter::empty()), all }
+    }
+}
+
+impl NodeEntry {
+    pub(super) fn new(node: Node, kubelet: Box<str>) -> Self {
+        let ledger = Ledger::parse(node.ledger.as_deref());
+        Self { node, ledger, kubelet }
+    }
+
+    pub(super) fn object(&self) -> ObjectName {
+        ObjectName::new("Node", &*self.node.name)
+    }
+
+    /// Returns the quantities in capacity and allocatable.
+    pub(super) fn values(&self, resource: &str) -> [Option<Quantity>; 2] {
+        self.node.values(resource).map(|text| text?.parse().ok())
+    }
+}

@@ -1,0 +1,216 @@
+//! A healthy cluster, in which each trap is planted on its own.
+
+mod traps;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::finding::{NotRun, ObjectName, Severity};
+use super::report::Report;
+use super::snapshot::{Binding, NodeEntry, Policies, Policy, RuleEntry, Rules, SchedulerConfig, Snapshot, Version};
+use super::{checks, read};
+use crate::cli::answers::answer::Answer as _;
+use crate::cli::inventory::pods::{PodEntry, Pods};
+use crate::cli::table;
+use crate::model::api;
+use crate::model::node::object::NodeObject;
+use crate::model::node::{Interner, Node};
+
+const DONGLE: &str = "example.com/dongle";
+const LISTED: &str = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
+
+fn parse<T: DeserializeOwned>(object: Value) -> T {
+    serde_json::from_value(object).unwrap()
+}
+
+/// Returns a node on which `manager` has written these resources.
+fn node(name: &str, amounts: &Value, ledger: Option<&str>, manager: &str) -> NodeEntry {
+    let fields: BTreeMap<_, _> =
+        amounts.as_object().unwrap().keys().map(|name| (format!("f:{name}"), json!({}))).collect();
+    let object = json!({
+        "metadata": {
+            "name": name,
+            "annotations": ledger.map(|ledger| json!({"noderesource.dev/advertised": ledger})),
+            "managedFields": [{"manager": manager, "fieldsV1": {
+                "f:status": {"f:capacity": fields, "f:allocatable": fields},
+            }}],
+        },
+        "status": {"capacity": amounts, "allocatable": amounts, "nodeInfo": {"kubeletVersion": "v1.37.1"}},
+    });
+    let NodeObject { node, kubelet_version, .. } = parse(object);
+    NodeEntry::new(Node::new(node, &mut Interner::default()), kubelet_version)
+}
+
+fn listed(name: &str, quantity: &str, manager: &str) -> NodeEntry {
+    node(name, &json!({DONGLE: quantity}), Some(LISTED), manager)
+}
+
+fn rule(name: &str, resource: &str, quantity: Value, conditions: &[[&str; 3]]) -> RuleEntry {
+    let conditions: Vec<_> = conditions
+        .iter()
+        .map(|[kind, status, reason]| {
+            json!({"type": kind, "status": status, "reason": reason, "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        })
+        .collect();
+    let object = json!({
+        "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+        "metadata": {"name": name, "generation": 1},
+        "spec": {"resourceName": resource, "quantity": quantity, "allNodes": true},
+        "status": {"observedGeneration": 1, "conditions": conditions},
+    });
+    read::rule(object).unwrap()
+}
+
+fn ready() -> RuleEntry {
+    rule("dongle", DONGLE, json!(4), &[["Ready", "True", "Advertised"], ["Stalled", "False", "Advertised"]])
+}
+
+fn pods(requests: &[(&str, &str, &str)]) -> Vec<Arc<PodEntry>> {
+    let mut pods = Pods::default();
+    for (name, resource, quantity) in requests {
+        pods.add(parse(json!({
+            "metadata": {"namespace": "default", "name": name}, "status": {"phase": "Pending"},
+            "spec": {"containers": [{"name": "a", "resources": {"requests": {*resource: quantity}}}]},
+        })));
+    }
+    pods.finish()
+}
+
+fn quota(key: &str) -> ResourceQuota {
+    parse(json!({"metadata": {"namespace": "team", "name": "quota"}, "spec": {"hard": {key: "8", "pods": "9"}}}))
+}
+
+fn lease<T: DeserializeOwned>(holder: &str, renewed: &str) -> T {
+    parse(json!({
+        "metadata": {"namespace": "system", "name": "nra"},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed},
+    }))
+}
+
+fn deployment<T: DeserializeOwned>(replicas: i32, ready: i32, version: &str) -> T {
+    parse(json!({
+        "metadata": {"namespace": "system", "name": "nra", "labels": {"app.kubernetes.io/version": version}},
+        "spec": {"replicas": replicas, "selector": {}, "template": {}}, "status": {"readyReplicas": ready},
+    }))
+}
+
+fn policies(warnings: &[&str], bindings: &[(&str, bool)]) -> Policies {
+    let warnings = warnings.iter().map(|text| (*text).to_owned()).collect();
+    let bindings = bindings.iter().map(|(policy, denies)| Binding { policy: (*policy).to_owned(), denies: *denies });
+    Policies { policies: vec![Policy { name: "policy".to_owned(), warnings }], bindings: bindings.collect() }
+}
+
+fn scheduler(text: &str) -> Vec<SchedulerConfig> {
+    let config_map = ObjectName::namespaced("ConfigMap", "kube-system", "scheduler");
+    vec![SchedulerConfig { config_map, text: format!("kind: KubeSchedulerConfiguration\n{text}") }]
+}
+
+fn healthy() -> Snapshot {
+    Snapshot {
+        namespace: None,
+        now: "2026-01-01T12:00:00Z".parse::<Timestamp>().unwrap(),
+        version: Ok(Version::parse("v1.37.1").unwrap()),
+        crd: Ok(Some(api::crd())),
+        rules: Ok(Some(Rules::new(vec![ready()]))),
+        nodes: Ok(vec![listed("node-1", "4", api::FIELD_MANAGER)]),
+        waiting: Ok(pods(&[("fits", DONGLE, "4")])),
+        quotas: Ok(vec![quota("requests.example.com/dongle")]),
+        classes: Ok(BTreeMap::from([("example.com/other".to_owned(), "class".to_owned())])),
+        schedulers: Ok(scheduler("profiles: [{pluginConfig: [{name: Other, args: {}}]}]")),
+        resets: Ok(Vec::new()),
+        leases: Ok(vec![lease("nra-1_0", "2026-01-01T11:59:50.000000Z")]),
+        deployments: Ok(vec![deployment(2, 2, env!("CARGO_PKG_VERSION"))]),
+        protection: Ok(policies(&[], &[("policy", false)])),
+        confinement: Ok(policies(&[], &[("policy", true)])),
+    }
+}
+
+/// Runs all checks, and returns what they find: the check, the severity and the problem.
+fn found(snapshot: &Snapshot) -> Vec<(&'static str, Severity, String)> {
+    let mut found = Vec::new();
+    for check in checks::ALL {
+        for finding in (check.run)(snapshot).unwrap_or_else(|why| panic!("{}: {why}", check.name)) {
+            assert!(!finding.fix.is_empty() && !finding.objects.is_empty(), "{finding:?}");
+            let text = format!("{}: {}; {}", finding.objects(2), finding.problem, finding.fix);
+            found.push((check.name, finding.severity, text));
+        }
+    }
+    found
+}
+
+#[test]
+fn healthy_cluster_has_no_findings() {
+    assert_eq!(found(&healthy()), []);
+    assert_eq!(Report::new(&healthy()).exit_code(true), 0);
+}
+
+/// Plants a trap in a healthy cluster: exactly this check finds it, with this text.
+fn assert_found(check: &str, severity: Severity, text: &str, plant: impl FnOnce(&mut Snapshot)) {
+    let mut snapshot = healthy();
+    plant(&mut snapshot);
+    let found = found(&snapshot);
+    let [(by, how, problem)] = &found[..] else { panic!("{check}, {text}: {found:#?}") };
+    assert_eq!((*by, *how), (check, severity), "{problem}");
+    assert!(problem.contains(text), "{problem}\nlacks {text}");
+}
+
+#[test]
+fn report_names_every_object_when_it_is_wide() {
+    let mut cluster = healthy();
+    cluster.waiting = Ok(pods(&["a", "b", "c", "d"].map(|name| (name, "example.com/dongel", "1"))));
+    let report = Report::new(&cluster);
+    let text = |is_wide| {
+        let (headings, rows) = report.table(is_wide);
+        table::render(&headings, &rows, false)
+    };
+    assert!(text(false).contains("Pod default/a, default/b and 2 more   error"), "{}", text(false));
+    assert!(!text(false).contains("default/d") && text(true).contains("   └─ default/d\n"), "{}", text(true));
+    assert_eq!((report.names(), report.exit_code(false)), (vec!["undeclared-request".to_owned()], 1));
+    assert_eq!(report.remarks(), ["1 error: 18 checks"]);
+    let report = serde_json::to_value(&report).unwrap();
+    assert_eq!(report["checks"][0], json!({"check": "crd", "result": "Passed"}));
+    let object = json!({"kind": "Pod", "namespace": "default", "name": "a"});
+    assert_eq!(report["checks"][3]["findings"][0]["objects"][0], object);
+    cluster.quotas = Ok((0..30).map(|number| quota(&format!("example.com/{number}"))).collect());
+    let shown = Report::new(&cluster).table(false).1.len();
+    assert_eq!(shown, 3 + 1 + 20 + 1, "ten problems of a check, and how many more");
+}
+
+#[test]
+fn check_without_a_right_is_not_passed() {
+    let mut cluster = healthy();
+    cluster.waiting = Err(NotRun::Forbidden("list pods"));
+    cluster.rules = Err(NotRun::Forbidden("list nodeextendedresources"));
+    cluster.quotas = Ok(vec![quota(DONGLE)]);
+    let report = Report::new(&cluster);
+    assert_eq!(report.exit_code(false), 1, "the quota needs no rule");
+    cluster.quotas = Ok(vec![]);
+    let report = Report::new(&cluster);
+    assert_eq!((report.exit_code(false), report.exit_code(true)), (0, 2));
+    let notes = report.notes().join("\n");
+    for check in checks::ALL {
+        let ran = (check.run)(&cluster).is_ok();
+        assert_ne!(ran, notes.contains(check.name), "{}: {notes}", check.name);
+    }
+    assert!(notes.contains(": you have no right to list nodeextendedresources"), "{notes}");
+    assert!(notes.contains("\nyou have no right to list pods"), "{notes}");
+    cluster.waiting = Err(NotRun::Failed("cannot list pods: etcd is full".to_owned()));
+    assert_eq!(Report::new(&cluster).exit_code(false), 2);
+    assert_eq!(cluster.why_blank(), None);
+}
+
+/// The table of the checks names all of them, in order.
+#[test]
+fn documentation_lists_every_check() {
+    let page = std::fs::read_to_string("docs/doctor.md").unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let documented: Vec<_> = rows.map(|(name, _)| name).collect();
+    let names: Vec<_> = checks::ALL.iter().map(|check| check.name).collect();
+    assert_eq!(documented, names);
+}

@@ -1,0 +1,263 @@
+//! The traps.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::{
+    DONGLE, LISTED, assert_found, deployment, found, healthy, lease, listed, node, pods, policies, quota, ready, rule,
+    scheduler,
+};
+use crate::cli::doctor::finding::Severity::{Error, Warning};
+use crate::cli::doctor::report::Report;
+use crate::cli::doctor::snapshot::{NodeEntry, Policies, Reset, RuleEntry, Rules, Snapshot, Version};
+use crate::cli::doctor::{checks, read};
+use crate::model::api;
+
+#[test]
+fn crd_that_differs_is_found() {
+    assert_found("crd", Error, "drops these fields: spec.paused", |cluster| {
+        let mut crd = api::crd();
+        let schema = crd.spec.versions[0].schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
+        let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
+        spec.properties.as_mut().unwrap().remove("paused").unwrap();
+        cluster.crd = Ok(Some(crd));
+    });
+    assert_found("crd", Warning, "fields that this program does not know: spec.later", |cluster| {
+        let mut crd = api::crd();
+        let schema = crd.spec.versions[0].schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
+        let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
+        spec.properties.as_mut().unwrap().insert("later".to_owned(), Default::default());
+        cluster.crd = Ok(Some(crd));
+    });
+    assert_found("crd", Error, "does not serve the version v1alpha1", |cluster| {
+        let mut crd = api::crd();
+        crd.spec.versions[0].served = false;
+        cluster.crd = Ok(Some(crd));
+    });
+}
+
+#[test]
+fn rule_that_is_not_as_declared_is_found() {
+    let status = |severity, text: &str, entry: RuleEntry| {
+        assert_found("rule-status", severity, text, |cluster| cluster.rules = Ok(Some(Rules::new(vec![entry]))));
+    };
+    let conditions = |conditions: &[[&str; 3]]| rule("dongle", DONGLE, json!(4), conditions);
+    status(Error, "Ready is False, Conflict: m; see kubectl describe ner dongle", {
+        conditions(&[["Ready", "False", "Conflict"]])
+    });
+    status(Warning, "Held", conditions(&[["Ready", "False", "Held"]]));
+    status(Warning, "NoNodesSelected", conditions(&[["Ready", "True", "NoNodesSelected"]]));
+    status(Warning, "EqualPriority", conditions(&[["Overlapping", "True", "EqualPriority"]]));
+    status(Warning, "no controller has seen it", RuleEntry { generation: Some(2), ..ready() });
+    let mut progressing = healthy();
+    progressing.rules = Ok(Some(Rules::new(vec![conditions(&[["Ready", "False", "Progressing"]])])));
+    assert_eq!(found(&progressing), []);
+    assert_found("rule-status", Error, "NodeExtendedResource bad: it is invalid", |cluster| {
+        let rules = vec![ready(), rule("bad", "example.com/key", json!(0), &[])];
+        cluster.rules = Ok(Some(Rules::new(rules)));
+        // What it declares is not unknown.
+        cluster.waiting = Ok(pods(&[("a", "example.com/key", "9")]));
+        cluster.nodes = Ok(vec![node("n", &json!({"example.com/key": "0"}), None, "kubelet")]);
+    });
+    assert_found("rule-status", Error, "the object cannot be read", |cluster| {
+        let rules = vec![ready(), rule("bad", "example.com/key", json!({"odd": [1]}), &[])];
+        cluster.rules = Ok(Some(Rules::new(rules)));
+        cluster.waiting = Ok(pods(&[("a", "example.com/key", "9")]));
+    });
+    assert_found("device-class", Error, "DeviceClass dra maps example.com/dongle too", |cluster| {
+        cluster.classes = Ok(BTreeMap::from([(DONGLE.to_owned(), "dra".to_owned())]));
+    });
+}
+
+#[test]
+fn request_that_nothing_meets_is_found() {
+    let misspelled = "Pod default/a, default/b and 1 more: requests example.com/dongel, which no node has";
+    assert_found("undeclared-request", Error, misspelled, |cluster| {
+        cluster.waiting = Ok(pods(&["a", "b", "c"].map(|name| (name, "example.com/dongel", "1"))));
+    });
+    assert_found("undeclared-request", Error, "request example.com/dongle, if", |cluster| {
+        cluster.waiting = Ok(pods(&[("a", "example.com/dongel", "1")]));
+    });
+    assert_found("undeclared-request", Warning, "declare vendor.example/gpu with a rule", |cluster| {
+        cluster.waiting = Ok(pods(&[("a", "vendor.example/gpu", "1"), ("b", "example.com/other", "9")]));
+    });
+    assert_found("oversized-request", Error, "requests 9 of example.com/dongle; no node has more than 4", |cluster| {
+        cluster.waiting = Ok(pods(&[("a", DONGLE, "9"), ("b", DONGLE, "5"), ("c", DONGLE, "4")]));
+    });
+}
+
+#[test]
+fn quota_key_that_limits_nothing_is_found() {
+    for (key, severity, text) in [
+        (DONGLE, Error, "ignores the key example.com/dongle"),
+        ("limits.example.com/dongle", Error, "rename the key to requests.example.com/dongle"),
+        ("requests.example.com/dongel", Warning, "limit requests.example.com/dongle, if"),
+    ] {
+        assert_found("quota-key", severity, text, |cluster| cluster.quotas = Ok(vec![quota(key)]));
+    }
+    let mut cluster = healthy();
+    let keys = ["count/jobs.batch", "requests.example.com/unlike", "gold.storageclass.storage.k8s.io/requests.storage"];
+    cluster.quotas = Ok(keys.map(quota).into());
+    assert_eq!(found(&cluster), []);
+}
+
+#[test]
+fn resource_that_the_scheduler_ignores_is_found() {
+    for (text, field) in [
+        ("ignoredResources: [example.com/dongle]", "because of ignoredResources of"),
+        ("ignoredResourceGroups: [example.com]", "because of ignoredResourceGroups of"),
+    ] {
+        assert_found("scheduler-ignores", Error, field, |cluster| {
+            let text = format!("profiles: [{{pluginConfig: [{{name: NodeResourcesFit, args: {{{text}}}}}]}}]");
+            cluster.schedulers = Ok(scheduler(&text));
+        });
+    }
+    assert_found("scheduler-ignores", Error, "managedResources of an extender", |cluster| {
+        let managed = "{name: example.com/dongle, ignoredByScheduler: true}, {name: example.com/key}";
+        cluster.schedulers = Ok(scheduler(&format!("extenders: [{{managedResources: [{managed}]}}]")));
+    });
+    assert_found("scheduler-ignores", Warning, "cannot be read as one", |cluster| {
+        cluster.schedulers = Ok(scheduler("profiles: ["));
+    });
+    let mut cluster = healthy();
+    cluster.schedulers = Ok(vec![]);
+    let report = Report::new(&cluster);
+    assert!(report.notes()[0].starts_with("not checked: scheduler-ignores: no ConfigMap"), "{:?}", report.notes());
+    assert_eq!(report.exit_code(true), 0, "no right is missing");
+}
+
+#[test]
+fn other_writer_of_a_value_is_found() {
+    let on = |nodes: Vec<NodeEntry>| |cluster: &mut Snapshot| cluster.nodes = Ok(nodes);
+    assert_found("another-writer", Error, "Node node-1: nfd-master writes example.com/dongle: node-1 has 9, and", {
+        on(vec![listed("node-1", "9", "nfd-master")])
+    });
+    assert_found("another-writer", Error, "a device plugin probably", on(vec![listed("node-1", "2", "kubelet")]));
+    assert_found("another-writer", Warning, "nfd-master has written example.com/dongle too", {
+        on(vec![listed("node-1", "4", "nfd-master")])
+    });
+    assert_found("another-writer", Warning, "kubectl-patch has written example.com/dongle too", {
+        on(vec![node("node-1", &json!({DONGLE: "4"}), None, "kubectl-patch")])
+    });
+    // The controller has taken it over.
+    let mut own = healthy();
+    own.nodes = Ok(vec![listed("node-1", "4", "kubectl-patch")]);
+    assert_eq!(found(&own), []);
+    // Admission has kept the value.
+    let mut kept = healthy();
+    kept.nodes = Ok(vec![listed("node-1", "4", "kubelet")]);
+    assert_eq!(found(&kept), []);
+    assert_found(
+        "kubelet-reset",
+        Warning,
+        "has reset example.com/dongle to 0 within the last hour, on one",
+        |cluster| {
+            let message = "Repaired example.com/dongle on node-1: 0 (by kubelet) -> 4, as rule dongle declares";
+            let reset = read::reset(message).unwrap();
+            cluster.resets =
+                Ok(vec![reset.clone(), reset, Reset { node: "b".to_owned(), resource: DONGLE.to_owned() }]);
+        },
+    );
+    for other in ["", "Repaired a on b: 9 (by kubelet) -> 4", "Repaired a on b: 0 (by nfd-master) -> 4"] {
+        assert_eq!(read::reset(other), None, "{other}");
+    }
+}
+
+#[test]
+fn ledger_that_is_wrong_is_found() {
+    let own = api::FIELD_MANAGER;
+    let amounts = json!({DONGLE: "4"});
+    assert_found("ledger", Error, "run prune --repair-ledger --node node-1 --force", |cluster| {
+        cluster.nodes = Ok(vec![node("node-1", &amounts, Some("{"), own)]);
+    });
+    assert_found("ledger", Error, "the node has none of it", |cluster| {
+        cluster.nodes = Ok(vec![listed("node-1", "0", "kubelet")]);
+    });
+    assert_found("ledger", Warning, "lists values of rule gone, which does not exist", |cluster| {
+        let text = LISTED.replace(r#""rule":"dongle""#, r#""rule":"gone""#);
+        cluster.nodes = Ok(vec![node("node-1", &amounts, Some(&text), own)]);
+    });
+}
+
+#[test]
+fn leftover_zero_is_found() {
+    assert_found("leftover-zero", Warning, "prune --zeros --node node-1 --force", |cluster| {
+        cluster.nodes = Ok(vec![node("node-1", &json!({"example.com/old": "0"}), None, "kubelet")]);
+    });
+    // The controller treats it as absent.
+    let mut declared = healthy();
+    declared.nodes = Ok(vec![node("node-1", &json!({DONGLE: "0"}), None, "kubelet")]);
+    assert_eq!(found(&declared), []);
+}
+
+#[test]
+fn controller_that_does_not_work_is_found() {
+    let live = "2026-01-01T11:59:59.000000Z";
+    for (leases, severity, text) in [
+        (vec![], Error, "no Lease of a controller exists: nothing"),
+        (vec![lease("", live)], Error, "it has no holder"),
+        (
+            vec![lease("nra-1_0", "2026-01-01T11:59:00.000000Z")],
+            Error,
+            "leads since 2026-01-01T11:59:15Z, when nra-1_0 stopped",
+        ),
+        (vec![lease("prune_1767268800000000000", live)], Warning, "kubectl delete lease -n system nra"),
+        (vec![lease("a_0", live), lease("b_0", live)], Error, "several Leases"),
+    ] {
+        assert_found("leader", severity, text, |cluster| cluster.leases = Ok(leases));
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    for (deployed, check, severity, text) in [
+        (deployment(0, 0, version), "replicas", Error, "scale deployment/nra --replicas=2"),
+        (deployment(2, 0, version), "replicas", Error, "0 of 2 replicas are ready: nothing is written"),
+        (deployment(2, 1, version), "replicas", Warning, "1 of 2"),
+        (deployment(2, 2, "0.0.1"), "program-version", Warning, "its version is 0.0.1"),
+    ] {
+        assert_found(check, severity, text, |cluster| cluster.deployments = Ok(vec![deployed]));
+    }
+}
+
+#[test]
+fn policy_that_is_not_in_force_is_found() {
+    let (none, one) = (Policies::default, || policies(&[], &[]));
+    assert_found("protection", Warning, "no policy keeps", |cluster| cluster.protection = Ok(none()));
+    assert_found("protection", Error, "it has no binding", |cluster| cluster.protection = Ok(one()));
+    assert_found("confinement", Warning, "no policy confines", |cluster| cluster.confinement = Ok(none()));
+    assert_found("confinement", Error, "it has no binding", |cluster| cluster.confinement = Ok(one()));
+    assert_found("confinement", Warning, "has the action Deny", |cluster| {
+        cluster.confinement = Ok(policies(&[], &[("policy", false), ("other", true)]));
+    });
+    assert_found("confinement", Error, "undeclared reference", |cluster| {
+        cluster.confinement = Ok(policies(&["spec.validations[0]: undeclared reference"], &[("policy", true)]));
+    });
+}
+
+#[test]
+fn version_that_does_not_fit_is_found() {
+    let server = |text: &str| {
+        let version = Version::parse(text).unwrap();
+        move |cluster: &mut Snapshot| (cluster.version, cluster.nodes) = (Ok(version), Ok(vec![]))
+    };
+    assert_found("kubernetes-version", Error, "before 1.30 are not", server("v1.29.9"));
+    assert_found("kubernetes-version", Warning, "tested with 1.37 at most", server("v1.38.0-alpha.1"));
+    let kubelet = |text: &'static str| {
+        |cluster: &mut Snapshot| {
+            let entry = listed("node-1", "4", api::FIELD_MANAGER);
+            cluster.nodes = Ok(vec![NodeEntry { kubelet: text.into(), ..entry }]);
+        }
+    };
+    assert_found("kubelet-version", Warning, "v1.38.0 is newer than", kubelet("v1.38.0"));
+    assert_found("kubelet-version", Warning, "upgrade these kubelets", kubelet("v1.33.5-eks-1"));
+    for fine in ["v1.34.0", "v1.37.9+k3s1", ""] {
+        let mut cluster = healthy();
+        kubelet(fine)(&mut cluster);
+        assert_eq!(found(&cluster), [], "{fine}");
+    }
+    assert_eq!(Version::parse("1.30+").map(|version| version.minor), Some(30));
+    assert_eq!(Version::parse("odd"), None);
+    let page = std::fs::read_to_string("docs/compatibility.md").unwrap();
+    let [(_, oldest), (_, newest)] = [checks::OLDEST, checks::NEWEST];
+    assert!(page.contains(&format!("| 1.{} and earlier | not supported", oldest - 1)));
+    assert!(page.contains(&format!("| 1.{newest}.")) && !page.contains(&format!("| 1.{}", newest + 1)));
+}
