@@ -84,6 +84,10 @@ bench-scale: ## Measure memory and instructions of the reconciler alone (NODES="
 	@hack/require.sh valgrind valgrind libc6-dbg
 	@NODES="$(NODES)" RULES="$(RULES)" cargo bench --locked --profile dev --bench scale
 
+.PHONY: bench-answers
+bench-answers: ## Compare `kubectl ner` in a large cluster with decoding its lists (NODES=5000 PODS=150000 PAIRS=3), into target/bench/answers.json
+	@NODES=$(NODES) PODS=$(PODS) PAIRS=$(PAIRS) cargo bench --locked --bench answers
+
 # Memory and times are those of the release build; PROFILE=dev compiles faster.
 .PHONY: soak
 soak: controlplane ## Run two replicas under load and disruptions, into target/soak/ (MINUTES=60 NODES=200 SEED=1 PROFILE=bench)

@@ -64,9 +64,10 @@ pub(crate) async fn list_at<T: DeserializeOwned>(
     mut page: ListParams,
     mut on_page: impl FnMut(Page<T>),
 ) -> Result<(), RequestError> {
-    let mut restarts = 0;
+    let (mut restarts, mut buffer) = (0, Vec::new());
     loop {
-        let mut list: requests::Page<T> = match requests.send(path.list(&page)).await {
+        let sent = requests.send_in(path.list(&page), &mut buffer).await;
+        let mut list: requests::Page<T> = match sent.map(|(page, _)| page) {
             Err(error) if error.is_expired() && page.continue_token.is_some() && restarts < MAX_RESTARTS => {
                 restarts += 1;
                 on_page(Page::Restarted);

@@ -71,23 +71,39 @@ impl Requests {
         &self,
         request: Built,
     ) -> Result<(T, HeaderMap), RequestError> {
+        self.send_in(request, &mut Vec::new()).await
+    }
+
+    /// Does the same with a buffer for the body. Pages of a list share one: they are large, and memory in which large
+    /// and small pieces alternate takes an allocator long to search.
+    pub(crate) async fn send_in<T: DeserializeOwned>(
+        &self,
+        request: Built,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(T, HeaderMap), RequestError> {
+        buffer.clear();
         let request = request.map_err(|error| RequestError::Transport(error.to_string()))?;
         let exchange = async {
             let response = self.client.send(request.map(Body::from)).await;
-            let (head, body) = response.map_err(|error| describe(&error))?.into_parts();
-            let body = body.collect().await.map_err(|error| describe(&error))?;
-            Ok::<_, String>((head, body.to_bytes()))
+            let (head, mut body) = response.map_err(|error| describe(&error))?.into_parts();
+            // Frames are freed one by one, so that the connection can reuse its buffer for the next.
+            while let Some(frame) = body.frame().await {
+                if let Ok(data) = frame.map_err(|error| describe(&error))?.into_data() {
+                    buffer.extend_from_slice(&data);
+                }
+            }
+            Ok::<_, String>(head)
         };
-        let (head, body) = tokio::time::timeout(self.timeout, exchange)
+        let head = tokio::time::timeout(self.timeout, exchange)
             .await
             .map_err(|_| RequestError::Transport(format!("no response within {:?}", self.timeout)))?
             .map_err(RequestError::Transport)?;
         if head.status.is_success() {
-            let object = serde_json::from_slice(&body);
+            let object = serde_json::from_slice(buffer);
             let object = object.map_err(|error| RequestError::Transport(format!("unreadable response: {error}")))?;
             return Ok((object, head.headers));
         }
-        Err(RequestError::from_response(head.status, &head.headers, &body))
+        Err(RequestError::from_response(head.status, &head.headers, buffer))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The requests of Pods for a node's extended resources, counted like the scheduler does.
 
+mod amounts;
 pub mod object;
 
 use std::collections::BTreeMap;
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::model::quantity::Quantity;
-use crate::model::resource_name;
+use amounts::Amounts;
 
 /// A list of Pods from the API server, decoded without unused fields.
 #[derive(Clone, Debug, Deserialize)]
@@ -30,7 +31,7 @@ struct PodSpec {
     node_name: Option<Box<str>>,
     containers: Vec<Container>,
     init_containers: Vec<Container>,
-    overhead: BTreeMap<String, String>,
+    overhead: Amounts,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -64,7 +65,7 @@ struct Container {
 #[serde(default)]
 struct Resources {
     /// The API server sets a request from a limit.
-    requests: BTreeMap<String, String>,
+    requests: Amounts,
 }
 
 /// Amounts of extended resources, by name.
@@ -136,11 +137,8 @@ impl Requests {
         self.0.iter().map(|(resource, quantity)| (resource.as_str(), *quantity))
     }
 
-    /// The API server has validated the quantities; an invalid one counts as 0.
-    fn read(amounts: &BTreeMap<String, String>) -> Self {
-        let extended = amounts.iter().filter(|(name, _)| resource_name::is_extended(name));
-        let parsed = extended.filter_map(|(name, text)| Some((name.clone(), text.parse().ok()?)));
-        Self(parsed.collect())
+    fn read(amounts: &Amounts) -> Self {
+        Self(amounts.extended.iter().map(|(name, quantity)| (name.clone(), *quantity)).collect())
     }
 
     fn add(&mut self, other: &Self) {
@@ -187,8 +185,7 @@ impl Pod {
     /// provides them, and never a node (KEP-5004).
     pub fn device_classes(&self) -> impl Iterator<Item = &str> {
         let containers = self.spec.containers.iter().chain(&self.spec.init_containers);
-        let names = containers.flat_map(|container| container.resources.requests.keys());
-        names.filter_map(|name| name.strip_prefix("deviceclass.resource.kubernetes.io/"))
+        containers.flat_map(|container| &container.resources.requests.classes).map(|class| &**class)
     }
 
     /// Returns `status.phase`, such as `Running`.

@@ -1,11 +1,10 @@
 //! A Pod as people look at it: its name, its node or why it has none, and its requests.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
+use super::amounts::Amounts;
 use super::{Container, ExtendedResourceClaimStatus, Pod, PodSpec, PodStatus};
 
 /// A Pod from the API server, decoded without unused fields.
@@ -56,7 +55,7 @@ impl<'de> Deserialize<'de> for PodObject {
             node_name: Option<Box<str>>,
             containers: Vec<Container>,
             init_containers: Vec<Container>,
-            overhead: BTreeMap<String, String>,
+            overhead: Amounts,
             priority: Option<i32>,
             scheduling_gates: Option<Vec<IgnoredAny>>,
         }
