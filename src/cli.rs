@@ -3,6 +3,7 @@
 mod age;
 mod answers;
 mod args;
+mod complete;
 mod completions;
 mod crd;
 mod diff;
@@ -58,6 +59,9 @@ enum Command {
     History(answers::HistoryArgs),
     Doctor(doctor::Args),
     Completions(completions::Args),
+    // kubectl runs it under another name.
+    #[command(hide = true)]
+    Complete(complete::Args),
     // For packages: a release has the pages.
     #[command(hide = true)]
     Man(man::Args),
@@ -96,6 +100,7 @@ impl Cli {
             Command::Run(args) => run::run(args).await?,
             Command::Prune(args) => prune::run(args).await?,
             Command::Crd(args) => crd::run(&args)?,
+            Command::Complete(args) => complete::run(args, Self::command()).await?,
             Command::Completions(args) => completions::run(&args, Self::command())?,
             Command::Man(args) => man::run(&args, Self::command())?,
             Command::Validate(args) => return validate::run(&args),

@@ -9,6 +9,9 @@ use std::path::Path;
 use clap::error::ErrorKind;
 use clap::{Command, Parser};
 
+/// The prefix of the names under which kubectl runs the program to complete words.
+const COMPLETER: &str = "kubectl_complete-";
+
 const NAME: &str = env!("CARGO_PKG_NAME");
 const DEFAULT: &str = "top";
 
@@ -17,6 +20,10 @@ const DEFAULT: &str = "top";
 /// # Errors
 /// If the arguments are invalid, or ask for help.
 pub(super) fn parse<T: Parser>(args: Vec<OsString>) -> Result<T, clap::Error> {
+    if args.first().and_then(|program| stem(program)).is_some_and(|name| name.starts_with(COMPLETER)) {
+        let words = args.into_iter().skip(1);
+        return T::try_parse_from([NAME, "complete", "--"].map(OsString::from).into_iter().chain(words));
+    }
     let Some(typed) = args.first().and_then(|program| typed(program)) else {
         return T::try_parse_from(args);
     };
@@ -40,9 +47,13 @@ fn parse_as<T: Parser>(mut command: Command, args: Vec<OsString>) -> Result<T, c
     T::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
+fn stem(program: &OsStr) -> Option<&str> {
+    Path::new(program).file_stem()?.to_str()
+}
+
 /// Returns how kubectl calls this program, if it does.
 fn typed(program: &OsStr) -> Option<&'static str> {
-    let plugin = Path::new(program).file_stem()?.to_str()?.strip_prefix("kubectl-")?;
+    let plugin = stem(program)?.strip_prefix("kubectl-")?;
     // Once in a process, since clap keeps names for its whole life.
     Some(format!("kubectl {}", plugin.replace('_', "-")).leak())
 }
@@ -96,6 +107,15 @@ mod tests {
         assert!(matches!(parsed(&["kubectl-ner", "--context", "node"]).unwrap().command, Subcommand::Top(_)));
         for args in [&["node-resource-advertiser"][..], &["kubectl-ner", "nodes"], &["kubectl-ner", "--nonsense"]] {
             assert!(parsed(args).is_err(), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn completer_takes_every_word_as_it_is() {
+        for words in [&[][..], &[""], &["top", "-o", ""], &["--help"], &["--", "-x"]] {
+            let args = [&["/usr/bin/kubectl_complete-ner"], words].concat();
+            let cli = parsed(&args).unwrap_or_else(|error| panic!("{args:?}: {error}"));
+            assert!(matches!(cli.command, Subcommand::Complete(_)), "{args:?}");
         }
     }
 

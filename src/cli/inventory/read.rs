@@ -1,6 +1,6 @@
 //! Reads an inventory from a cluster: four lists at once, each of which may fail on its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +64,17 @@ pub(in crate::cli) async fn pod(client: &Client, namespace: &str, name: &str) ->
         Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => Ok(None),
         Err(error) => Err(ReadError::Pod { pod: format!("{namespace}/{name}"), why: error.to_string() }),
     }
+}
+
+/// Reads the names of the resources that nodes have or rules declare, as far as they can be listed.
+pub(in crate::cli) async fn resource_names(client: &Client) -> BTreeSet<String> {
+    let requests = Requests::new(client.clone(), TIMEOUT);
+    let labels = LabelFilter::default();
+    let (nodes, rules) = tokio::join!(nodes(&requests, &labels), cluster::rules(client));
+    let (nodes, rules) = (nodes.unwrap_or_default(), rules.unwrap_or_default().unwrap_or_default());
+    let declared = rules.into_iter().filter_map(|rule| Some(rule.rule.ok()?.resource.as_str().to_owned()));
+    let present = nodes.values().flat_map(|entry| entry.node.resources().into_keys()).map(str::to_owned);
+    declared.chain(present).collect()
 }
 
 /// Returns the list, or that the cluster does not grant the right to it.

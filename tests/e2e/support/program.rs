@@ -18,7 +18,9 @@ pub fn run(kubeconfig: &Path, args: &[&str], input: Option<&str>) -> Output {
 pub fn with_plugin(mut shell: Shell, cluster: &Cluster) -> Shell {
     let folder = cluster.control_plane.dir().join("plugins");
     fs::create_dir_all(&folder).unwrap();
-    symlink(harness::program().unwrap(), folder.join("kubectl-ner")).unwrap();
+    for link in ["kubectl-ner", "kubectl_complete-ner"] {
+        symlink(harness::program().unwrap(), folder.join(link)).unwrap();
+    }
     for (name, value) in &mut shell.environment {
         if name == "PATH" {
             *value = format!("{}:{value}", folder.display());
