@@ -20,6 +20,7 @@ use harness::project_file;
 use node_resource_advertiser::model::node::object::NodeObject;
 use node_resource_advertiser::model::pod::object::PodObject;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use cluster::{Cluster, NODE_PAGE, POD_PAGE};
@@ -90,6 +91,13 @@ struct List<T> {
     items: Vec<T>,
 }
 
+/// Decodes the objects of a page, and drops them.
+fn read<T: DeserializeOwned>(page: &str) -> Result<()> {
+    let list: List<T> = serde_json::from_str(page)?;
+    ensure!(!list.items.is_empty(), "an empty page");
+    Ok(())
+}
+
 /// Returns the CPU time that decoding all pages takes.
 fn decode(cluster: &Cluster) -> Result<f64> {
     let cpu = Cpu::this_thread()?;
@@ -103,15 +111,11 @@ fn decode(cluster: &Cluster) -> Result<f64> {
     // Many pages at once: the clock has ticks of 10 ms.
     for pages in chunks(cluster.nodes.div_ceil(NODE_PAGE)) {
         let pages: Vec<_> = pages.map(|page| cluster.node_page(page * NODE_PAGE, NODE_PAGE)).collect();
-        measured(&mut || {
-            pages.iter().try_for_each(|page| Ok(drop(serde_json::from_str::<List<NodeObject>>(page)?.items)))
-        })?;
+        measured(&mut || pages.iter().try_for_each(|page| read::<NodeObject>(page)))?;
     }
     for pages in chunks(cluster.pods.div_ceil(POD_PAGE)) {
         let pages: Vec<_> = pages.map(|page| cluster.pod_page(page * POD_PAGE, POD_PAGE)).collect();
-        measured(&mut || {
-            pages.iter().try_for_each(|page| Ok(drop(serde_json::from_str::<List<PodObject>>(page)?.items)))
-        })?;
+        measured(&mut || pages.iter().try_for_each(|page| read::<PodObject>(page)))?;
     }
     Ok(used)
 }
@@ -139,7 +143,7 @@ fn ask(kubeconfig: &Path, question: &[&str], nodes: usize) -> Result<Run> {
     let answer: Value = serde_json::from_str(&fs::read_to_string(&output)?)?;
     let resource = &answer["resources"][0];
     let is_whole = match question[0] {
-        "top" => resource["nodes"] == nodes && resource["requested"] == cluster::requested(nodes).to_string(),
+        "top" => resource["nodes"] == nodes && resource["requested"] == *cluster::requested(nodes).to_string(),
         "node" => resource["pods"].as_array().is_some_and(|pods| pods.len() == 1),
         _ => answer["nodes"].as_array().is_some_and(|answers| answers.len() == nodes),
     };

@@ -40,3 +40,4 @@ mod status;
 mod validate;
 
 mod support;
+mod ten_questions;
