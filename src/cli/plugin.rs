@@ -60,7 +60,7 @@ fn typed(program: &OsStr) -> Option<&'static str> {
 
 /// Returns the command with this name in its usage and its examples.
 fn named(command: Command, typed: &'static str) -> Command {
-    let command = command.name(typed).bin_name(typed);
+    let command = command.name(typed).bin_name(typed).after_help(format!("Without a command, it runs {DEFAULT}."));
     let names: Vec<_> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| {
         command.mut_subcommand(name, |command| {
@@ -107,6 +107,14 @@ mod tests {
         assert!(matches!(parsed(&["kubectl-ner", "--context", "node"]).unwrap().command, Subcommand::Top(_)));
         for args in [&["node-resource-advertiser"][..], &["kubectl-ner", "nodes"], &["kubectl-ner", "--nonsense"]] {
             assert!(parsed(args).is_err(), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn help_of_a_plugin_names_the_command_that_it_runs_without_one() {
+        for (program, expected) in [("kubectl-ner", true), ("node-resource-advertiser", false)] {
+            let help = parsed(&[program, "--help"]).unwrap_err().to_string();
+            assert_eq!(help.contains("Without a command, it runs top."), expected, "{help}");
         }
     }
 
