@@ -1,5 +1,6 @@
 //! The command line: arguments, and one module per subcommand.
 
+mod adopt;
 mod age;
 mod answers;
 mod args;
@@ -58,6 +59,7 @@ enum Command {
     Why(answers::WhyArgs),
     History(answers::HistoryArgs),
     Doctor(doctor::Args),
+    Adopt(adopt::Args),
     Completions(completions::Args),
     // kubectl runs it under another name.
     #[command(hide = true)]
@@ -112,6 +114,7 @@ impl Cli {
             Command::Why(args) => return Ok(answers::why(args).await),
             Command::History(args) => return Ok(answers::history(args).await),
             Command::Doctor(args) => return Ok(doctor::run(args).await),
+            Command::Adopt(args) => return Ok(adopt::run(args).await),
         }
         Ok(ExitCode::SUCCESS)
     }

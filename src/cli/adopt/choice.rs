@@ -1,0 +1,193 @@
+//! Which nodes a rule selects, and by what. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::labels::{Key, LabelIndex, Rank};
+use super::node_set::NodeSet;
+use crate::model::node::Node;
+
+/// The largest number of names in one rule, and of values of one label: the CRD's.
+pub(super) const MAX_NAMES: usize = 1000;
+const MAX_VALUES: usize = 64;
+
+/// What selects nodes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Choice {
+    /// Labels with one of these values each.
+    Labels(BTreeMap<String, Vec<String>>),
+    /// Names, as indices of nodes.
+    Names(Vec<usize>),
+}
+
+/// What selects some nodes of a group, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) nodes: Vec<usize>,
+    pub(super) choice: Choice,
+    pub(super) why: Why,
+}
+
+/// Why nodes are selected so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// These labels select all nodes of the group and no other node.
+    Exact { rank: Rank },
+    /// These labels select only nodes of the group, though not all.
+    Some { rank: Rank },
+    /// All nodes of the cluster have the value, and no label tells why.
+    AllNodes,
+    /// No label selects exactly the nodes. This one selects the fewest others.
+    Closest { label: (String, String), others: Vec<usize> },
+    /// No label that explains anything is common to the nodes.
+    NoLabel,
+    /// The rest of the nodes, which labels do not select.
+    Rest,
+}
+
+/// A selector, by how well it explains the nodes: strength, form, rank, and itself for an order that never changes.
+type Candidate = (bool, u8, Vec<Rank>, BTreeMap<String, Vec<String>>);
+
+/// Selects exactly these nodes: by labels where some explain them, and else by their names. `nodes` is not empty.
+pub(super) fn choose(index: &LabelIndex<'_>, all: &[&Node], resource: &str, nodes: &[usize]) -> Vec<Part> {
+    let target = NodeSet::of(index.nodes(), nodes);
+    let group = GroupLabels { index, resource, target: &target, is_all: nodes.len() == index.nodes() };
+    let Some(first) = nodes.first().and_then(|place| all.get(*place)) else { return Vec::new() };
+    if let Some((_, _, ranks, labels)) = group.exact(first) {
+        let rank = ranks.into_iter().max().unwrap_or(Rank::Weak);
+        return vec![Part { nodes: nodes.to_vec(), choice: Choice::Labels(labels), why: Why::Exact { rank } }];
+    }
+    let (mut parts, rest) = match group.largest_part(nodes, all) {
+        Some((part, rest)) => (vec![part], rest),
+        None => (Vec::new(), nodes.to_vec()),
+    };
+    let why = match (parts.is_empty(), group.is_all) {
+        (false, _) => Why::Rest,
+        (true, true) => Why::AllNodes,
+        (true, false) => group.closest(first),
+    };
+    let by_name = rest.chunks(MAX_NAMES);
+    parts.extend(by_name.map(|names| Part {
+        nodes: names.to_vec(),
+        choice: Choice::Names(names.to_vec()),
+        why: why.clone(),
+    }));
+    parts
+}
+
+/// The labels of the nodes of a group.
+struct GroupLabels<'g> {
+    index: &'g LabelIndex<'g>,
+    resource: &'g str,
+    target: &'g NodeSet,
+    is_all: bool,
+}
+
+impl GroupLabels<'_> {
+    /// Returns the best selector of exactly the nodes. `first` is one of them, and so has the labels of all.
+    fn exact(&self, first: &Node) -> Option<Candidate> {
+        let mut candidates = Vec::new();
+        let common = self.common(first);
+        for (rank, key, value, nodes) in &common {
+            if *nodes == self.target {
+                candidates.push((rank.is_weak(), 0, vec![*rank], one(key, value)));
+            }
+        }
+        for (key, _) in first.labels.iter() {
+            candidates.extend(self.by_values(key));
+        }
+        for (at, (rank, key, value, nodes)) in common.iter().enumerate() {
+            for (other_rank, other_key, other_value, other) in common.iter().skip(at + 1) {
+                if key != other_key && self.target.is_overlap(nodes, other) {
+                    let mut labels = one(key, value);
+                    labels.extend(one(other_key, other_value));
+                    let worst = *rank.max(other_rank);
+                    candidates.push((worst.is_weak(), 2, vec![worst, *rank.min(other_rank)], labels));
+                }
+            }
+        }
+        candidates.retain(|(is_weak, form, ranks, _)| {
+            let is_strong = ranks.iter().all(|rank| rank.is_strong());
+            // What one node or all have in common is common by coincidence, unless the label is there to tell them.
+            let proves = (self.target.len() > 1 || (!is_weak && *form == 0)) && !self.is_all;
+            is_strong || proves
+        });
+        candidates.into_iter().min()
+    }
+
+    /// Returns the labels that all nodes of the group have.
+    fn common<'s>(&'s self, first: &'s Node) -> Vec<(Rank, &'s str, &'s str, &'s NodeSet)> {
+        let labels = first.labels.iter().filter_map(|(key, value)| {
+            let (rank, found) = self.index.key(key, self.resource)?;
+            let nodes = found.values.get(&**value)?;
+            self.target.is_within(nodes).then_some((rank, &**key, &**value, nodes))
+        });
+        labels.collect()
+    }
+
+    /// Returns the values of a label that the nodes have, if no other node has one of them.
+    fn by_values(&self, key: &str) -> Option<Candidate> {
+        let (rank, found) = self.index.key(key, self.resource)?;
+        let (values, covered) = self.values_within(found);
+        let is_any = values.len() < self.target.len() || rank == Rank::Pool;
+        let fits = (2..=MAX_VALUES).contains(&values.len()) && is_any && covered == *self.target;
+        fits.then(|| (rank.is_weak(), 1, vec![rank], BTreeMap::from([(key.to_owned(), values)])))
+    }
+
+    /// Returns the values of a label that only nodes of the group have, and these nodes.
+    fn values_within(&self, key: &Key<'_>) -> (Vec<String>, NodeSet) {
+        let mut covered = NodeSet::empty(self.index.nodes());
+        let mut values = Vec::new();
+        for (value, nodes) in key.values.iter().filter(|(_, nodes)| nodes.is_within(self.target)) {
+            covered.add(nodes);
+            values.push((*value).to_owned());
+        }
+        (values, covered)
+    }
+
+    /// Returns the label that is there to tell nodes from others and that selects the most of the group, two at least,
+    /// and no other node; and the rest of the group.
+    fn largest_part(&self, nodes: &[usize], all: &[&Node]) -> Option<(Part, Vec<usize>)> {
+        if self.is_all {
+            return None;
+        }
+        let mut best: Option<(usize, Part, Vec<usize>)> = None;
+        let keys = nodes.iter().filter_map(|place| all.get(*place)).flat_map(|node| node.labels.iter());
+        let keys: BTreeSet<_> = keys.map(|(key, _)| &**key).collect();
+        for key in keys {
+            let Some((rank, found)) = self.index.key(key, self.resource).filter(|(rank, _)| rank.is_strong()) else {
+                continue;
+            };
+            let (values, covered) = self.values_within(found);
+            let count = covered.len();
+            let explains = values.len() < count || rank == Rank::Pool;
+            if count < 2
+                || !explains
+                || values.len() > MAX_VALUES
+                || best.as_ref().is_some_and(|(most, ..)| *most >= count)
+            {
+                continue;
+            }
+            let part = Part {
+                nodes: covered.without(&NodeSet::empty(self.index.nodes())).collect(),
+                choice: Choice::Labels(BTreeMap::from([(key.to_owned(), values)])),
+                why: Why::Some { rank },
+            };
+            best = Some((count, part, self.target.without(&covered).collect()));
+        }
+        best.map(|(_, part, rest)| (part, rest))
+    }
+
+    /// Returns the label of all nodes of the group that the fewest others have.
+    fn closest(&self, first: &Node) -> Why {
+        let common = self.common(first).into_iter().filter(|(rank, ..)| !rank.is_weak());
+        let closest = common.min_by_key(|(rank, key, _, nodes)| (nodes.len(), *rank, *key));
+        closest.map_or(Why::NoLabel, |(_, key, value, nodes)| Why::Closest {
+            label: (key.to_owned(), value.to_owned()),
+            others: nodes.without(self.target).collect(),
+        })
+    }
+}
+
+fn one(key: &str, value: &str) -> BTreeMap<String, Vec<String>> {
+    BTreeMap::from([(key.to_owned(), vec![value.to_owned()])])
+}

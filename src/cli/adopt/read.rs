@@ -1,0 +1,135 @@
+//! Reads a snapshot: four lists at once. Only that of the nodes is indispensable.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::StatusCode;
+use k8s_openapi::api::core::v1::Node as K8sNode;
+use kube::api::ListParams;
+use kube::core::{NotUsed, Object as K8sObject, Request};
+use kube::{Client, Resource as _, ResourceExt as _};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+use super::snapshot::{Entry, FeatureRule, Object, Rules, Snapshot};
+use crate::cli::diff::cluster::{self, ClusterError};
+use crate::cluster::error::describe;
+use crate::cluster::paging::{self, PAGE_SIZE, Page};
+use crate::cluster::requests::{RequestError, Requests};
+use crate::model::node::Interner;
+
+/// Longer than any page takes on a server that responds at all.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+const FEATURE_RULES: &str = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules";
+const DEVICE_CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
+
+/// Why there is no snapshot.
+#[derive(Debug, Error)]
+pub(super) enum ReadError {
+    #[error("you have no right to list nodes, whose values are to be adopted. The server says: {0}")]
+    Forbidden(String),
+    #[error("cannot list nodes: {0}")]
+    Nodes(String),
+}
+
+/// A DeviceClass, reduced to the resource that it maps.
+type DeviceClass = K8sObject<ClassSpec, NotUsed>;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ClassSpec {
+    extended_resource_name: Option<String>,
+}
+
+/// Reads the nodes, and as much of the rest as can be read.
+pub(super) async fn snapshot(client: &Client) -> Result<Snapshot, ReadError> {
+    let requests = &Requests::new(client.clone(), TIMEOUT);
+    let (nodes, rules, classes, features) = tokio::join!(
+        nodes(requests),
+        cluster::rules(client),
+        list::<DeviceClass>(requests, DEVICE_CLASSES),
+        list::<FeatureRule>(requests, FEATURE_RULES),
+    );
+    let nodes = nodes.map_err(|error| match error.code() {
+        Some(StatusCode::FORBIDDEN) => ReadError::Forbidden(error.to_string()),
+        _ => ReadError::Nodes(error.to_string()),
+    })?;
+    let mut gaps = Vec::new();
+    let rules = match rules {
+        Ok(Some(rules)) => Rules::new(rules),
+        Ok(None) => {
+            let lack = "there is no CustomResourceDefinition of rules in the cluster: install \
+                        node-resource-advertiser before you apply the output";
+            gaps.push(lack.to_owned());
+            Rules::default()
+        }
+        Err(error) => {
+            gaps.push(format!(
+                "{}: the output may declare again what a rule declares, and may have the name of one, so use kubectl \
+                 create, which replaces nothing",
+                why_no_rules(&error)
+            ));
+            Rules::default()
+        }
+    };
+    let classes = optional(classes, "deviceclasses", "the output may contain what DRA provides", &mut gaps);
+    let lack = "what Node Feature Discovery declares is unknown";
+    let features = optional(features, "nodefeaturerules.nfd.k8s-sigs.io", lack, &mut gaps);
+    let mapped = |class: DeviceClass| Some((class.spec.extended_resource_name.clone()?, class.name_any()));
+    Ok(Snapshot {
+        nodes,
+        rules,
+        classes: classes.into_iter().filter_map(mapped).collect(),
+        features: features.into_iter().flat_map(FeatureRule::features).collect(),
+        gaps,
+    })
+}
+
+async fn nodes(requests: &Requests) -> Result<Vec<Entry>, RequestError> {
+    let mut interner = Interner::default();
+    let mut nodes = BTreeMap::new();
+    let path = Request::new(K8sNode::url_path(&(), None));
+    let on_page = |page: Page<Object>| match page {
+        Page::Restarted => nodes.clear(),
+        Page::Items(objects) => {
+            let entries = objects.into_iter().map(|object| Entry::new(object, &mut interner));
+            nodes.extend(entries.map(|entry| (entry.name(), entry)));
+        }
+    };
+    paging::list_at(requests, &path, ListParams::default().limit(PAGE_SIZE), on_page).await?;
+    Ok(nodes.into_values().collect())
+}
+
+async fn list<T: DeserializeOwned>(requests: &Requests, path: &str) -> Result<Vec<T>, RequestError> {
+    let mut all = Vec::new();
+    let on_page = |page| match page {
+        Page::Restarted => all.clear(),
+        Page::Items(items) => all.extend(items),
+    };
+    paging::list_at(requests, &Request::new(path), ListParams::default().limit(PAGE_SIZE), on_page).await?;
+    Ok(all)
+}
+
+/// Returns the objects; none if the cluster does not serve the kind, or if they cannot be listed, which is a gap.
+fn optional<T>(list: Result<Vec<T>, RequestError>, kind: &str, lack: &str, gaps: &mut Vec<String>) -> Vec<T> {
+    match list {
+        Ok(list) => return list,
+        Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => {}
+        Err(error) if error.code() == Some(StatusCode::FORBIDDEN) => {
+            gaps.push(format!("you have no right to list {kind}: {lack} (the server says: {error})"));
+        }
+        Err(error) => gaps.push(format!("cannot list {kind}: {lack} ({error})")),
+    }
+    Vec::new()
+}
+
+fn why_no_rules(error: &ClusterError) -> String {
+    match error {
+        ClusterError::Rules(error) if matches!(&**error, kube::Error::Api(status) if status.code == 403) => {
+            format!("you have no right to list nodeextendedresources (the server says: {})", describe(error))
+        }
+        error => error.to_string(),
+    }
+}
