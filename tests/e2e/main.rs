@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 
 mod admission_policy;
+mod adopt;
 mod adoption;
 mod answers;
 mod chart;

@@ -9,7 +9,7 @@ use harness::documents::{self, Block, Marker};
 use crate::{plan, read, validate};
 
 /// The names of tests that run blocks, and their files.
-const RUNNERS: [(&str, &str); 14] = [
+const RUNNERS: [(&str, &str); 15] = [
     ("quick-start", "tests/e2e/documented_commands.rs"),
     ("cluster", "tests/e2e/documented_commands.rs"),
     ("validate", "tests/e2e/documented_commands.rs"),
@@ -17,6 +17,7 @@ const RUNNERS: [(&str, &str); 14] = [
     ("answers", "tests/e2e/documented_commands.rs"),
     ("history", "tests/e2e/history.rs"),
     ("doctor", "tests/e2e/doctor.rs"),
+    ("adopt", "tests/e2e/adopt.rs"),
     ("slots", "tests/e2e/documented_commands.rs"),
     ("quota", "tests/e2e/documented_commands.rs"),
     ("shared-counter", "tests/e2e/documented_commands.rs"),

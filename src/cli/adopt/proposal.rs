@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::choice::{Part, choose};
+use super::choice::{Choice, Part, choose};
 use super::labels::LabelIndex;
 use super::names::Names;
 use super::snapshot::Snapshot;
@@ -22,6 +22,10 @@ pub(super) struct Proposal<'s> {
     /// The nodes, and what selects them.
     pub(super) part: Part,
     pub(super) conflict_policy: ConflictPolicy,
+    /// Higher than that of other rules of the resource that may select the same nodes in future.
+    pub(super) priority: i32,
+    /// The names of these.
+    pub(super) below: Vec<String>,
     /// The nodes of all rules of this quantity.
     pub(super) group: &'s Group,
 }
@@ -49,6 +53,8 @@ pub(super) fn proposals<'s>(snapshot: &Snapshot, survey: &'s Survey) -> Vec<Prop
                 resource: Arc::clone(resource),
                 quantity: *quantity,
                 part,
+                priority: 0,
+                below: Vec::new(),
                 conflict_policy: match group.has_foreign {
                     true => ConflictPolicy::Overwrite,
                     false => ConflictPolicy::Keep,
@@ -57,5 +63,44 @@ pub(super) fn proposals<'s>(snapshot: &Snapshot, survey: &'s Survey) -> Vec<Prop
             });
         }
     }
+    for of_resource in proposals.chunk_by_mut(|one, other| one.resource == other.resource) {
+        set_priorities(of_resource);
+    }
     proposals
+}
+
+/// Makes one rule decide where rules of different quantities may select a node by labels that it gets later. A rule
+/// that names nodes is above those that select by labels.
+fn set_priorities(proposals: &mut [Proposal<'_>]) {
+    let is_named = |proposal: &Proposal<'_>| matches!(proposal.part.choice, Choice::Names(_));
+    let mut order: Vec<_> = (0..proposals.len()).collect();
+    order.sort_by_key(|at| proposals.get(*at).is_some_and(is_named));
+    let mut done: Vec<usize> = Vec::new();
+    for at in order {
+        let Some(proposal) = proposals.get(at) else { continue };
+        let others = done.iter().filter_map(|other| proposals.get(*other));
+        let shared: Vec<_> = others
+            .filter(|other| other.quantity != proposal.quantity && may_share(&other.part.choice, &proposal.part.choice))
+            .collect();
+        let priority = shared.iter().map(|other| other.priority + 1).max().unwrap_or_default();
+        let below = shared.iter().map(|other| other.name.clone()).collect();
+        // Names are of different nodes.
+        if !is_named(proposal) {
+            done.push(at);
+        }
+        if let Some(proposal) = proposals.get_mut(at) {
+            (proposal.priority, proposal.below) = (priority, below);
+        }
+    }
+}
+
+/// Returns whether one node can be selected by both.
+fn may_share(one: &Choice, other: &Choice) -> bool {
+    match (one, other) {
+        (Choice::Names(_), Choice::Names(_)) => false,
+        (Choice::Labels(one), Choice::Labels(other)) => one
+            .iter()
+            .all(|(key, values)| other.get(key).is_none_or(|others| others.iter().any(|value| values.contains(value)))),
+        _ => true,
+    }
 }

@@ -55,7 +55,7 @@ pub(super) fn yaml(snapshot: &Snapshot, proposals: &[Proposal<'_>], left_out: &[
 }
 
 fn rule(text: &mut String, snapshot: &Snapshot, proposal: &Proposal<'_>) {
-    let Proposal { name, resource, quantity, part, conflict_policy, .. } = proposal;
+    let Proposal { name, resource, quantity, part, conflict_policy, priority, .. } = proposal;
     let quantity = match quantity.whole() {
         Some(whole) if whole <= LARGEST_INTEGER && quantity.to_string() == whole.to_string() => whole.to_string(),
         _ => scalar(&quantity.to_string()),
@@ -91,6 +91,9 @@ fn rule(text: &mut String, snapshot: &Snapshot, proposal: &Proposal<'_>) {
             }
         }
     }
+    if *priority != 0 {
+        *text += &format!("  priority: {priority}\n");
+    }
     if *conflict_policy == ConflictPolicy::Overwrite {
         text.push_str("  conflictPolicy: Overwrite\n");
     }
@@ -107,6 +110,10 @@ fn explain(snapshot: &Snapshot, proposal: &Proposal<'_>) -> Vec<String> {
         managers.join(", "),
     )];
     sentences.push(explain_choice(snapshot, proposal));
+    if !proposal.below.is_empty() {
+        let below = first_few(&proposal.below);
+        sentences.push(format!("Its priority is above {below}, which may select one of its nodes by a label later."));
+    }
     let features: Vec<_> = snapshot.features.iter().filter(|feature| feature.resource == **resource).collect();
     if !features.is_empty() || group.is_of_nfd || managers.iter().any(|manager| manager.starts_with("nfd")) {
         sentences.push(explain_features(&features));
@@ -186,9 +193,12 @@ fn explain_features(features: &[&Feature]) -> String {
 
 /// Returns the first few nodes, and how many more there are.
 pub(super) fn list(snapshot: &Snapshot, nodes: &[usize]) -> String {
-    let all = names(snapshot, nodes);
-    let named: Vec<_> = all.iter().take(NAMED).map(ToString::to_string).collect();
-    match all.len().saturating_sub(NAMED) {
+    first_few(&names(snapshot, nodes))
+}
+
+fn first_few(names: &[impl ToString]) -> String {
+    let named: Vec<_> = names.iter().take(NAMED).map(ToString::to_string).collect();
+    match names.len().saturating_sub(NAMED) {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::snapshot::{Entry, Snapshot};
 use crate::cli::diff::label_filter::LabelFilter;
+use crate::model::node::KUBELET;
 use crate::model::quantity::{MAX_QUANTITY, Quantity};
 use crate::model::resource_name::ResourceName;
 
@@ -210,8 +211,11 @@ impl fmt::Display for Cause {
             Self::TooLarge(quantity) => {
                 write!(f, "{quantity} is more than {MAX_QUANTITY}, the most that a rule can declare")
             }
+            Self::DevicePlugin(kubelet) if **kubelet == *KUBELET => {
+                f.write_str("a device plugin provides it, since the kubelet wrote it")
+            }
             Self::DevicePlugin(kubelet) => {
-                write!(f, "a device plugin provides it: {kubelet}, the kubelet, wrote it")
+                write!(f, "a device plugin provides it, since {kubelet}, which reports the node, wrote it")
             }
             Self::UnknownManager => f.write_str(
                 "managedFields do not say who wrote it, so that it may be of a device plugin: if it is not, write the \
