@@ -119,13 +119,14 @@ fn explain(snapshot: &Snapshot, proposal: &Proposal<'_>) -> Vec<String> {
         sentences.push(explain_features(&features));
     } else if group.is_of_gardener || managers.iter().any(|manager| manager.starts_with("machine-controller")) {
         sentences.push(
-            "Gardener's virtualCapacity declares it: remove it there once the rule is Ready, unless the autoscaler \
-             needs it to scale from zero; then delete the rule, since two writers undo each other's changes."
+            "Gardener's virtualCapacity declares it: remove it there once this rule is Ready. If the autoscaler needs \
+             it to scale from zero, do not apply this rule: two writers undo each other's changes."
                 .to_owned(),
         );
     } else if let Some(writer) = managers.iter().find(|manager| !is_by_hand(manager)) {
         sentences.push(format!(
-            "If {writer} still runs and writes it, stop that, or delete the rule: two writers undo each other's changes."
+            "If {writer} still runs and writes it, stop that, or do not apply this rule: two writers undo each other's \
+             changes."
         ));
     }
     sentences
