@@ -28,10 +28,11 @@ use super::message::print_message;
 use super::output::print;
 use crate::cluster::client::ConnectError;
 use crate::model::count::plural;
+use crate::model::label::printable;
 use crate::model::resource_name::{self, ResourceName};
 use proposal::Proposal;
 use snapshot::Snapshot;
-use survey::{Filter, Survey};
+use survey::{Cause, Filter, Survey};
 
 /// Write rules for the extended resources that nodes have already
 ///
@@ -92,7 +93,10 @@ async fn adopt(args: Args) -> Result<(), AdoptError> {
     let snapshot = read::snapshot(&client).await?;
     let filter = Filter { labels: selector, resources, managers };
     let output = Output::new(&snapshot, &filter);
-    output.notes.iter().for_each(|note| print_message(format_args!("note: {note}")));
+    for note in &output.notes {
+        // A name in it may have a line break.
+        print_message(format_args!("note: {}", printable(note)));
+    }
     Ok(print(&output.yaml)?)
 }
 
@@ -118,10 +122,10 @@ impl Output {
 
 /// Returns what is not adopted and why, by resource.
 fn left_out(snapshot: &Snapshot, survey: &Survey, filter: &Filter) -> Vec<String> {
-    let values = survey
-        .left_out
-        .iter()
-        .map(|((resource, cause), nodes)| format!("{resource} on {}: {cause}", render::list(snapshot, nodes)));
+    let values = survey.left_out.iter().map(|((resource, cause), nodes)| {
+        let resource = if let Cause::Name(_) = cause { format!("{resource:?}") } else { resource.clone() };
+        format!("{resource} on {}: {cause}", render::list(snapshot, nodes))
+    });
     let mut sentences: Vec<_> = values.collect();
     let present: BTreeSet<_> = snapshot.nodes.iter().flat_map(|entry| entry.node.resources().into_keys()).collect();
     let is_selected =

@@ -155,7 +155,7 @@ fn adopt_lacks_only_what_a_user_may_not_read() {
     let output = adopt(&admin, &[]);
     assert_eq!(output.code, 0, "{}", output.stderr);
     assert_eq!(output.stdout.matches("kind: NodeExtendedResource\n").count(), 1, "{}", output.stdout);
-    for text in ["no CustomResourceDefinition of rules", "a/b/c on node-1", "9223372036854775807 is more than"] {
+    for text in ["no CustomResourceDefinition of rules", r#""a/b/c" on node-1"#, "9223372036854775807 is more than"] {
         assert!(output.stderr.contains(text), "{text}: {}", output.stderr);
     }
 

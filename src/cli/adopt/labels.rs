@@ -52,7 +52,7 @@ impl<'s> LabelIndex<'s> {
     pub(super) fn new(nodes: &[&'s Node]) -> Self {
         let mut keys = BTreeMap::<_, Key<'_>>::new();
         for (place, node) in nodes.iter().enumerate() {
-            for (key, value) in node.labels.iter() {
+            for (key, value) in node.labels.iter().filter(|(key, _)| rank(key, "").is_some()) {
                 let key = keys.entry(&**key).or_insert_with(|| Key { values: BTreeMap::new(), is_unique: false });
                 key.values.entry(&**value).or_insert_with(|| NodeSet::empty(nodes.len())).insert(place);
             }

@@ -63,7 +63,7 @@ pub(super) async fn snapshot(client: &Client) -> Result<Snapshot, ReadError> {
             let lack = "there is no CustomResourceDefinition of rules in the cluster: install \
                         node-resource-advertiser before you apply the output";
             gaps.push(lack.to_owned());
-            Rules::default()
+            Rules::new(Vec::new())
         }
         Err(error) => {
             gaps.push(format!(

@@ -41,10 +41,12 @@ pub(super) fn yaml(snapshot: &Snapshot, proposals: &[Proposal<'_>], left_out: &[
         text.push_str("#\n");
         comment(&mut text, policy);
     }
-    if !left_out.is_empty() {
-        text.push_str("#\n");
-        comment(&mut text, "Left out:");
-        left_out.iter().for_each(|sentence| item(&mut text, sentence));
+    for (heading, sentences) in [("Left out:", left_out), ("Not known:", &snapshot.gaps)] {
+        if !sentences.is_empty() {
+            text.push_str("#\n");
+            comment(&mut text, heading);
+            sentences.iter().for_each(|sentence| item(&mut text, sentence));
+        }
     }
     for (at, proposal) in proposals.iter().enumerate() {
         text.push_str(if at == 0 { "\n" } else { "---\n" });

@@ -53,12 +53,14 @@ pub(super) struct Entry {
     kubelets: BTreeSet<String>,
 }
 
-/// The rules of the cluster.
+/// The rules of the cluster. By default, none is known.
 #[derive(Default)]
 pub(super) struct Rules {
     /// Also those of invalid rules.
     pub(super) names: BTreeSet<Arc<str>>,
     pub(super) set: RuleSet,
+    /// Whether these are all rules.
+    are_all: bool,
 }
 
 /// An extended resource that a NodeFeatureRule declares.
@@ -94,7 +96,12 @@ impl Rules {
     pub(super) fn new(rules: Vec<ClusterRule>) -> Self {
         let names = rules.iter().map(|rule| Arc::clone(&rule.name)).collect();
         let valid = rules.into_iter().filter_map(|rule| rule.rule.ok().map(Arc::new));
-        Self { names, set: RuleSet::new(valid, std::iter::empty()) }
+        Self { names, set: RuleSet::new(valid, std::iter::empty()), are_all: true }
+    }
+
+    /// Returns whether there is a rule of this name, as far as is known.
+    pub(super) fn may_exist(&self, name: &str) -> bool {
+        !self.are_all || self.names.contains(name)
     }
 }
 

@@ -51,6 +51,8 @@ pub(super) enum Cause {
     Name(String),
     /// The ledger lists it for this rule.
     Listed(String),
+    /// The ledger lists it for this rule, which does not exist.
+    Orphan(String),
     /// This rule declares it.
     Declared(Arc<str>),
     /// The ledger of the node cannot be read.
@@ -139,7 +141,8 @@ fn examine(
 ) -> Result<(Quantity, Arc<str>), Cause> {
     let Ok(ledger) = &entry.ledger else { return Err(Cause::Ledger) };
     if let Some(listed) = ledger.get(resource) {
-        return Err(Cause::Listed(listed.rule.clone()));
+        let rule = listed.rule.clone();
+        return Err(if snapshot.rules.may_exist(&rule) { Cause::Listed(rule) } else { Cause::Orphan(rule) });
     }
     let selecting = snapshot.rules.set.selecting(&entry.node);
     if let Some(rule) = selecting.iter().find(|rule| rule.resource.as_str() == resource) {
@@ -188,6 +191,11 @@ impl fmt::Display for Cause {
         match self {
             Self::Name(why) => write!(f, "no rule can declare it: {why}"),
             Self::Listed(rule) => write!(f, "the controller advertises it already, for rule {rule}"),
+            Self::Orphan(rule) => write!(
+                f,
+                "the ledger lists it for rule {rule}, which does not exist, so that the controller withdraws it: to \
+                 keep it, create that rule again"
+            ),
             Self::Declared(rule) => write!(
                 f,
                 "rule {rule} declares it already; if the value is in conflict, set conflictPolicy: Overwrite there"

@@ -122,7 +122,7 @@ fn value_that_cannot_be_adopted_is_left_out_with_its_cause() {
     let mut absent = equal("4");
     absent["status"]["allocatable"] = json!({});
     let reserved = node("node-1", json!({}), "kubectl-patch", json!({"kubernetes.io/batch-cpu": "4", "cpu": "4"}));
-    let odd = node("node-1", json!({}), "kubectl-patch", json!({"\u{1b}[2J": "4", "hugepages-2Mi": "4"}));
+    let odd = node("node-1", json!({}), "kubectl-patch", json!({"\u{1b}[2J\nkind: x": "4", "hugepages-2Mi": "4"}));
     for (node, cause) in [
         (equal("0"), "it is 0"),
         (equal("500m"), "500m is not a whole number"),
@@ -134,7 +134,7 @@ fn value_that_cannot_be_adopted_is_left_out_with_its_cause() {
         (k3s, "k3s, which reports the node, wrote it"),
         (unmanaged, "managedFields do not say"),
         (with_ledger("{"), "prune --repair-ledger"),
-        (with_ledger(r#"{"example.com/dongle":{"quantity":"4","rule":"r"}}"#), "for rule r"),
+        (with_ledger(r#"{"example.com/dongle":{"quantity":"4","rule":"r"}}"#), "rule r, which does not exist"),
         (reserved, "reserved"),
         (odd, "no prefix"),
     ] {
@@ -148,7 +148,11 @@ fn value_that_cannot_be_adopted_is_left_out_with_its_cause() {
     mapped.classes.insert(DONGLE.to_owned(), "dongles".to_owned());
     assert!(adopt(&mapped).notes[0].contains("DeviceClass dongles maps it"));
     let declared = rule("present", json!({"resourceName": DONGLE, "quantity": 4, "allNodes": true}));
-    assert!(adopt(&snapshot(&[equal("4")], &[declared])).notes[0].contains("rule present declares it"));
+    let declared = [declared];
+    assert!(adopt(&snapshot(&[equal("4")], &declared)).notes[0].contains("rule present declares it"));
+    let listed = with_ledger(r#"{"example.com/dongle":{"quantity":"4","rule":"present"}}"#);
+    let advertised = "the controller advertises it already, for rule present";
+    assert!(adopt(&snapshot(&[listed], &declared)).notes[0].contains(advertised));
 }
 
 #[test]
@@ -198,6 +202,15 @@ fn own_value_without_a_ledger_entry_needs_no_overwriting() {
 }
 
 #[test]
+fn what_could_not_be_read_is_said_in_the_output_too() {
+    let gaps = vec!["you have no right to list x\nkind: y".to_owned()];
+    let Output { yaml, notes } = adopt(&Snapshot { gaps, ..snapshot(&[dongles("node-1", json!({}), "4")], &[]) });
+    assert!(yaml.contains("# Not known:\n# - you have no right to list x\\u{a}kind: y\n"), "{yaml}");
+    assert!(notes[0].starts_with("you have no right"));
+    assert_eq!(rules(&yaml).len(), 1);
+}
+
+#[test]
 fn filters_select_values_and_rules_select_no_other_node() {
     let pool = json!({"pool": "a"});
     let nodes = [
@@ -226,15 +239,15 @@ fn filters_select_values_and_rules_select_no_other_node() {
     assert_eq!(selected(&["script", "kubectl-patch"], &[], "").0, "node-1 node-2 node-3");
     assert_eq!(selected(&[], &["example.com/key"], "").0, "node-3");
     assert_eq!(selected(&[], &[], "kubernetes.io/hostname=node-2").0, "node-2");
-    let (none, notes) = selected(&["nobody"], &[], "");
+    let (none, notes) = selected(&["none"], &[], "");
     assert_eq!(none, "");
     assert!(notes.contains("managers kubectl-patch, script") && notes.contains("nothing to adopt among"), "{notes}");
 }
 
 #[test]
 fn quantities_and_labels_survive_yaml() {
-    let odd = ["yes", "on", "null", "1_000", "0x10", "1e3", "1.10", "12.30", "", "007", "-", "e5"];
-    for value in odd.into_iter().filter(|value| *value != "-") {
+    let odd = ["yes", "on", "null", "1_000", "0x10", "1e3", "1.10", "12.30", "", "007", "e5"];
+    for value in odd {
         let nodes = [
             dongles("node-1", json!({"example.com/dongle": value}), "1e15"),
             dongles("1e3", json!({"example.com/dongle": "other"}), "9223372036854775"),

@@ -190,6 +190,9 @@ fn random_adoptions_change_no_value_and_cover_each_once() {
                     );
                     assert_eq!(selecting.len() == 1, is_adoptable(object, resource, &without), "{resource} {}", what());
                 }
+                let listed = other["metadata"]["annotations"][ledger::ANNOTATION].as_str().unwrap_or_default();
+                let is_listed = listed.contains(&format!("{resource:?}"));
+                assert!(selecting.is_empty() || is_listed, "{resource} {}", what());
                 adopted_values += selecting.len();
             }
             after.push(other);
