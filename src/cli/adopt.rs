@@ -6,9 +6,9 @@
 //! ```
 
 mod choice;
+mod few;
 mod labels;
 mod names;
-mod node_set;
 mod proposal;
 mod read;
 mod render;
@@ -127,6 +127,12 @@ fn left_out(snapshot: &Snapshot, survey: &Survey, filter: &Filter) -> Vec<String
         format!("{resource} on {}: {cause}", render::list(snapshot, nodes))
     });
     let mut sentences: Vec<_> = values.collect();
+    for (rule, why) in &snapshot.rules.invalid {
+        sentences.push(format!(
+            "rule {rule} is invalid, so that it declares nothing ({why}): correct it before you adopt values that it is \
+             meant for"
+        ));
+    }
     let present: BTreeSet<_> = snapshot.nodes.iter().flat_map(|entry| entry.node.resources().into_keys()).collect();
     let is_selected =
         |resource: &str| filter.resources.is_empty() || filter.resources.iter().any(|name| name.as_str() == resource);

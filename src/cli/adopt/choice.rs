@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::labels::{Key, LabelIndex, Rank};
-use super::node_set::NodeSet;
+use super::few::Few;
+use super::labels::{Key, LabelIndex, NodeSet, Rank};
 use crate::model::node::Node;
 
 /// The largest number of names in one rule, and of values of one label: the CRD's.
@@ -34,10 +34,10 @@ pub(super) enum Why {
     Exact { rank: Rank },
     /// These labels select only nodes of the group, though not all.
     Some { rank: Rank },
-    /// All nodes of the cluster have the value, and no label tells why.
+    /// All nodes of the cluster have the value, and no label says why.
     AllNodes,
     /// No label selects exactly the nodes. This one selects the fewest others.
-    Closest { label: (String, String), others: Vec<usize> },
+    Closest { label: (String, String), others: Few<usize> },
     /// No label that explains anything is common to the nodes.
     NoLabel,
     /// The rest of the nodes, which labels do not select.
@@ -49,14 +49,14 @@ type Candidate = (bool, u8, Vec<Rank>, BTreeMap<String, Vec<String>>);
 
 /// Selects exactly these nodes: by labels where some explain them, and else by their names. `nodes` is not empty.
 pub(super) fn choose(index: &LabelIndex<'_>, all: &[&Node], resource: &str, nodes: &[usize]) -> Vec<Part> {
-    let target = NodeSet::of(index.nodes(), nodes);
-    let group = GroupLabels { index, resource, target: &target, is_all: nodes.len() == index.nodes() };
+    let target = NodeSet::from_iter(nodes.iter().copied());
+    let group = GroupLabels { index, all, resource, target: &target, is_all: nodes.len() == index.nodes() };
     let Some(first) = nodes.first().and_then(|place| all.get(*place)) else { return Vec::new() };
     if let Some((_, _, ranks, labels)) = group.exact(first) {
         let rank = ranks.into_iter().max().unwrap_or(Rank::Weak);
         return vec![Part { nodes: nodes.to_vec(), choice: Choice::Labels(labels), why: Why::Exact { rank } }];
     }
-    let (mut parts, rest) = match group.largest_part(nodes, all) {
+    let (mut parts, rest) = match group.largest_part() {
         Some((part, rest)) => (vec![part], rest),
         None => (Vec::new(), nodes.to_vec()),
     };
@@ -77,6 +77,7 @@ pub(super) fn choose(index: &LabelIndex<'_>, all: &[&Node], resource: &str, node
 /// The labels of the nodes of a group.
 struct GroupLabels<'g> {
     index: &'g LabelIndex<'g>,
+    all: &'g [&'g Node],
     resource: &'g str,
     target: &'g NodeSet,
     is_all: bool,
@@ -95,9 +96,12 @@ impl GroupLabels<'_> {
         for (key, _) in first.labels.iter() {
             candidates.extend(self.by_values(key));
         }
-        for (at, (rank, key, value, nodes)) in common.iter().enumerate() {
-            for (other_rank, other_key, other_value, other) in common.iter().skip(at + 1) {
-                if key != other_key && self.target.is_overlap(nodes, other) {
+        // What one node or all have in common is common by coincidence, unless the label is there to distinguish them.
+        let is_evidence = self.target.len() > 1 && !self.is_all;
+        let pairable: Vec<_> = common.iter().filter(|(rank, ..)| is_evidence || rank.is_strong()).collect();
+        for (at, (rank, key, value, nodes)) in pairable.iter().enumerate() {
+            for (other_rank, other_key, other_value, other) in pairable.iter().skip(at + 1) {
+                if nodes.intersection(other).eq(self.target) {
                     let mut labels = one(key, value);
                     labels.extend(one(other_key, other_value));
                     let worst = *rank.max(other_rank);
@@ -107,9 +111,7 @@ impl GroupLabels<'_> {
         }
         candidates.retain(|(is_weak, form, ranks, _)| {
             let is_strong = ranks.iter().all(|rank| rank.is_strong());
-            // What one node or all have in common is common by coincidence, unless the label is there to tell them.
-            let proves = (self.target.len() > 1 || (!is_weak && *form == 0)) && !self.is_all;
-            is_strong || proves
+            is_strong || is_evidence || (!is_weak && *form == 0 && !self.is_all)
         });
         candidates.into_iter().min()
     }
@@ -119,7 +121,7 @@ impl GroupLabels<'_> {
         let labels = first.labels.iter().filter_map(|(key, value)| {
             let (rank, found) = self.index.key(key, self.resource)?;
             let nodes = found.values.get(&**value)?;
-            self.target.is_within(nodes).then_some((rank, &**key, &**value, nodes))
+            self.target.is_subset(nodes).then_some((rank, &**key, &**value, nodes))
         });
         labels.collect()
     }
@@ -127,54 +129,56 @@ impl GroupLabels<'_> {
     /// Returns the values of a label that the nodes have, if no other node has one of them.
     fn by_values(&self, key: &str) -> Option<Candidate> {
         let (rank, found) = self.index.key(key, self.resource)?;
-        let (values, covered) = self.values_within(found);
+        let (values, covered) = self.values_within(key, found);
         let is_any = values.len() < self.target.len() || rank == Rank::Pool;
         let fits = (2..=MAX_VALUES).contains(&values.len()) && is_any && covered == *self.target;
         fits.then(|| (rank.is_weak(), 1, vec![rank], BTreeMap::from([(key.to_owned(), values)])))
     }
 
     /// Returns the values of a label that only nodes of the group have, and these nodes.
-    fn values_within(&self, key: &Key<'_>) -> (Vec<String>, NodeSet) {
-        let mut covered = NodeSet::empty(self.index.nodes());
-        let mut values = Vec::new();
-        for (value, nodes) in key.values.iter().filter(|(_, nodes)| nodes.is_within(self.target)) {
-            covered.add(nodes);
-            values.push((*value).to_owned());
-        }
-        (values, covered)
+    fn values_within(&self, key: &str, found: &Key<'_>) -> (Vec<String>, NodeSet) {
+        let values: BTreeSet<_> = self.labels(key).collect();
+        let within = values.into_iter().filter_map(|value| Some((value, found.values.get(value)?)));
+        let within: Vec<_> = within.filter(|(_, nodes)| nodes.is_subset(self.target)).collect();
+        let covered = within.iter().flat_map(|(_, nodes)| nodes.iter().copied()).collect();
+        (within.into_iter().map(|(value, _)| value.to_owned()).collect(), covered)
     }
 
-    /// Returns the label that is there to tell nodes from others and that selects the most of the group, two at least,
+    /// Returns the nodes of the group.
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.target.iter().filter_map(|place| self.all.get(*place).copied())
+    }
+
+    /// Returns the values that the nodes of the group have for a key.
+    fn labels(&self, key: &str) -> impl Iterator<Item = &str> {
+        self.nodes().filter_map(move |node| node.labels.get(key))
+    }
+
+    /// Returns the label that is there to distinguish nodes and that selects the most of the group, two at least,
     /// and no other node; and the rest of the group.
-    fn largest_part(&self, nodes: &[usize], all: &[&Node]) -> Option<(Part, Vec<usize>)> {
+    fn largest_part(&self) -> Option<(Part, Vec<usize>)> {
         if self.is_all {
             return None;
         }
-        let mut best: Option<(usize, Part, Vec<usize>)> = None;
-        let keys = nodes.iter().filter_map(|place| all.get(*place)).flat_map(|node| node.labels.iter());
-        let keys: BTreeSet<_> = keys.map(|(key, _)| &**key).collect();
+        let mut best: Option<(Part, NodeSet)> = None;
+        let keys: BTreeSet<_> = self.nodes().flat_map(|node| node.labels.iter()).map(|(key, _)| &**key).collect();
         for key in keys {
             let Some((rank, found)) = self.index.key(key, self.resource).filter(|(rank, _)| rank.is_strong()) else {
                 continue;
             };
-            let (values, covered) = self.values_within(found);
-            let count = covered.len();
-            let explains = values.len() < count || rank == Rank::Pool;
-            if count < 2
-                || !explains
-                || values.len() > MAX_VALUES
-                || best.as_ref().is_some_and(|(most, ..)| *most >= count)
-            {
-                continue;
+            let (values, covered) = self.values_within(key, found);
+            let explains = values.len() < covered.len() || rank == Rank::Pool;
+            let is_best = best.as_ref().is_none_or(|(_, most)| most.len() < covered.len());
+            if covered.len() > 1 && explains && values.len() <= MAX_VALUES && is_best {
+                let part = Part {
+                    nodes: covered.iter().copied().collect(),
+                    choice: Choice::Labels(BTreeMap::from([(key.to_owned(), values)])),
+                    why: Why::Some { rank },
+                };
+                best = Some((part, covered));
             }
-            let part = Part {
-                nodes: covered.without(&NodeSet::empty(self.index.nodes())).collect(),
-                choice: Choice::Labels(BTreeMap::from([(key.to_owned(), values)])),
-                why: Why::Some { rank },
-            };
-            best = Some((count, part, self.target.without(&covered).collect()));
         }
-        best.map(|(_, part, rest)| (part, rest))
+        best.map(|(part, covered)| (part, self.target.difference(&covered).copied().collect()))
     }
 
     /// Returns the label of all nodes of the group that the fewest others have.
@@ -183,7 +187,7 @@ impl GroupLabels<'_> {
         let closest = common.min_by_key(|(rank, key, _, nodes)| (nodes.len(), *rank, *key));
         closest.map_or(Why::NoLabel, |(_, key, value, nodes)| Why::Closest {
             label: (key.to_owned(), value.to_owned()),
-            others: nodes.without(self.target).collect(),
+            others: nodes.difference(self.target).copied().collect(),
         })
     }
 }

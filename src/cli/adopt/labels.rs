@@ -1,8 +1,7 @@
 //! The labels of all nodes, and how well each explains why some nodes have a resource. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::node_set::NodeSet;
 use crate::model::node::Node;
 
 /// How well a label explains a resource; the first is the best.
@@ -28,12 +27,16 @@ impl Rank {
         self >= Self::Weak
     }
 
-    /// Returns whether the label is there to tell such nodes from others, so that it counts also where all nodes have
+    /// Returns whether the label is there to distinguish such nodes, so that it counts also where all nodes have
     /// it, or each node has another value.
     pub(super) fn is_strong(self) -> bool {
         self <= Self::Pool
     }
 }
+
+/// Nodes, by their index. A label that each node has with another value makes a set per node, so that a bitmap over all
+/// nodes would be too large.
+pub(super) type NodeSet = BTreeSet<usize>;
 
 /// The labels of all nodes.
 pub(super) struct LabelIndex<'s> {
@@ -54,7 +57,7 @@ impl<'s> LabelIndex<'s> {
         for (place, node) in nodes.iter().enumerate() {
             for (key, value) in node.labels.iter().filter(|(key, _)| rank(key, "").is_some()) {
                 let key = keys.entry(&**key).or_insert_with(|| Key { values: BTreeMap::new(), is_unique: false });
-                key.values.entry(&**value).or_insert_with(|| NodeSet::empty(nodes.len())).insert(place);
+                key.values.entry(&**value).or_default().insert(place);
             }
         }
         for key in keys.values_mut() {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::choice::{Choice, Part, choose};
+use super::few::Few;
 use super::labels::LabelIndex;
 use super::names::Names;
 use super::snapshot::Snapshot;
@@ -25,7 +26,7 @@ pub(super) struct Proposal<'s> {
     /// Higher than that of other rules of the resource that may select the same nodes in future.
     pub(super) priority: i32,
     /// The names of these.
-    pub(super) below: Vec<String>,
+    pub(super) below: Few<String>,
     /// The nodes of all rules of this quantity.
     pub(super) group: &'s Group,
 }
@@ -54,7 +55,7 @@ pub(super) fn proposals<'s>(snapshot: &Snapshot, survey: &'s Survey) -> Vec<Prop
                 quantity: *quantity,
                 part,
                 priority: 0,
-                below: Vec::new(),
+                below: Few { first: Vec::new(), count: 0 },
                 conflict_policy: match group.has_foreign {
                     true => ConflictPolicy::Overwrite,
                     false => ConflictPolicy::Keep,

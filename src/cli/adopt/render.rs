@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use super::choice::{Choice, Why};
+use super::few::Few;
 use super::labels::Rank;
 use super::proposal::Proposal;
-use super::snapshot::{Feature, Snapshot};
+use super::snapshot::{Entry, Feature, Snapshot};
 use crate::cli::diff::order::NodeName;
 use crate::model::api::{ConflictPolicy, FIELD_MANAGER, GROUP, VERSION};
 use crate::model::count::plural;
@@ -13,9 +14,6 @@ use crate::model::label::printable;
 
 /// The width of comments.
 const WIDTH: usize = 100;
-
-/// The most nodes that a sentence names.
-const NAMED: usize = 3;
 
 /// The largest integer that every reader of YAML and JSON keeps exactly.
 const LARGEST_INTEGER: i128 = 1 << 53;
@@ -112,8 +110,8 @@ fn explain(snapshot: &Snapshot, proposal: &Proposal<'_>) -> Vec<String> {
         managers.join(", "),
     )];
     sentences.push(explain_choice(snapshot, proposal));
-    if !proposal.below.is_empty() {
-        let below = first_few(&proposal.below);
+    if proposal.below.count > 0 {
+        let below = &proposal.below;
         sentences.push(format!("Its priority is above {below}, which may select one of its nodes by a label later."));
     }
     let features: Vec<_> = snapshot.features.iter().filter(|feature| feature.resource == **resource).collect();
@@ -173,12 +171,14 @@ fn explain_names(snapshot: &Snapshot, why: &Why) -> String {
         Why::Closest { label: (key, value), others } => format!(
             "By name, because no label selects exactly these nodes: {key}={value} also selects {}. New nodes do not get \
              it.",
-            list(snapshot, others)
+            others.map(|place| list(snapshot, &[*place]))
         ),
         Why::Rest => "The other nodes with this value, which no label of a node pool selects. New nodes do not get it."
             .to_owned(),
-        _ => "By name, because no label that tells nodes apart is common to these nodes only. New nodes do not get it."
-            .to_owned(),
+        _ => {
+            "By name, because no label that distinguishes nodes is common to these nodes only. New nodes do not get it."
+                .to_owned()
+        }
     }
 }
 
@@ -196,19 +196,11 @@ fn explain_features(features: &[&Feature]) -> String {
 
 /// Returns the first few nodes, and how many more there are.
 pub(super) fn list(snapshot: &Snapshot, nodes: &[usize]) -> String {
-    first_few(&names(snapshot, nodes))
+    names(snapshot, nodes).collect::<Few<_>>().to_string()
 }
 
-fn first_few(names: &[impl ToString]) -> String {
-    let named: Vec<_> = names.iter().take(NAMED).map(ToString::to_string).collect();
-    match names.len().saturating_sub(NAMED) {
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
-    }
-}
-
-fn names(snapshot: &Snapshot, nodes: &[usize]) -> Vec<NodeName> {
-    nodes.iter().filter_map(|place| snapshot.nodes.get(*place)).map(|entry| entry.name()).collect()
+fn names(snapshot: &Snapshot, nodes: &[usize]) -> impl Iterator<Item = NodeName> {
+    nodes.iter().filter_map(|place| snapshot.nodes.get(*place)).map(Entry::name)
 }
 
 fn comment(text: &mut String, sentence: &str) {

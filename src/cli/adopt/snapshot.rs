@@ -59,6 +59,8 @@ pub(super) struct Rules {
     /// Also those of invalid rules.
     pub(super) names: BTreeSet<Arc<str>>,
     pub(super) set: RuleSet,
+    /// Why some declare nothing, by name.
+    pub(super) invalid: BTreeMap<Arc<str>, String>,
     /// Whether these are all rules.
     are_all: bool,
 }
@@ -95,8 +97,10 @@ impl Entry {
 impl Rules {
     pub(super) fn new(rules: Vec<ClusterRule>) -> Self {
         let names = rules.iter().map(|rule| Arc::clone(&rule.name)).collect();
+        let invalid = rules.iter().filter_map(|rule| Some((Arc::clone(&rule.name), rule.rule.as_ref().err()?)));
+        let invalid = invalid.map(|(name, why)| (name, why.to_string())).collect();
         let valid = rules.into_iter().filter_map(|rule| rule.rule.ok().map(Arc::new));
-        Self { names, set: RuleSet::new(valid, std::iter::empty()), are_all: true }
+        Self { names, set: RuleSet::new(valid, std::iter::empty()), invalid, are_all: true }
     }
 
     /// Returns whether there is a rule of this name, as far as is known.

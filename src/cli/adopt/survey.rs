@@ -220,10 +220,10 @@ impl fmt::Display for Cause {
                 write!(f, "{quantity} is more than {MAX_QUANTITY}, the most that a rule can declare")
             }
             Self::DevicePlugin(kubelet) if **kubelet == *KUBELET => {
-                f.write_str("a device plugin provides it, since the kubelet wrote it")
+                f.write_str("it may be a device plugin's, since the kubelet wrote it last")
             }
             Self::DevicePlugin(kubelet) => {
-                write!(f, "a device plugin provides it, since {kubelet}, which reports the node, wrote it")
+                write!(f, "it may be a device plugin's, since {kubelet}, which reports the node, wrote it last")
             }
             Self::UnknownManager => f.write_str(
                 "managedFields do not say who wrote it, so that it may be of a device plugin: if it is not, write the \

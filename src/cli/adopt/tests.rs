@@ -130,8 +130,8 @@ fn value_that_cannot_be_adopted_is_left_out_with_its_cause() {
         (equal("1e2147483648"), "is more than"),
         (amounts(json!("4"), json!("2")), "capacity is 4 and allocatable is 2"),
         (absent, "capacity is 4 and allocatable is absent"),
-        (node("node-1", json!({}), "kubelet", json!({DONGLE: "4"})), "a device plugin provides it"),
-        (k3s, "k3s, which reports the node, wrote it"),
+        (node("node-1", json!({}), "kubelet", json!({DONGLE: "4"})), "it may be a device plugin's"),
+        (k3s, "k3s, which reports the node, wrote it last"),
         (unmanaged, "managedFields do not say"),
         (with_ledger("{"), "prune --repair-ledger"),
         (with_ledger(r#"{"example.com/dongle":{"quantity":"4","rule":"r"}}"#), "rule r, which does not exist"),
@@ -153,6 +153,15 @@ fn value_that_cannot_be_adopted_is_left_out_with_its_cause() {
     let listed = with_ledger(r#"{"example.com/dongle":{"quantity":"4","rule":"present"}}"#);
     let advertised = "the controller advertises it already, for rule present";
     assert!(adopt(&snapshot(&[listed], &declared)).notes[0].contains(advertised));
+}
+
+#[test]
+fn invalid_rule_is_named_since_its_values_look_undeclared() {
+    let invalid = rule("typo", json!({"resourceName": DONGLE, "quantity": "0.5", "allNodes": true}));
+    let Output { yaml, notes } = adopt(&snapshot(&[dongles("node-1", json!({}), "4")], &[invalid]));
+    assert!(notes[0].starts_with("rule typo is invalid, so that it declares nothing ("), "{notes:?}");
+    assert!(yaml.contains("# - rule typo is invalid"), "{yaml}");
+    assert_eq!(rules(&yaml).len(), 1);
 }
 
 #[test]
@@ -264,6 +273,14 @@ fn quantities_and_labels_survive_yaml() {
             assert_eq!(values.collect::<Vec<_>>(), Vec::from_iter(present), "{yaml}");
         }
     }
+}
+
+#[test]
+fn nodes_with_a_quantity_each_become_a_rule_each() {
+    let labels = |at| json!({"asset": format!("a{}", at / 2), "serials": format!("s{at}"), "pool": "a"});
+    let nodes = (0..1000).map(|at| dongles(&format!("node-{at}"), labels(at), &(at + 1).to_string()));
+    let yaml = adopt(&snapshot(&Vec::from_iter(nodes), &[])).yaml;
+    assert_eq!(rules(&yaml).len(), 1000);
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn rule_set(present: &[Value], adopted: &[Rule]) -> RuleSet {
 }
 
 /// Returns the node after the controller has done all that these rules require.
-fn settled(object: &Value, rules: &RuleSet) -> Value {
+fn converged(object: &Value, rules: &RuleSet) -> Value {
     let mut object = object.clone();
     for _ in 0..3 {
         let node = decoded(&object);
@@ -171,7 +171,7 @@ fn random_adoptions_change_no_value_and_cover_each_once() {
         for object in &nodes {
             let what = || format!("{object:#}\n{present:?}\n{yaml}");
             let node = decoded(object);
-            let (one, other) = (settled(object, &without), settled(object, &with));
+            let (one, other) = (converged(object, &without), converged(object, &with));
             assert_eq!(values(&one), values(&other), "{}", what());
             for resource in RESOURCES {
                 let selecting = adopted.iter().filter(|rule| rule.resource.as_str() == resource);

@@ -95,7 +95,7 @@ fn label_that_explains_is_preferred_to_one_in_common_by_coincidence() {
     assert_selected(
         &[(json!({"asset": "7"}), true), (json!({"asset": "8"}), false)],
         &[by_name],
-        "no label that tells",
+        "no label that distinguishes",
     );
 }
 

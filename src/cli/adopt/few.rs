@@ -1,0 +1,40 @@
+//! The first few of many.
+
+use std::fmt;
+
+/// The most that a sentence names.
+const NAMED: usize = 3;
+
+/// The first few of many, and how many there are: a rule per node may have all other nodes in its comment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Few<T> {
+    pub(super) first: Vec<T>,
+    pub(super) count: usize,
+}
+
+impl<T> Few<T> {
+    /// Returns what the function makes of each.
+    pub(super) fn map<'s, U>(&'s self, make: impl FnMut(&'s T) -> U) -> Few<U> {
+        Few { first: self.first.iter().map(make).collect(), count: self.count }
+    }
+}
+
+impl<T> FromIterator<T> for Few<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(all: I) -> Self {
+        let mut all = all.into_iter();
+        let first: Vec<_> = all.by_ref().take(NAMED).collect();
+        let count = first.len() + all.count();
+        Self { first, count }
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Few<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first: Vec<_> = self.first.iter().map(ToString::to_string).collect();
+        f.write_str(&first.join(", "))?;
+        match self.count.saturating_sub(first.len()) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
