@@ -24,7 +24,7 @@ use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Body, Bytes, Frame};
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
@@ -44,7 +44,8 @@ type Sent = Result<Response<ResponseBody>, BoxError>;
 #[derive(Clone)]
 pub struct Network {
     state: Arc<Mutex<State>>,
-    written: watch::Sender<u64>,
+    /// Wakes in the order of waiting: a `watch` channel of tokio would wake in a random one.
+    written: Arc<Notify>,
     start: (Instant, Timestamp),
 }
 
@@ -75,7 +76,6 @@ pub struct Write<'a> {
 impl Network {
     /// Creates a network in front of a server, from `start` on. Must be called in a tokio runtime.
     pub fn new(api: ApiServer, start: Timestamp, fates: impl Fates + 'static) -> Self {
-        let (written, _) = watch::channel(api.version());
         let on_write = Box::new(|_: &Write<'_>| ());
         let state = State {
             api,
@@ -85,7 +85,7 @@ impl Network {
             on_write,
             on_list: Box::new(|_: &Write<'_>| ()),
         };
-        Self { state: Arc::new(Mutex::new(state)), written, start: (Instant::now(), start) }
+        Self { state: Arc::new(Mutex::new(state)), written: Arc::default(), start: (Instant::now(), start) }
     }
 
     /// Sets a callback for every write of a client as it is processed.
@@ -114,7 +114,7 @@ impl Network {
         let mut state = self.state();
         state.api.set_time(self.wall());
         let result = action(&mut state.api);
-        self.written.send_replace(state.api.version());
+        self.written.notify_waiters();
         result
     }
 
@@ -158,8 +158,9 @@ impl Network {
         Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
     }
 
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.written.subscribe()
+    /// Returns what wakes when something is written.
+    pub(crate) fn written(&self) -> Arc<Notify> {
+        Arc::clone(&self.written)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -175,7 +176,7 @@ impl Network {
         if state.api.version() > version {
             let State { api, on_write, .. } = &mut *state;
             on_write(&Write { client, call, fate, before, api });
-            self.written.send_replace(api.version());
+            self.written.notify_waiters();
         } else if call.verb == Verb::List && matches!(answer, Answer::Object(..)) {
             let State { api, on_list, .. } = &mut *state;
             on_list(&Write { client, call, fate, before, api });

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures::{Stream, stream};
 use hyper::body::{Bytes, Frame};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 use tower::BoxError;
 
@@ -25,7 +24,6 @@ type Line = Result<Frame<Bytes>, BoxError>;
 pub(crate) struct WatchStream {
     network: Network,
     call: WatchCall,
-    changes: watch::Receiver<u64>,
     initial: VecDeque<WatchEvent>,
     lag: Duration,
     end: (Instant, WatchEnd),
@@ -42,7 +40,6 @@ impl WatchStream {
             end = (now + flaw.lasts, flaw.end);
         }
         Self {
-            changes: network.changes(),
             network,
             initial: std::mem::take(&mut call.initial).into(),
             call,
@@ -73,8 +70,9 @@ impl WatchStream {
                 self.ending = Some(self.last_lines().into());
                 continue;
             }
-            // Later events are awaited below.
-            self.changes.mark_unchanged();
+            // What is written from here on is awaited below.
+            let written = self.network.written();
+            let written = written.notified();
             if let Some(event) = self.show() {
                 if matches!(event, WatchEvent::Error(_)) {
                     self.ending = Some(VecDeque::new());
@@ -90,8 +88,7 @@ impl WatchStream {
             }
             let end = self.end.0;
             let changed = async {
-                // The network holds the sender, so it exists.
-                let _ = self.changes.changed().await;
+                written.await;
                 sleep(self.lag).await;
             };
             let _ = timeout_at(end.min(self.bookmark), changed).await;
