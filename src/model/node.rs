@@ -120,7 +120,7 @@ impl<'de> Deserialize<'de> for LedgerOnly {
 /// The extended resources in `status.capacity` or `status.allocatable`, with their quantities as the API server wrote
 /// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResourceList(Box<[(Box<str>, Box<str>)]>);
+pub struct ResourceList(Arc<[(Box<str>, Box<str>)]>);
 
 impl ResourceList {
     /// Returns the quantity of a resource, if the map holds it.
@@ -158,7 +158,7 @@ pub struct Node {
     /// Whether `metadata.annotations` exists: a JSON Patch cannot add to an absent map.
     pub has_annotations: bool,
     /// The ledger's annotation, verbatim: patches test it.
-    pub ledger: Option<Box<str>>,
+    pub ledger: Option<Arc<str>>,
     /// `status.capacity`, or `None` if the map itself is absent.
     pub capacity: Option<ResourceList>,
     /// `status.allocatable`, or `None` if the map itself is absent.
@@ -174,14 +174,15 @@ impl Node {
     #[must_use]
     pub fn new(node: ApiNode, interner: &mut Interner) -> Self {
         let ApiNode { kind: _, metadata, status, managers } = node;
-        let Interner { strings, managers: lists } = interner;
+        let Interner { strings, managers: lists, resources } = interner;
         let managers = FieldManagers::new(&managers, strings, lists);
-        let labels = metadata
-            .labels
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(key, value)| (strings.intern(key.as_str()), strings.intern(value.as_str())))
-            .collect();
+        let mut text = String::new();
+        let labels = metadata.labels.unwrap_or_default().into_iter().map(|(key, value)| {
+            text.clear();
+            text.extend([&key, "=", &value]);
+            strings.intern(text.as_str())
+        });
+        let labels = Labels(labels.collect());
         let has_annotations = metadata.annotations.is_some();
         let ledger = metadata.annotations.and_then(|mut annotations| annotations.remove(ledger::ANNOTATION));
         Self {
@@ -189,11 +190,11 @@ impl Node {
             uid: metadata.uid.unwrap_or_default().into(),
             resource_version: metadata.resource_version.unwrap_or_default().into(),
             created: metadata.creation_timestamp.map(|time| time.0),
-            labels: Labels(labels),
+            labels,
             has_annotations,
-            ledger: ledger.map(String::into_boxed_str),
-            capacity: status.capacity,
-            allocatable: status.allocatable,
+            ledger: ledger.map(|ledger| strings.intern(ledger.as_str())),
+            capacity: status.capacity.map(|ResourceList(list)| ResourceList(resources.intern(&*list))),
+            allocatable: status.allocatable.map(|ResourceList(list)| ResourceList(resources.intern(&*list))),
             boot_id: status.node_info.and_then(|info| info.boot_id).unwrap_or_default(),
             managers,
         }
@@ -285,29 +286,40 @@ impl Node {
     }
 }
 
-/// A node's labels, sorted by key.
+/// A node's labels, sorted by key. Each is one text, `key=value`: a key has no `=`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels(Box<[(Arc<str>, Arc<str>)]>);
+pub struct Labels(Box<[Arc<str>]>);
 
 impl Labels {
     /// Returns the value of a label.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
-        let at = self.0.binary_search_by(|(other, _)| (**other).cmp(key)).ok()?;
-        self.0.get(at).map(|(_, value)| &**value)
+        let at = self.0.binary_search_by(|label| parts(label).0.cmp(key)).ok()?;
+        self.0.get(at).map(|label| parts(label).1)
     }
 
     /// Returns every label, by key.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
-        self.0.iter().map(|(key, value)| (key, value))
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|label| parts(label))
+    }
+
+    /// Returns every label as `key=value`, by key.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|label| &**label)
     }
 }
 
-/// Strings that many nodes share, each kept once: label keys, most of their values, and the names of field managers.
+/// Returns the key and the value of a label.
+fn parts(label: &str) -> (&str, &str) {
+    label.split_once('=').unwrap_or((label, ""))
+}
+
+/// What many nodes share, each kept once: most labels, ledgers, quantities, and the names of field managers.
 #[derive(Clone, Debug, Default)]
 pub struct Interner {
     strings: Pool<str>,
     managers: Pool<[ResourceManagers]>,
+    resources: Pool<[(Box<str>, Box<str>)]>,
 }
 
 #[cfg(test)]

@@ -125,7 +125,8 @@ pub struct RuleSet {
     frozen: BTreeMap<Arc<str>, Option<i32>>,
     /// The rules that may select a node, by node name, as indices into `rules`.
     by_node: HashMap<Arc<str>, Vec<usize>>,
-    by_label: HashMap<String, HashMap<String, Vec<usize>>>,
+    /// The same, by label, as `key=value`.
+    by_label: HashMap<String, Vec<usize>>,
     unindexed: Vec<usize>,
 }
 
@@ -155,8 +156,7 @@ impl RuleSet {
                 }
             } else if let Some(labels) = rule.selection.indexable_labels() {
                 for (key, value) in labels {
-                    let values = set.by_label.entry(key.to_owned()).or_default();
-                    values.entry(value.to_owned()).or_default().push(place);
+                    set.by_label.entry(format!("{key}={value}")).or_default().push(place);
                 }
             } else {
                 set.unindexed.push(place);
@@ -172,9 +172,8 @@ impl RuleSet {
         let mut places = self.unindexed.clone();
         places.extend(self.by_node.get(&node.name).into_iter().flatten());
         if !self.by_label.is_empty() {
-            for (key, value) in node.labels.iter() {
-                let indexed = self.by_label.get(&**key);
-                places.extend(indexed.and_then(|values| values.get(&**value)).into_iter().flatten());
+            for label in node.labels.texts() {
+                places.extend(self.by_label.get(label).into_iter().flatten());
             }
         }
         places.sort_unstable();

@@ -120,8 +120,8 @@ impl GroupLabels<'_> {
     fn common<'s>(&'s self, first: &'s Node) -> Vec<(Rank, &'s str, &'s str, &'s NodeSet)> {
         let labels = first.labels.iter().filter_map(|(key, value)| {
             let (rank, found) = self.index.key(key, self.resource)?;
-            let nodes = found.values.get(&**value)?;
-            self.target.is_subset(nodes).then_some((rank, &**key, &**value, nodes))
+            let nodes = found.values.get(value)?;
+            self.target.is_subset(nodes).then_some((rank, key, value, nodes))
         });
         labels.collect()
     }
@@ -161,7 +161,7 @@ impl GroupLabels<'_> {
             return None;
         }
         let mut best: Option<(Part, NodeSet)> = None;
-        let keys: BTreeSet<_> = self.nodes().flat_map(|node| node.labels.iter()).map(|(key, _)| &**key).collect();
+        let keys: BTreeSet<_> = self.nodes().flat_map(|node| node.labels.iter()).map(|(key, _)| key).collect();
         for key in keys {
             let Some((rank, found)) = self.index.key(key, self.resource).filter(|(rank, _)| rank.is_strong()) else {
                 continue;

@@ -56,8 +56,8 @@ impl<'s> LabelIndex<'s> {
         let mut keys = BTreeMap::<_, Key<'_>>::new();
         for (place, node) in nodes.iter().enumerate() {
             for (key, value) in node.labels.iter().filter(|(key, _)| rank(key, "").is_some()) {
-                let key = keys.entry(&**key).or_insert_with(|| Key { values: BTreeMap::new(), is_unique: false });
-                key.values.entry(&**value).or_default().insert(place);
+                let key = keys.entry(key).or_insert_with(|| Key { values: BTreeMap::new(), is_unique: false });
+                key.values.entry(value).or_default().insert(place);
             }
         }
         for key in keys.values_mut() {
