@@ -34,14 +34,21 @@ pub struct RolloutLimits {
     pub patches_per_second: Option<u32>,
     /// The number of nodes whose patches fail that stops a rollout, if they are also most of those tried.
     pub max_failed_nodes: usize,
+    /// The number of nodes that may wait with a plan for their patch, at least 1. Further nodes are planned again when it
+    /// is their turn.
+    pub max_planned: usize,
 }
 
 /// The number of failed nodes that stops a rollout: few enough to be harmless, and more than one broken rack.
 pub const MAX_FAILED_NODES: usize = 10;
 
+/// The number of nodes of a rollout that wait with a plan for their patch: enough for a second of patches, and too few
+/// for their memory to matter.
+pub const MAX_PLANNED: usize = 256;
+
 impl RolloutLimits {
     /// No limits.
-    pub const NONE: Self = Self { patches_per_second: None, max_failed_nodes: usize::MAX };
+    pub const NONE: Self = Self { patches_per_second: None, max_failed_nodes: usize::MAX, max_planned: usize::MAX };
 }
 
 /// Where the controller reports its own state.

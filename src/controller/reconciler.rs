@@ -207,6 +207,9 @@ impl Reconciler {
         {
             self.reconcile(&name, now);
         }
+        if self.schedule.queue.len(Stage::Plan) == 0 {
+            self.plan_backlog(now);
+        }
         while self.reports.planned < PLAN_BATCH_SIZE
             && let Some(name) = self.schedule.standings_due.pop_first()
         {
@@ -219,7 +222,9 @@ impl Reconciler {
         if let Some(deadline) = self.write_deadline(now.instant) {
             self.schedule.send_patches(&mut self.nodes, deadline, now.instant, step);
         }
-        let has_unplanned = self.schedule.queue.len(Stage::Plan) > 0 || !self.schedule.standings_due.is_empty();
+        let has_unplanned = self.schedule.queue.len(Stage::Plan) > 0
+            || self.has_due_backlog()
+            || !self.schedule.standings_due.is_empty();
         if has_unplanned {
             step.wake = Some(now.instant);
         } else {

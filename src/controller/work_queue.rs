@@ -44,6 +44,9 @@ pub(super) enum Stage {
     ListPods,
     /// The status of the rule must be written.
     Status,
+    /// The node belongs to a rollout behind many others, and is planned again when it is its turn: thousands of plans
+    /// would take as much memory as the nodes.
+    Backlog,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +62,7 @@ type Ready = BTreeMap<(Rank, u64), Key>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkQueue {
     places: HashMap<Key, Place>,
-    ready: [Ready; 4],
+    ready: [Ready; 5],
     waiting: BTreeSet<(Instant, Key)>,
     sequence: u64,
 }

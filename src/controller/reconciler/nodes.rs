@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::rollouts::withhold;
-use super::{Key, Now, Rank, Reconciler, Stage};
+use super::{Key, Now, PLAN_BATCH_SIZE, Rank, Reconciler, Stage};
 use crate::controller::events::{EventTemplate, NodeSubject};
 use crate::controller::nodes::{NodeState, Seen};
 use crate::controller::rollouts::Rollouts;
@@ -95,6 +95,25 @@ impl Reconciler {
                 Key::Rule(_) => Stage::Status,
             };
             self.schedule.queue.add(&key, stage, Rank::Changed);
+        }
+    }
+
+    /// Returns whether the next nodes of a rollout are to be planned: few wait for their patch.
+    pub(super) fn has_due_backlog(&self) -> bool {
+        let few = self.options.rollouts.max_planned.div_ceil(2);
+        self.schedule.queue.len(Stage::Patch) < few && self.schedule.queue.len(Stage::Backlog) > 0
+    }
+
+    /// Plans the next nodes of a rollout, if they are due.
+    pub(super) fn plan_backlog(&mut self, now: Now) {
+        if !self.has_due_backlog() {
+            return;
+        }
+        while self.reports.planned < PLAN_BATCH_SIZE
+            && self.schedule.queue.len(Stage::Patch) < self.options.rollouts.max_planned
+            && let Some((Key::Node(name), _)) = self.schedule.queue.pop(Stage::Backlog, Rank::Replan)
+        {
+            self.reconcile(&name, now);
         }
     }
 
@@ -204,6 +223,19 @@ impl Reconciler {
             return Next::Nothing;
         }
         let is_rollout = state.is_rollout;
+        // A list of pods that has just been fetched would be too old.
+        let has_pods = state.work().is_some_and(|work| work.pods.usage(now.instant).is_some());
+        if is_rollout
+            && !has_pods
+            && !changes.is_empty()
+            && !changes.iter().any(|change| state.is_urgent(change))
+            && self.schedule.queue.len(Stage::Patch) >= self.options.rollouts.max_planned
+        {
+            if let Some(work) = state.working() {
+                work.planned.clear();
+            }
+            return Next::Ready(Stage::Backlog, Rank::Replan);
+        }
         let is_quiet = changes.is_empty() && !needs_pods;
         let (now, work) = (now.instant, state.work_mut());
         work.planned.clear();

@@ -318,7 +318,8 @@ fn repair_of_a_node_in_a_rollout_counts_from_its_own_change() {
 /// I5: the value is too low for a pod that was bound in the meantime.
 #[test]
 fn raise_after_a_lowering_waits_for_no_rollout() {
-    let mut world = leading(16, 30, RolloutLimits { patches_per_second: Some(1), max_failed_nodes: 1 });
+    let mut world =
+        leading(16, 30, RolloutLimits { patches_per_second: Some(1), max_failed_nodes: 1, ..RolloutLimits::NONE });
     world.set_rule("dongle", json!({"quantity": 8}));
     world.pass(40);
     assert_eq!(world.having(8), 30);
@@ -335,4 +336,28 @@ fn raise_after_a_lowering_waits_for_no_rollout() {
     world.pass(7);
     assert_eq!(world.dongles(&node), 6);
     assert!(world.having(8) > 10, "the rollout goes on");
+}
+
+/// Thousands of planned nodes would take as much memory as the nodes.
+#[test]
+fn rollout_plans_few_nodes_at_a_time() {
+    let planned = |world: &World| world.reconciler.schedule.queue.len(Stage::Patch);
+    let mut world = leading(1, 10, RolloutLimits { max_planned: 4, ..RolloutLimits::NONE });
+    world.roll_out(4);
+    assert_eq!((planned(&world), world.open.len()), (3, 1), "more follow when half of them are sent");
+    world.relabel("node-09", json!({"zone": "b"}));
+    world.run();
+    assert_eq!(planned(&world), 4, "a node that changes by itself is planned at once");
+
+    // What waits is written as it is declared by then.
+    world.roll_out(5);
+    let (mut most, mut patches) = (0, 0);
+    world.answer_all(|world, node, patch| {
+        most = most.max(planned(world));
+        patches += 1;
+        world.apply(node, patch)
+    });
+    assert_eq!(most, 4);
+    assert_eq!((world.having(5), patches), (10, 11), "one more for the node that was to get 4");
+    assert_eq!(world.reconciler.schedule.queue.len(Stage::Backlog), 0);
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::world::DONGLE;
 use super::*;
+use crate::controller::{MAX_PLANNED, RolloutLimits};
 use crate::model::ledger;
 use crate::model::node::ApiNode;
 
@@ -57,7 +58,8 @@ impl Fleet {
         one.set_rule(RULE, spec(4, 0));
         one.run_until_idle();
         let ledger = one.ledger("node-0").unwrap();
-        let mut world = World::new(16);
+        let limits = RolloutLimits { max_planned: MAX_PLANNED, ..RolloutLimits::NONE };
+        let mut world = World::with_limits(16, limits);
         world.rules = one.rules.clone();
         for number in 1..rules {
             let selector = json!({"matchLabels": {"example.com/pool": format!("pool-{number}")}});
