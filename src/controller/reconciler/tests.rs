@@ -16,7 +16,7 @@ mod standby;
 mod starts;
 mod world;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::json;
@@ -43,6 +43,11 @@ impl Reconciler {
     pub(in crate::controller) fn lowered_nodes(&self) -> u64 {
         let works = self.nodes.iter().filter_map(|(_, state)| state.work());
         works.filter(|work| !work.lowered_from.is_empty()).count() as u64
+    }
+
+    /// What the node has lost from its ledger, with its value unchanged.
+    pub(in crate::controller) fn released(&self, node: &str) -> BTreeSet<Arc<str>> {
+        self.nodes.get(node).map(|state| state.released.names().clone()).unwrap_or_default()
     }
 
     /// What is done later: a list of pods after a lowering, or the write of a status.

@@ -171,10 +171,10 @@ impl World {
     /// the objects as they are.
     fn standings(&self) -> Result<BTreeMap<(Arc<str>, State), i64>, String> {
         let leaders = self.processes.iter().filter(|process| process.leads_since.is_some());
-        let leader = leaders.filter(|process| process.knows_rules).count();
-        if leader != 1 {
-            return Err(format!("{leader} processes lead and know the rules of {}", LEASE.1));
-        }
+        let leaders: Vec<_> = leaders.filter(|process| process.knows_rules).collect();
+        let [leader] = leaders[..] else {
+            return Err(format!("{} processes lead and know the rules of {}", leaders.len(), LEASE.1));
+        };
         if self.is_any_under_way() {
             return Err("a request is under way".to_owned());
         }
@@ -200,9 +200,12 @@ impl World {
         for object in self.objects(Kind::Node) {
             let node = Node::new(serde_json::from_value((*object).clone()).unwrap(), &mut Interner::default());
             let pods = PodUsage::Known(self.requested(&node.name));
-            let input = PlanningInput { pods, ..PlanningInput::default() };
-            let plan = planner::plan(&node, &rules, &input);
             let is_rejected = self.rejected.contains(&*node.name);
+            // What a ledger has lost is listed again, unless admission rejects that.
+            let mut released = leader.reconciler.released(&node.name);
+            released.retain(|resource| is_rejected || self.rejected.contains(&**resource));
+            let input = PlanningInput { pods, released, ..PlanningInput::default() };
+            let plan = planner::plan(&node, &rules, &input);
             let open = plan.changes().iter().find(|change| !is_rejected && !self.rejected.contains(&change.resource));
             if let Some(change) = open {
                 return Err(format!("{} is yet to be patched: {change}", node.name));
