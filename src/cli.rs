@@ -4,6 +4,7 @@ mod adopt;
 mod age;
 mod answers;
 mod args;
+mod autoscaler;
 mod complete;
 mod completions;
 mod crd;
@@ -17,6 +18,7 @@ mod output;
 mod plan;
 mod plugin;
 mod prune;
+mod rule_files;
 mod run;
 mod settings;
 mod table;
@@ -52,6 +54,7 @@ enum Command {
     Crd(crd::Args),
     Validate(validate::Args),
     Plan(plan::Args),
+    Autoscaler(autoscaler::Args),
     Top(answers::TopArgs),
     Node(answers::NodeArgs),
     Resource(answers::ResourceArgs),
@@ -107,6 +110,7 @@ impl Cli {
             Command::Man(args) => man::run(&args, Self::command())?,
             Command::Validate(args) => return validate::run(&args),
             Command::Plan(args) => return Ok(plan::run(args).await),
+            Command::Autoscaler(args) => return Ok(autoscaler::run(args).await),
             Command::Top(args) => return Ok(answers::top(args).await),
             Command::Node(args) => return Ok(answers::node(args).await),
             Command::Resource(args) => return Ok(answers::resource(args).await),

@@ -85,7 +85,7 @@ pub enum Error {
     #[error("-o patch cannot be combined with --rule: a patch contains all changes of its node")]
     PatchOfRule,
     /// The rules have errors, which have been reported.
-    #[error("cannot plan: the rules have errors; correct them first")]
+    #[error("the rules have errors; correct them first")]
     InvalidRules,
     /// The files have no rule, so they are probably the wrong files.
     #[error("no NodeExtendedResource found in the files given with -f")]

@@ -14,11 +14,10 @@ use super::diff::{Detail, Format, Keep, Preview, Report, TableLimits, cluster};
 use super::error::Error;
 use super::message::print_message;
 use super::output::{has_colour, print, progress_style};
-use crate::manifest::{self, Exclude, Inputs, Limits};
+use super::rule_files;
 use crate::model::node::{ApiNode, Interner, Node};
 use crate::planner::input::PodUsage;
 use crate::planner::rules::Rule;
-use crate::validate::{Format as ReportFormat, Severity, Validator};
 
 /// Show what the controller would change on which node, without changing anything
 ///
@@ -147,7 +146,10 @@ async fn print_plan(args: &Args) -> Result<bool, Error> {
     if inputs.into_iter().flatten().filter(|path| path.as_os_str() == "-").count() > 1 {
         return Err(Error::StdinTwice);
     }
-    let rules = if args.rules.is_empty() { Vec::new() } else { read_rules(args)? };
+    let rules = match args.rules.as_slice() {
+        [] => Vec::new(),
+        paths => rule_files::read(paths, args.recursive)?,
+    };
     let progress = ProgressBar::new_spinner().with_message("nodes planned");
     progress.set_style(progress_style("{spinner} {pos} {msg}"));
     let planned = if args.nodes.is_empty() {
@@ -159,29 +161,6 @@ async fn print_plan(args: &Args) -> Result<bool, Error> {
     let report = planned?;
     print(&report.render(args.output.format()).map_err(Error::Render)?)?;
     Ok(report.has_changes())
-}
-
-/// Reads and validates rules, and reports problems, as `validate` does.
-fn read_rules(args: &Args) -> Result<Vec<Rule>, Error> {
-    let mut validator = Validator::new().map_err(Error::Validation)?;
-    let paths = args.rules.clone();
-    let inputs = Inputs { paths, recursive: args.recursive, exclude: Exclude::default() };
-    let files = manifest::read(&inputs, &Limits::default(), &mut |document| validator.take(document));
-    for note in files.notes() {
-        print_message(format_args!("note: {note}"));
-    }
-    let (rules, report) = validator.into_rules(files);
-    if !report.diagnostics.is_empty() {
-        let colour = has_colour(&std::io::stderr());
-        eprint!("{}", report.render(ReportFormat::Text { colour }));
-    }
-    if report.count(Severity::Unreadable) + report.count(Severity::Error) > 0 {
-        return Err(Error::InvalidRules);
-    }
-    if rules.is_empty() {
-        return Err(Error::NoRules);
-    }
-    Ok(rules)
 }
 
 fn from_files(args: &Args, rules: Vec<Rule>, progress: &ProgressBar) -> Result<Report, Error> {

@@ -181,6 +181,11 @@ impl RuleSet {
         rules.filter(|rule| rule.selection.selects(node)).collect()
     }
 
+    /// Returns the valid rules, also paused ones. Of two that declare the same resource on a node, the winner is first.
+    pub fn by_precedence(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        self.rules.iter()
+    }
+
     /// Returns whether the rule of this name is frozen: it keeps its values, and gets no new ones.
     #[must_use]
     pub fn is_frozen(&self, rule: &str) -> bool {

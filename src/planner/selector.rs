@@ -171,7 +171,8 @@ impl Selection {
     }
 
     /// Returns the requirements on labels, if nodes are selected by labels.
-    pub(super) fn requirements(&self) -> &[Requirement] {
+    #[must_use]
+    pub fn requirements(&self) -> &[Requirement] {
         match self {
             Self::Labels(requirements) => requirements,
             Self::Names(_) | Self::All => &[],
@@ -215,6 +216,32 @@ impl Requirement {
             _ => return Err(InvalidSelection::Operator(operator.to_owned())),
         };
         Ok(Self { key: key.to_owned(), test })
+    }
+
+    /// Returns the key of the label.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Returns the operator, as in `metav1.LabelSelector` and `v1.NodeSelectorRequirement`.
+    #[must_use]
+    pub fn operator(&self) -> &'static str {
+        match &self.test {
+            Test::In(_) => "In",
+            Test::NotIn(_) => "NotIn",
+            Test::Exists => "Exists",
+            Test::DoesNotExist => "DoesNotExist",
+        }
+    }
+
+    /// Returns the values of `In` and `NotIn`, sorted.
+    pub fn values(&self) -> impl Iterator<Item = &str> {
+        let values = match &self.test {
+            Test::In(values) | Test::NotIn(values) => Some(values),
+            Test::Exists | Test::DoesNotExist => None,
+        };
+        values.into_iter().flatten().map(String::as_str)
     }
 
     /// As in Kubernetes, a node without the label meets `NotIn`.

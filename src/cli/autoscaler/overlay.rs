@@ -1,0 +1,95 @@
+//! Karpenter's NodeOverlay, as far as this program writes and compares it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::model::api::{FIELD_MANAGER, GROUP};
+
+pub(in crate::cli) const API_VERSION: &str = "karpenter.sh/v1alpha1";
+pub(in crate::cli) const KIND: &str = "NodeOverlay";
+
+/// The label of every overlay that this program prints; its value is [`FIELD_MANAGER`].
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// A NodeOverlay. An object from a cluster or a file may lack anything.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(in crate::cli) struct NodeOverlay {
+    pub(in crate::cli) api_version: String,
+    pub(in crate::cli) kind: String,
+    pub(in crate::cli) metadata: Metadata,
+    pub(in crate::cli) spec: Spec,
+    #[serde(skip_serializing)]
+    pub(in crate::cli) status: Option<Status>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(in crate::cli) struct Metadata {
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) labels: Option<BTreeMap<String, String>>,
+    pub(in crate::cli) annotations: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(in crate::cli) struct Spec {
+    /// Empty for every instance type.
+    pub(in crate::cli) requirements: Vec<OverlayRequirement>,
+    /// Quantities, as text or numbers.
+    pub(in crate::cli) capacity: Option<BTreeMap<String, Value>>,
+    /// From 1 to [`MAX_WEIGHT`]; without one, 0. Of overlays with the same resource, the heaviest wins; of two of the
+    /// same weight, Karpenter drops one, whatever else it has.
+    pub(in crate::cli) weight: Option<i64>,
+    /// The fields that this program never writes, such as the price.
+    #[serde(flatten)]
+    pub(in crate::cli) others: BTreeMap<String, Value>,
+}
+
+pub(super) const MAX_WEIGHT: i64 = 10_000;
+/// The most requirements that an overlay may have.
+pub(super) const MAX_REQUIREMENTS: usize = 100;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(default)]
+pub(in crate::cli) struct OverlayRequirement {
+    pub(in crate::cli) key: String,
+    pub(in crate::cli) operator: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::cli) values: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::cli) struct Status {
+    pub(in crate::cli) conditions: Vec<OverlayCondition>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::cli) struct OverlayCondition {
+    #[serde(rename = "type")]
+    pub(in crate::cli) kind: String,
+    pub(in crate::cli) status: String,
+    pub(in crate::cli) reason: String,
+    pub(in crate::cli) message: String,
+}
+
+impl NodeOverlay {
+    /// Returns the overlay of a rule, with the rule's name.
+    pub(super) fn of_rule(rule: &str, spec: Spec) -> Self {
+        let labels = BTreeMap::from([(MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned())]);
+        // A label's value is too short for some names.
+        let annotations = BTreeMap::from([(format!("{GROUP}/rule"), rule.to_owned())]);
+        let metadata = Metadata { name: rule.to_owned(), labels: Some(labels), annotations: Some(annotations) };
+        Self { api_version: API_VERSION.to_owned(), kind: KIND.to_owned(), metadata, spec, status: None }
+    }
+
+    /// Returns whether this program printed it.
+    pub(in crate::cli) fn is_ours(&self) -> bool {
+        let labels = self.metadata.labels.as_ref();
+        labels.and_then(|labels| labels.get(MANAGED_BY)).is_some_and(|by| by == FIELD_MANAGER)
+    }
+}
