@@ -1,0 +1,272 @@
+//! Reads what an autoscaler knows: from files, as the tools of its provider print them, or from the cluster.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use http::StatusCode;
+use kube::Client;
+use kube::api::ListParams;
+use kube::core::Request;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::cli::autoscaler::error::AutoscalerError;
+use crate::cli::autoscaler::forms::Form;
+use crate::cli::autoscaler::overlay::{KIND, NodeOverlay};
+use crate::cli::autoscaler::tags::Tags;
+use crate::cluster::paging::{self, Page};
+use crate::cluster::requests::{RequestError, Requests};
+use crate::manifest::{self, Inputs, Limits};
+
+/// Where Karpenter's overlays are.
+pub(in crate::cli) const OVERLAYS: &str = "/apis/karpenter.sh/v1alpha1/nodeoverlays";
+
+/// The group of Cluster API's objects.
+const CLUSTER_API: &str = "/apis/cluster.x-k8s.io";
+
+/// The objects of Cluster API that are node groups; a MachineSet only if nothing owns it.
+const MACHINES: [(&str, &str); 3] =
+    [("MachineDeployment", "machinedeployments"), ("MachinePool", "machinepools"), ("MachineSet", "machinesets")];
+
+/// Longer than any page takes on a server that responds at all.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The tags, labels or annotations of a node group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::cli::autoscaler) struct Pairs {
+    /// What has them, such as `MachineDeployment default/workers`.
+    pub(in crate::cli::autoscaler) object: String,
+    pub(in crate::cli::autoscaler) pairs: BTreeMap<String, String>,
+}
+
+/// Reads the NodeOverlays in a file or folder.
+pub(in crate::cli::autoscaler) fn overlays(path: &Path) -> Result<Vec<NodeOverlay>, AutoscalerError> {
+    let overlays = objects(path)?.into_iter().filter(|object| object["kind"] == KIND);
+    let decoded = overlays.map(|object| {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let odd = |error: serde_json::Error| unreadable(&format!("{}: {KIND} {name}", path.display()), &error);
+        serde_json::from_value(object).map_err(odd)
+    });
+    decoded.collect()
+}
+
+/// Lists the NodeOverlays of the cluster.
+pub(in crate::cli::autoscaler) async fn cluster_overlays(client: &Client) -> Result<Vec<NodeOverlay>, AutoscalerError> {
+    let listed = list(&Requests::new(client.clone(), TIMEOUT), OVERLAYS).await;
+    listed.map_err(|error| match error.code() {
+        Some(StatusCode::NOT_FOUND) => AutoscalerError::Check(
+            "the cluster serves no NodeOverlay: Karpenter's CustomResourceDefinitions are not installed".to_owned(),
+        ),
+        _ => AutoscalerError::Check(format!("cannot list nodeoverlays: {error}")),
+    })
+}
+
+/// Reads what a file says of a group.
+pub(in crate::cli::autoscaler) fn pairs(
+    form: Form,
+    path: &Path,
+    group: Option<&str>,
+) -> Result<Pairs, AutoscalerError> {
+    let name = path.display().to_string();
+    let Form::Tags(tags) = form else {
+        let objects = objects(path)?;
+        return match form {
+            Form::Gardener => worker(&objects, group).map_err(|why| unreadable(&name, &why)),
+            _ => machines(&objects, group).map_err(|why| unreadable(&name, &why)),
+        };
+    };
+    let value = value(path)?;
+    let pairs = match tags {
+        Tags::Aws => aws_tags(&value, group),
+        Tags::Azure => texts(value.get("tags").unwrap_or(&value)),
+        Tags::Gke => pool(&value, group).and_then(|pool| {
+            texts(pool.pointer("/config/labels").unwrap_or(match pool.get("config") {
+                Some(_) => &Value::Null,
+                None => pool,
+            }))
+        }),
+    };
+    let pairs = pairs.map_err(|why| unreadable(&name, &why))?;
+    Ok(Pairs { object: group.map_or(name, str::to_owned), pairs })
+}
+
+/// Finds the group among Cluster API's objects of the cluster.
+pub(in crate::cli::autoscaler) async fn cluster_machines(
+    client: &Client,
+    group: Option<&str>,
+) -> Result<Pairs, AutoscalerError> {
+    let requests = Requests::new(client.clone(), TIMEOUT);
+    let api: Value = requests
+        .send(http::Request::get(CLUSTER_API).body(Vec::new()).map_err(kube::core::request::Error::BuildRequest))
+        .await
+        .map_err(|error| match error.code() {
+            Some(StatusCode::NOT_FOUND) => AutoscalerError::Check(
+                "the cluster does not serve cluster.x-k8s.io: give the management cluster of Cluster API".to_owned(),
+            ),
+            _ => AutoscalerError::Check(format!("cannot get the versions of cluster.x-k8s.io: {error}")),
+        })?;
+    let version = api["preferredVersion"]["version"].as_str().unwrap_or("v1beta1");
+    let mut objects = Vec::new();
+    for (kind, plural) in MACHINES {
+        match list::<Value>(&requests, &format!("{CLUSTER_API}/{version}/{plural}")).await {
+            Ok(listed) => objects.extend(listed.into_iter().map(|mut object| {
+                // Items of a list have no kind.
+                object["kind"] = Value::from(kind);
+                object
+            })),
+            // MachinePools are optional.
+            Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => {}
+            Err(error) => return Err(AutoscalerError::Check(format!("cannot list {plural}: {error}"))),
+        }
+    }
+    machines(&objects, group).map_err(AutoscalerError::Check)
+}
+
+async fn list<T: DeserializeOwned>(requests: &Requests, path: &str) -> Result<Vec<T>, RequestError> {
+    let mut listed = Vec::new();
+    let on_page = |page| match page {
+        Page::Restarted => listed.clear(),
+        Page::Items(items) => listed.extend(items),
+    };
+    paging::list_at(requests, &Request::new(path), ListParams::default().limit(paging::PAGE_SIZE), on_page).await?;
+    Ok(listed)
+}
+
+fn unreadable(place: &str, why: &dyn std::fmt::Display) -> AutoscalerError {
+    AutoscalerError::Check(format!("{place}: {why}"))
+}
+
+/// Reads the Kubernetes objects in a file or folder.
+fn objects(path: &Path) -> Result<Vec<Value>, AutoscalerError> {
+    let mut result = Ok(Vec::new());
+    let inputs = Inputs { paths: vec![path.to_owned()], ..Inputs::default() };
+    manifest::read(&inputs, &Limits::default(), &mut |document| match (&mut result, document) {
+        (Ok(objects), Ok(document)) => objects.push(document.value),
+        (Ok(_), Err(error)) => {
+            let place = match error.location.start() {
+                Some((line, column)) => format!("{}:{line}:{column}", error.location.file()),
+                None => error.location.file().to_owned(),
+            };
+            result = Err(unreadable(&place, &error.reason));
+        }
+        (Err(_), _) => {}
+    });
+    result
+}
+
+/// Reads a file of YAML or JSON of any content.
+fn value(path: &Path) -> Result<Value, AutoscalerError> {
+    let name = path.display().to_string();
+    let most = Limits::default().file;
+    let mut text = String::new();
+    let read = match path.as_os_str() == "-" {
+        true => io::stdin().lock().take(most + 1).read_to_string(&mut text),
+        false => File::open(path).and_then(|file| file.take(most + 1).read_to_string(&mut text)),
+    };
+    read.map_err(|error| unreadable(&name, &format!("cannot read it: {error}")))?;
+    if text.len() as u64 > most {
+        return Err(unreadable(&name, &format!("it has more than {} MiB", most >> 20)));
+    }
+    if text.trim_start().starts_with(['{', '[']) {
+        return serde_json::from_str(&text).map_err(|error| unreadable(&name, &error));
+    }
+    serde_saphyr::from_str(&text).map_err(|error| unreadable(&name, &error))
+}
+
+/// Returns a map of texts; what is absent is empty.
+fn texts(value: &Value) -> Result<BTreeMap<String, String>, String> {
+    let Value::Object(map) = value else {
+        return if value.is_null() { Ok(BTreeMap::new()) } else { Err("it is no map of keys and values".to_owned()) };
+    };
+    let text = |(key, value): (&String, &Value)| match value {
+        Value::String(text) => Ok((key.clone(), text.clone())),
+        Value::Number(number) => Ok((key.clone(), number.to_string())),
+        Value::Null => Ok((key.clone(), String::new())),
+        _ => Err(format!("the value of {key:?} is no text")),
+    };
+    map.iter().map(text).collect()
+}
+
+/// Reads what `aws autoscaling describe-tags` or `describe-auto-scaling-groups` prints, or a map.
+fn aws_tags(value: &Value, group: Option<&str>) -> Result<BTreeMap<String, String>, String> {
+    let groups = value.get("AutoScalingGroups").and_then(Value::as_array);
+    let tags = match groups {
+        Some(groups) => groups.iter().filter_map(|group| group["Tags"].as_array()).flatten().collect::<Vec<_>>(),
+        None => match value.get("Tags").unwrap_or(value) {
+            Value::Array(tags) => tags.iter().collect(),
+            map => return texts(map),
+        },
+    };
+    let mut pairs = BTreeMap::new();
+    let mut owner = group;
+    for tag in tags {
+        let [key, value] = [&tag["Key"], &tag["Value"]].map(Value::as_str);
+        let (Some(key), Some(value)) = (key, value) else {
+            return Err("a tag has no Key or Value".to_owned());
+        };
+        let of = tag["ResourceId"].as_str();
+        if group.is_none() && owner.is_some() && of.is_some() && owner != of {
+            return Err("it has tags of several groups: name one with --group".to_owned());
+        }
+        owner = owner.or(of);
+        if group.is_none() || of.is_none() || of == group {
+            pairs.insert(key.to_owned(), value.to_owned());
+        }
+    }
+    Ok(pairs)
+}
+
+/// Returns the node pool in what `gcloud container node-pools describe` or `list` prints.
+fn pool<'t>(value: &'t Value, group: Option<&str>) -> Result<&'t Value, String> {
+    let Some(pools) = value.as_array() else { return Ok(value) };
+    only(pools.iter().filter(|pool| group.is_none_or(|group| pool["name"] == group)), "node pool", group)
+}
+
+fn only<T>(mut found: impl Iterator<Item = T>, kind: &str, group: Option<&str>) -> Result<T, String> {
+    match (found.next(), found.next(), group) {
+        (Some(only), None, _) => Ok(only),
+        (Some(_), Some(_), None) => Err(format!("there is more than one {kind}: name one with --group")),
+        (Some(_), Some(_), Some(group)) => {
+            Err(format!("there is more than one {kind} {group}: write --group NAMESPACE/NAME"))
+        }
+        (None, _, Some(group)) => Err(format!("there is no {kind} {group}")),
+        (None, _, None) => Err(format!("there is no {kind}")),
+    }
+}
+
+/// Returns the annotations of a MachineDeployment, MachinePool or MachineSet.
+fn machines(objects: &[Value], group: Option<&str>) -> Result<Pairs, String> {
+    let text =
+        |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let names = |object: &Value| {
+        let [namespace, name] = ["/metadata/namespace", "/metadata/name"].map(|pointer| text(object, pointer));
+        (format!("{namespace}/{name}"), name)
+    };
+    let is_group = |object: &&Value| {
+        let is_kind = MACHINES.iter().any(|(kind, _)| object["kind"] == *kind);
+        let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        let is_owned = object["kind"] == "MachineSet" && owners.is_some_and(|owners| !owners.is_empty());
+        let (full, name) = names(object);
+        is_kind && !is_owned && group.is_none_or(|group| group == name || group == full)
+    };
+    let object = only(objects.iter().filter(is_group), "MachineDeployment, MachinePool or MachineSet", group)?;
+    let pairs = texts(object.pointer("/metadata/annotations").unwrap_or(&Value::Null))?;
+    Ok(Pairs { object: format!("{} {}", text(object, "/kind"), names(object).0.trim_start_matches('/')), pairs })
+}
+
+/// Returns the virtual capacity of a worker pool.
+fn worker(objects: &[Value], group: Option<&str>) -> Result<Pairs, String> {
+    let shoots = objects.iter().filter(|object| object["kind"] == "Shoot");
+    let workers = shoots.filter_map(|shoot| shoot.pointer("/spec/provider/workers")?.as_array()).flatten();
+    let worker =
+        only(workers.filter(|worker| group.is_none_or(|group| worker["name"] == group)), "worker pool", group)?;
+    let capacity = worker.pointer("/providerConfig/nodeTemplate/virtualCapacity");
+    let pairs = texts(capacity.unwrap_or(&Value::Null))?;
+    Ok(Pairs { object: format!("worker pool {}", worker["name"].as_str().unwrap_or_default()), pairs })
+}
+
+#[cfg(test)]
+mod tests;

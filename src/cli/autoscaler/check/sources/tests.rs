@@ -1,0 +1,69 @@
+use serde_json::json;
+
+use super::*;
+
+const KEY: &str = "k8s.io/cluster-autoscaler/node-template/resources/example.com/dongle";
+
+fn pair(key: &str, value: &str) -> BTreeMap<String, String> {
+    [(key.to_owned(), value.to_owned())].into()
+}
+
+#[test]
+fn aws_tags_are_read_as_the_aws_command_prints_them() {
+    let tag = |group: &str, value: &str| json!({"ResourceId": group, "Key": KEY, "Value": value});
+    for value in [
+        json!({"Tags": [tag("workers", "4"), tag("other", "5")]}),
+        json!({"AutoScalingGroups": [{"Tags": [tag("other", "5")]}, {"Tags": [tag("workers", "4")]}]}),
+        json!([tag("workers", "4")]),
+        json!({ KEY: "4" }),
+    ] {
+        assert_eq!(aws_tags(&value, Some("workers")), Ok(pair(KEY, "4")), "{value}");
+    }
+    assert_eq!(aws_tags(&json!({"Tags": []}), Some("workers")), Ok(BTreeMap::new()));
+    assert_eq!(aws_tags(&json!({"Tags": [tag("a", "4")]}), None), Ok(pair(KEY, "4")));
+    let several = aws_tags(&json!({"Tags": [tag("a", "4"), tag("b", "4")]}), None).unwrap_err();
+    assert!(several.contains("several groups"), "{several}");
+    for odd in [json!({"Tags": [{"Key": KEY}]}), json!("x"), json!({"Tags": {"a": {}}}), json!(4)] {
+        assert!(aws_tags(&odd, None).is_err(), "{odd}");
+    }
+}
+
+#[test]
+fn node_pool_is_found_by_its_name() {
+    let pools = json!([{"name": "a", "config": {"labels": {"x": "1"}}}, {"name": "b", "config": {}}]);
+    assert_eq!(pool(&pools, Some("b")).unwrap()["name"], "b");
+    assert_eq!(pool(&pools, None).unwrap_err(), "there is more than one node pool: name one with --group");
+    assert_eq!(pool(&pools, Some("c")).unwrap_err(), "there is no node pool c");
+    assert_eq!(pool(&json!({"x": "1"}), None), Ok(&json!({"x": "1"})));
+}
+
+#[test]
+fn machines_are_found_by_kind_and_name() {
+    let object = |kind: &str, namespace: &str, owner: Option<&str>| {
+        json!({"kind": kind, "metadata": {
+            "namespace": namespace, "name": "workers", "annotations": {"a": namespace},
+            "ownerReferences": owner.map(|name| json!([{"name": name}])),
+        }})
+    };
+    let deployment = object("MachineDeployment", "one", None);
+    let owned = object("MachineSet", "one", Some("workers"));
+    let found = machines(&[owned.clone(), deployment.clone(), json!({"kind": "Pod"})], Some("workers")).unwrap();
+    let pairs = Pairs { object: "MachineDeployment one/workers".to_owned(), pairs: pair("a", "one") };
+    assert_eq!(found, pairs);
+    let two = [deployment, object("MachinePool", "two", None)];
+    assert!(machines(&two, Some("workers")).unwrap_err().contains("NAMESPACE/NAME"));
+    assert_eq!(machines(&two, Some("two/workers")).unwrap().pairs, pair("a", "two"));
+    assert!(machines(&[owned], None).unwrap_err().starts_with("there is no MachineDeployment"));
+}
+
+#[test]
+fn worker_pool_is_found_in_a_shoot() {
+    let config = json!({"nodeTemplate": {"virtualCapacity": {"example.com/dongle": 4}}});
+    let workers = json!([{"name": "a", "providerConfig": config}, {"name": "b"}]);
+    let shoot = [json!({"kind": "Shoot", "spec": {"provider": {"workers": workers}}})];
+    let found = worker(&shoot, Some("a")).unwrap();
+    assert_eq!(found, Pairs { object: "worker pool a".to_owned(), pairs: pair("example.com/dongle", "4") });
+    assert!(worker(&shoot, Some("b")).unwrap().pairs.is_empty());
+    assert!(worker(&shoot, None).unwrap_err().contains("more than one worker pool"));
+    assert!(worker(&[], None).unwrap_err().contains("no worker pool"));
+}
