@@ -11,7 +11,7 @@ use harness::{Cluster, ControlPlane, Controller, Output, project_file};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::support::{permissions, program};
+use crate::support::{node_overlays, permissions, program};
 
 const NAMESPACE: &str = "node-resource-advertiser";
 const DEPLOYMENT: &str = "deployment/node-resource-advertiser";
@@ -95,7 +95,7 @@ fn healthy() -> (Cluster, Controller) {
     for path in ["deploy/install.yaml", "deploy/protect.yaml"] {
         apply_file(&cluster, path);
     }
-    cluster.wait_crds();
+    node_overlays::install(&cluster);
     set_ready_replicas(&cluster, 2);
     cluster.create_nodes(["node-1"], &json!({}));
     // Keys and a quantity that the API server accepts.
@@ -248,6 +248,13 @@ fn of_objects(cluster: &Cluster) -> Vec<Trap<'_>> {
         let set = |field: &str, value: &str| json!({"op": "replace", "path": format!("/status/conditions/0/{field}"), "value": value});
         json!([set("status", value), set("reason", reason)])
     };
+    let overlay = |name: &str, quantity: &str| {
+        // Without an overlay for it, the rule counts as one that Karpenter has nothing to do with.
+        let own = node_overlays::overlay("dongle", "4");
+        let list = json!([own, node_overlays::overlay(name, quantity)]);
+        apply(cluster, json!({"apiVersion": "v1", "kind": "List", "items": list}))
+    };
+    let forget_overlays = || kubectl(cluster, &["delete", "nodeoverlays", "--all"]);
     let rule: &[_] = &["ner", "dongle", "--subresource=status"];
     let [contested, advertised] =
         patches(cluster, rule, [reports("False", "Contested"), reports("True", "Advertised")]);
@@ -260,6 +267,8 @@ fn of_objects(cluster: &Cluster) -> Vec<Trap<'_>> {
         ("confinement", "undeclared reference", odd, fine),
         ("crd", "drops these fields: spec.paused", without, file("deploy/install.yaml")),
         ("rule-status", "Ready is False, Contested", contested, advertised),
+        ("node-overlay", "there is no rule gone", overlay("gone", "4"), forget_overlays()),
+        ("node-overlay", "expected 4, found 5", overlay("dongle", "5"), forget_overlays()),
     ]
 }
 
@@ -307,7 +316,7 @@ fn doctor_lacks_only_what_a_user_may_not_read() {
     permissions::grant(&cluster, &[nodes]);
     cluster.wait_permission("limited", "list", "nodes");
     let some = doctor(&limited, &[]);
-    assert_eq!((some.code, some.stdout.as_str()), (0, "No problems found: 2 checks, and 16 could not run.\n"));
+    assert_eq!((some.code, some.stdout.as_str()), (0, "No problems found: 2 checks, and 17 could not run.\n"));
     for action in ["list pods", "list resourcequotas", "list events in default", "get customresourcedefinitions"] {
         let note = some.stderr.lines().find(|line| line.contains(&format!("you have no right to {action}")));
         assert!(note.is_some_and(|note| note.starts_with("note: ")), "{action}: {}", some.stderr);

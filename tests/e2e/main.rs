@@ -10,6 +10,7 @@ mod admission_policy;
 mod adopt;
 mod adoption;
 mod answers;
+mod autoscaler;
 mod chart;
 mod confinement;
 mod conflicts;

@@ -3,6 +3,7 @@
 mod controller;
 mod crd;
 mod ledgers;
+mod overlays;
 mod policies;
 mod quotas;
 mod requests;
@@ -40,6 +41,7 @@ pub(super) const ALL: &[Check] = &[
     Check { name: "replicas", run: controller::replicas },
     Check { name: "protection", run: policies::protection },
     Check { name: "confinement", run: policies::confinement },
+    Check { name: "node-overlay", run: overlays::check },
     Check { name: "kubernetes-version", run: versions::kubernetes },
     Check { name: "kubelet-version", run: versions::kubelets },
     Check { name: "program-version", run: versions::program },

@@ -22,6 +22,8 @@ use super::finding::{NotRun, ObjectName};
 use super::snapshot::{
     Binding, NodeEntry, Policies, Policy, Read, Reset, RuleEntry, Rules, SchedulerConfig, Snapshot, Version,
 };
+use crate::cli::autoscaler::check::sources::OVERLAYS;
+use crate::cli::autoscaler::overlay::NodeOverlay;
 use crate::cli::inventory::pods::{PodEntry, Pods};
 use crate::cluster::clock;
 use crate::cluster::lease::holder;
@@ -52,8 +54,13 @@ pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
     let requests = &Requests::new(client.clone(), TIMEOUT);
     let ((version, now), crd, rules, nodes, waiting) =
         tokio::join!(version(requests), crd(requests), rules(requests), nodes(requests), waiting(requests));
-    let (quotas, classes, schedulers, resets) =
-        tokio::join!(quotas(requests), classes(requests), schedulers(requests), resets(requests, now));
+    let (quotas, classes, overlays, schedulers, resets) = tokio::join!(
+        quotas(requests),
+        classes(requests),
+        overlays(requests),
+        schedulers(requests),
+        resets(requests, now)
+    );
     let (leases, deployments, protection, confinement) = tokio::join!(
         of_controller(requests, namespace, "list leases", "coordination.k8s.io/v1", "leases", lease_label()),
         of_controller(requests, namespace, "list deployments", "apps/v1", "deployments", DEPLOYMENT_LABELS.to_owned()),
@@ -70,6 +77,7 @@ pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
         waiting,
         quotas,
         classes,
+        overlays,
         schedulers,
         resets,
         leases,
@@ -236,6 +244,14 @@ async fn classes(requests: &Requests) -> Read<BTreeMap<String, String>> {
         Ok(classes) => Ok(classes.into_iter().collect()),
         Err(error) if is_not_served(&error) => Ok(BTreeMap::new()),
         Err(error) => Err(not_run("list deviceclasses", error)),
+    }
+}
+
+async fn overlays(requests: &Requests) -> Read<Option<Vec<NodeOverlay>>> {
+    match list(requests, OVERLAYS, ListParams::default(), Some).await {
+        Ok(overlays) => Ok(Some(overlays)),
+        Err(error) if is_not_served(&error) => Ok(None),
+        Err(error) => Err(not_run("list nodeoverlays", error)),
     }
 }
 

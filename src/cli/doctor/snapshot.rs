@@ -10,6 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use k8s_openapi::jiff::Timestamp;
 
 use super::finding::{NotRun, ObjectName};
+use crate::cli::autoscaler::overlay::NodeOverlay;
 use crate::cli::inventory::pods::PodEntry;
 use crate::model::api::NodeExtendedResourceStatus;
 use crate::model::ledger::{InvalidLedger, Ledger};
@@ -37,6 +38,8 @@ pub(super) struct Snapshot {
     pub(super) quotas: Read<Vec<ResourceQuota>>,
     /// The DeviceClass that maps a resource, by resource.
     pub(super) classes: Read<BTreeMap<String, String>>,
+    /// Karpenter's NodeOverlays; `None` if the cluster does not serve the kind.
+    pub(super) overlays: Read<Option<Vec<NodeOverlay>>>,
     /// The configurations of schedulers in ConfigMaps.
     pub(super) schedulers: Read<Vec<SchedulerConfig>>,
     /// The repairs of values that a kubelet has reset, according to Events.
@@ -149,6 +152,7 @@ impl Snapshot {
             waiting,
             quotas,
             classes,
+            overlays,
             schedulers,
             resets,
             leases,
@@ -157,7 +161,7 @@ impl Snapshot {
             confinement,
         } = self;
         let of_cluster = [failure(version), failure(crd), failure(nodes), failure(waiting), failure(quotas)];
-        let of_others = [failure(classes), failure(schedulers), failure(resets)];
+        let of_others = [failure(classes), failure(overlays), failure(schedulers), failure(resets)];
         let own = [failure(rules), failure(leases), failure(deployments), failure(protection), failure(confinement)];
         of_cluster.into_iter().chain(of_others).chain(own).flatten()
     }

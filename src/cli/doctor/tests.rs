@@ -15,6 +15,7 @@ use super::report::Report;
 use super::snapshot::{Binding, NodeEntry, Policies, Policy, RuleEntry, Rules, SchedulerConfig, Snapshot, Version};
 use super::{checks, read};
 use crate::cli::answers::answer::Answer as _;
+use crate::cli::autoscaler::overlay::NodeOverlay;
 use crate::cli::inventory::pods::{PodEntry, Pods};
 use crate::cli::table;
 use crate::model::api;
@@ -111,6 +112,21 @@ fn scheduler(text: &str) -> Vec<SchedulerConfig> {
     vec![SchedulerConfig { config_map, text: format!("kind: KubeSchedulerConfiguration\n{text}") }]
 }
 
+/// Returns the NodeOverlay of a rule for all nodes.
+fn overlay(name: &str, quantity: &str) -> NodeOverlay {
+    parse(json!({
+        "metadata": {
+            "name": name, "annotations": {"noderesource.dev/rule": name},
+            "labels": {"app.kubernetes.io/managed-by": "node-resource-advertiser"},
+        },
+        "spec": {"requirements": [], "capacity": {DONGLE: quantity}, "weight": 10_000},
+    }))
+}
+
+fn foreign_overlay() -> NodeOverlay {
+    parse(json!({"metadata": {"name": "spot"}, "spec": {"requirements": [], "priceAdjustment": "-50%"}}))
+}
+
 fn healthy() -> Snapshot {
     Snapshot {
         namespace: None,
@@ -122,6 +138,7 @@ fn healthy() -> Snapshot {
         waiting: Ok(pods(&[("fits", DONGLE, "4")])),
         quotas: Ok(vec![quota("requests.example.com/dongle")]),
         classes: Ok(BTreeMap::from([("example.com/other".to_owned(), "class".to_owned())])),
+        overlays: Ok(Some(vec![overlay("dongle", "4"), foreign_overlay()])),
         schedulers: Ok(scheduler("profiles: [{pluginConfig: [{name: Other, args: {}}]}]")),
         resets: Ok(Vec::new()),
         leases: Ok(vec![lease("nra-1_0", "2026-01-01T11:59:50.000000Z")]),

@@ -2,6 +2,8 @@
 
 /// A rollout that a test interrupts.
 pub mod interrupted_rollout;
+/// Karpenter's NodeOverlays.
+pub mod node_overlays;
 /// The permissions of a limited user.
 pub mod permissions;
 /// The program's commands.

@@ -82,12 +82,7 @@ pub(in crate::cli::autoscaler) fn pairs(
     let pairs = match tags {
         Tags::Aws => aws_tags(&value, group),
         Tags::Azure => texts(value.get("tags").unwrap_or(&value)),
-        Tags::Gke => pool(&value, group).and_then(|pool| {
-            texts(pool.pointer("/config/labels").unwrap_or(match pool.get("config") {
-                Some(_) => &Value::Null,
-                None => pool,
-            }))
-        }),
+        Tags::Gke => pool(&value, group).and_then(pool_labels),
     };
     let pairs = pairs.map_err(|why| unreadable(&name, &why))?;
     Ok(Pairs { object: group.map_or(name, str::to_owned), pairs })
@@ -223,6 +218,14 @@ fn aws_tags(value: &Value, group: Option<&str>) -> Result<BTreeMap<String, Strin
 fn pool<'t>(value: &'t Value, group: Option<&str>) -> Result<&'t Value, String> {
     let Some(pools) = value.as_array() else { return Ok(value) };
     only(pools.iter().filter(|pool| group.is_none_or(|group| pool["name"] == group)), "node pool", group)
+}
+
+/// Returns the labels of a node pool, which may be given alone.
+fn pool_labels(pool: &Value) -> Result<BTreeMap<String, String>, String> {
+    match pool.get("config") {
+        Some(config) => texts(config.get("labels").unwrap_or(&Value::Null)),
+        None => texts(pool),
+    }
 }
 
 fn only<T>(mut found: impl Iterator<Item = T>, kind: &str, group: Option<&str>) -> Result<T, String> {

@@ -1,18 +1,20 @@
 //! The traps.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::json;
 
 use super::{
-    DONGLE, LISTED, assert_found, deployment, found, healthy, lease, listed, node, pods, policies, quota, ready, rule,
-    scheduler,
+    DONGLE, LISTED, assert_found, deployment, foreign_overlay, found, healthy, lease, listed, node, overlay, pods,
+    policies, quota, ready, rule, scheduler,
 };
 use crate::cli::doctor::finding::Severity::{Error, Warning};
 use crate::cli::doctor::report::Report;
 use crate::cli::doctor::snapshot::{NodeEntry, Policies, Reset, RuleEntry, Rules, Snapshot, Version};
 use crate::cli::doctor::{checks, read};
 use crate::model::api;
+use crate::planner::rules::Rule;
 
 #[test]
 fn crd_that_differs_is_found() {
@@ -260,4 +262,37 @@ fn version_that_does_not_fit_is_found() {
     let [(_, oldest), (_, newest)] = [checks::OLDEST, checks::NEWEST];
     assert!(page.contains(&format!("| 1.{} and earlier | not supported", oldest - 1)));
     assert!(page.contains(&format!("| 1.{newest}.")) && !page.contains(&format!("| 1.{}", newest + 1)));
+}
+
+#[test]
+fn node_overlay_that_fits_no_rule_is_found() {
+    let gone = "NodeOverlay gone: there is no rule gone: Karpenter creates nodes for it that never become initialized";
+    assert_found("node-overlay", Error, gone, |cluster| {
+        cluster.overlays = Ok(Some(vec![overlay("dongle", "4"), overlay("gone", "4")]));
+    });
+    let differs = "it differs from rule dongle: spec.capacity[example.com/dongle]: expected 4, found 5";
+    assert_found("node-overlay", Error, differs, |cluster| cluster.overlays = Ok(Some(vec![overlay("dongle", "5")])));
+    let paused = |cluster: &mut Snapshot| {
+        let mut entry = ready();
+        entry.rule = entry.rule.map(|rule| Arc::new(Rule { paused: true, ..(*rule).clone() }));
+        cluster.rules = Ok(Some(Rules::new(vec![entry])));
+    };
+    assert_found("node-overlay", Error, "new nodes do not get what rule dongle declares", paused);
+    let without = "NodeExtendedResource key: it has no NodeOverlay, and other rules have one";
+    let key = || rule("key", "example.com/key", json!(1), &[]);
+    assert_found("node-overlay", Warning, without, |cluster| {
+        cluster.rules = Ok(Some(Rules::new(vec![ready(), key()])));
+    });
+    // Nothing shows that Karpenter creates nodes here.
+    for overlays in [None, Some(vec![]), Some(vec![foreign_overlay()])] {
+        let mut cluster = healthy();
+        cluster.rules = Ok(Some(Rules::new(vec![ready(), key()])));
+        cluster.overlays = Ok(overlays);
+        assert_eq!(found(&cluster), []);
+    }
+    // The values of an invalid rule stay, and the rule is reported.
+    let mut invalid = healthy();
+    invalid.rules = Ok(Some(Rules::new(vec![ready(), rule("bad", DONGLE, json!(0), &[])])));
+    invalid.overlays = Ok(Some(vec![overlay("dongle", "4"), overlay("bad", "4")]));
+    assert!(found(&invalid).iter().all(|(check, ..)| *check == "rule-status"), "{:?}", found(&invalid));
 }

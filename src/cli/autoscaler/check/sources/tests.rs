@@ -34,7 +34,11 @@ fn node_pool_is_found_by_its_name() {
     assert_eq!(pool(&pools, Some("b")).unwrap()["name"], "b");
     assert_eq!(pool(&pools, None).unwrap_err(), "there is more than one node pool: name one with --group");
     assert_eq!(pool(&pools, Some("c")).unwrap_err(), "there is no node pool c");
-    assert_eq!(pool(&json!({"x": "1"}), None), Ok(&json!({"x": "1"})));
+    let labels = |value: Value| pool(&value, Some("a")).and_then(pool_labels);
+    assert_eq!(labels(pools), Ok(pair("x", "1")));
+    assert_eq!(labels(json!({"x": "1"})), Ok(pair("x", "1")));
+    assert_eq!(labels(json!({"name": "a", "config": {"machineType": "e2"}})), Ok(BTreeMap::new()));
+    assert!(labels(json!([{"name": "a", "config": 4, "labels": {}}])).is_ok_and(|labels| labels.is_empty()));
 }
 
 #[test]

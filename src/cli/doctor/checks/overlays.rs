@@ -1,0 +1,59 @@
+//! Karpenter's NodeOverlays that this program has printed.
+
+use std::collections::BTreeMap;
+
+use crate::cli::autoscaler::check::overlays::fields;
+use crate::cli::autoscaler::overlay::{KIND, NodeOverlay};
+use crate::cli::autoscaler::overlays::Overlays;
+use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
+use crate::cli::doctor::snapshot::{Snapshot, known};
+
+const FIX: &str = "apply what node-resource-advertiser autoscaler --for karpenter prints for the rules";
+
+/// Finds overlays that no rule needs or that differ from their rule, and rules without one where others have one.
+///
+/// Weights are not compared: they depend on whether rules come from files, which have no age.
+pub(super) fn check(snapshot: &Snapshot) -> Outcome {
+    let rules = snapshot.installed()?;
+    let ours = known(&snapshot.overlays)?.iter().flatten().filter(|overlay| overlay.is_ours());
+    let ours: BTreeMap<_, _> = ours.map(|overlay| (&*overlay.metadata.name, overlay)).collect();
+    if ours.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Overlays { overlays, .. } = Overlays::new(&rules.set);
+    let expected: BTreeMap<_, _> = overlays.iter().map(|overlay| (&*overlay.metadata.name, overlay)).collect();
+    let mut findings = Vec::new();
+    for (name, overlay) in &ours {
+        let entry = rules.all.iter().find(|entry| *entry.name == **name);
+        match (expected.get(name), entry) {
+            (Some(expected), _) => findings.extend(differing(expected, overlay)),
+            // Its values stay, and the rule itself is reported.
+            (None, Some(entry)) if entry.rule.is_err() => {}
+            (None, entry) => findings.push(left_over(name, entry.is_some())),
+        }
+    }
+    let without = expected.keys().filter(|name| !ours.contains_key(*name));
+    findings.extend(without.map(|name| {
+        let problem = "it has no NodeOverlay, and other rules have one: Karpenter creates no node for its resource";
+        Finding::warning(vec![ObjectName::new("NodeExtendedResource", *name)], problem.to_owned(), FIX)
+    }));
+    Ok(findings)
+}
+
+fn left_over(name: &str, has_rule: bool) -> Finding {
+    let why = match has_rule {
+        true => format!("new nodes do not get what rule {name} declares"),
+        false => format!("there is no rule {name}"),
+    };
+    let problem =
+        format!("{why}: Karpenter creates nodes for it that never become initialized, and never removes them");
+    Finding::error(vec![ObjectName::new(KIND, name)], problem, format!("kubectl delete nodeoverlay {name}"))
+}
+
+fn differing(expected: &NodeOverlay, found: &NodeOverlay) -> Option<Finding> {
+    let name = &expected.metadata.name;
+    let differences = fields(expected, found);
+    let messages: Vec<_> = differences.iter().map(|difference| difference.message.as_str()).collect();
+    let problem = format!("it differs from rule {name}: {}", messages.join("; "));
+    (!messages.is_empty()).then(|| Finding::error(vec![ObjectName::new(KIND, name)], problem, FIX))
+}

@@ -1,0 +1,131 @@
+//! `autoscaler --check-cluster`: what is in a cluster, against the rules in files.
+//!
+//! Neither Karpenter nor Cluster API runs here: the API server serves their kinds, with the fields that count.
+
+use std::fs;
+
+use harness::objects::rule;
+use harness::{Cluster, ControlPlane, Output};
+use serde_json::{Value, json};
+
+use crate::support::{node_overlays, program};
+
+/// Two rules for one resource, and the arguments that name their file.
+fn write_rules(cluster: &Cluster, rules: &[Value]) -> [String; 2] {
+    let path = cluster.control_plane.dir().join("autoscaler-rules.json");
+    fs::write(&path, json!({"apiVersion": "v1", "kind": "List", "items": rules}).to_string()).unwrap();
+    ["-f".to_owned(), path.to_str().unwrap().to_owned()]
+}
+
+fn autoscaler(cluster: &Cluster, user: Option<&str>, files: &[String; 2], args: &[&str]) -> Output {
+    let control_plane = &cluster.control_plane;
+    let kubeconfig = user.map_or_else(|| control_plane.kubeconfig(), |user| control_plane.kubeconfig_for(user));
+    let files = files.each_ref().map(String::as_str);
+    program::run(&kubeconfig, &[&["autoscaler"], &files[..], args].concat(), None)
+}
+
+fn pool(name: &str, spec: Value) -> Value {
+    let mut spec = spec;
+    spec["nodeSelector"] = json!({"matchLabels": {"karpenter.sh/nodepool": "big"}});
+    rule(name, &spec)
+}
+
+#[test]
+fn overlays_in_a_cluster_are_compared_with_the_rules() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder().user("limited"));
+    let rules = [pool("high", json!({"priority": 1})), pool("low", json!({"quantity": 2}))];
+    let files = write_rules(&cluster, &rules);
+    let check = |args: &[&str]| {
+        let args = [&["--for", "karpenter", "--check-cluster"], args].concat();
+        autoscaler(&cluster, None, &files, &args)
+    };
+    let output = check(&[]);
+    assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{}", output.stderr);
+    assert!(output.stderr.contains("the cluster serves no NodeOverlay"), "{}", output.stderr);
+
+    node_overlays::install(&cluster);
+    cluster.apply(&node_overlays::overlay("spot", "1").to_string().replace("node-resource-advertiser", "helm"));
+    let missing = check(&[]);
+    assert_eq!(missing.code, 1, "{}", missing.stderr);
+    let expected = "\
+NodeOverlay high: it does not exist: Karpenter creates no node for a pod that requests the resource
+NodeOverlay high: NodeOverlay spot has the same weight, and example.com/dongle too: where both apply, Karpenter drops one
+NodeOverlay low: it does not exist: Karpenter creates no node for a pod that requests the resource
+3 differences, 2 expected values.
+";
+    assert_eq!(missing.stdout, expected);
+    cluster.kubectl(&["delete", "nodeoverlay", "spot"]);
+
+    // In both formats.
+    for format in ["yaml", "json"] {
+        let printed = autoscaler(&cluster, None, &files, &["--for", "karpenter", "-o", format]);
+        assert_eq!((printed.code, printed.stderr.as_str()), (0, ""));
+        cluster.apply(&printed.stdout);
+        let same = check(&[]);
+        assert_eq!((same.code, same.stdout.as_str()), (0, "No differences: 2 expected values.\n"), "{}", same.stderr);
+        cluster.kubectl(&["delete", "nodeoverlays", "--all"]);
+        cluster.apply(&printed.stdout);
+    }
+
+    cluster.kubectl(&["patch", "nodeoverlay", "low", "--type=merge", "-p", r#"{"spec": {"weight": 7}}"#]);
+    let edited = check(&["-o", "json"]);
+    let report: Value = serde_json::from_str(&edited.stdout).unwrap();
+    let expected = json!([{
+        "object": "NodeOverlay low", "field": "spec.weight", "expected": "9999", "found": "7",
+        "message": "spec.weight: expected 9999, found 7",
+    }]);
+    assert_eq!((edited.code, &report["differences"]), (1, &expected));
+    assert_eq!((&report["kind"], &report["unexpressed"]), (&json!("AutoscalerCheck"), &json!([])));
+
+    let fewer = write_rules(&cluster, &rules[..1]);
+    let left = autoscaler(&cluster, None, &fewer, &["--for", "karpenter", "--check-cluster"]);
+    assert!(left.code == 1 && left.stdout.starts_with("NodeOverlay low: it is left over"), "{}", left.stdout);
+
+    let forbidden = autoscaler(&cluster, Some("limited"), &files, &["--for", "karpenter", "--check-cluster"]);
+    assert_eq!((forbidden.code, forbidden.stdout.as_str()), (2, ""));
+    assert!(forbidden.stderr.contains("cannot list nodeoverlays: 403"), "{}", forbidden.stderr);
+
+    machines_are_compared(&cluster, &fewer);
+}
+
+/// With the same cluster: each start of one takes seconds.
+fn machines_are_compared(cluster: &Cluster, files: &[String; 2]) {
+    let group = ["--for", "cluster-api", "--labels", "karpenter.sh/nodepool=big", "--group", "workers"];
+    let check = || autoscaler(cluster, None, files, &[&group[..], &["--check-cluster"]].concat());
+    let output = check();
+    assert!(output.code == 2 && output.stderr.contains("does not serve cluster.x-k8s.io"), "{}", output.stderr);
+
+    let version = json!({
+        "name": "v1beta2", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+    });
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "machinedeployments.cluster.x-k8s.io", "annotations": {
+            "api-approved.kubernetes.io": "unapproved, for a test",
+        }},
+        "spec": {
+            "group": "cluster.x-k8s.io", "scope": "Namespaced", "versions": [version],
+            "names": {"kind": "MachineDeployment", "plural": "machinedeployments", "singular": "machinedeployment"},
+        },
+    });
+    cluster.apply(&crd.to_string());
+    cluster.wait_crds();
+    let output = check();
+    assert!(output.code == 2 && output.stderr.contains("there is no MachineDeployment"), "{}", output.stderr);
+
+    let metadata = json!({"namespace": "default", "name": "workers"});
+    let object = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "metadata": metadata});
+    cluster.apply(&object.to_string());
+    let missing = check();
+    let line = "MachineDeployment default/workers: capacity.cluster-autoscaler.kubernetes.io/gpu-type: expected \
+                example.com/dongle, found nothing\n";
+    assert!(missing.code == 1 && missing.stdout.contains(line), "{}{}", missing.stdout, missing.stderr);
+
+    let printed = autoscaler(cluster, None, files, &group);
+    let annotations: Vec<_> = printed.stdout.lines().collect();
+    assert_eq!(annotations.len(), 2, "{}", printed.stdout);
+    cluster.kubectl(&[&["annotate", "machinedeployment", "workers"], &annotations[..]].concat());
+    let same = check();
+    assert_eq!((same.code, same.stdout.as_str()), (0, "No differences: 2 expected values.\n"), "{}", same.stderr);
+}
