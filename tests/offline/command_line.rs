@@ -111,7 +111,15 @@ fn man_writes_a_page_for_each_command() {
 
 #[test]
 fn error_that_cannot_be_printed_keeps_the_exit_code() {
-    for (arguments, code) in [("plan", 2), ("why dongle", 2), ("doctor", 2), ("top", 1), ("adopt", 1), ("run", 1)] {
+    for (arguments, code) in [
+        ("plan", 2),
+        ("why dongle", 2),
+        ("doctor", 2),
+        ("autoscaler -f /dev/null --for karpenter", 2),
+        ("top", 1),
+        ("adopt", 1),
+        ("run", 1),
+    ] {
         let mut command = Command::new("/bin/sh");
         let script = format!(r#""$0" {arguments} --kubeconfig /missing 2>/dev/full"#);
         let output = command.args(["-c", &script, env!("CARGO_BIN_EXE_node-resource-advertiser")]).output().unwrap();

@@ -4,6 +4,8 @@
 
 /// The invariants in `docs/`.
 mod architecture;
+/// `autoscaler`, by files and what it prints of them.
+mod autoscaler;
 /// The scripts in `hack/`.
 mod build_scripts;
 /// CA bundles and client certificates that rotate, with a server on loopback.

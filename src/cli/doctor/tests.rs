@@ -189,7 +189,7 @@ fn report_names_every_object_when_it_is_wide() {
     assert!(text(false).contains("Pod default/a, default/b and 2 more   error"), "{}", text(false));
     assert!(!text(false).contains("default/d") && text(true).contains("   └─ default/d\n"), "{}", text(true));
     assert_eq!((report.names(), report.exit_code(false)), (vec!["undeclared-request".to_owned()], 1));
-    assert_eq!(report.remarks(), ["1 error: 18 checks"]);
+    assert_eq!(report.remarks(), ["1 error: 19 checks"]);
     let report = serde_json::to_value(&report).unwrap();
     assert_eq!(report["checks"][0], json!({"check": "crd", "result": "Passed"}));
     let object = json!({"kind": "Pod", "namespace": "default", "name": "a"});

@@ -168,7 +168,12 @@ fn value(path: &Path) -> Result<Value, AutoscalerError> {
     if text.trim_start().starts_with(['{', '[']) {
         return serde_json::from_str(&text).map_err(|error| unreadable(&name, &error));
     }
-    serde_saphyr::from_str(&text).map_err(|error| unreadable(&name, &error))
+    serde_saphyr::from_str(&text).map_err(|error| {
+        // The other lines quote the text.
+        let message = error.to_string();
+        let line = message.lines().next().unwrap_or_default();
+        unreadable(&name, &line.strip_prefix("error: ").unwrap_or(line))
+    })
 }
 
 /// Returns a map of texts; what is absent is empty.
