@@ -2,10 +2,12 @@
 //!
 //! Neither Karpenter nor Cluster API runs here: the API server serves their kinds, with the fields that count.
 
+use std::collections::BTreeMap;
 use std::fs;
 
+use harness::documents::{self, Shell};
 use harness::objects::rule;
-use harness::{Cluster, ControlPlane, Output};
+use harness::{Cluster, ControlPlane, Output, project_file};
 use serde_json::{Value, json};
 
 use crate::support::{node_overlays, program};
@@ -85,7 +87,25 @@ NodeOverlay low: it does not exist: Karpenter creates no node for a pod that req
     assert_eq!((forbidden.code, forbidden.stdout.as_str()), (2, ""));
     assert!(forbidden.stderr.contains("cannot list nodeoverlays: 403"), "{}", forbidden.stderr);
 
+    page_shows_what_kubectl_prints(&cluster);
     machines_are_compared(&cluster, &fewer);
+}
+
+/// Runs the commands of docs/autoscalers.md in a cluster with one overlay that is left over.
+fn page_shows_what_kubectl_prints(cluster: &Cluster) {
+    cluster.kubectl(&["delete", "nodeoverlays", "--all"]);
+    cluster.apply(&node_overlays::overlay("license", "10").to_string());
+    let folder = cluster.control_plane.dir().join("autoscalers-page");
+    fs::create_dir_all(folder.join("rules")).unwrap();
+    for file in ["dongle.yaml", "storage.yaml"] {
+        let rules = project_file("tests/offline/autoscaler/rules");
+        fs::copy(rules.join(file), folder.join("rules").join(file)).unwrap();
+    }
+    let shell = Shell::new(cluster, &folder, BTreeMap::new()).unwrap();
+    let blocks = documents::blocks_run_by("autoscalers", &documents::pages().unwrap()).unwrap();
+    println!("{} commands print what docs/autoscalers.md shows", shell.run(&blocks).unwrap());
+    let notes = fs::read_to_string(folder.join("notes.txt")).unwrap();
+    assert!(notes.starts_with("cluster: ") && notes.contains("spec.template.metadata.labels"), "{notes}");
 }
 
 /// With the same cluster: each start of one takes seconds.

@@ -9,7 +9,7 @@ use harness::documents::{self, Block, Marker};
 use crate::{autoscaler, plan, read, validate};
 
 /// The names of tests that run blocks, and their files.
-const RUNNERS: [(&str, &str); 15] = [
+const RUNNERS: [(&str, &str); 16] = [
     ("quick-start", "tests/e2e/documented_commands.rs"),
     ("cluster", "tests/e2e/documented_commands.rs"),
     ("validate", "tests/e2e/documented_commands.rs"),
@@ -18,6 +18,7 @@ const RUNNERS: [(&str, &str); 15] = [
     ("history", "tests/e2e/history.rs"),
     ("doctor", "tests/e2e/doctor.rs"),
     ("adopt", "tests/e2e/adopt.rs"),
+    ("autoscalers", "tests/e2e/autoscaler.rs"),
     ("slots", "tests/e2e/documented_commands.rs"),
     ("quota", "tests/e2e/documented_commands.rs"),
     ("shared-counter", "tests/e2e/documented_commands.rs"),

@@ -74,7 +74,8 @@ impl Overlays {
     /// Notes the first two rules of which the cluster may prefer the other one.
     fn note_tie(&mut self, rules: &[&Arc<Rule>]) {
         let is_tied = |one: &Rule, other: &Rule| {
-            one.quantity != other.quantity && one.selection.overlap(&other.selection) != Overlap::Never
+            declared::quantity(one) != declared::quantity(other)
+                && one.selection.overlap(&other.selection) != Overlap::Never
         };
         let undated = rules.iter().filter(|rule| rule.created.is_none() && !rule.paused).collect::<Vec<_>>();
         let tied = undated.chunk_by(|one, other| one.priority == other.priority).find_map(|equal| {

@@ -58,7 +58,9 @@ pub(in crate::cli::autoscaler) async fn cluster_overlays(client: &Client) -> Res
     let listed = list(&Requests::new(client.clone(), TIMEOUT), OVERLAYS).await;
     listed.map_err(|error| match error.code() {
         Some(StatusCode::NOT_FOUND) => AutoscalerError::Check(
-            "the cluster serves no NodeOverlay: Karpenter's CustomResourceDefinitions are not installed".to_owned(),
+            "the cluster serves no NodeOverlay of karpenter.sh/v1alpha1: install Karpenter's \
+             CustomResourceDefinitions"
+                .to_owned(),
         ),
         _ => AutoscalerError::Check(format!("cannot list nodeoverlays: {error}")),
     })
