@@ -13,6 +13,7 @@ mod error;
 mod forms;
 mod group;
 mod label_keys;
+mod names;
 pub(super) mod overlay;
 pub(super) mod overlays;
 mod render;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::error::AutoscalerError;
 use super::group::Group;
+use super::names;
 use super::render::{self, Format};
 use super::tags::Tags;
 use crate::model::quantity::Quantity;
@@ -110,7 +111,7 @@ fn annotations(values: &BTreeMap<String, Quantity>) -> Expressed {
             Expressed { pairs: pairs.into(), unexpressed: Vec::new() }
         }
         (Some(_), Some(_)) => {
-            let names = values.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let names = names::few(&values.keys().collect::<Vec<_>>(), ", ");
             let why = format!(
                 "{} resources cannot be expressed by annotations of Cluster API, which hold one ({names}): set \
                  status.capacity of the infrastructure template, which -o yaml prints",

@@ -7,6 +7,7 @@ use serde_json::json;
 use thiserror::Error;
 
 use super::label_keys::LabelKey;
+use super::names;
 use crate::model::label::{excerpt, is_label_value, is_qualified_name};
 use crate::model::node::{ApiNode, Interner, Node};
 use crate::model::quantity::Quantity;
@@ -98,13 +99,8 @@ impl Group {
         if node_plan.outcomes.is_empty() {
             let mismatches =
                 rules.by_precedence().filter_map(|rule| Some((&rule.name, rule.selection.mismatch(&node)?)));
-            let mut mismatches: Vec<_> = mismatches.map(|(rule, why)| format!("rule {rule}: {why}")).collect();
-            let more = mismatches.len().saturating_sub(NAMED);
-            mismatches.truncate(NAMED);
-            if more > 0 {
-                mismatches.push(format!("and {more} more"));
-            }
-            group.notes.push(format!("nothing for these nodes: {}", mismatches.join("; ")));
+            let mismatches: Vec<_> = mismatches.map(|(rule, why)| format!("rule {rule}: {why}")).collect();
+            group.notes.push(format!("nothing for these nodes: {}", names::few(&mismatches, "; ")));
         }
         group
     }
@@ -136,9 +132,6 @@ impl Group {
         }
     }
 }
-
-/// How many rules a note names.
-const NAMED: usize = 5;
 
 fn late_keys(rule: &Rule) -> impl Iterator<Item = &str> {
     let keys = rule.selection.requirements().iter().map(Requirement::key);
@@ -213,7 +206,7 @@ mod tests {
 
         let names: Vec<_> = (0..9).map(|number| format!("r{number}")).collect();
         let many: Vec<_> = names.iter().map(|name| (name.as_str(), json!({"nodeNames": ["a"]}))).collect();
-        assert!(group(&many, "").notes[0].ends_with("; and 4 more"), "{:?}", group(&many, "").notes);
+        assert!(group(&many, "").notes[0].ends_with(" and 4 more"), "{:?}", group(&many, "").notes);
 
         let tied = group(&[("a", json!({"allNodes": true})), ("b", json!({"allNodes": true, "quantity": 5}))], "");
         assert!(tied.notes[0].starts_with("rules a and b have the same priority"), "{:?}", tied.notes);

@@ -149,9 +149,10 @@ fn zones_and_ties_are_noted() {
 
 #[test]
 fn more_rules_than_weights_are_named() {
-    let spec = |number: usize| (format!("r{number:05}"), json!({"allNodes": true}));
-    let rules = (0..10_001).map(spec).map(|(name, spec)| rule(&name, spec));
+    let all = labels(json!({"pool": "all"}));
+    let rules = (0..10_001).map(|number| rule(&format!("r{number:05}"), all.clone()));
     let expressed = Overlays::new(&RuleSet::new(rules, []));
+    assert!(expressed.notes[0].contains("(of r00000, r00001, r00002, r00003, r00004 and 9,995 more)"));
     assert_eq!(expressed.overlays.last().unwrap().spec.weight, Some(1));
     let names: Vec<_> = expressed.unexpressed.iter().collect();
     assert_eq!((expressed.overlays.len(), names.len(), &**names[0].0), (10_000, 1, "r10000"));
