@@ -87,7 +87,8 @@ pub async fn run(
     let rules = Api::<RuleObject>::all(client.clone());
     let mut rule_events = pin!(watch_objects(rules, watcher::Config::default(), seed));
     let nodes = Api::<ApiNode>::all(client.clone());
-    let mut node_events = pin!(watch_objects(nodes, by_pages, seed));
+    let watch_nodes = || watch_objects(nodes.clone(), by_pages.clone(), seed);
+    let mut node_events = pin!(watch_nodes());
     let mut class_events = pin!(device_classes::watch(client.clone(), seed));
     let mut policy_events = pin!(protection::watch(client.clone(), seed));
     let mut shutdown = pin!(futures::FutureExt::fuse(shutdown));
@@ -104,6 +105,9 @@ pub async fn run(
         }
         if step.done {
             break;
+        }
+        if step.relists_nodes {
+            node_events.set(watch_nodes());
         }
         in_flight.extend(step.requests.into_iter().map(|request| executor.send(request)));
         diagnostics.heartbeat.send_replace(now.instant);

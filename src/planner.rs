@@ -8,6 +8,7 @@
 //! ```
 
 mod change;
+pub mod declared;
 mod desired;
 pub mod input;
 pub(crate) mod observed;

@@ -15,7 +15,7 @@ use super::error::Error;
 use super::message::print_message;
 use super::output::{has_colour, print, progress_style};
 use super::rule_files;
-use crate::model::node::{ApiNode, Interner, Node};
+use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::planner::input::PodUsage;
 use crate::planner::rules::Rule;
 
@@ -167,7 +167,7 @@ fn from_files(args: &Args, rules: Vec<Rule>, progress: &ProgressBar) -> Result<R
     let mut pods = PodFiles::default();
     args.pods.iter().try_for_each(|path| pods.read(path))?;
     let mut preview = Preview::new(Rules::from_files(rules), args.filter(), args.detail());
-    let mut interner = Interner::default();
+    let mut interner = Interner::keeping(FactNames::All);
     let read = |path: &PathBuf| {
         files::read(Path::new(path), &mut |node: ApiNode| {
             if !preview.admits(&node) {

@@ -162,6 +162,8 @@ pub(super) struct Step {
     pub(super) wake: Option<Instant>,
     /// The number of planned nodes.
     pub(super) planned: usize,
+    /// Whether the watch of nodes is to begin anew with a list, because rules read from nodes what was not kept.
+    pub(super) relists_nodes: bool,
     /// Whether the process may end.
     pub(super) done: bool,
 }

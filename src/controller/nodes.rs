@@ -2,6 +2,7 @@
 
 mod conflict;
 mod failure;
+mod moves;
 mod pod_polls;
 mod released;
 mod resets;
@@ -18,7 +19,7 @@ use super::effect::RequestId;
 use super::tally::{Standings, Tally};
 use super::work_queue::Rank;
 use crate::model::ledger::Ledger;
-use crate::model::node::{ApiNode, Interner, Node};
+use crate::model::node::{ApiNode, FactNames, Interner, Node};
 pub(super) use failure::Cause;
 pub(super) use start::Start;
 pub(super) use state::{NodeState, Sent, has_resource};
@@ -30,6 +31,8 @@ pub(super) struct Nodes {
     interner: Interner,
     listing: Option<Listing>,
     listed: bool,
+    /// Whether rules read from nodes what was not kept when the nodes were read.
+    is_relist_due: bool,
     tally: Tally,
 }
 
@@ -103,6 +106,20 @@ impl Nodes {
                 Seen { removed: vec![node.name], ..Seen::default() }
             }
         }
+    }
+
+    /// Keeps what rules read from nodes. What no rule has read before is known after another list of the nodes.
+    pub(super) fn keep(&mut self, facts: FactNames) {
+        if facts.are_within(self.interner.kept()) {
+            return;
+        }
+        self.interner.keep(facts);
+        self.is_relist_due = self.listing.is_some() || !self.by_name.is_empty();
+    }
+
+    /// Returns whether the nodes are to be listed again, once.
+    pub(super) fn take_relist(&mut self) -> bool {
+        std::mem::take(&mut self.is_relist_due)
     }
 
     /// Adds a node that is not watched.

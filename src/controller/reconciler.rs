@@ -169,7 +169,7 @@ impl Reconciler {
 
     /// Decides what to send now.
     pub(super) fn next(&mut self, now: Now) -> Step {
-        let mut step = Step::default();
+        let mut step = Step { relists_nodes: self.nodes.take_relist(), ..Step::default() };
         step.wake = self.leader.next(now, &mut step.requests);
         self.follow_leadership(now);
         if self.leader.is_stopping() {

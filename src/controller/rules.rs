@@ -12,6 +12,7 @@ use kube::{Resource, ResourceExt};
 use tokio::time::Instant;
 
 use crate::model::api::{NodeExtendedResource, NodeExtendedResourceStatus};
+use crate::model::node::{Fact, FactNames};
 use crate::model::resource_version;
 use crate::planner::rules::{InvalidRule, Rule, RuleSet};
 use hold::Hold;
@@ -257,6 +258,13 @@ impl Rules {
             self.compile();
         }
         Arc::clone(&self.set)
+    }
+
+    /// Returns what the rules read from nodes, besides labels. It compiles nothing, since many events may follow.
+    pub(super) fn facts(&self) -> FactNames {
+        let valid = self.by_name.values().filter_map(|state| state.rule.as_ref().ok());
+        let facts = valid.filter_map(|rule| rule.quantity.fact());
+        FactNames::Named(facts.filter(|fact| !matches!(fact, Fact::Label(_))).cloned().collect())
     }
 
     /// Returns whether a state of a rule precedes its deletion.

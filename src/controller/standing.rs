@@ -41,6 +41,7 @@ pub(super) enum State {
     PodsUnavailable,
     Held,
     Paused,
+    QuantityUnknown,
     Overridden,
     Advertised,
 }
@@ -73,7 +74,7 @@ const fn row(
 }
 
 /// The number of states.
-pub(super) const STATES: usize = 12;
+pub(super) const STATES: usize = 13;
 
 /// Every state, by rank.
 #[rustfmt::skip]
@@ -88,6 +89,7 @@ pub(super) const TABLE: [StateInfo; STATES] = [
     row(State::PodsUnavailable, "pods_unavailable", Reason::PodsUnavailable, "waiting for a list of pods", true, false),
     row(State::Held, "held", Reason::Held, "held at what pods request", true, true),
     row(State::Paused, "paused", Reason::Paused, "not as declared while the rule is paused", true, false),
+    row(State::QuantityUnknown, "quantity_unknown", Reason::QuantityUnknown, "without a quantity that can be read", true, false),
     row(State::Overridden, "overridden", Reason::Overridden, "overridden by another rule", false, false),
     row(State::Advertised, "advertised", Reason::Advertised, "advertised", false, false),
 ];
@@ -130,11 +132,20 @@ pub(super) enum Standing {
     Paused {
         at: Option<Quantity>,
     },
+    /// What is advertised stays; `at` is `None` if that is nothing.
+    QuantityUnknown {
+        at: Option<Quantity>,
+        why: Arc<str>,
+    },
     Overridden {
         by: Arc<str>,
         tied: bool,
     },
     Advertised,
+    /// Advertised with this quantity, which was read from the node.
+    Derived {
+        at: Quantity,
+    },
 }
 
 impl Standing {
@@ -152,6 +163,9 @@ impl Standing {
             Outcome::Conflicted { present, manager } => Self::Conflicted { present, manager },
             Outcome::Contested { manager, lost } => Self::Contested { manager, lost },
             Outcome::Paused { at } => Self::Paused { at },
+            Outcome::QuantityUnknown { .. } if changing => working(),
+            Outcome::QuantityUnknown { at, why } => Self::QuantityUnknown { at, why },
+            Outcome::Moving { .. } => working(),
             Outcome::Overridden { by, tied } => Self::Overridden { by, tied },
             Outcome::LedgerFull => Self::LedgerFull,
             Outcome::InvalidLedger { message } => Self::InvalidLedger(message),
@@ -171,7 +185,8 @@ impl Standing {
             Self::Held { .. } => State::Held,
             Self::Paused { .. } => State::Paused,
             Self::Overridden { .. } => State::Overridden,
-            Self::Advertised => State::Advertised,
+            Self::QuantityUnknown { .. } => State::QuantityUnknown,
+            Self::Advertised | Self::Derived { .. } => State::Advertised,
         }
     }
 
@@ -200,17 +215,22 @@ impl Standing {
             Self::Held { at } => format!("at {at}, which pods on the node request"),
             Self::Paused { at: Some(at) } => format!("stays at {at} while the rule is paused"),
             Self::Paused { at: None } => "not advertised while the rule is paused".to_owned(),
-            Self::Pending | Self::Stopped | Self::Overridden { .. } | Self::Advertised => String::new(),
+            Self::QuantityUnknown { at: Some(at), why } => format!("stays at {at}: {why}"),
+            Self::QuantityUnknown { at: None, why } => format!("not advertised: {why}"),
+            Self::Pending | Self::Stopped | Self::Overridden { .. } | Self::Advertised | Self::Derived { .. } => {
+                String::new()
+            }
         }
     }
 
     /// Returns the quantity of the resource that the node has for the rule.
     pub(super) fn carries(&self) -> Carries {
         match self {
-            Self::Advertised => Carries::Declared,
-            Self::Held { at } | Self::PodsUnavailable { at: Some(at), .. } | Self::Paused { at: Some(at) } => {
-                Carries::Quantity(*at)
-            }
+            Self::Advertised | Self::Derived { .. } => Carries::Declared,
+            Self::Held { at }
+            | Self::PodsUnavailable { at: Some(at), .. }
+            | Self::Paused { at: Some(at) }
+            | Self::QuantityUnknown { at: Some(at), .. } => Carries::Quantity(*at),
             _ => Carries::Nothing,
         }
     }

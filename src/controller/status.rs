@@ -32,7 +32,7 @@ pub(super) fn status(
         observed_generation: state.generation,
         conditions: conditions.collect(),
         nodes: Some(nodes),
-        total: state.rule.as_ref().ok().map(|rule| counts.total(rule.quantity).to_string()),
+        total: state.rule.as_ref().ok().map(|rule| counts.total(rule.quantity.fixed()).to_string()),
         problems: problems(counts),
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Counts {
     pub(super) overridden_by: BTreeMap<Arc<str>, usize>,
     /// The state of the rule on each node with a problem.
     pub(super) problems: BTreeMap<Arc<str>, Standing>,
+    /// The sum of the quantities that were read from nodes, where they are advertised.
+    pub(super) derived: Quantity,
 }
 
 /// The rules that select a node, each with its state there.
@@ -44,13 +46,14 @@ impl Counts {
         self.by_state.iter().sum()
     }
 
-    /// Returns the total quantity on the nodes of a rule that declares `quantity`.
-    pub(super) fn total(&self, quantity: Quantity) -> Quantity {
+    /// Returns the total quantity on the nodes of a rule. `quantity` is `None` if it is read from each node.
+    pub(super) fn total(&self, quantity: Option<Quantity>) -> Quantity {
         let problems = self.problems.values().filter_map(|standing| match standing.carries() {
             Carries::Quantity(at) => Some(at),
             Carries::Declared | Carries::Nothing => None,
         });
-        let advertised = quantity.saturating_mul(self.of(State::Advertised));
+        let fixed = quantity.unwrap_or_default().saturating_mul(self.of(State::Advertised));
+        let advertised = if quantity.is_some() { fixed } else { self.derived };
         problems.fold(advertised, Quantity::saturating_add)
     }
 
@@ -71,6 +74,9 @@ impl Counts {
             self.tied += usize::from(*tied);
             *self.overridden_by.entry(Arc::clone(by)).or_default() += 1;
         }
+        if let Standing::Derived { at } = standing {
+            self.derived = self.derived.saturating_add(*at);
+        }
         if state.info().is_problem {
             self.problems.insert(Arc::clone(node), standing.clone());
         }
@@ -87,6 +93,9 @@ impl Counts {
                     self.overridden_by.remove(by);
                 }
             }
+        }
+        if let Standing::Derived { at } = standing {
+            self.derived = self.derived.saturating_sub(*at);
         }
         self.problems.remove(node);
     }

@@ -4,6 +4,7 @@
 //! from these types; the module `schema` holds the validation that the API server runs.
 
 mod json_schema;
+mod quantities;
 mod reason;
 mod schema;
 mod status;
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use json_schema::json_schema;
-
+pub use quantities::{DeclaredQuantity, NativeResource, NodeKey, QuantityFrom, WhenMissing};
 pub use reason::Reason;
 pub use status::{MAX_MESSAGE, NodeCounts, NodeExtendedResourceStatus, NodeProblem};
 
@@ -63,7 +64,7 @@ pub const FIELD_MANAGER: &str = "node-resource-advertiser";
     printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::exactly_one_node_choice)]
+#[schemars(transform = schema::exactly_one_choice)]
 pub struct NodeExtendedResourceSpec {
     /// The resource to advertise, as pods request it: `<domain>/<name>`, such as
     /// `example.com/dongle`. Native resources and names under kubernetes.io are not allowed.
@@ -72,9 +73,15 @@ pub struct NodeExtendedResourceSpec {
 
     /// The quantity on every selected node: a whole number from 1 to 9223372036854775, as an integer or a
     /// Kubernetes quantity: 4, "4", "800Gi". Write numbers above 9007199254740992 as strings, because kubectl
-    /// loses digits of larger numbers.
+    /// loses digits of larger numbers. Set exactly one of quantity and quantityFrom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::quantity")]
-    pub quantity: DeclaredQuantity,
+    pub quantity: Option<DeclaredQuantity>,
+
+    /// Reads the quantity from each selected node, which can so have different quantities: from a label, an
+    /// annotation, or a native resource. Set exactly one of quantity and quantityFrom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantity_from: Option<Box<QuantityFrom>>,
 
     /// Selects nodes by labels, with at least one requirement. Set exactly one of nodeSelector, nodeNames and
     /// allNodes.
@@ -155,26 +162,6 @@ pub enum ShrinkPolicy {
     Immediate,
 }
 
-/// A quantity as written in a manifest: a JSON integer or a string. The value behind it is checked
-/// when the rule is compiled.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(untagged)]
-pub enum DeclaredQuantity {
-    /// `4`
-    Int(i64),
-    /// `"4"`, `800Gi`
-    Text(String),
-}
-
-impl std::fmt::Display for DeclaredQuantity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Int(number) => number.fmt(f),
-            Self::Text(text) => f.write_str(text),
-        }
-    }
-}
-
 /// The CustomResourceDefinition, as `crds/` holds it.
 #[must_use]
 pub fn crd() -> CustomResourceDefinition {
@@ -182,6 +169,9 @@ pub fn crd() -> CustomResourceDefinition {
     let versions = crd.spec.versions.iter_mut();
     for schema in versions.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut()) {
         join_lines(schema);
+        let spec = schema.properties.as_mut().and_then(|all| all.get_mut("spec"));
+        let quantities = spec.and_then(|spec| spec.properties.as_mut()).into_iter().flatten();
+        quantities.filter(|(name, _)| name.starts_with("quantity")).for_each(|(_, schema)| never_null(schema));
         if let Some(status) = schema.properties.as_mut().and_then(|all| all.get_mut("status")) {
             // Without the default, a new rule has no status for a moment, and kstatus (Flux, Helm) treats an
             // object without a status as current.
@@ -189,6 +179,12 @@ pub fn crd() -> CustomResourceDefinition {
         }
     }
     crd
+}
+
+/// Makes the API server drop a null in place of an optional field, as `kubectl apply` does, so that CEL finds it absent.
+fn never_null(schema: &mut JSONSchemaProps) {
+    schema.nullable = None;
+    schema.properties.iter_mut().flat_map(|all| all.values_mut()).for_each(never_null);
 }
 
 /// Joins the lines of each paragraph: doc comments wrap to fit a source file, and `kubectl explain` would keep the

@@ -4,9 +4,12 @@
 //! decoding; [`Node`] is what stays in memory. Of managedFields, it keeps only which field managers wrote the extended
 //! resources.
 
+mod facts;
 mod field_managers;
+mod labels;
 pub mod object;
 mod pool;
+mod resources;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +20,15 @@ use serde::{Deserialize, Deserializer};
 
 use crate::model::api::FIELD_MANAGER;
 use crate::model::quantity::Quantity;
-use crate::model::{ledger, resource_name, resource_version};
+use crate::model::{ledger, resource_version};
+use facts::Facts;
+pub use facts::{Fact, FactNames, NotRead};
 use field_managers::{FieldManagers, ManagedFields};
 pub use field_managers::{KUBELET, ResourceManagers, UNKNOWN_MANAGER};
+pub use labels::Labels;
 use pool::Pool;
+pub use resources::ResourceList;
+use resources::{Amount, Capacity};
 
 /// A Node from the API server, decoded without unused fields.
 #[derive(Clone, Debug, kube::Resource)]
@@ -35,7 +43,7 @@ pub struct ApiNode {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ApiNodeStatus {
-    capacity: Option<ResourceList>,
+    capacity: Option<Capacity>,
     allocatable: Option<ResourceList>,
     node_info: Option<NodeInfo>,
 }
@@ -58,7 +66,7 @@ impl ApiNode {
                 resource_version: metadata.resource_version,
                 creation_timestamp: created.map(Time),
                 labels: metadata.labels,
-                annotations: metadata.annotations.map(|annotations| annotations.0),
+                annotations: metadata.annotations,
                 ..ObjectMeta::default()
             },
             status,
@@ -102,44 +110,8 @@ struct TrimmedMetadata {
     resource_version: Option<String>,
     creation_timestamp: Option<String>,
     labels: Option<BTreeMap<String, String>>,
-    annotations: Option<LedgerOnly>,
+    annotations: Option<BTreeMap<String, String>>,
     managed_fields: Option<Vec<ManagedFields>>,
-}
-
-/// The annotations, reduced to the ledger. The map itself shows whether there are others.
-struct LedgerOnly(BTreeMap<String, String>);
-
-impl<'de> Deserialize<'de> for LedgerOnly {
-    fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
-        let mut annotations = BTreeMap::<String, String>::deserialize(decoder)?;
-        annotations.retain(|key, _| key == ledger::ANNOTATION);
-        Ok(Self(annotations))
-    }
-}
-
-/// The extended resources in `status.capacity` or `status.allocatable`, with their quantities as the API server wrote
-/// them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ResourceList(Arc<[(Box<str>, Box<str>)]>);
-
-impl ResourceList {
-    /// Returns the quantity of a resource, if the map holds it.
-    #[must_use]
-    pub fn get(&self, resource: &str) -> Option<&str> {
-        self.iter().find(|(name, _)| *name == resource).map(|(_, quantity)| quantity)
-    }
-
-    /// Returns every resource with its quantity.
-    fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, quantity)| (&**name, &**quantity))
-    }
-}
-
-impl<'de> Deserialize<'de> for ResourceList {
-    fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
-        let amounts = BTreeMap::<Box<str>, Box<str>>::deserialize(decoder)?;
-        Ok(Self(amounts.into_iter().filter(|(name, _)| resource_name::is_extended(name)).collect()))
-    }
 }
 
 /// A Node in memory.
@@ -167,6 +139,8 @@ pub struct Node {
     pub boot_id: Box<str>,
     /// The field managers of the extended resources.
     managers: FieldManagers,
+    /// What rules read besides labels.
+    facts: Facts,
 }
 
 impl Node {
@@ -174,7 +148,7 @@ impl Node {
     #[must_use]
     pub fn new(node: ApiNode, interner: &mut Interner) -> Self {
         let ApiNode { kind: _, metadata, status, managers } = node;
-        let Interner { strings, managers: lists, resources } = interner;
+        let Interner { strings, managers: lists, resources, facts } = interner;
         let managers = FieldManagers::new(&managers, strings, lists);
         let mut text = String::new();
         let labels = metadata.labels.unwrap_or_default().into_iter().map(|(key, value)| {
@@ -182,9 +156,12 @@ impl Node {
             text.extend([&key, "=", &value]);
             strings.intern(text.as_str())
         });
-        let labels = Labels(labels.collect());
+        let labels = Labels::new(labels.collect());
         let has_annotations = metadata.annotations.is_some();
-        let ledger = metadata.annotations.and_then(|mut annotations| annotations.remove(ledger::ANNOTATION));
+        let annotations = metadata.annotations.unwrap_or_default();
+        let has_capacity = status.capacity.is_some();
+        let Capacity { extended, native } = status.capacity.unwrap_or_default();
+        let facts = Facts::new(facts, &annotations, &native, strings);
         Self {
             name: metadata.name.unwrap_or_default().into(),
             uid: metadata.uid.unwrap_or_default().into(),
@@ -192,11 +169,12 @@ impl Node {
             created: metadata.creation_timestamp.map(|time| time.0),
             labels,
             has_annotations,
-            ledger: ledger.map(|ledger| strings.intern(ledger.as_str())),
-            capacity: status.capacity.map(|ResourceList(list)| ResourceList(resources.intern(&*list))),
-            allocatable: status.allocatable.map(|ResourceList(list)| ResourceList(resources.intern(&*list))),
+            ledger: annotations.get(ledger::ANNOTATION).map(|ledger| strings.intern(ledger.as_str())),
+            capacity: has_capacity.then(|| extended.shared(resources)),
+            allocatable: status.allocatable.map(|list| list.shared(resources)),
             boot_id: status.node_info.and_then(|info| info.boot_id).unwrap_or_default(),
             managers,
+            facts,
         }
     }
 
@@ -228,6 +206,14 @@ impl Node {
     #[must_use]
     pub fn values(&self, resource: &str) -> [Option<&str>; 2] {
         [&self.capacity, &self.allocatable].map(|map| map.as_ref()?.get(resource))
+    }
+
+    /// Returns the value of a fact, if the node has one.
+    ///
+    /// # Errors
+    /// If it was not to be kept when the node was read.
+    pub fn fact(&self, fact: &Fact) -> Result<Option<&str>, NotRead> {
+        self.facts.get(fact, &self.labels)
     }
 
     /// Returns the field managers of a resource, if managedFields name any.
@@ -273,6 +259,7 @@ impl Node {
             capacity,
             allocatable,
             managers,
+            facts,
         } = self;
         *name == other.name
             && *uid == other.uid
@@ -283,35 +270,8 @@ impl Node {
             && *capacity == other.capacity
             && *allocatable == other.allocatable
             && managers.same_for_planning(&other.managers)
+            && *facts == other.facts
     }
-}
-
-/// A node's labels, sorted by key. Each is one text, `key=value`: a key has no `=`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels(Box<[Arc<str>]>);
-
-impl Labels {
-    /// Returns the value of a label.
-    #[must_use]
-    pub fn get(&self, key: &str) -> Option<&str> {
-        let at = self.0.binary_search_by(|label| parts(label).0.cmp(key)).ok()?;
-        self.0.get(at).map(|label| parts(label).1)
-    }
-
-    /// Returns every label, by key.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|label| parts(label))
-    }
-
-    /// Returns every label as `key=value`, by key.
-    pub fn texts(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|label| &**label)
-    }
-}
-
-/// Returns the key and the value of a label.
-fn parts(label: &str) -> (&str, &str) {
-    label.split_once('=').unwrap_or((label, ""))
 }
 
 /// What many nodes share, each kept once: most labels, ledgers, quantities, and the names of field managers.
@@ -319,7 +279,28 @@ fn parts(label: &str) -> (&str, &str) {
 pub struct Interner {
     strings: Pool<str>,
     managers: Pool<[ResourceManagers]>,
-    resources: Pool<[(Box<str>, Box<str>)]>,
+    resources: Pool<[Amount]>,
+    /// What is kept of nodes besides.
+    facts: Arc<FactNames>,
+}
+
+impl Interner {
+    /// Returns one that keeps these facts of nodes.
+    #[must_use]
+    pub fn keeping(facts: FactNames) -> Self {
+        Self { facts: Arc::new(facts), ..Self::default() }
+    }
+
+    /// Keeps these facts of nodes that are read from now on.
+    pub fn keep(&mut self, facts: FactNames) {
+        self.facts = Arc::new(facts);
+    }
+
+    /// Returns the facts that are kept.
+    #[must_use]
+    pub fn kept(&self) -> &FactNames {
+        &self.facts
+    }
 }
 
 #[cfg(test)]

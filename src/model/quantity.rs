@@ -105,6 +105,14 @@ impl Quantity {
         }
     }
 
+    /// Returns how many times `divisor`, which is more than 0, fits into the amount; 0 for anything else.
+    #[must_use]
+    pub const fn whole_quotient(self, divisor: Self) -> Self {
+        let whole = if divisor.nanos > 0 && self.nanos > 0 { self.nanos / divisor.nanos } else { 0 };
+        let unit = NANOS_PER_UNIT.cast_signed();
+        Self { nanos: whole.saturating_mul(unit), format: Format::DecimalSi }
+    }
+
     /// Returns the sum, in the notation of the larger quantity; at most what a [`Quantity`] holds.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {

@@ -18,6 +18,8 @@ pub struct Change {
     pub(super) edit: Edit,
     pub(super) lowered_from: Option<Quantity>,
     pub(super) was_listed: bool,
+    /// Whether a quantity that is read from the node moves.
+    pub(super) moves: bool,
 }
 
 /// The operations of [`patch`](super::patch()) for one change.
@@ -223,6 +225,12 @@ impl Change {
         self.was_listed
     }
 
+    /// Returns whether a quantity that is read from the node moves, so that it stays where it is for a while afterwards.
+    #[must_use]
+    pub fn moves(&self) -> bool {
+        self.moves
+    }
+
     /// Returns what was lost, if the resource was already the controller's: a change of a listed resource follows a
     /// changed value, a change of another resource a lost ledger entry.
     #[must_use]
@@ -234,7 +242,7 @@ impl Change {
     #[cfg(test)]
     pub(crate) fn for_test(resource: &str, action: Action) -> Self {
         let edit = Edit { ledger: LedgerEdit::Keep, value: ValueEdit::Keep, guarded: false };
-        Self { resource: resource.to_owned(), action, edit, lowered_from: None, was_listed: true }
+        Self { resource: resource.to_owned(), action, edit, lowered_from: None, was_listed: true, moves: false }
     }
 }
 

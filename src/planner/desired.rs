@@ -5,10 +5,27 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::declared::OnNode;
+use super::input::PlanningInput;
 use super::rules::{Rule, RuleSet};
 use crate::model::api::{ConflictPolicy, DeletionPolicy, ShrinkPolicy};
 use crate::model::ledger::{Entry, Ledger};
+use crate::model::node::Node;
 use crate::model::quantity::Quantity;
+
+/// A rule that selects the node, and the quantity that it declares there.
+pub(super) struct Selecting<'a> {
+    pub(super) rule: &'a Arc<Rule>,
+    pub(super) quantity: OnNode,
+}
+
+impl<'a> Selecting<'a> {
+    /// Returns the rules that declare a quantity on the node, or may.
+    pub(super) fn on(node: &Node, rules: &[&'a Arc<Rule>]) -> Vec<Self> {
+        let all = rules.iter().map(|rule| Self { rule, quantity: rule.quantity.on(node) });
+        all.filter(|selecting| selecting.quantity != OnNode::Nothing).collect()
+    }
+}
 
 /// The desired state of one resource on a node.
 pub(super) struct Desired {
@@ -18,6 +35,8 @@ pub(super) struct Desired {
     pub(super) priority: Option<i32>,
     /// Whether the rule is frozen: it keeps its values, and adds none.
     pub(super) is_frozen: bool,
+    /// Whether the quantity is read from the node.
+    pub(super) is_derived: bool,
     pub(super) created: Option<Timestamp>,
     pub(super) conflict_policy: ConflictPolicy,
     pub(super) deletion_policy: DeletionPolicy,
@@ -25,11 +44,13 @@ pub(super) struct Desired {
 }
 
 /// Returns the deciding rule for each resource. The values of a frozen rule stay as the ledger lists them, since pods
-/// may be using them: another rule decides only with a higher priority.
+/// may be using them: another rule decides only with a higher priority. So do those of a rule whose quantity on the node
+/// is unknown.
 pub(super) fn desired<'a>(
     ledger: &'a Ledger,
-    selecting: &'a [&Arc<Rule>],
+    selecting: &[Selecting<'a>],
     rules: &RuleSet,
+    input: &PlanningInput,
 ) -> BTreeMap<&'a str, Desired> {
     let frozen = ledger.entries().filter_map(|(resource, entry)| {
         let priority = rules.frozen_priority(&entry.rule);
@@ -37,10 +58,35 @@ pub(super) fn desired<'a>(
         Some((resource, Desired::frozen(frozen, priority)?))
     });
     let mut desired: BTreeMap<_, _> = frozen.collect();
-    for rule in selecting.iter().filter(|rule| !rule.paused) {
+    let active = || selecting.iter().filter(|selecting| !selecting.rule.paused);
+    for Selecting { rule, quantity } in active() {
         let resource = rule.resource.as_str();
-        if desired.get(resource).is_none_or(|present: &Desired| present.yields_to(rule)) {
-            desired.insert(resource, Desired::by(rule));
+        let listed = ledger.get(resource).filter(|entry| *entry.rule == *rule.name);
+        let decides = match quantity {
+            OnNode::Known(quantity) => {
+                let is_derived = rule.quantity.fixed().is_none();
+                let waits = is_derived && input.moved.contains(resource);
+                let kept = listed.filter(|_| waits).and_then(|listed| Desired::kept(rule, listed));
+                Some(kept.unwrap_or_else(|| Desired { is_derived, ..Desired::by(rule, *quantity) }))
+            }
+            OnNode::Unknown(_) => listed.and_then(|listed| Desired::kept(rule, listed)),
+            // Not among them.
+            OnNode::Nothing => None,
+        };
+        if let Some(decides) = decides
+            && desired.get(resource).is_none_or(|present: &Desired| present.yields_to(rule))
+        {
+            desired.insert(resource, decides);
+        }
+    }
+    // What no rule decides is no evidence against a value, as long as one of them may.
+    for Selecting { rule, quantity } in active() {
+        let resource = rule.resource.as_str();
+        if let (OnNode::Unknown(_), Some(listed)) = (quantity, ledger.get(resource))
+            && !desired.contains_key(resource)
+            && let Some(kept) = Desired::kept(rule, listed)
+        {
+            desired.insert(resource, kept);
         }
     }
     desired
@@ -53,6 +99,7 @@ impl Desired {
             rule: entry.rule.as_str().into(),
             priority,
             is_frozen: true,
+            is_derived: false,
             created: None,
             conflict_policy: ConflictPolicy::Keep,
             deletion_policy: entry.deletion_policy,
@@ -60,12 +107,18 @@ impl Desired {
         })
     }
 
-    fn by(rule: &Rule) -> Self {
+    /// Returns the listed state, which stays while the quantity of the rule is unknown.
+    fn kept(rule: &Rule, listed: &Entry) -> Option<Self> {
+        Some(Self::by(rule, listed.quantity.parse().ok()?))
+    }
+
+    fn by(rule: &Rule, quantity: Quantity) -> Self {
         Self {
-            quantity: rule.quantity,
+            quantity,
             rule: Arc::clone(&rule.name),
             priority: Some(rule.priority),
             is_frozen: false,
+            is_derived: false,
             created: rule.created,
             conflict_policy: rule.conflict_policy,
             deletion_policy: rule.deletion_policy,
@@ -78,9 +131,10 @@ impl Desired {
         self.is_frozen && self.priority.is_some_and(|priority| priority < rule.priority)
     }
 
-    /// Returns whether only age or name decides against `rule`, which declares another quantity.
-    pub(super) fn is_tied_with(&self, rule: &Rule) -> bool {
-        !self.is_frozen && self.priority == Some(rule.priority) && self.quantity != rule.quantity
+    /// Returns whether only age or name decides against a rule that declares another quantity.
+    pub(super) fn is_tied_with(&self, Selecting { rule, quantity }: &Selecting<'_>) -> bool {
+        let is_other = matches!(quantity, OnNode::Known(quantity) if *quantity != self.quantity);
+        !self.is_frozen && self.priority == Some(rule.priority) && is_other
     }
 
     /// Returns the ledger entry for a quantity. Fields of later versions are kept.

@@ -21,6 +21,8 @@ pub struct PlanningInput {
     /// Resources that the ledger listed, with values that have not changed since: managedFields may name the kubelet
     /// for a value that admission kept from its reset.
     pub released: BTreeSet<Arc<str>>,
+    /// Resources whose derived quantity has moved a moment ago, and does not move again for now.
+    pub moved: BTreeSet<Arc<str>>,
 }
 
 /// The contested resources on a node, by name.

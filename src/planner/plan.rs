@@ -109,6 +109,18 @@ pub enum Outcome {
         /// The quantity that stays, if the ledger lists one for the rule.
         at: Option<Quantity>,
     },
+    /// The quantity cannot be read from the node: what is advertised stays, and nothing is added.
+    QuantityUnknown {
+        /// The quantity that stays, if the ledger lists one.
+        at: Option<Quantity>,
+        /// Why, without a period.
+        why: Arc<str>,
+    },
+    /// The quantity that is read from the node has moved twice within a short time: the value follows soon.
+    Moving {
+        /// The quantity until then.
+        at: Quantity,
+    },
     /// Another rule decides on the same resource: a rule of higher precedence, or an invalid or paused
     /// rule that keeps its values.
     Overridden {
@@ -136,9 +148,13 @@ impl Outcome {
             | Self::Conflicted { .. }
             | Self::Contested { .. }
             | Self::Paused { .. }
+            | Self::QuantityUnknown { .. }
             | Self::LedgerFull
             | Self::InvalidLedger { .. } => true,
-            Self::Advertised | Self::AwaitingPods { pods_error: None } | Self::Overridden { .. } => false,
+            Self::Advertised
+            | Self::AwaitingPods { pods_error: None }
+            | Self::Moving { .. }
+            | Self::Overridden { .. } => false,
         }
     }
 }

@@ -62,5 +62,6 @@ pub(super) fn repair(resource: &str, entry: &Entry, observed: &Observed<'_>) -> 
         edit: Edit { ledger: LedgerEdit::Keep, value: ValueEdit::Write(entry.quantity.clone()), guarded: false },
         lowered_from: None,
         was_listed: true,
+        moves: false,
     })
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::change::{Action, Change, Edit, LedgerEdit, ValueEdit};
-use super::desired::{Desired, desired};
+use super::declared::OnNode;
+use super::desired::{Desired, Selecting, desired};
 use super::input::{NewValues, PlanningInput, PodUsage};
 use super::observed::Observed;
 use super::plan::{NodePlan, Outcome};
@@ -29,12 +30,13 @@ struct Resolver<'a> {
 pub(super) fn resolve(
     node: &Node,
     ledger: &Ledger,
-    selecting: &[&Arc<Rule>],
+    rules_here: &[&Arc<Rule>],
     rules: &RuleSet,
     input: &PlanningInput,
 ) -> NodePlan {
     let mut resolver = Resolver { node, ledger, input, changes: Vec::new(), needs_pods: false, room: None };
-    let desired = desired(ledger, selecting, rules);
+    let selecting = &Selecting::on(node, rules_here);
+    let desired = desired(ledger, selecting, rules, input);
     let mut decided = BTreeMap::new();
     for (resource, desired) in &desired {
         decided.insert(*resource, resolver.reconcile(resource, desired));
@@ -47,32 +49,46 @@ pub(super) fn resolve(
     }
 
     let mut outcomes = Vec::with_capacity(selecting.len());
-    for (place, rule) in selecting.iter().enumerate() {
+    for (place, this) in selecting.iter().enumerate() {
+        let Selecting { rule, quantity } = this;
         let winner = desired.get(rule.resource.as_str());
         let outcome = match winner {
             Some(winner) if winner.rule == rule.name => {
                 let outcome = decided.remove(rule.resource.as_str());
-                // A paused rule keeps the listed quantity, which may be another than it declares by now.
-                let is_as_declared = winner.quantity == rule.quantity;
-                let at = Some(winner.quantity);
                 outcome.map(|outcome| match outcome {
-                    Outcome::Advertised if !is_as_declared => Outcome::Paused { at },
+                    Outcome::Advertised => advertised(rule, quantity, winner),
                     outcome => outcome,
                 })
             }
             Some(winner) if !rule.paused || winner.is_frozen || has(&selecting[..place], &winner.rule) => {
                 let by = Arc::clone(&winner.rule);
-                Some(Outcome::Overridden { by, tied: winner.is_tied_with(rule) })
+                Some(Outcome::Overridden { by, tied: winner.is_tied_with(this) })
             }
-            _ => rule.paused.then_some(Outcome::Paused { at: None }),
+            _ => match quantity {
+                _ if rule.paused => Some(Outcome::Paused { at: None }),
+                OnNode::Unknown(why) => Some(Outcome::QuantityUnknown { at: None, why: Arc::clone(why) }),
+                OnNode::Known(_) | OnNode::Nothing => None,
+            },
         };
         outcomes.extend(outcome.map(|outcome| (Arc::clone(&rule.name), outcome)));
     }
     NodePlan::new(outcomes, resolver.changes, resolver.needs_pods)
 }
 
-fn has(rules: &[&Arc<Rule>], name: &str) -> bool {
-    rules.iter().any(|rule| *rule.name == *name)
+/// Returns the outcome of a rule whose value is there, though perhaps not the one that it declares by now.
+fn advertised(rule: &Rule, quantity: &OnNode, winner: &Desired) -> Outcome {
+    let at = Some(winner.quantity);
+    match quantity {
+        OnNode::Known(quantity) if *quantity == winner.quantity => Outcome::Advertised,
+        _ if rule.paused => Outcome::Paused { at },
+        OnNode::Known(_) => Outcome::Moving { at: winner.quantity },
+        OnNode::Unknown(why) => Outcome::QuantityUnknown { at, why: Arc::clone(why) },
+        OnNode::Nothing => Outcome::Advertised,
+    }
+}
+
+fn has(selecting: &[Selecting<'_>], name: &str) -> bool {
+    selecting.iter().any(|selecting| *selecting.rule.name == *name)
 }
 
 impl Resolver<'_> {
@@ -149,6 +165,7 @@ impl Resolver<'_> {
         } else {
             Action::Advertise { quantity, rule }
         };
+        let moves = desired.is_derived && observed.listed.is_some_and(|listed| listed.quantity != entry.quantity);
         let written = entry.quantity.clone();
         let value = if adopts { ValueEdit::Keep } else { ValueEdit::Write(written) };
         self.changes.push(Change {
@@ -158,6 +175,7 @@ impl Resolver<'_> {
                 .most_or_listed()
                 .filter(|current| desired.shrink_policy == ShrinkPolicy::WhenFree && target < *current),
             was_listed: observed.listed.is_some(),
+            moves,
             edit: Edit {
                 ledger: if is_listed { LedgerEdit::Keep } else { LedgerEdit::List(entry) },
                 value,

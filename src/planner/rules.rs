@@ -7,10 +7,10 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
+use super::declared::{Declared, InvalidQuantity};
 use super::selector::{InvalidSelection, Selection};
 use crate::model::api::{ConflictPolicy, DeletionPolicy, NodeExtendedResource, ShrinkPolicy};
 use crate::model::node::Node;
-use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH, ParseQuantityError, Quantity};
 use crate::model::resource_name::{InvalidResourceName, ResourceName};
 
 /// A valid `NodeExtendedResource`.
@@ -20,8 +20,8 @@ pub struct Rule {
     pub name: Arc<str>,
     /// The declared resource.
     pub resource: ResourceName,
-    /// The declared quantity: a whole number from 1 to [`MAX_QUANTITY`].
-    pub quantity: Quantity,
+    /// The declared quantity.
+    pub quantity: Declared,
     /// The nodes that the rule selects.
     pub selection: Selection,
     /// The highest priority wins.
@@ -49,21 +49,9 @@ pub enum InvalidRule {
     /// `spec.resourceName`
     #[error("spec.resourceName: {0}")]
     ResourceName(#[from] InvalidResourceName),
-    /// `spec.quantity` is not a quantity.
-    #[error("spec.quantity: {0}")]
-    Quantity(#[from] ParseQuantityError),
-    /// `spec.quantity` is too long.
-    #[error("spec.quantity: {0} characters are too long: write the number in at most {MAX_QUANTITY_LENGTH}")]
-    QuantityTooLong(usize),
-    /// `spec.quantity` has a fraction.
-    #[error("spec.quantity: {0} is not a whole number, and extended resources cannot be split")]
-    NotWhole(Quantity),
-    /// `spec.quantity` is 0 or less.
-    #[error("spec.quantity: {0} is less than 1; to advertise nothing, delete the rule")]
-    NotPositive(Quantity),
-    /// `spec.quantity` exceeds what the API server can count.
-    #[error("spec.quantity: {0} is more than {MAX_QUANTITY}, the most that can be advertised")]
-    TooLarge(Quantity),
+    /// `spec.quantity` or `spec.quantityFrom`
+    #[error(transparent)]
+    Quantity(#[from] InvalidQuantity),
     /// `spec.nodeSelector`, `spec.nodeNames` or `spec.allNodes`
     #[error("spec: {0}")]
     Selection(#[from] InvalidSelection),
@@ -76,7 +64,7 @@ impl Rule {
     /// If the CRD's validation would reject the object.
     pub fn new(object: &NodeExtendedResource) -> Result<Self, InvalidRule> {
         let NodeExtendedResource { metadata, spec, .. } = object;
-        let quantity = declared_quantity(&spec.quantity.to_string())?;
+        let quantity = Declared::new(spec)?;
         Ok(Self {
             name: metadata.name.as_deref().unwrap_or_default().into(),
             resource: ResourceName::parse(&spec.resource_name)?,
@@ -99,20 +87,6 @@ impl Rule {
             .cmp(&self.priority)
             .then_with(|| age(self).cmp(&age(other)))
             .then_with(|| self.name.cmp(&other.name))
-    }
-}
-
-fn declared_quantity(text: &str) -> Result<Quantity, InvalidRule> {
-    let length = text.chars().count();
-    if length > MAX_QUANTITY_LENGTH {
-        return Err(InvalidRule::QuantityTooLong(length));
-    }
-    let quantity: Quantity = text.parse()?;
-    match quantity.whole() {
-        None => Err(InvalidRule::NotWhole(quantity)),
-        Some(..=0) => Err(InvalidRule::NotPositive(quantity)),
-        Some(whole) if whole > MAX_QUANTITY.into() => Err(InvalidRule::TooLarge(quantity)),
-        Some(_) => Ok(quantity),
     }
 }
 

@@ -4,6 +4,7 @@
 mod adoption;
 mod case;
 mod contested;
+mod derived;
 mod frozen;
 mod ledger_room;
 mod lowering;

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use Code::{
-    AllNodesTrue, LabelKey, LabelValue, LabelWithoutValue, NodeChoice, NodeName, QuantityPositive, QuantityRange,
-    QuantitySyntax, QuantityWhole, ResourceNameDomain, ResourceNamePart, ResourceNamePrefix, ResourceNameRequests,
-    ResourceNameReserved, ResourceNameSlashes, SelectorEmpty, SelectorValuesGiven, SelectorValuesMissing,
+    AllNodesTrue, LabelKey, LabelValue, LabelWithoutValue, NodeChoice, NodeName, QuantityBounds, QuantityChoice,
+    QuantityMissing, QuantityPositive, QuantityRange, QuantitySource, QuantitySyntax, QuantityWhole,
+    ResourceNameDomain, ResourceNamePart, ResourceNamePrefix, ResourceNameRequests, ResourceNameReserved,
+    ResourceNameSlashes, SelectorEmpty, SelectorValuesGiven, SelectorValuesMissing,
 };
 
 macro_rules! codes {
@@ -70,7 +71,11 @@ codes! {
     QuantityWhole "quantity-whole" "A quantity with a fraction",
     QuantityPositive "quantity-positive" "A quantity below 1",
     QuantityRange "quantity-range" "A quantity above 9223372036854775",
-    LabelKey "label-key" "A key in a selector that no label can have",
+    QuantityChoice "quantity-choice" "Not exactly one of `quantity` and `quantityFrom`",
+    QuantitySource "quantity-source" "`quantityFrom` does not name exactly one thing that can be read from a node",
+    QuantityMissing "quantity-missing" "`default` and `whenMissing` together",
+    QuantityBounds "quantity-bounds" "`min` or `default` above `max`",
+    LabelKey "label-key" "A key of a label or annotation that cannot exist",
     LabelValue "label-value" "A value in a selector that no label can have",
     AllNodesTrue "all-nodes-true" "`allNodes` with another value than `true`",
     SelectorEmpty "selector-empty" "A selector without a requirement, which would select every node",
@@ -97,8 +102,32 @@ codes! {
 
 /// The code of each CEL rule of the CRD: by the path of its schema and a part of its message, since a CEL rule has no
 /// identifier. A test fails for a missing rule.
-const CRD_RULES: [(&str, &str, Code); 21] = [
-    ("spec", "exactly one of", NodeChoice),
+const CRD_RULES: [(&str, &str, Code); 45] = [
+    ("spec", "exactly one of nodeSelector", NodeChoice),
+    ("spec", "exactly one of quantity and", QuantityChoice),
+    ("spec.quantityFrom", "exactly one of nodeLabel", QuantitySource),
+    ("spec.quantityFrom", "default or whenMissing", QuantityMissing),
+    ("spec.quantityFrom", "min is more than max", QuantityBounds),
+    ("spec.quantityFrom", "default is more than max", QuantityBounds),
+    ("spec.quantityFrom.nodeLabel.key", "not a label key", LabelKey),
+    ("spec.quantityFrom.nodeLabel.key", "controller's own", QuantitySource),
+    ("spec.quantityFrom.nodeAnnotation.key", "not a label key", LabelKey),
+    ("spec.quantityFrom.nodeAnnotation.key", "controller's own", QuantitySource),
+    ("spec.quantityFrom.resource.name", "not a native resource", QuantitySource),
+    ("spec.quantityFrom.resource.divisor", "not a quantity", QuantitySyntax),
+    ("spec.quantityFrom.resource.divisor", "more than 0", QuantityPositive),
+    ("spec.quantityFrom.max", "not a quantity", QuantitySyntax),
+    ("spec.quantityFrom.max", "a whole number is needed", QuantityWhole),
+    ("spec.quantityFrom.max", "at least 1", QuantityPositive),
+    ("spec.quantityFrom.max", "out of range", QuantityRange),
+    ("spec.quantityFrom.min", "not a quantity", QuantitySyntax),
+    ("spec.quantityFrom.min", "a whole number is needed", QuantityWhole),
+    ("spec.quantityFrom.min", "at least 1", QuantityPositive),
+    ("spec.quantityFrom.min", "out of range", QuantityRange),
+    ("spec.quantityFrom.default", "not a quantity", QuantitySyntax),
+    ("spec.quantityFrom.default", "a whole number is needed", QuantityWhole),
+    ("spec.quantityFrom.default", "at least 1", QuantityPositive),
+    ("spec.quantityFrom.default", "out of range", QuantityRange),
     ("spec.resourceName", "no prefix", ResourceNamePrefix),
     ("spec.resourceName", "more than one slash", ResourceNameSlashes),
     ("spec.resourceName", "kubernetes.io is reserved", ResourceNameReserved),

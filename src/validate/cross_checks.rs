@@ -165,7 +165,7 @@ impl CrossChecks {
     fn largest_quantities(&self) -> HashMap<&str, Option<Quantity>> {
         let mut largest = HashMap::<&str, Option<Quantity>>::new();
         for declared in &self.rules {
-            let quantity = declared.rule.as_ref().map(|rule| rule.quantity);
+            let quantity = declared.rule.as_ref().map(|rule| rule.quantity.most());
             let both = |known: &mut Option<Quantity>| {
                 *known = known.zip(quantity).map(|(one, other)| one.max(other));
             };

@@ -100,7 +100,7 @@ impl<'t> PrecedenceGroup<'t> {
     /// Adds a rule, with the item that a conflict returns.
     pub(super) fn add(&mut self, candidate: Candidate<'t>, item: usize) {
         let Candidate { name, rule, tests } = candidate;
-        let peer = Peer { name, quantity: rule.quantity, place: self.count, item };
+        let peer = Peer { name, quantity: &rule.quantity, place: self.count, item };
         self.count += 1;
         match &rule.selection {
             Selection::Names(names) => {

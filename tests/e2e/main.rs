@@ -32,6 +32,7 @@ mod patch_response;
 mod plan;
 mod protection;
 mod prune;
+mod quantities;
 mod rbac;
 mod rollouts;
 mod scale;

@@ -9,7 +9,7 @@ use harness::documents::{self, Block, Marker};
 use crate::{autoscaler, plan, read, validate};
 
 /// The names of tests that run blocks, and their files.
-const RUNNERS: [(&str, &str); 16] = [
+const RUNNERS: [(&str, &str); 17] = [
     ("quick-start", "tests/e2e/documented_commands.rs"),
     ("cluster", "tests/e2e/documented_commands.rs"),
     ("validate", "tests/e2e/documented_commands.rs"),
@@ -19,6 +19,7 @@ const RUNNERS: [(&str, &str); 16] = [
     ("doctor", "tests/e2e/doctor.rs"),
     ("adopt", "tests/e2e/adopt.rs"),
     ("autoscalers", "tests/e2e/autoscaler.rs"),
+    ("quantities", "tests/e2e/quantities.rs"),
     ("slots", "tests/e2e/documented_commands.rs"),
     ("quota", "tests/e2e/documented_commands.rs"),
     ("shared-counter", "tests/e2e/documented_commands.rs"),

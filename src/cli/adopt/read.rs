@@ -17,7 +17,7 @@ use crate::cli::diff::cluster::{self, ClusterError};
 use crate::cluster::error::describe;
 use crate::cluster::paging::{self, PAGE_SIZE, Page};
 use crate::cluster::requests::{RequestError, Requests};
-use crate::model::node::Interner;
+use crate::model::node::{FactNames, Interner};
 
 /// Longer than any page takes on a server that responds at all.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -88,7 +88,7 @@ pub(super) async fn snapshot(client: &Client) -> Result<Snapshot, ReadError> {
 }
 
 async fn nodes(requests: &Requests) -> Result<Vec<Entry>, RequestError> {
-    let mut interner = Interner::default();
+    let mut interner = Interner::keeping(FactNames::All);
     let mut nodes = BTreeMap::new();
     let path = Request::new(K8sNode::url_path(&(), None));
     let on_page = |page: Page<Object>| match page {

@@ -14,7 +14,7 @@ use crate::cli::diff::rules::ClusterRule;
 use crate::manifest::{Files, Limits, read_text};
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource};
 use crate::model::ledger;
-use crate::model::node::Interner;
+use crate::model::node::{FactNames, Interner};
 use crate::planner::rules::Rule;
 use crate::validate::Validator;
 
@@ -42,7 +42,7 @@ fn dongles(name: &str, labels: Value, quantity: &str) -> Value {
 }
 
 fn snapshot(nodes: &[Value], rules: &[Value]) -> Snapshot {
-    let mut interner = Interner::default();
+    let mut interner = Interner::keeping(FactNames::All);
     let entries = nodes.iter().map(|node| {
         let object: Object = serde_json::from_value(node.clone()).unwrap();
         Entry::new(object, &mut interner)
@@ -268,7 +268,7 @@ fn quantities_and_labels_survive_yaml() {
         let rules = rules(&yaml);
         assert_eq!(rules.len(), 3, "{yaml}");
         for Entry { node, .. } in &snapshot.nodes {
-            let values = rules.iter().filter(|rule| rule.selection.selects(node)).map(|rule| Some(rule.quantity));
+            let values = rules.iter().filter(|rule| rule.selection.selects(node)).map(|rule| rule.quantity.fixed());
             let present = node.resources().get(DONGLE).map(|values| values[0]);
             assert_eq!(values.collect::<Vec<_>>(), Vec::from_iter(present), "{yaml}");
         }

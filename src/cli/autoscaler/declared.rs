@@ -7,5 +7,11 @@ use crate::planner::rules::Rule;
 ///
 /// Only here does the command read the quantity of a rule: for a node group, it plans a node instead.
 pub(super) fn quantity(rule: &Rule) -> Result<Quantity, String> {
-    Ok(rule.quantity)
+    rule.quantity.fixed().ok_or_else(|| {
+        format!(
+            "it declares {}, and an overlay has one quantity: write a rule with a fixed quantity for each value, or an \
+             overlay by hand",
+            rule.quantity
+        )
+    })
 }

@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::label_keys::LabelKey;
 use super::names;
 use crate::model::label::{excerpt, is_label_value, is_qualified_name};
-use crate::model::node::{ApiNode, Interner, Node};
+use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::model::quantity::Quantity;
 use crate::planner::input::PlanningInput;
 use crate::planner::rules::{Rule, RuleSet};
@@ -75,7 +75,7 @@ impl Group {
         let Ok(node) = serde_json::from_value::<ApiNode>(object) else {
             return Self::default();
         };
-        let node = Node::new(node, &mut Interner::default());
+        let node = Node::new(node, &mut Interner::keeping(FactNames::All));
         let node_plan = plan(&node, rules, &PlanningInput::default());
         let mut group = Self::default();
         for rule in rules.by_precedence() {
@@ -127,6 +127,10 @@ impl Group {
             Outcome::LedgerFull => {
                 self.problems.push(format!("rule {name}: the annotation of a node has no room for one more resource"));
             }
+            Outcome::QuantityUnknown { why, .. } => self.problems.push(format!(
+                "rule {name} declares {}: {why}; give its label with --labels, or a default in the rule",
+                rule.quantity
+            )),
             // A new node has neither values nor pods.
             other => self.problems.push(format!("rule {name} is not advertised on a new node: {other:?}")),
         }

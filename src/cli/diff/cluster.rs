@@ -13,7 +13,7 @@ use crate::cluster::error::describe;
 use crate::cluster::node_client::{self, NodeClient, describe_pods_error};
 use crate::cluster::paging::{self, Page};
 use crate::model::api::{NodeExtendedResource, Reason};
-use crate::model::node::{ApiNode, Interner, Node};
+use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::planner::input::PodUsage;
 use crate::planner::rules::{InvalidRule, Rule};
 
@@ -81,7 +81,7 @@ pub async fn nodes(
     preview: &mut Preview,
     mut progress: impl FnMut(usize),
 ) -> Result<(), ClusterError> {
-    let mut interner = Interner::default();
+    let mut interner = Interner::keeping(FactNames::All);
     let mut with_pods = Vec::new();
     let mut odd = None;
     let on_page = |page| match page {

@@ -56,6 +56,8 @@ impl Prospect {
                 Outcome::Conflicted { .. } => "conflicted",
                 Outcome::Contested { .. } => "contested",
                 Outcome::Paused { .. } => "paused",
+                Outcome::QuantityUnknown { .. } => "quantityUnknown",
+                Outcome::Moving { .. } => "moving",
                 Outcome::Overridden { .. } => "overridden",
                 Outcome::LedgerFull => "ledgerFull",
                 Outcome::InvalidLedger { .. } => "invalidLedger",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::rules::Rules;
 use crate::model::ledger::Entry;
 use crate::model::node::UNKNOWN_MANAGER;
+use crate::model::quantity::Quantity;
 use crate::planner::input::Lost;
 use crate::planner::rules::Rule;
 use crate::planner::{Action, Outcome, ReleaseCause};
@@ -70,9 +71,15 @@ pub(super) fn change(
     }
 }
 
+/// Returns what a rule declares, and, if the quantity is read from a node, which one it is there.
+pub(in crate::cli) fn declares(rule: &Rule, here: Option<Quantity>) -> String {
+    let here = here.filter(|_| rule.quantity.fixed().is_none()).map(|here| format!("{here}: ")).unwrap_or_default();
+    format!("rule {} declares {here}{}", rule.name, rule.quantity)
+}
+
 /// Returns why a rule is not simply advertised.
 pub(in crate::cli) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<String> {
-    let declares = format!("rule {} declares {}", rule.name, rule.quantity);
+    let declares = declares(rule, None);
     Some(match outcome {
         // Reported for the node.
         Outcome::InvalidLedger { .. } => return None,
@@ -97,6 +104,9 @@ pub(in crate::cli) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> 
         }
         Outcome::Paused { at: Some(at) } => format!("paused: stays at {at}; {declares}"),
         Outcome::Paused { at: None } => format!("paused: not advertised; {declares}"),
+        Outcome::QuantityUnknown { at: Some(at), why } => format!("stays at {at}: {why}; {declares}"),
+        Outcome::QuantityUnknown { at: None, why } => format!("not advertised: {why}; {declares}"),
+        Outcome::Moving { at } => format!("still {at}, since it has moved a moment ago; {declares}"),
         // Names the rule, so that two of them on a node are two rows.
         Outcome::Overridden { by, .. } => {
             let name = &rule.name;
@@ -127,6 +137,10 @@ fn winner(name: &str, resource: &str, outcomes: &[(Arc<str>, Outcome)], rules: &
     };
     if rule.paused {
         return text + " (paused: its values stay)";
+    }
+    if let Some(origin) = rule.quantity.origin() {
+        // Writing to a String cannot fail.
+        let _ = write!(text, ", from {origin}");
     }
     let losers = outcomes.iter().filter_map(|(loser, outcome)| {
         let overridden = matches!(outcome, Outcome::Overridden { by, .. } if **by == *name);

@@ -33,7 +33,7 @@ use crate::cluster::requests::{RequestError, Requests};
 use crate::controller::PROTECTION_LABEL;
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource};
 use crate::model::node::object::NodeObject;
-use crate::model::node::{Interner, KUBELET, Node};
+use crate::model::node::{FactNames, Interner, KUBELET, Node};
 use crate::model::pod::object::PodObject;
 use crate::planner::rules::{InvalidRule, Rule};
 
@@ -194,7 +194,7 @@ pub(super) fn rule(object: Value) -> Option<RuleEntry> {
 }
 
 async fn nodes(requests: &Requests) -> Read<Vec<NodeEntry>> {
-    let mut interner = Interner::default();
+    let mut interner = Interner::keeping(FactNames::All);
     let keep = |NodeObject { node, kubelet_version, .. }: NodeObject| {
         Some(NodeEntry::new(Node::new(node, &mut interner), kubelet_version))
     };

@@ -186,7 +186,7 @@ impl Snapshot {
         };
         for rule in self.rules()? {
             match (&rule.rule, &rule.resource) {
-                (Ok(rule), _) => add(rule.resource.as_str(), rule.quantity),
+                (Ok(rule), _) => add(rule.resource.as_str(), rule.quantity.most()),
                 (Err(_), Some(resource)) => add(resource.as_str(), Quantity::default()),
                 (Err(_), None) => {}
             }

@@ -25,8 +25,8 @@ use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
 use crate::cluster::optional_watch::{list_code, watch_optional};
 use crate::cluster::paging::PAGE_SIZE;
 use crate::model::api::NodeExtendedResource;
-use crate::model::node::Interner;
 use crate::model::node::object::NodeObject;
+use crate::model::node::{FactNames, Interner};
 use crate::model::pod::object::PodObject;
 
 /// How long a burst of changes is collected after its first.
@@ -82,7 +82,7 @@ impl Follower {
             pods: Kind::new("pods"),
             classes: Kind::new("deviceclasses"),
             rules: Kind::new("nodeextendedresources"),
-            interner: Interner::default(),
+            interner: Interner::keeping(FactNames::All),
             reader: Pods::default(),
         };
         while !this.is_read() {

@@ -22,8 +22,8 @@ use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
 use crate::cluster::paging::{self, PAGE_SIZE, Page};
 use crate::cluster::requests::{RequestError, Requests};
 use crate::model::label;
-use crate::model::node::Interner;
 use crate::model::node::object::NodeObject;
+use crate::model::node::{FactNames, Interner};
 use crate::model::pod::object::PodObject;
 
 /// Longer than any page takes on a server that responds at all.
@@ -91,7 +91,7 @@ fn is_forbidden(error: &kube::Error) -> bool {
 }
 
 async fn nodes(requests: &Requests, labels: &LabelFilter) -> Result<BTreeMap<NodeName, Arc<NodeEntry>>, RequestError> {
-    let mut interner = Interner::default();
+    let mut interner = Interner::keeping(FactNames::All);
     let mut nodes = BTreeMap::new();
     let path = Request::new(K8sNode::url_path(&(), None));
     let page = ListParams::default().limit(PAGE_SIZE);

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::why::{self, Answer};
 use super::*;
 use crate::model::api::NodeExtendedResource;
-use crate::model::node::Interner;
 use crate::model::node::object::NodeObject;
+use crate::model::node::{FactNames, Interner};
 use crate::model::pod::object::PodObject;
 use crate::planner::rules::Rule;
 use pods::Pods;
@@ -38,7 +38,7 @@ pub(in crate::cli) fn rule(name: &str, spec: &Value) -> Rule {
 }
 
 pub(in crate::cli) fn inventory(nodes: &[Value], pods: &[Value], rules: Vec<Rule>) -> Inventory {
-    let mut interner = Interner::default();
+    let mut interner = Interner::keeping(FactNames::All);
     let nodes = nodes.iter().map(|value| {
         let entry = NodeEntry::new(serde_json::from_value(value.clone()).unwrap(), &mut interner);
         (NodeName(Arc::clone(&entry.node.name)), Arc::new(entry))

@@ -185,9 +185,12 @@ impl OnNode<'_> {
         let outcomes = outcomes.filter(|(rule, _)| rule.resource.as_str() == resource);
         let text = outcomes.map(|(rule, outcome)| {
             let [_, allocatable] = self.entry.node.values(resource);
-            let is_there = allocatable.and_then(|text| text.parse().ok()) == Some(rule.quantity);
-            let rest = if is_there { "" } else { ", which is not on the node yet" };
-            let default = || format!("rule {} declares {}{rest}", rule.name, rule.quantity);
+            let present = allocatable.and_then(|text| text.parse::<Quantity>().ok());
+            let default = || {
+                let declared = rule.quantity.known_on(&self.entry.node);
+                let rest = if present == declared { "" } else { ", which is not on the node yet" };
+                reasons::declares(rule, declared) + rest
+            };
             reasons::outcome(outcome, rule, rules).unwrap_or_else(default)
         });
         text.collect()

@@ -10,7 +10,7 @@ use crate::cluster::error::describe;
 use crate::cluster::paging::{self, Page};
 use crate::controller::prune::{NodePrune, Scope};
 use crate::model::ledger::{InvalidLedger, Ledger};
-use crate::model::node::{ApiNode, Interner};
+use crate::model::node::{ApiNode, FactNames, Interner};
 
 /// The plan for all nodes.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ pub async fn plan_prune(
     let api = Api::<ApiNode>::all(client.clone());
     let empty = || PrunePlan { unlisted_rules: scope.withdrawal.rules.clone(), ..PrunePlan::default() };
     let mut plan_prune = empty();
-    let mut interner = Interner::default();
+    let mut interner = Interner::keeping(FactNames::All);
     for name in scope.nodes.iter().collect::<BTreeSet<_>>() {
         let node = api.get(name).await;
         let node = node.map_err(|error| PlanPruneError::Get { node: name.clone(), source: Box::new(error) })?;

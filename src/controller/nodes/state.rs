@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::conflict::Conflicts;
 use super::failure::{Cause, Failures, Sendable};
+use super::moves::Moves;
 use super::pod_polls::PodPolls;
 use super::released::Released;
 use super::resets::Resets;
@@ -76,6 +77,8 @@ pub(in crate::controller) struct Work {
     pub(in crate::controller) pods: PodPolls,
     /// The values before a lowering, by resource, until pods are listed after it.
     pub(in crate::controller) lowered_from: BTreeMap<Arc<str>, Quantity>,
+    /// The quantities that were read from the node and have moved a moment ago.
+    pub(in crate::controller) moves: Moves,
 }
 
 /// What became of the changes of a patch that succeeded.
@@ -215,6 +218,7 @@ impl NodeState {
     pub(in crate::controller) fn compact(&mut self, now: Instant) {
         self.work.take_if(|work| {
             work.resets.expire(now);
+            work.moves.expire(now);
             work.is_idle()
         });
     }
@@ -265,7 +269,8 @@ impl Work {
     }
 
     /// Records that a patch with these changes succeeded.
-    pub(in crate::controller) fn succeed(&mut self, changes: &[Change]) {
+    pub(in crate::controller) fn succeed(&mut self, changes: &[Change], now: Instant) {
+        self.moves.record(changes, now);
         self.failures.succeed(changes);
         self.maybe_applied.retain(|before| !has_resource(changes, before));
     }
@@ -277,6 +282,7 @@ impl Work {
 
     /// Records that a patch with these changes may be applied, now or later.
     pub(in crate::controller) fn lose(&mut self, changes: &[Change], now: Instant) {
+        self.moves.record(changes, now);
         self.maybe_applied.retain(|before| !has_resource(changes, before));
         self.maybe_applied.extend_from_slice(changes);
         self.lost_at = Some(now);
@@ -318,6 +324,7 @@ impl Work {
             resets,
             pods,
             lowered_from,
+            moves,
             lost_at: _,
         } = self;
         planned.is_empty()
@@ -328,6 +335,7 @@ impl Work {
             && failures.is_empty()
             && conflicts.is_empty()
             && resets.is_empty()
+            && moves.is_empty()
             && pods.is_idle()
             && lowered_from.is_empty()
     }

@@ -239,7 +239,8 @@ impl Reconciler {
         let is_quiet = changes.is_empty() && !needs_pods;
         let (now, work) = (now.instant, state.work_mut());
         work.planned.clear();
-        let mut wait = work.conflicts.next_change(now).into_iter().chain(withheld_until).min();
+        let mut wait =
+            work.conflicts.next_change(now).into_iter().chain(withheld_until).chain(work.moves.next(now)).min();
         let mut until = |at: Instant| wait = Some(wait.map_or(at, |wait| wait.min(at)));
         let mut next = None;
         if !changes.is_empty() {
@@ -306,6 +307,7 @@ pub(super) fn planning_input(state: &mut NodeState, now: Now) -> PlanningInput {
         new_values,
         lowered_from: work.lowered_from.clone(),
         released,
+        moved: work.moves.recent(now.instant),
     }
 }
 

@@ -37,6 +37,9 @@ impl Reconciler {
 
     fn follow_rules(&mut self, seen: Seen, now: Now) {
         let Seen { enqueue, touched, removed, is_list, is_in_doubt: _ } = seen;
+        if enqueue != Enqueue::None {
+            self.nodes.keep(self.rules.facts());
+        }
         let names = match &enqueue {
             Enqueue::None => Vec::new(),
             Enqueue::Selected(rules) => {

@@ -41,6 +41,10 @@ impl Reconciler {
             }
             let keeps = matches!(outcome, Outcome::AwaitingPods { pods_error: None });
             let standing = Standing::new(outcome, is_changing, failure);
+            let declared = self.rules.get(&rule).and_then(|rule| rule.rule.as_ref().ok()).map(|rule| &rule.quantity);
+            let derived = declared.filter(|declared| standing == Standing::Advertised && declared.fixed().is_none());
+            let derived = derived.and_then(|declared| declared.known_on(&state.node));
+            let standing = derived.map_or(standing, |at| Standing::Derived { at });
             // A held node is listed repeatedly and counts as held in between.
             let standing = match before {
                 Some(before @ (Standing::Held { .. } | Standing::PodsUnavailable { .. }))

@@ -2,6 +2,7 @@
 
 mod confinement;
 mod conflicts;
+mod derived;
 mod exploration;
 mod failures;
 mod leadership;

@@ -140,7 +140,7 @@ impl Schedule {
                 self.limiter.patched(now.duration_since(sent.at), now);
                 self.kept_back.remove(name);
                 let had_waited_for = work.failures.cause();
-                work.succeed(&sent.changes);
+                work.succeed(&sent.changes, now);
                 let outcome = PatchOutcome::Applied { node, had_waited_for };
                 return Some(Answered { sent, rank, outcome });
             }

@@ -32,6 +32,8 @@ pub enum Reason {
     Held,
     /// The rule is paused, and only repaired.
     Paused,
+    /// The quantity cannot be read from the node.
+    QuantityUnknown,
     /// The rule does not match the CRD's schema.
     InvalidSpec,
     /// No other rule decides anywhere.
@@ -50,7 +52,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Advertised,
         Self::Overridden,
         Self::NoNodesSelected,
@@ -64,6 +66,7 @@ impl Reason {
         Self::PodsUnavailable,
         Self::Held,
         Self::Paused,
+        Self::QuantityUnknown,
         Self::InvalidSpec,
         Self::NoOverlap,
         Self::EqualPriority,
@@ -90,6 +93,7 @@ impl Reason {
             Self::PodsUnavailable => "PodsUnavailable",
             Self::Held => "Held",
             Self::Paused => "Paused",
+            Self::QuantityUnknown => "QuantityUnknown",
             Self::InvalidSpec => "InvalidSpec",
             Self::NoOverlap => "NoOverlap",
             Self::EqualPriority => "EqualPriority",

@@ -15,6 +15,10 @@ const NAME_PART: &str = "^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
 const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])$";
 
+const BAD_KEY: &str =
+    "not a label key: write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
+const NATIVE_RESOURCE: &str = "^(cpu|memory|ephemeral-storage|pods|hugepages-[1-9][0-9]*[KMGTPE]i)$";
+
 /// The rule of a boolean that cannot be false.
 pub(super) const ONLY_TRUE: &str = "self";
 
@@ -23,15 +27,92 @@ fn rule(rule: impl AsRef<str>, message: &str) -> Value {
     json!({ "rule": rule.as_ref(), "message": message })
 }
 
-/// Makes the spec require exactly one of `nodeSelector`, `nodeNames` and `allNodes`.
-pub(super) fn exactly_one_node_choice(schema: &mut Schema) {
+/// Makes the spec require exactly one of `nodeSelector`, `nodeNames` and `allNodes`, and of `quantity` and
+/// `quantityFrom`.
+pub(super) fn exactly_one_choice(schema: &mut Schema) {
     schema.insert(
         "x-kubernetes-validations".to_owned(),
-        json!([rule(
-            "[has(self.nodeSelector), has(self.nodeNames), has(self.allNodes)].filter(given, given).size() == 1",
-            "give exactly one of nodeSelector, nodeNames and allNodes: true",
-        )]),
+        json!([
+            rule(
+                "[has(self.nodeSelector), has(self.nodeNames), has(self.allNodes)].filter(given, given).size() == 1",
+                "give exactly one of nodeSelector, nodeNames and allNodes: true",
+            ),
+            rule("has(self.quantity) != has(self.quantityFrom)", "give exactly one of quantity and quantityFrom",),
+        ]),
     );
+}
+
+/// Makes `quantityFrom` require exactly one source, and bounds in their order.
+pub(super) fn exactly_one_source(schema: &mut Schema) {
+    let at_most_max = |field: &str| {
+        let is_quantity = |field: &str| format!("string(self.{field}).matches('{QUANTITY}')");
+        format!(
+            "!has(self.{field}) || !{} || !{} \
+             || quantity(string(self.{field})).compareTo(quantity(string(self.max))) <= 0",
+            is_quantity(field),
+            is_quantity("max"),
+        )
+    };
+    schema.insert(
+        "x-kubernetes-validations".to_owned(),
+        json!([
+            rule(
+                "[has(self.nodeLabel), has(self.nodeAnnotation), has(self.resource)].filter(given, given).size() == 1",
+                "give exactly one of nodeLabel, nodeAnnotation and resource",
+            ),
+            rule(
+                "!has(self.default) || !has(self.whenMissing)",
+                "give default or whenMissing, not both: a node without a quantity gets the default",
+            ),
+            rule(at_most_max("min"), "min is more than max: no quantity would be accepted"),
+            rule(at_most_max("default"), "default is more than max: raise max, or lower the default"),
+        ]),
+    );
+}
+
+/// The key of a label or an annotation to read.
+pub(super) fn source_key(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "maxLength": 317,
+        "x-kubernetes-validations": [
+            rule(format!("self.indexOf('/') <= 253 && self.matches('{LABEL_KEY}')"), BAD_KEY),
+            rule(
+                "!self.startsWith('noderesource.dev/')",
+                "noderesource.dev is the controller's own: use a key of your own, such as example.com/slots",
+            ),
+        ],
+    })
+}
+
+/// A resource that no rule can declare, so that rules cannot depend on each other.
+pub(super) fn native_resource(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "maxLength": 63,
+        "x-kubernetes-validations": [rule(
+            format!("self.matches('{NATIVE_RESOURCE}')"),
+            "not a native resource: write cpu, memory, ephemeral-storage, pods, or hugepages-<size> such as hugepages-2Mi",
+        )],
+    })
+}
+
+/// What a native resource is divided by.
+pub(super) fn divisor(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "x-kubernetes-int-or-string": true,
+        "maxLength": MAX_QUANTITY_LENGTH,
+        "x-kubernetes-validations": [
+            rule(
+                format!("type(self) == int || self.matches('{QUANTITY}')"),
+                "not a quantity: write the amount for a quantity of 1, such as 4Gi or 500m",
+            ),
+            rule(
+                format!("type(self) == int ? self >= 1 : (!self.matches('{QUANTITY}') || quantity(self).isGreaterThan(quantity('0')))"),
+                "more than 0 is needed to divide by",
+            ),
+        ],
+    })
 }
 
 pub(super) fn resource_name(_: &mut SchemaGenerator) -> Schema {
@@ -111,8 +192,6 @@ pub(super) fn quantity(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
-    let bad_key =
-        "not a label key: write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
     let bad_value =
         "not a label value: at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends";
     // An empty selector may be the rest of a selector whose label lost its value.
@@ -137,7 +216,7 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
                     "x-kubernetes-validations": [rule(format!("self.matches('{LABEL_VALUE}')"), bad_value)],
                 },
                 "x-kubernetes-validations": [
-                    rule(format!("self.all(key, key.indexOf('/') <= 253 && key.matches('{LABEL_KEY}'))"), bad_key),
+                    rule(format!("self.all(key, key.indexOf('/') <= 253 && key.matches('{LABEL_KEY}'))"), BAD_KEY),
                     rule(
                         "self.all(key, dyn(self[key]) != null)",
                         "a label without a value: write its value, or \"\" for an empty one",
@@ -157,7 +236,7 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
                             "description": "The label's key.",
                             "type": "string",
                             "maxLength": 317,
-                            "x-kubernetes-validations": [rule(format!("self.indexOf('/') <= 253 && self.matches('{LABEL_KEY}')"), bad_key)],
+                            "x-kubernetes-validations": [rule(format!("self.indexOf('/') <= 253 && self.matches('{LABEL_KEY}')"), BAD_KEY)],
                         },
                         "operator": {
                             "description": "In, NotIn, Exists or DoesNotExist.",

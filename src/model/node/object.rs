@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
+use super::resources::Capacity;
 use super::{ApiNode, ApiNodeStatus, NodeInfo, ResourceList, TrimmedMetadata};
 
 /// A Node from the API server, decoded without unused fields.
@@ -97,7 +98,7 @@ impl<'de> Deserialize<'de> for NodeObject {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
         struct Status {
-            capacity: Option<ResourceList>,
+            capacity: Option<Capacity>,
             allocatable: Option<ResourceList>,
             node_info: Option<Info>,
             conditions: Option<Vec<Condition>>,

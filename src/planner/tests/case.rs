@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 
 use crate::model::api::NodeExtendedResource;
-use crate::model::node::{Interner, Node};
+use crate::model::node::{FactNames, Interner, Node};
 use crate::planner::input::{Lost, PlanningInput, PodUsage};
 use crate::planner::rules::{Rule, RuleSet};
 use crate::planner::{NodePlan, Outcome, Plan, patch, plan};
@@ -25,6 +25,14 @@ pub(in crate::planner) fn node_object(fields: &Value) -> Value {
     if let Some(text) = fields.get("ledgerText") {
         metadata["annotations"] = json!({ crate::model::ledger::ANNOTATION: text });
     }
+    if let Some(labels) = fields.get("labels") {
+        metadata["labels"] = labels.clone();
+    }
+    if let Some(annotations) = fields.get("annotations") {
+        let mut all = annotations.clone();
+        all.as_object_mut().unwrap().extend(metadata["annotations"].as_object().cloned().unwrap_or_default());
+        metadata["annotations"] = all;
+    }
     if let Some(created) = fields.get("created") {
         metadata["creationTimestamp"] = created.clone();
     }
@@ -39,7 +47,7 @@ pub(in crate::planner) fn node_object(fields: &Value) -> Value {
 }
 
 pub(in crate::planner) fn decoded(object: &Value) -> Node {
-    Node::new(serde_json::from_value(object.clone()).unwrap(), &mut Interner::default())
+    Node::new(serde_json::from_value(object.clone()).unwrap(), &mut Interner::keeping(FactNames::All))
 }
 
 /// `name: {...}` is a rule for every node, of 4 dongles where it does not say otherwise; a rule
@@ -52,7 +60,10 @@ pub(in crate::planner) fn rule_set(rules: &Value) -> RuleSet {
             frozen.push((name.as_str().into(), priority));
             continue;
         };
-        let mut spec = json!({"resourceName": "example.com/dongle", "quantity": 4});
+        let mut spec = json!({"resourceName": "example.com/dongle"});
+        if !fields.contains_key("quantityFrom") {
+            spec["quantity"] = json!(4);
+        }
         spec.as_object_mut().unwrap().extend(fields.clone());
         if ["nodeNames", "nodeSelector"].iter().all(|field| spec.get(field).is_none()) {
             spec["allNodes"] = json!(true);
@@ -113,6 +124,9 @@ pub(in crate::planner) fn outcome_texts(outcomes: &[(Arc<str>, Outcome)]) -> BTr
         Outcome::Contested { lost: Lost::LedgerEntry, .. } => "contested annotation".to_owned(),
         Outcome::Paused { at: Some(at) } => format!("paused at {at}"),
         Outcome::Paused { at: None } => "paused".to_owned(),
+        Outcome::QuantityUnknown { at: Some(at), why } => format!("unknown, {at} stays: {why}"),
+        Outcome::QuantityUnknown { at: None, why } => format!("unknown: {why}"),
+        Outcome::Moving { at } => format!("still {at}"),
         Outcome::Overridden { by, tied: false } => format!("overridden by {by}"),
         Outcome::Overridden { by, tied: true } => format!("tied, overridden by {by}"),
         Outcome::LedgerFull => "ledger full".to_owned(),

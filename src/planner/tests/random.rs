@@ -278,3 +278,43 @@ fn random_adoptions_are_of_own_values() {
     }
     assert!(adoptions.iter().all(|count| *count > 10), "{adoptions:?}");
 }
+
+/// Where the node states the quantity, nothing else is planned; where it does not, nothing is withdrawn or moved.
+#[test]
+fn random_derived_quantities_plan_like_fixed_ones_and_unknown_ones_keep_what_is_listed() {
+    let mut random = fastrand::Rng::with_seed(17);
+    let (mut planned, mut kept) = (0, 0);
+    for _ in 0..5_000 {
+        let case = Case::new(&mut random);
+        let (mut object, mut rules) = (case.object.clone(), case.rules.clone());
+        for (name, rule) in rules.as_object_mut().unwrap() {
+            let Some(spec) = rule.as_object_mut() else { continue };
+            let quantity = spec.remove("quantity").unwrap();
+            spec.insert("quantityFrom".to_owned(), json!({"nodeLabel": {"key": name}, "max": 1000}));
+            object["metadata"]["labels"][name] = quantity;
+        }
+        let mut derived = plan(&decoded(&object), &rule_set(&rules), &case.input);
+        if let Plan::Patch { changes, .. } = &mut derived.plan {
+            changes.iter_mut().for_each(|change| change.moves = false);
+        }
+        let fixed = plan(&decoded(&object), &rule_set(&case.rules), &case.input);
+        assert_eq!(derived, fixed, "{object:#}\n{rules:#}");
+        planned += derived.changes().len();
+
+        object["metadata"]["labels"] = json!({});
+        let node = decoded(&object);
+        let unknown = plan(&node, &rule_set(&rules), &case.input);
+        let Ok(ledger) = Ledger::parse(node.ledger.as_deref()) else { continue };
+        let is_declared = |resource: &str| {
+            let mut rules = rules.as_object().unwrap().values();
+            rules.any(|rule| rule["resourceName"] == resource && rule["paused"] != true)
+        };
+        for change in unknown.changes().iter().filter(|change| is_declared(&change.resource)) {
+            let listed = ledger.get(&change.resource).map(|entry| entry.quantity.parse::<Quantity>().unwrap());
+            let written = change.quantity().map(|text| text.parse::<Quantity>().unwrap());
+            assert!(listed.is_some() && written >= listed, "{change}: {object:#}\n{rules:#}");
+            kept += 1;
+        }
+    }
+    assert!(planned > 2500 && kept > 250, "{planned} {kept}");
+}

@@ -1,12 +1,12 @@
 //! Rules with the same selection, of which only a few are kept.
 
-use crate::model::quantity::Quantity;
+use crate::planner::declared::Declared;
 
 /// A rule that others are compared with.
 #[derive(Clone, Copy)]
 pub(super) struct Peer<'t> {
     pub(super) name: &'t str,
-    pub(super) quantity: Quantity,
+    pub(super) quantity: &'t Declared,
     /// The number of rules before it.
     pub(super) place: usize,
     /// The item that a conflict returns.
@@ -35,8 +35,8 @@ impl<'t> Alike<'t> {
     }
 
     /// Returns the first rule with another quantity and another name.
-    pub(super) fn first_other(&self, quantity: &Quantity, name: &str) -> Option<Peer<'t>> {
-        let is_other = |peer: &&Peer<'t>| peer.quantity != *quantity && peer.name != name;
+    pub(super) fn first_other(&self, quantity: &Declared, name: &str) -> Option<Peer<'t>> {
+        let is_other = |peer: &&Peer<'t>| peer.quantity != quantity && peer.name != name;
         self.0.iter().find(is_other).copied()
     }
 

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::quantity::Quantity;
+use crate::planner;
 
 struct Declared {
     name: String,
@@ -112,12 +112,13 @@ fn overlaps_found_by_index_are_those_found_by_pairs() {
 #[test]
 fn overlaps_of_alike_rules_keep_few_of_them() {
     let names: Vec<_> = (0..100).map(|name| format!("rule-{name}")).collect();
+    let quantities: Vec<_> = (0..100).map(|number| planner::declared::Declared::Fixed(number.into())).collect();
     let mut random = fastrand::Rng::with_seed(13);
     for count in [1, 2, 3, 4, 100] {
         for _ in 0..1000 {
             let mut alike = Alike::default();
             for place in 0..200 {
-                let quantity = Quantity::from(random.i64(..count));
+                let quantity = &quantities[random.usize(..usize::try_from(count).unwrap())];
                 let name = &names[random.usize(..usize::try_from(count).unwrap())];
                 alike.add(Peer { name, quantity, place, item: place });
             }

@@ -35,6 +35,8 @@ const VALUES: [&str; 22] = [
     "1e2147483647",
 ];
 const QUANTITIES: [&str; 8] = ["1", "2", "4", "5", "1k", "1Ki", "4000m", "9223372036854775"];
+/// What rules read quantities from.
+const SLOTS: &str = "slots";
 const RULES: [&str; 6] = ["r0", "r1", "r2", "r3", "gone", "frozen"];
 const TIMES: [&str; 3] = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "yesterday"];
 const MANAGERS: [&str; 4] = ["kubelet", "kubectl-patch", "node-resource-advertiser", ""];
@@ -57,6 +59,7 @@ pub struct Circumstances {
     pub new_values: u8,
     pub lowered_from: [Option<u8>; NAMES.len()],
     pub released: [bool; NAMES.len()],
+    pub moved: [bool; NAMES.len()],
     /// The changes that are sent first.
     pub first: u8,
 }
@@ -83,12 +86,17 @@ fn one_of<'t>(bytes: &mut Unstructured<'_>, texts: &[&'t str]) -> Result<&'t str
 fn rule(bytes: &mut Unstructured<'_>, number: u8) -> Result<Value> {
     let mut spec = json!({
         "resourceName": one_of(bytes, &NAMES)?,
-        "quantity": one_of(bytes, &QUANTITIES)?,
         "priority": bytes.int_in_range(0..=2)?,
         "deletionPolicy": one_of(bytes, &["Withdraw", "Retain"])?,
         "conflictPolicy": one_of(bytes, &["Keep", "Overwrite"])?,
         "shrinkPolicy": one_of(bytes, &["WhenFree", "Immediate"])?,
     });
+    match bytes.int_in_range(0..=5)? {
+        0 => spec["quantityFrom"] = derived(bytes, "nodeLabel", json!({"key": SLOTS}))?,
+        1 => spec["quantityFrom"] = derived(bytes, "nodeAnnotation", json!({"key": SLOTS}))?,
+        2 => spec["quantityFrom"] = derived(bytes, "resource", json!({"name": "hugepages-2Mi", "divisor": "500m"}))?,
+        _ => spec["quantity"] = json!(one_of(bytes, &QUANTITIES)?),
+    }
     let (field, nodes) = match bytes.int_in_range(0..=7)? {
         0 => ("nodeNames", json!(["node-2"])),
         1 => ("nodeNames", json!(["node-1"])),
@@ -104,12 +112,26 @@ fn rule(bytes: &mut Unstructured<'_>, number: u8) -> Result<Value> {
     }))
 }
 
+/// Returns a `quantityFrom` with this source.
+fn derived(bytes: &mut Unstructured<'_>, source: &str, of: Value) -> Result<Value> {
+    let mut from = json!({source: of, "max": one_of(bytes, &QUANTITIES)?});
+    match bytes.int_in_range(0..=3)? {
+        0 => from["default"] = json!(1),
+        1 => from["whenMissing"] = json!("None"),
+        _ => {}
+    }
+    Ok(from)
+}
+
 /// Adds the fields that every node has, so that a change to them is detected.
 fn node(bytes: &mut Unstructured<'_>) -> Result<Value> {
     let mut metadata = json!({"name": "node-1", "uid": "u/1~", "labels": {"zone": one_of(bytes, &["a", "b"])?}});
     let mut status = json!({"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"bootID": "b"}});
     if bytes.arbitrary()? {
         metadata["creationTimestamp"] = json!(one_of(bytes, &TIMES)?);
+    }
+    if bytes.arbitrary()? {
+        metadata["labels"][SLOTS] = json!(one_of(bytes, &VALUES)?);
     }
     for map in MAPS {
         if bytes.ratio(7, 8)? {
@@ -124,6 +146,7 @@ fn node(bytes: &mut Unstructured<'_>) -> Result<Value> {
     let mut annotations = Map::new();
     if bytes.arbitrary()? {
         annotations.insert("other/annotation".to_owned(), json!("kept"));
+        annotations.insert(SLOTS.to_owned(), json!(one_of(bytes, &VALUES)?));
     }
     if bytes.ratio(3, 4)? {
         let ledger = ledger(bytes, &mut status)?;

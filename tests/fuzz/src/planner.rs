@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arbitrary::Unstructured;
 use json_patch::{Patch, PatchOperation};
 use node_resource_advertiser::model::ledger::{ANNOTATION, Ledger};
-use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
+use node_resource_advertiser::model::node::{ApiNode, FactNames, Interner, Node};
 use node_resource_advertiser::model::pod::Requests;
 use node_resource_advertiser::model::quantity::Quantity;
 use node_resource_advertiser::planner::input::{Contest, Lost, NewValues, PlanningInput, PodUsage};
@@ -156,6 +156,7 @@ impl Circumstances {
                 .filter_map(|(name, from)| Some((name, i64::from(from?).into())))
                 .collect(),
             released: names().zip(self.released).filter(|(_, released)| *released).map(|(name, _)| name).collect(),
+            moved: names().zip(self.moved).filter(|(_, moved)| *moved).map(|(name, _)| name).collect(),
         }
     }
 }
@@ -168,7 +169,7 @@ fn requests(amounts: &[u16; NAMES.len()]) -> Requests {
 }
 
 fn decoded(node: &Value) -> Node {
-    Node::new(serde_json::from_value(node.clone()).expect("a node is decoded"), &mut Interner::default())
+    Node::new(serde_json::from_value(node.clone()).expect("a node is decoded"), &mut Interner::keeping(FactNames::All))
 }
 
 fn quantity(value: &Value) -> Option<Quantity> {

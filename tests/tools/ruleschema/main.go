@@ -22,11 +22,16 @@ const stricter = `{
 	"properties": {
 		"resourceName": {"pattern": "^[^/]+/[^/]+$"},
 		"quantity": {"minimum": 1},
+		"quantityFrom": {
+			"properties": {"max": {"minimum": 1}, "min": {"minimum": 1}, "default": {"minimum": 1}},
+			"oneOf": [{"required": ["nodeLabel"]}, {"required": ["nodeAnnotation"]}, {"required": ["resource"]}]
+		},
 		"nodeSelector": {
 			"minProperties": 1,
 			"properties": {"matchLabels": {"minProperties": 1}, "matchExpressions": {"minItems": 1}}
 		}
 	},
+	"allOf": [{"oneOf": [{"required": ["quantity"]}, {"required": ["quantityFrom"]}]}],
 	"oneOf": [{"required": ["nodeSelector"]}, {"required": ["nodeNames"]}, {"required": ["allNodes"]}]
 }`
 

@@ -64,7 +64,7 @@ fn find<'s>(node: &'s NodeEntry, rule: &'s Rule) -> Option<(&'s str, Foreign<'s>
     let values = node.values(resource);
     let is = |wanted: Quantity| values == [Some(wanted); 2];
     // A value is higher than declared while pods use it; the annotation lists it then.
-    let is_declared = is(rule.quantity) || listed.is_some_and(is);
+    let is_declared = rule.quantity.known_on(&node.node).is_some_and(is) || listed.is_some_and(is);
     let found = values.into_iter().flatten().max().unwrap_or_default();
     // managedFields also name the kubelet for a value that the policy has kept, and for a zero, which is no value; and
     // whoever wrote a value once, before the controller took it over.

@@ -56,6 +56,8 @@ pub(super) struct World {
     pub(super) events: Vec<String>,
     /// The self-tests, none of which is answered: each with its number, its node and its label.
     pub(super) self_tests: Vec<(u64, String, String)>,
+    /// How many times the nodes were listed again for what rules read from them.
+    pub(super) relists: usize,
     readiness: watch::Receiver<Readiness>,
 }
 
@@ -94,6 +96,7 @@ impl World {
             statuses: Vec::new(),
             events: Vec::new(),
             self_tests: Vec::new(),
+            relists: 0,
             readiness,
         }
     }
@@ -243,6 +246,10 @@ impl World {
             let step = self.reconciler.next(self.now);
             assert_eq!(self.reconciler.missed_wake(&step, self.now), None, "it wakes too late");
             let wake = step.wake.filter(|wake| *wake > self.now.instant);
+            if step.relists_nodes {
+                self.relists += 1;
+                self.list_nodes();
+            }
             let idle = step.requests.is_empty() && wake == step.wake;
             for request in step.requests {
                 self.take(request);

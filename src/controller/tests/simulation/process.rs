@@ -122,6 +122,11 @@ impl World {
                 self.violate(format!("I8: {name} sleeps through {what}"));
             }
             self.follow_leadership(number);
+            if step.relists_nodes {
+                self.count("nodes are listed for what rules read");
+                self.processes[number].streams[2].restart();
+                self.wake_watches(number);
+            }
             for request in step.requests {
                 self.send(number, request);
             }

@@ -1,0 +1,68 @@
+//! The resources of a node, as the API server writes them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer};
+
+use super::pool::Pool;
+use crate::model::resource_name;
+
+/// The extended resources in `status.capacity` or `status.allocatable`, with their quantities as the API server wrote
+/// them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceList(Arc<[Amount]>);
+
+/// The name of a resource, and its quantity.
+pub(super) type Amount = (Box<str>, Box<str>);
+
+impl ResourceList {
+    /// Returns the quantity of a resource, if the map holds it.
+    #[must_use]
+    pub fn get(&self, resource: &str) -> Option<&str> {
+        self.iter().find(|(name, _)| *name == resource).map(|(_, quantity)| quantity)
+    }
+
+    /// Returns the list that nodes with the same quantities share.
+    pub(super) fn shared(&self, pool: &mut Pool<[Amount]>) -> Self {
+        Self(pool.intern(&*self.0))
+    }
+
+    /// Returns every resource with its quantity.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, quantity)| (&**name, &**quantity))
+    }
+}
+
+impl<'de> Deserialize<'de> for ResourceList {
+    fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
+        let amounts = BTreeMap::<Box<str>, Box<str>>::deserialize(decoder)?;
+        Ok(Self(amounts.into_iter().filter(|(name, _)| resource_name::is_extended(name)).collect()))
+    }
+}
+
+/// The native resources of a node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Native(Vec<Amount>);
+
+impl Native {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Amount> {
+        self.0.iter()
+    }
+}
+
+/// `status.capacity`: extended resources, and native ones.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Capacity {
+    pub(super) extended: ResourceList,
+    pub(super) native: Native,
+}
+
+impl<'de> Deserialize<'de> for Capacity {
+    fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
+        let amounts = BTreeMap::<Box<str>, Box<str>>::deserialize(decoder)?;
+        let (extended, native): (Vec<_>, Vec<_>) =
+            amounts.into_iter().partition(|(name, _)| resource_name::is_extended(name));
+        Ok(Self { extended: ResourceList(extended.into()), native: Native(native) })
+    }
+}

@@ -1,0 +1,281 @@
+//! The quantity that a rule declares: one for all nodes, or one that is read from each node.
+
+use std::fmt;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::model::api::{DeclaredQuantity, NodeExtendedResourceSpec, QuantityFrom, WhenMissing};
+use crate::model::label::{excerpt, is_qualified_name};
+use crate::model::node::{Fact, Node};
+use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH, ParseQuantityError, Quantity};
+
+/// The quantity of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Declared {
+    /// A whole number from 1 to [`MAX_QUANTITY`], on every node.
+    Fixed(Quantity),
+    /// What each node says.
+    Derived(Arc<Derivation>),
+}
+
+/// How a quantity is read from a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Derivation {
+    fact: Fact,
+    /// Of a native resource.
+    divisor: Option<Quantity>,
+    min: Quantity,
+    max: Quantity,
+    default: Option<Quantity>,
+    when_missing: WhenMissing,
+}
+
+/// The quantity that a rule declares on one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OnNode {
+    /// This quantity.
+    Known(Quantity),
+    /// None: the rule declares nothing here.
+    Nothing,
+    /// It cannot be read: what is advertised stays. Why, without a period.
+    Unknown(Arc<str>),
+}
+
+/// Why `spec.quantity` or `spec.quantityFrom` declares nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum InvalidQuantity {
+    /// Not a quantity.
+    #[error("{0}: {1}")]
+    Syntax(&'static str, ParseQuantityError),
+    /// Too long.
+    #[error("{0}: {1} characters are too long: write the number in at most {MAX_QUANTITY_LENGTH}")]
+    TooLong(&'static str, usize),
+    /// It has a fraction.
+    #[error("{0}: {1} is not a whole number, and extended resources cannot be split")]
+    NotWhole(&'static str, Quantity),
+    /// It is 0 or less.
+    #[error("{0}: {1} is less than 1; to advertise nothing, delete the rule")]
+    NotPositive(&'static str, Quantity),
+    /// It exceeds what the API server can count.
+    #[error("{0}: {1} is more than {MAX_QUANTITY}, the most that can be advertised")]
+    TooLarge(&'static str, Quantity),
+    /// There is not exactly one quantity.
+    #[error("spec: give exactly one of quantity and quantityFrom")]
+    NotOne,
+    /// There is not exactly one source.
+    #[error("spec.quantityFrom: give exactly one of nodeLabel, nodeAnnotation and resource")]
+    NotOneSource,
+    /// The key of a label or annotation cannot exist, or is the controller's own.
+    #[error("spec.quantityFrom: {0:?} is not the key of a label or annotation that can be read")]
+    Key(String),
+    /// The resource may be one that a rule declares.
+    #[error("spec.quantityFrom.resource.name: {0:?} is not a native resource")]
+    NotNative(String),
+    /// The divisor is 0 or less.
+    #[error("spec.quantityFrom.resource.divisor: {0} is not more than 0")]
+    Divisor(Quantity),
+    /// `min` or `default` exceeds `max`.
+    #[error("spec.quantityFrom.{0} is more than max")]
+    AboveMax(&'static str),
+    /// Both say what to do without a quantity.
+    #[error("spec.quantityFrom: give default or whenMissing, not both")]
+    DefaultAndWhenMissing,
+}
+
+impl Declared {
+    /// Checks the quantity of a rule.
+    ///
+    /// # Errors
+    /// If the CRD's validation would reject it.
+    pub fn new(spec: &NodeExtendedResourceSpec) -> Result<Self, InvalidQuantity> {
+        match (&spec.quantity, &spec.quantity_from) {
+            (Some(quantity), None) => Ok(Self::Fixed(advertisable("spec.quantity", quantity)?)),
+            (None, Some(from)) => Ok(Self::Derived(Arc::new(Derivation::new(from)?))),
+            _ => Err(InvalidQuantity::NotOne),
+        }
+    }
+
+    /// Returns the quantity on a node.
+    #[must_use]
+    pub fn on(&self, node: &Node) -> OnNode {
+        match self {
+            Self::Fixed(quantity) => OnNode::Known(*quantity),
+            Self::Derived(derivation) => derivation.on(node),
+        }
+    }
+
+    /// Returns the quantity on a node, if it is known.
+    #[must_use]
+    pub fn known_on(&self, node: &Node) -> Option<Quantity> {
+        match self.on(node) {
+            OnNode::Known(quantity) => Some(quantity),
+            OnNode::Nothing | OnNode::Unknown(_) => None,
+        }
+    }
+
+    /// Returns the quantity, if it is the same on all nodes.
+    #[must_use]
+    pub fn fixed(&self) -> Option<Quantity> {
+        match self {
+            Self::Fixed(quantity) => Some(*quantity),
+            Self::Derived(_) => None,
+        }
+    }
+
+    /// Returns the largest quantity that any node can get.
+    #[must_use]
+    pub fn most(&self) -> Quantity {
+        match self {
+            Self::Fixed(quantity) => *quantity,
+            Self::Derived(derivation) => derivation.max,
+        }
+    }
+
+    /// Returns where the quantity of a node comes from, if it is not the same on all.
+    #[must_use]
+    pub fn origin(&self) -> Option<String> {
+        let Self::Derived(derivation) = self else { return None };
+        let divided = derivation.divisor.map(|divisor| format!(" / {divisor}")).unwrap_or_default();
+        let default = derivation.default.map(|default| format!(", by default {default}")).unwrap_or_default();
+        Some(format!("{}{divided}{default}", derivation.fact))
+    }
+
+    /// Returns what is read from nodes, if anything.
+    #[must_use]
+    pub fn fact(&self) -> Option<&Fact> {
+        match self {
+            Self::Fixed(_) => None,
+            Self::Derived(derivation) => Some(&derivation.fact),
+        }
+    }
+}
+
+impl fmt::Display for Declared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(quantity) => quantity.fmt(f),
+            Self::Derived(derivation) => match derivation.divisor {
+                Some(divisor) => write!(f, "the {} of the node, divided by {divisor}", derivation.fact),
+                None => write!(f, "the quantity in the {} of the node", derivation.fact),
+            },
+        }
+    }
+}
+
+impl Derivation {
+    fn new(from: &QuantityFrom) -> Result<Self, InvalidQuantity> {
+        let QuantityFrom { node_label, node_annotation, resource, max, min, default, when_missing } = from;
+        let (fact, divisor) = match (node_label, node_annotation, resource) {
+            (Some(label), None, None) => (Fact::Label(key(&label.key)?), None),
+            (None, Some(annotation), None) => (Fact::Annotation(key(&annotation.key)?), None),
+            (None, None, Some(resource)) => {
+                if !is_native(&resource.name) {
+                    return Err(InvalidQuantity::NotNative(excerpt(&resource.name)));
+                }
+                let divisor = quantity("spec.quantityFrom.resource.divisor", &resource.divisor)?;
+                if divisor <= Quantity::from(0) {
+                    return Err(InvalidQuantity::Divisor(divisor));
+                }
+                (Fact::Capacity(resource.name.as_str().into()), Some(divisor))
+            }
+            _ => return Err(InvalidQuantity::NotOneSource),
+        };
+        let max = advertisable("spec.quantityFrom.max", max)?;
+        let bound =
+            |name, bound: &Option<DeclaredQuantity>| bound.as_ref().map(|bound| advertisable(name, bound)).transpose();
+        let min = bound("spec.quantityFrom.min", min)?.unwrap_or(Quantity::from(1));
+        let default = bound("spec.quantityFrom.default", default)?;
+        if min > max {
+            return Err(InvalidQuantity::AboveMax("min"));
+        }
+        if default.is_some_and(|default| default > max) {
+            return Err(InvalidQuantity::AboveMax("default"));
+        }
+        if default.is_some() && when_missing.is_some() {
+            return Err(InvalidQuantity::DefaultAndWhenMissing);
+        }
+        Ok(Self { fact, divisor, min, max, default, when_missing: when_missing.unwrap_or_default() })
+    }
+
+    fn on(&self, node: &Node) -> OnNode {
+        let text = match node.fact(&self.fact) {
+            Ok(text) => text,
+            // Only a list of the nodes shows it.
+            Err(_) => return OnNode::Unknown(format!("the {} has not been read yet", self.fact).into()),
+        };
+        let Some(text) = text else {
+            return self.missing(|| format!("the node has no {}", self.fact));
+        };
+        let (fact, max) = (&self.fact, self.max);
+        let unknown =
+            |why: &str| OnNode::Unknown(format!("the {fact} is \"{}\", which is {why}", excerpt(text)).into());
+        if text.chars().count() > MAX_QUANTITY_LENGTH {
+            return unknown("too long for a quantity");
+        }
+        let Ok(amount) = text.parse::<Quantity>() else { return unknown("not a quantity") };
+        if amount < Quantity::from(0) {
+            return unknown("negative");
+        }
+        let quantity = match self.divisor {
+            Some(divisor) => amount.whole_quotient(divisor),
+            None if amount.whole().is_none() => return unknown("not a whole number"),
+            None => amount,
+        };
+        if quantity > max {
+            let more = if self.divisor.is_some() { format!("{quantity} of its units, ") } else { String::new() };
+            return unknown(&format!("{more}more than max, {max}"));
+        }
+        if quantity < self.min {
+            return self.missing(|| format!("the {fact} is {text}, which is too little for min, {}", self.min));
+        }
+        OnNode::Known(quantity)
+    }
+
+    fn missing(&self, why: impl FnOnce() -> String) -> OnNode {
+        match (self.default, self.when_missing) {
+            (Some(default), _) => OnNode::Known(default),
+            (None, WhenMissing::Keep) => OnNode::Unknown(why().into()),
+            (None, WhenMissing::None) => OnNode::Nothing,
+        }
+    }
+}
+
+fn quantity(field: &'static str, declared: &DeclaredQuantity) -> Result<Quantity, InvalidQuantity> {
+    let text = declared.to_string();
+    let length = text.chars().count();
+    if length > MAX_QUANTITY_LENGTH {
+        return Err(InvalidQuantity::TooLong(field, length));
+    }
+    text.parse().map_err(|error| InvalidQuantity::Syntax(field, error))
+}
+
+/// Returns a quantity that a node can have.
+fn advertisable(field: &'static str, declared: &DeclaredQuantity) -> Result<Quantity, InvalidQuantity> {
+    let quantity = quantity(field, declared)?;
+    match quantity.whole() {
+        None => Err(InvalidQuantity::NotWhole(field, quantity)),
+        Some(..=0) => Err(InvalidQuantity::NotPositive(field, quantity)),
+        Some(whole) if whole > MAX_QUANTITY.into() => Err(InvalidQuantity::TooLarge(field, quantity)),
+        Some(_) => Ok(quantity),
+    }
+}
+
+/// Returns the key of a label or annotation that is not the controller's own.
+fn key(key: &str) -> Result<Arc<str>, InvalidQuantity> {
+    let is_own = key.split_once('/').is_some_and(|(domain, _)| domain == crate::model::api::GROUP);
+    match is_qualified_name(key) && !is_own {
+        true => Ok(key.into()),
+        false => Err(InvalidQuantity::Key(excerpt(key))),
+    }
+}
+
+/// Returns whether no rule can declare the resource.
+fn is_native(name: &str) -> bool {
+    let is_size = |size: &str| {
+        let unit = size.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].contains(&unit) && !size.starts_with('0') && unit.len() < size.len()
+    };
+    ["cpu", "memory", "ephemeral-storage", "pods"].contains(&name)
+        || name.strip_prefix("hugepages-").is_some_and(is_size)
+}
