@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Copies CustomResourceDefinitions out of a Go module into a folder.
+# Copies CustomResourceDefinitions, and other files, out of a Go module into a folder.
 #
 #   hack/crds.sh FOLDER GO-MOD MODULE[@VERSION] FILE…
 #
