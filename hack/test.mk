@@ -4,7 +4,7 @@ CARGO_TEST := cargo test --workspace --locked
 # What `make release` builds, or with RELEASE= the same for the tests' build of the program.
 DIST := $(if $(RELEASE),target/dist,target/dist-test)
 TEST_IMAGE := $(DIST)/node-resource-advertiser-$(shell hack/version.sh)-image.tar
-TEST := fmt clippy doc test-unit deny spelling test-chart test-oracle test-image test-conformance-quick test-e2e test-demo test-cluster test-kubelet
+TEST := fmt clippy doc test-unit deny spelling test-chart test-oracle test-image test-conformance-quick test-e2e test-demo test-karpenter test-cluster test-kubelet
 # What proves a tool rather than this project: hack/changed.sh has the files that each depends on.
 TEST_TOOLS := test-harness test-alerts test-gitops test-release
 # Under another name: make runs a recipe that contains $(MAKE) even with `make -n`.
@@ -93,7 +93,7 @@ test-image: dist-for-tests tools ## Check that images and charts are well formed
 
 .PHONY: test-e2e
 test-e2e: build-tests controlplane controlplane-extras tools monitoring-crds ## Run the tests against a real control plane
-	@$(STEP) $(CARGO_TEST) --test e2e -- --skip gitops::
+	@$(STEP) $(CARGO_TEST) --test e2e -- --skip gitops:: --skip karpenter::
 
 # The same few thousand operations each time.
 .PHONY: test-conformance-quick
@@ -108,6 +108,11 @@ test-conformance: build-tests controlplane ## Compare the model of the API serve
 .PHONY: test-demo
 test-demo: build-tests controlplane ## Run the demo as a test
 	@$(STEP) target/debug/demo
+
+# The tests in tests/e2e/karpenter.rs, and the demo with Karpenter.
+.PHONY: test-karpenter
+test-karpenter: build-tests controlplane tools karpenter ## Test the loop with Karpenter, from no node to a running pod
+	@$(STEP) bash -ec '$(CARGO_TEST) --test e2e -- karpenter:: --show-output; target/debug/demo --karpenter'
 
 .PHONY: test-kubelet
 test-kubelet: build-tests controlplane controlplane-extras ## Run the tests on a real kubelet (root on Linux; elsewhere they are skipped)
@@ -163,8 +168,9 @@ cargo-about: | $(if $(call asked,spelling),typos)
 dist-for-tests: | $(call asked,test-unit)
 controlplane: | tools
 controlplane-extras: | controlplane
-containers: | controlplane-extras
-test-conformance-quick test-e2e test-demo test-cluster: | $(call asked,test-oracle deny spelling)
+karpenter: | controlplane-extras
+containers: | $(if $(call asked,test-karpenter),karpenter)
+test-conformance-quick test-e2e test-demo test-karpenter test-cluster: | $(call asked,test-oracle deny spelling)
 test-kubelet: | $(filter-out test-kubelet,$(call asked,$(TEST)))
 test-harness gitops-tools test-alerts signing-tools test-versions: | $(call asked,test-kubelet)
 test-alerts: | $(if $(call asked,test-gitops),gitops-tools)

@@ -24,6 +24,7 @@ mod faults;
 mod gitops;
 mod history;
 mod isolation;
+mod karpenter;
 mod leader_election;
 mod lifecycle;
 mod metrics;

@@ -6,6 +6,7 @@
 //! | [`Kubelet`] | a real kubelet over a fake container runtime |
 //! | [`Node`], [`isolated`] | a node with real containers, in namespaces of its own |
 //! | [`Registry`] | a registry of images and charts |
+//! | [`Karpenter`] | Karpenter with its provider without a cloud, and kwok as the kubelets of its nodes |
 //! | [`FaultProxy`] | network faults between the program and the API server |
 //! | [`Process`] | any program, which cannot outlive its owner |
 //! | [`Cluster`], [`SharedCluster`], [`Controller`] | drive the CRD and the program in a test: a failure is a panic |
@@ -38,6 +39,7 @@ mod fault_proxy;
 pub mod helm;
 mod http;
 mod isolation;
+mod karpenter;
 mod kubectl;
 mod kubelet;
 mod node;
@@ -58,6 +60,7 @@ pub use control_plane::ControlPlane;
 pub use controller::Controller;
 pub use fault_proxy::{Fault, FaultProxy};
 pub use isolation::isolated;
+pub use karpenter::Karpenter;
 pub use kubectl::Output;
 pub use kubelet::{DevicePlugin, Kubelet};
 pub use node::Node;

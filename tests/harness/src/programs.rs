@@ -25,6 +25,10 @@ pub(crate) const CONTROL_PLANE: Programs =
 pub(crate) const CONTAINERS: Programs =
     Programs { folder: "target/containers/bin", variable: "CONTAINERS_BIN", command: "make test-cluster" };
 
+/// Karpenter, kwok, and their files.
+pub(crate) const KARPENTER: Programs =
+    Programs { folder: "target/karpenter", variable: "KARPENTER_BIN", command: "make karpenter" };
+
 const TOOLS: Programs = Programs { folder: "target/tools/bin", variable: "TOOLS_BIN", command: "make tools" };
 
 impl Programs {
