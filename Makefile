@@ -34,6 +34,11 @@ demo: $(if $(CONTEXT)$(KUBEBUILDER_ASSETS),,controlplane) ## Run the demo on a r
 	@cargo build --workspace --locked --quiet --bin node-resource-advertiser --bin demo
 	@$(DEMO)
 
+.PHONY: demo-autoscaler
+demo-autoscaler: controlplane karpenter ## Run the demo with Karpenter: from no node to a running pod whose resource no cloud knows
+	@cargo build --workspace --locked --quiet --bin node-resource-advertiser --bin demo
+	@target/debug/demo --karpenter
+
 .PHONY: clean
 clean: ## Delete all build output
 	rm -rf target

@@ -169,7 +169,7 @@ dist-for-tests: | $(call asked,test-unit)
 controlplane: | tools
 controlplane-extras: | controlplane
 karpenter: | controlplane-extras
-containers: | $(if $(call asked,test-karpenter),karpenter)
+containers: | controlplane-extras $(if $(call asked,test-karpenter),karpenter)
 test-conformance-quick test-e2e test-demo test-karpenter test-cluster: | $(call asked,test-oracle deny spelling)
 test-kubelet: | $(filter-out test-kubelet,$(call asked,$(TEST)))
 test-harness gitops-tools test-alerts signing-tools test-versions: | $(call asked,test-kubelet)

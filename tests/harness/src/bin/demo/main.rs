@@ -1,6 +1,7 @@
-//! `make demo`: from a rule to running pods in a real cluster, with real commands and their output. The
-//! demo checks every step, and exits with code 1 at the first that fails.
+//! `make demo`: from a rule to running pods in a real cluster, with real commands and their output; and
+//! `make demo-autoscaler`: from no node to a running pod. The demo checks every step, and exits with code 1 at the first that fails.
 
+mod karpenter;
 mod place;
 mod recording;
 mod stage;
@@ -18,7 +19,7 @@ use place::Place;
 use recording::Recording;
 use stage::Stage;
 
-const USAGE: &str = "usage: demo [--keep] [--context NAME] [--record FILE]";
+const USAGE: &str = "usage: demo [--keep] [--context NAME | --karpenter] [--record FILE]";
 
 #[derive(Default)]
 struct Args {
@@ -26,6 +27,8 @@ struct Args {
     keep: bool,
     /// The context of the kubeconfig whose cluster is used; without it, the demo starts one.
     context: Option<String>,
+    /// Play the story with Karpenter, on a control plane of its own.
+    karpenter: bool,
     /// Where a recording goes, without its extension.
     record: Option<String>,
 }
@@ -47,9 +50,13 @@ fn parse(mut from: impl Iterator<Item = String>) -> Result<Args> {
         match &*flag {
             "--keep" => args.keep = true,
             "--context" => args.context = Some(from.next().context(USAGE)?),
+            "--karpenter" => args.karpenter = true,
             "--record" => args.record = Some(from.next().context(USAGE)?),
             _ => bail!(USAGE),
         }
+    }
+    if args.karpenter && args.context.is_some() {
+        bail!(USAGE);
     }
     Ok(args)
 }
@@ -59,9 +66,14 @@ fn demo(args: &Args) -> Result<()> {
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         flag::register(signal, Arc::clone(&interrupted)).context("cannot wait for Ctrl-C")?;
     }
-    let place = args.context.as_deref().map_or_else(Place::start, Place::of_context)?;
+    let place = match &args.context {
+        Some(context) => Place::of_context(context)?,
+        None if args.karpenter => Place::start_with_karpenter()?,
+        None => Place::start()?,
+    };
     let stage = Stage::new(place, interrupted);
-    let played = story::play(&stage).and_then(|controller| {
+    let play = if args.karpenter { karpenter::play } else { story::play };
+    let played = play(&stage).and_then(|controller| {
         if args.keep {
             stage.stay()?;
         }

@@ -1,5 +1,6 @@
 //! Where the story plays: a control plane of its own, or the cluster of a context.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use harness::{ControlPlane, control_plane_program, program, project_file};
+use harness::{ControlPlane, Karpenter, control_plane_program, program, project_file};
 use serde_json::Value;
 
 pub(crate) const CRD: &str = "crds/noderesource.dev_nodeextendedresources.yaml";
@@ -21,11 +22,12 @@ const LEDGER: &str = "noderesource.dev/advertised";
 pub(crate) struct Place {
     /// `None` on a cluster that is not the demo's own.
     control_plane: Option<ControlPlane>,
+    _karpenter: Option<Karpenter>,
     /// Deletes the copy of the kubeconfig.
     _folder: Option<PrivateFolder>,
     kubeconfig: PathBuf,
-    /// The folder with kubectl, before those in PATH.
-    programs: Option<PathBuf>,
+    /// The folders of kubectl and of the program, before those in PATH.
+    programs: Vec<PathBuf>,
     /// The node with dongles.
     pub(crate) node: String,
     /// Whether pods run there.
@@ -36,19 +38,30 @@ impl Place {
     /// Starts Kubernetes: all of it, or etcd and kube-apiserver alone where CONTROLPLANE_BIN names a folder that has no
     /// more, as that of setup-envtest (KUBEBUILDER_ASSETS).
     pub(crate) fn start() -> Result<Self> {
-        let programs = control_plane_program("kubectl")?;
-        let programs = programs.parent().context("kubectl is in no folder")?.canonicalize()?;
         let runs_pods = control_plane_program("kube-scheduler").is_ok();
         let builder = ControlPlane::builder();
         let builder = if runs_pods { builder.scheduler().kubelets(2) } else { builder };
-        let control_plane = builder.start()?;
+        Ok(Self { node: "node-1".to_owned(), runs_pods, ..Self::of_control_plane(builder.start()?)? })
+    }
+
+    /// Starts Kubernetes without nodes, and Karpenter, which creates them.
+    pub(crate) fn start_with_karpenter() -> Result<Self> {
+        let control_plane = ControlPlane::builder().scheduler().controller_manager().start()?;
+        let karpenter = Karpenter::start(&control_plane)?;
+        Ok(Self { _karpenter: Some(karpenter), ..Self::of_control_plane(control_plane)? })
+    }
+
+    fn of_control_plane(control_plane: ControlPlane) -> Result<Self> {
+        let programs = [control_plane_program("kubectl")?, program()?];
+        let folder = |program: &PathBuf| Ok(program.parent().context("a program is in no folder")?.canonicalize()?);
         Ok(Self {
             kubeconfig: control_plane.kubeconfig(),
             control_plane: Some(control_plane),
+            _karpenter: None,
             _folder: None,
-            programs: Some(programs),
-            node: "node-1".to_owned(),
-            runs_pods,
+            programs: programs.iter().map(folder).collect::<Result<_>>()?,
+            node: String::new(),
+            runs_pods: true,
         })
     }
 
@@ -62,9 +75,10 @@ impl Place {
         let kubeconfig = folder.write("kubeconfig", &output.stdout)?;
         let mut place = Self {
             control_plane: None,
+            _karpenter: None,
             _folder: Some(folder),
             kubeconfig,
-            programs: None,
+            programs: Vec::new(),
             node: String::new(),
             runs_pods: true,
         };
@@ -89,8 +103,8 @@ impl Place {
         &self.kubeconfig
     }
 
-    pub(crate) fn programs(&self) -> Option<&PathBuf> {
-        self.programs.as_ref()
+    pub(crate) fn programs(&self) -> &[PathBuf] {
+        &self.programs
     }
 
     /// Where the controller's log goes.
@@ -132,10 +146,9 @@ impl Place {
     pub(crate) fn shell(&self, command: &str) -> Command {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", command]).env("KUBECONFIG", &self.kubeconfig);
-        if let Some(programs) = &self.programs {
-            let path = std::env::var("PATH").unwrap_or_default();
-            shell.env("PATH", format!("{}:{path}", programs.display()));
-        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = self.programs.iter().map(|folder| folder.as_os_str()).chain([&*path]);
+        shell.env("PATH", folders.collect::<Vec<_>>().join(OsStr::new(":")));
         shell
     }
 }

@@ -87,8 +87,8 @@ impl Stage {
     pub(crate) fn stay(&self) -> Result<()> {
         self.heading("Kubernetes keeps running until Ctrl-C. In another terminal:");
         println!("export KUBECONFIG={}", self.place.kubeconfig().display());
-        if let Some(programs) = self.place.programs() {
-            println!("export PATH={}:$PATH", programs.display());
+        for folder in self.place.programs() {
+            println!("export PATH={}:$PATH", folder.display());
         }
         println!("kubectl apply -f examples/dongle.yaml && kubectl get ner");
         while !self.interrupted.load(Ordering::Relaxed) {

@@ -44,7 +44,10 @@ fn install(stage: &Stage) -> Result<Controller> {
     }
     let status = if place.runs_pods { "Ready" } else { "" };
     stage.show("kubectl get nodes", &place.node, status)?;
+    install_controller(stage)
+}
 
+pub(crate) fn install_controller(stage: &Stage) -> Result<Controller> {
     stage.heading("Install the custom resource, and start the controller");
     stage.show(&format!("kubectl apply -f {CRD}"), "", "created")?;
     let established =
