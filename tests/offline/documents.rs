@@ -9,13 +9,14 @@ use harness::documents::{self, Block, Marker};
 use crate::{autoscaler, plan, read, validate};
 
 /// The names of tests that run blocks, and their files.
-const RUNNERS: [(&str, &str); 17] = [
+const RUNNERS: [(&str, &str); 18] = [
     ("quick-start", "tests/e2e/documented_commands.rs"),
     ("cluster", "tests/e2e/documented_commands.rs"),
     ("validate", "tests/e2e/documented_commands.rs"),
     ("gitops", "tests/e2e/documented_commands.rs"),
     ("answers", "tests/e2e/documented_commands.rs"),
     ("history", "tests/e2e/history.rs"),
+    ("karpenter", "tests/e2e/karpenter.rs"),
     ("doctor", "tests/e2e/doctor.rs"),
     ("adopt", "tests/e2e/adopt.rs"),
     ("autoscalers", "tests/e2e/autoscaler.rs"),

@@ -92,6 +92,7 @@ impl Cluster {
             ["pod", name] => format!("/api/v1/namespaces/default/pods/{name}"),
             ["ner"] => RULES_PATH.to_owned(),
             ["ner", name] => format!("{RULES_PATH}/{name}"),
+            ["nodeclaims"] => "/apis/karpenter.sh/v1/nodeclaims".to_owned(),
             ["crd"] => "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(),
             ["events"] => "/apis/events.k8s.io/v1/events".to_owned(),
             _ => {
