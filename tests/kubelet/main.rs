@@ -11,6 +11,7 @@ mod host_isolation;
 mod no_leader;
 mod protection;
 mod reboot;
+mod registration;
 mod shrink;
 
 /// Pods on a real kubelet, and whether they survive its restart.
