@@ -79,7 +79,7 @@ pub struct NodeKey {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NativeResource {
-    /// cpu, memory, ephemeral-storage, pods, or hugepages-<size>.
+    /// cpu, memory, ephemeral-storage, pods, or hugepages with a size, such as hugepages-2Mi.
     #[schemars(schema_with = "schema::native_resource")]
     pub name: String,
 
