@@ -47,17 +47,17 @@ pub struct QuantityFrom {
 
     /// The largest quantity that is believed: a node with more keeps what it has, and is reported. Who may set a label
     /// can set the quantity, so choose a bound that does no harm.
-    #[schemars(schema_with = "schema::quantity")]
+    #[schemars(schema_with = "schema::bound")]
     pub max: DeclaredQuantity,
 
     /// The smallest quantity, 1 by default. A node with less counts as a node without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::quantity")]
+    #[schemars(schema_with = "schema::bound")]
     pub min: Option<DeclaredQuantity>,
 
     /// The quantity of a node that has no such label, annotation or resource, or too little. Do not set whenMissing too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::quantity")]
+    #[schemars(schema_with = "schema::bound")]
     pub default: Option<DeclaredQuantity>,
 
     /// What to do on a node that has no such label, annotation or resource, or too little: Keep, the default, keeps the

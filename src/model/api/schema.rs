@@ -10,6 +10,8 @@ use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH};
 /// The input that CEL's `quantity` may get: an exponent below 100, because a large one keeps a core of the API
 /// server busy for minutes. No larger exponent makes a whole number of such a short text.
 const QUANTITY: &str = r"^[+-]?([0-9]+[.]?|[.][0-9])[0-9]*([numk]|Ki|[MGTPE]i?|[eE][+-]?0*[0-9]{1,2})?$";
+/// A whole number of at least 1.
+const BOUND: &str = "^[1-9][0-9]*([kMGTP]|[KMGTP]i)?$";
 const DNS_SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 const NAME_PART: &str = "^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
 const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
@@ -45,12 +47,12 @@ pub(super) fn exactly_one_choice(schema: &mut Schema) {
 /// Makes `quantityFrom` require exactly one source, and bounds in their order.
 pub(super) fn exactly_one_source(schema: &mut Schema) {
     let at_most_max = |field: &str| {
-        let is_quantity = |field: &str| format!("string(self.{field}).matches('{QUANTITY}')");
+        let is_bound = |field: &str| format!("string(self.{field}).matches('{BOUND}')");
         format!(
             "!has(self.{field}) || !{} || !{} \
-             || quantity(string(self.{field})).compareTo(quantity(string(self.max))) <= 0",
-            is_quantity(field),
-            is_quantity("max"),
+             || !quantity(string(self.{field})).isGreaterThan(quantity(string(self.max)))",
+            is_bound(field),
+            is_bound("max"),
         )
     };
     schema.insert(
@@ -68,6 +70,25 @@ pub(super) fn exactly_one_source(schema: &mut Schema) {
             rule(at_most_max("default"), "default is more than max: raise max, or lower the default"),
         ]),
     );
+}
+
+/// A bound of quantities. It takes no fraction and no exponent, so that one expression shows that it is a whole number:
+/// Kubernetes 1.30 rejects the CRD as too expensive if each bound has the rules of `quantity`.
+pub(super) fn bound(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "x-kubernetes-int-or-string": true,
+        "maxLength": MAX_QUANTITY_LENGTH,
+        "x-kubernetes-validations": [
+            rule(
+                format!("string(self).matches('{BOUND}')"),
+                "a whole number from 1 is needed: write digits, such as 4, and perhaps a suffix, such as 800Gi (suffixes: k M G T P, Ki Mi Gi Ti Pi)",
+            ),
+            rule(
+                format!("!string(self).matches('{BOUND}') || !quantity(string(self)).isGreaterThan(quantity('{MAX_QUANTITY}'))"),
+                "out of range: at most 9223372036854775 can be advertised",
+            ),
+        ],
+    })
 }
 
 /// The key of a label or an annotation to read.
