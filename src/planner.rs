@@ -8,6 +8,7 @@
 //! ```
 
 mod change;
+pub mod condition;
 pub mod declared;
 mod desired;
 pub mod input;
@@ -23,7 +24,7 @@ pub mod withdraw;
 
 use crate::model::ledger::Ledger;
 use crate::model::node::Node;
-pub use change::{Action, Change, ReleaseCause};
+pub use change::{Action, CONDITION, Change, Condition, ReleaseCause};
 use input::PlanningInput;
 pub use patch::patch;
 pub use plan::{NodePlan, Outcome, Plan};

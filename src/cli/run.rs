@@ -49,6 +49,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         request_timeout: settings.request_timeout,
         mass_withdrawal_delay: settings.mass_withdrawal_delay,
         confinement_test: settings.confinement_test,
+        node_condition: settings.node_condition,
         seed: seed(),
     };
     controller::run(client, candidate, options, diagnostics, wait_for(stop)).await?;

@@ -50,6 +50,12 @@ pub(super) struct Args {
     /// Use false where no ValidatingAdmissionPolicy confines this account.
     #[arg(long, env = "NRA_CONFINEMENT_TEST", default_value = "true")]
     pub(super) confinement_test: String,
+    /// Node condition: whether each node that a rule selects gets the condition noderesource.dev/Advertised (true or
+    /// false)
+    ///
+    /// With false, the controller removes the condition from nodes that have it.
+    #[arg(long, env = "NRA_NODE_CONDITION", default_value = "false")]
+    pub(super) node_condition: String,
     #[command(flatten)]
     pub(super) lease: LeaseArgs,
     /// Lease duration: how long standbys wait after the last renewal, 3s to 300s
@@ -88,6 +94,7 @@ pub(super) struct Settings {
     pub(super) request_timeout: Duration,
     pub(super) mass_withdrawal_delay: Duration,
     pub(super) confinement_test: bool,
+    pub(super) node_condition: bool,
     pub(super) cluster: ClusterArgs,
     pub(super) lease: LeaseArgs,
     pub(super) lease_duration: Duration,
@@ -119,6 +126,7 @@ impl Settings {
         let mass_withdrawal_delay =
             errors.duration("mass-withdrawal-delay", &args.mass_withdrawal_delay, 0..=24 * 60 * 60);
         let confinement_test = errors.parse("confinement-test", &args.confinement_test, "true or false");
+        let node_condition = errors.parse("node-condition", &args.node_condition, "true or false");
         let lease_duration = errors.duration("leader-elect-lease-duration", &args.leader_elect_lease_duration, 3..=300);
         let log_format = match args.log_format.as_str() {
             "text" => Some(LogFormat::Text),
@@ -147,12 +155,12 @@ impl Settings {
         let durations = request_timeout.zip(mass_withdrawal_delay).zip(lease_duration);
         let log = log.zip(log_format);
         let limits = concurrency.zip(max_rollout_rate);
-        match (listen, limits, durations, confinement_test, log, errors.0) {
+        match (listen, limits, durations, confinement_test.zip(node_condition), log, errors.0) {
             (
                 Some(listen),
                 Some((concurrency, max_rollout_rate)),
                 Some(((request_timeout, mass_withdrawal_delay), lease_duration)),
-                Some(confinement_test),
+                Some((confinement_test, node_condition)),
                 Some((log, log_format)),
                 errors,
             ) if errors.is_empty() => Ok(Self {
@@ -162,6 +170,7 @@ impl Settings {
                 request_timeout,
                 mass_withdrawal_delay,
                 confinement_test,
+                node_condition,
                 cluster: args.cluster,
                 lease: args.lease,
                 lease_duration,

@@ -23,6 +23,8 @@ pub(super) fn log_change(node: &str, change: &Change) {
         Action::Repair { .. }
         | Action::TakeOver { .. }
         | Action::Release { cause: ReleaseCause::Overwritten { .. }, .. } => line!(Level::WARN),
+        // Once for each node, with the changes that make it true.
+        Action::SetCondition(condition) if condition.is_true => line!(Level::DEBUG),
         _ => line!(Level::INFO),
     }
 }

@@ -57,6 +57,11 @@ pub(super) struct Seen {
 }
 
 impl Nodes {
+    /// Returns no nodes; of those to come, conditions are kept if the controller writes one.
+    pub(super) fn new(keeps_conditions: bool) -> Self {
+        Self { interner: Interner::keeping_conditions(keeps_conditions), ..Self::default() }
+    }
+
     /// Handles an event of the watch. A list takes effect node by node: repairs do not wait for its end, and no second
     /// copy of all nodes is held.
     pub(super) fn observe(&mut self, event: Event<ApiNode>) -> Seen {

@@ -23,6 +23,8 @@ pub struct Options {
     pub mass_withdrawal_delay: Duration,
     /// Whether the leader tests that the policy confines this account.
     pub confinement_test: bool,
+    /// Whether to keep a condition on each node that a rule selects. Otherwise it is removed.
+    pub node_condition: bool,
     /// The seed for the randomness of pauses and of the names of Events.
     pub seed: u64,
 }

@@ -12,6 +12,7 @@
 //!                   └▶ else: Patch ──slot──▶ in flight ──▶ Plan, with the node as it is now
 //! ```
 
+mod conditions;
 mod confinement;
 mod nodes;
 mod pods;
@@ -109,10 +110,10 @@ impl Reconciler {
         let mut reconciler = Self {
             leader: Leader::new(candidate),
             schedule: Schedule::new(options.concurrency, options.rollouts, options.seed),
+            nodes: Nodes::new(options.node_condition),
             options,
             diagnostics,
             rules: Rules::default(),
-            nodes: Nodes::default(),
             reports,
             cluster,
         };

@@ -49,6 +49,7 @@ fn start(network: &Network) -> (tokio::task::JoinHandle<()>, oneshot::Sender<()>
         request_timeout: Duration::from_secs(15),
         mass_withdrawal_delay: Duration::ZERO,
         confinement_test: false,
+        node_condition: false,
         seed: 1,
     };
     let (readiness, _) = watch::channel(Readiness::default());

@@ -4,8 +4,10 @@
 //! decoding; [`Node`] is what stays in memory. Of managedFields, it keeps only which field managers wrote the extended
 //! resources.
 
+mod conditions;
 mod facts;
 mod field_managers;
+mod interner;
 mod labels;
 pub mod object;
 mod pool;
@@ -21,14 +23,16 @@ use serde::{Deserialize, Deserializer};
 use crate::model::api::FIELD_MANAGER;
 use crate::model::quantity::Quantity;
 use crate::model::{ledger, resource_version};
+pub use conditions::CONDITION_TYPE;
+pub(crate) use conditions::{Conditions, First};
 use facts::Facts;
 pub use facts::{Fact, FactNames, NotRead};
 use field_managers::{FieldManagers, ManagedFields};
 pub use field_managers::{KUBELET, ResourceManagers, UNKNOWN_MANAGER};
+pub use interner::Interner;
 pub use labels::Labels;
-use pool::Pool;
+use resources::Capacity;
 pub use resources::ResourceList;
-use resources::{Amount, Capacity};
 
 /// A Node from the API server, decoded without unused fields.
 #[derive(Clone, Debug, kube::Resource)]
@@ -45,6 +49,7 @@ pub struct ApiNode {
 struct ApiNodeStatus {
     capacity: Option<Capacity>,
     allocatable: Option<ResourceList>,
+    conditions: Option<Conditions>,
     node_info: Option<NodeInfo>,
 }
 
@@ -141,6 +146,8 @@ pub struct Node {
     managers: FieldManagers,
     /// What rules read besides labels.
     facts: Facts,
+    /// `status.conditions`, if it is to be kept, or holds the controller's condition.
+    conditions: Option<Arc<Conditions>>,
 }
 
 impl Node {
@@ -148,7 +155,7 @@ impl Node {
     #[must_use]
     pub fn new(node: ApiNode, interner: &mut Interner) -> Self {
         let ApiNode { kind: _, metadata, status, managers } = node;
-        let Interner { strings, managers: lists, resources, facts } = interner;
+        let Interner { strings, managers: lists, resources, facts, conditions, keeps_conditions } = interner;
         let managers = FieldManagers::new(&managers, strings, lists);
         let mut text = String::new();
         let labels = metadata.labels.unwrap_or_default().into_iter().map(|(key, value)| {
@@ -162,6 +169,8 @@ impl Node {
         let has_capacity = status.capacity.is_some();
         let Capacity { extended, native } = status.capacity.unwrap_or_default();
         let facts = Facts::new(facts, &annotations, &native, strings);
+        let seen = status.conditions.unwrap_or_default();
+        let conditions = (*keeps_conditions || seen.own.is_some()).then(|| conditions.intern(&seen));
         Self {
             name: metadata.name.unwrap_or_default().into(),
             uid: metadata.uid.unwrap_or_default().into(),
@@ -175,7 +184,13 @@ impl Node {
             boot_id: status.node_info.and_then(|info| info.boot_id).unwrap_or_default(),
             managers,
             facts,
+            conditions,
         }
+    }
+
+    /// Returns the conditions, if they are kept, or hold the controller's.
+    pub(crate) fn conditions(&self) -> Option<&Conditions> {
+        self.conditions.as_deref()
     }
 
     /// Returns the extended resources that are 0 in both maps.
@@ -260,6 +275,7 @@ impl Node {
             allocatable,
             managers,
             facts,
+            conditions,
         } = self;
         *name == other.name
             && *uid == other.uid
@@ -271,35 +287,10 @@ impl Node {
             && *allocatable == other.allocatable
             && managers.same_for_planning(&other.managers)
             && *facts == other.facts
-    }
-}
-
-/// What many nodes share, each kept once: most labels, ledgers, quantities, and the names of field managers.
-#[derive(Clone, Debug, Default)]
-pub struct Interner {
-    strings: Pool<str>,
-    managers: Pool<[ResourceManagers]>,
-    resources: Pool<[Amount]>,
-    /// What is kept of nodes besides.
-    facts: Arc<FactNames>,
-}
-
-impl Interner {
-    /// Returns one that keeps these facts of nodes.
-    #[must_use]
-    pub fn keeping(facts: FactNames) -> Self {
-        Self { facts: Arc::new(facts), ..Self::default() }
-    }
-
-    /// Keeps these facts of nodes that are read from now on.
-    pub fn keep(&mut self, facts: FactNames) {
-        self.facts = Arc::new(facts);
-    }
-
-    /// Returns the facts that are kept.
-    #[must_use]
-    pub fn kept(&self) -> &FactNames {
-        &self.facts
+            && match (conditions, &other.conditions) {
+                (Some(this), Some(other)) => Arc::ptr_eq(this, other) || this.same_for_planning(other),
+                (this, other) => this.is_none() == other.is_none(),
+            }
     }
 }
 

@@ -3,28 +3,50 @@
 use std::fmt;
 use std::sync::Arc;
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::input::Lost;
-use crate::model::api::FIELD_MANAGER;
+use crate::model::api::{FIELD_MANAGER, Reason};
 use crate::model::ledger::Entry;
+use crate::model::node::CONDITION_TYPE;
 use crate::model::quantity::Quantity;
 
 /// One change of a plan: of one resource, or of the whole ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The name of the resource; for [`Action::RemoveLedger`], the key of the annotation.
+    /// The name of the resource; for [`Action::RemoveLedger`], the key of the annotation; for the node's condition,
+    /// [`CONDITION`].
     pub resource: String,
     /// The action on the resource.
     pub action: Action,
     pub(super) edit: Edit,
     pub(super) lowered_from: Option<Quantity>,
     pub(super) was_listed: bool,
-    /// Whether a quantity that is read from the node moves.
+    /// Whether a quantity that is read from the node moves, or the condition alone changes.
     pub(super) moves: bool,
 }
 
 /// The operations of [`patch`](super::patch()) for one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Edit {
+pub(super) enum Edit {
+    /// On a resource.
+    Resource(ResourceEdit),
+    /// Sets the node's condition, at this time.
+    SetCondition(Condition, Timestamp),
+    /// Removes the node's condition.
+    RemoveCondition,
+}
+
+impl Edit {
+    /// Returns the edit of a resource.
+    pub(super) fn of(ledger: LedgerEdit, value: ValueEdit, guarded: bool) -> Self {
+        Self::Resource(ResourceEdit { ledger, value, guarded })
+    }
+}
+
+/// The operations for a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ResourceEdit {
     pub(super) ledger: LedgerEdit,
     pub(super) value: ValueEdit,
     /// Whether the patch requires that both maps still hold the observed values, so that it neither overwrites nor
@@ -51,6 +73,33 @@ pub(super) enum ValueEdit {
     Write(String),
     /// Removes the resource from both maps.
     Remove,
+}
+
+/// The `resource` of a change of the condition. No resource has two slashes in its name.
+pub const CONDITION: &str = "condition/noderesource.dev/Advertised";
+
+/// A value of the condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Whether all resources are advertised.
+    pub is_true: bool,
+    /// Why.
+    pub reason: Reason,
+    /// Why, in a sentence.
+    pub message: String,
+}
+
+impl Condition {
+    /// Returns the status, as Kubernetes writes it.
+    pub(super) fn status(&self) -> &'static str {
+        if self.is_true { "True" } else { "False" }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.status(), self.reason, self.message)
+    }
 }
 
 /// The action on one resource.
@@ -119,6 +168,10 @@ pub enum Action {
     RemoveZero,
     /// Removes a ledger that cannot be read.
     RemoveLedger,
+    /// Sets the node's condition.
+    SetCondition(Condition),
+    /// Removes the node's condition.
+    RemoveCondition,
 }
 
 /// Why a value is released instead of withdrawn.
@@ -151,7 +204,7 @@ impl Change {
             | Action::TakeOver { rule, .. }
             | Action::Release { rule, .. }
             | Action::Withdraw { rule } => Some(rule),
-            Action::RemoveZero | Action::RemoveLedger => None,
+            Action::RemoveZero | Action::RemoveLedger | Action::SetCondition(_) | Action::RemoveCondition => None,
         }
     }
 
@@ -174,7 +227,9 @@ impl Change {
             Action::Release { cause: ReleaseCause::Overwritten { .. }, .. }
             | Action::Withdraw { .. }
             | Action::RemoveZero
-            | Action::RemoveLedger => None,
+            | Action::RemoveLedger
+            | Action::SetCondition(_)
+            | Action::RemoveCondition => None,
         }
     }
 
@@ -202,6 +257,8 @@ impl Change {
             Action::Withdraw { .. } => "withdraw",
             Action::RemoveZero => "removeZero",
             Action::RemoveLedger => "removeLedger",
+            Action::SetCondition(_) => "setCondition",
+            Action::RemoveCondition => "removeCondition",
         }
     }
 
@@ -216,7 +273,7 @@ impl Change {
     /// patch with only some of them would leave values that no ledger lists.
     #[must_use]
     pub fn discards_ledger(&self) -> bool {
-        self.edit.ledger == LedgerEdit::Discard
+        matches!(&self.edit, Edit::Resource(ResourceEdit { ledger: LedgerEdit::Discard, .. }))
     }
 
     /// Returns whether the resource was in the ledger before.
@@ -225,7 +282,14 @@ impl Change {
         self.was_listed
     }
 
-    /// Returns whether a quantity that is read from the node moves, so that it stays where it is for a while afterwards.
+    /// Returns whether the change concerns the node's condition, and no resource.
+    #[must_use]
+    pub fn is_of_condition(&self) -> bool {
+        !matches!(self.edit, Edit::Resource(_))
+    }
+
+    /// Returns whether what the change writes stays as it is for a while afterwards: a quantity that is read from the
+    /// node, or a condition that changes alone.
     #[must_use]
     pub fn moves(&self) -> bool {
         self.moves
@@ -241,7 +305,7 @@ impl Change {
     /// Returns a change without effect, for tests of reports.
     #[cfg(test)]
     pub(crate) fn for_test(resource: &str, action: Action) -> Self {
-        let edit = Edit { ledger: LedgerEdit::Keep, value: ValueEdit::Keep, guarded: false };
+        let edit = Edit::of(LedgerEdit::Keep, ValueEdit::Keep, false);
         Self { resource: resource.to_owned(), action, edit, lowered_from: None, was_listed: true, moves: false }
     }
 }
@@ -284,6 +348,8 @@ impl fmt::Display for Change {
             Action::Withdraw { rule } => write!(f, "withdrew {resource} (rule {rule})"),
             Action::RemoveZero => write!(f, "removed the 0 that was left of {resource}"),
             Action::RemoveLedger => f.write_str("removed the annotation"),
+            Action::SetCondition(condition) => write!(f, "set the condition {CONDITION_TYPE} to {condition}"),
+            Action::RemoveCondition => write!(f, "removed the condition {CONDITION_TYPE}"),
         }
     }
 }

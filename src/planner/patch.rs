@@ -8,12 +8,13 @@ use json_patch::{
     AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation,
     jsonptr::{PointerBuf, Token},
 };
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::change::{Change, Edit, LedgerEdit, ValueEdit};
+use super::change::{Change, Condition, Edit, LedgerEdit, ResourceEdit, ValueEdit};
 use super::observed::same;
 use crate::model::ledger::{self, InvalidLedger, Ledger};
-use crate::model::node::{Node, ResourceList};
+use crate::model::node::{CONDITION_TYPE, First, Node, ResourceList};
 use crate::model::quantity::Quantity;
 
 /// Returns the JSON Patch for `/api/v1/nodes/<name>/status` with these changes: all or some of the changes planned for
@@ -23,12 +24,25 @@ use crate::model::quantity::Quantity;
 /// # Errors
 /// If the node's ledger cannot be read, or would become too long to be read again.
 pub fn patch(node: &Node, changes: &[Change]) -> Result<Patch, InvalidLedger> {
-    let discards = changes.iter().any(|change| change.edit.ledger == LedgerEdit::Discard);
-    let before = if discards { None } else { Some(Ledger::parse(node.ledger.as_deref())?) };
+    let discards = changes.iter().any(Change::discards_ledger);
+    // A ledger that cannot be read stays as it is, and does not keep the condition from being written.
+    let keeps = !changes.is_empty() && changes.iter().all(Change::is_of_condition);
+    let before = if discards || keeps { None } else { Some(Ledger::parse(node.ledger.as_deref())?) };
     let mut after = before.clone().unwrap_or_default();
     let mut maps = [Map::new("capacity", node.capacity.as_ref()), Map::new("allocatable", node.allocatable.as_ref())];
+    let mut of_condition = Vec::new();
     for Change { resource, edit, .. } in changes {
-        let Edit { ledger, value, guarded } = edit;
+        let ResourceEdit { ledger, value, guarded } = match edit {
+            Edit::Resource(edit) => edit,
+            Edit::SetCondition(condition, time) => {
+                of_condition.extend(set_condition(node, condition, *time));
+                continue;
+            }
+            Edit::RemoveCondition => {
+                of_condition.extend(remove_condition(node));
+                continue;
+            }
+        };
         match ledger {
             LedgerEdit::Keep | LedgerEdit::Discard => {}
             LedgerEdit::List(entry) => after.insert(resource, entry.clone()),
@@ -47,11 +61,12 @@ pub fn patch(node: &Node, changes: &[Change]) -> Result<Patch, InvalidLedger> {
     }
     let mut operations = vec![test(["metadata", "uid"], json!(node.uid))];
     // An annotation with the same entries stays, in any spelling.
-    let is_edited = before.is_none_or(|before| before != after);
+    let is_edited = !keeps && before.is_none_or(|before| before != after);
     write_ledger(&mut operations, node, is_edited.then_some(&after))?;
     for map in maps {
         operations.extend(map.into_operations());
     }
+    operations.extend(of_condition);
     Ok(Patch(operations))
 }
 
@@ -140,6 +155,57 @@ impl<'a> Map<'a> {
         }
         self.tests.into_iter().chain(self.changes)
     }
+}
+
+/// Returns the operations that set the condition. It becomes the first: many read the last as `Ready`. Since the patch
+/// requires that the first condition is the observed one, no condition can be there twice, even if two patches are
+/// applied.
+fn set_condition(node: &Node, condition: &Condition, time: Timestamp) -> Vec<PatchOperation> {
+    let Some(seen) = node.conditions() else { return Vec::new() };
+    let (status, time) = (condition.status(), time.to_string());
+    let Some(own) = &seen.own else {
+        let object = json!({
+            "type": CONDITION_TYPE,
+            "status": status,
+            "reason": condition.reason.as_str(),
+            "message": condition.message,
+            "lastHeartbeatTime": time,
+            "lastTransitionTime": time,
+        });
+        let list = ["status", "conditions"];
+        return match &seen.first {
+            First::Absent => vec![test(list, Value::Null), add(list, json!([object]))],
+            First::Nothing => vec![test(list, json!([])), add(list, json!([object]))],
+            First::Type(kind) => {
+                vec![
+                    test(["status", "conditions", "0", "type"], json!(kind)),
+                    add(["status", "conditions", "0"], object),
+                ]
+            }
+        };
+    };
+    let place = own.place.to_string();
+    let at = |field| ["status", "conditions", &place, field];
+    let mut operations = vec![test(at("type"), json!(CONDITION_TYPE)), test(at("status"), json!(own.status))];
+    let fields = [
+        ("status", status),
+        ("reason", condition.reason.as_str()),
+        ("message", &condition.message),
+        ("lastHeartbeatTime", &time),
+    ];
+    operations.extend(fields.map(|(field, text)| add(at(field), json!(text))));
+    if *own.status != *status {
+        operations.push(add(at("lastTransitionTime"), json!(time)));
+    }
+    operations
+}
+
+/// Returns the operations that remove the condition.
+fn remove_condition(node: &Node) -> Vec<PatchOperation> {
+    let Some(own) = node.conditions().and_then(|seen| seen.own.as_ref()) else { return Vec::new() };
+    let place = own.place.to_string();
+    let path = ["status", "conditions", &place];
+    vec![test(["status", "conditions", &place, "type"], json!(CONDITION_TYPE)), remove(path)]
 }
 
 /// Returns a JSON pointer, with `~` and `/` in its tokens escaped.

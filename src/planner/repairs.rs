@@ -39,15 +39,17 @@ pub fn plan_resets(node: &Node) -> NodePlan {
     };
     let resets = ledger.entries().filter_map(|(resource, entry)| {
         let observed = Observed::on(node, &ledger, resource);
-        let mut change = repair(resource, entry, &observed).filter(|_| observed.is_reset())?;
-        change.edit.guarded = true;
-        Some(change)
+        restore(resource, entry, &observed, true).filter(|_| observed.is_reset())
     });
     NodePlan::new(Vec::new(), resets.collect(), false)
 }
 
 /// Restores a value as listed, unless that lowers it.
 pub(super) fn repair(resource: &str, entry: &Entry, observed: &Observed<'_>) -> Option<Change> {
+    restore(resource, entry, observed, false)
+}
+
+fn restore(resource: &str, entry: &Entry, observed: &Observed<'_>, guarded: bool) -> Option<Change> {
     if observed.most() > observed.listed_quantity() {
         return None;
     }
@@ -59,7 +61,7 @@ pub(super) fn repair(resource: &str, entry: &Entry, observed: &Observed<'_>) -> 
             observed: observed.to_string(),
             manager: observed.manager().cloned(),
         },
-        edit: Edit { ledger: LedgerEdit::Keep, value: ValueEdit::Write(entry.quantity.clone()), guarded: false },
+        edit: Edit::of(LedgerEdit::Keep, ValueEdit::Write(entry.quantity.clone()), guarded),
         lowered_from: None,
         was_listed: true,
         moves: false,

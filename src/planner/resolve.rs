@@ -176,11 +176,11 @@ impl Resolver<'_> {
                 .filter(|current| desired.shrink_policy == ShrinkPolicy::WhenFree && target < *current),
             was_listed: observed.listed.is_some(),
             moves,
-            edit: Edit {
-                ledger: if is_listed { LedgerEdit::Keep } else { LedgerEdit::List(entry) },
+            edit: Edit::of(
+                if is_listed { LedgerEdit::Keep } else { LedgerEdit::List(entry) },
                 value,
-                guarded: observed.listed.is_none() && !is_foreign,
-            },
+                observed.listed.is_none() && !is_foreign,
+            ),
         });
         outcome
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::change::{Action, Change, Edit, LedgerEdit, ReleaseCause, ValueEdit};
+use super::condition;
 use super::observed::Observed;
 use super::plan::NodePlan;
 use crate::model::api::DeletionPolicy;
@@ -39,6 +40,10 @@ pub fn withdraw(node: &Node, withdrawal: &Withdrawal) -> NodePlan {
         let unlisted = node.zeros().filter(|resource| ledger.get(resource).is_none());
         changes.extend(unlisted.map(remove_zero));
     }
+    if rules.is_empty() {
+        let is_alone = changes.is_empty();
+        changes.extend(condition::remove_from(node, is_alone));
+    }
     NodePlan::new(Vec::new(), changes, false)
 }
 
@@ -47,7 +52,7 @@ pub fn withdraw(node: &Node, withdrawal: &Withdrawal) -> NodePlan {
 /// leave values that no ledger lists.
 #[must_use]
 pub fn withdraw_unreadable(node: &Node, own: &[&str], withdrawal: &Withdrawal) -> NodePlan {
-    let edit = |value| Edit { ledger: LedgerEdit::Discard, value, guarded: true };
+    let edit = |value| Edit::of(LedgerEdit::Discard, value, true);
     let mut changes: Vec<_> = own
         .iter()
         .map(|resource| {
@@ -63,6 +68,8 @@ pub fn withdraw_unreadable(node: &Node, own: &[&str], withdrawal: &Withdrawal) -
         let others = node.zeros().filter(|resource| !own.contains(resource));
         changes.extend(others.map(remove_zero));
     }
+    let is_alone = changes.is_empty();
+    changes.extend(condition::remove_from(node, is_alone));
     NodePlan::new(Vec::new(), changes, false)
 }
 
@@ -81,12 +88,12 @@ pub(super) fn withdraw_entry(resource: &str, entry: &Entry, observed: &Observed<
         let value = restored.clone().map_or(ValueEdit::Keep, ValueEdit::Write);
         (Action::Release { rule, cause: ReleaseCause::Retained { restored } }, value)
     };
-    change(resource, action, Edit { ledger: LedgerEdit::Unlist, value, guarded: true }, true)
+    change(resource, action, Edit::of(LedgerEdit::Unlist, value, true), true)
 }
 
 /// Removes a zero that a device plugin left behind.
 fn remove_zero(resource: &str) -> Change {
-    let edit = Edit { ledger: LedgerEdit::Keep, value: ValueEdit::Remove, guarded: true };
+    let edit = Edit::of(LedgerEdit::Keep, ValueEdit::Remove, true);
     change(resource, Action::RemoveZero, edit, false)
 }
 

@@ -136,6 +136,7 @@ fn policy_rejects_every_other_change_by_the_controller() {
     let too_long = format!("example.com/{}", "a".repeat(64));
     let metadata = "may not change metadata, such as labels, apart from its annotation";
     let annotation = "may change the annotation noderesource.dev/advertised only";
+    let no_condition = "may not change conditions, except to remove noderesource.dev/Advertised";
     let maps_only = "may change allocatable and capacity in status only";
     let extended_only = "may change extended resources only";
     let whole_only = "may set whole numbers from 1 to 9223372036854775 only";
@@ -149,8 +150,10 @@ fn policy_rejects_every_other_change_by_the_controller() {
         (remove("/metadata/finalizers"), metadata),
         (set("/metadata/ownerReferences", owner), metadata),
         (set("/metadata/generateName", json!("a")), metadata),
-        (set("/status/conditions/0/status", json!("False")), maps_only),
-        (remove("/status/conditions"), maps_only),
+        (set("/status/conditions/0/status", json!("False")), no_condition),
+        (set("/status/conditions/0", json!({"type": "noderesource.dev/Advertised", "status": "True"})), no_condition),
+        (remove("/status/conditions/0"), no_condition),
+        (remove("/status/conditions"), no_condition),
         (set("/status/addresses/0/address", json!("10.0.0.2")), maps_only),
         (set("/status/images", json!([])), maps_only),
         (set("/status/nodeInfo/osImage", json!("other")), maps_only),

@@ -28,6 +28,7 @@ mod karpenter;
 mod leader_election;
 mod lifecycle;
 mod metrics;
+mod node_condition;
 mod outages;
 mod patch_response;
 mod plan;

@@ -1,6 +1,7 @@
 //! New nodes: whether they have the resource of a rule before they are Ready, when an autoscaler counts on it.
 //!
-//! Method: register nodes with kubelets that start for the first time, and observe each by a watch.
+//! Method: register nodes with kubelets that start for the first time, and observe each by a watch, with the condition
+//! that the controller writes with the value.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver};
@@ -14,6 +15,7 @@ use serde_json::json;
 use crate::pod_fate::{TICK, start_kubelet};
 
 const NODES: usize = 20;
+const CONDITION: &str = "noderesource.dev/Advertised";
 
 /// How long after its creation a node has the resource, and is Ready.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,7 +37,10 @@ fn registrations(cluster: &Cluster) -> Receiver<(Duration, Duration)> {
             let (created, registration) =
                 nodes.entry(name).or_insert_with(|| (Instant::now(), Registration::default()));
             let was_complete = registration.resource.and(registration.ready).is_some();
-            if quantity(node, "allocatable", DONGLE) == Some("4") {
+            let is_advertised = condition(&node["status"], CONDITION) == ("True", "Advertised");
+            let has_resource = quantity(node, "allocatable", DONGLE) == Some("4");
+            assert_eq!(has_resource, is_advertised, "the condition comes with the value, and kubelets keep it: {node}");
+            if has_resource {
                 registration.resource.get_or_insert_with(|| created.elapsed());
             }
             if condition(&node["status"], "Ready").0 == "True" {
@@ -52,7 +57,7 @@ fn registrations(cluster: &Cluster) -> Receiver<(Duration, Duration)> {
 #[test]
 fn new_nodes_have_the_resource_before_they_are_ready() {
     let cluster = Cluster::start();
-    let controller = Controller::start(&cluster);
+    let controller = Controller::start_with(&cluster, &["--node-condition=true"]);
     cluster.apply_rule("dongle", &json!({}));
     cluster.wait_status("dongle", "no node", |status| status["nodes"]["selected"] == 0);
     let complete = registrations(&cluster);

@@ -9,7 +9,8 @@ use harness::documents::{self, Block, Marker};
 use crate::{autoscaler, plan, read, validate};
 
 /// The names of tests that run blocks, and their files.
-const RUNNERS: [(&str, &str); 18] = [
+const RUNNERS: [(&str, &str); 19] = [
+    ("node-condition", "tests/e2e/node_condition.rs"),
     ("quick-start", "tests/e2e/documented_commands.rs"),
     ("cluster", "tests/e2e/documented_commands.rs"),
     ("validate", "tests/e2e/documented_commands.rs"),

@@ -68,6 +68,8 @@ pub(super) fn change(
         }
         Action::RemoveZero => "no rule declares this 0".to_owned(),
         Action::RemoveLedger => "the annotation cannot be read".to_owned(),
+        Action::SetCondition(condition) => condition.to_string(),
+        Action::RemoveCondition => "no controller keeps it up to date".to_owned(),
     }
 }
 

@@ -23,8 +23,11 @@ impl Sign {
             | Action::Repair { .. }
             | Action::TakeOver { .. }
             | Action::Adopt { .. }
-            | Action::Release { .. } => Self::Change,
-            Action::Withdraw { .. } | Action::RemoveZero | Action::RemoveLedger => Self::Remove,
+            | Action::Release { .. }
+            | Action::SetCondition(_) => Self::Change,
+            Action::Withdraw { .. } | Action::RemoveZero | Action::RemoveLedger | Action::RemoveCondition => {
+                Self::Remove
+            }
         }
     }
 }

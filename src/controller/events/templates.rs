@@ -84,7 +84,11 @@ impl EventTemplate {
                 );
                 warning("Released", "Patch", text)
             }
-            Action::Advertise { .. } | Action::RemoveZero | Action::RemoveLedger => return None,
+            Action::Advertise { .. }
+            | Action::RemoveZero
+            | Action::RemoveLedger
+            | Action::SetCondition(_)
+            | Action::RemoveCondition => return None,
         };
         Some(template)
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::cluster::backoff::Backoff;
-use crate::planner::Change;
+use crate::planner::{CONDITION, Change};
 
 /// How often in a row a patch may find the node changed before that counts as a failure.
 const STALE_LIMIT: u32 = 3;
@@ -164,7 +164,19 @@ impl Failures {
 
     /// Forgets failures of resources that a plan does not change: another client may have written the rejected value.
     pub(in crate::controller) fn forget_others(&mut self, changes: &[Change]) {
-        self.resources.retain(|resource, _| changes.iter().any(|it| it.resource == *resource));
+        let is_planned = |resource: &str| changes.iter().any(|change| change.resource == *resource);
+        self.resources.retain(|resource, _| *resource == *CONDITION || is_planned(resource));
+    }
+
+    /// Returns whether the change of the condition goes along with others: not after a rejection, which may be because
+    /// of the condition.
+    pub(super) fn takes_along(&self, condition: &Change, now: Instant) -> bool {
+        !self.one_by_one && self.not_before(condition).is_none_or(|not_before| not_before <= now)
+    }
+
+    /// Forgets failures of the condition: it is right.
+    pub(in crate::controller) fn forget_condition(&mut self) {
+        self.resources.remove(CONDITION);
     }
 
     /// Forgets all failures: the node is as planned.

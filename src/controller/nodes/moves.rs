@@ -1,5 +1,6 @@
 //! The quantities that are read from a node, and have moved a moment ago: each moves at most once in a while, so that a
-//! label that flaps, or memory that a kubelet reports a little differently each time, causes no storm of patches.
+//! label that flaps, or memory that a kubelet reports a little differently each time, causes no storm of patches. The
+//! same holds for a condition that changes alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,6 +27,11 @@ impl Moves {
     /// Returns the resources that do not move now.
     pub(in crate::controller) fn recent(&self, now: Instant) -> BTreeSet<Arc<str>> {
         self.0.iter().filter(|(_, at)| now < **at + PACE).map(|(resource, _)| Arc::clone(resource)).collect()
+    }
+
+    /// Returns when a resource may move, if not now.
+    pub(in crate::controller) fn not_before(&self, resource: &str, now: Instant) -> Option<Instant> {
+        self.0.get(resource).map(|at| *at + PACE).filter(|at| now < *at)
     }
 
     /// Returns when the next of them may move.

@@ -251,6 +251,19 @@ impl Work {
         }
     }
 
+    /// Adds the change of the condition that goes with the planned changes.
+    pub(in crate::controller) fn take_along(&mut self, condition: Option<Change>, now: Instant) {
+        self.planned.extend(condition.filter(|change| self.failures.takes_along(change, now)));
+    }
+
+    /// Plans a change of the condition alone; or returns when it may be sent, if later.
+    pub(in crate::controller) fn plan_condition(&mut self, condition: Change, now: Instant) -> Result<(), Instant> {
+        match self.moves.not_before(&condition.resource, now) {
+            Some(at) => Err(at),
+            None => self.plan(vec![condition], now),
+        }
+    }
+
     /// Returns the rank of the planned changes. What is urgent waits for no rollout.
     pub(in crate::controller) fn rank(&self, is_rollout: bool) -> Rank {
         if self.planned.iter().any(Change::is_repair) {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::conditions::Claims;
 use super::rollouts::withhold;
 use super::{Key, Now, PLAN_BATCH_SIZE, Rank, Reconciler, Stage};
 use crate::controller::events::{EventTemplate, NodeSubject};
 use crate::controller::nodes::{NodeState, Seen};
 use crate::controller::rollouts::Rollouts;
+use crate::controller::rules::Rules;
 use crate::model::node::Node;
 use crate::planner::input::{Contested, NewValues, PlanningInput, PodUsage};
 use crate::planner::{self, Change, NodePlan, Outcome, Plan};
@@ -119,7 +121,7 @@ impl Reconciler {
 
     /// Plans a node in its current state, records the states of its rules, and puts it where it must go next.
     pub(super) fn reconcile(&mut self, name: &Arc<str>, now: Now) {
-        let knows_all = self.knows_all();
+        let (knows_all, has_condition) = (self.knows_all(), self.options.node_condition);
         let rules = self.rules.set();
         let Some(state) = self.nodes.get_mut(name) else { return };
         let input = planning_input(state, now);
@@ -180,6 +182,8 @@ impl Reconciler {
         }
         let Some(state) = self.nodes.get_mut(name) else { return };
         let withheld = withhold(&mut self.schedule.rollouts, (name, state), &mut changes, now.instant);
+        // With no rule, or without the option, there is no condition.
+        let claims = knows_all.then(|| if has_condition { Claims::new(&outcomes) } else { Claims::default() });
         if knows_all {
             self.record(name, outcomes, (&changes, &withheld.changes), now);
         }
@@ -188,7 +192,7 @@ impl Reconciler {
             return;
         }
         let poll = has_pods && is_held && !needs_pods;
-        match self.place(name, (changes, withheld.until), needs_pods, poll, is_planned, now) {
+        match self.place(name, (changes, withheld.until, claims), needs_pods, poll, is_planned, now) {
             Next::Nothing => self.schedule.queue.remove(&key),
             Next::Wait(until) => self.schedule.queue.wait(&key, until),
             Next::Ready(stage, rank) => {
@@ -201,7 +205,7 @@ impl Reconciler {
     fn place(
         &mut self,
         name: &Arc<str>,
-        (changes, withheld_until): (Vec<Change>, Option<Instant>),
+        (changes, withheld_until, claims): (Vec<Change>, Option<Instant>, Option<Claims>),
         needs_pods: bool,
         poll: bool,
         is_planned: bool,
@@ -209,7 +213,11 @@ impl Reconciler {
     ) -> Next {
         let (held, seed) = (self.nodes.held(), self.schedule.seed());
         let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
-        let is_converged = changes.is_empty() && !needs_pods && withheld_until.is_none();
+        let condition = |rules: &Rules, state: &NodeState, planned: &[Change]| {
+            claims.as_ref()?.change(state, rules, planned, now.wall)
+        };
+        let alone = condition(&self.rules, state, &[]);
+        let is_converged = changes.is_empty() && !needs_pods && withheld_until.is_none() && alone.is_none();
         if is_converged {
             state.mark_in_sync();
             self.schedule.rollouts.forget_node(name);
@@ -245,10 +253,15 @@ impl Reconciler {
         let mut next = None;
         if !changes.is_empty() {
             match work.plan(changes, now) {
-                Ok(()) => next = Some(Next::Ready(Stage::Patch, work.rank(is_rollout))),
+                Ok(()) => {
+                    next = Some(Next::Ready(Stage::Patch, work.rank(is_rollout)));
+                    let along = state.work().and_then(|work| condition(&self.rules, state, &work.planned));
+                    state.work_mut().take_along(along, now);
+                }
                 Err(at) => until(at),
             }
         }
+        let work = state.work_mut();
         if needs_pods && next.is_none() {
             let not_before = work.pods.not_before.max(work.failures.pause(now));
             match not_before.filter(|not_before| now < *not_before) {
@@ -258,6 +271,18 @@ impl Reconciler {
                     next = Some(Next::Ready(Stage::ListPods, rank));
                 }
             }
+        }
+        match alone {
+            None => work.failures.forget_condition(),
+            Some(_) if next.is_some() => {}
+            Some(_) if self.schedule.queue.len(Stage::Patch) >= self.options.rollouts.max_planned => {
+                next = Some(Next::Ready(Stage::Backlog, Rank::Replan));
+            }
+            Some(change) => match work.plan_condition(change, now) {
+                // Pods do not depend on it, so it has the limits of a rollout.
+                Ok(()) => next = Some(Next::Ready(Stage::Patch, Rank::Replan)),
+                Err(at) => until(at),
+            },
         }
         // Also while the rollout of another rule is stopped.
         if is_quiet {

@@ -71,7 +71,9 @@ impl Reconciler {
         self.follow_node(seen, now);
         if is_newest && let Some(state) = self.nodes.get_mut(node) {
             let work = state.work_mut();
-            (work.applied, work.applied_at) = (changes, Some(at));
+            // Whether a condition stays says nothing about values.
+            let applied = changes.into_iter().filter(|change| !change.is_of_condition());
+            (work.applied, work.applied_at) = (applied.collect(), Some(at));
         }
     }
 

@@ -33,6 +33,9 @@ impl Reconciler {
         let ledger = Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default();
         let managers = |resource: &str| state.node.field_managers(resource);
         changes.retain(|change| {
+            if change.is_of_condition() {
+                return false;
+            }
             // A repair does not change the ledger.
             if change.is_repair() {
                 return managers(&change.resource).is_none_or(ResourceManagers::are_own);

@@ -1,5 +1,6 @@
 //! The state machine, tried without a network, a client or a runtime.
 
+mod conditions;
 mod confinement;
 mod conflicts;
 mod derived;
@@ -27,7 +28,8 @@ use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::PodScope;
 use crate::planner;
-use world::{Open, World, error, failed, object};
+use responses::failed;
+use world::{Open, World, error, object};
 
 impl Reconciler {
     /// Whether this process writes.

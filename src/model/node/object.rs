@@ -130,7 +130,7 @@ impl<'de> Deserialize<'de> for NodeObject {
         let Info { boot_id, kubelet_version } = node_info.unwrap_or_default();
         let node_info = Some(NodeInfo { boot_id });
         Ok(Self {
-            node: ApiNode::new(kind, metadata, ApiNodeStatus { capacity, allocatable, node_info }),
+            node: ApiNode::new(kind, metadata, ApiNodeStatus { capacity, allocatable, conditions: None, node_info }),
             readiness: Readiness {
                 is_ready,
                 is_cordoned: spec.unschedulable.unwrap_or_default(),

@@ -147,6 +147,7 @@ impl World {
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: Duration::ZERO,
             confinement_test: false,
+            node_condition: false,
             seed: self.rng.u64(..),
         };
         let client = client::over(self.network.connection(identity));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use json_patch::{Patch, PatchOperation};
 use serde_json::json;
 
-use super::world::{DONGLE, Open, World, object};
+use super::world::{DONGLE, Open, World, error, object};
 use crate::cluster::node_client::Reply;
 use crate::controller::effect::{Completion, RequestId};
 use crate::controller::reconciler::{Event, Observation};
@@ -163,4 +163,8 @@ pub(super) fn check_reset(patch: &Patch) {
     for path in ["/metadata/uid", "/metadata/annotations/noderesource.dev~1advertised"] {
         assert!(text.contains(&format!(r#"{{"op":"test","path":"{path}""#)), "{text}");
     }
+}
+
+pub(super) fn failed(code: u16) -> Reply {
+    Reply::from(error(code))
 }

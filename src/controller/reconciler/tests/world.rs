@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::cluster::lease::Written;
-use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::controller::RolloutLimits;
 use crate::controller::effect::{PodScope, RequestId, WrittenStatus};
@@ -73,6 +72,7 @@ impl World {
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: Duration::from_secs(300),
             confinement_test: true,
+            node_condition: false,
             seed: 7,
         };
         let (ready, readiness) = watch::channel(Readiness::default());
@@ -393,8 +393,4 @@ pub(super) fn object<T: serde::de::DeserializeOwned>(object: Value) -> T {
 pub(super) fn error(code: u16) -> RequestError {
     let code = StatusCode::from_u16(code).unwrap();
     RequestError::Api { code, status: Box::new(Status::failure("no", "")), retry_after: None }
-}
-
-pub(super) fn failed(code: u16) -> Reply {
-    Reply::from(error(code))
 }

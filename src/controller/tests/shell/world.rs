@@ -47,6 +47,7 @@ impl World {
             request_timeout: Duration::from_secs([5, 15][rng.usize(..2)]),
             mass_withdrawal_delay: Duration::from_secs([0, 30, 300][rng.usize(..3)]),
             confinement_test: false,
+            node_condition: false,
             seed,
         };
         let monitor = Monitor::new(&network);

@@ -62,6 +62,7 @@ impl World {
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: MASS_WITHDRAWAL_DELAY,
             confinement_test: false,
+            node_condition: false,
             seed: 7 + number as u64 * 1000,
         };
         let (readiness, _) = watch::channel(Readiness::default());

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use super::super::world::{error, failed, object};
+use super::super::responses::failed;
+use super::super::world::{error, object};
 use super::calm::Rest;
 use super::world::{Late, MAX_LATENCY, NODE, Open, Shown, World};
 use crate::cluster::node_client::Reply;

@@ -379,6 +379,7 @@ fn reconciler() -> Reconciler {
         request_timeout: Duration::from_secs(15),
         mass_withdrawal_delay: Duration::from_secs(300),
         confinement_test: false,
+        node_condition: false,
         seed: 7,
     };
     let (readiness, _) = watch::channel(Readiness::default());
