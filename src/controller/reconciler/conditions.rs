@@ -17,13 +17,13 @@ const NAMED: usize = 3;
 /// The message of a condition that is true.
 const ALL: &str = "the resource of every rule that selects this node is advertised";
 
-/// The rules that select a node and decide there, each with its state if its resource is missing.
+/// The rules that select a node, each with its state if its resource is missing. A rule that is overridden counts as well:
+/// the rule that overrides it may be invalid, and claims nothing itself.
 #[derive(Debug, Default)]
 pub(super) struct Claims(Vec<(Arc<str>, State)>);
 
 impl Claims {
     pub(super) fn new(outcomes: &[(Arc<str>, Outcome)]) -> Self {
-        let decides = outcomes.iter().filter(|(_, outcome)| !matches!(outcome, Outcome::Overridden { .. }));
         let claim = |(rule, outcome): &(Arc<str>, Outcome)| {
             // If an outcome needs a patch that is not sent now, the patch is still to come.
             let state = match Standing::new(outcome.clone(), false, None).state() {
@@ -32,7 +32,7 @@ impl Claims {
             };
             (Arc::clone(rule), state)
         };
-        Self(decides.map(claim).collect())
+        Self(outcomes.iter().map(claim).collect())
     }
 
     /// Returns the change of the condition that goes with these changes of the node; `None` if the condition is right, or

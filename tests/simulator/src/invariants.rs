@@ -6,9 +6,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::condition::remove_conditions;
+pub use crate::condition::{conditions, due_status};
 use crate::ledger::{LEDGER, MAPS, is_adoptable};
 pub use crate::ledger::{Ledger, ledger, units};
 pub use crate::rules::{Calm, decider, declared, is_frozen, selects};
+
+/// What the other invariants are about.
+const LEDGER_AND_VALUES: [&str; 3] =
+    ["/metadata/annotations/noderesource.dev~1advertised", "/status/capacity", "/status/allocatable"];
 
 /// The writes that a process may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +47,8 @@ pub struct NodeWrite<'a> {
     pub was_seen: bool,
     /// The known versions of the node before this one.
     pub history: &'a [Arc<Value>],
+    /// Whether the sender keeps the node's condition; if not, it removes it.
+    pub keeps_condition: bool,
     /// What pods on the node requested when the sender listed them last, by resource.
     pub pods: Option<&'a BTreeMap<String, i128>>,
 }
@@ -117,6 +125,10 @@ impl NodeWrite<'_> {
     /// Returns the first violation.
     pub fn check(&self) -> Result<(), Violation> {
         self.check_rest()?;
+        self.check_condition()?;
+        if LEDGER_AND_VALUES.iter().all(|part| self.before.pointer(part) == self.after.pointer(part)) {
+            return Ok(());
+        }
         let ledgers = [self.before, self.after].map(ledger);
         let [Some(before), Some(after)] = ledgers else {
             return Err("I1: a ledger that cannot be read is written, or is written over".to_owned());
@@ -158,6 +170,7 @@ impl NodeWrite<'_> {
             if node["metadata"]["annotations"].as_object().is_none_or(serde_json::Map::is_empty) {
                 node["metadata"]["annotations"] = Value::Null;
             }
+            remove_conditions(&mut node);
             for field in ["managedFields", "resourceVersion"] {
                 node["metadata"][field] = Value::Null;
             }
@@ -166,7 +179,32 @@ impl NodeWrite<'_> {
         if rest(self.before) == rest(self.after) {
             return Ok(());
         }
-        Err("I1: more is changed than extended resources and the ledger".to_owned())
+        Err("I1: more is changed than extended resources, the ledger and the condition".to_owned())
+    }
+
+    /// The condition is there once, only what knows the rules writes it, and it is what the rules and values ask for.
+    fn check_condition(&self) -> Result<(), Violation> {
+        let [before, after] = [self.before, self.after].map(conditions);
+        if before == after {
+            return Ok(());
+        }
+        if self.right != Right::All {
+            return Err("I4, I6: a condition is written without knowing the rules".to_owned());
+        }
+        if after.len() > before.len().max(1) {
+            return Err("I1: the condition is there twice".to_owned());
+        }
+        // The values may have changed since the sender saw them.
+        if !self.was_seen {
+            return Ok(());
+        }
+        let status = after.first().map(|condition| condition["status"].as_str().unwrap_or_default());
+        let is_due =
+            |rules: &Vec<Arc<Value>>| self.labels.iter().any(|labels| due_status(rules, self.after, labels) == status);
+        if status.is_none() && !self.keeps_condition || self.keeps_condition && self.known.iter().any(is_due) {
+            return Ok(());
+        }
+        Err(format!("I10: the condition becomes {status:?}"))
     }
 
     fn check_place(&self, name: &str, old: &Place, new: &Place) -> Result<(), Violation> {

@@ -14,6 +14,7 @@
 
 mod chaos;
 mod checks;
+mod condition;
 mod failure;
 mod fate;
 mod fields;

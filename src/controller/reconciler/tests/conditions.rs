@@ -136,6 +136,15 @@ fn condition_is_false_while_another_manager_has_the_value() {
 }
 
 #[test]
+fn condition_stays_true_where_an_invalid_rule_keeps_the_value_for_all() {
+    let mut world = advertised();
+    world.set_rule("dongle", json!({"quantity": 0}));
+    world.set_rule("other", json!({"priority": -1}));
+    assert_eq!(patches_in_a_minute(&mut world), 0);
+    assert_eq!(conditions(&world)[0], "noderesource.dev/Advertised True Advertised");
+}
+
+#[test]
 fn condition_goes_with_the_last_rule() {
     let mut world = advertised();
     world.delete_rule("dongle");

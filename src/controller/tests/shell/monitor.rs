@@ -189,6 +189,7 @@ impl State {
             labels: &labels,
             was_seen: false,
             history: &history,
+            keeps_condition: false,
             pods: self.usage(write.client, node, sent).as_ref(),
         }
         .check()

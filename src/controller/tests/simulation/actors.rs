@@ -9,6 +9,7 @@ use simulator::{Key, Kind, PatchBody, Subresource, Writer};
 use super::checks::{requests, show_node};
 use super::world::{Due, World};
 use crate::model::ledger;
+use crate::model::node::CONDITION_TYPE;
 
 pub(super) const RESOURCES: [&str; 2] = ["example.com/dongle", "example.com/key"];
 /// How often a kubelet reports.
@@ -182,7 +183,7 @@ impl World {
     pub(super) fn edit_node(&mut self, number: usize) {
         let name = self.machines[number].name.clone();
         let resource = self.choices.one_of(&RESOURCES);
-        let what = self.choices.below(10);
+        let what = self.choices.below(13);
         let amount = match self.choices.below(8) {
             7 => Value::Null,
             amount => json!(amount.to_string()),
@@ -214,13 +215,40 @@ impl World {
                 (annotate(text), "administrator removed an entry")
             }
             8 => (annotate(json!("{")), "administrator spoilt the annotation"),
-            _ => (json!({"metadata": {"annotations": {"a": "c"}}}), "administrator set an annotation"),
+            9 => (json!({"metadata": {"annotations": {"a": "c"}}}), "administrator set an annotation"),
+            _ => {
+                let conditions = self.edited_conditions(node.as_deref().unwrap_or(&Value::Null));
+                (json!({"status": {"conditions": conditions}}), "another client edited the conditions")
+            }
         };
         let is_value = patch.get("status").is_some();
         let sub = if is_value { Subresource::Status } else { Subresource::None };
         if self.patch_node(&name, sub, patch, "kubectl-patch") {
             self.count(what);
         }
+    }
+
+    /// Conditions as another client leaves them: one more or less, moved, or the controller's one removed or spoilt.
+    fn edited_conditions(&mut self, node: &Value) -> Vec<Value> {
+        let mut conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let is_own = |condition: &Value| condition["type"] == CONDITION_TYPE;
+        let kind = self.choices.one_of(&["Ready", "MemoryPressure", "example.com/Problem"]);
+        let ends = [0, conditions.len()];
+        match self.choices.below(6) {
+            0 | 1 if conditions.iter().all(|condition| condition["type"] != kind) => {
+                let place = self.choices.one_of(&ends);
+                conditions.insert(place, json!({"type": kind, "status": "True"}));
+            }
+            0 | 1 => conditions.retain(|condition| condition["type"] != kind),
+            2 => conditions.retain(is_own),
+            3 => conditions.retain(|condition| !is_own(condition)),
+            4 => {
+                let own = conditions.iter_mut().filter(|condition| is_own(condition));
+                own.for_each(|condition| condition["status"] = json!("Unknown"));
+            }
+            _ => conditions.reverse(),
+        }
+        conditions
     }
 
     /// Annotations that cannot be read are removed.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use simulator::Kind;
-use simulator::invariants::Calm;
+use simulator::invariants::{Calm, conditions, due_status};
 
 use super::process::{LEASE, Process};
 use super::world::{Due, Millis, World};
@@ -153,8 +153,8 @@ impl World {
 
     /// What is not as the rules declare, or is not reported like that.
     fn unconverged(&self) -> Option<String> {
-        let counts = match self.standings() {
-            Ok(counts) => counts,
+        let Standings { counts, missing } = match self.standings() {
+            Ok(standings) => standings,
             Err(what) => return Some(what),
         };
         let leaders = self.processes.iter().enumerate().filter(|(_, process)| process.leads_since.is_some());
@@ -164,12 +164,19 @@ impl World {
             return Some(format!("{what} is postponed"));
         }
         let rules = self.objects(Kind::Rule);
-        rules.iter().find_map(|rule| self.unconverged_status(rule, &counts))
+        let leader = self.processes.iter().find(|process| process.leads_since.is_some())?;
+        let nodes = self.objects(Kind::Node);
+        let is_rejected = |node: &serde_json::Value| {
+            node["metadata"]["name"].as_str().is_some_and(|name| self.rejected.contains(name))
+        };
+        let mut open = nodes.iter().filter(|node| !is_rejected(node));
+        open.find_map(|node| wrong_condition(node, &rules, leader.keeps_condition, &missing))
+            .or_else(|| rules.iter().find_map(|rule| self.unconverged_status(rule, &counts)))
     }
 
     /// On how many nodes each rule stands how, where they are as the rules declare: by the planner and, apart from it, by
     /// the objects as they are.
-    fn standings(&self) -> Result<BTreeMap<(Arc<str>, State), i64>, String> {
+    fn standings(&self) -> Result<Standings, String> {
         let leaders = self.processes.iter().filter(|process| process.leads_since.is_some());
         let leaders: Vec<_> = leaders.filter(|process| process.knows_rules).collect();
         let [leader] = leaders[..] else {
@@ -196,7 +203,7 @@ impl World {
         let resources: BTreeMap<_, _> =
             set.0.iter().map(|rule: &Arc<Rule>| (Arc::clone(&rule.name), rule.resource.as_str().to_owned())).collect();
         let rules = RuleSet::new(set.0, set.1);
-        let mut counts: BTreeMap<(Arc<str>, State), i64> = BTreeMap::new();
+        let Standings { mut counts, mut missing } = Standings::default();
         for object in self.objects(Kind::Node) {
             let node = Node::new(serde_json::from_value((*object).clone()).unwrap(), &mut Interner::default());
             let pods = PodUsage::Known(self.requested(&node.name));
@@ -222,6 +229,11 @@ impl World {
                     State::Advertised | State::Held if is_open => State::Failed,
                     state => state,
                 };
+                let mut declaring = objects.iter().filter(|object| object["metadata"]["name"] == *rule);
+                let labels = &object["metadata"]["labels"];
+                if declaring.any(|rule| due_status(std::slice::from_ref(rule), &object, labels) == Some("False")) {
+                    missing.entry(Arc::clone(&node.name)).or_default().push((state, Arc::clone(&rule)));
+                }
                 *counts.entry((rule, state)).or_default() += 1;
             }
         }
@@ -229,7 +241,7 @@ impl World {
         let calm = Calm { rules: objects.clone(), nodes, pods };
         let is_rejected =
             |node: &str, resource: &str| [node, resource].iter().any(|what| self.rejected.contains(*what));
-        calm.check(is_rejected).map(|()| counts)
+        calm.check(is_rejected).map(|()| Standings { counts, missing })
     }
 
     fn unconverged_status(
@@ -266,4 +278,48 @@ impl World {
         }
         requests
     }
+}
+
+/// How rules stand.
+#[derive(Default)]
+struct Standings {
+    /// On how many nodes each does so.
+    counts: BTreeMap<(Arc<str>, State), i64>,
+    missing: Missing,
+}
+
+/// The rules whose resources a node lacks.
+type Missing = BTreeMap<Arc<str>, Vec<(State, Arc<str>)>>;
+
+/// How the condition of a node is not as it should be.
+fn wrong_condition(
+    node: &serde_json::Value,
+    rules: &[Arc<serde_json::Value>],
+    is_kept: bool,
+    missing: &Missing,
+) -> Option<String> {
+    let name = node["metadata"]["name"].as_str().unwrap_or_default();
+    let due = due_status(rules, node, &node["metadata"]["labels"]).filter(|_| is_kept).map(|status| {
+        let mut missing = missing.get(name).cloned().unwrap_or_default();
+        missing.sort_by_key(|(state, _)| *state);
+        let worst = missing.first().map_or(State::Advertised, |(state, _)| *state);
+        let named = missing.iter().map(|(state, rule)| format!("{rule}: {}", state.info().reason));
+        let mut message = named.take(3).collect::<Vec<_>>().join(", ");
+        match missing.len() {
+            0 => message = "advertised".to_owned(),
+            1..=3 => message.insert_str(0, "not advertised: "),
+            all => message = format!("not advertised: {message}, and {} more", all - 3),
+        }
+        [status.to_owned(), worst.info().reason.to_string(), message]
+    });
+    let texts = |own: &serde_json::Value| {
+        ["status", "reason", "message"].map(|field| own[field].as_str().unwrap_or_default().to_owned())
+    };
+    let own: Vec<_> = conditions(node).into_iter().map(texts).collect();
+    let is_right = match (&own[..], &due) {
+        ([], None) => true,
+        ([own], Some(due)) => own[..2] == due[..2] && own[2].ends_with(&due[2]),
+        _ => false,
+    };
+    (!is_right).then(|| format!("the condition of {name} is {own:?}, and {due:?} is due"))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use simulator::invariants::{NodeWrite, Right, ledger};
+use simulator::invariants::{NodeWrite, Right, conditions, ledger};
 use simulator::{Key, Kind};
 use tokio::time::Instant;
 
@@ -232,6 +232,7 @@ impl World {
                 version.and_then(|version| version.parse().ok()) <= Some(sent.nodes)
             },
             history: &history,
+            keeps_condition: self.processes[number].keeps_condition,
             pods: sent.pods.as_ref(),
         };
         let checked = write.check();
@@ -242,6 +243,14 @@ impl World {
         }
         if let Err(what) = checked {
             return self.violate(format!("{what} on {name} by {who}, sent at {} ms", sent.at));
+        }
+        let [had, has] = [before, after].map(|node| conditions(node).first().map(|own| own["status"].clone()));
+        if had != has {
+            self.count(match has {
+                Some(status) if status == "True" => "condition true",
+                Some(_) => "condition false",
+                None => "condition removed",
+            });
         }
         for change in write.changes() {
             self.count(change.name);

@@ -29,6 +29,8 @@ pub(super) struct Process {
     pub(super) stood: Millis,
     /// By how much its clock on the wall is ahead.
     skew: SignedDuration,
+    /// Whether it keeps the condition of nodes.
+    pub(super) keeps_condition: bool,
     pub(super) is_dead: bool,
     pub(super) is_paused: bool,
     /// Since when its clock has been standing still.
@@ -49,9 +51,11 @@ impl World {
     pub(super) fn start_process(&mut self) {
         let number = self.processes.len();
         let name: Arc<str> = format!("pod-{}", number + 1).into();
-        self.record(|| format!("{name} starts"));
         self.count("process started");
         let skew = self.choices.one_of(&[0, 2, -2, 30]);
+        let keeps_condition = self.choices.percent(30);
+        let how = if keeps_condition { ", and keeps the condition of nodes" } else { "" };
+        self.record(|| format!("{name} starts{how}"));
         let options = Options {
             concurrency: self.choices.one_of(&[16, 2, 1]),
             rollouts: RolloutLimits {
@@ -62,7 +66,7 @@ impl World {
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: MASS_WITHDRAWAL_DELAY,
             confinement_test: false,
-            node_condition: false,
+            node_condition: keeps_condition,
             seed: 7 + number as u64 * 1000,
         };
         let (readiness, _) = watch::channel(Readiness::default());
@@ -75,6 +79,7 @@ impl World {
             streams: [Kind::Lease, Kind::Rule, Kind::Node].map(Stream::new),
             stood: 0,
             skew: SignedDuration::from_secs(skew),
+            keeps_condition,
             is_dead: false,
             is_paused: false,
             standing_since: None,

@@ -17,7 +17,7 @@ const STEPS: usize = 60;
 const MAX_SHRINK_TIME: Duration = Duration::from_secs(40);
 
 /// What happens in any hundreds of worlds: an empty run proves nothing.
-const EXPECTED: [&str; 63] = [
+const EXPECTED: [&str; 67] = [
     "CustomResourceDefinition deleted",
     "administrator removed an entry",
     "administrator removed the annotation",
@@ -26,11 +26,15 @@ const EXPECTED: [&str; 63] = [
     "administrator set a value",
     "administrator set an allocatable",
     "administrator spoilt the annotation",
+    "another client edited the conditions",
     "adopted",
     "advertised",
     "calm after minutes",
     "calm within a minute",
     "compaction",
+    "condition false",
+    "condition removed",
+    "condition true",
     "device plugin changed",
     "edit beside a rejection",
     "event: adopted",
