@@ -24,11 +24,10 @@ use thiserror::Error;
 
 use super::args::ClusterArgs;
 use super::diff::label_filter::LabelFilter;
-use super::message::print_message;
+use super::message::{print_message, print_notes};
 use super::output::print;
 use crate::cluster::client::ConnectError;
 use crate::model::count::plural;
-use crate::model::label::printable;
 use crate::model::resource_name::{self, ResourceName};
 use proposal::Proposal;
 use snapshot::Snapshot;
@@ -93,10 +92,7 @@ async fn adopt(args: Args) -> Result<(), AdoptError> {
     let snapshot = read::snapshot(&client).await?;
     let filter = Filter { labels: selector, resources, managers };
     let output = Output::new(&snapshot, &filter);
-    for note in &output.notes {
-        // A name in it may have a line break.
-        print_message(format_args!("note: {}", printable(note)));
-    }
+    print_notes(&output.notes);
     Ok(print(&output.yaml)?)
 }
 

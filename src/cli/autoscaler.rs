@@ -24,9 +24,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::args::ClusterArgs;
-use super::message::print_message;
+use super::message::{print_message, print_notes};
 use super::output::print;
 use super::rule_files;
+use crate::model::label::printable;
 use crate::planner::rules::RuleSet;
 use check::difference::Comparison;
 use check::{groups, sources};
@@ -229,7 +230,7 @@ const TWO_WRITERS: &str = "Gardener writes virtualCapacity to the nodes too: exc
 /// Prints data to standard output and the rest to standard error, and returns whether nothing is wrong.
 fn finish(text: &str, notes: &[String], unexpressed: &[String], is_same: bool) -> Result<bool, AutoscalerError> {
     print(text)?;
-    notes.iter().for_each(|note| print_message(format_args!("note: {note}")));
-    unexpressed.iter().for_each(|why| print_message(format_args!("error: {why}")));
+    print_notes(notes);
+    unexpressed.iter().for_each(|why| print_message(format_args!("error: {}", printable(why))));
     Ok(is_same && unexpressed.is_empty())
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::error::Error;
-use super::message::print_message;
+use super::message::print_notes;
 use super::output::has_colour;
 use crate::manifest::{self, Exclude, Inputs, Limits};
 use crate::planner::rules::Rule;
@@ -17,9 +17,7 @@ pub(super) fn read(paths: &[PathBuf], recursive: bool) -> Result<Vec<Rule>, Erro
     let mut validator = Validator::new().map_err(Error::Validation)?;
     let inputs = Inputs { paths: paths.to_vec(), recursive, exclude: Exclude::default() };
     let files = manifest::read(&inputs, &Limits::default(), &mut |document| validator.take(document));
-    for note in files.notes() {
-        print_message(format_args!("note: {note}"));
-    }
+    print_notes(&files.notes());
     let (rules, report) = validator.into_rules(files);
     if !report.diagnostics.is_empty() {
         let colour = has_colour(&std::io::stderr());

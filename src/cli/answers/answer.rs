@@ -14,7 +14,7 @@ use crate::cli::diff::label_filter::LabelFilter;
 use crate::cli::inventory::error::ReadError;
 use crate::cli::inventory::follow::Follower;
 use crate::cli::inventory::{Inventory, read};
-use crate::cli::message::print_message;
+use crate::cli::message::print_notes;
 use crate::cli::output::{has_colour, print};
 use crate::cli::table::{self, Row};
 use crate::cli::timeline;
@@ -216,10 +216,4 @@ impl Shown {
 
 fn failed(error: &dyn std::error::Error) -> AnswerError {
     AnswerError::Output(format!("cannot print the answer: {error}"))
-}
-
-fn print_notes(gaps: &[String]) {
-    for gap in gaps {
-        print_message(format_args!("note: {gap}"));
-    }
 }

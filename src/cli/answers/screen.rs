@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 
 use crate::cli::error::Error;
-use crate::cli::message::print_message;
+use crate::cli::message::print_notes;
 use crate::cli::output::print_on;
 
 /// Moves to the top left, and clears the screen.
@@ -38,7 +38,7 @@ impl Screen {
         let is_open = print_on(&format!("{}{text}", self.separator(before.is_some())))?;
         // A note stays on screen unless it is cleared.
         if self == Self::Replace || before.is_none_or(|(_, before)| before != gaps) {
-            gaps.iter().for_each(|gap| print_message(format_args!("note: {gap}")));
+            print_notes(gaps);
         }
         Ok(is_open)
     }
