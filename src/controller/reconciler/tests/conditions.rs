@@ -275,17 +275,25 @@ fn condition_is_false_while_the_value_is_lost_and_cannot_be_repaired() {
 /// A patch without a response lands when the condition is already there, put there by the next one.
 #[test]
 fn patch_that_lands_late_puts_no_second_condition_on_a_node() {
-    let mut world = world(true);
-    world.set_rule("dongle", json!({}));
-    world.set_dongles("node-0", 7);
-    world.start();
-    let (id, node, late) = world.only_patch();
-    assert!(edits_condition(&late));
-    world.reply(id, &node, Reply::from(RequestError::Transport("no answer".to_owned())));
-    world.pass(40);
-    assert_eq!(conditions(&world), ["noderesource.dev/Advertised False Conflict"]);
-    assert!(matches!(world.apply(&node, &late), Reply::Stale { .. }));
-    assert_eq!(conditions(&world).len(), 1);
+    for others in [json!({}), json!({"conditions": []}), json!({"conditions": [{"type": "Ready", "status": "True"}]})] {
+        let mut world = world(true);
+        world.set_rule("dongle", json!({}));
+        world.set_dongles("node-0", 7);
+        world.edit_node("node-0", |node| {
+            for (field, value) in others.as_object().unwrap() {
+                node["status"][field] = value.clone();
+            }
+        });
+        world.start();
+        let (id, node, late) = world.only_patch();
+        assert!(edits_condition(&late));
+        world.reply(id, &node, Reply::from(RequestError::Transport("no answer".to_owned())));
+        world.pass(40);
+        assert_eq!(conditions(&world)[0], "noderesource.dev/Advertised False Conflict");
+        let count = conditions(&world).len();
+        assert!(matches!(world.apply(&node, &late), Reply::Stale { .. }), "{others}");
+        assert_eq!(conditions(&world).len(), count);
+    }
 }
 
 #[test]
@@ -319,4 +327,19 @@ fn condition_alone_has_the_limits_of_a_rollout() {
     }
     assert_eq!(per_second.iter().sum::<usize>(), 100);
     assert!(per_second.iter().all(|patches| *patches <= 20), "{per_second:?}");
+}
+
+/// A patch that removes the condition lands after another client has put one in front of it.
+#[test]
+fn removal_that_lands_late_removes_no_other_condition() {
+    let mut world = advertised();
+    switch(&mut world, false);
+    world.start();
+    let (_, node, late) = world.only_patch();
+    assert!(edits_condition(&late));
+    world.edit_node("node-0", |node| {
+        node["status"]["conditions"].as_array_mut().unwrap().insert(0, json!({"type": "Other", "status": "True"}));
+    });
+    assert!(matches!(world.apply(&node, &late), Reply::Stale { .. }));
+    assert_eq!(conditions(&world)[0], "Other True");
 }

@@ -43,6 +43,7 @@ impl World {
     pub(super) fn register(&mut self, number: usize) {
         let zone = self.choices.one_of(&["a", "b"]);
         let annotated = !self.choices.percent(30);
+        let has_conditions = self.choices.percent(50);
         let Machine { name, boots, .. } = &self.machines[number];
         let mut node = json!({
             "metadata": {"name": name, "labels": {"zone": zone}},
@@ -52,6 +53,9 @@ impl World {
         });
         if annotated {
             node["metadata"]["annotations"] = json!({"a": "b"});
+        }
+        if has_conditions {
+            node["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]);
         }
         let name = name.clone();
         let writer = Writer::new("kubelet");
