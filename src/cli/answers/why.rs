@@ -72,7 +72,7 @@ enum Verdict {
     NotWaiting,
     /// Something else than the amounts keeps the pod waiting.
     Gated,
-    /// Some node has enough, or all that is known says so.
+    /// Some node has enough, as far as is known.
     Enough,
     /// No node is known to have enough: DRA may provide it, or something cannot be read.
     Unknown,

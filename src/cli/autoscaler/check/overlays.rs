@@ -100,7 +100,7 @@ fn weight(expected: &NodeOverlay, found: &NodeOverlay) -> Option<Difference> {
     (wanted != present).then(|| Difference::of_field(&object(expected), "spec.weight", wanted, present))
 }
 
-/// Returns why Karpenter does not apply an overlay, if it says so.
+/// Returns why Karpenter does not apply an overlay, if its status has a reason.
 fn rejected(found: &NodeOverlay) -> Option<Difference> {
     let conditions = found.status.iter().flat_map(|status| &status.conditions);
     let condition =
