@@ -20,7 +20,8 @@ impl Reconciler {
         let Some(state) = self.nodes.get_mut(name) else { return };
         let mut undone = Vec::new();
         let standings = outcomes.into_iter().map(|(rule, outcome)| {
-            let resource = self.rules.get(&rule).and_then(|rule| rule.resource()).unwrap_or_default();
+            let known = self.rules.get(&rule);
+            let resource = known.and_then(|rule| rule.resource()).unwrap_or_default();
             // By resource, since a value may be restored as another rule listed it.
             let is_decided = !matches!(outcome, Outcome::Overridden { .. });
             let change = changes.iter().chain(withheld).find(|change| is_decided && change.resource == resource);
@@ -41,10 +42,14 @@ impl Reconciler {
             }
             let keeps = matches!(outcome, Outcome::AwaitingPods { pods_error: None });
             let standing = Standing::new(outcome, is_changing, failure);
-            let declared = self.rules.get(&rule).and_then(|rule| rule.rule.as_ref().ok()).map(|rule| &rule.quantity);
-            let derived = declared.filter(|declared| standing == Standing::Advertised && declared.fixed().is_none());
-            let derived = derived.and_then(|declared| declared.known_on(&state.node));
-            let standing = derived.map_or(standing, |at| Standing::Derived { at });
+            let derived = || {
+                let declared = &known?.rule.as_ref().ok()?.quantity;
+                if declared.fixed().is_some() { None } else { declared.known_on(&state.node) }
+            };
+            let standing = match standing {
+                Standing::Advertised => derived().map_or(standing, |at| Standing::Derived { at }),
+                standing => standing,
+            };
             // A held node is listed repeatedly and counts as held in between.
             let standing = match before {
                 Some(before @ (Standing::Held { .. } | Standing::PodsUnavailable { .. }))
