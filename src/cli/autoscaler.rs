@@ -13,7 +13,6 @@ mod error;
 mod forms;
 mod group;
 mod label_keys;
-mod names;
 pub(super) mod overlay;
 pub(super) mod overlays;
 mod render;
@@ -223,6 +222,9 @@ impl Args {
         finish(&text, notes, unexpressed, comparison.differences.is_empty())
     }
 }
+
+/// The most names in a message.
+const MOST_NAMED: usize = 5;
 
 const TWO_WRITERS: &str = "Gardener writes virtualCapacity to the nodes too: exclude them from the rule, or give the \
                            rule conflictPolicy: Overwrite and keep the two quantities equal";

@@ -163,9 +163,3 @@ impl Inventory {
         plan(node, rules.set(), &PlanningInput { contested: rules.contested(node), pods, ..PlanningInput::default() })
     }
 }
-
-/// Returns the names, the first few in full.
-pub(super) fn named(names: &[String], most: usize) -> String {
-    let text = names.iter().take(most).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if names.len() > most { format!("{text} and {} more", names.len() - most) } else { text }
-}

@@ -83,3 +83,22 @@ pub(crate) async fn list_at<T: DeserializeOwned>(
         }
     }
 }
+
+/// Collects a part of each object at a path, as [`list_at`] lists them.
+///
+/// # Errors
+/// If they cannot be listed.
+pub(crate) async fn collect_at<T: DeserializeOwned, U>(
+    requests: &Requests,
+    path: &Request,
+    page: ListParams,
+    mut keep: impl FnMut(T) -> Option<U>,
+) -> Result<Vec<U>, RequestError> {
+    let mut kept = Vec::new();
+    let on_page = |page| match page {
+        Page::Restarted => kept.clear(),
+        Page::Items(items) => kept.extend(items.into_iter().filter_map(&mut keep)),
+    };
+    list_at(requests, path, page, on_page).await?;
+    Ok(kept)
+}

@@ -1,4 +1,4 @@
-//! Formats counts.
+//! Formats counts, and the first few of many names.
 
 /// Returns a number of things: `1 rule`, `12,000 rules`.
 #[must_use]
@@ -10,6 +10,20 @@ pub fn plural(count: usize, one: &str, many: &str) -> String {
 #[must_use]
 pub fn digits(number: usize) -> String {
     with_commas(&number.to_string())
+}
+
+/// Returns the first few names, and the number of the others.
+#[must_use]
+pub fn few<T: std::fmt::Display>(names: &[T], most: usize, separator: &str) -> String {
+    let (shown, more) = names.split_at(most.min(names.len()));
+    and_more(shown, more.len(), separator)
+}
+
+/// Returns names, and the number of the others.
+#[must_use]
+pub fn and_more<T: std::fmt::Display>(names: &[T], more: usize, separator: &str) -> String {
+    let shown = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator);
+    if more > 0 { format!("{shown} and {} more", digits(more)) } else { shown }
 }
 
 /// Adds thousands separators to the leading digits of a text.
@@ -30,6 +44,14 @@ pub fn with_commas(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_names_of_many_are_listed() {
+        let names: Vec<_> = (1..2_000).collect();
+        assert_eq!(few(&names, 5, ", "), "1, 2, 3, 4, 5 and 1,994 more");
+        assert_eq!(few(&names[..5], 5, "; "), "1; 2; 3; 4; 5");
+        assert_eq!(few(&names[..0], 5, ", "), "");
+    }
 
     #[test]
     fn number_has_a_comma_at_each_thousand() {

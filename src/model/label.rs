@@ -37,6 +37,11 @@ fn is_made_of(text: &str, inner: impl Fn(u8) -> bool, outer: impl Fn(u8) -> bool
         && bytes.iter().all(|&byte| inner(byte))
 }
 
+/// Returns whether a domain is another one or below it: `a.example.com` and `example.com`, but not `my-example.com`.
+pub(crate) fn is_domain_below(domain: &str, parent: &str) -> bool {
+    domain.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
 /// Returns an untrusted text as an error message may show it: one line, and limited in length.
 pub(crate) fn excerpt(text: &str) -> String {
     const MOST: usize = 80;
@@ -65,6 +70,19 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn domain_is_below_itself_and_its_parents() {
+        for (domain, parent, below) in [
+            ("example.com", "example.com", true),
+            ("a.b.example.com", "example.com", true),
+            ("my-example.com", "example.com", false),
+            ("com", "example.com", false),
+            ("", "example.com", false),
+        ] {
+            assert_eq!(is_domain_below(domain, parent), below, "{domain} {parent}");
+        }
+    }
 
     #[test]
     fn dns_subdomain_validation_matches_kubernetes() {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::model::count::and_more;
+
 /// The most that a sentence names.
 const NAMED: usize = 3;
 
@@ -30,11 +32,6 @@ impl<T> FromIterator<T> for Few<T> {
 
 impl<T: fmt::Display> fmt::Display for Few<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let first: Vec<_> = self.first.iter().map(ToString::to_string).collect();
-        f.write_str(&first.join(", "))?;
-        match self.count.saturating_sub(first.len()) {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
+        f.write_str(&and_more(&self.first, self.count.saturating_sub(self.first.len()), ", "))
     }
 }

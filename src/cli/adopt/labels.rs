@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::model::label::is_domain_below;
 use crate::model::node::Node;
 
 /// How well a label explains a resource; the first is the best.
@@ -135,7 +136,7 @@ fn rank(key: &str, resource: &str) -> Option<Rank> {
     if name.split(['-', '_', '.']).any(|word| VOLATILE.contains(&word.to_ascii_lowercase().as_str())) {
         return None;
     }
-    let is_below = |parent: &str| domain == parent || domain.strip_suffix(parent).is_some_and(|it| it.ends_with('.'));
+    let is_below = |parent| is_domain_below(domain, parent);
     Some(match domain {
         _ if domain == resource_domain => Rank::Domain,
         "node-role.kubernetes.io" => Rank::Role,

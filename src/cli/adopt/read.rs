@@ -103,13 +103,7 @@ async fn nodes(requests: &Requests) -> Result<Vec<Entry>, RequestError> {
 }
 
 async fn list<T: DeserializeOwned>(requests: &Requests, path: &str) -> Result<Vec<T>, RequestError> {
-    let mut all = Vec::new();
-    let on_page = |page| match page {
-        Page::Restarted => all.clear(),
-        Page::Items(items) => all.extend(items),
-    };
-    paging::list_at(requests, &Request::new(path), ListParams::default().limit(PAGE_SIZE), on_page).await?;
-    Ok(all)
+    paging::collect_at(requests, &Request::new(path), ListParams::default().limit(PAGE_SIZE), Some).await
 }
 
 /// Returns the objects; none if the cluster does not serve the kind, or if they cannot be listed, which is a gap.

@@ -8,13 +8,13 @@ use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Shown};
 use crate::cli::age::age;
-use crate::cli::inventory::named;
 use crate::cli::settings::parse_duration;
 use crate::cli::table::{Cell, Row};
 use crate::cli::timeline::entry::{Entry, Source, When, seconds};
 use crate::cli::timeline::read::{self, Material};
 use crate::cli::timeline::timeline;
 use crate::cluster::clock;
+use crate::model::count::few;
 
 /// How many resources or fields a table names. A rule has nine fields.
 const NAMED: usize = 9;
@@ -101,7 +101,7 @@ impl EntryView {
         let subject = self.rule.as_ref().map(|rule| format!("rule {rule}: ")).unwrap_or_default();
         let style = if self.warning { AnsiColor::Yellow.on_default() } else { Style::new() };
         let most = if is_wide { self.owns.len() } else { NAMED };
-        let owns = if self.owns.is_empty() { String::new() } else { format!("; owns {}", named(&self.owns, most)) };
+        let owns = if self.owns.is_empty() { String::new() } else { format!("; owns {}", few(&self.owns, most, ", ")) };
         let what = Cell::styled(format!("{subject}{}{owns}", self.what), style);
         Row::new([time.into(), age.into(), self.source.as_str().into(), who.into(), what])
     }

@@ -4,10 +4,11 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use crate::cli::diff::order::NodeName;
+use crate::cli::inventory::Inventory;
 use crate::cli::inventory::pods::PodEntry;
 use crate::cli::inventory::share::{Request, Share, Use, sum};
-use crate::cli::inventory::{Inventory, named};
 use crate::cli::table::{Cell, Row};
+use crate::model::count::few;
 use crate::model::quantity::Quantity;
 
 /// How many rules a table names.
@@ -175,7 +176,7 @@ impl Owners {
         let rules = match self.rules.as_deref() {
             None => UNKNOWN.to_owned(),
             Some([]) => "<none>".to_owned(),
-            Some(names) => named(names, if is_wide { names.len() } else { NAMED_RULES }),
+            Some(names) => few(names, if is_wide { names.len() } else { NAMED_RULES }, ", "),
         };
         let class = self.device_class.iter().map(|class| format!("DeviceClass {class}"));
         let others: Vec<_> = class.chain(self.managers.iter().cloned()).collect();

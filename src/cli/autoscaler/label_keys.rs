@@ -4,6 +4,8 @@
 //! and the labels in the NodePool's template (`getOverlaidOfferings` in `pkg/controllers/nodeoverlay`). It rejects keys
 //! of Kubernetes and of its own that are not well-known (`IsRestrictedLabel` in `pkg/apis/v1`).
 
+use crate::model::label::is_domain_below;
+
 /// What Karpenter knows of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LabelKey {
@@ -53,13 +55,11 @@ impl LabelKey {
     pub(super) fn of(key: &str) -> Self {
         let domain = key.split_once('/').map_or("", |(domain, _)| domain);
         let ends_with = |end: &&str| domain.ends_with(end);
-        let is_below =
-            |parent: &&str| domain.strip_suffix(parent).is_some_and(|sub| sub.is_empty() || sub.ends_with('.'));
         if OF_INSTANCE_TYPES.contains(&key) {
             Self::OfInstanceTypes
         } else if OF_OFFERINGS.contains(&key) {
             Self::OfOfferings
-        } else if AFTER_START.iter().any(is_below) {
+        } else if AFTER_START.iter().any(|parent| is_domain_below(domain, parent)) {
             Self::AfterStart
         } else if RESTRICTED.iter().any(ends_with) && !ALLOWED.iter().any(ends_with) {
             Self::Restricted

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::rules::Rules;
+use crate::model::count::and_more;
 use crate::model::ledger::Entry;
 use crate::model::node::UNKNOWN_MANAGER;
 use crate::model::quantity::Quantity;
@@ -153,12 +154,10 @@ fn winner(name: &str, resource: &str, outcomes: &[(Arc<str>, Outcome)], rules: &
         // Writing to a String cannot fail.
         let _ = write!(text, " (priority {})", rule.priority);
     }
-    for (place, loser) in losers.iter().take(MAX_NAMED_RULES).enumerate() {
-        let link = if place == 0 { " over" } else { "," };
-        let _ = write!(text, "{link} {} ({})", loser.name, standing(rule, loser));
-    }
-    if losers.len() > MAX_NAMED_RULES {
-        let _ = write!(text, " and {} more", losers.len() - MAX_NAMED_RULES);
+    let named = losers.iter().take(MAX_NAMED_RULES).map(|loser| format!("{} ({})", loser.name, standing(rule, loser)));
+    if !losers.is_empty() {
+        let named = and_more(&named.collect::<Vec<_>>(), losers.len().saturating_sub(MAX_NAMED_RULES), ", ");
+        let _ = write!(text, " over {named}");
     }
     text
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-use crate::model::count::digits;
+use crate::model::count::few;
 
 /// What a check finds, or why it cannot run. Nothing found means that there is nothing to find.
 pub(super) type Outcome = Result<Vec<Finding>, NotRun>;
@@ -87,10 +87,7 @@ impl Finding {
     /// Returns the kind and the names of the objects, the first few in full.
     pub(super) fn objects(&self, most: usize) -> String {
         let kind = self.objects.first().map(|object| object.kind).unwrap_or_default();
-        let names: Vec<_> = self.objects.iter().take(most).map(ToString::to_string).collect();
-        let more = self.objects.len().saturating_sub(most);
-        let more = if more > 0 { format!(" and {} more", digits(more)) } else { String::new() };
-        format!("{kind} {}{more}", names.join(", "))
+        format!("{kind} {}", few(&self.objects, most, ", "))
     }
 }
 

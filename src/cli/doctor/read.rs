@@ -101,16 +101,10 @@ async fn list<T: DeserializeOwned, U>(
     requests: &Requests,
     path: &str,
     params: ListParams,
-    mut keep: impl FnMut(T) -> Option<U>,
+    keep: impl FnMut(T) -> Option<U>,
 ) -> Result<Vec<U>, RequestError> {
-    let mut kept = Vec::new();
     let params = ListParams { limit: params.limit.or(Some(PAGE_SIZE)), ..params };
-    let on_page = |page| match page {
-        Page::Restarted => kept.clear(),
-        Page::Items(items) => kept.extend(items.into_iter().filter_map(&mut keep)),
-    };
-    paging::list_at(requests, &Request::new(path), params, on_page).await?;
-    Ok(kept)
+    paging::collect_at(requests, &Request::new(path), params, keep).await
 }
 
 /// Returns why something could not be done, such as `list nodes`.

@@ -122,12 +122,6 @@ async fn pods(requests: &Requests) -> Result<Vec<Arc<PodEntry>>, RequestError> {
 }
 
 async fn classes(requests: &Requests) -> Result<Vec<DeviceClass>, RequestError> {
-    let mut classes = Vec::new();
     let path = Request::new("/apis/resource.k8s.io/v1/deviceclasses");
-    let on_page = |page: Page<DeviceClass>| match page {
-        Page::Restarted => classes.clear(),
-        Page::Items(objects) => classes.extend(objects),
-    };
-    paging::list_at(requests, &path, ListParams::default().limit(PAGE_SIZE), on_page).await?;
-    Ok(classes)
+    paging::collect_at(requests, &path, ListParams::default().limit(PAGE_SIZE), Some).await
 }

@@ -11,6 +11,7 @@ use super::{Inventory, NodeEntry};
 use crate::cli::diff::order::NodeName;
 use crate::cli::diff::reasons;
 use crate::cli::diff::rules::Rules;
+use crate::model::count::and_more;
 use crate::model::pod::Requests;
 use crate::model::quantity::Quantity;
 use crate::planner::{NodePlan, Plan};
@@ -204,9 +205,5 @@ fn largest(mut holders: Vec<Request<'_>>) -> String {
         let nominated = if pod.node.is_none() { ", nominated" } else { "" };
         format!("{pod} ({quantity}{nominated})")
     });
-    let mut text = named.collect::<Vec<_>>().join(", ");
-    if holders.len() > NAMED {
-        text += &format!(" and {} more", holders.len() - NAMED);
-    }
-    text
+    and_more(&named.collect::<Vec<_>>(), holders.len().saturating_sub(NAMED), ", ")
 }

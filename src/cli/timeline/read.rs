@@ -14,7 +14,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::records::{Records, RuleObject};
-use crate::cluster::paging::{self, PAGE_SIZE, Page};
+use crate::cluster::paging::{self, PAGE_SIZE};
 use crate::cluster::requests::{RequestError, Requests};
 use crate::model::api::NodeExtendedResource;
 use crate::model::label;
@@ -143,31 +143,18 @@ async fn node_names(requests: &Requests) -> Result<Vec<String>, RequestError> {
     }
 
     let path = Request::new(K8sNode::url_path(&(), None));
-    let names: Vec<Named> = list(requests, &path, ListParams::default().limit(PAGE_SIZE)).await?;
-    Ok(names.into_iter().map(|named| named.metadata.name).collect())
+    let page = ListParams::default().limit(PAGE_SIZE);
+    paging::collect_at(requests, &path, page, |named: Named| Some(named.metadata.name)).await
 }
 
 async fn events(requests: &Requests, selector: String) -> Result<Vec<Event>, RequestError> {
     let path = Request::new(Event::url_path(&(), Some(NAMESPACE)));
-    list(requests, &path, ListParams::default().fields(&selector).limit(EVENT_PAGE_SIZE)).await
+    paging::collect_at(requests, &path, ListParams::default().fields(&selector).limit(EVENT_PAGE_SIZE), Some).await
 }
 
 async fn rules(requests: &Requests) -> Result<Vec<DeserializeGuard<NodeExtendedResource>>, RequestError> {
     let path = Request::new(NodeExtendedResource::url_path(&(), None));
-    list(requests, &path, ListParams::default().limit(PAGE_SIZE)).await
-}
-
-async fn list<T>(requests: &Requests, path: &Request, page: ListParams) -> Result<Vec<T>, RequestError>
-where
-    T: for<'de> Deserialize<'de>,
-{
-    let mut all = Vec::new();
-    let on_page = |page: Page<T>| match page {
-        Page::Restarted => all.clear(),
-        Page::Items(items) => all.extend(items),
-    };
-    paging::list_at(requests, path, page, on_page).await?;
-    Ok(all)
+    paging::collect_at(requests, &path, ListParams::default().limit(PAGE_SIZE), Some).await
 }
 
 /// Returns the rules that select the node, or that its ledger or an Event on it names: an edit may have excluded it.

@@ -17,7 +17,7 @@ use crate::cli::autoscaler::error::AutoscalerError;
 use crate::cli::autoscaler::forms::Form;
 use crate::cli::autoscaler::overlay::{KIND, NodeOverlay};
 use crate::cli::autoscaler::tags::Tags;
-use crate::cluster::paging::{self, Page};
+use crate::cluster::paging;
 use crate::cluster::requests::{RequestError, Requests};
 use crate::manifest::{self, Inputs, Limits};
 
@@ -123,13 +123,7 @@ pub(in crate::cli::autoscaler) async fn cluster_machines(
 }
 
 async fn list<T: DeserializeOwned>(requests: &Requests, path: &str) -> Result<Vec<T>, RequestError> {
-    let mut listed = Vec::new();
-    let on_page = |page| match page {
-        Page::Restarted => listed.clear(),
-        Page::Items(items) => listed.extend(items),
-    };
-    paging::list_at(requests, &Request::new(path), ListParams::default().limit(paging::PAGE_SIZE), on_page).await?;
-    Ok(listed)
+    paging::collect_at(requests, &Request::new(path), ListParams::default().limit(paging::PAGE_SIZE), Some).await
 }
 
 fn unreadable(place: &str, why: &dyn std::fmt::Display) -> AutoscalerError {
