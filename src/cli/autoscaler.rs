@@ -223,9 +223,6 @@ impl Args {
     }
 }
 
-/// The most names in a message.
-const MOST_NAMED: usize = 5;
-
 const TWO_WRITERS: &str = "Gardener writes virtualCapacity to the nodes too: exclude them from the rule, or give the \
                            rule conflictPolicy: Overwrite and keep the two quantities equal";
 

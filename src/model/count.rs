@@ -12,6 +12,9 @@ pub fn digits(number: usize) -> String {
     with_commas(&number.to_string())
 }
 
+/// How many names a message has where nothing else limits it.
+pub const NAMED: usize = 5;
+
 /// Returns the first few names, and the number of the others.
 #[must_use]
 pub fn few<T: std::fmt::Display>(names: &[T], most: usize, separator: &str) -> String {

@@ -9,7 +9,7 @@ use super::error::AutoscalerError;
 use super::group::Group;
 use super::render::{self, Format};
 use super::tags::Tags;
-use crate::model::count::few;
+use crate::model::count::{NAMED, few};
 use crate::model::quantity::Quantity;
 
 /// The annotations by which Cluster Autoscaler knows one resource of a MachineDeployment, MachineSet or MachinePool: of
@@ -111,7 +111,7 @@ fn annotations(values: &BTreeMap<String, Quantity>) -> Expressed {
             Expressed { pairs: pairs.into(), unexpressed: Vec::new() }
         }
         (Some(_), Some(_)) => {
-            let names = few(&values.keys().collect::<Vec<_>>(), super::MOST_NAMED, ", ");
+            let names = few(&values.keys().collect::<Vec<_>>(), NAMED, ", ");
             let why = format!(
                 "{} resources cannot be expressed by annotations of Cluster API, which hold one ({names}): set \
                  status.capacity of the infrastructure template, which -o yaml prints",

@@ -7,7 +7,7 @@ use serde_json::json;
 use thiserror::Error;
 
 use super::label_keys::LabelKey;
-use crate::model::count::few;
+use crate::model::count::{NAMED, few};
 use crate::model::label::{excerpt, is_label_value, is_qualified_name};
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::model::quantity::Quantity;
@@ -100,7 +100,7 @@ impl Group {
             let mismatches =
                 rules.by_precedence().filter_map(|rule| Some((&rule.name, rule.selection.mismatch(&node)?)));
             let mismatches: Vec<_> = mismatches.map(|(rule, why)| format!("rule {rule}: {why}")).collect();
-            group.notes.push(format!("nothing for these nodes: {}", few(&mismatches, super::MOST_NAMED, "; ")));
+            group.notes.push(format!("nothing for these nodes: {}", few(&mismatches, NAMED, "; ")));
         }
         group
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::declared;
 use super::label_keys::LabelKey;
 use super::overlay::{MAX_REQUIREMENTS, MAX_WEIGHT, NodeOverlay, OverlayRequirement, Spec};
-use crate::model::count::few;
+use crate::model::count::{NAMED, few};
 use crate::model::label::excerpt;
 use crate::planner::overlap::Overlap;
 use crate::planner::rules::{Rule, RuleSet};
@@ -53,7 +53,7 @@ impl Overlays {
             expressed.note_tie(rules);
         }
         for (key, rules) in of_templates {
-            let rules = few(&rules.into_iter().collect::<Vec<_>>(), super::MOST_NAMED, ", ");
+            let rules = few(&rules.into_iter().collect::<Vec<_>>(), NAMED, ", ");
             expressed.notes.push(format!(
                 "Karpenter knows the label {key} (of {rules}) only from spec.template.metadata.labels of a NodePool: \
                  set it there, otherwise the overlay applies to nothing, without an error"
