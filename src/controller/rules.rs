@@ -2,7 +2,7 @@
 
 mod hold;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,9 +34,9 @@ pub(super) struct Rules {
     listed: bool,
     /// Rules that are missing from a list together with many others: their values stay for a while.
     hold: Hold,
-    /// The rules whose deletion was observed, by name, with their uid: a list in progress, or a watch behind a list,
-    /// may still contain them.
-    deleted: BTreeMap<Arc<str>, Option<String>>,
+    /// The name and uid of each rule whose deletion was observed, oldest first: a list in progress, or a watch behind a
+    /// list, may still contain them. Several may have had one name.
+    deleted: VecDeque<(Arc<str>, Option<String>)>,
     set: Arc<RuleSet>,
     /// Whether the set must be compiled again.
     is_dirty: bool,
@@ -148,9 +148,9 @@ impl Rules {
                 let old = self.by_name.remove(&name);
                 self.hold.deleted(&name);
                 if self.deleted.len() >= MAX_DELETED {
-                    self.deleted.pop_first();
+                    self.deleted.pop_front();
                 }
-                self.deleted.insert(Arc::clone(&name), gone.uid);
+                self.deleted.push_back((Arc::clone(&name), gone.uid));
                 let enqueue = self.changed(old, &name);
                 Seen { enqueue, removed: vec![name], ..Seen::nothing() }
             }
@@ -269,7 +269,7 @@ impl Rules {
 
     /// Returns whether a state of a rule precedes its deletion.
     fn is_deleted(&self, name: &str, state: &RuleState) -> bool {
-        self.deleted.get(name).is_some_and(|uid| *uid == state.uid)
+        self.deleted.iter().any(|(deleted, uid)| *uid == state.uid && **deleted == *name)
     }
 
     /// Returns the newest known version of a rule.

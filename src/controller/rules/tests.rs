@@ -102,3 +102,32 @@ fn relisted_rules_enqueue_only_changes() {
         assert_eq!(rules.observe(Event::InitDone).enqueue, affected);
     }
 }
+
+/// The list of a new leader shows a rule whose name has been used again, and deleted again, while the list was in flight.
+#[test]
+fn list_with_a_deleted_rule_is_not_believed_whatever_happened_to_its_name_since() {
+    let object = |uid: &str, version: &str| {
+        let mut rule = object("a", json!(4));
+        rule.meta_mut().uid = Some(uid.to_owned());
+        rule.meta_mut().resource_version = Some(version.to_owned());
+        rule
+    };
+    let mut rules = listed([object("first", "1")]);
+    let newest = rules.newest();
+    rules.observe(Event::Delete(object("first", "2")));
+    rules.observe(Event::Apply(object("second", "3")));
+    rules.observe(Event::Delete(object("second", "4")));
+    rules.observe_list(vec![object("first", "1")], newest);
+    assert!(rules.get("a").is_none(), "no event of the watch would ever remove it");
+}
+
+#[test]
+fn newest_deletions_are_remembered() {
+    let names: Vec<_> = (0..MAX_DELETED * 2).map(|number| format!("{:04}", MAX_DELETED * 2 - number)).collect();
+    let mut rules = listed(names.iter().map(|name| object(name, json!(4))));
+    let newest = rules.newest();
+    names.iter().for_each(|name| drop(rules.observe(Event::Delete(object(name, json!(4))))));
+    let newer = names[MAX_DELETED..].iter().map(|name| object(name, json!(4)));
+    rules.observe_list(newer.collect(), newest);
+    assert_eq!(rules.iter().count(), 0, "the list was sent before the deletions");
+}
