@@ -14,8 +14,8 @@ use crate::planner::Change;
 /// The first pause of a stopped rollout; each is twice the previous one.
 const MIN_PAUSE: Duration = Duration::from_secs(30);
 const MAX_PAUSE: Duration = Duration::from_secs(300);
-/// How much later than others the nodes are tried that failed: where these alone cannot be patched, they must not stop the
-/// rollout each time before others have been tried.
+/// How much later than others the resources of nodes are tried that failed: where these alone cannot be patched, they must
+/// not stop the rollout each time before others have been tried, be it on the same node.
 const HEAD_START: Duration = Duration::from_secs(5);
 
 /// The maximum number of results that decide about a stop.
@@ -33,8 +33,8 @@ pub(super) struct Rollouts {
 
 #[derive(Clone, Debug, Default)]
 struct Rollout {
-    /// The nodes whose last patch failed.
-    failed: BTreeSet<Arc<str>>,
+    /// The nodes whose last patch failed, each with the resources that it was to change.
+    failed: BTreeMap<Arc<str>, BTreeSet<String>>,
     /// The last results since the first failure, or since the end of the last stop: the node that failed, or `None` for a
     /// success. Older ones count no longer, so that a rollout stops after thousands of successes too.
     last: VecDeque<Option<Arc<str>>>,
@@ -68,13 +68,14 @@ impl Rollouts {
 
     /// Returns until when a change of a node is withheld, if it is.
     pub(super) fn stopped_until(&self, change: &Change, node: &str, now: Instant) -> Option<Instant> {
-        self.rule_stopped_until(change.rule()?, node, now)
+        self.rule_stopped_until(change.rule()?, node, &change.resource, now)
     }
 
-    fn rule_stopped_until(&self, rule: &str, node: &str, now: Instant) -> Option<Instant> {
+    fn rule_stopped_until(&self, rule: &str, node: &str, resource: &str, now: Instant) -> Option<Instant> {
         let rollout = self.failing.get(rule)?;
         let until = rollout.stop?.until;
-        let until = if rollout.failed.contains(node) { until + HEAD_START } else { until };
+        let has_failed = rollout.failed.get(node).is_some_and(|resources| resources.contains(resource));
+        let until = if has_failed { until + HEAD_START } else { until };
         Some(until).filter(|until| now < *until)
     }
 
@@ -85,11 +86,11 @@ impl Rollouts {
         }
     }
 
-    /// Records the failure of a patch that was sent at this time. Returns a stop that follows.
+    /// Records the failure of a patch of this resource that was sent at this time. Returns a stop that follows.
     pub(super) fn failed(
         &mut self,
         rule: &Arc<str>,
-        node: &Arc<str>,
+        (node, resource): (&Arc<str>, &str),
         sent_at: Instant,
         now: Instant,
     ) -> Option<Stopped> {
@@ -97,7 +98,7 @@ impl Rollouts {
             return None;
         }
         let rollout = self.failing.entry(Arc::clone(rule)).or_default();
-        rollout.failed.insert(Arc::clone(node));
+        rollout.failed.entry(Arc::clone(node)).or_default().insert(resource.to_owned());
         if rollout.stop.is_some_and(|stop| now < stop.until) {
             return None;
         }
@@ -116,10 +117,16 @@ impl Rollouts {
         Some(Stopped { nodes: rollout.failed.len(), pause, is_first })
     }
 
-    /// Records that a patch succeeded that was sent at this time. Returns the nodes that need not wait anymore.
-    pub(super) fn succeeded(&mut self, rule: &str, node: &str, sent_at: Instant) -> BTreeSet<Arc<str>> {
+    /// Records that a patch of this resource succeeded that was sent at this time. Returns the nodes that need not wait
+    /// anymore.
+    pub(super) fn succeeded(
+        &mut self,
+        rule: &str,
+        (node, resource): (&str, &str),
+        sent_at: Instant,
+    ) -> BTreeSet<Arc<str>> {
         let Some(rollout) = self.failing.get_mut(rule) else { return BTreeSet::new() };
-        rollout.forget_node(node);
+        rollout.forget(node, resource);
         if rollout.stop.is_some_and(|stop| sent_at < stop.since) {
             return BTreeSet::new();
         }
@@ -163,6 +170,14 @@ impl Rollout {
         self.last.push_back(result);
     }
 
+    fn forget(&mut self, node: &str, resource: &str) {
+        let Some(resources) = self.failed.get_mut(node) else { return };
+        resources.remove(resource);
+        if resources.is_empty() {
+            self.forget_node(node);
+        }
+    }
+
     fn forget_node(&mut self, node: &str) {
         self.failed.remove(node);
         self.last.retain(|failed| failed.as_deref() != Some(node));
@@ -180,7 +195,8 @@ mod tests {
     }
 
     fn fail(rollouts: &mut Rollouts, nodes: std::ops::Range<usize>, now: Instant) -> Option<(usize, Duration)> {
-        let stops = nodes.map(|number| rollouts.failed(&rule(), &format!("node-{number}").into(), now, now));
+        let stops =
+            nodes.map(|number| rollouts.failed(&rule(), (&format!("node-{number}").into(), "dongle"), now, now));
         let stops: Vec<_> = stops.collect();
         stops.into_iter().flatten().next().map(|Stopped { nodes, pause, .. }| (nodes, pause))
     }
@@ -192,11 +208,11 @@ mod tests {
         assert_eq!(fail(&mut rollouts, 0..2, now), None);
         assert_eq!(fail(&mut rollouts, 0..2, now), None, "two nodes, although each has failed twice");
         assert_eq!(fail(&mut rollouts, 2..3, now), Some((3, MIN_PAUSE)));
-        assert_eq!(rollouts.rule_stopped_until("rule", "node-77", now), Some(now + MIN_PAUSE));
-        assert_eq!(rollouts.rule_stopped_until("other", "node-77", now), None);
+        assert_eq!(rollouts.rule_stopped_until("rule", "node-77", "dongle", now), Some(now + MIN_PAUSE));
+        assert_eq!(rollouts.rule_stopped_until("other", "node-77", "dongle", now), None);
         assert_eq!(fail(&mut rollouts, 3..9, now), None, "those in flight");
         let mut now = now + MIN_PAUSE;
-        assert_eq!(rollouts.rule_stopped_until("rule", "node-77", now), None);
+        assert_eq!(rollouts.rule_stopped_until("rule", "node-77", "dongle", now), None);
         for pause in [60, 120, 240, 300, 300] {
             let pause = SECOND * pause;
             assert_eq!(fail(&mut rollouts, 0..2, now), None);
@@ -206,13 +222,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failed_nodes_are_tried_after_the_others() {
+    async fn what_failed_is_tried_after_all_else() {
         let now = Instant::now();
         let mut rollouts = Rollouts::new(2);
         fail(&mut rollouts, 0..2, now);
         let until = now + MIN_PAUSE;
-        assert_eq!(rollouts.rule_stopped_until("rule", "node-7", until), None);
-        assert_eq!(rollouts.rule_stopped_until("rule", "node-0", until), Some(until + HEAD_START));
+        assert_eq!(rollouts.rule_stopped_until("rule", "node-0", "key", until), None, "another resource there");
+        assert_eq!(rollouts.rule_stopped_until("rule", "node-7", "dongle", until), None);
+        assert_eq!(rollouts.rule_stopped_until("rule", "node-0", "dongle", until), Some(until + HEAD_START));
     }
 
     #[tokio::test(start_paused = true)]
@@ -221,8 +238,8 @@ mod tests {
         let mut rollouts = Rollouts::new(3);
         for number in 0..100 {
             assert_eq!(fail(&mut rollouts, number..number + 1, now), None);
-            rollouts.succeeded("rule", "other-1", now);
-            rollouts.succeeded("rule", "other-2", now);
+            rollouts.succeeded("rule", ("other-1", "dongle"), now);
+            rollouts.succeeded("rule", ("other-2", "dongle"), now);
         }
     }
 
@@ -233,7 +250,7 @@ mod tests {
         let mut rollouts = Rollouts::new(3);
         fail(&mut rollouts, 0..1, now);
         for _ in 0..1000 {
-            rollouts.succeeded("rule", "other", now);
+            rollouts.succeeded("rule", ("other", "dongle"), now);
         }
         assert_eq!(fail(&mut rollouts, 1..4, now), None);
         assert_eq!(fail(&mut rollouts, 4..5, now), Some((5, MIN_PAUSE)));
@@ -244,8 +261,8 @@ mod tests {
         let now = Instant::now();
         let mut rollouts = Rollouts::new(1);
         rollouts.forget("rule", now + SECOND);
-        assert_eq!(rollouts.failed(&rule(), &"node-0".into(), now, now + SECOND), None);
-        assert!(rollouts.failed(&rule(), &"node-0".into(), now + SECOND, now + SECOND).is_some());
+        assert_eq!(rollouts.failed(&rule(), (&"node-0".into(), "dongle"), now, now + SECOND), None);
+        assert!(rollouts.failed(&rule(), (&"node-0".into(), "dongle"), now + SECOND, now + SECOND).is_some());
     }
 
     #[tokio::test(start_paused = true)]
@@ -264,11 +281,11 @@ mod tests {
         let mut rollouts = Rollouts::new(1);
         fail(&mut rollouts, 0..1, now);
         rollouts.withhold("rule", &"node-7".into());
-        assert!(rollouts.succeeded("rule", "node-1", now - SECOND).is_empty(), "sent before the stop");
-        assert!(rollouts.rule_stopped_until("rule", "node-77", now + SECOND).is_some());
-        let resumed = rollouts.succeeded("rule", "node-1", now + SECOND);
+        assert!(rollouts.succeeded("rule", ("node-1", "dongle"), now - SECOND).is_empty(), "sent before the stop");
+        assert!(rollouts.rule_stopped_until("rule", "node-77", "dongle", now + SECOND).is_some());
+        let resumed = rollouts.succeeded("rule", ("node-1", "dongle"), now + SECOND);
         assert_eq!(resumed.into_iter().collect::<Vec<_>>(), ["node-7".into()]);
-        assert_eq!(rollouts.rule_stopped_until("rule", "node-77", now + SECOND), None);
+        assert_eq!(rollouts.rule_stopped_until("rule", "node-77", "dongle", now + SECOND), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -278,7 +295,7 @@ mod tests {
         fail(&mut rollouts, 0..1, now);
         rollouts.withhold("rule", &"node-7".into());
         assert_eq!(rollouts.forget("rule", now).len(), 1);
-        assert_eq!(rollouts.rule_stopped_until("rule", "node-77", now), None);
+        assert_eq!(rollouts.rule_stopped_until("rule", "node-77", "dongle", now), None);
         assert_eq!(fail(&mut rollouts, 0..1, now), Some((1, MIN_PAUSE)), "the first pause again");
     }
 }

@@ -56,10 +56,10 @@ impl Reconciler {
         if !self.leads(now.instant) {
             return;
         }
-        let rules: BTreeSet<_> = changes.iter().filter_map(Change::rule).collect();
-        for rule in rules {
-            let rule: Arc<str> = rule.into();
-            if let Some(stopped) = self.schedule.rollouts.failed(&rule, node, sent_at, now.instant) {
+        for change in changes {
+            let Some(rule) = change.rule() else { continue };
+            let (rule, place): (Arc<str>, _) = (rule.into(), (node, &*change.resource));
+            if let Some(stopped) = self.schedule.rollouts.failed(&rule, place, sent_at, now.instant) {
                 self.report_stop(&rule, node, stopped, message, now);
             }
         }
@@ -86,8 +86,9 @@ impl Reconciler {
     /// Records that changes succeeded, and resumes their rollouts.
     pub(super) fn rollout_succeeded(&mut self, node: &Arc<str>, changes: &[Change], sent_at: Instant, now: Now) {
         // A repair of what was there before shows nothing.
-        for rule in changes.iter().filter(|change| !change.is_repair()).filter_map(Change::rule) {
-            let resumed = self.schedule.rollouts.succeeded(rule, node, sent_at);
+        for change in changes.iter().filter(|change| !change.is_repair()) {
+            let Some(rule) = change.rule() else { continue };
+            let resumed = self.schedule.rollouts.succeeded(rule, (node, &change.resource), sent_at);
             self.resume(resumed, now);
         }
     }
