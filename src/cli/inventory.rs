@@ -150,6 +150,7 @@ impl Inventory {
             let Some(node) = &pod.node else { continue };
             let of_node = nodes.entry(node).or_default();
             pod.requests.iter().for_each(|(resource, quantity)| of_node.add_amount(resource, *quantity));
+            pod.claimed.iter().for_each(|(resource, quantity)| of_node.add_claimed(resource, *quantity));
         }
         nodes
     }

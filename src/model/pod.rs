@@ -70,7 +70,12 @@ struct Resources {
 
 /// Amounts of extended resources, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Requests(BTreeMap<String, Quantity>);
+pub struct Requests {
+    /// Of pods that have them from the node.
+    own: BTreeMap<String, Quantity>,
+    /// Of pods that have them from a ResourceClaim.
+    claimed: BTreeMap<String, Quantity>,
+}
 
 impl Requests {
     /// Returns the total requests of the unfinished pods in a list.
@@ -83,15 +88,16 @@ impl Requests {
         total
     }
 
-    /// Adds the requests of a pod for the node's own resources, unless it has finished. Resources from a ResourceClaim
-    /// do not count.
+    /// Adds the requests of a pod, unless it has finished.
     pub fn add_pod(&mut self, pod: &Pod) {
         if pod.is_finished() {
             return;
         }
         let mut requests = Self::of(pod);
         for resource in pod.claimed() {
-            requests.0.remove(resource);
+            if let Some((resource, quantity)) = requests.own.remove_entry(resource) {
+                self.add_claimed(&resource, quantity);
+            }
         }
         self.add(&requests);
     }
@@ -126,37 +132,49 @@ impl Requests {
         running
     }
 
-    /// Returns the requested quantity of a resource, or 0.
+    /// Returns how much of a resource a node needs, or 0.
+    ///
+    /// Once a pod has it from the node, what others have from ResourceClaims counts as well: the scheduler subtracts it
+    /// (`fitsRequest` in `k8s.io/kubernetes/pkg/scheduler`), and so does a kubelet that restarts, and then rejects pods
+    /// for which too little is left (`removeMissingExtendedResources` in `pkg/kubelet/lifecycle`, which spares only the
+    /// pod in question).
     #[must_use]
     pub fn get(&self, resource: &str) -> Quantity {
-        self.0.get(resource).copied().unwrap_or(Quantity::from(0))
+        let [own, claimed] = [&self.own, &self.claimed].map(|amounts| amounts.get(resource).copied());
+        let own = own.filter(|own| !own.is_zero());
+        own.map(|own| own.saturating_add(claimed.unwrap_or_default())).unwrap_or_default()
     }
 
-    /// Returns every requested resource.
+    /// Returns every resource that a node needs.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Quantity)> {
-        self.0.iter().map(|(resource, quantity)| (resource.as_str(), *quantity))
+        self.own.keys().map(|resource| (resource.as_str(), self.get(resource)))
     }
 
     fn read(amounts: &Amounts) -> Self {
-        Self(amounts.extended.iter().map(|(name, quantity)| (name.clone(), *quantity)).collect())
+        let own = amounts.extended.iter().map(|(name, quantity)| (name.clone(), *quantity)).collect();
+        Self { own, claimed: BTreeMap::new() }
     }
 
     fn add(&mut self, other: &Self) {
-        for (resource, quantity) in other.iter() {
-            self.add_amount(resource, quantity);
-        }
+        other.own.iter().for_each(|(resource, quantity)| self.add_amount(resource, *quantity));
     }
 
-    /// Adds to the request for one resource.
+    /// Adds what a pod has of a resource from the node.
     pub fn add_amount(&mut self, resource: &str, quantity: Quantity) {
-        let sum = self.get(resource).saturating_add(quantity);
-        self.0.insert(resource.to_owned(), sum);
+        let sum = self.own.entry(resource.to_owned()).or_default();
+        *sum = sum.saturating_add(quantity);
+    }
+
+    /// Adds what a pod has of a resource from a ResourceClaim.
+    pub fn add_claimed(&mut self, resource: &str, quantity: Quantity) {
+        let sum = self.claimed.entry(resource.to_owned()).or_default();
+        *sum = sum.saturating_add(quantity);
     }
 
     fn raise_to(&mut self, other: &Self) {
-        for (resource, quantity) in other.iter() {
-            let larger = self.get(resource).max(quantity);
-            self.0.insert(resource.to_owned(), larger);
+        for (resource, quantity) in &other.own {
+            let largest = self.own.entry(resource.to_owned()).or_default();
+            *largest = (*largest).max(*quantity);
         }
     }
 }
@@ -253,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn pod_requests_exclude_what_a_resource_claim_provides() {
+    fn pod_requests_exclude_what_only_a_resource_claim_provides() {
         let mapping = |resource: &str| json!({"containerName": "a", "resourceName": resource, "requestName": "b"});
         for (status, requested) in [
             (json!({"requestMappings": [mapping("example.com/dongle")]}), "0"),
@@ -270,6 +288,21 @@ mod tests {
             });
             assert_eq!(dongles(&[pod]), requested, "{status}");
         }
+    }
+
+    /// Else a kubelet that restarts would reject the pod that has it from the node.
+    #[test]
+    fn pod_requests_include_what_a_resource_claim_provides_beside_a_pod_that_uses_the_node() {
+        let pod = |quantity: &str, resource: &str| {
+            let mapping = json!({"containerName": "a", "resourceName": resource, "requestName": "b"});
+            let status = json!({"requestMappings": [mapping]});
+            json!({"spec": {"containers": [container(quantity)]}, "status": {"extendedResourceClaimStatus": status}})
+        };
+        let [from_claim, from_node] = [pod("2", "example.com/dongle"), pod("1", "example.com/key")];
+        let nothing = json!({"spec": {"containers": [container("0")]}});
+        assert_eq!(dongles(&[from_claim.clone(), from_node.clone()]), "3");
+        assert_eq!(dongles(&[from_node, from_claim.clone()]), "3");
+        assert_eq!(dongles(&[from_claim, nothing]), "0");
     }
 
     #[test]
