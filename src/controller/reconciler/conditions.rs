@@ -26,10 +26,8 @@ impl Claims {
     pub(super) fn new(outcomes: &[(Arc<str>, Outcome)]) -> Self {
         let claim = |(rule, outcome): &(Arc<str>, Outcome)| {
             // If an outcome needs a patch that is not sent now, the patch is still to come.
-            let state = match Standing::new(outcome.clone(), false, None).state() {
-                State::Advertised => State::Pending,
-                state => state,
-            };
+            let needs_patch = !matches!(outcome, Outcome::QuantityUnknown { at: None, .. });
+            let state = Standing::new(outcome.clone(), needs_patch, None).state();
             (Arc::clone(rule), state)
         };
         Self(outcomes.iter().map(claim).collect())

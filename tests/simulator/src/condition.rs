@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::ledger::{MAPS, ledger, units};
-use crate::rules::{declared, selects};
+use crate::rules::{Declared, declared, selects};
 
 const CONDITION: &str = "noderesource.dev/Advertised";
 
@@ -37,7 +37,13 @@ pub fn due_status(rules: &[Arc<Value>], node: &Value, labels: &Value) -> Option<
         let values = MAPS.map(|map| units(&node["status"][map][resource]));
         entry.is_some_and(|(listed, ..)| values == [Some(*listed); 2])
     };
-    let selecting = rules.iter().filter(|rule| declared(rule).is_some());
+    // What a rule declares is not asked of a node whose ledger is unreadable: every rule that selects it has to wait.
+    let counts = |rule: &&Arc<Value>| match declared(rule, labels) {
+        Declared::Invalid => false,
+        Declared::Nothing => entries.is_none(),
+        Declared::Quantity(_) | Declared::Unknown => true,
+    };
+    let selecting = rules.iter().filter(counts);
     let mut selecting = selecting.filter(|rule| selects(rule, &node["metadata"]["name"], labels)).peekable();
     selecting.peek()?;
     Some(if selecting.all(is_there) { "True" } else { "False" })

@@ -10,7 +10,8 @@ use crate::condition::remove_conditions;
 pub use crate::condition::{conditions, due_status};
 use crate::ledger::{LEDGER, MAPS, is_adoptable};
 pub use crate::ledger::{Ledger, ledger, units};
-pub use crate::rules::{Calm, decider, declared, is_frozen, selects};
+use crate::rules::may_declare;
+pub use crate::rules::{Calm, Declared, decider, declared, is_derived, is_frozen, selects};
 
 /// What the other invariants are about.
 const LEDGER_AND_VALUES: [&str; 3] =
@@ -269,7 +270,10 @@ impl NodeWrite<'_> {
                 let is_kept = |object: &Arc<Value>| object["metadata"]["name"] == rule.as_str() && is_frozen(object);
                 let is_declared = |rules: &Vec<Arc<Value>>| {
                     rules.iter().any(is_kept)
-                        || self.labels.iter().all(|labels| decider(rules, self.before, labels, name).is_some())
+                        || self.labels.iter().all(|labels| {
+                            decider(rules, self.before, labels, name).is_some()
+                                || rules.iter().any(|rule| may_declare(rule, self.before, labels, name))
+                        })
                 };
                 let certain = self.known.get(self.certain_from..).unwrap_or_default();
                 if !certain.is_empty() && certain.iter().all(is_declared) {
@@ -287,7 +291,7 @@ impl NodeWrite<'_> {
         let declares = |rules: &Vec<Arc<Value>>| {
             self.labels.iter().any(|labels| {
                 decider(rules, self.before, labels, name).is_some_and(|decider| {
-                    let declared = declared(decider);
+                    let declared = declared(decider, labels).quantity();
                     let may_hold = decider["spec"]["shrinkPolicy"] != "Immediate";
                     decider["metadata"]["name"] == rule
                         && declared.is_some_and(|declared| {
@@ -301,11 +305,14 @@ impl NodeWrite<'_> {
         let is_kept_as_is = self.objects(rule).any(|rule| is_frozen(rule));
         let is_missing = |rules: &Vec<Arc<Value>>| rules.iter().all(|object| object["metadata"]["name"] != rule);
         let is_frozen = is_kept_as_is || self.known.iter().any(is_missing);
-        let is_kept = old
-            .entry
-            .as_ref()
-            .is_some_and(|(listed, old_rule, _)| old_rule == rule && *listed <= quantity && quantity <= most);
-        if self.known.iter().any(declares) || is_frozen && is_kept {
+        let is_kept_of = |of: fn(&str, &str) -> bool| {
+            let entry = old.entry.as_ref();
+            entry.is_some_and(|(listed, old_rule, _)| of(old_rule, rule) && *listed <= quantity && quantity <= most)
+        };
+        let is_kept = is_kept_of(|old, new| old == new);
+        // A quantity that is unknown, or has moved a moment ago, stays as another rule listed it.
+        let is_derived = self.objects(rule).any(|rule| is_derived(rule));
+        if self.known.iter().any(declares) || is_frozen && is_kept || is_derived && is_kept_of(|_, _| true) {
             return Ok(());
         }
         Err("I1: what no rule declares is listed".to_owned())

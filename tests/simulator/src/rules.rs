@@ -7,15 +7,63 @@ use serde_json::Value;
 
 use crate::ledger::{Ledger, ledger, units};
 
-/// Returns the quantity that a rule declares; `None` if it is invalid.
+/// What a rule declares on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Declared {
+    /// This quantity.
+    Quantity(i128),
+    /// Something; the label does not say how much.
+    Unknown,
+    /// Nothing there.
+    Nothing,
+    /// Nothing anywhere: the rule is invalid.
+    Invalid,
+}
+
+impl Declared {
+    /// Returns the quantity, if it is known.
+    #[must_use]
+    pub fn quantity(self) -> Option<i128> {
+        if let Self::Quantity(quantity) = self { Some(quantity) } else { None }
+    }
+}
+
+/// Returns what a rule declares on a node with these labels. The rule reads labels only.
 #[must_use]
-pub fn declared(rule: &Value) -> Option<i128> {
-    let quantity = &rule["spec"]["quantity"];
-    let units = match quantity.as_i64() {
-        Some(number) => i128::from(number),
-        None => units(quantity)?,
+pub fn declared(rule: &Value, labels: &Value) -> Declared {
+    let number = |value: &Value| value.as_i64().map(i128::from).or_else(|| units(value));
+    let from = &rule["spec"]["quantityFrom"];
+    if from.is_null() {
+        let quantity = number(&rule["spec"]["quantity"]).filter(|quantity| *quantity > 0);
+        return quantity.map_or(Declared::Invalid, Declared::Quantity);
+    }
+    let label = from["nodeLabel"]["key"].as_str().map_or(&Value::Null, |key| &labels[key]);
+    let missing = match number(&from["default"]) {
+        Some(default) => Declared::Quantity(default),
+        None if from["whenMissing"] == "None" => Declared::Nothing,
+        None => Declared::Unknown,
     };
-    (units > 0).then_some(units)
+    match (label.is_null(), number(label)) {
+        (true, _) => missing,
+        (false, Some(0)) => missing,
+        (false, Some(quantity)) if Some(quantity) <= number(&from["max"]) => Declared::Quantity(quantity),
+        (false, _) => Declared::Unknown,
+    }
+}
+
+/// Returns whether a rule reads its quantity from nodes.
+#[must_use]
+pub fn is_derived(rule: &Value) -> bool {
+    !rule["spec"]["quantityFrom"].is_null()
+}
+
+/// Returns whether a rule may give a node with these labels the resource, and the label does not say how much.
+#[must_use]
+pub fn may_declare(rule: &Value, node: &Value, labels: &Value, resource: &str) -> bool {
+    rule["spec"]["resourceName"] == resource
+        && rule["spec"]["paused"] != true
+        && declared(rule, labels) == Declared::Unknown
+        && selects(rule, &node["metadata"]["name"], labels)
 }
 
 /// Returns whether a rule selects a node with this name and these labels.
@@ -34,16 +82,21 @@ pub fn selects(rule: &Value, name: &Value, labels: &Value) -> bool {
 /// Returns whether a rule only keeps what it has: it is paused or invalid.
 #[must_use]
 pub fn is_frozen(rule: &Value) -> bool {
-    rule["spec"]["paused"] == true || declared(rule).is_none()
+    rule["spec"]["paused"] == true || declared(rule, &Value::Null) == Declared::Invalid
 }
 
 /// Returns the rule that decides about a resource on a node, unless a frozen one keeps its value there.
 #[must_use]
 pub fn decider<'a>(rules: &'a [Arc<Value>], node: &Value, labels: &Value, resource: &str) -> Option<&'a Arc<Value>> {
-    let declaring = rules.iter().filter(|rule| {
-        rule["spec"]["resourceName"] == resource && !is_frozen(rule) && selects(rule, &node["metadata"]["name"], labels)
-    });
-    declaring.min_by_key(|rule| {
+    first_of(rules, |rule| {
+        let declares = rule["spec"]["resourceName"] == resource && declared(rule, labels).quantity().is_some();
+        declares && !is_frozen(rule) && selects(rule, &node["metadata"]["name"], labels)
+    })
+}
+
+/// Returns the rule that precedes the others of these.
+fn first_of(rules: &[Arc<Value>], is_one: impl Fn(&Value) -> bool) -> Option<&Arc<Value>> {
+    rules.iter().filter(|rule| is_one(rule)).min_by_key(|rule| {
         let text = |field: &str| rule["metadata"][field].as_str().unwrap_or_default().to_owned();
         let priority = rule["spec"]["priority"].as_i64().unwrap_or_default();
         (-priority, text("creationTimestamp"), text("name"))
@@ -82,8 +135,20 @@ impl Calm {
     }
 
     fn check_resource(&self, node: &Value, ledger: &Ledger, resource: &str) -> Result<(), String> {
-        let decider = decider(&self.rules, node, &node["metadata"]["labels"], resource);
+        let labels = &node["metadata"]["labels"];
+        let decider = decider(&self.rules, node, labels, resource);
         let entry = ledger.get(resource);
+        // A value whose quantity is unknown stays, unless a rule decides that precedes the one that lists it.
+        let precedes = |rule: &Value| match decider {
+            None => true,
+            Some(decider) => {
+                let is_listing = entry.is_some_and(|(_, by, _)| rule["metadata"]["name"] == by.as_str());
+                let is_one = |other: &Value| other == rule || other == &**decider;
+                is_listing && first_of(&self.rules, is_one).is_some_and(|first| **first == *rule)
+            }
+        };
+        let stays = entry.is_some()
+            && self.rules.iter().any(|rule| may_declare(rule, node, labels, resource) && precedes(rule));
         let priority = |rule: &Value| rule["spec"]["priority"].as_i64().unwrap_or_default();
         // The value of a frozen rule stays, unless a rule of a higher priority decides.
         let is_kept = |rule: &&Arc<Value>| {
@@ -92,7 +157,7 @@ impl Calm {
                 && decider.is_none_or(|decider| priority(decider) <= priority(rule))
         };
         let values = ["capacity", "allocatable"].map(|map| units(&node["status"][map][resource]));
-        if self.rules.iter().any(|rule| is_kept(&rule)) {
+        if stays || self.rules.iter().any(|rule| is_kept(&rule)) {
             let listed = entry.map(|(listed, ..)| *listed);
             let is_as_listed = values == [listed; 2];
             return if is_as_listed { Ok(()) } else { Err(format!("is {values:?}, and kept at {listed:?}")) };
@@ -101,7 +166,7 @@ impl Calm {
             let listed = entry.map(|(_, by, _)| format!("is listed by {by}, and no rule declares it"));
             return listed.map_or(Ok(()), Err);
         };
-        let quantity = declared(decider);
+        let quantity = declared(decider, labels).quantity();
         let is_foreign = entry.is_none() && values.into_iter().flatten().any(|value| value != 0);
         let is_left = is_foreign && decider["spec"]["conflictPolicy"] != "Overwrite";
         if is_left || Some(self.requested(&node["metadata"]["name"], resource)) > quantity {

@@ -1,6 +1,6 @@
 //! The node's condition: when it is written, and that it delays nothing.
 
-use json_patch::{Patch, PatchOperation};
+use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::Value;
 
 use super::*;
@@ -255,21 +255,34 @@ fn condition_is_false_on_a_node_whose_ledger_cannot_be_read() {
     assert_eq!(conditions(&world)[0], "noderesource.dev/Advertised True Advertised");
 }
 
+/// The value that is lost may be declared, kept as long as its quantity is unknown, or held.
 #[test]
 fn condition_is_false_while_the_value_is_lost_and_cannot_be_repaired() {
-    let mut world = advertised();
-    world.set_dongles("node-0", 0);
-    let mut reject = |world: &mut World, node: &str, patch: &Patch| {
-        let writes = patch.0.iter().any(|operation| matches!(operation, PatchOperation::Add(add) if add.path.as_str().starts_with("/status/capacity")));
-        if writes { Reply::Rejected("a policy".to_owned()) } else { world.apply(node, patch) }
-    };
-    for _ in 0..40 {
-        world.answer_all(&mut reject);
-        world.advance(Duration::from_secs(1));
+    let unknown = json!({"quantity": null, "quantityFrom": {"nodeLabel": {"key": "example.com/slots"}, "max": 9}});
+    let is_true = "noderesource.dev/Advertised True Advertised";
+    for spec in [json!({}), unknown, json!({"quantity": 2})] {
+        let mut world = advertised();
+        world.pods.insert("node-0".to_owned(), 4);
+        world.set_rule("dongle", spec.clone());
+        world.pass(10);
+        assert_eq!((world.dongles("node-0"), &*conditions(&world)[0]), (4, is_true), "{spec}");
+        world.set_dongles("node-0", 0);
+        let mut reject = |world: &mut World, node: &str, patch: &Patch| {
+            let is_capacity = |add: &AddOperation| add.path.as_str().starts_with("/status/capacity");
+            match patch.0.iter().any(|part| matches!(part, PatchOperation::Add(add) if is_capacity(add))) {
+                true => Reply::Rejected("a policy".to_owned()),
+                false => world.apply(node, patch),
+            }
+        };
+        for _ in 0..40 {
+            world.answer_all(&mut reject);
+            world.advance(Duration::from_secs(1));
+        }
+        assert_eq!(conditions(&world), ["noderesource.dev/Advertised False PatchFailed"], "{spec}");
+        assert_eq!(world.ready("dongle"), "False PatchFailed", "{spec}");
+        world.pass(600);
+        assert_eq!((world.dongles("node-0"), &*conditions(&world)[0]), (4, is_true), "{spec}");
     }
-    assert_eq!(conditions(&world), ["noderesource.dev/Advertised False PatchFailed"]);
-    world.pass(600);
-    assert_eq!((world.dongles("node-0"), &*conditions(&world)[0]), (4, "noderesource.dev/Advertised True Advertised"));
 }
 
 /// A patch without a response lands when the condition is already there, put there by the next one.

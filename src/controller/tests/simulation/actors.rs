@@ -12,6 +12,10 @@ use crate::model::ledger;
 use crate::model::node::CONDITION_TYPE;
 
 pub(super) const RESOURCES: [&str; 2] = ["example.com/dongle", "example.com/key"];
+/// The label that rules read quantities from.
+pub(super) const SLOTS: &str = "example.com/slots";
+/// What it may be; none is missing.
+const SLOTS_VALUES: [Option<&str>; 7] = [None, Some("2"), Some("4"), Some("6"), Some("0"), Some("many"), Some("7")];
 /// How often a kubelet reports.
 const TICK: u64 = 10_000;
 /// The machine's kubelet after it has started reports the boot so much later.
@@ -44,6 +48,7 @@ impl World {
         let zone = self.choices.one_of(&["a", "b"]);
         let annotated = !self.choices.percent(30);
         let has_conditions = self.choices.percent(50);
+        let slots = self.choices.one_of(&SLOTS_VALUES);
         let Machine { name, boots, .. } = &self.machines[number];
         let mut node = json!({
             "metadata": {"name": name, "labels": {"zone": zone}},
@@ -53,6 +58,9 @@ impl World {
         });
         if annotated {
             node["metadata"]["annotations"] = json!({"a": "b"});
+        }
+        if let Some(slots) = slots {
+            node["metadata"]["labels"][SLOTS] = json!(slots);
         }
         if has_conditions {
             node["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]);
@@ -187,7 +195,7 @@ impl World {
     pub(super) fn edit_node(&mut self, number: usize) {
         let name = self.machines[number].name.clone();
         let resource = self.choices.one_of(&RESOURCES);
-        let what = self.choices.below(13);
+        let what = self.choices.below(16);
         let amount = match self.choices.below(8) {
             7 => Value::Null,
             amount => json!(amount.to_string()),
@@ -220,6 +228,10 @@ impl World {
             }
             8 => (annotate(json!("{")), "administrator spoilt the annotation"),
             9 => (json!({"metadata": {"annotations": {"a": "c"}}}), "administrator set an annotation"),
+            10..=12 => {
+                let slots = self.choices.one_of(&SLOTS_VALUES);
+                (json!({"metadata": {"labels": {SLOTS: slots}}}), "administrator set a quantity in a label")
+            }
             _ => {
                 let conditions = self.edited_conditions(node.as_deref().unwrap_or(&Value::Null));
                 (json!({"status": {"conditions": conditions}}), "another client edited the conditions")

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use simulator::Kind;
-use simulator::invariants::{Calm, conditions, due_status};
+use simulator::invariants::{Calm, conditions, due_status, is_derived};
 
 use super::process::{LEASE, Process};
 use super::world::{Due, Millis, World};
@@ -95,7 +95,7 @@ impl World {
         let rules = self.objects(Kind::Rule);
         let is_other = |rule: &&Arc<serde_json::Value>| {
             let resource = rule["spec"]["resourceName"].as_str().unwrap_or_default();
-            !self.rejected.contains(resource)
+            !self.rejected.contains(resource) && !is_derived(rule)
         };
         let Some(rule) = rules.iter().find(is_other) else { return };
         let name = rule["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -226,7 +226,7 @@ impl World {
             for (rule, outcome) in plan.outcomes {
                 let is_open = resources.get(&rule).is_some_and(|it| open.contains(it));
                 let state = match Standing::new(outcome, false, None).state() {
-                    State::Advertised | State::Held if is_open => State::Failed,
+                    State::Advertised | State::Held | State::QuantityUnknown if is_open => State::Failed,
                     state => state,
                 };
                 let mut declaring = objects.iter().filter(|object| object["metadata"]["name"] == *rule);

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use simulator::invariants::is_derived;
 use simulator::{Key, Kind, PatchBody, Subresource, Writer};
 
-use super::actors::RESOURCES;
+use super::actors::{RESOURCES, SLOTS};
 use super::world::{Due, World};
 
 const RULES: [&str; 4] = ["rule-1", "rule-2", "rule-3", "rule-4"];
@@ -17,7 +18,12 @@ impl World {
             7 => json!(0),
             quantity => json!(quantity + 1),
         };
-        let mut spec = json!({"resourceName": resource, "quantity": quantity});
+        let mut spec = json!({"resourceName": resource});
+        if self.choices.percent(25) {
+            spec["quantityFrom"] = self.quantity_from();
+        } else {
+            spec["quantity"] = quantity;
+        }
         match self.choices.below(4) {
             0 | 1 => spec["allNodes"] = json!(true),
             2 => spec["nodeSelector"] = json!({"matchLabels": {"zone": "a"}}),
@@ -39,6 +45,16 @@ impl World {
             spec["paused"] = json!(true);
         }
         spec
+    }
+
+    fn quantity_from(&mut self) -> Value {
+        let mut from = json!({"nodeLabel": {"key": SLOTS}, "max": 6});
+        match self.choices.below(4) {
+            0 => from["default"] = json!(3),
+            1 => from["whenMissing"] = json!("None"),
+            _ => {}
+        }
+        from
     }
 
     pub(super) fn create_rule(&mut self, name: &str) {
@@ -71,11 +87,13 @@ impl World {
             _ if !exists => self.create_rule(name),
             0..=2 => {
                 let quantity = self.choices.below(7) + 1;
-                self.edit_rule(name, &json!({"quantity": quantity}));
+                self.edit_rule(name, &json!({"quantity": quantity, "quantityFrom": null}));
             }
             3..=5 => {
                 let mut spec = self.spec();
                 for field in [
+                    "quantity",
+                    "quantityFrom",
                     "allNodes",
                     "nodeSelector",
                     "nodeNames",
@@ -87,6 +105,11 @@ impl World {
                 ] {
                     if spec.get(field).is_none() {
                         spec[field] = Value::Null;
+                    }
+                }
+                if let Some(from) = spec["quantityFrom"].as_object_mut() {
+                    for field in ["default", "whenMissing"] {
+                        from.entry(field).or_insert(Value::Null);
                     }
                 }
                 self.edit_rule(name, &spec);
@@ -115,6 +138,9 @@ impl World {
             |server: &mut simulator::ApiServer| server.patch(Kind::Rule, Subresource::None, &key, &patch, &writer);
         if let Some(rule) = self.write(edit) {
             self.count("rule edited");
+            if is_derived(&rule) {
+                self.count("rule derives its quantity");
+            }
             let spec = rule["spec"].to_string();
             self.record(|| format!("{name} is edited: {spec}"));
         }

@@ -51,7 +51,7 @@ pub(super) enum Fate {
     Served,
     /// It is rejected with this code, and not served.
     Rejected(u16),
-    /// It never arrives, and its sender is not told.
+    /// It never arrives, and its sender learns nothing.
     Lost,
     /// It never arrives: the connection breaks.
     Refused,

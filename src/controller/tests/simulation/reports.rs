@@ -44,6 +44,9 @@ impl World {
         let Some(ready) = ready else {
             return self.violate(format!("I10: the status of {rule} has no condition Ready"));
         };
+        if ready.reason == "QuantityUnknown" {
+            self.count("status: quantity unknown");
+        }
         self.count(if ready.status == "True" { "status: ready" } else { "status: not ready" });
         let Some(nodes) = &status.nodes else { return };
         let (rules, objects) = self.checks.states(sent);
@@ -55,7 +58,8 @@ impl World {
         let resource = object["spec"]["resourceName"].as_str().unwrap_or_default();
         let mut carrying = BTreeSet::new();
         for node in objects.into_iter().flatten() {
-            if carries(&node, rule, resource, declared(&object)) {
+            let quantity = declared(&object, &node["metadata"]["labels"]).quantity();
+            if carries(&node, rule, resource, quantity) {
                 carrying.insert(node["metadata"]["name"].to_string());
             }
         }

@@ -17,13 +17,14 @@ const STEPS: usize = 60;
 const MAX_SHRINK_TIME: Duration = Duration::from_secs(40);
 
 /// What happens in any hundreds of worlds: an empty run proves nothing.
-const EXPECTED: [&str; 67] = [
+const EXPECTED: [&str; 70] = [
     "CustomResourceDefinition deleted",
     "administrator removed an entry",
     "administrator removed the annotation",
     "administrator set a capacity",
     "administrator set a label",
     "administrator set a value",
+    "administrator set a quantity in a label",
     "administrator set an allocatable",
     "administrator spoilt the annotation",
     "another client edited the conditions",
@@ -75,12 +76,14 @@ const EXPECTED: [&str; 67] = [
     "released",
     "repaired",
     "rule deleted",
+    "rule derives its quantity",
     "rule edited",
     "rule paused",
     "rule restored",
     "rule resumed",
     "silence for ten minutes",
     "status: not ready",
+    "status: quantity unknown",
     "status: ready",
     "taken over",
     "watch expired",
