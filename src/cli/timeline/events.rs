@@ -1,8 +1,8 @@
 //! Events about a node, and about its rules.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use k8s_openapi::api::core::v1::{Event, Node as K8sNode};
+use k8s_openapi::api::core::v1::{Event, Node as K8sNode, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
@@ -17,17 +17,28 @@ pub(super) fn entries(
     on_rules: &[Event],
 ) -> Vec<Entry> {
     let name = node.metadata.name.as_deref().unwrap_or_default();
-    let rules: HashSet<_> = rules.into_iter().flatten().map(|rule| &*rule.name).collect();
+    let rules: HashMap<_, _> = rules.into_iter().flatten().map(|rule| (&*rule.name, &rule.metadata)).collect();
     // The controller reports what it does on a node there and on the rule, at one time.
     let reported: HashSet<_> = on_node.iter().map(identity).collect();
     let on_rules = on_rules.iter().filter(|event| match &event.related {
         Some(related) if related.kind.as_deref() == Some("Node") => {
             related.name.as_deref() == Some(name) && !reported.contains(&identity(event))
         }
-        _ => event.involved_object.name.as_deref().is_some_and(|rule| rules.contains(rule)),
+        _ => event.involved_object.name.as_deref().is_some_and(|rule| rules.contains_key(rule)),
     });
-    let on_rules = on_rules.map(|event| entry(event, event.involved_object.name.clone(), false));
-    let on_node = on_node.iter().map(|event| entry(event, None, is_about_earlier(event, &node.metadata)));
+    let on_rules = on_rules.map(|event| {
+        let rule = event.involved_object.name.clone();
+        let present = rule.as_deref().and_then(|rule| rules.get(rule));
+        let earlier_rule = present.is_some_and(|rule| is_about_earlier(&event.involved_object, rule));
+        let related = event.related.as_ref().filter(|related| related.kind.as_deref() == Some("Node"));
+        let earlier_node = related.is_some_and(|related| is_about_earlier(related, &node.metadata));
+        let earlier = earlier_rule.then_some("rule").or(earlier_node.then_some("node"));
+        entry(event, rule, earlier)
+    });
+    let on_node = on_node.iter().map(|event| {
+        let is_earlier = is_about_earlier(&event.involved_object, &node.metadata);
+        entry(event, None, is_earlier.then_some("node"))
+    });
     on_node.chain(on_rules).collect()
 }
 
@@ -39,13 +50,14 @@ fn identity(event: &Event) -> (Option<Timestamp>, Option<&str>, &str) {
     (event.event_time.as_ref().map(|time| time.0), event.reason.as_deref(), message)
 }
 
-/// Returns whether an Event is about a deleted node of the same name. A kubelet gives the name in place of the UID.
-fn is_about_earlier(event: &Event, node: &ObjectMeta) -> bool {
-    let uid = event.involved_object.uid.as_deref().filter(|uid| !uid.is_empty());
-    uid.is_some() && uid != node.uid.as_deref() && uid != node.name.as_deref()
+/// Returns whether an Event is about a deleted object of the same name. A kubelet gives a node's name in place of its UID.
+fn is_about_earlier(about: &ObjectReference, present: &ObjectMeta) -> bool {
+    let uid = about.uid.as_deref().filter(|uid| !uid.is_empty());
+    uid.is_some() && uid != present.uid.as_deref() && uid != present.name.as_deref()
 }
 
-fn entry(event: &Event, rule: Option<String>, is_about_earlier: bool) -> Entry {
+/// Returns the entry of an Event. `earlier` is the kind of the object that it is about, if that has been deleted since.
+fn entry(event: &Event, rule: Option<String>, earlier: Option<&str>) -> Entry {
     let (first, last) = times(event);
     let series = event.series.as_ref().and_then(|series| series.count);
     let count = series.into_iter().chain(event.count).max().filter(|count| *count > 1);
@@ -58,7 +70,7 @@ fn entry(event: &Event, rule: Option<String>, is_about_earlier: bool) -> Entry {
     let reason = event.reason.as_deref().unwrap_or("<unknown>");
     let message = event.message.as_deref().map(str::trim).filter(|message| !message.is_empty());
     let message = message.map(|message| format!(": {message}")).unwrap_or_default();
-    let earlier = if is_about_earlier { " (an earlier node of this name)" } else { "" };
+    let earlier = earlier.map(|kind| format!(" (an earlier {kind} of this name)")).unwrap_or_default();
     Entry {
         when: last.into(),
         source: Source::Event,

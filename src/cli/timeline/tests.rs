@@ -197,6 +197,33 @@ fn event_on_a_rule_counts_if_it_is_about_the_node_or_all_nodes_of_its_rules() {
 }
 
 #[test]
+fn event_about_an_earlier_rule_or_node_of_the_same_name_says_so() {
+    let node = json!({"metadata": {"name": "node-1", "uid": "u", "creationTimestamp": at("00:00:01")}});
+    let rule = json!({
+        "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+        "metadata": {"name": "dongle", "uid": "r", "creationTimestamp": at("00:00:01")},
+        "spec": {"resourceName": DONGLE, "quantity": 4},
+    });
+    let on_rule = |uid: &str, related: Value| {
+        let mut event = event("NodeExtendedResource", "dongle", "00:00:02", "Repaired", "it");
+        event["involvedObject"]["uid"] = json!(uid);
+        event["related"] = related;
+        lines(&node, Some(std::slice::from_ref(&rule)), &[event], None).pop().unwrap()
+    };
+    let related = |uid: &str| json!({"kind": "Node", "name": "node-1", "uid": uid});
+    for (uid, related, earlier) in [
+        ("r", json!(null), ""),
+        ("r", related("u"), ""),
+        ("r", related("node-1"), ""),
+        ("q", related("u"), " (an earlier rule of this name)"),
+        ("q", json!(null), " (an earlier rule of this name)"),
+        ("r", related("t"), " (an earlier node of this name)"),
+    ] {
+        assert_eq!(on_rule(uid, related.clone()), format!("00:00:02 Event tester: dongle: Repaired: it{earlier}"));
+    }
+}
+
+#[test]
 fn incomplete_objects_have_a_timeline() {
     let entry = json!({"manager": null, "time": null, "operation": null, "fieldsV1": values(&["example.com/a"])});
     let managed = json!([{}, {"fieldsV1": null}, {"fieldsV1": {"f:status": null}}, entry]);
