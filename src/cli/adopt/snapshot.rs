@@ -49,8 +49,8 @@ pub(super) struct Entry {
     pub(super) nfd: BTreeSet<String>,
     /// What Gardener says that it has written.
     pub(super) gardener: BTreeSet<String>,
-    /// The field managers that report the node itself. In k3s, for one, a kubelet is part of another program.
-    kubelets: BTreeSet<String>,
+    /// The resources in capacity that a kubelet owns, be it with others, each with its field manager.
+    pub(super) plugins: BTreeMap<String, Arc<str>>,
 }
 
 /// The rules of the cluster. By default, none is known.
@@ -78,19 +78,14 @@ pub(super) struct Feature {
 
 impl Entry {
     pub(super) fn new(object: Object, interner: &mut Interner) -> Self {
-        let Object { node, odd, nfd, gardener, kubelets } = object;
+        let Object { node, odd, nfd, gardener, plugins } = object;
         let node = Node::new(node, interner);
         let ledger = Ledger::parse(node.ledger.as_deref());
-        Self { node, ledger, odd, nfd, gardener, kubelets }
+        Self { node, ledger, odd, nfd, gardener, plugins }
     }
 
     pub(super) fn name(&self) -> NodeName {
         NodeName(Arc::clone(&self.node.name))
-    }
-
-    /// Returns whether this is the field manager of the node's kubelet.
-    pub(super) fn is_kubelet(&self, manager: &str) -> bool {
-        manager == KUBELET || self.kubelets.contains(manager)
     }
 }
 
@@ -115,7 +110,7 @@ pub(super) struct Object {
     odd: BTreeSet<String>,
     nfd: BTreeSet<String>,
     gardener: BTreeSet<String>,
-    kubelets: BTreeSet<String>,
+    plugins: BTreeMap<String, Arc<str>>,
 }
 
 impl<'de> Deserialize<'de> for Object {
@@ -134,7 +129,7 @@ impl<'de> Deserialize<'de> for Object {
             odd: odd_resources(&object),
             nfd: nfd.collect(),
             gardener: gardener.flat_map(BTreeMap::into_keys).collect(),
-            kubelets: reporters(&object),
+            plugins: of_kubelets(&object),
         })
     }
 }
@@ -162,12 +157,24 @@ fn odd_resources(object: &Value) -> BTreeSet<String> {
     odd.cloned().collect()
 }
 
-/// Returns the field managers of `status.nodeInfo`, which only a kubelet knows.
-fn reporters(object: &Value) -> BTreeSet<String> {
+/// Returns the resources in capacity that a kubelet owns, with its field manager: the one that reports the node itself.
+/// In k3s, for one, a kubelet is part of another program.
+fn of_kubelets(object: &Value) -> BTreeMap<String, Arc<str>> {
     let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
-    let reports = |entry: &&Value| entry.pointer("/fieldsV1/f:status/f:nodeInfo").is_some();
-    let entries = entries.into_iter().flatten().filter(reports);
-    entries.filter_map(|entry| Some(entry.get("manager")?.as_str()?.to_owned())).collect()
+    let entries: Vec<_> = entries.into_iter().flatten().filter_map(|entry| Some((manager(entry)?, entry))).collect();
+    let reports = |entry: &Value| entry.pointer("/fieldsV1/f:status/f:nodeInfo").is_some();
+    let reporters = entries.iter().filter(|(_, entry)| reports(entry)).map(|(manager, _)| *manager);
+    let kubelets: BTreeSet<_> = reporters.chain([KUBELET]).collect();
+    let own = entries.iter().filter(|(manager, _)| kubelets.contains(manager)).flat_map(|(manager, entry)| {
+        let fields = entry.pointer("/fieldsV1/f:status/f:capacity").and_then(Value::as_object);
+        let names = fields.into_iter().flat_map(|fields| fields.keys()).filter_map(|field| field.strip_prefix("f:"));
+        names.map(|name| (name.to_owned(), (*manager).into()))
+    });
+    own.collect()
+}
+
+fn manager(entry: &Value) -> Option<&str> {
+    entry.get("manager")?.as_str()
 }
 
 /// A NodeFeatureRule, reduced to what it declares.

@@ -155,12 +155,12 @@ fn examine(
     if values.into_iter().flatten().all(|value| value.is_zero()) && values != [None; 2] {
         return Err(Cause::Zero);
     }
-    let managers = entry.node.field_managers(resource);
-    // A kubelet copies capacity to allocatable, so that the manager of capacity decides.
-    let manager = managers.and_then(|managers| managers.last(true, false)).map(Arc::clone);
-    if let Some(kubelet) = manager.as_ref().filter(|manager| entry.is_kubelet(manager)) {
+    // A kubelet copies capacity to allocatable, so that the managers of capacity decide.
+    if let Some(kubelet) = entry.plugins.get(resource) {
         return Err(Cause::DevicePlugin(Arc::clone(kubelet)));
     }
+    let managers = entry.node.field_managers(resource);
+    let manager = managers.and_then(|managers| managers.last(true, false)).map(Arc::clone);
     let [Some(quantity), Some(allocatable)] = values else {
         let texts = present();
         // What the API server has stored can be read, unless it is out of range.

@@ -119,6 +119,12 @@ fn value_that_cannot_be_adopted_is_left_out_with_its_cause() {
     unmanaged["metadata"]["managedFields"] = Value::Null;
     let mut k3s = node("node-1", json!({}), "k3s", json!({DONGLE: "4"}));
     k3s["metadata"]["managedFields"][0]["fieldsV1"]["f:status"]["f:nodeInfo"] = json!({});
+    let mut shared = node("node-1", json!({}), "kubelet", json!({DONGLE: "4"}));
+    let mut applied = shared["metadata"]["managedFields"][0].clone();
+    applied["manager"] = json!("helm");
+    applied["time"] = json!("2026-01-01T00:00:09Z");
+    shared["metadata"]["managedFields"][0]["time"] = json!("2026-01-01T00:00:01Z");
+    shared["metadata"]["managedFields"].as_array_mut().unwrap().push(applied);
     let mut absent = equal("4");
     absent["status"]["allocatable"] = json!({});
     let reserved = node("node-1", json!({}), "kubectl-patch", json!({"kubernetes.io/batch-cpu": "4", "cpu": "4"}));
@@ -131,6 +137,7 @@ fn value_that_cannot_be_adopted_is_left_out_with_its_cause() {
         (amounts(json!("4"), json!("2")), "capacity is 4 and allocatable is 2"),
         (absent, "capacity is 4 and allocatable is absent"),
         (node("node-1", json!({}), "kubelet", json!({DONGLE: "4"})), "it may be a device plugin's"),
+        (shared, "it may be a device plugin's"),
         (k3s, "k3s, which reports the node, wrote it last"),
         (unmanaged, "managedFields do not say"),
         (with_ledger("{"), "prune --repair-ledger"),
