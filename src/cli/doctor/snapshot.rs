@@ -177,7 +177,8 @@ impl Snapshot {
         known(&self.rules)?.as_ref().ok_or_else(missing)
     }
 
-    /// Returns the largest quantity of each resource on a node, or in a rule; 0 if an invalid rule declares it.
+    /// Returns the largest quantity of each resource on a node, or in a rule; 0 if an invalid rule declares it, or if
+    /// all devices of it are unhealthy.
     pub(super) fn largest(&self) -> Result<BTreeMap<&str, Quantity>, NotRun> {
         let mut largest = BTreeMap::new();
         let mut add = |resource, quantity: Quantity| {
@@ -193,8 +194,8 @@ impl Snapshot {
         }
         for entry in known(&self.nodes)? {
             let amounts = entry.node.resources().into_iter();
-            let amounts = amounts.filter_map(|(name, [_, allocatable])| Some((name, allocatable?)));
-            amounts.filter(|(_, amount)| !amount.is_zero()).for_each(|(name, amount)| add(name, amount));
+            let present = amounts.filter(|(_, maps)| maps.iter().flatten().any(|amount| !amount.is_zero()));
+            present.for_each(|(name, [_, allocatable])| add(name, allocatable.unwrap_or_default()));
         }
         Ok(largest)
     }

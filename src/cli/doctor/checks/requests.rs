@@ -1,6 +1,6 @@
 //! Pods that no node can take.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
 use crate::cli::doctor::snapshot::{Snapshot, known};
@@ -54,9 +54,12 @@ pub(super) fn undeclared(snapshot: &Snapshot) -> Outcome {
 /// Finds pods that request more than any node can have.
 pub(super) fn oversized(snapshot: &Snapshot) -> Outcome {
     let largest = snapshot.largest()?;
+    // A rule that is invalid may declare anything once it is corrected.
+    let invalid = snapshot.rules()?.iter().filter(|rule| rule.rule.is_err());
+    let invalid: BTreeSet<_> = invalid.filter_map(|rule| rule.resource.as_deref()).collect();
     let mut findings = Vec::new();
-    for (resource, pods) in waiting(snapshot)? {
-        // 0 is of a rule that is invalid, and may declare anything once it is corrected.
+    for (resource, pods) in waiting(snapshot)?.into_iter().filter(|(resource, _)| !invalid.contains(resource)) {
+        // 0 is of devices that may become healthy again.
         let Some(most) = largest.get(resource).filter(|most| !most.is_zero()) else { continue };
         let mut asked = Quantity::default();
         let mut objects = Vec::new();

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{
-    DONGLE, LISTED, assert_found, deployment, foreign_overlay, found, healthy, lease, listed, node, overlay, pods,
-    policies, quota, ready, rule, scheduler,
+    DONGLE, LISTED, assert_found, deployment, foreign_overlay, found, healthy, lease, listed, node, overlay, parse,
+    pods, policies, quota, ready, rule, scheduler,
 };
 use crate::cli::doctor::finding::Severity::{Error, Warning};
 use crate::cli::doctor::report::Report;
 use crate::cli::doctor::snapshot::{NodeEntry, Policies, Reset, RuleEntry, Rules, Snapshot, Version};
 use crate::cli::doctor::{checks, read};
 use crate::model::api;
+use crate::model::node::object::NodeObject;
+use crate::model::node::{Interner, Node};
 use crate::planner::rules::Rule;
 
 #[test]
@@ -87,6 +89,27 @@ fn request_that_nothing_meets_is_found() {
     assert_found("oversized-request", Error, "requests 9 of example.com/dongle; no node has more than 4", |cluster| {
         cluster.waiting = Ok(pods(&[("a", DONGLE, "9"), ("b", DONGLE, "5"), ("c", DONGLE, "4")]));
     });
+}
+
+#[test]
+fn request_is_not_found_while_its_resource_is_only_down() {
+    let [key, keys] = ["example.com/key", "example.com/keys"];
+    let mut cluster = healthy();
+    let amounts = json!({"capacity": {key: "4", keys: "4"}, "allocatable": {key: "0", keys: "4"}});
+    let unhealthy = parse::<NodeObject>(json!({"metadata": {"name": "node-2"}, "status": amounts}));
+    let unhealthy = NodeEntry::new(Node::new(unhealthy.node, &mut Interner::default()), "".into());
+    cluster.nodes.as_mut().unwrap().push(unhealthy);
+    cluster.waiting = Ok(pods(&[("a", key, "1")]));
+    assert_eq!(found(&cluster), [], "all devices of a plugin are unhealthy");
+}
+
+#[test]
+fn request_is_not_oversized_while_a_rule_of_its_resource_is_invalid() {
+    let mut cluster = healthy();
+    cluster.rules = Ok(Some(Rules::new(vec![ready(), rule("bad", DONGLE, json!("8.5"), &[])])));
+    cluster.waiting = Ok(pods(&[("a", DONGLE, "8")]));
+    let checks: Vec<_> = found(&cluster).into_iter().map(|(check, ..)| check).collect();
+    assert_eq!(checks, ["rule-status"], "it may declare 8 once it is corrected");
 }
 
 #[test]
