@@ -267,7 +267,8 @@ impl NodeStateView {
     pub(super) fn obstacles(&self) -> Vec<String> {
         let ready = (!self.ready).then(|| "not ready".to_owned());
         let cordoned = self.unschedulable.then(|| "cordoned".to_owned());
-        let taints = self.taints.iter().map(|taint| format!("tainted {taint}"));
+        let taints = self.taints.iter().filter(|taint| !taint.ends_with(":PreferNoSchedule"));
+        let taints = taints.map(|taint| format!("tainted {taint}"));
         ready.into_iter().chain(cordoned).chain(taints).collect()
     }
 

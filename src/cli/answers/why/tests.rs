@@ -46,7 +46,8 @@ fn scheduler_message_that_is_not_about_the_answer_is_remarked() {
 #[test]
 fn node_with_enough_shows_what_keeps_pods_off_it() {
     let mut closed = node("node-1", &json!({}), "4");
-    closed["spec"] = json!({"unschedulable": true, "taints": [{"key": "a", "effect": "NoSchedule"}]});
+    let taints = json!([{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "PreferNoSchedule"}]);
+    closed["spec"] = json!({"unschedulable": true, "taints": taints});
     closed["status"]["conditions"] = json!([]);
     let waits = pod("waits", "", "3");
     let inventory = inventory(&[closed], std::slice::from_ref(&waits), vec![]);
