@@ -84,9 +84,12 @@ fn reserved<'i>(inventory: &'i Inventory, pod: &PodEntry) -> HashMap<&'i str, Ve
     reserved
 }
 
-/// Returns how much of a resource the scheduler reserves, on all nodes, for pods that it counts before this one.
+/// Returns how much of a resource the scheduler reserves, on the nodes of the inventory, for pods that it counts before
+/// this one.
 pub(in crate::cli) fn promised(inventory: &Inventory, pod: &PodEntry, resource: &str) -> Quantity {
-    sum(reserved(inventory, pod).values().flatten().map(|other| other.requests(resource)))
+    let reserved = reserved(inventory, pod).into_iter();
+    let here = reserved.filter(|(node, _)| inventory.nodes.is_none() || inventory.node(node).is_some());
+    sum(here.flat_map(|(_, pods)| pods).map(|other| other.requests(resource)))
 }
 
 struct OnNode<'i> {

@@ -68,6 +68,11 @@ fn sums_say_what_is_reserved_for_nominated_pods() {
     let (_, remarks) = explained(&inventory, &promised);
     assert!(remarks.contains("has nominated the pod for node node-1, where it waits"), "{remarks}");
     assert!(!remarks.contains("reserved"), "for itself: {remarks}");
+    let mut elsewhere = inventory;
+    elsewhere.nodes.as_mut().unwrap().clear();
+    elsewhere.is_part = true;
+    let (_, remarks) = explained(&elsewhere, &waits);
+    assert!(!remarks.contains("reserved"), "on a node that -l does not select: {remarks}");
 }
 
 #[test]
