@@ -169,7 +169,7 @@ impl WhyResource {
         let nothing = Use::default();
         let of_resource = uses.get(&**resource).unwrap_or(&nothing);
         let is_unmapped = inventory.knows_sources() && of_resource.class.is_none();
-        let is_unheard = is_unmapped && of_resource.nodes() == 0 && of_resource.rules.is_empty();
+        let is_unheard = is_unmapped && !of_resource.is_listed() && of_resource.rules.is_empty();
         let known = uses.iter().filter(|(_, other)| other.nodes() > 0 || !other.rules.is_empty());
         let similar = is_unheard.then(|| closest_resource(resource, known.map(|(name, _)| *name))).flatten();
         let reserved = why::promised(inventory, pod, resource);

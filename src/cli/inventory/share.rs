@@ -95,10 +95,22 @@ impl<'i> Use<'i> {
         managers
     }
 
+    /// Returns whether some node lists it, be it as 0: its device plugin may be down.
+    pub(in crate::cli) fn is_listed(&self) -> bool {
+        self.values().next().is_some()
+    }
+
+    /// Returns the quantities in capacity and allocatable of all nodes.
+    fn values(&self) -> impl Iterator<Item = Quantity> {
+        self.shares.values().flat_map(|share| [share.capacity, share.allocatable]).flatten()
+    }
+
     /// Returns whether it is nothing but zeros that something has left on nodes, if everything could be listed.
     pub(in crate::cli) fn is_leftover(&self) -> bool {
         let is_used = !self.waiting.is_empty() || !self.claimed.is_empty() || !self.requested().is_zero();
-        self.nodes() == 0 && self.rules.is_empty() && self.class.is_none() && !is_used
+        // A device plugin has capacity, and nothing allocatable, while all its devices are unhealthy.
+        let is_zero = self.values().all(|value| value.is_zero());
+        is_zero && self.rules.is_empty() && self.class.is_none() && !is_used
     }
 }
 

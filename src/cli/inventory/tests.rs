@@ -144,6 +144,9 @@ fn leftover_zeros_are_only_those_that_nothing_declares_or_requests() {
     assert!(is_leftover(inventory(&nodes, &[], vec![])));
     assert!(!is_leftover(inventory(&nodes, &[pod("a", "", "1")], vec![])));
     assert!(!is_leftover(inventory(&nodes, &[], vec![rule("dongle", &json!({"nodeNames": ["other"]}))])));
+    let mut unhealthy = node("node-1", &json!({}), "4");
+    unhealthy["status"]["allocatable"][DONGLE] = json!("0");
+    assert!(!is_leftover(inventory(&[unhealthy], &[], vec![])), "a device plugin whose devices are all unhealthy");
 }
 
 #[test]

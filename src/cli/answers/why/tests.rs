@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cli::inventory::pods::Pods;
-use crate::cli::inventory::tests::{inventory, node, pod, rule};
+use crate::cli::inventory::tests::{DONGLE, inventory, node, pod, rule};
 use crate::model::pod::object::PodObject;
 
 fn entry(pod: &Value) -> PodEntry {
@@ -115,6 +115,18 @@ fn nothing_is_nowhere_while_a_source_of_it_is_unknown() {
     let (verdict, remarks) = explained(&inventory, &waits);
     assert_eq!(verdict, Verdict::NotEnough, "{remarks}");
     assert!(!remarks.contains("Nothing provides") && !remarks.contains("no rule"), "{remarks}");
+}
+
+#[test]
+fn resource_that_a_node_lists_is_not_misspelled() {
+    let waits = pod("waits", "", "3");
+    for (capacity, allocatable) in [("4", "0"), ("0", "0")] {
+        let mut idle = node("node-1", &json!({}), capacity);
+        idle["status"]["allocatable"] = json!({DONGLE: allocatable, "example.com/dongles": "1"});
+        let (verdict, remarks) = explained(&inventory(&[idle], std::slice::from_ref(&waits), vec![]), &waits);
+        assert_eq!(verdict, Verdict::NotEnough, "{remarks}");
+        assert!(!remarks.contains("is it example.com/dongles"), "its device plugin is down: {remarks}");
+    }
 }
 
 #[test]
