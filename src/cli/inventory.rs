@@ -85,9 +85,11 @@ impl Inventory {
         selecting.filter_map(|rule| self.rule(&rule.name)).collect()
     }
 
-    /// Returns whether everything is known that could provide a resource: nodes, rules and DeviceClasses.
+    /// Returns whether everything is known that could provide a resource: nodes, rules and DeviceClasses. An invalid
+    /// rule may declare anything.
     pub(super) fn knows_sources(&self) -> bool {
-        self.nodes.is_some() && self.rules.is_some() && self.classes.is_some()
+        let knows_rules = self.rules.as_ref().is_some_and(|rules| !rules.has_frozen());
+        self.nodes.is_some() && knows_rules && self.classes.is_some()
     }
 
     /// Returns who has, declares and requests each resource, by its name.

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common, Repeat, ShownPods};
 use super::view::{MISSING, NodeStateView, PodView, ResourceView, ShareView};
+use crate::cli::diff::rules::Rules;
 use crate::cli::inventory::Inventory;
 use crate::cli::table::Row;
 use crate::model::spelling::closest_resource;
@@ -53,9 +54,11 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
     let Some(of_resource) = uses.get(name) else {
         let close = closest_resource(name, uses.keys().copied());
         let close = close.map(|close| format!("; is it {close}?")).unwrap_or_default();
+        let valid = if inventory.rules.as_ref().is_some_and(Rules::has_frozen) { "valid " } else { "" };
+        let no_rule = format!("no {valid}rule declares it");
         let known = [
             (inventory.nodes.is_some(), "no node has it"),
-            (inventory.rules.is_some(), "no rule declares it"),
+            (inventory.rules.is_some(), &*no_rule),
             (inventory.pods.is_some(), "no pod requests it"),
         ];
         let known: Vec<_> = known.into_iter().filter(|(is_known, _)| *is_known).map(|(_, fact)| fact).collect();

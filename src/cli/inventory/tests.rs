@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::why::{self, Answer};
 use super::*;
+use crate::cli::diff::cluster;
 use crate::model::api::NodeExtendedResource;
 use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};
@@ -147,6 +148,17 @@ fn leftover_zeros_are_only_those_that_nothing_declares_or_requests() {
     let mut unhealthy = node("node-1", &json!({}), "4");
     unhealthy["status"]["allocatable"][DONGLE] = json!("0");
     assert!(!is_leftover(inventory(&[unhealthy], &[], vec![])), "a device plugin whose devices are all unhealthy");
+}
+
+#[test]
+fn nothing_is_left_over_or_unprovided_while_a_rule_is_invalid() {
+    let mut inventory = inventory(&[node("node-1", &json!({}), "0")], &[], vec![]);
+    assert!(inventory.knows_sources());
+    let invalid = json!({"apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+        "metadata": {"name": "typo"}, "spec": {"resourceName": DONGLE, "quantity": "0.5", "allNodes": true}});
+    let rule = cluster::present(serde_json::from_value(invalid).unwrap());
+    inventory.rules = Some(Rules::from_cluster(vec![rule], vec![], false));
+    assert!(!inventory.knows_sources(), "it may provide anything once it is corrected");
 }
 
 #[test]
