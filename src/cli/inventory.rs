@@ -113,7 +113,9 @@ impl Inventory {
             }
         }
         let known: HashMap<_, _> = self.nodes.iter().flatten().map(|(name, _)| (&*name.0, name)).collect();
-        for pod in self.pods() {
+        // On a node that was not selected.
+        let is_elsewhere = |node: &NodeName| self.is_part && !known.contains_key(&*node.0);
+        for pod in self.pods().filter(|pod| !pod.node.as_ref().is_some_and(is_elsewhere)) {
             for (resource, quantity) in &pod.requests {
                 let of_resource = uses.entry(resource).or_default();
                 match &pod.node {
@@ -122,8 +124,7 @@ impl Inventory {
                     None => of_resource.waiting.push((pod, *quantity)),
                     Some(node) => match known.get(&*node.0) {
                         Some(name) => of_resource.share(name).hold(pod, *quantity),
-                        // Nodes were not selected, cannot be listed, or do not exist.
-                        None if self.is_part => {}
+                        // Nodes cannot be listed, or do not exist.
                         None => {
                             let share = of_resource.share(node);
                             share.hold(pod, *quantity);

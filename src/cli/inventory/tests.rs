@@ -162,6 +162,20 @@ fn nothing_is_left_over_or_unprovided_while_a_rule_is_invalid() {
 }
 
 #[test]
+fn use_of_selected_nodes_leaves_out_claims_elsewhere() {
+    let mapping = json!({"containerName": "a", "resourceName": DONGLE, "requestName": "b"});
+    let pods = ["node-1", "node-2"].map(|node| {
+        let mut pod = pod(node, node, "2");
+        pod["status"]["extendedResourceClaimStatus"] = json!({"requestMappings": [mapping]});
+        pod
+    });
+    let mut inventory = inventory(&[node("node-1", &json!({}), "")], &pods, vec![]);
+    assert_eq!(inventory.uses()[DONGLE].claimed.len(), 2, "one is on a node that is not in the list");
+    inventory.is_part = true;
+    assert_eq!(inventory.uses()[DONGLE].claimed.len(), 1);
+}
+
+#[test]
 fn why_names_the_pods_that_use_a_node() {
     let nodes = [node("node-1", &json!({}), "4"), node("node-2", &json!({}), "2"), node("node-3", &json!({}), "3")];
     let pods = [pod("waits", "", "3"), pod("a", "node-1", "1"), pod("b", "node-1", "2"), pod("c", "node-3", "0")];
