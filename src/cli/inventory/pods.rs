@@ -20,6 +20,7 @@ pub(in crate::cli) struct PodEntry {
     pub(in crate::cli) priority: i32,
     pub(in crate::cli) is_gated: bool,
     pub(in crate::cli) is_terminating: bool,
+    /// Where the scheduler has made room for it, while it has no node.
     pub(in crate::cli) nominated_node: Option<Box<str>>,
     /// Why the scheduler found no node, in its own words.
     pub(in crate::cli) message: Option<Arc<str>>,
@@ -85,15 +86,17 @@ impl Pods {
             let amounts = if claimed.contains(resource) { &mut from_claims } else { &mut requests };
             amounts.push((self.intern(resource), quantity));
         }
+        let node = pod.node().filter(|node| !node.is_empty()).map(|node| NodeName(self.intern(node)));
         PodEntry {
             namespace: metadata.namespace.unwrap_or_default().into(),
             name: metadata.name.unwrap_or_default().into(),
-            node: pod.node().filter(|node| !node.is_empty()).map(|node| NodeName(self.intern(node))),
             phase: self.intern(pod.phase()),
             priority,
             is_gated,
             is_terminating,
-            nominated_node,
+            // Before Kubernetes 1.35, the field stays when the pod gets a node.
+            nominated_node: nominated_node.filter(|_| node.is_none()),
+            node,
             message: message.map(|message| self.intern(&message)),
             failure,
             device_classes: pod.device_classes().map(Into::into).collect(),

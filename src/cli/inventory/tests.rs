@@ -176,6 +176,14 @@ fn use_of_selected_nodes_leaves_out_claims_elsewhere() {
 }
 
 #[test]
+fn pod_with_a_node_is_nominated_for_none() {
+    let mut bound = pod("bound", "node-1", "2");
+    bound["status"]["nominatedNodeName"] = json!("node-2");
+    let inventory = inventory(&[], &[bound], vec![]);
+    assert_eq!(inventory.pods().next().unwrap().nominated_node, None, "before 1.35, binding leaves the field as it is");
+}
+
+#[test]
 fn why_names_the_pods_that_use_a_node() {
     let nodes = [node("node-1", &json!({}), "4"), node("node-2", &json!({}), "2"), node("node-3", &json!({}), "3")];
     let pods = [pod("waits", "", "3"), pod("a", "node-1", "1"), pod("b", "node-1", "2"), pod("c", "node-3", "0")];
