@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::snapshot::{Entry, Snapshot};
 use crate::cli::diff::label_filter::LabelFilter;
+use crate::model::api::DeletionPolicy;
 use crate::model::node::KUBELET;
 use crate::model::quantity::{MAX_QUANTITY, Quantity};
 use crate::model::resource_name::ResourceName;
@@ -53,6 +54,8 @@ pub(super) enum Cause {
     Listed(String),
     /// The ledger lists it for this rule, which does not exist.
     Orphan(String),
+    /// The same, and the value stays when the controller removes the entry.
+    Retained(String),
     /// This rule declares it.
     Declared(Arc<str>),
     /// The ledger of the node cannot be read.
@@ -142,7 +145,11 @@ fn examine(
     let Ok(ledger) = &entry.ledger else { return Err(Cause::Ledger) };
     if let Some(listed) = ledger.get(resource) {
         let rule = listed.rule.clone();
-        return Err(if snapshot.rules.may_exist(&rule) { Cause::Listed(rule) } else { Cause::Orphan(rule) });
+        return Err(match (snapshot.rules.may_exist(&rule), listed.deletion_policy) {
+            (true, _) => Cause::Listed(rule),
+            (false, DeletionPolicy::Retain) => Cause::Retained(rule),
+            (false, _) => Cause::Orphan(rule),
+        });
     }
     let selecting = snapshot.rules.set.selecting(&entry.node);
     if let Some(rule) = selecting.iter().find(|rule| rule.resource.as_str() == resource) {
@@ -195,6 +202,11 @@ impl fmt::Display for Cause {
                 f,
                 "the ledger lists it for rule {rule}, which does not exist, so that the controller withdraws it: to \
                  keep it, create that rule again"
+            ),
+            Self::Retained(rule) => write!(
+                f,
+                "the ledger lists it for rule {rule}, which does not exist, so that the controller removes the entry, \
+                 and the value stays (deletionPolicy: Retain): run adopt again then"
             ),
             Self::Declared(rule) => write!(
                 f,

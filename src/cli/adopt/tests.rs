@@ -141,7 +141,14 @@ fn value_that_cannot_be_adopted_is_left_out_with_its_cause() {
         (k3s, "k3s, which reports the node, wrote it last"),
         (unmanaged, "managedFields do not say"),
         (with_ledger("{"), "prune --repair-ledger"),
-        (with_ledger(r#"{"example.com/dongle":{"quantity":"4","rule":"r"}}"#), "rule r, which does not exist"),
+        (
+            with_ledger(r#"{"example.com/dongle":{"quantity":"4","rule":"r"}}"#),
+            "rule r, which does not exist, so that the controller withdraws",
+        ),
+        (
+            with_ledger(r#"{"example.com/dongle":{"quantity":"4","rule":"r","deletionPolicy":"Retain"}}"#),
+            "removes the entry, and the value stays (deletionPolicy: Retain)",
+        ),
         (reserved, "reserved"),
         (odd, "no prefix"),
     ] {

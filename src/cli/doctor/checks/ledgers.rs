@@ -45,8 +45,8 @@ pub(super) fn entries(snapshot: &Snapshot) -> Outcome {
     findings.extend(gone.into_iter().map(|(rule, nodes)| {
         let problem = format!("the annotation lists values of rule {rule}, which does not exist");
         let fix = format!(
-            "a controller withdraws them, after five minutes if most rules are gone: see that one runs and leads; or \
-             run prune --rule {rule} --dry-run"
+            "a controller withdraws them, or lets them stay where the entry says Retain, after five minutes if most \
+             rules are gone: see that one runs and leads; or run prune --rule {rule} --dry-run"
         );
         Finding::warning(nodes, problem, fix)
     }));

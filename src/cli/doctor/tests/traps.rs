@@ -199,6 +199,10 @@ fn ledger_that_is_wrong_is_found() {
     assert_found("ledger", Error, "the node has none of it", |cluster| {
         cluster.nodes = Ok(vec![listed("node-1", "0", "kubelet")]);
     });
+    assert_found("ledger", Warning, "withdraws them, or lets them stay where the entry says Retain", |cluster| {
+        let text = LISTED.replace(r#""rule":"dongle""#, r#""rule":"gone","deletionPolicy":"Retain""#);
+        cluster.nodes = Ok(vec![node("node-1", &amounts, Some(&text), own)]);
+    });
     assert_found("ledger", Warning, "lists values of rule gone, which does not exist", |cluster| {
         let text = LISTED.replace(r#""rule":"dongle""#, r#""rule":"gone""#);
         cluster.nodes = Ok(vec![node("node-1", &amounts, Some(&text), own)]);
