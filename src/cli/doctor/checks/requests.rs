@@ -33,10 +33,13 @@ fn object(pod: &PodEntry) -> ObjectName {
 pub(super) fn undeclared(snapshot: &Snapshot) -> Outcome {
     let largest = snapshot.largest()?;
     let waiting = waiting(snapshot)?.into_iter().filter(|(resource, _)| !largest.contains_key(resource));
+    let nodes = known(&snapshot.nodes)?;
+    // A name that a node lists as 0 is not misspelled: its device plugin is gone.
+    let is_listed = |resource| nodes.iter().any(|node| node.values(resource).iter().any(Option::is_some));
     let findings = waiting.map(|(resource, pods)| {
         let pods = pods.into_iter().map(|(pod, _)| object(pod)).collect();
         let problem = format!("requests {resource}, which no node has, no rule declares and no DeviceClass maps");
-        match closest_resource(resource, largest.keys().copied()) {
+        match closest_resource(resource, largest.keys().copied()).filter(|_| !is_listed(resource)) {
             Some(close) => Finding::error(pods, problem, format!("request {close}, if that is meant")),
             None => Finding::warning(
                 pods,

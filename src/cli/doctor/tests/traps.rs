@@ -101,6 +101,11 @@ fn request_is_not_found_while_its_resource_is_only_down() {
     cluster.nodes.as_mut().unwrap().push(unhealthy);
     cluster.waiting = Ok(pods(&[("a", key, "1")]));
     assert_eq!(found(&cluster), [], "all devices of a plugin are unhealthy");
+    let zero = node("node-2", &json!({key: "0", keys: "4"}), None, "kubelet");
+    *cluster.nodes.as_mut().unwrap().last_mut().unwrap() = zero;
+    let found: Vec<_> = found(&cluster).into_iter().map(|(check, severity, _)| (check, severity)).collect();
+    let expected = [("undeclared-request", Warning), ("leftover-zero", Warning)];
+    assert_eq!(found, expected, "its device plugin is gone: the name is not misspelled");
 }
 
 #[test]
