@@ -134,7 +134,14 @@ impl Inventory {
                 }
             }
             for (resource, quantity) in &pod.claimed {
-                uses.entry(resource).or_default().claimed.push((pod, *quantity));
+                let of_resource = uses.entry(resource).or_default();
+                let share = pod.node.as_ref().and_then(|node| of_resource.shares.get_mut(node));
+                match share.filter(|share| share.exists()) {
+                    // Where the node has the resource itself, the scheduler counts every request, and so does the kubelet
+                    // (`fitsRequest` and `removeMissingExtendedResources` in Kubernetes).
+                    Some(share) => share.hold(pod, *quantity),
+                    None => of_resource.claimed.push((pod, *quantity)),
+                }
             }
         }
         for (name, share) in uses.values_mut().flat_map(|of_resource| &mut of_resource.shares) {

@@ -18,7 +18,7 @@ pub(in crate::cli) struct Use<'i> {
     pub(in crate::cli) shares: BTreeMap<&'i NodeName, Share<'i>>,
     /// The pods without a node, each with its request.
     pub(in crate::cli) waiting: Vec<Request<'i>>,
-    /// The pods that have it from a ResourceClaim, each with its request.
+    /// The pods that have it from a ResourceClaim, on nodes without any of their own, each with its request.
     pub(in crate::cli) claimed: Vec<Request<'i>>,
 }
 
@@ -132,7 +132,7 @@ impl<'i> Share<'i> {
         excess.max(Quantity::default())
     }
 
-    fn exists(&self) -> bool {
+    pub(super) fn exists(&self) -> bool {
         self.allocatable.is_some_and(|allocatable| !allocatable.is_zero())
     }
 }

@@ -314,14 +314,18 @@ fn why_knows_no_node_with_enough_without_a_list_of_pods() {
 }
 
 #[test]
-fn pod_from_a_resource_claim_counts_on_no_node() {
+fn pod_from_a_resource_claim_counts_only_on_a_node_with_a_value_of_its_own() {
     let mut claimed = pod("claimed", "node-1", "2");
     let mapping = json!({"containerName": "a", "resourceName": DONGLE, "requestName": "b"});
     claimed["status"]["extendedResourceClaimStatus"] = json!({"requestMappings": [mapping]});
-    let inventory = inventory(&[node("node-1", &json!({}), "4")], &[claimed], vec![]);
-    let uses = inventory.uses();
-    assert_eq!(uses[DONGLE].requested().to_string(), "0");
-    assert_eq!(uses[DONGLE].claimed[0].1.to_string(), "2");
+    for (dongles, requested, from_claims, free) in [("", "0", 1, "0"), ("0", "0", 1, "0"), ("4", "2", 0, "2")] {
+        let inventory = inventory(&[node("node-1", &json!({}), dongles)], &[claimed.clone()], vec![]);
+        let uses = inventory.uses();
+        let dongle = &uses[DONGLE];
+        assert_eq!(dongle.requested().to_string(), requested, "{dongles}");
+        assert_eq!(dongle.claimed.len(), from_claims, "{dongles}");
+        assert_eq!(dongle.free().to_string(), free, "{dongles}: the scheduler counts every request (fitsRequest)");
+    }
 }
 
 #[test]
