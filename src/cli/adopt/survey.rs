@@ -67,7 +67,7 @@ pub(super) enum Cause {
     Unequal(String),
     Fraction(String),
     TooLarge(String),
-    /// This kubelet wrote it.
+    /// This kubelet has written it, be it before others.
     DevicePlugin(Arc<str>),
     /// managedFields name no manager.
     UnknownManager,
@@ -232,10 +232,10 @@ impl fmt::Display for Cause {
                 write!(f, "{quantity} is more than {MAX_QUANTITY}, the most that a rule can declare")
             }
             Self::DevicePlugin(kubelet) if **kubelet == *KUBELET => {
-                f.write_str("it may be a device plugin's, since the kubelet wrote it last")
+                f.write_str("it may be a device plugin's, since the kubelet has written it")
             }
             Self::DevicePlugin(kubelet) => {
-                write!(f, "it may be a device plugin's, since {kubelet}, which reports the node, wrote it last")
+                write!(f, "it may be a device plugin's, since {kubelet}, which reports the node, has written it")
             }
             Self::UnknownManager => f.write_str(
                 "managedFields do not say who wrote it, so that it may be of a device plugin: if it is not, write the \

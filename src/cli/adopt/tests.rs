@@ -138,7 +138,7 @@ fn value_that_cannot_be_adopted_is_left_out_with_its_cause() {
         (absent, "capacity is 4 and allocatable is absent"),
         (node("node-1", json!({}), "kubelet", json!({DONGLE: "4"})), "it may be a device plugin's"),
         (shared, "it may be a device plugin's"),
-        (k3s, "k3s, which reports the node, wrote it last"),
+        (k3s, "k3s, which reports the node, has written it"),
         (unmanaged, "managedFields do not say"),
         (with_ledger("{"), "prune --repair-ledger"),
         (
