@@ -7,6 +7,7 @@
 //! rules ─┘                └ Share, per node
 //! ```
 
+pub(super) mod device_classes;
 pub(super) mod error;
 pub(super) mod follow;
 mod lists;

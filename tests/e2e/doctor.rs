@@ -95,6 +95,8 @@ fn healthy() -> (Cluster, Controller) {
     for path in ["deploy/install.yaml", "deploy/protect.yaml"] {
         apply_file(&cluster, path);
     }
+    // A binding that an administrator has written works without it.
+    cluster.kubectl(&["label", "mutatingadmissionpolicybindings", "--all", "noderesource.dev/protection-"]);
     node_overlays::install(&cluster);
     set_ready_replicas(&cluster, 2);
     cluster.create_nodes(["node-1"], &json!({}));

@@ -24,6 +24,7 @@ use super::snapshot::{
 };
 use crate::cli::autoscaler::check::sources::OVERLAYS;
 use crate::cli::autoscaler::overlay::NodeOverlay;
+use crate::cli::inventory::device_classes::by_resource;
 use crate::cli::inventory::pods::{PodEntry, Pods};
 use crate::cluster::clock;
 use crate::cluster::lease::holder;
@@ -220,22 +221,8 @@ async fn quotas<T: DeserializeOwned>(requests: &Requests) -> Read<Vec<T>> {
 
 /// Returns the DeviceClass of each resource that one maps; none before Kubernetes 1.34, or without DRA.
 async fn classes(requests: &Requests) -> Read<BTreeMap<String, String>> {
-    #[derive(Deserialize)]
-    struct DeviceClass {
-        metadata: ObjectMeta,
-        #[serde(default)]
-        spec: Spec,
-    }
-
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Spec {
-        extended_resource_name: Option<String>,
-    }
-
-    let keep = |class: DeviceClass| Some((class.spec.extended_resource_name?, class.metadata.name?));
-    match list(requests, "/apis/resource.k8s.io/v1/deviceclasses", ListParams::default(), keep).await {
-        Ok(classes) => Ok(classes.into_iter().collect()),
+    match list(requests, "/apis/resource.k8s.io/v1/deviceclasses", ListParams::default(), Some).await {
+        Ok(classes) => Ok(by_resource(classes)),
         Err(error) if is_not_served(&error) => Ok(BTreeMap::new()),
         Err(error) => Err(not_run("list deviceclasses", error)),
     }
@@ -328,11 +315,12 @@ async fn protection(requests: &Requests) -> Read<Policies> {
         false => not_run(action, error),
     };
     let path = format!("{ADMISSION}/mutatingadmissionpolicies");
-    let policies = list(requests, &path, params.clone(), |object: Object| {
+    let policies = list(requests, &path, params, |object: Object| {
         Some(Policy { name: object.metadata.name?, warnings: Vec::new() })
     });
     let path = format!("{ADMISSION}/mutatingadmissionpolicybindings");
-    let bindings = list(requests, &path, params, |object: Object| {
+    // A binding works without the label.
+    let bindings = list(requests, &path, ListParams::default(), |object: Object| {
         Some(Binding { policy: object.spec.policy_name?, denies: false })
     });
     let (policies, bindings) = tokio::join!(policies, bindings);

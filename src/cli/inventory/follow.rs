@@ -12,8 +12,9 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use tokio::time::{Instant, timeout_at};
 
+use super::device_classes::DeviceClass;
 use super::error::ReadError;
-use super::lists::{DeviceClass, Lists, Refusal};
+use super::lists::{Lists, Refusal};
 use super::pods::{PodEntry, Pods};
 use super::{Inventory, NodeEntry};
 use crate::cli::diff::cluster;

@@ -10,8 +10,9 @@ use kube::api::{GetParams, ListParams};
 use kube::core::Request;
 use kube::{Client, Resource as _, ResourceExt as _};
 
+use super::device_classes::DeviceClass;
 use super::error::ReadError;
-use super::lists::{DeviceClass, Lists, Refusal};
+use super::lists::{Lists, Refusal};
 use super::pods::{PodEntry, Pods};
 use super::{Inventory, NodeEntry};
 use crate::cli::diff::cluster::{self, ClusterError};
