@@ -91,6 +91,7 @@ bench-scale: ## Measure memory and instructions of the reconciler alone (NODES="
 
 .PHONY: bench-answers
 bench-answers: ## Compare `kubectl ner` in a large cluster with decoding its lists (NODES=5000 PODS=150000 PAIRS=3), into target/bench/answers.json
+	@hack/require.sh valgrind valgrind libc6-dbg
 	@NODES=$(NODES) PODS=$(PODS) PAIRS=$(PAIRS) cargo bench --locked --bench answers
 
 # Memory and times are those of the release build; PROFILE=dev compiles faster.

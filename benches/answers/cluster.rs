@@ -43,6 +43,11 @@ impl Cluster {
         Self { nodes, pods, node: text(node()), pod: text(pod(false)), requesting_pod: text(pod(true)) }
     }
 
+    /// Returns a cluster of the same objects, but so many times fewer.
+    pub fn smaller(&self, times: usize) -> Self {
+        Self { nodes: self.nodes.div_ceil(times), pods: self.pods.div_ceil(times), ..self.clone() }
+    }
+
     pub fn node_bytes(&self) -> usize {
         self.node.len()
     }

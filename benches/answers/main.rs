@@ -1,8 +1,10 @@
-//! `kubectl ner` in a large cluster: its CPU time compared with decoding the same lists, and its memory.
+//! `kubectl ner` in a large cluster: its CPU time and its instructions compared with decoding the same lists, and its
+//! memory.
 //!
 //! A server in this process has the cluster, as pages of JSON. The release build runs against it, in turns with a loop
-//! that only decodes the same pages into the same types. `make bench-answers` runs it, and writes
-//! `target/bench/answers.json`.
+//! that only decodes the same pages into the same types. Valgrind counts the instructions of both in a cluster of a
+//! tenth of the size: they depend on no other load, and not on how fast the server is. `make bench-answers` runs it, and
+//! writes `target/bench/answers.json`.
 
 mod cluster;
 #[allow(dead_code)] // the rollout bench uses more
@@ -10,9 +12,12 @@ mod cluster;
 mod machine;
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -34,7 +39,11 @@ fn main() -> ExitCode {
         eprintln!("this runs for minutes: run `make bench-answers`");
         return ExitCode::SUCCESS;
     }
-    match run() {
+    let result = match env::var_os(PAGES_FOLDER) {
+        Some(folder) => decode_files(Path::new(&folder)),
+        None => run(),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -42,6 +51,11 @@ fn main() -> ExitCode {
         }
     }
 }
+
+/// Where this program, started by itself, finds pages to decode.
+const PAGES_FOLDER: &str = "ANSWERS_PAGES";
+/// How much smaller the cluster is in which instructions are counted, which takes 50 times as long.
+const SMALLER: usize = 10;
 
 fn run() -> Result<()> {
     let (nodes, pods, pairs) = (number("NODES", 5000)?, number("PODS", 150_000)?, number("PAIRS", 3)?);
@@ -69,11 +83,68 @@ fn run() -> Result<()> {
                 "peak_mib": run.peak_mib, "requests": requests}));
         }
     }
-    let report = json!({"schema_version": 1, "nodes": nodes, "pods": pods, "rows": rows,
+    let counts = count_instructions(&cluster, &folder)?;
+    let report = json!({"schema_version": 2, "instructions": counts, "nodes": nodes, "pods": pods, "rows": rows,
         "machine": {"cpu": machine::cpu_model(), "cores": machine::cores()}});
     fs::write(folder.join("answers.json"), format!("{report:#}\n"))
         .context("cannot write target/bench/answers.json")?;
     println!("==> target/bench/answers.json");
+    Ok(())
+}
+
+/// Returns the instructions of each question, and of decoding, in a smaller cluster.
+fn count_instructions(cluster: &Cluster, folder: &Path) -> Result<Value> {
+    let cluster = cluster.smaller(SMALLER);
+    let pages = folder.join("answers-pages");
+    let _ = fs::remove_dir_all(&pages);
+    fs::create_dir_all(&pages)?;
+    for first in (0..cluster.nodes).step_by(NODE_PAGE) {
+        fs::write(pages.join(format!("nodes-{first}")), cluster.node_page(first, NODE_PAGE))?;
+    }
+    for first in (0..cluster.pods).step_by(POD_PAGE) {
+        fs::write(pages.join(format!("pods-{first}")), cluster.pod_page(first, POD_PAGE))?;
+    }
+    let this = env::current_exe()?;
+    let floor = instructions(&[this.as_os_str(), "--bench".as_ref()], (PAGES_FOLDER, &pages), folder)?;
+    println!("{:32} {:>16} {:>16} {:>6}", "command", "instructions", "of decoding", "ratio");
+    let server = cluster.clone().serve()?;
+    let kubeconfig = folder.join("answers-smaller.kubeconfig");
+    fs::write(&kubeconfig, server.kubeconfig().to_string())?;
+    let mut rows = Vec::new();
+    for question in QUESTIONS {
+        let program = [env!("CARGO_BIN_EXE_node-resource-advertiser")];
+        let command = program.iter().chain(question).chain(&["-o", "json"]).map(OsStr::new);
+        let count = instructions(&command.collect::<Vec<_>>(), ("KUBECONFIG", &kubeconfig), folder)?;
+        let (command, ratio) = (question.join(" "), count as f64 / floor as f64);
+        println!("{command:32} {count:>16} {floor:>16} {ratio:>6.2}");
+        rows.push(json!({"command": command, "instructions": count, "decoding": floor, "ratio": ratio}));
+    }
+    fs::remove_dir_all(&pages)?;
+    Ok(json!({"nodes": cluster.nodes, "pods": cluster.pods, "rows": rows}))
+}
+
+/// Returns the instructions of a command.
+fn instructions(command: &[&OsStr], variable: (&str, &Path), folder: &Path) -> Result<u64> {
+    let counts = folder.join("answers.callgrind");
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--quiet", "--tool=callgrind"]).arg(format!("--callgrind-out-file={}", counts.display()));
+    let output = valgrind.args(command).env(variable.0, variable.1).output().context("cannot run valgrind")?;
+    ensure!(matches!(output.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = fs::read_to_string(&counts)?;
+    let total = text.lines().find_map(|line| line.strip_prefix("totals: ")?.trim().parse().ok());
+    total.context("Callgrind printed no total")
+}
+
+/// Decodes the pages in a folder.
+fn decode_files(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let page = fs::read_to_string(entry.path())?;
+        match entry.file_name().to_string_lossy().starts_with("nodes") {
+            true => read::<NodeObject>(&page)?,
+            false => read::<PodObject>(&page)?,
+        }
+    }
     Ok(())
 }
 
@@ -98,30 +169,43 @@ fn read<T: DeserializeOwned>(page: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the CPU time that decoding all pages takes.
+/// The number of pages to decode at once: the clock has ticks of 10 ms.
+const PAGES: usize = 50;
+
+/// Returns the CPU time that decoding all pages takes, while another thread makes the next ones, like the server.
 fn decode(cluster: &Cluster) -> Result<f64> {
     let cpu = Cpu::this_thread()?;
-    let mut used = 0.0;
-    let mut measured = |decode: &mut dyn FnMut() -> Result<()>| {
-        let before = cpu.used_s()?;
-        decode()?;
-        used += cpu.used_s()? - before;
-        Ok::<_, anyhow::Error>(())
-    };
-    // Many pages at once: the clock has ticks of 10 ms.
-    for pages in chunks(cluster.nodes.div_ceil(NODE_PAGE)) {
-        let pages: Vec<_> = pages.map(|page| cluster.node_page(page * NODE_PAGE, NODE_PAGE)).collect();
-        measured(&mut || pages.iter().try_for_each(|page| read::<NodeObject>(page)))?;
-    }
-    for pages in chunks(cluster.pods.div_ceil(POD_PAGE)) {
-        let pages: Vec<_> = pages.map(|page| cluster.pod_page(page * POD_PAGE, POD_PAGE)).collect();
-        measured(&mut || pages.iter().try_for_each(|page| read::<PodObject>(page)))?;
-    }
-    Ok(used)
+    let (sender, receiver) = mpsc::sync_channel(1);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let nodes =
+                (0..cluster.nodes).step_by(NODE_PAGE).map(|first| Page::Nodes(cluster.node_page(first, NODE_PAGE)));
+            let pods = (0..cluster.pods).step_by(POD_PAGE).map(|first| Page::Pods(cluster.pod_page(first, POD_PAGE)));
+            let mut pages = nodes.chain(pods).peekable();
+            while pages.peek().is_some() {
+                if sender.send(pages.by_ref().take(PAGES).collect::<Vec<_>>()).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut used = 0.0;
+        for pages in receiver {
+            let before = cpu.used_s()?;
+            for page in &pages {
+                match page {
+                    Page::Nodes(page) => read::<NodeObject>(page)?,
+                    Page::Pods(page) => read::<PodObject>(page)?,
+                }
+            }
+            used += cpu.used_s()? - before;
+        }
+        Ok(used)
+    })
 }
 
-fn chunks(count: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    (0..count).step_by(50).map(move |first| first..(first + 50).min(count))
+enum Page {
+    Nodes(String),
+    Pods(String),
 }
 
 struct Run {
@@ -160,7 +244,7 @@ fn observe(child: &Child) -> Result<Run> {
     // A process that has ended, and has not been waited for, has no memory, and still its CPU time.
     while let Ok(peak) = machine::peak_memory_mib(pid) {
         peak_mib = peak;
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
     Ok(Run { cpu_s: Cpu::Process(pid).used_s()?, peak_mib })
 }

@@ -99,8 +99,11 @@ impl Requests {
             .map_err(|_| RequestError::Transport(format!("no response within {:?}", self.timeout)))?
             .map_err(RequestError::Transport)?;
         if head.status.is_success() {
-            let object = serde_json::from_slice(buffer);
-            let object = object.map_err(|error| RequestError::Transport(format!("unreadable response: {error}")))?;
+            let unreadable =
+                |error: &dyn fmt::Display| RequestError::Transport(format!("unreadable response: {error}"));
+            // Checking all text at once takes fewer instructions than each string on its own.
+            let text = std::str::from_utf8(buffer).map_err(|error| unreadable(&error))?;
+            let object = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
             return Ok((object, head.headers));
         }
         Err(RequestError::from_response(head.status, &head.headers, buffer))
