@@ -190,7 +190,11 @@ fn texts(value: &Value) -> Result<BTreeMap<String, String>, String> {
 fn aws_tags(value: &Value, group: Option<&str>) -> Result<BTreeMap<String, String>, String> {
     let groups = value.get("AutoScalingGroups").and_then(Value::as_array);
     let tags = match groups {
-        Some(groups) => groups.iter().filter_map(|group| group["Tags"].as_array()).flatten().collect::<Vec<_>>(),
+        Some(groups) => {
+            let named = |it: &&Value| group.is_none_or(|group| it["AutoScalingGroupName"] == group);
+            let found = only(groups.iter().filter(named), "Auto Scaling group", group)?;
+            found["Tags"].as_array().into_iter().flatten().collect::<Vec<_>>()
+        }
         None => match value.get("Tags").unwrap_or(value) {
             Value::Array(tags) => tags.iter().collect(),
             map => return texts(map),

@@ -13,7 +13,10 @@ fn aws_tags_are_read_as_the_aws_command_prints_them() {
     let tag = |group: &str, value: &str| json!({"ResourceId": group, "Key": KEY, "Value": value});
     for value in [
         json!({"Tags": [tag("workers", "4"), tag("other", "5")]}),
-        json!({"AutoScalingGroups": [{"Tags": [tag("other", "5")]}, {"Tags": [tag("workers", "4")]}]}),
+        json!({"AutoScalingGroups": [
+            {"AutoScalingGroupName": "other", "Tags": [tag("other", "5")]},
+            {"AutoScalingGroupName": "workers", "Tags": [tag("workers", "4")]},
+        ]}),
         json!([tag("workers", "4")]),
         json!({ KEY: "4" }),
     ] {
@@ -26,6 +29,16 @@ fn aws_tags_are_read_as_the_aws_command_prints_them() {
     for odd in [json!({"Tags": [{"Key": KEY}]}), json!("x"), json!({"Tags": {"a": {}}}), json!(4)] {
         assert!(aws_tags(&odd, None).is_err(), "{odd}");
     }
+}
+
+#[test]
+fn auto_scaling_group_is_found_by_its_name_even_without_tags() {
+    let tags = json!([{"ResourceId": "a", "Key": KEY, "Value": "4"}]);
+    let groups = json!([{"AutoScalingGroupName": "a", "Tags": tags}, {"AutoScalingGroupName": "b", "Tags": []}]);
+    let read = |group: Option<&str>| aws_tags(&json!({"AutoScalingGroups": groups}), group);
+    assert_eq!(read(Some("b")), Ok(BTreeMap::new()));
+    assert_eq!(read(None).unwrap_err(), "there is more than one Auto Scaling group: name one with --group");
+    assert_eq!(read(Some("c")).unwrap_err(), "there is no Auto Scaling group c");
 }
 
 #[test]
