@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-programs=(kube-apiserver kube-controller-manager kube-scheduler)
+programs=(kube-apiserver kube-controller-manager kube-scheduler kubelet kubemark)
 # A user's first hour, what the API server validates and admits, ownership, and what is reported.
 tests=(admission_policy:: adoption:: confinement:: conflicts:: crd_validation:: device_classes:: drift:: lifecycle::
 	metrics:: plan:: prune:: rollouts:: scheduling:: shrink_policy:: status:: validate::)
@@ -21,7 +21,7 @@ fi
 variable=k8s.io/component-base/version
 for minor in "${minors[@]}"; do
 	module=kubernetes-$minor
-	version=$(sed -n 's/^require k8s.io\/kubernetes v//p' "tests/$module/go.mod")
+	version=$(sed -n 's/^require k8s.io\/kubernetes v\([^ ]*\).*/\1/p' "tests/$module/go.mod")
 	folder=$PWD/target/$module
 	hack/go-build.sh "$module" "target/$module" -ldflags "-s -w -X $variable.gitVersion=v$version \
 		-X $variable.gitMajor=${minor%.*} -X $variable.gitMinor=${minor#*.}" -- "${programs[@]/#/k8s.io/kubernetes/cmd/}"

@@ -12,6 +12,7 @@ pub mod condition;
 pub mod declared;
 mod desired;
 pub mod input;
+mod memo;
 pub(crate) mod observed;
 pub mod overlap;
 mod patch;
@@ -22,10 +23,10 @@ pub mod rules;
 pub mod selector;
 pub mod withdraw;
 
-use crate::model::ledger::Ledger;
 use crate::model::node::Node;
 pub use change::{Action, CONDITION, Change, Condition, ReleaseCause};
 use input::PlanningInput;
+pub(crate) use memo::Memo;
 pub use patch::patch;
 pub use plan::{NodePlan, Outcome, Plan};
 pub use repairs::{plan_repairs, plan_resets};
@@ -34,11 +35,7 @@ use rules::RuleSet;
 /// Plans one node by the rules. It has no clock and no I/O: the same arguments give the same plan.
 #[must_use]
 pub fn plan(node: &Node, rules: &RuleSet, input: &PlanningInput) -> NodePlan {
-    let selecting = rules.selecting(node);
-    match Ledger::parse(node.ledger.as_deref()) {
-        Ok(ledger) => resolve::resolve(node, &ledger, &selecting, rules, input),
-        Err(error) => NodePlan::blocked(&selecting, error),
-    }
+    resolve::plan(node, rules, &rules.places_selecting(node), input)
 }
 
 #[cfg(test)]

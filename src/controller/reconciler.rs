@@ -50,6 +50,7 @@ use super::work_queue::{Key, Rank, Stage};
 use crate::cluster::error::{describe_watch, is_expired};
 use crate::cluster::lease::{Candidate, Leadership};
 use crate::model::node::ApiNode;
+use crate::planner::Memo;
 
 /// How many nodes are planned before other events are handled.
 const PLAN_BATCH_SIZE: usize = 256;
@@ -62,6 +63,7 @@ pub(super) struct Reconciler {
     rules: Rules,
     nodes: Nodes,
     schedule: Schedule,
+    plans: Memo,
     reports: Reports,
     cluster: ClusterFacts,
 }
@@ -114,6 +116,7 @@ impl Reconciler {
             options,
             diagnostics,
             rules: Rules::default(),
+            plans: Memo::default(),
             reports,
             cluster,
         };

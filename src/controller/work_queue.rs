@@ -9,9 +9,10 @@
 //!        └── pop ────────────┴── wake ── waiting
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use tokio::time::Instant;
 
 /// The subject of the work.
@@ -55,6 +56,9 @@ enum Place {
     InFlight { dirty: Option<Rank> },
     Waiting { until: Instant },
 }
+
+/// The number of keys whose memory is not worth releasing.
+const MIN_RELEASED: usize = 4096;
 
 /// Keys by the order in which they are popped.
 type Ready = BTreeMap<(Rank, u64), Key>;
@@ -116,7 +120,16 @@ impl WorkQueue {
         }
         let key = first.remove();
         self.places.remove(&key);
+        self.release_memory();
         Some((key, rank))
+    }
+
+    /// Returns the memory that all nodes took while they were waiting for their turn.
+    fn release_memory(&mut self) {
+        let capacity = self.places.capacity();
+        if capacity > MIN_RELEASED && self.places.len() < capacity / 8 {
+            self.places.shrink_to(capacity / 4);
+        }
     }
 
     /// Records that a request for the key was sent.

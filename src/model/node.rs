@@ -12,6 +12,7 @@ mod labels;
 pub mod object;
 mod pool;
 mod resources;
+mod shape;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ pub use interner::Interner;
 pub use labels::Labels;
 use resources::Capacity;
 pub use resources::ResourceList;
+pub(crate) use shape::Shape;
 
 /// A Node from the API server, decoded without unused fields.
 #[derive(Clone, Debug, kube::Resource)]
@@ -155,15 +157,10 @@ impl Node {
     #[must_use]
     pub fn new(node: ApiNode, interner: &mut Interner) -> Self {
         let ApiNode { kind: _, metadata, status, managers } = node;
-        let Interner { strings, managers: lists, resources, facts, conditions, keeps_conditions } = interner;
+        let Interner { strings, labels, managers: lists, resources, facts, conditions, keeps_conditions } = interner;
         let managers = FieldManagers::new(&managers, strings, lists);
-        let mut text = String::new();
-        let labels = metadata.labels.unwrap_or_default().into_iter().map(|(key, value)| {
-            text.clear();
-            text.extend([&key, "=", &value]);
-            strings.intern(text.as_str())
-        });
-        let labels = Labels::new(labels.collect());
+        let name = metadata.name.unwrap_or_default();
+        let labels = Labels::new(&metadata.labels.unwrap_or_default(), &name, strings, labels);
         let has_annotations = metadata.annotations.is_some();
         let annotations = metadata.annotations.unwrap_or_default();
         let has_capacity = status.capacity.is_some();
@@ -172,7 +169,7 @@ impl Node {
         let seen = status.conditions.unwrap_or_default();
         let conditions = (*keeps_conditions || seen.own.is_some()).then(|| conditions.intern(&seen));
         Self {
-            name: metadata.name.unwrap_or_default().into(),
+            name: name.into(),
             uid: metadata.uid.unwrap_or_default().into(),
             resource_version: metadata.resource_version.unwrap_or_default().into(),
             created: metadata.creation_timestamp.map(|time| time.0),
@@ -185,6 +182,16 @@ impl Node {
             managers,
             facts,
             conditions,
+        }
+    }
+
+    /// Returns what the node may share with others.
+    pub(crate) fn shape(&self) -> Shape {
+        Shape {
+            ledger: self.ledger.clone(),
+            capacity: self.capacity.clone(),
+            allocatable: self.allocatable.clone(),
+            managers: self.managers.clone(),
         }
     }
 

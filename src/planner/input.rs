@@ -25,6 +25,20 @@ pub struct PlanningInput {
     pub moved: BTreeSet<Arc<str>>,
 }
 
+impl PlanningInput {
+    /// Returns whether nothing but the rules and the node's ledger, values and field managers decides: there is nothing
+    /// particular about the node, and its age does not matter.
+    pub(super) fn is_plain(&self) -> bool {
+        let Self { contested, pods, new_values, lowered_from, released, moved } = self;
+        contested.is_empty()
+            && *pods == PodUsage::NotFetched
+            && *new_values == NewValues::Check
+            && lowered_from.is_empty()
+            && released.is_empty()
+            && moved.is_empty()
+    }
+}
+
 /// The contested resources on a node, by name.
 pub type Contested = BTreeMap<Arc<str>, Contest>;
 

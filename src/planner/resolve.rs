@@ -27,7 +27,16 @@ struct Resolver<'a> {
     room: Option<usize>,
 }
 
-pub(super) fn resolve(
+/// Plans a node that the rules at these places select.
+pub(super) fn plan(node: &Node, rules: &RuleSet, places: &[usize], input: &PlanningInput) -> NodePlan {
+    let selecting: Vec<_> = rules.at(places).collect();
+    match Ledger::parse(node.ledger.as_deref()) {
+        Ok(ledger) => resolve(node, &ledger, &selecting, rules, input),
+        Err(error) => NodePlan::blocked(&selecting, error),
+    }
+}
+
+fn resolve(
     node: &Node,
     ledger: &Ledger,
     rules_here: &[&Arc<Rule>],

@@ -99,8 +99,8 @@ pub struct RuleSet {
     frozen: BTreeMap<Arc<str>, Option<i32>>,
     /// The rules that may select a node, by node name, as indices into `rules`.
     by_node: HashMap<Arc<str>, Vec<usize>>,
-    /// The same, by label, as `key=value`.
-    by_label: HashMap<String, Vec<usize>>,
+    /// The same, by the key of a label and its value.
+    by_label: HashMap<String, HashMap<String, Vec<usize>>>,
     unindexed: Vec<usize>,
 }
 
@@ -130,7 +130,8 @@ impl RuleSet {
                 }
             } else if let Some(labels) = rule.selection.indexable_labels() {
                 for (key, value) in labels {
-                    set.by_label.entry(format!("{key}={value}")).or_default().push(place);
+                    let values = set.by_label.entry(key.to_owned()).or_default();
+                    values.entry(value.to_owned()).or_default().push(place);
                 }
             } else {
                 set.unindexed.push(place);
@@ -143,16 +144,33 @@ impl RuleSet {
     /// Returns the rules that select `node`, the winner first.
     #[must_use]
     pub fn selecting(&self, node: &Node) -> Vec<&Arc<Rule>> {
+        self.at(&self.places_selecting(node)).collect()
+    }
+
+    /// Returns the places of the rules that select `node`, in ascending order.
+    pub(super) fn places_selecting(&self, node: &Node) -> Vec<usize> {
         let mut places = self.unindexed.clone();
         places.extend(self.by_node.get(&node.name).into_iter().flatten());
-        if !self.by_label.is_empty() {
-            for label in node.labels.texts() {
-                places.extend(self.by_label.get(label).into_iter().flatten());
+        // Most rules select by a few keys, of which a node has many.
+        if self.by_label.len() <= node.labels.len() {
+            for (key, by_value) in &self.by_label {
+                let value = node.labels.get(key);
+                places.extend(value.and_then(|value| by_value.get(value)).into_iter().flatten());
+            }
+        } else {
+            for (key, value) in node.labels.iter() {
+                let by_value = self.by_label.get(key);
+                places.extend(by_value.and_then(|by_value| by_value.get(value)).into_iter().flatten());
             }
         }
         places.sort_unstable();
-        let rules = places.into_iter().filter_map(|place| self.rules.get(place));
-        rules.filter(|rule| rule.selection.selects(node)).collect()
+        places.retain(|place| self.rules.get(*place).is_some_and(|rule| rule.selection.selects(node)));
+        places
+    }
+
+    /// Returns the rules at these places.
+    pub(super) fn at(&self, places: &[usize]) -> impl Iterator<Item = &Arc<Rule>> {
+        places.iter().filter_map(|place| self.rules.get(*place))
     }
 
     /// Returns the valid rules, also paused ones. Of two that declare the same resource on a node, the winner is first.

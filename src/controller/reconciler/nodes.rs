@@ -127,7 +127,7 @@ impl Reconciler {
         let input = planning_input(state, now);
         let has_pods = matches!(input.pods, PodUsage::Known(_));
         let plan = if knows_all {
-            planner::plan(&state.node, &rules, &input)
+            self.plans.plan(&state.node, &rules, &input)
         } else {
             planner::plan_repairs(&state.node, &input.contested)
         };

@@ -120,6 +120,10 @@ impl FieldManagers {
         Self(lists.intern(&list.collect::<Vec<_>>()))
     }
 
+    pub(super) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     /// Returns the managers of a resource, if managedFields name any.
     #[must_use]
     pub fn get(&self, resource: &str) -> Option<&ResourceManagers> {

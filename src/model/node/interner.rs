@@ -12,6 +12,7 @@ use super::resources::Amount;
 #[derive(Clone, Debug, Default)]
 pub struct Interner {
     pub(super) strings: Pool<str>,
+    pub(super) labels: Pool<[Arc<str>]>,
     pub(super) managers: Pool<[ResourceManagers]>,
     pub(super) resources: Pool<[Amount]>,
     /// What is kept of nodes besides.

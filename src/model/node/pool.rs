@@ -1,12 +1,14 @@
 //! Values that many nodes share, each kept once.
 
-use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
+
+use foldhash::{HashSet, HashSetExt as _};
 
 /// Values of one type, such as label keys.
 #[derive(Debug)]
 pub(super) struct Pool<T: ?Sized> {
+    /// With a hash that is fast for short texts: each event of a node looks up some thirty of them.
     interned: HashSet<Arc<T>>,
     /// The size at which values without users are dropped.
     sweep_at: usize,

@@ -28,6 +28,10 @@ impl ResourceList {
         Self(pool.intern(&*self.0))
     }
 
+    pub(super) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     /// Returns every resource with its quantity.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, quantity)| (&**name, &**quantity))

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::model::api::FIELD_MANAGER;
-use crate::model::ledger::ANNOTATION;
+use crate::model::ledger::{ANNOTATION, Ledger};
+use crate::model::node::{FactNames, Interner};
 use crate::model::pod::Requests;
 
 const NAMES: [&str; 3] = ["example.com/a", "example.com/b", "example.com/c"];
@@ -317,4 +318,57 @@ fn random_derived_quantities_plan_like_fixed_ones_and_unknown_ones_keep_what_is_
         }
     }
     assert!(planned > 2500 && kept > 250, "{planned} {kept}");
+}
+
+/// Nodes that share what they can, planned by two sets of rules in turn.
+#[test]
+fn random_plans_from_memory_are_those_without_one() {
+    let mut random = fastrand::Rng::with_seed(19);
+    let (mut memo, mut remembered) = (Memo::default(), 0);
+    for _ in 0..300 {
+        let mut interner = Interner::keeping(FactNames::All);
+        let mut nodes = Vec::new();
+        for _ in 0..2 {
+            let (alike, other) = (Case::new(&mut random).object, Case::new(&mut random).object);
+            let parts =
+                ["", "/metadata/annotations", "/metadata/managedFields", "/status/capacity", "/status/allocatable"];
+            for (number, part) in parts.into_iter().flat_map(|part| [part; 2]).enumerate() {
+                let mut object = alike.clone();
+                if let (Some(mine), Some(other)) = (object.pointer_mut(part), other.pointer(part))
+                    && !part.is_empty()
+                {
+                    mine.clone_from(other);
+                }
+                let zone = if number % 2 == 0 { "a" } else { "b" };
+                object["metadata"]["name"] = json!(format!("node-{number}"));
+                object["metadata"]["uid"] = json!(random.u64(..).to_string());
+                object["metadata"]["labels"] = json!({"zone": zone, "units": number.to_string()});
+                nodes.push(Node::new(serde_json::from_value(object).unwrap(), &mut interner));
+            }
+        }
+        for _ in 0..2 {
+            let Case { mut rules, input, .. } = Case::new(&mut random);
+            for rule in rules.as_object_mut().unwrap().values_mut().filter(|rule| rule.is_object()) {
+                match random.u8(..5) {
+                    0 => rule["nodeSelector"] = json!({"matchLabels": {"zone": "a"}}),
+                    1 => rule["nodeNames"] = json!(["node-0", "node-3"]),
+                    2 => {
+                        rule.as_object_mut().unwrap().remove("quantity");
+                        rule["quantityFrom"] = json!({"nodeLabel": {"key": "units"}, "max": 1000});
+                    }
+                    _ => {}
+                }
+            }
+            let rules = Arc::new(rule_set(&rules));
+            let plain = PlanningInput { new_values: NewValues::Check, ..PlanningInput::default() };
+            let young = PlanningInput { new_values: NewValues::CheckOlderNodes, ..PlanningInput::default() };
+            for node in &nodes {
+                for input in [&plain, &young, &input] {
+                    assert_eq!(memo.plan(node, &rules, input), plan(node, &rules, input), "{node:?} {rules:?}");
+                }
+            }
+            remembered += nodes.len() - memo.len().min(nodes.len());
+        }
+    }
+    assert!(remembered > 4_000, "{remembered}");
 }
