@@ -37,6 +37,8 @@ pub(super) struct Rules {
     /// The name and uid of each rule whose deletion was observed, oldest first: a list in progress, or a watch behind a
     /// list, may still contain them. Several may have had one name.
     deleted: VecDeque<(Arc<str>, Option<String>)>,
+    /// The number of deletions that are remembered no longer, because there were too many.
+    deletions_forgotten: u64,
     set: Arc<RuleSet>,
     /// Whether the set must be compiled again.
     is_dirty: bool,
@@ -48,6 +50,27 @@ struct Listing {
     rules: BTreeMap<Arc<str>, RuleState>,
     /// The newest version of a rule known when the list began.
     newest: Option<u64>,
+}
+
+/// What was known when a new leader requested a list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    /// The newest version of a rule.
+    newest: Option<u64>,
+    /// The number of lists that the watch had begun, and whether the last one was in progress.
+    lists_begun: u64,
+    is_watch_listing: bool,
+    deletions_forgotten: u64,
+}
+
+/// Whether a list that a new leader requested shows what exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Validity {
+    Usable,
+    /// The watch has listed the rules since.
+    Superseded,
+    /// It may contain rules that were deleted before the watch listed them, or whose deletion is forgotten.
+    Doubtful,
 }
 
 /// One rule.
@@ -147,19 +170,40 @@ impl Rules {
                 }
                 let old = self.by_name.remove(&name);
                 self.hold.deleted(&name);
-                if self.deleted.len() >= MAX_DELETED {
-                    self.deleted.pop_front();
-                }
-                self.deleted.push_back((Arc::clone(&name), gone.uid));
+                self.remember_deleted(&name, gone.uid);
                 let enqueue = self.changed(old, &name);
                 Seen { enqueue, removed: vec![name], ..Seen::nothing() }
             }
         }
     }
 
-    /// Handles a complete list that a new leader requested when `newest` was the newest known version. The watch may be
-    /// behind or ahead of the list.
-    pub(super) fn observe_list(&mut self, objects: Vec<RuleObject>, newest: Option<u64>) -> Seen {
+    /// Returns what is known now, when a list is requested.
+    pub(super) fn mark(&self) -> Mark {
+        let (newest, lists_begun) = (self.newest(), self.lists_begun);
+        let (is_watch_listing, deletions_forgotten) = (self.listing.is_some(), self.deletions_forgotten);
+        Mark { newest, lists_begun, is_watch_listing, deletions_forgotten }
+    }
+
+    /// Returns whether a list that was requested at `mark` shows what exists.
+    pub(super) fn validity(&self, mark: &Mark) -> Validity {
+        let is_listing = self.listing.is_some();
+        let has_begun = self.lists_begun > mark.lists_begun;
+        if has_begun && !is_listing {
+            Validity::Superseded
+        } else if has_begun
+            || self.deletions_forgotten > mark.deletions_forgotten
+            // Of two lists that were under way at once, none is known to be the later one.
+            || (mark.is_watch_listing && !is_listing)
+        {
+            Validity::Doubtful
+        } else {
+            Validity::Usable
+        }
+    }
+
+    /// Handles a complete list that a new leader requested at `mark`. The watch may be behind or ahead of the list.
+    pub(super) fn observe_list(&mut self, objects: Vec<RuleObject>, mark: &Mark) -> Seen {
+        let newest = mark.newest;
         let listed = objects.into_iter().filter(|object| object.meta().deletion_timestamp.is_none());
         let listed = listed.map(|object| (object.name_any().into(), RuleState::new(object)));
         self.replace(Listing { rules: listed.collect(), newest })
@@ -187,7 +231,11 @@ impl Rules {
                 .iter()
                 .zip(&self.by_name)
                 .all(|((name, old), (other, new))| name == other && old.planned() == new.planned());
-        let removed = before.into_keys().filter(|name| !self.by_name.contains_key(name)).collect();
+        let gone = before.into_iter().filter(|(name, _)| !self.by_name.contains_key(name));
+        let gone: Vec<_> = gone.map(|(name, state)| (name, state.uid)).collect();
+        // A watch that is behind the list may still show them.
+        gone.iter().for_each(|(name, uid)| self.remember_deleted(name, uid.clone()));
+        let removed = gone.into_iter().map(|(name, _)| name).collect();
         let enqueue = if same && !first {
             Enqueue::None
         } else {
@@ -196,6 +244,14 @@ impl Rules {
         };
         let touched = self.by_name.keys().cloned().collect();
         Seen { enqueue, touched, removed, is_list: true, is_in_doubt: false }
+    }
+
+    fn remember_deleted(&mut self, name: &Arc<str>, uid: Option<String>) {
+        if self.deleted.len() >= MAX_DELETED {
+            self.deleted.pop_front();
+            self.deletions_forgotten += 1;
+        }
+        self.deleted.push_back((Arc::clone(name), uid));
     }
 
     fn changed(&mut self, old: Option<RuleState>, name: &str) -> Enqueue {
@@ -241,12 +297,6 @@ impl Rules {
         &self.hold
     }
 
-    /// Returns how many lists the watch has begun, and whether the last one is in progress. An earlier list may be
-    /// older: it may contain rules whose deletion only the last list shows.
-    pub(super) fn lists_begun(&self) -> (u64, bool) {
-        (self.lists_begun, self.listing.is_some())
-    }
-
     /// Returns whether all rules have been listed once. Until then, no rule counts as gone.
     pub(super) fn listed(&self) -> bool {
         self.listed
@@ -273,7 +323,7 @@ impl Rules {
     }
 
     /// Returns the newest known version of a rule.
-    pub(super) fn newest(&self) -> Option<u64> {
+    fn newest(&self) -> Option<u64> {
         self.by_name.values().filter_map(|state| state.version).max()
     }
 

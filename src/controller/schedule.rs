@@ -12,6 +12,7 @@ use super::limiter::{Kind, Limiter};
 use super::nodes::Cause;
 use super::options::RolloutLimits;
 use super::rollouts::Rollouts;
+use super::rules::Mark;
 use super::work_queue::WorkQueue;
 use crate::cluster::backoff::Backoff;
 
@@ -46,12 +47,10 @@ pub(super) enum RulesList {
         not_before: Option<Instant>,
         backoff: Backoff,
     },
-    /// The list is in flight; with the newest version of a rule known before, and the number of lists that the watch
-    /// had begun.
+    /// The list is in flight; with what was known before.
     InFlight {
         id: RequestId,
-        newest: Option<u64>,
-        lists_begun: u64,
+        mark: Mark,
         backoff: Backoff,
     },
     Done,

@@ -23,10 +23,23 @@ const ALL: &str = "the resource of every rule that selects this node is advertis
 pub(super) struct Claims(Vec<(Arc<str>, State)>);
 
 impl Claims {
-    pub(super) fn new(outcomes: &[(Arc<str>, Outcome)]) -> Self {
+    /// Returns what rules claim by these outcomes, if these changes are planned.
+    pub(super) fn new<'a, I: Iterator<Item = &'a Change>>(
+        outcomes: &[(Arc<str>, Outcome)],
+        rules: &Rules,
+        planned: impl Fn() -> I,
+    ) -> Self {
         let claim = |(rule, outcome): &(Arc<str>, Outcome)| {
-            // If an outcome needs a patch that is not sent now, the patch is still to come.
-            let needs_patch = !matches!(outcome, Outcome::QuantityUnknown { at: None, .. });
+            let needs_patch = match outcome {
+                Outcome::QuantityUnknown { at: None, .. } => false,
+                // It may be lost, or stay as it is for as long as pods cannot be listed.
+                Outcome::Held { pods_error: Some(_), .. } => {
+                    let resource = rules.get(rule).and_then(|rule| rule.resource());
+                    planned().any(|change| resource == Some(&*change.resource))
+                }
+                // If another outcome needs a patch that is not sent now, the patch is still to come.
+                _ => true,
+            };
             let state = Standing::new(outcome.clone(), needs_patch, None).state();
             (Arc::clone(rule), state)
         };

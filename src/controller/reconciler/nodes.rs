@@ -183,7 +183,10 @@ impl Reconciler {
         let Some(state) = self.nodes.get_mut(name) else { return };
         let withheld = withhold(&mut self.schedule.rollouts, (name, state), &mut changes, now.instant);
         // With no rule, or without the option, there is no condition.
-        let claims = knows_all.then(|| if has_condition { Claims::new(&outcomes) } else { Claims::default() });
+        let claims = knows_all.then(|| {
+            let planned = || changes.iter().chain(&withheld.changes);
+            if has_condition { Claims::new(&outcomes, &self.rules, planned) } else { Claims::default() }
+        });
         if knows_all {
             self.record(name, outcomes, (&changes, &withheld.changes), now);
         }

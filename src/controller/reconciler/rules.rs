@@ -9,7 +9,7 @@ use super::{Effect, Kind, Now, Rank, Reconciler, RulesList, Step};
 use crate::cluster::backoff::Backoff;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::RequestId;
-use crate::controller::rules::{Enqueue, RuleObject, Seen};
+use crate::controller::rules::{Enqueue, RuleObject, Seen, Validity};
 
 impl Reconciler {
     pub(super) fn observe_rule(&mut self, event: watcher::Result<Event<RuleObject>>, now: Now) {
@@ -28,7 +28,12 @@ impl Reconciler {
             self.reports.broken_watches.remove("rules");
         }
         let seen = self.rules.observe(event);
-        if seen.is_in_doubt && matches!(self.schedule.rules, RulesList::Done) {
+        let is_in_doubt = match &self.schedule.rules {
+            RulesList::Done => seen.is_in_doubt,
+            RulesList::InFlight { mark, .. } => seen.is_list && self.rules.validity(mark) == Validity::Doubtful,
+            RulesList::Needed { .. } => false,
+        };
+        if is_in_doubt {
             let backoff = Backoff::new(self.schedule.seed());
             self.schedule.rules = RulesList::Needed { not_before: None, backoff };
         }
@@ -82,16 +87,13 @@ impl Reconciler {
         }
         let done = std::mem::replace(&mut self.schedule.rules, RulesList::Done);
         if let RulesList::Needed { backoff, .. } = done {
-            let (newest, (lists_begun, _)) = (self.rules.newest(), self.rules.lists_begun());
-            self.schedule.rules = RulesList::InFlight { id, newest, lists_begun, backoff };
+            self.schedule.rules = RulesList::InFlight { id, mark: self.rules.mark(), backoff };
         }
     }
 
     pub(super) fn rules_listed(&mut self, id: RequestId, reply: Result<Vec<RuleObject>, RequestError>, now: Now) {
-        let (newest, lists, mut backoff) = match std::mem::replace(&mut self.schedule.rules, RulesList::Done) {
-            RulesList::InFlight { id: sent, newest, lists_begun, backoff } if sent == id => {
-                (newest, lists_begun, backoff)
-            }
+        let (mark, mut backoff) = match std::mem::replace(&mut self.schedule.rules, RulesList::Done) {
+            RulesList::InFlight { id: sent, mark, backoff } if sent == id => (mark, backoff),
             // The list was requested before this process last became the leader.
             other => {
                 self.schedule.rules = other;
@@ -99,15 +101,14 @@ impl Reconciler {
             }
         };
         match reply {
-            Ok(objects) => match self.rules.lists_begun() {
-                // The watch has listed the rules in the meantime, possibly later than this list.
-                (begun, false) if begun > lists => self.begin_if_complete(now),
-                (begun, true) if begun > lists => {
+            Ok(objects) => match self.rules.validity(&mark) {
+                Validity::Superseded => self.begin_if_complete(now),
+                Validity::Doubtful => {
                     let not_before = Some(now.instant + backoff.next(None));
                     self.schedule.rules = RulesList::Needed { not_before, backoff };
                 }
-                _ => {
-                    let seen = self.rules.observe_list(objects, newest);
+                Validity::Usable => {
+                    let seen = self.rules.observe_list(objects, &mark);
                     self.follow_rules(seen, now);
                     self.begin_if_complete(now);
                 }

@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// The maximum number of rules that are known to be gone.
+const MAX_GONE: usize = 10_000;
+
 /// Rules that ledgers name and that do not exist.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Hold {
@@ -57,6 +60,10 @@ impl Hold {
     /// Records a deletion in the watch.
     pub(super) fn deleted(&mut self, name: &Arc<str>) {
         self.gone.insert(Arc::clone(name));
+        // A forgotten one is at worst held like those whose deletion nobody saw.
+        if self.gone.len() > MAX_GONE {
+            self.gone.pop_first();
+        }
     }
 
     /// Records that a rule exists again. Returns whether it was held.
@@ -137,5 +144,12 @@ mod tests {
         let mut hold = Hold::default();
         hold.deleted(&"a".into());
         assert_eq!(evaluate(&mut hold, &["a"], &[], now), 0);
+    }
+
+    #[test]
+    fn rules_known_to_be_gone_take_limited_memory() {
+        let mut hold = Hold::default();
+        (0..MAX_GONE * 2).for_each(|number| hold.deleted(&format!("rule-{number}").into()));
+        assert_eq!(hold.gone.len(), MAX_GONE);
     }
 }

@@ -113,11 +113,11 @@ fn list_with_a_deleted_rule_is_not_believed_whatever_happened_to_its_name_since(
         rule
     };
     let mut rules = listed([object("first", "1")]);
-    let newest = rules.newest();
+    let mark = rules.mark();
     rules.observe(Event::Delete(object("first", "2")));
     rules.observe(Event::Apply(object("second", "3")));
     rules.observe(Event::Delete(object("second", "4")));
-    rules.observe_list(vec![object("first", "1")], newest);
+    rules.observe_list(vec![object("first", "1")], &mark);
     assert!(rules.get("a").is_none(), "no event of the watch would ever remove it");
 }
 
@@ -125,9 +125,38 @@ fn list_with_a_deleted_rule_is_not_believed_whatever_happened_to_its_name_since(
 fn newest_deletions_are_remembered() {
     let names: Vec<_> = (0..MAX_DELETED * 2).map(|number| format!("{:04}", MAX_DELETED * 2 - number)).collect();
     let mut rules = listed(names.iter().map(|name| object(name, json!(4))));
-    let newest = rules.newest();
+    let mark = rules.mark();
     names.iter().for_each(|name| drop(rules.observe(Event::Delete(object(name, json!(4))))));
     let newer = names[MAX_DELETED..].iter().map(|name| object(name, json!(4)));
-    rules.observe_list(newer.collect(), newest);
+    rules.observe_list(newer.collect(), &mark);
     assert_eq!(rules.iter().count(), 0, "the list was sent before the deletions");
+}
+
+#[test]
+fn list_is_doubtful_once_a_deletion_since_its_request_is_forgotten() {
+    let names: Vec<_> = (0..=MAX_DELETED).map(|number| number.to_string()).collect();
+    let mut rules = listed(names.iter().map(|name| object(name, json!(4))));
+    let mark = rules.mark();
+    for (number, name) in names.iter().enumerate() {
+        assert_eq!(rules.validity(&mark), Validity::Usable, "after {number} deletions");
+        rules.observe(Event::Delete(object(name, json!(4))));
+    }
+    assert_eq!(rules.validity(&mark), Validity::Doubtful);
+    assert_eq!(rules.validity(&rules.mark()), Validity::Usable, "a list that is requested now");
+}
+
+/// The watch shows an edit that precedes the deletion, which only the list shows so far.
+#[test]
+fn watch_behind_a_list_does_not_bring_back_what_is_gone() {
+    let mut rules = listed([object("a", json!(4))]);
+    let mark = rules.mark();
+    assert_eq!(rules.observe_list(Vec::new(), &mark).removed, ["a".into()]);
+    let mut late = object("a", json!(5));
+    late.meta_mut().resource_version = Some("8".to_owned());
+    assert_eq!(rules.observe(Event::Apply(late)), Seen::nothing());
+    assert!(rules.get("a").is_none());
+    let mut recreated = object("a", json!(5));
+    recreated.meta_mut().uid = Some("another".to_owned());
+    rules.observe(Event::Apply(recreated));
+    assert!(rules.get("a").is_some());
 }

@@ -285,6 +285,30 @@ fn condition_is_false_while_the_value_is_lost_and_cannot_be_repaired() {
     }
 }
 
+/// Nothing is written while pods cannot be listed, but the condition.
+#[test]
+fn condition_is_false_while_a_value_of_another_manager_stays_for_want_of_pods() {
+    let mut world = advertised();
+    world.set_dongles("node-0", 10);
+    for _ in 0..60 {
+        world.run();
+        for open in std::mem::take(&mut world.open) {
+            match open {
+                Open::Pods { id, scope } => {
+                    let reply = Err(error(500));
+                    world.reconciler.complete(Completion::PodsListed { id, scope, reply }, world.now);
+                }
+                other => world.answer(other),
+            }
+        }
+        world.advance(Duration::from_secs(1));
+    }
+    assert_eq!(world.dongles("node-0"), 10);
+    assert_eq!(conditions(&world)[0], "noderesource.dev/Advertised False PodsUnavailable");
+    world.pass(600);
+    assert_eq!((world.dongles("node-0"), &*conditions(&world)[0]), (4, "noderesource.dev/Advertised True Advertised"));
+}
+
 /// A patch without a response lands when the condition is already there, put there by the next one.
 #[test]
 fn patch_that_lands_late_puts_no_second_condition_on_a_node() {

@@ -137,6 +137,12 @@ fn list_of_rules_does_not_bring_back_what_the_watch_lists_no_more() {
 /// lacks it, and no event of the watch shows its deletion.
 #[test]
 fn list_of_rules_does_not_bring_back_what_is_gone_before_the_watch_lists() {
+    for is_answered_first in [true, false] {
+        two_lists_of_which_one_has_a_deleted_rule(is_answered_first);
+    }
+}
+
+fn two_lists_of_which_one_has_a_deleted_rule(is_answered_first: bool) {
     let mut world = World::new(16);
     world.set_node("node-0", json!({}));
     world.set_rule("dongle", json!({}));
@@ -152,9 +158,15 @@ fn list_of_rules_does_not_bring_back_what_is_gone_before_the_watch_lists() {
     let list = world.open.pop().unwrap();
     assert!(matches!(list, Open::Rules { .. }), "{list:?}");
     world.delete_rule("key");
-    world.answer(list);
-    world.observe(Observation::Rule(Ok(Event::InitApply(object(listed)))));
-    world.observe(Observation::Rule(Ok(Event::InitDone)));
+    if is_answered_first {
+        world.answer(list);
+        world.observe(Observation::Rule(Ok(Event::InitApply(object(listed)))));
+        world.observe(Observation::Rule(Ok(Event::InitDone)));
+    } else {
+        world.observe(Observation::Rule(Ok(Event::InitApply(object(listed)))));
+        world.observe(Observation::Rule(Ok(Event::InitDone)));
+        world.answer(list);
+    }
     world.watching = true;
     assert!(!world.reconciler.knows_all(), "there may be such a rule, or not");
     world.holds_lists = false;
