@@ -2,6 +2,7 @@
 //! back, and how it ends. What is decided is tested with the reconciler.
 
 pub(in crate::controller) mod exploration;
+mod overload;
 mod requests;
 mod shell;
 mod simulation;

@@ -56,6 +56,8 @@ func newFake(dir string) *fake.RemoteRuntime {
 		InodesUsed: &runtimeapi.UInt64Value{Value: 1},
 	}}
 	remote.ImageService.SetFakeFilesystemUsage(usage)
+	// Kubelets of earlier versions reject an image without a size.
+	remote.ImageService.SetFakeImageSize(1)
 	remote.ImageService.SetFakeContainerFilesystemUsage(usage)
 	return remote
 }
