@@ -3,8 +3,9 @@
 #
 #   hack/test-versions.sh [MINOR…]     by default all of tests/kubernetes-*
 #
-# etcd and everything that is no part of the control plane is that of `make controlplane`. The file `skipped` beside a
-# version's go.mod has the tests that it cannot pass, each with the reason.
+# The tests on a real kubelet run on the oldest version only. etcd and everything that is no part of the control plane is
+# that of `make controlplane`. The file `skipped` beside a version's go.mod has the tests that it cannot pass, each with
+# the reason.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,6 +14,7 @@ programs=(kube-apiserver kube-controller-manager kube-scheduler kubelet kubemark
 tests=(admission_policy:: adoption:: confinement:: conflicts:: crd_validation:: device_classes:: drift:: lifecycle::
 	metrics:: plan:: prune:: rollouts:: scheduling:: shrink_policy:: status:: validate::)
 minors=("$@")
+oldest=$(printf '%s\n' tests/kubernetes-* | sort --version-sort | sed -n '1s/.*-//p')
 if (($# == 0)); then
 	for module in tests/kubernetes-*; do
 		minors+=("${module#tests/kubernetes-}")
@@ -39,4 +41,7 @@ for minor in "${minors[@]}"; do
 	done < <(grep -v '^#' "tests/$module/skipped" || true)
 	echo "==> Kubernetes $version"
 	CONTROLPLANE_BIN=$folder cargo test --workspace --locked --test e2e -- "${tests[@]}" "${skips[@]}"
+	if [[ $minor == "$oldest" ]]; then
+		CONTROLPLANE_BIN=$folder hack/isolated.sh kubelet cargo test --workspace --locked --test kubelet -- "${skips[@]}"
+	fi
 done

@@ -17,8 +17,8 @@ test: ## Run every test of this project, and print the time of each step
 	@hack/steps.sh $(SELF) $(TEST)
 
 .PHONY: test-all
-test-all: ## Run every test, including those of the tools
-	@hack/steps.sh $(SELF) $(TEST) $(TEST_TOOLS)
+test-all: ## Run every test, including those of the tools and of older versions of Kubernetes (hours without the cache)
+	@hack/steps.sh $(SELF) $(TEST) $(TEST_TOOLS) test-versions
 
 .PHONY: lint
 lint: fmt clippy doc ## Check formatting, clippy and the documentation
@@ -130,7 +130,7 @@ test-upgrade: dist-for-tests controlplane tools containers pause ## Upgrade from
 test-release: dist-for-tests controlplane signing-tools cargo-auditable ## Publish a release to a registry, get it, verify it, and tamper with it (RELEASE=1: that of make release)
 	@$(STEP) env DIST=$(DIST) $(CARGO_TEST) --test release -- --show-output
 
-# Not a step of `make test-all`: on a machine without the cache it takes longer than CI allows.
+# No step of .ci/run, which ends sooner than this without the cache.
 .PHONY: test-versions
 test-versions: build-tests controlplane controlplane-extras tools ## Run the tests on older versions of Kubernetes (VERSIONS="1.30 1.36"; each is built once, in ten minutes)
 	@$(STEP) hack/test-versions.sh $(VERSIONS)
@@ -172,6 +172,7 @@ karpenter: | controlplane-extras
 containers: | controlplane-extras $(if $(call asked,test-karpenter),karpenter)
 test-conformance-quick test-e2e test-demo test-karpenter test-cluster: | $(call asked,test-oracle deny spelling)
 test-kubelet: | $(filter-out test-kubelet,$(call asked,$(TEST)))
-test-harness gitops-tools test-alerts signing-tools test-versions: | $(call asked,test-kubelet)
+test-harness gitops-tools test-alerts signing-tools: | $(call asked,test-kubelet)
+test-versions: | $(call asked,$(TEST) $(TEST_TOOLS))
 test-alerts: | $(if $(call asked,test-gitops),gitops-tools)
 endif
