@@ -151,7 +151,7 @@ async fn labels_that_change_without_end_cost_at_most_the_patches_that_fit_in_fli
     for step in 0..seconds * 1000 {
         for change in 0..10 {
             let number = step * 10 + change;
-            let label = if (number / NODES) % 2 == 0 { Value::Null } else { json!("true") };
+            let label = if (number / NODES).is_multiple_of(2) { Value::Null } else { json!("true") };
             let patch = json!({"metadata": {"labels": {LABEL: label}}});
             cluster.merge(Kind::Node, Subresource::None, &format!("node-{}", number % NODES), patch);
         }
