@@ -2,6 +2,7 @@
 
 mod conflict;
 mod failure;
+mod map;
 mod moves;
 mod pod_polls;
 mod released;
@@ -9,8 +10,7 @@ mod resets;
 mod start;
 mod state;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::ops::Bound;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use kube::runtime::watcher::Event;
@@ -21,13 +21,14 @@ use super::work_queue::Rank;
 use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 pub(super) use failure::Cause;
+use map::NodeMap;
 pub(super) use start::Start;
 pub(super) use state::{NodeState, Sent, has_resource};
 
 /// All nodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
-    by_name: BTreeMap<Arc<str>, NodeState>,
+    by_name: NodeMap,
     interner: Interner,
     listing: Option<Listing>,
     listed: bool,
@@ -67,7 +68,7 @@ impl Nodes {
     pub(super) fn observe(&mut self, event: Event<ApiNode>) -> Seen {
         match event {
             Event::Init => {
-                let newest = self.by_name.values().filter_map(|state| state.node.version()).max();
+                let newest = self.by_name.iter().filter_map(|(_, state)| state.node.version()).max();
                 self.listing = Some(Listing { names: HashSet::new(), newest });
                 Seen::default()
             }
@@ -87,7 +88,7 @@ impl Nodes {
             Event::InitDone => {
                 self.listed = true;
                 let listing = self.listing.take().unwrap_or_default();
-                let gone = self.by_name.keys().filter(|name| !listing.names.contains(*name));
+                let gone = self.by_name.names().filter(|name| !listing.names.contains(*name));
                 let removed: Vec<_> = gone.cloned().collect();
                 removed.iter().for_each(|name| self.remove(name));
                 Seen { removed, ..Seen::default() }
@@ -207,9 +208,7 @@ impl Nodes {
 
     /// Returns the next name after this one, or the first.
     pub(super) fn name_after(&self, name: Option<&str>) -> Option<&Arc<str>> {
-        let after = |name| (Bound::Excluded(name), Bound::Unbounded);
-        let next = name.and_then(|name| self.by_name.range::<str, _>(after(name)).next());
-        next.or_else(|| self.by_name.first_key_value()).map(|(name, _)| name)
+        self.by_name.name_after(name)
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&NodeState> {
@@ -227,12 +226,14 @@ impl Nodes {
         sent.is_some_and(|sent| sent.id == id).then_some(state)
     }
 
+    /// Returns the nodes in the order of their names.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &NodeState)> {
         self.by_name.iter()
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut NodeState)> {
-        self.by_name.iter_mut()
+    /// Returns the nodes in no particular order.
+    pub(super) fn unordered_mut(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut NodeState)> {
+        self.by_name.unordered_mut()
     }
 
     /// Returns the names of the nodes for which `affected` holds.
@@ -244,7 +245,7 @@ impl Nodes {
     /// Returns the rules that ledgers name.
     pub(super) fn rules_in_ledgers(&self) -> BTreeSet<Arc<str>> {
         let mut rules = BTreeSet::new();
-        for state in self.by_name.values().filter(|state| state.node.ledger.is_some()) {
+        for (_, state) in self.by_name.iter().filter(|(_, state)| state.node.ledger.is_some()) {
             let ledger = Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default();
             for (_, entry) in ledger.entries() {
                 if !rules.contains(entry.rule.as_str()) {

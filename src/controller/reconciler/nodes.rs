@@ -82,10 +82,12 @@ impl Reconciler {
         self.schedule.kept_back.clear();
         self.schedule.standings_due.clear();
         self.schedule.rollouts.clear();
-        for (name, state) in self.nodes.iter_mut() {
+        for (_, state) in self.nodes.unordered_mut() {
             state.reset(now.instant);
             state.pending_since = Some(now.instant);
-            self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, Rank::Replan);
+        }
+        for name in self.nodes.names_where(|_| true) {
+            self.schedule.queue.add(&Key::Node(name), Stage::Plan, Rank::Replan);
         }
     }
 

@@ -131,7 +131,7 @@ impl Reconciler {
         self.hold_missing(now);
         self.enqueue_all(now);
         // Since when a node has not been as declared is not known. A new one may have appeared while nobody led.
-        for (_, state) in self.nodes.iter_mut() {
+        for (_, state) in self.nodes.unordered_mut() {
             state.is_rollout = !is_young(&state.node, now);
         }
     }

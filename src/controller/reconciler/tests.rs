@@ -86,7 +86,7 @@ impl Reconciler {
         let leads = self.leads(now.instant);
         let (knows_all, rules) = (self.knows_all(), self.rules.set());
         let queue = &self.schedule.queue;
-        self.nodes.iter_mut().find_map(|(name, state)| {
+        self.nodes.unordered_mut().find_map(|(name, state)| {
             if queue.has(&Key::Node(Arc::clone(name))) {
                 return None;
             }
