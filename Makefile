@@ -83,6 +83,10 @@ bench: controlplane ## Compare the controller with the baseline (NODES=1000 PAIR
 bench-protection: controlplane ## Measure the protection policy's cost in the API server (NODES=200 ROUNDS=10)
 	@NODES=$(NODES) ROUNDS=$(ROUNDS) cargo bench --locked --profile dev --bench protection
 
+.PHONY: bench-protocol
+bench-protocol: controlplane ## Compare nodes as JSON with nodes as protobuf (NODES=1000 ROUNDS=5)
+	@NODES=$(NODES) ROUNDS=$(ROUNDS) cargo bench --locked --bench protocol
+
 # Instructions do not depend on the machine or its load; memory hardly does.
 .PHONY: bench-scale
 bench-scale: ## Measure memory and instructions of the reconciler alone (NODES="1000 10000 100000" RULES="1 10 100 1000"), into target/bench/scale.json

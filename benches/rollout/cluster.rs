@@ -17,13 +17,15 @@ use node_resource_advertiser::cluster::client::with_config;
 use node_resource_advertiser::model::api::NodeExtendedResource;
 use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
 use node_resource_advertiser::planner::rules::{Rule, RuleSet};
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub const RESOURCE: &str = "example.com/dongle";
 pub const QUANTITY: i64 = 4;
 /// The lowered quantity of the rule: not below what pods request, which would hold their nodes.
 pub const LOWERED: i64 = 2;
 pub const RULE: &str = "dongle";
+/// The raised quantity of the rule.
+pub const RAISED: i64 = 6;
 /// Maximum of patches in flight, in the controller and in the baseline.
 pub const MAX_CONCURRENT_PATCHES: usize = 16;
 
@@ -99,11 +101,11 @@ impl Cluster {
         Ok(())
     }
 
-    /// Lowers the rule's quantity.
-    pub async fn lower_rule(&self) -> Result<()> {
-        let lowered = Patch::Merge(json!({"spec": {"quantity": LOWERED}}));
-        let lowered = self.rules().patch(RULE, &PatchParams::default(), &lowered).await;
-        lowered.context("the rule cannot be lowered")?;
+    /// Edits the rule's spec.
+    pub async fn edit_rule(&self, spec: Value) -> Result<()> {
+        let edit = Patch::Merge(json!({ "spec": spec }));
+        let edited = self.rules().patch(RULE, &PatchParams::default(), &edit).await;
+        edited.context("the rule cannot be edited")?;
         self.count_own_request("PATCH nodeextendedresources");
         Ok(())
     }
@@ -115,15 +117,16 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until the rule's status reports all nodes.
+    /// Waits until the rule's status reports all nodes, as the rule is now.
     pub async fn wait_rule_ready(&self) -> Result<()> {
         let desired = format!("{0}/{0}", self.node_count);
         let ready = async {
             loop {
                 self.count_own_request("GET nodeextendedresources");
                 let rule = self.rules().get(RULE).await.context("cannot read the rule")?;
-                let nodes = rule.status.and_then(|status| status.nodes);
-                if nodes.is_some_and(|nodes| nodes.summary == desired) {
+                let generation = rule.metadata.generation;
+                let status = rule.status.filter(|status| status.observed_generation == generation);
+                if status.and_then(|status| status.nodes).is_some_and(|nodes| nodes.summary == desired) {
                     return anyhow::Ok(());
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;

@@ -175,7 +175,7 @@ fn check_requests(node_count: usize, controllers: &[Sample]) -> Result<()> {
     let is_write = |verb: &str, resource: &str| !matches!(verb, "GET" | "LIST" | "WATCH") && resource != "leases";
     let is_patch = |verb: &str, resource: &str| (verb, resource) == ("PATCH", "nodes/status");
     for controller in controllers {
-        for row in [pair::ADVERTISE, pair::WITHDRAW, pair::APPEAR, pair::LOWER] {
+        for row in [pair::ADVERTISE, pair::EDIT_ALL, pair::WITHDRAW, pair::APPEAR, pair::LOWER] {
             let patches = controller.sum_requests(row, is_patch);
             if patches != node_count as f64 {
                 bail!("{row}: {patches} PATCH requests for {node_count} nodes");
@@ -189,6 +189,11 @@ fn check_requests(node_count: usize, controllers: &[Sample]) -> Result<()> {
             if !(least..=most).contains(&lists) {
                 bail!("{row}: {lists} lists of pods, not {least} to {most}");
             }
+        }
+        let is_node_request = |verb: &str, resource: &str| verb != "WATCH" && resource.starts_with("nodes");
+        let requests = controller.sum_requests(pair::EDIT_NOTHING, is_node_request);
+        if requests > 0.0 {
+            bail!("{}: {requests} requests about nodes", pair::EDIT_NOTHING);
         }
         for row in [pair::RESTART, pair::IDLE] {
             let writes = controller.sum_requests(row, is_write);

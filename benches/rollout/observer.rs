@@ -15,7 +15,7 @@ use node_resource_advertiser::cluster::client::with_config;
 use node_resource_advertiser::model::node::{Interner, Node};
 use tokio::sync::watch;
 
-use crate::cluster::{LOWERED, QUANTITY, RESOURCE, watch_nodes};
+use crate::cluster::{LOWERED, QUANTITY, RAISED, RESOURCE, watch_nodes};
 
 /// The observed state so far.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct Observer {
 pub enum State {
     /// The rule's quantity in both maps, and a ledger.
     Advertised,
+    /// The raised quantity in both maps, and a ledger.
+    Raised,
     /// The lowered quantity in both maps, and a ledger.
     Lowered,
     /// Neither a value nor a ledger.
@@ -48,7 +50,7 @@ pub enum State {
 impl State {
     /// `None` if a node is between two states, or another field manager has changed it.
     pub fn of(node: &Node) -> Option<Self> {
-        [Self::Advertised, Self::Lowered, Self::Vacant].into_iter().find(|state| state.is_of(node))
+        [Self::Advertised, Self::Raised, Self::Lowered, Self::Vacant].into_iter().find(|state| state.is_of(node))
     }
 
     fn is_of(self, node: &Node) -> bool {
@@ -62,6 +64,7 @@ impl State {
     pub fn quantity(self) -> Option<i64> {
         match self {
             Self::Advertised => Some(QUANTITY),
+            Self::Raised => Some(RAISED),
             Self::Lowered => Some(LOWERED),
             Self::Vacant => None,
         }
@@ -94,6 +97,7 @@ impl Observer {
     pub async fn wait_all(&self, state: State, deadline: Duration) -> Result<Instant> {
         let what = match state {
             State::Advertised => "all nodes to have the quantity",
+            State::Raised => "all nodes to have the higher quantity",
             State::Lowered => "all nodes to have the lower quantity",
             State::Vacant => "no node to have any of it",
         };

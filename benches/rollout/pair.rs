@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Client;
+use serde_json::json;
 
 use crate::baseline::{self, WatchAndPatch};
 use crate::cluster::{self, Cluster};
@@ -28,6 +29,8 @@ pub const RELIST: &str = "relist";
 pub const RESTART: &str = "restart";
 pub const IDLE: &str = "idle";
 pub const HANDOVER: &str = "handover";
+pub const EDIT_NOTHING: &str = "edit nothing";
+pub const EDIT_ALL: &str = "edit all";
 pub const MEMORY: &str = "memory";
 pub const APPEAR: &str = "appear";
 pub const LOWER: &str = "lower";
@@ -83,6 +86,7 @@ impl Bench {
         sample.record_seconds(RESTART, TIME, start.elapsed());
         span.close(cluster, &client, &mut sample).await?;
 
+        self.flood(&cluster.client, EDIT_ALL, State::Raised, &mut sample).await?;
         self.flood(&cluster.client, WITHDRAW, State::Vacant, &mut sample).await?;
         pods::create_all(&cluster.client, cluster.node_count).await?;
         self.flood(&cluster.client, APPEAR, State::Advertised, &mut sample).await?;
@@ -154,6 +158,8 @@ impl Bench {
         span.close(cluster, &[standby.cpu()], &mut sample).await?;
         controller.stop()?;
 
+        self.edit_nothing(&standby, &mut sample).await?;
+        self.roll_out(&standby, EDIT_ALL, State::Raised, &mut sample).await?;
         self.roll_out(&standby, WITHDRAW, State::Vacant, &mut sample).await?;
 
         // In the same process: after it has withdrawn a value, pods may still use it, however young the node is.
@@ -182,15 +188,30 @@ impl Bench {
                 span = span.until_rule_ready();
                 cluster.create_rule().await?;
             }
+            State::Raised => {
+                span = span.until_rule_ready();
+                cluster.edit_rule(json!({"quantity": cluster::RAISED})).await?;
+            }
             State::Lowered => {
                 span = span.until_pods_listed();
-                cluster.lower_rule().await?;
+                cluster.edit_rule(json!({"quantity": cluster::LOWERED})).await?;
             }
             State::Vacant => cluster.delete_rule().await?,
         }
         let start = Instant::now();
         let last = observer.wait_all(state, cluster.deadline()).await?;
         sample.record_seconds(row, TIME, last.duration_since(start));
+        span.close(cluster, &[controller.cpu()], sample).await
+    }
+
+    /// Edits the rule so that every node is planned and none is changed, and measures until its status says so.
+    async fn edit_nothing(&self, controller: &Controller, sample: &mut Sample) -> Result<()> {
+        let Self { cluster, .. } = self;
+        let span = Span::open(EDIT_NOTHING, cluster, &[controller.cpu()]).await?;
+        let start = Instant::now();
+        cluster.edit_rule(json!({"priority": 1})).await?;
+        cluster.wait_rule_ready().await?;
+        sample.record_seconds(EDIT_NOTHING, TIME, start.elapsed());
         span.close(cluster, &[controller.cpu()], sample).await
     }
 
