@@ -17,11 +17,12 @@
 //! baseline · controller · proxy         the measured programs
 //! observer · nodes · pods               the objects and their observation
 //! cluster · machine
-//! compare ▶ report ▶ sample             values, statistics, the file
+//! compare · plot ▶ report ▶ sample      values, statistics, the file
 //! ```
 //!
 //! `make bench` runs it. Times have no limits; wrong numbers of requests make it fail.
-//! `cargo bench --bench rollout -- --compare OLD.json [NEW.json]` compares two files of results.
+//! `cargo bench --bench rollout -- --compare OLD.json [NEW.json]` compares two files of results, and
+//! `-- --plot COST.svg RESULTS.json…` draws those of different numbers of nodes.
 
 mod baseline;
 mod cluster;
@@ -33,6 +34,7 @@ mod machine;
 mod nodes;
 mod observer;
 mod pair;
+mod plot;
 mod pods;
 mod policy;
 mod proxy;
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
     let result = match args[..] {
         ["--compare", old] => compare(old, RESULTS),
         ["--compare", old, new] => compare(old, new),
+        ["--plot", svg, ref results @ ..] if !results.is_empty() => plot(svg, results),
         [] if is_bench => bench(),
         _ => {
             eprintln!("this measures release builds: run `make bench`");
@@ -85,6 +88,12 @@ fn compare(old: &str, new: &str) -> Result<()> {
     let [old, new] = [old, new].map(|path| Report::read(Path::new(path)));
     print!("{}", Comparison { old: &old?, new: &new? });
     Ok(())
+}
+
+fn plot(svg: &str, results: &[&str]) -> Result<()> {
+    let mut reports = results.iter().map(|path| Report::read(Path::new(path))).collect::<Result<Vec<_>>>()?;
+    reports.sort_by_key(|report| report.nodes);
+    plot::write(&reports, Path::new(svg))
 }
 
 fn bench() -> Result<()> {

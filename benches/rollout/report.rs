@@ -81,6 +81,11 @@ impl Report {
         fs::write(path, text).with_context(context)
     }
 
+    /// Returns one measure of one row.
+    pub fn find(&self, row: &str, measure: &str) -> Option<&Row> {
+        self.rows.iter().find(|it| it.key.row == row && it.key.measure == measure)
+    }
+
     pub fn read(path: &Path) -> Result<Self> {
         let context = || format!("cannot read {}", path.display());
         let text = fs::read_to_string(path).with_context(context)?;
