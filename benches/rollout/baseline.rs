@@ -70,6 +70,12 @@ async fn send(api: &Api<ApiNode>, node: Arc<str>, patch: JsonPatch) -> Result<()
 /// A task that ends when this value is dropped.
 pub struct Task(JoinHandle<()>);
 
+impl Task {
+    pub fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(task))
+    }
+}
+
 impl Drop for Task {
     fn drop(&mut self) {
         self.0.abort();
@@ -80,11 +86,11 @@ impl Drop for Task {
 pub async fn watch(client: &Client, deadline: Duration) -> Result<Task> {
     let (sender, listed) = oneshot::channel();
     let client = client.clone();
-    let task = tokio::spawn(async move {
+    let task = Task::spawn(async move {
         for_each_node(&client, sender, |_| std::future::ready(())).await;
     });
     wait_listed(listed, deadline).await?;
-    Ok(Task(task))
+    Ok(task)
 }
 
 /// A bare watch-and-patch client on its own thread: it immediately patches a node that the list or the watch

@@ -14,7 +14,7 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config};
 use node_resource_advertiser::cluster::client::with_config;
-use node_resource_advertiser::model::api::NodeExtendedResource;
+use node_resource_advertiser::model::api::{NodeCounts, NodeExtendedResource};
 use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
 use node_resource_advertiser::planner::rules::{Rule, RuleSet};
 use serde_json::{Value, json};
@@ -23,9 +23,16 @@ pub const RESOURCE: &str = "example.com/dongle";
 pub const QUANTITY: i64 = 4;
 /// The lowered quantity of the rule: not below what pods request, which would hold their nodes.
 pub const LOWERED: i64 = 2;
+/// A quantity below what pods request.
+pub const HELD: i64 = 1;
 pub const RULE: &str = "dongle";
 /// The raised quantity of the rule.
 pub const RAISED: i64 = 6;
+/// Another resource, which a second rule rolls out while the rows about one node are measured.
+pub const OTHER_RESOURCE: &str = "example.com/license";
+const OTHER_RULE: &str = "license";
+/// The chart's maximum of patches per second for a rollout.
+pub const ROLLOUT_RATE: u32 = 50;
 /// Maximum of patches in flight, in the controller and in the baseline.
 pub const MAX_CONCURRENT_PATCHES: usize = 16;
 
@@ -95,10 +102,44 @@ impl Cluster {
 
     /// Creates the rule, which selects every node.
     pub async fn create_rule(&self) -> Result<()> {
-        let created = self.rules().create(&PostParams::default(), &rule(QUANTITY)?).await;
+        self.create(&rule(RULE, RESOURCE, QUANTITY)?).await
+    }
+
+    async fn create(&self, rule: &NodeExtendedResource) -> Result<()> {
+        let created = self.rules().create(&PostParams::default(), rule).await;
         created.context("the rule cannot be created")?;
         self.count_own_request("POST nodeextendedresources");
         Ok(())
+    }
+
+    /// Creates the second rule, which selects every node too.
+    pub async fn create_other_rule(&self) -> Result<()> {
+        self.create(&rule(OTHER_RULE, OTHER_RESOURCE, QUANTITY)?).await
+    }
+
+    /// Deletes the second rule.
+    pub async fn delete_other_rule(&self) -> Result<()> {
+        self.delete(OTHER_RULE).await
+    }
+
+    /// Counts the nodes with the second rule's resource.
+    pub async fn count_other(&self) -> Result<usize> {
+        let nodes = self.list_nodes().await?;
+        Ok(nodes.iter().filter(|node| has_other(node)).count())
+    }
+
+    /// Waits until no node has the second rule's resource.
+    pub async fn wait_other_withdrawn(&self) -> Result<()> {
+        let withdrawn = async {
+            while self.count_other().await? > 0 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            anyhow::Ok(())
+        };
+        let deadline = self.deadline();
+        tokio::time::timeout(deadline, withdrawn)
+            .await
+            .with_context(|| format!("nodes still have {OTHER_RESOURCE} after {deadline:?}"))?
     }
 
     /// Edits the rule's spec.
@@ -111,7 +152,11 @@ impl Cluster {
     }
 
     pub async fn delete_rule(&self) -> Result<()> {
-        let deleted = self.rules().delete(RULE, &DeleteParams::default()).await;
+        self.delete(RULE).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<()> {
+        let deleted = self.rules().delete(name, &DeleteParams::default()).await;
         deleted.context("the rule cannot be deleted")?;
         self.count_own_request("DELETE nodeextendedresources");
         Ok(())
@@ -120,22 +165,32 @@ impl Cluster {
     /// Waits until the rule's status reports all nodes, as the rule is now.
     pub async fn wait_rule_ready(&self) -> Result<()> {
         let desired = format!("{0}/{0}", self.node_count);
-        let ready = async {
+        self.wait_status(&desired, |nodes| nodes.summary == desired).await
+    }
+
+    /// Waits until the rule's status, as the rule is now, reports `count` held nodes or more.
+    pub async fn wait_held(&self, count: usize) -> Result<()> {
+        let count = i64::try_from(count)?;
+        self.wait_status(&format!("{count} held nodes"), |nodes| nodes.held >= count).await
+    }
+
+    async fn wait_status(&self, what: &str, is_so: impl Fn(&NodeCounts) -> bool) -> Result<()> {
+        let reported = async {
             loop {
                 self.count_own_request("GET nodeextendedresources");
                 let rule = self.rules().get(RULE).await.context("cannot read the rule")?;
                 let generation = rule.metadata.generation;
                 let status = rule.status.filter(|status| status.observed_generation == generation);
-                if status.and_then(|status| status.nodes).is_some_and(|nodes| nodes.summary == desired) {
+                if status.and_then(|status| status.nodes).is_some_and(|nodes| is_so(&nodes)) {
                     return anyhow::Ok(());
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
         let deadline = self.deadline();
-        tokio::time::timeout(deadline, ready)
+        tokio::time::timeout(deadline, reported)
             .await
-            .with_context(|| format!("the rule's status is not {desired} after {deadline:?}"))?
+            .with_context(|| format!("the rule's status is not {what} after {deadline:?}"))?
     }
 
     /// Counts a request of the bench itself, to subtract it from those of the controller.
@@ -162,13 +217,18 @@ pub fn watch_nodes(
     watcher(Api::<ApiNode>::all(client.clone()), by_pages).default_backoff()
 }
 
-/// Returns the rule that is rolled out. It selects every node.
-fn rule(quantity: i64) -> Result<NodeExtendedResource> {
+pub fn has_other(node: &Node) -> bool {
+    let amounts = [&node.capacity, &node.allocatable];
+    amounts.iter().any(|map| map.as_ref().is_some_and(|map| map.get(OTHER_RESOURCE).is_some()))
+}
+
+/// Returns a rule that selects every node.
+fn rule(name: &str, resource: &str, quantity: i64) -> Result<NodeExtendedResource> {
     let rule = json!({
         "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
-        "metadata": {"name": RULE},
+        "metadata": {"name": name},
         "spec": {
-            "resourceName": RESOURCE,
+            "resourceName": resource,
             "quantity": quantity,
             "nodeSelector": {"matchLabels": {"kubernetes.io/os": "linux"}},
         },
@@ -179,5 +239,5 @@ fn rule(quantity: i64) -> Result<NodeExtendedResource> {
 /// Returns the same rule in the planner's form, or no rule.
 pub fn rule_set(quantity: Option<i64>) -> Result<RuleSet> {
     let Some(quantity) = quantity else { return Ok(RuleSet::default()) };
-    Ok(RuleSet::new([Arc::new(Rule::new(&rule(quantity)?)?)], []))
+    Ok(RuleSet::new([Arc::new(Rule::new(&rule(RULE, RESOURCE, quantity)?)?)], []))
 }

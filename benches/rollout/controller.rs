@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use harness::{Process, Signal};
 
-use crate::cluster::{Cluster, MAX_CONCURRENT_PATCHES};
+use crate::cluster::{Cluster, MAX_CONCURRENT_PATCHES, ROLLOUT_RATE};
 use crate::machine::{self, Cpu};
 
 /// The program guarantees to stop within 5 seconds.
 const STOP_DEADLINE: Duration = Duration::from_secs(10);
+/// The baseline has no maximum rate.
+const UNLIMITED: u32 = 0;
 /// The times measured by polling are about ten to a hundred times as long.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,8 +30,18 @@ impl Controller {
         Self::start_with(cluster, &cluster.control_plane.kubeconfig())
     }
 
+    /// Starts the program with rollouts as slow as in an installation.
+    pub fn start_limited(cluster: &Cluster) -> Result<Self> {
+        let (controller, _) = Self::spawn(cluster, &cluster.control_plane.kubeconfig(), ROLLOUT_RATE)?;
+        Ok(controller)
+    }
+
     /// Starts the program, waits until it is ready, and returns how long that took.
     pub fn start_with(cluster: &Cluster, kubeconfig: &Path) -> Result<(Self, Duration)> {
+        Self::spawn(cluster, kubeconfig, UNLIMITED)
+    }
+
+    fn spawn(cluster: &Cluster, kubeconfig: &Path, rollout_rate: u32) -> Result<(Self, Duration)> {
         let address = SocketAddr::from(([127, 0, 0, 1], harness::free_port()?));
         let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
         let log = cluster.control_plane.logs().join("controller.log");
@@ -37,9 +49,9 @@ impl Controller {
         let (bind, patches) = (address.to_string(), MAX_CONCURRENT_PATCHES.to_string());
         let args = ["run", "--bind-address", &bind, "--max-concurrent-patches", &patches];
         let start = Instant::now();
-        // The self-test is a patch too, once a minute: in the middle of what is measured, or not. The baseline has no
-        // maximum rate.
-        let env = [("KUBECONFIG", kubeconfig), ("NRA_CONFINEMENT_TEST", "false"), ("NRA_MAX_ROLLOUT_RATE", "0")];
+        let rate = rollout_rate.to_string();
+        // The self-test is a patch too, once a minute: in the middle of what is measured, or not.
+        let env = [("KUBECONFIG", kubeconfig), ("NRA_CONFINEMENT_TEST", "false"), ("NRA_MAX_ROLLOUT_RATE", &rate)];
         let process = Process::spawn("controller", program, &args, &env, &log)?;
         let controller = Self { process, address };
         controller.poll("to be ready", cluster.deadline(), |controller| {

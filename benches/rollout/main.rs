@@ -14,6 +14,7 @@
 //! ```text
 //! pair                                  the passes, row by row
 //! edits · span · policy                 one node at a time; requests and CPU time; admission
+//! other                                 patches beside those that are measured
 //! baseline · controller · proxy         the measured programs
 //! observer · nodes · pods               the objects and their observation
 //! cluster · machine
@@ -33,6 +34,7 @@ mod edits;
 mod machine;
 mod nodes;
 mod observer;
+mod other;
 mod pair;
 mod plot;
 mod pods;
@@ -52,14 +54,16 @@ use cluster::Cluster;
 use compare::Comparison;
 use controller::Controller;
 use observer::Observer;
-use pair::Bench;
+use pair::{Bench, Part, Side};
 use proxy::Proxy;
 use report::Report;
 use sample::{Key, Sample};
 
 const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results.json");
 /// Some rows only, which are not to be compared with those of a whole run.
+const NODES_RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results-nodes.json");
 const POLICY_RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results-policy.json");
+const PODS_RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results-pods.json");
 
 fn main() -> ExitCode {
     let args: Vec<_> = env::args().skip(1).filter(|arg| arg != "--bench").collect();
@@ -101,12 +105,14 @@ fn bench() -> Result<()> {
     let pairs = number("PAIRS", 5)?;
     // One thread, as the controller has.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let only_policy = match env::var("ONLY").as_deref() {
-        Ok("policy") => true,
-        Ok("") | Err(_) => false,
-        Ok(rows) => bail!("ONLY={rows} is not policy"),
+    let (parts, results): (&[Part], _) = match env::var("ONLY").as_deref() {
+        Ok("nodes") => (&[Part::Nodes], NODES_RESULTS),
+        Ok("policy") => (&[Part::Policy], POLICY_RESULTS),
+        Ok("pods") => (&[Part::Pods], PODS_RESULTS),
+        Ok("") | Err(_) => (&[Part::Nodes, Part::Policy, Part::Pods], RESULTS),
+        Ok(rows) => bail!("ONLY={rows} is not nodes, policy or pods"),
     };
-    runtime.block_on(measure(nodes, pairs, only_policy))
+    runtime.block_on(measure(nodes, pairs, parts, results))
 }
 
 fn number(name: &str, default: usize) -> Result<usize> {
@@ -118,8 +124,7 @@ fn number(name: &str, default: usize) -> Result<usize> {
     Ok(number)
 }
 
-async fn measure(node_count: usize, pairs: usize, only_policy: bool) -> Result<()> {
-    let results = if only_policy { POLICY_RESULTS } else { RESULTS };
+async fn measure(node_count: usize, pairs: usize, parts: &[Part], results: &str) -> Result<()> {
     eprintln!("==> starting etcd and kube-apiserver");
     let cluster = Cluster::start(node_count).await?;
     policy::delete_binding(&cluster).await?;
@@ -138,34 +143,32 @@ async fn measure(node_count: usize, pairs: usize, only_policy: bool) -> Result<(
 
     eprintln!("==> warming up");
     bench.warm_up().await?;
-    let (mut controllers, mut baselines) = (Vec::new(), Vec::new());
-    for pair in 0..pairs {
-        // Alternate, so that a drift of the machine during the run affects both equally.
-        let baseline_first = pair % 2 == 0;
-        let (mut controller, mut baseline) = if only_policy {
-            (Sample::default(), Sample::default())
-        } else if baseline_first {
-            let baseline = bench.baseline().await?;
-            (bench.controller().await?, baseline)
-        } else {
-            (bench.controller().await?, bench.baseline().await?)
-        };
-        bench.record_memory_per_node(&mut controller, empty_mib);
-        for in_force in [!baseline_first, baseline_first] {
-            let sample = if in_force { &mut controller } else { &mut baseline };
-            sample.extend(bench.policy(in_force).await?);
+    let [mut controllers, mut baselines] = [vec![Sample::default(); pairs], vec![Sample::default(); pairs]];
+    for &part in parts {
+        if part == Part::Pods {
+            eprintln!("==> creating pods");
+            pods::create_all(&bench.cluster.client, node_count).await?;
         }
-        controllers.push(controller);
-        baselines.push(baseline);
-
-        // After every pair, so that an interrupted run keeps its results.
-        let report = Report::new(&kubernetes, node_count, &controllers, &baselines);
-        report.write(Path::new(results))?;
-        eprintln!("==> pair {} of {pairs}: {}", pair + 1, progress(&report));
+        for pair in 0..pairs {
+            // Alternate, so that a drift of the machine during the run affects both equally.
+            let mut sides = [(Side::Baseline, &mut baselines), (Side::Controller, &mut controllers)];
+            sides.rotate_left(pair % 2);
+            for (side, samples) in sides {
+                let mut sample = bench.measure(part, side).await?;
+                if (part, side) == (Part::Nodes, Side::Controller) {
+                    bench.record_memory_per_node(&mut sample, empty_mib);
+                }
+                samples[pair].extend(sample);
+            }
+            // After every pair, so that an interrupted run keeps its results.
+            let report = Report::new(&kubernetes, node_count, &controllers, &baselines);
+            report.write(Path::new(results))?;
+            eprintln!("==> pair {} of {pairs}: {}", pair + 1, progress(&report));
+        }
     }
     print!("{}", Report::new(&kubernetes, node_count, &controllers, &baselines));
     eprintln!("==> {results}");
-    if only_policy { Ok(()) } else { check_requests(node_count, &controllers) }
+    controllers.iter().try_for_each(|controller| check_requests(node_count, controller, parts))
 }
 
 /// Returns the last ratio of each time.
@@ -180,16 +183,19 @@ fn progress(report: &Report) -> String {
 
 /// Fails if the controller wrote more or less than it must, or listed pods too rarely or too often. These counts do
 /// not depend on the machine's load.
-fn check_requests(node_count: usize, controllers: &[Sample]) -> Result<()> {
+fn check_requests(node_count: usize, controller: &Sample, parts: &[Part]) -> Result<()> {
     let is_write = |verb: &str, resource: &str| !matches!(verb, "GET" | "LIST" | "WATCH") && resource != "leases";
     let is_patch = |verb: &str, resource: &str| (verb, resource) == ("PATCH", "nodes/status");
-    for controller in controllers {
-        for row in [pair::ADVERTISE, pair::EDIT_ALL, pair::WITHDRAW, pair::APPEAR, pair::LOWER] {
-            let patches = controller.sum_requests(row, is_patch);
-            if patches != node_count as f64 {
-                bail!("{row}: {patches} PATCH requests for {node_count} nodes");
-            }
-        }
+    let (mut rollouts, mut unwritten) = (Vec::new(), Vec::new());
+    if parts.contains(&Part::Nodes) {
+        rollouts.extend([pair::ADVERTISE, pair::EDIT_ALL, pair::WITHDRAW]);
+        unwritten.extend([pair::RESTART, pair::IDLE]);
+        let is_node_request = |verb: &str, resource: &str| verb != "WATCH" && resource.starts_with("nodes");
+        let requests = controller.sum_requests(pair::EDIT_NOTHING, is_node_request);
+        ensure!(requests <= 0.0, "{}: {requests} requests about nodes", pair::EDIT_NOTHING);
+    }
+    if parts.contains(&Part::Pods) {
+        rollouts.extend([pair::APPEAR, pair::LOWER]);
         // Once before a value appears, and before and after it is lowered: at least one list of all pods, and
         // at most one per node.
         for (row, times) in [(pair::APPEAR, 1), (pair::LOWER, 2)] {
@@ -199,16 +205,17 @@ fn check_requests(node_count: usize, controllers: &[Sample]) -> Result<()> {
                 bail!("{row}: {lists} lists of pods, not {least} to {most}");
             }
         }
-        let is_node_request = |verb: &str, resource: &str| verb != "WATCH" && resource.starts_with("nodes");
-        let requests = controller.sum_requests(pair::EDIT_NOTHING, is_node_request);
-        if requests > 0.0 {
-            bail!("{}: {requests} requests about nodes", pair::EDIT_NOTHING);
+    }
+    for row in rollouts {
+        let patches = controller.sum_requests(row, is_patch);
+        if patches != node_count as f64 {
+            bail!("{row}: {patches} PATCH requests for {node_count} nodes");
         }
-        for row in [pair::RESTART, pair::IDLE] {
-            let writes = controller.sum_requests(row, is_write);
-            if writes > 0.0 {
-                bail!("{row}: {writes} writes with nothing to do");
-            }
+    }
+    for row in unwritten {
+        let writes = controller.sum_requests(row, is_write);
+        if writes > 0.0 {
+            bail!("{row}: {writes} writes with nothing to do");
         }
     }
     Ok(())

@@ -13,11 +13,12 @@ use crate::controller::Controller;
 use crate::edits;
 use crate::machine::Cpu;
 use crate::observer::{Observer, State};
+use crate::other;
 use crate::pods;
 use crate::policy;
 use crate::proxy::Proxy;
-use crate::sample::Sample;
-use crate::span::Span;
+use crate::sample::{REQUESTS, Sample};
+use crate::span::{self, Span};
 
 pub const ADVERTISE: &str = "advertise";
 pub const ADVERTISE_WITH_POLICY: &str = "advertise with policy";
@@ -25,6 +26,8 @@ pub const WITHDRAW: &str = "withdraw";
 pub const WITHDRAW_WITH_POLICY: &str = "withdraw with policy";
 pub const REPAIR: &str = "repair";
 pub const NEW_NODE: &str = "new node";
+pub const REPAIR_IN_ROLLOUT: &str = "repair in rollout";
+pub const NEW_NODE_IN_ROLLOUT: &str = "new node in rollout";
 pub const RELIST: &str = "relist";
 pub const RESTART: &str = "restart";
 pub const IDLE: &str = "idle";
@@ -34,16 +37,39 @@ pub const EDIT_ALL: &str = "edit all";
 pub const MEMORY: &str = "memory";
 pub const APPEAR: &str = "appear";
 pub const LOWER: &str = "lower";
+pub const HOLD: &str = "hold";
 
 pub const TIME: &str = "time";
 const PEAK_MEMORY: &str = "peak memory";
 const MIB: &str = "MiB";
 
-/// How long a restarted controller is observed; it is expected to write nothing.
+/// How long a restarted controller is observed; it is expected to write nothing. The baseline idles for that time.
 const AFTER_RESTART: Duration = Duration::from_secs(2);
 /// Time for pending Events and statuses of the previous row to be written.
 const BEFORE_IDLE: Duration = Duration::from_secs(5);
 const IDLE_WINDOW: Duration = Duration::from_secs(15);
+/// Smaller clusters are rolled out before the rows about one node end.
+const MIN_NODES_IN_ROLLOUT: usize = 1000;
+/// How long nodes that stay held are observed, and in how many parts: lists of pods must become rarer.
+const HOLD_WINDOW: Duration = Duration::from_secs(20);
+const HOLD_WINDOWS: u64 = 4;
+
+/// Rows that are measured together, in one pass of each side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Of the nodes alone.
+    Nodes,
+    /// With the chart's admission policy.
+    Policy,
+    /// With pods on the nodes.
+    Pods,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Controller,
+    Baseline,
+}
 
 /// State that the passes share.
 pub struct Bench {
@@ -62,17 +88,36 @@ impl Bench {
         self.flood(&cluster.client, WITHDRAW, State::Vacant, &mut discarded).await
     }
 
-    pub async fn baseline(&self) -> Result<Sample> {
-        let Self { cluster, observer, proxy } = self;
+    /// Measures one side of a pair.
+    pub async fn measure(&self, part: Part, side: Side) -> Result<Sample> {
+        self.observer.wait_all(State::Vacant, self.cluster.deadline()).await?;
+        match (part, side) {
+            (Part::Nodes, Side::Baseline) => self.baseline().await,
+            (Part::Nodes, Side::Controller) => self.controller().await,
+            (Part::Policy, Side::Baseline) => self.policy(false).await,
+            (Part::Policy, Side::Controller) => self.policy(true).await,
+            (Part::Pods, Side::Baseline) => self.baseline_with_pods().await,
+            (Part::Pods, Side::Controller) => self.controller_with_pods().await,
+        }
+    }
+
+    async fn baseline(&self) -> Result<Sample> {
+        let Self { cluster, proxy, .. } = self;
         let deadline = cluster.deadline();
-        observer.wait_all(State::Vacant, deadline).await?;
         let mut sample = Sample::default();
 
         self.idle(&[], &mut sample).await?;
         self.flood(&cluster.client, ADVERTISE, State::Advertised, &mut sample).await?;
         {
             let client = WatchAndPatch::start(cluster.config.clone(), deadline).await?;
-            self.edit(client.cpu, &mut sample).await?;
+            self.edit([REPAIR, NEW_NODE], client.cpu, &mut sample).await?;
+            if cluster.node_count >= MIN_NODES_IN_ROLLOUT {
+                let rollout = other::start(&cluster.client, cluster.node_count)?;
+                self.edit_in_rollout(client.cpu, &mut sample).await?;
+                drop(rollout);
+                drop(client);
+                other::withdraw(cluster).await?;
+            }
         }
         {
             let config = cluster::read_config(&proxy.kubeconfig).await?;
@@ -84,23 +129,27 @@ impl Bench {
         let start = Instant::now();
         cluster.list_nodes().await?;
         sample.record_seconds(RESTART, TIME, start.elapsed());
+        tokio::time::sleep(AFTER_RESTART).await;
         span.close(cluster, &client, &mut sample).await?;
 
         self.flood(&cluster.client, EDIT_ALL, State::Raised, &mut sample).await?;
         self.flood(&cluster.client, WITHDRAW, State::Vacant, &mut sample).await?;
-        pods::create_all(&cluster.client, cluster.node_count).await?;
-        self.flood(&cluster.client, APPEAR, State::Advertised, &mut sample).await?;
-        self.flood(&cluster.client, LOWER, State::Lowered, &mut sample).await?;
-        self.flood(&cluster.client, WITHDRAW, State::Vacant, &mut Sample::default()).await?;
-        pods::delete_all(&cluster.client, cluster.node_count).await?;
+        Ok(sample)
+    }
+
+    async fn baseline_with_pods(&self) -> Result<Sample> {
+        let client = &self.cluster.client;
+        let mut sample = Sample::default();
+        self.flood(client, APPEAR, State::Advertised, &mut sample).await?;
+        self.flood(client, LOWER, State::Lowered, &mut sample).await?;
+        self.flood(client, WITHDRAW, State::Vacant, &mut Sample::default()).await?;
         Ok(sample)
     }
 
     /// Measures the baseline's patches as the chart's ServiceAccount sends them, with the policy or without it: what
     /// differs is the policy alone.
-    pub async fn policy(&self, in_force: bool) -> Result<Sample> {
-        let Self { cluster, observer, .. } = self;
-        observer.wait_all(State::Vacant, cluster.deadline()).await?;
+    async fn policy(&self, in_force: bool) -> Result<Sample> {
+        let Self { cluster, .. } = self;
         let client = policy::client(cluster)?;
         if in_force {
             policy::bind(cluster, &client).await?;
@@ -118,10 +167,9 @@ impl Bench {
         Ok(sample)
     }
 
-    pub async fn controller(&self) -> Result<Sample> {
-        let Self { cluster, observer, proxy } = self;
+    async fn controller(&self) -> Result<Sample> {
+        let Self { cluster, proxy, .. } = self;
         let deadline = cluster.deadline();
-        observer.wait_all(State::Vacant, deadline).await?;
         let mut sample = Sample::default();
 
         let (controller, _) = Controller::start(cluster)?;
@@ -145,7 +193,7 @@ impl Bench {
         sample.record(RESTART, PEAK_MEMORY, MIB, controller.peak_memory_mib()?);
         span.close(cluster, &[controller.cpu()], &mut sample).await?;
 
-        self.edit(controller.cpu(), &mut sample).await?;
+        self.edit([REPAIR, NEW_NODE], controller.cpu(), &mut sample).await?;
         tokio::time::sleep(BEFORE_IDLE).await;
         self.idle(&[controller.cpu()], &mut sample).await?;
 
@@ -159,18 +207,71 @@ impl Bench {
         controller.stop()?;
 
         self.edit_nothing(&standby, &mut sample).await?;
-        self.roll_out(&standby, EDIT_ALL, State::Raised, &mut sample).await?;
-        self.roll_out(&standby, WITHDRAW, State::Vacant, &mut sample).await?;
-
-        // In the same process: after it has withdrawn a value, pods may still use it, however young the node is.
-        pods::create_all(&cluster.client, cluster.node_count).await?;
-        self.roll_out(&standby, APPEAR, State::Advertised, &mut sample).await?;
-        tokio::time::sleep(BEFORE_IDLE).await;
-        self.roll_out(&standby, LOWER, State::Lowered, &mut sample).await?;
-        self.roll_out(&standby, WITHDRAW, State::Vacant, &mut Sample::default()).await?;
-        standby.stop()?;
-        pods::delete_all(&cluster.client, cluster.node_count).await?;
+        let unlimited = if cluster.node_count >= MIN_NODES_IN_ROLLOUT {
+            standby.stop()?;
+            self.limited_rollout(&mut sample).await?;
+            let (controller, _) = Controller::start(cluster)?;
+            controller.wait_leader(deadline)?;
+            cluster.wait_other_withdrawn().await?;
+            controller
+        } else {
+            standby
+        };
+        self.roll_out(&unlimited, EDIT_ALL, State::Raised, &mut sample).await?;
+        self.roll_out(&unlimited, WITHDRAW, State::Vacant, &mut sample).await?;
+        unlimited.stop()?;
         Ok(sample)
+    }
+
+    /// Rolls out a second rule as slowly as in an installation, and measures the rows about one node.
+    async fn limited_rollout(&self, sample: &mut Sample) -> Result<()> {
+        let Self { cluster, .. } = self;
+        let controller = Controller::start_limited(cluster)?;
+        controller.wait_leader(cluster.deadline())?;
+        cluster.create_other_rule().await?;
+        self.edit_in_rollout(controller.cpu(), sample).await?;
+        cluster.delete_other_rule().await?;
+        controller.stop()
+    }
+
+    async fn controller_with_pods(&self) -> Result<Sample> {
+        let Self { cluster, .. } = self;
+        let (controller, _) = Controller::start(cluster)?;
+        // After the same process has withdrawn a value, pods may still use it, however young the node is.
+        self.roll_out(&controller, ADVERTISE, State::Advertised, &mut Sample::default()).await?;
+        self.roll_out(&controller, WITHDRAW, State::Vacant, &mut Sample::default()).await?;
+
+        let mut sample = Sample::default();
+        self.roll_out(&controller, APPEAR, State::Advertised, &mut sample).await?;
+        tokio::time::sleep(BEFORE_IDLE).await;
+        self.roll_out(&controller, LOWER, State::Lowered, &mut sample).await?;
+        self.hold(&controller, &mut sample).await?;
+        self.roll_out(&controller, WITHDRAW, State::Vacant, &mut Sample::default()).await?;
+        sample.record(HOLD, PEAK_MEMORY, MIB, controller.peak_memory_mib()?);
+        controller.stop()?;
+        Ok(sample)
+    }
+
+    /// Lowers the quantity below what pods on some nodes request, until the rule's status reports them, and counts the
+    /// lists of pods while they stay held.
+    async fn hold(&self, controller: &Controller, sample: &mut Sample) -> Result<()> {
+        let Self { cluster, .. } = self;
+        let span = Span::open(HOLD, cluster, &[controller.cpu()]).await?;
+        let start = Instant::now();
+        cluster.edit_rule(json!({"quantity": cluster::HELD})).await?;
+        cluster.wait_held(1).await?;
+        sample.record_seconds(HOLD, "time of the first", start.elapsed());
+        cluster.wait_held(pods::requesting_nodes(cluster.node_count)).await?;
+        sample.record_seconds(HOLD, TIME, start.elapsed());
+        let mut before = span::count_pod_lists(cluster).await?;
+        for window in 0..HOLD_WINDOWS {
+            tokio::time::sleep(HOLD_WINDOW).await;
+            let lists = span::count_pod_lists(cluster).await?;
+            let [from, to] = [window, window + 1].map(|window| window * HOLD_WINDOW.as_secs());
+            sample.record(HOLD, &format!("lists of pods, {from} to {to} s"), REQUESTS, lists - before);
+            before = lists;
+        }
+        span.close(cluster, &[controller.cpu()], sample).await
     }
 
     /// Edits the rule, and measures until every node is as declared.
@@ -237,14 +338,23 @@ impl Bench {
     }
 
     /// Measures the rows about one node.
-    async fn edit(&self, client: Cpu, sample: &mut Sample) -> Result<()> {
+    async fn edit(&self, [repair, new_node]: [&'static str; 2], client: Cpu, sample: &mut Sample) -> Result<()> {
         let Self { cluster, observer, .. } = self;
-        let span = Span::open(REPAIR, cluster, &[client]).await?;
-        sample.record_latencies(REPAIR, &edits::repairs(cluster, observer).await?);
+        let span = Span::open(repair, cluster, &[client]).await?;
+        sample.record_latencies(repair, &edits::repairs(cluster, observer).await?);
         span.close(cluster, &[client], sample).await?;
-        let span = Span::open(NEW_NODE, cluster, &[client]).await?;
-        sample.record_latencies(NEW_NODE, &edits::new_nodes(cluster, observer).await?);
+        let span = Span::open(new_node, cluster, &[client]).await?;
+        sample.record_latencies(new_node, &edits::new_nodes(cluster, observer).await?);
         span.close(cluster, &[client], sample).await
+    }
+
+    /// Measures them during the rollout of another rule.
+    async fn edit_in_rollout(&self, client: Cpu, sample: &mut Sample) -> Result<()> {
+        let Self { cluster, .. } = self;
+        self.edit([REPAIR_IN_ROLLOUT, NEW_NODE_IN_ROLLOUT], client, sample).await?;
+        let patched = cluster.count_other().await?;
+        ensure!((1..cluster.node_count).contains(&patched), "the rollout did not last: {patched} nodes are patched");
+        Ok(())
     }
 
     async fn relist(&self, client: Cpu, sample: &mut Sample) -> Result<()> {

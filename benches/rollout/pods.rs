@@ -1,14 +1,14 @@
 //! Pods on the nodes, for the rows that list them: about 4.5 KB of JSON each. Some of them request the resource,
-//! less than the rule declares even when it is lowered.
+//! no more than the rule declares even when it is lowered.
 
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::cluster::RESOURCE;
+use crate::cluster::{LOWERED, RESOURCE};
 use crate::nodes;
 
 const PER_NODE: usize = 10;
@@ -24,22 +24,16 @@ pub fn pages(node_count: usize) -> usize {
     (node_count * PER_NODE).div_ceil(PAGE_SIZE)
 }
 
+/// Returns the number of nodes whose pods request the resource.
+pub fn requesting_nodes(node_count: usize) -> usize {
+    node_count.div_ceil(REQUESTING_SHARE)
+}
+
 /// Creates the pods, bound to their nodes.
 pub async fn create_all(client: &Client, node_count: usize) -> Result<()> {
     let api = Api::<Pod>::default_namespaced(client.clone());
     stream::iter(0..node_count * PER_NODE)
         .map(|number| create_one(&api, number))
-        .buffer_unordered(MAX_CONCURRENT_REQUESTS)
-        .try_collect()
-        .await
-}
-
-/// Deletes the pods, without waiting for a kubelet. One by one, because the response to the deletion of a
-/// collection contains all of them, which takes a gigabyte here when decoded.
-pub async fn delete_all(client: &Client, node_count: usize) -> Result<()> {
-    let api = Api::<Pod>::default_namespaced(client.clone());
-    stream::iter(0..node_count * PER_NODE)
-        .map(|number| delete_one(&api, number))
         .buffer_unordered(MAX_CONCURRENT_REQUESTS)
         .try_collect()
         .await
@@ -52,12 +46,6 @@ async fn create_one(api: &Api<Pod>, number: usize) -> Result<()> {
     Ok(())
 }
 
-async fn delete_one(api: &Api<Pod>, number: usize) -> Result<()> {
-    let deleted = api.delete(&name(number), &DeleteParams::default().grace_period(0)).await;
-    deleted.with_context(|| format!("cannot delete pod {number}"))?;
-    Ok(())
-}
-
 fn name(number: usize) -> String {
     format!("service-{}-{}", number % PER_NODE, nodes::name(number / PER_NODE))
 }
@@ -66,7 +54,7 @@ fn pod(number: usize) -> Value {
     let (node, place) = (number / PER_NODE, number % PER_NODE);
     let mut requests = json!({"cpu": "100m", "memory": "128Mi"});
     if place == 0 && node.is_multiple_of(REQUESTING_SHARE) {
-        requests[RESOURCE] = json!("1");
+        requests[RESOURCE] = json!(LOWERED.to_string());
     }
     let app = format!("service-{place}");
     let variables = (0..10).map(|variable| {

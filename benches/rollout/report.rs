@@ -102,10 +102,11 @@ impl Report {
 
 impl Row {
     fn new(key: &Key, controllers: &[Sample], baselines: &[Sample]) -> Option<Self> {
-        let values =
-            |samples: &[Sample]| -> Option<Vec<f64>> { samples.iter().map(|sample| sample.get(key)).collect() };
-        let controller = values(controllers)?;
-        let baseline = values(baselines);
+        // The last pairs of an interrupted run lack some rows.
+        let pairs = controllers.iter().zip(baselines);
+        let pairs = pairs.filter_map(|(controller, baseline)| Some((controller.get(key)?, baseline.get(key))));
+        let (controller, baseline): (Vec<_>, Vec<_>) = pairs.unzip();
+        let baseline: Option<Vec<f64>> = baseline.into_iter().collect();
         let ratio = baseline.as_ref().filter(|_| !key.is_load_average());
         let ratio = ratio.and_then(|baseline| {
             let pairs = controller.iter().zip(baseline);

@@ -127,12 +127,24 @@ async fn wait_pods_listed(cluster: &Cluster) -> Result<()> {
     tokio::time::timeout(deadline, listed).await.with_context(|| format!("pods are still listed after {deadline:?}"))?
 }
 
-/// Counts the requests so far, by `VERB resource/subresource`. A watch counts when it opens.
+/// Counts the lists of pods so far.
+pub async fn count_pod_lists(cluster: &Cluster) -> Result<f64> {
+    Ok(count_requests(cluster).await?.remove("LIST pods").unwrap_or_default())
+}
+
+/// Counts the requests so far, by `VERB resource/subresource`. A watch counts when it opens. Lists of pods also count
+/// by what they are read from.
 async fn count_requests(cluster: &Cluster) -> Result<BTreeMap<String, f64>> {
     let request = http::Request::get("/metrics").body(Vec::new())?;
     let metrics = cluster.client.request_text(request).await.context("no metrics")?;
     let mut counts = BTreeMap::new();
     for line in metrics.lines() {
+        let pods = line.strip_prefix("apiserver_storage_list_total{").filter(|line| line.contains("resource=\"pods\""));
+        if let Some((labels, value)) = pods.and_then(|series| series.rsplit_once("} ")) {
+            let storage = if labels.contains("storage=\"etcd\"") { "etcd" } else { "the watch cache" };
+            let value: f64 = value.trim().parse().with_context(|| line.to_owned())?;
+            *counts.entry(format!("LIST pods from {storage}")).or_default() += value;
+        }
         // The total counts a watch when it ends, the gauge while it is open.
         let series = line.strip_prefix("apiserver_request_total{");
         let series = series.or_else(|| line.strip_prefix("apiserver_longrunning_requests{"));

@@ -1,0 +1,69 @@
+//! The baseline of the second rule's rollout: as many patches per second as an installation sends, beside the rows
+//! about one node.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use json_patch::Patch as JsonPatch;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use node_resource_advertiser::model::node::ApiNode;
+use serde_json::{Value, json};
+
+use crate::baseline::Task;
+use crate::cluster::{Cluster, MAX_CONCURRENT_PATCHES, OTHER_RESOURCE, QUANTITY, ROLLOUT_RATE, has_other};
+use crate::nodes;
+
+/// Starts to patch one node after another. It ends when the returned value is dropped.
+pub fn start(client: &Client, node_count: usize) -> Result<Task> {
+    let api = Api::<ApiNode>::all(client.clone());
+    let patch = patch(&json!({"op": "add", "value": QUANTITY.to_string()}))?;
+    let patches = stream::unfold(tokio::time::interval(Duration::from_secs(1) / ROLLOUT_RATE), |mut ticks| async {
+        ticks.tick().await;
+        Some(((), ticks))
+    });
+    let patches = patches.zip(stream::iter(0..node_count)).for_each_concurrent(MAX_CONCURRENT_PATCHES, {
+        move |((), number)| {
+            let (api, patch) = (api.clone(), patch.clone());
+            async move {
+                if let Err(error) = send(&api, &nodes::name(number), &patch).await {
+                    eprintln!("error: {error:#}");
+                }
+            }
+        }
+    });
+    Ok(Task::spawn(patches))
+}
+
+/// Removes the resource from all nodes that have it.
+pub async fn withdraw(cluster: &Cluster) -> Result<()> {
+    let api = &Api::<ApiNode>::all(cluster.client.clone());
+    let patch = &patch(&json!({"op": "remove"}))?;
+    let nodes = cluster.list_nodes().await?;
+    stream::iter(nodes.into_iter().filter(has_other))
+        .map(|node| async move { send(api, &node.name, patch).await })
+        .buffer_unordered(MAX_CONCURRENT_PATCHES)
+        .try_collect()
+        .await
+}
+
+fn patch(operation: &Value) -> Result<JsonPatch> {
+    let path = OTHER_RESOURCE.replace('/', "~1");
+    let operations = ["capacity", "allocatable"].map(|map| {
+        let mut operation = operation.clone();
+        operation["path"] = json!(format!("/status/{map}/{path}"));
+        operation
+    });
+    serde_json::from_value(json!(operations)).context("the patch does not decode")
+}
+
+async fn send(api: &Api<ApiNode>, node: &str, patch: &JsonPatch) -> Result<()> {
+    let params = PatchParams { field_manager: Some("other".to_owned()), ..PatchParams::default() };
+    match api.patch_status(node, &params, &Patch::Json::<()>(patch.clone())).await {
+        // The bench has deleted the node, to register it again.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("a patch of {node} failed")),
+        Ok(_) => Ok(()),
+    }
+}
