@@ -50,6 +50,8 @@ struct Listing {
     rules: BTreeMap<Arc<str>, RuleState>,
     /// The newest version of a rule known when the list began.
     newest: Option<u64>,
+    /// Whether another list has been completed since this one began. Neither is known to be the later one.
+    is_raced: bool,
 }
 
 /// What was known when a new leader requested a list.
@@ -105,8 +107,8 @@ pub(super) struct Seen {
     pub(super) removed: Vec<Arc<str>>,
     /// Whether a list has just been completed.
     pub(super) is_list: bool,
-    /// Whether the list lacked a rule that another list contained, so that only another list shows whether the rule
-    /// exists.
+    /// Whether of two lists that were under way at once one lacked a rule of the other, so that only another list shows
+    /// whether the rule exists.
     pub(super) is_in_doubt: bool,
 }
 
@@ -126,7 +128,7 @@ impl Rules {
                 // A list that begins now contains deleted rules only if they were restored.
                 self.deleted.clear();
                 self.lists_begun += 1;
-                self.listing = Some(Listing { rules: BTreeMap::new(), newest: self.newest() });
+                self.listing = Some(Listing { newest: self.newest(), ..Listing::default() });
                 Seen::nothing()
             }
             Event::InitApply(object) => {
@@ -140,8 +142,9 @@ impl Rules {
             Event::InitDone => {
                 let listing = self.listing.take().unwrap_or_default();
                 let names: BTreeSet<_> = listing.rules.keys().cloned().collect();
+                let is_new = listing.is_raced && names.iter().any(|name| !self.by_name.contains_key(name));
                 let seen = self.replace(listing);
-                let is_in_doubt = self.by_name.keys().any(|name| !names.contains(name));
+                let is_in_doubt = is_new || self.by_name.keys().any(|name| !names.contains(name));
                 Seen { is_in_doubt, ..seen }
             }
             Event::Apply(object) if object.meta().deletion_timestamp.is_none() => {
@@ -164,8 +167,13 @@ impl Rules {
             Event::Apply(object) | Event::Delete(object) => {
                 let name: Arc<str> = object.name_any().into();
                 let gone = RuleState::new(object);
-                let is_newer = |known: &RuleState| known.uid != gone.uid || gone.version < known.version;
-                if self.by_name.get(&name).is_none_or(is_newer) {
+                let Some(known) = self.by_name.get(&name) else {
+                    // A list has shown that before, but not why.
+                    let was_held = self.hold.deleted(&name);
+                    self.is_dirty |= was_held;
+                    return if was_held { Seen { enqueue: Enqueue::All, ..Seen::nothing() } } else { Seen::nothing() };
+                };
+                if known.uid != gone.uid || gone.version < known.version {
                     return Seen::nothing();
                 }
                 let old = self.by_name.remove(&name);
@@ -204,13 +212,14 @@ impl Rules {
     /// Handles a complete list that a new leader requested at `mark`. The watch may be behind or ahead of the list.
     pub(super) fn observe_list(&mut self, objects: Vec<RuleObject>, mark: &Mark) -> Seen {
         let newest = mark.newest;
+        self.listing.iter_mut().for_each(|listing| listing.is_raced = true);
         let listed = objects.into_iter().filter(|object| object.meta().deletion_timestamp.is_none());
         let listed = listed.map(|object| (object.name_any().into(), RuleState::new(object)));
-        self.replace(Listing { rules: listed.collect(), newest })
+        self.replace(Listing { rules: listed.collect(), newest, is_raced: false })
     }
 
     fn replace(&mut self, listing: Listing) -> Seen {
-        let Listing { mut rules, newest } = listing;
+        let Listing { mut rules, newest, is_raced: _ } = listing;
         rules.retain(|name, listed| !self.is_deleted(name, listed));
         // What was observed while the list was in flight is newer than the list.
         for (name, state) in &self.by_name {

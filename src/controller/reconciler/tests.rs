@@ -86,7 +86,7 @@ impl Reconciler {
         let leads = self.leads(now.instant);
         let (knows_all, rules) = (self.knows_all(), self.rules.set());
         let queue = &self.schedule.queue;
-        self.nodes.unordered_mut().find_map(|(name, state)| {
+        let lost = self.nodes.unordered_mut().filter_map(|(name, state)| {
             if queue.has(&Key::Node(Arc::clone(name))) {
                 return None;
             }
@@ -98,7 +98,9 @@ impl Reconciler {
             };
             let is_lost = !plan.changes().is_empty() || plan.needs_pods();
             is_lost.then(|| Arc::clone(name))
-        })
+        });
+        // The same one each time, whatever the order of the map.
+        lost.min()
     }
 }
 

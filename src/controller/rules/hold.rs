@@ -57,18 +57,23 @@ impl Hold {
         rules
     }
 
-    /// Records a deletion in the watch.
-    pub(super) fn deleted(&mut self, name: &Arc<str>) {
+    /// Records a deletion in the watch. Returns whether the rule was held.
+    pub(super) fn deleted(&mut self, name: &Arc<str>) -> bool {
         self.gone.insert(Arc::clone(name));
         // A forgotten one is at worst held like those whose deletion nobody saw.
         if self.gone.len() > MAX_GONE {
             self.gone.pop_first();
         }
+        self.end(name)
     }
 
     /// Records that a rule exists again. Returns whether it was held.
     pub(super) fn exists(&mut self, name: &str) -> bool {
         self.gone.remove(name);
+        self.end(name)
+    }
+
+    fn end(&mut self, name: &str) -> bool {
         let was_held = self.rules.remove(name);
         if self.rules.is_empty() {
             self.until = None;
@@ -142,14 +147,21 @@ mod tests {
     async fn rule_whose_deletion_was_seen_is_not_held() {
         let now = Instant::now();
         let mut hold = Hold::default();
-        hold.deleted(&"a".into());
+        assert!(!hold.deleted(&"a".into()));
         assert_eq!(evaluate(&mut hold, &["a"], &[], now), 0);
+        assert_eq!(evaluate(&mut hold, &["a", "b", "c"], &[], now), 2);
+        assert!(hold.deleted(&"b".into()), "the watch was behind the list");
+        assert_eq!(hold.names().count(), 1);
+        assert!(hold.deleted(&"c".into()));
+        assert_eq!(hold.until(), None);
     }
 
     #[test]
     fn rules_known_to_be_gone_take_limited_memory() {
         let mut hold = Hold::default();
-        (0..MAX_GONE * 2).for_each(|number| hold.deleted(&format!("rule-{number}").into()));
+        for number in 0..MAX_GONE * 2 {
+            hold.deleted(&format!("rule-{number}").into());
+        }
         assert_eq!(hold.gone.len(), MAX_GONE);
     }
 }

@@ -160,3 +160,39 @@ fn watch_behind_a_list_does_not_bring_back_what_is_gone() {
     rules.observe(Event::Apply(recreated));
     assert!(rules.get("a").is_some());
 }
+
+/// The list of the watch began before the rule was deleted, and the list of the leader after that.
+#[test]
+fn list_of_the_watch_is_in_doubt_where_a_list_meanwhile_lacks_one_of_its_rules() {
+    // One that was known before both, and that either lacks, is certainly gone.
+    for (names, is_in_doubt) in [(&["a"][..], false), (&["a", "b"], true), (&[], false)] {
+        let mut rules = listed([object("a", json!(4))]);
+        rules.observe(Event::Init);
+        let mark = rules.mark();
+        assert_eq!(rules.validity(&mark), Validity::Usable);
+        rules.observe_list(vec![object("a", json!(4))], &mark);
+        for name in names {
+            rules.observe(Event::InitApply(object(name, json!(4))));
+        }
+        assert_eq!(rules.observe(Event::InitDone).is_in_doubt, is_in_doubt, "{names:?}");
+        // Without another list, a new rule is just new.
+        rules.observe(Event::Init);
+        for name in ["a", "b", "c"] {
+            rules.observe(Event::InitApply(object(name, json!(4))));
+        }
+        assert!(!rules.observe(Event::InitDone).is_in_doubt);
+    }
+}
+
+/// A list has shown that the rule is gone, and only the watch shows that it was deleted.
+#[test]
+fn deletion_that_the_watch_shows_after_a_list_ends_the_hold() {
+    let mut rules = listed([object("a", json!(4))]);
+    let mark = rules.mark();
+    rules.observe_list(Vec::new(), &mark);
+    assert!(rules.hold_missing(&["a".into()].into(), Duration::from_secs(300), Instant::now()));
+    let seen = rules.observe(Event::Delete(object("a", json!(4))));
+    assert_eq!((seen.enqueue, rules.hold().len()), (Enqueue::All, 0));
+    assert!(!rules.hold_missing(&["a".into()].into(), Duration::from_secs(300), Instant::now()));
+    assert_eq!(rules.observe(Event::Delete(object("a", json!(4)))), Seen::nothing());
+}
