@@ -12,6 +12,7 @@ pub mod lease;
 pub(crate) mod node_client;
 pub(crate) mod optional_watch;
 pub(crate) mod paging;
+pub mod protobuf;
 pub(crate) mod requests;
 mod transport;
 pub(crate) mod watch;

@@ -46,6 +46,7 @@ use thiserror::Error;
 
 use crate::cluster::lease::{Candidate, Leases};
 use crate::cluster::paging::PAGE_SIZE;
+use crate::cluster::protobuf;
 use crate::cluster::watch::watch as watch_objects;
 use crate::model::node::ApiNode;
 use effect::{Now, Observation};
@@ -86,7 +87,7 @@ pub async fn run(
     let mut lease_events = pin!(leases.watch(seed));
     let rules = Api::<RuleObject>::all(client.clone());
     let mut rule_events = pin!(watch_objects(rules, watcher::Config::default(), seed));
-    let nodes = Api::<ApiNode>::all(client.clone());
+    let nodes = Api::<ApiNode>::all(protobuf::client(&client));
     let watch_nodes = || watch_objects(nodes.clone(), by_pages.clone(), seed);
     let mut node_events = pin!(watch_nodes());
     let mut class_events = pin!(device_classes::watch(client.clone(), seed));

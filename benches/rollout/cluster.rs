@@ -81,7 +81,7 @@ impl Cluster {
         Duration::from_secs(60) + Duration::from_millis(50) * u32::try_from(self.node_count).unwrap_or(u32::MAX)
     }
 
-    /// Lists the nodes as the controller does.
+    /// Lists the nodes in pages, as JSON.
     pub async fn list_nodes(&self) -> Result<Vec<Node>> {
         let mut nodes = Vec::new();
         let mut strings = Interner::default();
@@ -209,7 +209,7 @@ pub async fn read_config(kubeconfig: &Path) -> Result<Config> {
     Config::from_custom_kubeconfig(kubeconfig, &options).await.context("an unusable kubeconfig")
 }
 
-/// Opens a watch like the controller's.
+/// Opens a watch like the controller's, in the encoding of `client`.
 pub fn watch_nodes(
     client: &Client,
 ) -> impl futures::Stream<Item = watcher::Result<watcher::Event<ApiNode>>> + Send + use<> {

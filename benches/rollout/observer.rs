@@ -1,5 +1,6 @@
 //! A second watch on nodes, on its own thread. It reports when the last node is as desired, for both the
-//! baseline and the controller.
+//! baseline and the controller. It reads protobuf, as the scheduler does, so that the API server encodes each event as
+//! JSON only if what is measured reads JSON.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -12,6 +13,7 @@ use futures::StreamExt as _;
 use kube::Config;
 use kube::runtime::watcher::Event;
 use node_resource_advertiser::cluster::client::with_config;
+use node_resource_advertiser::cluster::protobuf;
 use node_resource_advertiser::model::node::{Interner, Node};
 use tokio::sync::watch;
 
@@ -119,7 +121,7 @@ impl Observer {
 }
 
 async fn observe(config: Config, node_count: usize, sender: &watch::Sender<Seen>) -> Result<()> {
-    let client = with_config(config)?;
+    let client = protobuf::client(&with_config(config)?);
     let mut events = pin!(watch_nodes(&client));
     let mut closed = pin!(sender.closed());
     let mut strings = Interner::default();

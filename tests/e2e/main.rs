@@ -29,6 +29,7 @@ mod leader_election;
 mod lifecycle;
 mod metrics;
 mod node_condition;
+mod nodes_as_protobuf;
 mod outages;
 mod patch_response;
 mod plan;

@@ -18,6 +18,7 @@ mod manifest;
 mod names;
 mod nodes;
 mod planner;
+mod protobuf;
 mod quantity;
 mod responses;
 
@@ -32,10 +33,12 @@ pub struct Target {
 }
 
 /// The targets without dependencies.
-pub const ALONE: [Target; 5] = [
+pub const ALONE: [Target; 6] = [
     Target { name: "ledger", check: ledger::check, is_text: true },
     Target { name: "manifest", check: manifest::check, is_text: true },
     Target { name: "planner", check: planner::check, is_text: false },
+    // No text, but random inputs would hardly ever be messages, unlike changed ones of the corpus.
+    Target { name: "protobuf", check: protobuf::check, is_text: true },
     Target { name: "quantity", check: quantity::check, is_text: true },
     Target { name: "response", check: responses::check, is_text: true },
 ];

@@ -16,6 +16,11 @@ fn plans_can_be_applied_and_keep_the_invariants() {
 }
 
 #[test]
+fn protobuf_becomes_json_or_is_rejected() {
+    fuzz::check_inputs("protobuf", 20_000);
+}
+
+#[test]
 fn quantities_are_exact() {
     fuzz::check_inputs("quantity", 50_000);
 }
