@@ -21,6 +21,8 @@ const NEW_NODES: usize = 100;
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Spreads consecutive edits over all nodes: a prime.
 const STRIDE: usize = 7919;
+/// Another field manager, and its value.
+const OTHER: (&str, &str) = ("other", "3");
 
 /// Writes another value on one node after another, as another field manager, and waits for the desired value.
 /// Measures from the response to the edit until the observer sees the desired value.
@@ -29,7 +31,7 @@ pub async fn repairs(cluster: &Cluster, observer: &Observer) -> Result<Vec<Durat
     let mut latencies = Vec::with_capacity(count);
     for number in 0..count {
         let before = observer.seen();
-        drift(cluster, number * STRIDE % cluster.node_count).await?;
+        write(cluster, number * STRIDE % cluster.node_count, OTHER).await?;
         let start = Instant::now();
         let repaired = observer.wait_complete(&before, DEADLINE).await?;
         latencies.push(repaired.saturating_duration_since(start));
@@ -68,7 +70,7 @@ pub struct Relist {
 pub async fn relist(cluster: &Cluster, observer: &Observer, proxy: &Proxy) -> Result<Relist> {
     proxy.hold();
     let before = observer.seen();
-    drift(cluster, cluster.node_count - 1).await?;
+    write(cluster, cluster.node_count - 1, OTHER).await?;
     let expired = Instant::now();
     proxy.expire();
     let repaired = observer.wait_complete(&before, DEADLINE).await?;
@@ -79,14 +81,18 @@ pub async fn relist(cluster: &Cluster, observer: &Observer, proxy: &Proxy) -> Re
     })
 }
 
-async fn drift(cluster: &Cluster, number: usize) -> Result<()> {
+/// Sets a node's value to 0, as a kubelet that restarts.
+pub async fn reset(cluster: &Cluster, number: usize) -> Result<()> {
+    write(cluster, number, ("kubelet", "0")).await
+}
+
+/// Writes a value, as a field manager.
+async fn write(cluster: &Cluster, number: usize, (manager, value): (&str, &str)) -> Result<()> {
     let path = RESOURCE.replace('/', "~1");
-    let operations = json!([
-        {"op": "replace", "path": format!("/status/capacity/{path}"), "value": "3"},
-        {"op": "replace", "path": format!("/status/allocatable/{path}"), "value": "3"},
-    ]);
-    let patch = Patch::Json::<()>(serde_json::from_value(operations)?);
-    let params = PatchParams { field_manager: Some("other".to_owned()), ..PatchParams::default() };
+    let operations = ["capacity", "allocatable"]
+        .map(|map| json!({"op": "replace", "path": format!("/status/{map}/{path}"), "value": value}));
+    let patch = Patch::Json::<()>(serde_json::from_value(json!(operations))?);
+    let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
     let name = nodes::name(number);
     let api = Api::<ApiNode>::all(cluster.client.clone());
     let patched = api.patch_status(&name, &params, &patch).await;

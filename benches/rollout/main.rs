@@ -13,6 +13,7 @@
 //!
 //! ```text
 //! pair                                  the passes, row by row
+//! overload                              what a failing API server is asked
 //! edits · span · policy                 one node at a time; requests and CPU time; admission
 //! other                                 patches beside those that are measured
 //! baseline · controller · proxy         the measured programs
@@ -35,6 +36,7 @@ mod machine;
 mod nodes;
 mod observer;
 mod other;
+mod overload;
 mod pair;
 mod plot;
 mod pods;
@@ -64,6 +66,7 @@ const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results
 const NODES_RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results-nodes.json");
 const POLICY_RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results-policy.json");
 const PODS_RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results-pods.json");
+const OVERLOAD_RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results-overload.json");
 
 fn main() -> ExitCode {
     let args: Vec<_> = env::args().skip(1).filter(|arg| arg != "--bench").collect();
@@ -109,8 +112,9 @@ fn bench() -> Result<()> {
         Ok("nodes") => (&[Part::Nodes], NODES_RESULTS),
         Ok("policy") => (&[Part::Policy], POLICY_RESULTS),
         Ok("pods") => (&[Part::Pods], PODS_RESULTS),
+        Ok("overload") => (&[Part::Overload], OVERLOAD_RESULTS),
         Ok("") | Err(_) => (&[Part::Nodes, Part::Policy, Part::Pods], RESULTS),
-        Ok(rows) => bail!("ONLY={rows} is not nodes, policy or pods"),
+        Ok(rows) => bail!("ONLY={rows} is not nodes, policy, pods or overload"),
     };
     runtime.block_on(measure(nodes, pairs, parts, results))
 }

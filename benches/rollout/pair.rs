@@ -14,6 +14,7 @@ use crate::edits;
 use crate::machine::Cpu;
 use crate::observer::{Observer, State};
 use crate::other;
+use crate::overload;
 use crate::pods;
 use crate::policy;
 use crate::proxy::Proxy;
@@ -48,6 +49,8 @@ const AFTER_RESTART: Duration = Duration::from_secs(2);
 /// Time for pending Events and statuses of the previous row to be written.
 const BEFORE_IDLE: Duration = Duration::from_secs(5);
 const IDLE_WINDOW: Duration = Duration::from_secs(15);
+/// The patches of a rollout's first second are sent at once.
+const BURST: Duration = Duration::from_secs(2);
 /// Smaller clusters are rolled out before the rows about one node end.
 const MIN_NODES_IN_ROLLOUT: usize = 1000;
 /// How long nodes that stay held are observed, and in how many parts: lists of pods must become rarer.
@@ -63,6 +66,8 @@ pub enum Part {
     Policy,
     /// With pods on the nodes.
     Pods,
+    /// With an overloaded API server.
+    Overload,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +103,8 @@ impl Bench {
             (Part::Policy, Side::Controller) => self.policy(true).await,
             (Part::Pods, Side::Baseline) => self.baseline_with_pods().await,
             (Part::Pods, Side::Controller) => self.controller_with_pods().await,
+            (Part::Overload, Side::Baseline) => Ok(Sample::default()),
+            (Part::Overload, Side::Controller) => overload::measure(&self.cluster, &self.observer, &self.proxy).await,
         }
     }
 
@@ -228,6 +235,9 @@ impl Bench {
         let Self { cluster, .. } = self;
         let controller = Controller::start_limited(cluster)?;
         controller.wait_leader(cluster.deadline())?;
+        // A new leader treats young nodes, which the bench has just created, as changed by themselves until it has
+        // planned them.
+        tokio::time::sleep(BEFORE_IDLE).await;
         cluster.create_other_rule().await?;
         self.edit_in_rollout(controller.cpu(), sample).await?;
         cluster.delete_other_rule().await?;
@@ -351,6 +361,7 @@ impl Bench {
     /// Measures them during the rollout of another rule.
     async fn edit_in_rollout(&self, client: Cpu, sample: &mut Sample) -> Result<()> {
         let Self { cluster, .. } = self;
+        tokio::time::sleep(BURST).await;
         self.edit([REPAIR_IN_ROLLOUT, NEW_NODE_IN_ROLLOUT], client, sample).await?;
         let patched = cluster.count_other().await?;
         ensure!((1..cluster.node_count).contains(&patched), "the rollout did not last: {patched} nodes are patched");
