@@ -51,6 +51,8 @@ struct Listing {
 pub(super) struct Seen {
     /// The node to plan, with its rank.
     pub(super) changed: Option<(Arc<str>, Rank)>,
+    /// Whether only its values have changed: the same rules select it, with the same quantities.
+    pub(super) is_drift: bool,
     /// The nodes that were deleted or recreated.
     pub(super) removed: Vec<Arc<str>>,
     /// The node whose kubelet started after a reboot, and whether listed values were kept.
@@ -165,7 +167,9 @@ impl Nodes {
                 if before.same_for_planning(&known.node) {
                     return seen;
                 }
-                seen.changed = Some((name, rank(&before, &known.node)));
+                let rank = rank(&before, &known.node);
+                seen.is_drift = rank == Rank::Repair && before.same_for_rules(&known.node);
+                seen.changed = Some((name, rank));
             }
             Some(_) => {
                 self.remove(&name);

@@ -325,7 +325,7 @@ impl Reconciler {
             && let Some(state) = self.nodes.get_mut(name)
             && (state.is_listing_pods() || !self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name))))
         {
-            state.leave_rollout();
+            state.changed_by_itself(seen.is_drift);
         }
         if let Some((name, _)) = &seen.changed
             && let Some(state) = self.nodes.get_mut(name)

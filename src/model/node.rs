@@ -266,6 +266,12 @@ impl Node {
         }
     }
 
+    /// Returns whether rules select `other` as they select this node, and declare the same quantities for both.
+    #[must_use]
+    pub fn same_for_rules(&self, other: &Self) -> bool {
+        self.name == other.name && self.labels == other.labels && self.facts == other.facts
+    }
+
     /// Returns whether `other` gives the same plan: only the resource version and the boot may differ.
     #[must_use]
     pub fn same_for_planning(&self, other: &Self) -> bool {

@@ -196,9 +196,11 @@ impl NodeState {
         change.is_repair() || self.work().is_some_and(|work| work.raises_again(change))
     }
 
-    /// Records that the node has changed by itself: what it needs now waits for no rollout.
-    pub(in crate::controller) fn leave_rollout(&mut self) {
-        if std::mem::take(&mut self.is_rollout) {
+    /// Records that the node has changed by itself: what it needs now waits for no rollout. If that is a drift of its
+    /// values, repairs are all that it needs now, which never wait; the rest stays in the rollout.
+    pub(in crate::controller) fn changed_by_itself(&mut self, is_drift: bool) {
+        if self.is_rollout {
+            self.is_rollout = is_drift;
             // Its time so far is that of the rollout.
             self.pending_since = None;
         }

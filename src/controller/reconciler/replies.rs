@@ -42,7 +42,7 @@ impl Reconciler {
                     if seen.changed.is_some()
                         && let Some(state) = self.nodes.get_mut(node)
                     {
-                        state.leave_rollout();
+                        state.changed_by_itself(seen.is_drift);
                     }
                     self.follow_node(seen, now);
                 }

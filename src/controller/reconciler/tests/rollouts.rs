@@ -315,6 +315,37 @@ fn repair_of_a_node_in_a_rollout_counts_from_its_own_change() {
     assert!(world.metric("event_to_patch_duration_seconds_count 1"));
 }
 
+/// Its value is repaired at once. For what another rule declares, pods are to be listed first, and that waits for the
+/// node's turn.
+#[test]
+fn node_whose_value_drifts_stays_in_the_rollout() {
+    let mut world = leading(16, 6, RolloutLimits { patches_per_second: Some(1), ..RolloutLimits::NONE });
+    world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
+    world.pass(10);
+    assert_eq!(world.having(4), 6);
+    world.set_rule("key", json!({"resourceName": "example.com/key"}));
+    world.run_until_idle();
+    let keys = |world: &World| {
+        let ledgers = world.nodes.keys().filter_map(|name| world.ledger(name));
+        ledgers.filter(|ledger| ledger.contains("example.com/key")).count()
+    };
+    assert_eq!(keys(&world), 1);
+    for name in ["node-04", "node-05"] {
+        world.set_dongles(name, 7);
+    }
+    world.run_until_idle();
+    assert_eq!(world.having(4), 6, "repaired at once");
+    assert!(
+        world.metric("event_to_patch_duration_seconds_sum 0.0"),
+        "the time in the rollout is no latency of a repair"
+    );
+    assert_eq!(keys(&world), 1);
+    world.pass(1);
+    assert_eq!(keys(&world), 2);
+    world.pass(4);
+    assert_eq!(keys(&world), 6);
+}
+
 /// I5: the value is too low for a pod that was bound in the meantime.
 #[test]
 fn raise_after_a_lowering_waits_for_no_rollout() {
