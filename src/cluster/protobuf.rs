@@ -12,24 +12,30 @@
 
 mod objects;
 
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response};
-use http_body_util::{BodyExt as _, Either, Full, StreamBody};
-use hyper::body::{Body as HttpBody, Bytes, Frame};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
 use kube::Client;
 use kube::client::Body;
-use objects::{Node, NodeList, RawExtension, Status, TypeMeta, Unknown, WatchEvent};
+use objects::{Node, NodeList, RawExtension, Status, TypeMeta, Unknown, WatchEvent, lossy, text};
 use prost::Message as _;
 use prost::bytes::BytesMut;
 use serde::Serialize;
 use thiserror::Error;
 use tokio_util::codec::{Decoder as _, LengthDelimitedCodec};
 use tower::BoxError;
+use tracing::warn;
 
-/// The media type of protobuf, and the parameter of a watch.
+use super::transport::is_watch;
+
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const OF_A_WATCH: &str = "stream=watch";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PREFERRED: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf,application/json");
 
@@ -45,6 +51,9 @@ pub enum Invalid {
     /// An object is no message, or has the fields of another kind.
     #[error("an object in the response of the API server is no valid protobuf: {0}")]
     Message(#[from] prost::DecodeError),
+    /// An event is longer than any.
+    #[error("an event in the response of the API server is invalid: {0}")]
+    Frame(std::io::Error),
     /// An object is of a kind that was not requested.
     #[error("the API server responded with an object of kind {0:?}, where nodes were requested")]
     Kind(String),
@@ -53,40 +62,71 @@ pub enum Invalid {
     Json(#[from] serde_json::Error),
 }
 
-/// Returns a client that gets nodes as protobuf, for requests about nodes only. To its callers, they are JSON, reduced
-/// to the fields that [`ApiNode`](crate::model::node::ApiNode) reads.
+/// Returns a client that reads nodes as protobuf: for lists, watches and reads of nodes only. To its callers, they are
+/// JSON, reduced to the fields that [`ApiNode`](crate::model::node::ApiNode) reads.
+///
+/// After a response that is not what it should be, the client reads JSON: what makes one node unreadable must not hide
+/// all others.
 #[must_use]
 pub fn client(client: &Client) -> Client {
     let namespace = client.default_namespace().to_owned();
-    let inner = client.clone();
-    let service = tower::service_fn(move |mut request: Request<Body>| {
-        let client = inner.clone();
-        async move {
-            request.headers_mut().insert(ACCEPT, PREFERRED);
-            converted(client.send(request).await?).await
-        }
-    });
-    Client::new(service, namespace)
+    let reader = Reader { client: client.clone(), reads_json: Arc::default() };
+    Client::new(tower::service_fn(move |request| reader.clone().send(request)), namespace)
 }
 
-async fn converted(
-    response: Response<Body>,
-) -> Result<Response<impl HttpBody<Data = Bytes, Error = BoxError>>, BoxError> {
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if !kind.starts_with(PROTOBUF) {
-        return Ok(response.map(|body| Either::Left(body.map_err(unwrapped))));
+type ConvertedBody = UnsyncBoxBody<Bytes, BoxError>;
+
+#[derive(Clone)]
+struct Reader {
+    client: Client,
+    reads_json: Arc<AtomicBool>,
+}
+
+impl Reader {
+    async fn send(self, request: Request<Body>) -> Result<Response<ConvertedBody>, BoxError> {
+        let (head, body) = request.into_parts();
+        let as_json = Request::from_parts(head.clone(), Body::empty());
+        let mut request = Request::from_parts(head, body);
+        if self.reads_json.load(Ordering::Relaxed) {
+            return Ok(self.client.send(request).await?.map(unchanged));
+        }
+        let is_watch = is_watch(request.uri());
+        request.headers_mut().insert(ACCEPT, PREFERRED);
+        let response = self.client.send(request).await?;
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !kind.starts_with(PROTOBUF) {
+            return Ok(response.map(unchanged));
+        }
+        let (mut head, body) = response.into_parts();
+        head.headers.insert(CONTENT_TYPE, JSON);
+        head.headers.remove(CONTENT_LENGTH);
+        let body = if is_watch && head.status.is_success() {
+            let lines = lines(body).inspect_err(move |error| {
+                if error.is::<Invalid>() {
+                    self.give_up(error);
+                }
+            });
+            StreamBody::new(lines.map_ok(Frame::data)).boxed_unsync()
+        } else {
+            match object_to_json(&body.collect().await?.to_bytes()) {
+                Ok(object) => Full::new(object.into()).map_err(|never| match never {}).boxed_unsync(),
+                Err(error) => {
+                    self.give_up(&error);
+                    return Ok(self.client.send(as_json).await?.map(unchanged));
+                }
+            }
+        };
+        Ok(Response::from_parts(head, body))
     }
-    let is_watch = kind.contains(OF_A_WATCH);
-    let (mut head, body) = response.into_parts();
-    head.headers.insert(CONTENT_TYPE, JSON);
-    head.headers.remove(CONTENT_LENGTH);
-    let body = if is_watch {
-        Either::Left(StreamBody::new(lines(body).map_ok(Frame::data)))
-    } else {
-        let object = object_to_json(&body.collect().await.map_err(unwrapped)?.to_bytes())?;
-        Either::Right(Full::new(object.into()).map_err(|never| match never {}))
-    };
-    Ok(Response::from_parts(head, Either::Right(body)))
+
+    fn give_up(&self, error: &dyn fmt::Display) {
+        warn!("{error}: reading nodes as JSON from now on");
+        self.reads_json.store(true, Ordering::Relaxed);
+    }
+}
+
+fn unchanged(body: Body) -> ConvertedBody {
+    body.map_err(unwrapped).boxed_unsync()
 }
 
 /// Converts the events of a watch, each to a line. What is left of an event when the watch ends is dropped: the next
@@ -95,7 +135,7 @@ fn lines(body: Body) -> impl Stream<Item = Result<Bytes, BoxError>> {
     let state = (body.into_data_stream(), BytesMut::new(), LengthDelimitedCodec::new());
     stream::try_unfold(state, |(mut chunks, mut buffer, mut codec)| async move {
         loop {
-            if let Some(event) = codec.decode(&mut buffer)? {
+            if let Some(event) = codec.decode(&mut buffer).map_err(Invalid::Frame)? {
                 let mut line = event_to_json(event.freeze())?;
                 line.push(b'\n');
                 return Ok(Some((line.into(), (chunks, buffer, codec))));
@@ -122,15 +162,15 @@ fn unwrapped(error: kube::Error) -> BoxError {
 /// If it is no event about a node.
 pub fn event_to_json(event: Bytes) -> Result<Vec<u8>, Invalid> {
     #[derive(Serialize)]
-    struct Event<'a> {
-        #[serde(rename = "type")]
-        kind: &'a str,
+    struct Event {
+        #[serde(rename = "type", serialize_with = "text")]
+        kind: Bytes,
         object: Object,
     }
 
     let WatchEvent { kind, object } = WatchEvent::decode(event)?;
     let RawExtension { raw } = object.unwrap_or_default();
-    Ok(serde_json::to_vec(&Event { kind: &kind, object: Object::decode(&raw)? })?)
+    Ok(serde_json::to_vec(&Event { kind, object: Object::decode(&raw)? })?)
 }
 
 /// Converts a node, a list of nodes, or the status of a request that failed.
@@ -164,11 +204,11 @@ impl Object {
         }
         let Unknown { kind, raw } = Unknown::decode(object.slice(MAGIC.len()..))?;
         let kind = kind.unwrap_or_default();
-        let content = match kind.kind.as_str() {
-            "Node" => Content::Node(Node::decode(raw)?),
-            "NodeList" => Content::List(NodeList::decode(raw)?),
-            "Status" => Content::Status(Status::decode(raw)?),
-            _ => return Err(Invalid::Kind(kind.kind)),
+        let content = match &*kind.kind {
+            b"Node" => Content::Node(Node::decode(raw)?),
+            b"NodeList" => Content::List(NodeList::decode(raw)?),
+            b"Status" => Content::Status(Status::decode(raw)?),
+            _ => return Err(Invalid::Kind(lossy(&kind.kind).into_owned())),
         };
         Ok(Self { kind, content })
     }
@@ -210,13 +250,19 @@ mod tests {
         [&u32::try_from(event.len()).unwrap().to_be_bytes(), &*event].concat()
     }
 
-    /// Nodes on a server that responds like this to each request.
+    /// Nodes on a server that responds like this to each request for protobuf, and has node "json" as JSON.
     fn api(code: u16, kind: &'static str, chunks: Vec<Result<Vec<u8>, ErrorKind>>) -> Api<ApiNode> {
         let service = tower::service_fn(move |request: Request<Body>| {
-            assert_eq!(request.headers()[ACCEPT], PREFERRED);
-            let chunks = chunks.clone().into_iter().map(|chunk| chunk.map_err(Error::from));
-            let body = ResponseBody::from_stream(stream::iter(chunks));
-            let response = Response::builder().status(code).header(CONTENT_TYPE, kind).body(body);
+            let accepts_protobuf = request.headers().get(ACCEPT).is_some_and(|accepted| accepted == PREFERRED);
+            let response = if accepts_protobuf {
+                let chunks = chunks.clone().into_iter().map(|chunk| chunk.map_err(Error::from));
+                let body = ResponseBody::from_stream(stream::iter(chunks));
+                Response::builder().status(code).header(CONTENT_TYPE, kind).body(body)
+            } else {
+                let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "json"}});
+                let object = if is_watch(request.uri()) { json!({"type": "ADDED", "object": node}) } else { node };
+                Response::builder().header(CONTENT_TYPE, "application/json").body(format!("{object}\n").into())
+            };
             async move { response.map_err(BoxError::from) }
         });
         Api::all(client(&Client::new(service, "default")))
@@ -225,6 +271,10 @@ mod tests {
     /// The names in the events of a watch, and its error.
     async fn watched(chunks: Vec<Result<Vec<u8>, ErrorKind>>) -> (Vec<String>, Option<kube::Error>) {
         let nodes = api(200, "application/vnd.kubernetes.protobuf;stream=watch", chunks);
+        watch(&nodes).await
+    }
+
+    async fn watch(nodes: &Api<ApiNode>) -> (Vec<String>, Option<kube::Error>) {
         let mut events = pin!(nodes.watch(&WatchParams::default(), "1").await.unwrap());
         let mut names = Vec::new();
         while let Some(event) = events.next().await {
@@ -290,7 +340,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn response_that_is_not_what_it_claims_is_an_error() {
+    async fn response_that_is_not_what_it_claims_is_read_as_json() {
         let pod = object("Pod", &node("a"));
         for (content, reason) in [
             (b"{}".to_vec(), "no protobuf"),
@@ -299,16 +349,38 @@ mod tests {
             ([MAGIC, b"\x0a\xff"].concat(), "no valid protobuf"),
             (object("Node", b"\x0a\xff"), "no valid protobuf"),
         ] {
-            let nodes = api(200, PROTOBUF, vec![Ok(content.clone())]);
-            let error = nodes.get("a").await.unwrap_err();
-            let text = describe(&error);
-            assert!(text.contains(reason), "{text}");
+            let error = object_to_json(&content.clone().into()).unwrap_err();
+            assert!(error.to_string().contains(reason), "{error}");
+            let nodes = api(200, PROTOBUF, vec![Ok(content)]);
+            assert_eq!(kube::ResourceExt::name_any(&nodes.get("a").await.unwrap()), "json");
         }
-        let (names, error) = watched(vec![Ok(event("ADDED", &pod))]).await;
-        assert!(names.is_empty() && error.is_some(), "{names:?}");
         // More than any node: the length is wrong.
-        let (names, error) = watched(vec![Ok(vec![0xff; 100])]).await;
-        assert!(names.is_empty() && error.is_some(), "{names:?}");
+        for content in [event("ADDED", &pod), vec![0xff; 100]] {
+            let nodes = api(200, "application/vnd.kubernetes.protobuf", vec![Ok(content)]);
+            let (names, error) = watch(&nodes).await;
+            assert!(names.is_empty(), "{names:?}");
+            let error = describe(&error.unwrap());
+            assert!(error.contains("the API server"), "{error}");
+            assert_eq!(watch(&nodes).await.0, ["json"], "the next watch");
+        }
+    }
+
+    /// Kubernetes stores what clients write in protobuf, even if it is no text.
+    #[tokio::test]
+    async fn text_that_is_not_utf_8_is_read_like_go_reads_it() {
+        assert_eq!(lossy(b"a\xe2\x82b\xff"), "a\u{fffd}\u{fffd}b\u{fffd}");
+        let (names, error) = watched(vec![Ok(event("ADDED", &object("Node", &field(1, &field(1, b"a\xffb")))))]).await;
+        assert!(names == ["a\u{fffd}b"] && error.is_none(), "{names:?}, {error:?}");
+    }
+
+    #[test]
+    fn fields_of_a_manager_on_several_lines_stay_in_one_line() {
+        let managed = field(7, &field(1, b"{\n\"f:status\": {}}"));
+        let metadata = [vec![0x8a, 0x01, u8::try_from(managed.len()).unwrap()], managed].concat();
+        let json = object_to_json(&object("Node", &field(1, &metadata)).into()).unwrap();
+        assert!(!json.contains(&b'\n'));
+        let json: Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(json["metadata"]["managedFields"][0]["fieldsV1"], json!({"f:status": {}}));
     }
 
     #[test]

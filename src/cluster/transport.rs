@@ -61,6 +61,7 @@ where
     }))
 }
 
-fn is_watch(uri: &Uri) -> bool {
+/// Returns whether a request is for a watch.
+pub(super) fn is_watch(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"))
 }

@@ -142,7 +142,9 @@ impl Rules {
             Event::InitDone => {
                 let listing = self.listing.take().unwrap_or_default();
                 let names: BTreeSet<_> = listing.rules.keys().cloned().collect();
-                let is_new = listing.is_raced && names.iter().any(|name| !self.by_name.contains_key(name));
+                let mut listed = listing.rules.iter();
+                let is_new = listing.is_raced
+                    && listed.any(|(name, rule)| !self.by_name.contains_key(name) && !self.is_deleted(name, rule));
                 let seen = self.replace(listing);
                 let is_in_doubt = is_new || self.by_name.keys().any(|name| !names.contains(name));
                 Seen { is_in_doubt, ..seen }

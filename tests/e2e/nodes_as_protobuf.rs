@@ -123,6 +123,31 @@ async fn nodes_are_the_same_as_protobuf_and_as_json() {
     assert!(!text(both.protobuf.clone()).await.contains("images"));
 }
 
+/// The API server stores what clients write as protobuf without a look at its texts, and Go writes JSON from it.
+#[tokio::test]
+async fn texts_that_are_not_utf_8_are_the_same_as_protobuf_and_as_json() {
+    let cluster = Cluster::shared();
+    let both = Encodings::of(&cluster).await;
+    let field = |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
+    let broken = b"half a \xe2\x82 and \xff";
+    let annotation = [field(1, b"example.com/a"), field(2, broken)].concat();
+    let metadata = [field(1, b"broken"), field(12, &annotation)].concat();
+    let condition = [field(1, b"Ready"), field(2, b"True"), field(5, broken), field(6, broken)].concat();
+    let status = field(4, &condition);
+    let node = [field(1, &metadata), field(3, &status)].concat();
+    let kind = [field(1, b"v1"), field(2, b"Node")].concat();
+    assert!(node.len() < 128, "its length would take two bytes");
+    let object = [b"k8s\0".to_vec(), field(1, &kind), field(2, &node)].concat();
+    let request = http::Request::post("/api/v1/nodes").header("Content-Type", "application/vnd.kubernetes.protobuf");
+    let created = both.json.request_text(request.body(object).unwrap()).await.unwrap();
+    assert!(created.contains("\\ufffd"), "{created}");
+
+    both.check(|nodes| async move { nodes.list(&ListParams::default()).await.unwrap() }).await;
+    let node = both.check(|nodes| async move { nodes.get("broken").await.unwrap() }).await;
+    let annotations = kube::ResourceExt::annotations(&node);
+    assert_eq!(annotations["example.com/a"], "half a \u{fffd}\u{fffd} and \u{fffd}");
+}
+
 #[tokio::test]
 async fn events_of_a_watch_are_the_same_as_protobuf_and_as_json() {
     let cluster = Cluster::shared();

@@ -3,15 +3,69 @@
 //! The numbers of the fields are those of `generated.proto` in `k8s.io/api/core/v1`,
 //! `k8s.io/apimachinery/pkg/apis/meta/v1` and `k8s.io/apimachinery/pkg/runtime`, which never change. Decoding skips all
 //! others. As in Kubernetes' own JSON, an empty map is an absent one.
+//!
+//! A text is any bytes: Kubernetes does not check what clients write in protobuf, so one annotation that is cut in the
+//! middle of a character must not make all nodes unreadable. Entries of maps are messages with a key and a value.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 use k8s_openapi::jiff::Timestamp;
 use prost::Message;
 use prost::bytes::Bytes;
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
+
+/// Serializes a text. Like Go, it replaces each byte that is not UTF-8.
+pub(super) fn text<S: Serializer>(bytes: &Bytes, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&lossy(bytes))
+}
+
+pub(super) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Cow::Owned(text)
+}
+
+fn texts<S: Serializer>(entries: &[TextEntry], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(entries.iter().map(|TextEntry { key, value }| (lossy(key), lossy(value))))
+}
+
+fn quantities<S: Serializer>(entries: &[QuantityEntry], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(entries.iter().map(|QuantityEntry { key, value }| {
+        let text = value.as_ref().map(|quantity| lossy(&quantity.text)).unwrap_or_default();
+        (lossy(key), text)
+    }))
+}
+
+#[derive(Message)]
+struct TextEntry {
+    #[prost(bytes = "bytes", tag = "1")]
+    key: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    value: Bytes,
+}
+
+#[derive(Message)]
+struct QuantityEntry {
+    #[prost(bytes = "bytes", tag = "1")]
+    key: Bytes,
+    #[prost(message, optional, tag = "2")]
+    value: Option<Quantity>,
+}
+
+#[derive(Message)]
+struct Quantity {
+    #[prost(bytes = "bytes", tag = "1")]
+    text: Bytes,
+}
 
 /// An object of any kind.
 #[derive(Message)]
@@ -25,16 +79,18 @@ pub(super) struct Unknown {
 #[derive(Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TypeMeta {
-    #[prost(string, tag = "1")]
-    pub(super) api_version: String,
-    #[prost(string, tag = "2")]
-    pub(super) kind: String,
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(serialize_with = "text")]
+    pub(super) api_version: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    #[serde(serialize_with = "text")]
+    pub(super) kind: Bytes,
 }
 
 #[derive(Message)]
 pub(super) struct WatchEvent {
-    #[prost(string, tag = "1")]
-    pub(super) kind: String,
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(super) kind: Bytes,
     #[prost(message, optional, tag = "2")]
     pub(super) object: Option<RawExtension>,
 }
@@ -56,12 +112,12 @@ pub(super) struct NodeList {
 #[derive(Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ListMeta {
-    #[prost(string, tag = "2")]
-    #[serde(skip_serializing_if = "String::is_empty")]
-    resource_version: String,
-    #[prost(string, tag = "3")]
-    #[serde(rename = "continue", skip_serializing_if = "String::is_empty")]
-    next: String,
+    #[prost(bytes = "bytes", tag = "2")]
+    #[serde(serialize_with = "text", skip_serializing_if = "Bytes::is_empty")]
+    resource_version: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    #[serde(serialize_with = "text", rename = "continue", skip_serializing_if = "Bytes::is_empty")]
+    next: Bytes,
 }
 
 #[derive(Message, Serialize)]
@@ -76,21 +132,24 @@ pub(super) struct Node {
 #[derive(Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ObjectMeta {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "5")]
-    uid: String,
-    #[prost(string, tag = "6")]
-    resource_version: String,
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(serialize_with = "text")]
+    name: Bytes,
+    #[prost(bytes = "bytes", tag = "5")]
+    #[serde(serialize_with = "text")]
+    uid: Bytes,
+    #[prost(bytes = "bytes", tag = "6")]
+    #[serde(serialize_with = "text")]
+    resource_version: Bytes,
     #[prost(message, optional, tag = "8")]
     #[serde(skip_serializing_if = "Option::is_none")]
     creation_timestamp: Option<Time>,
-    #[prost(btree_map = "string, string", tag = "11")]
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    labels: BTreeMap<String, String>,
-    #[prost(btree_map = "string, string", tag = "12")]
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    annotations: BTreeMap<String, String>,
+    #[prost(message, repeated, tag = "11")]
+    #[serde(serialize_with = "texts", skip_serializing_if = "Vec::is_empty")]
+    labels: Vec<TextEntry>,
+    #[prost(message, repeated, tag = "12")]
+    #[serde(serialize_with = "texts", skip_serializing_if = "Vec::is_empty")]
+    annotations: Vec<TextEntry>,
     #[prost(message, repeated, tag = "17")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     managed_fields: Vec<ManagedFields>,
@@ -99,8 +158,9 @@ struct ObjectMeta {
 #[derive(Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ManagedFields {
-    #[prost(string, tag = "1")]
-    manager: String,
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(serialize_with = "text")]
+    manager: Bytes,
     #[prost(message, optional, tag = "4")]
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<Time>,
@@ -137,6 +197,10 @@ impl Serialize for FieldsV1 {
         if self.raw.is_empty() {
             return to.serialize_none();
         }
+        if self.raw.contains(&b'\n') {
+            // It would end the line of an event.
+            return serde_json::from_slice::<Value>(&self.raw).map_err(S::Error::custom)?.serialize(to);
+        }
         serde_json::from_slice::<&RawValue>(&self.raw).map_err(S::Error::custom)?.serialize(to)
     }
 }
@@ -144,12 +208,12 @@ impl Serialize for FieldsV1 {
 #[derive(Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct NodeStatus {
-    #[prost(btree_map = "string, message", tag = "1")]
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    capacity: BTreeMap<String, Quantity>,
-    #[prost(btree_map = "string, message", tag = "2")]
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    allocatable: BTreeMap<String, Quantity>,
+    #[prost(message, repeated, tag = "1")]
+    #[serde(serialize_with = "quantities", skip_serializing_if = "Vec::is_empty")]
+    capacity: Vec<QuantityEntry>,
+    #[prost(message, repeated, tag = "2")]
+    #[serde(serialize_with = "quantities", skip_serializing_if = "Vec::is_empty")]
+    allocatable: Vec<QuantityEntry>,
     #[prost(message, repeated, tag = "4")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Condition>,
@@ -158,31 +222,27 @@ struct NodeStatus {
     node_info: Option<NodeInfo>,
 }
 
-#[derive(Message, PartialEq, Serialize)]
-#[serde(transparent)]
-struct Quantity {
-    #[prost(string, tag = "1")]
-    text: String,
-}
-
 #[derive(Message, Serialize)]
 struct Condition {
-    #[prost(string, tag = "1")]
-    #[serde(rename = "type")]
-    kind: String,
-    #[prost(string, tag = "2")]
-    status: String,
-    #[prost(string, tag = "5")]
-    reason: String,
-    #[prost(string, tag = "6")]
-    message: String,
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(serialize_with = "text", rename = "type")]
+    kind: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    #[serde(serialize_with = "text")]
+    status: Bytes,
+    #[prost(bytes = "bytes", tag = "5")]
+    #[serde(serialize_with = "text")]
+    reason: Bytes,
+    #[prost(bytes = "bytes", tag = "6")]
+    #[serde(serialize_with = "text")]
+    message: Bytes,
 }
 
 #[derive(Message, Serialize)]
 struct NodeInfo {
-    #[prost(string, tag = "3")]
-    #[serde(rename = "bootID")]
-    boot_id: String,
+    #[prost(bytes = "bytes", tag = "3")]
+    #[serde(serialize_with = "text", rename = "bootID")]
+    boot_id: Bytes,
 }
 
 /// Why the API server rejects a request, or ends a watch.
@@ -191,13 +251,15 @@ pub(super) struct Status {
     #[prost(message, optional, tag = "1")]
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<ListMeta>,
-    #[prost(string, tag = "2")]
-    #[serde(skip_serializing_if = "String::is_empty")]
-    status: String,
-    #[prost(string, tag = "3")]
-    message: String,
-    #[prost(string, tag = "4")]
-    reason: String,
+    #[prost(bytes = "bytes", tag = "2")]
+    #[serde(serialize_with = "text", skip_serializing_if = "Bytes::is_empty")]
+    status: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    #[serde(serialize_with = "text")]
+    message: Bytes,
+    #[prost(bytes = "bytes", tag = "4")]
+    #[serde(serialize_with = "text")]
+    reason: Bytes,
     #[prost(message, optional, tag = "5")]
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<StatusDetails>,
@@ -208,12 +270,15 @@ pub(super) struct Status {
 #[derive(Message, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct StatusDetails {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    group: String,
-    #[prost(string, tag = "3")]
-    kind: String,
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(serialize_with = "text")]
+    name: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    #[serde(serialize_with = "text")]
+    group: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    #[serde(serialize_with = "text")]
+    kind: Bytes,
     #[prost(message, repeated, tag = "4")]
     causes: Vec<StatusCause>,
     #[prost(int32, tag = "5")]
@@ -222,10 +287,13 @@ struct StatusDetails {
 
 #[derive(Message, Serialize)]
 struct StatusCause {
-    #[prost(string, tag = "1")]
-    reason: String,
-    #[prost(string, tag = "2")]
-    message: String,
-    #[prost(string, tag = "3")]
-    field: String,
+    #[prost(bytes = "bytes", tag = "1")]
+    #[serde(serialize_with = "text")]
+    reason: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    #[serde(serialize_with = "text")]
+    message: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    #[serde(serialize_with = "text")]
+    field: Bytes,
 }

@@ -182,6 +182,13 @@ fn list_of_the_watch_is_in_doubt_where_a_list_meanwhile_lacks_one_of_its_rules()
         }
         assert!(!rules.observe(Event::InitDone).is_in_doubt);
     }
+    // One that the list has shown to be gone is not in doubt.
+    let mut rules = listed([object("a", json!(4))]);
+    rules.observe(Event::Init);
+    rules.observe_list(Vec::new(), &rules.mark());
+    rules.observe(Event::InitApply(object("a", json!(4))));
+    assert!(!rules.observe(Event::InitDone).is_in_doubt);
+    assert!(rules.get("a").is_none());
 }
 
 /// A list has shown that the rule is gone, and only the watch shows that it was deleted.
