@@ -66,6 +66,7 @@ fn panel(area: &Area<'_>, (caption, unit): (&str, &str), lines: &[Line]) -> Resu
     let mut chart = ChartBuilder::on(area)
         .caption(caption, (FONT, 15))
         .margin(8)
+        .margin_right(30)
         .x_label_area_size(34)
         .y_label_area_size(60)
         .build_cartesian_2d((least.min(most)..most).log_scale(), 0.0..highest.max(0.1) * 1.8)?;

@@ -183,21 +183,21 @@ impl fmt::Display for Report {
             let cells = [&controller.spread.to_string(), &baseline, &cell(ratio.as_ref())];
             line(&key.row, &key.measure, &key.unit, cells.map(String::as_str))?;
         }
-        let [least, most] = self.load_average();
-        writeln!(f, "load average {least} to {most} on {} cores", self.machine.cores)
+        match self.load_average() {
+            Some([least, most]) => writeln!(f, "load average {least} to {most} on {} cores", self.machine.cores),
+            None => Ok(()),
+        }
     }
 }
 
 impl Report {
-    /// Returns the minimum and the maximum during the run.
-    fn load_average(&self) -> [f64; 2] {
+    /// Returns the minimum and the maximum during the run, if the rows have it.
+    fn load_average(&self) -> Option<[f64; 2]> {
         let rows = self.rows.iter().filter(|row| row.key.is_load_average());
         let spreads = rows.flat_map(|row| {
             let baseline = row.baseline.as_ref().map(|values| &values.spread);
             baseline.into_iter().chain([&row.controller.spread])
         });
-        let (least, most) = (f64::INFINITY, f64::NEG_INFINITY);
-        let range = spreads.fold((least, most), |(least, most), spread| (least.min(spread.min), most.max(spread.max)));
-        range.into()
+        spreads.map(|spread| [spread.min, spread.max]).reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])])
     }
 }
