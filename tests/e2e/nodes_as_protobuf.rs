@@ -28,7 +28,8 @@ impl Encodings {
         Self { json, protobuf }
     }
 
-    /// Checks that the request has the same result in both.
+    /// Checks that the request has the same result in both. It must not depend on the version of the whole cluster, which
+    /// changes at any time.
     async fn check<T: Debug, F: Future<Output = T>>(&self, request: impl Fn(Api<ApiNode>) -> F) -> T {
         let json = request(Api::all(self.json.clone())).await;
         let protobuf = request(Api::all(self.protobuf.clone())).await;
@@ -80,7 +81,7 @@ fn nodes() -> [Value; 6] {
             "example.com/long": "x".repeat(100_000),
         }}, "status": status}),
         json!({"metadata": {"name": "unschedulable"}, "spec": {"unschedulable": true, "podCIDR": "10.0.0.0/24"}}),
-        json!({"metadata": {"name": "last", "finalizers": ["example.com/stays"]}}),
+        json!({"metadata": {"name": "last"}, "spec": {"taints": [{"key": "example.com/a", "effect": "NoSchedule"}]}}),
     ]
 }
 
@@ -99,8 +100,8 @@ async fn nodes_are_the_same_as_protobuf_and_as_json() {
     both.write("node-resource-advertiser", "bare", json!({"status": {"capacity": values, "allocatable": values}}))
         .await;
 
-    let all = both.check(|nodes| async move { nodes.list(&ListParams::default()).await.unwrap() }).await;
-    assert_eq!(all.items.len(), nodes().len());
+    let all = both.check(|nodes| async move { nodes.list(&ListParams::default()).await.unwrap().items }).await;
+    assert_eq!(all.len(), nodes().len());
     both.check(|nodes| async move {
         let page = ListParams::default().limit(4);
         let first = nodes.list(&page).await.unwrap();
@@ -142,7 +143,7 @@ async fn texts_that_are_not_utf_8_are_the_same_as_protobuf_and_as_json() {
     let created = both.json.request_text(request.body(object).unwrap()).await.unwrap();
     assert!(created.contains("\\ufffd"), "{created}");
 
-    both.check(|nodes| async move { nodes.list(&ListParams::default()).await.unwrap() }).await;
+    both.check(|nodes| async move { nodes.list(&ListParams::default()).await.unwrap().items }).await;
     let node = both.check(|nodes| async move { nodes.get("broken").await.unwrap() }).await;
     let annotations = kube::ResourceExt::annotations(&node);
     assert_eq!(annotations["example.com/a"], "half a \u{fffd}\u{fffd} and \u{fffd}");
@@ -163,27 +164,27 @@ async fn events_of_a_watch_are_the_same_as_protobuf_and_as_json() {
     both.write("kubelet", "empty", json!({"status": {"capacity": {"example.com/dongle": "0"}}})).await;
     api.delete("null", &DeleteParams::default()).await.unwrap();
 
-    let params = WatchParams::default().timeout(6);
-    let events = both
-        .check(|nodes| {
-            let (params, version) = (&params, &version);
-            async move {
-                let mut events = Vec::new();
-                let mut stream = pin!(nodes.watch(params, version).await.unwrap());
-                while let Some(event) = stream.next().await {
-                    events.push(event.unwrap());
-                }
+    let count = nodes().len() + 4;
+    both.check(|nodes| {
+        let version = &version;
+        async move {
+            let mut events = Vec::new();
+            let mut stream = pin!(nodes.watch(&WatchParams::default(), version).await.unwrap());
+            while events.len() < count {
+                let event = stream.next().await.expect("the watch goes on").unwrap();
                 // Whether there are bookmarks depends on time.
-                events.retain(|event| !matches!(event, WatchEvent::Bookmark(_)));
-                events
+                if !matches!(event, WatchEvent::Bookmark(_)) {
+                    events.push(event);
+                }
             }
-        })
-        .await;
-    assert_eq!(events.len(), nodes().len() + 4, "{events:#?}");
+            events
+        }
+    })
+    .await;
 
     // A bookmark is the last of the initial events.
     let params = &WatchParams::default().initial_events();
-    let (version, annotations, nodes) = both
+    let (annotations, nodes) = both
         .check(|nodes| async move {
             let mut stream = pin!(nodes.watch(params, "").await.unwrap());
             let mut listed = 0;
@@ -191,7 +192,8 @@ async fn events_of_a_watch_are_the_same_as_protobuf_and_as_json() {
                 match stream.next().await.expect("the watch goes on").unwrap() {
                     WatchEvent::Bookmark(bookmark) => {
                         let metadata = bookmark.metadata;
-                        return (metadata.resource_version, metadata.annotations, listed);
+                        assert!(!metadata.resource_version.is_empty());
+                        return (metadata.annotations, listed);
                     }
                     _ => listed += 1,
                 }
@@ -199,7 +201,7 @@ async fn events_of_a_watch_are_the_same_as_protobuf_and_as_json() {
         })
         .await;
     assert_eq!(nodes, api.list(&ListParams::default()).await.unwrap().items.len());
-    assert!(!version.is_empty() && !annotations.is_empty(), "{version} {annotations:?}");
+    assert!(!annotations.is_empty());
 }
 
 #[tokio::test]
@@ -212,15 +214,9 @@ async fn errors_are_the_same_as_protobuf_and_as_json() {
         both.check(|nodes| async move { nodes.list(&ListParams::default().labels("a=b=c")).await.unwrap_err() }).await;
     assert!(matches!(&error, kube::Error::Api(status) if status.code == 400), "{error:?}");
     let error = both
-        .check(|nodes| async move {
-            let future = u64::MAX / 4;
-            nodes
-                .list(&ListParams::default().at(&future.to_string()).matching(kube::api::VersionMatch::NotOlderThan))
-                .await
-                .unwrap_err()
-        })
+        .check(|nodes| async move { nodes.list(&ListParams::default().continue_token("no-token")).await.unwrap_err() })
         .await;
-    assert!(matches!(&error, kube::Error::Api(_)), "{error:?}");
+    assert!(matches!(&error, kube::Error::Api(status) if status.code == 400), "{error:?}");
     let error = both
         .check(|nodes| async move {
             let old = WatchParams::default().labels("a=b=c");
