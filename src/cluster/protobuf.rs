@@ -84,15 +84,14 @@ struct Reader {
 
 impl Reader {
     async fn send(self, request: Request<Body>) -> Result<Response<ConvertedBody>, BoxError> {
-        let (head, body) = request.into_parts();
-        let as_json = Request::from_parts(head.clone(), Body::empty());
-        let mut request = Request::from_parts(head, body);
         if self.reads_json.load(Ordering::Relaxed) {
             return Ok(self.client.send(request).await?.map(unchanged));
         }
         let is_watch = is_watch(request.uri());
-        request.headers_mut().insert(ACCEPT, PREFERRED);
-        let response = self.client.send(request).await?;
+        let (mut head, body) = request.into_parts();
+        let as_json = head.clone();
+        head.headers.insert(ACCEPT, PREFERRED);
+        let response = self.client.send(Request::from_parts(head, body)).await?;
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.starts_with(PROTOBUF) {
             return Ok(response.map(unchanged));
@@ -112,6 +111,8 @@ impl Reader {
                 Ok(object) => Full::new(object.into()).map_err(|never| match never {}).boxed_unsync(),
                 Err(error) => {
                     self.give_up(&error);
+                    // A read has no body.
+                    let as_json = Request::from_parts(as_json, Body::empty());
                     return Ok(self.client.send(as_json).await?.map(unchanged));
                 }
             }
