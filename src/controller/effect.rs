@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::device_classes::DeviceClass;
 use super::limiter::Kind;
 use super::protection::{self, PolicyObject};
-use super::rules::RuleObject;
+use super::rules::{RuleList, RuleObject};
 use crate::cluster::clock;
 use crate::cluster::lease::{Election, Written};
 use crate::cluster::node_client::{PodsByNode, Reply};
@@ -126,7 +126,7 @@ pub(super) enum Completion {
     LeaseReleased,
     RulesListed {
         id: RequestId,
-        reply: Result<Vec<RuleObject>, RequestError>,
+        reply: Result<RuleList, RequestError>,
     },
     NodePatched {
         id: RequestId,

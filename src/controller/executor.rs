@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::effect::{Completion, Effect, PodScope, Request, RequestId, WrittenStatus};
-use super::rules::RuleObject;
+use super::rules::{RuleList, RuleObject};
 use crate::cluster::lease::{self, Leases};
 use crate::cluster::node_client::{NodeClient, PodsByNode, Reply};
 use crate::cluster::paging::PAGE_SIZE;
@@ -75,16 +75,18 @@ impl Executor {
 }
 
 /// Lists all rules, in pages of one version that is at least as new as every earlier write.
-async fn list_rules(requests: Requests) -> Result<Vec<RuleObject>, RequestError> {
+async fn list_rules(requests: Requests) -> Result<RuleList, RequestError> {
     let rules = ApiRequest::new(NodeExtendedResource::url_path(&(), None));
     let mut page = ListParams::default().limit(PAGE_SIZE);
-    let mut items = Vec::new();
+    let (mut version, mut items) = (None, Vec::new());
     loop {
         let mut list: Page<RuleObject> = requests.send(rules.list(&page)).await?;
         items.append(&mut list.items);
+        // All pages have one version. Where a server does not keep to that, the first is certain.
+        version = version.or(list.version());
         page.continue_token = list.next();
         if page.continue_token.is_none() {
-            return Ok(items);
+            return Ok(RuleList { version, items });
         }
     }
 }

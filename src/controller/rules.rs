@@ -1,6 +1,7 @@
 //! The cache of rules, and the compiled set of rules for planning.
 
 mod hold;
+mod state;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -8,17 +9,25 @@ use std::time::Duration;
 
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
-use kube::{Resource, ResourceExt};
+use kube::{Resource as _, ResourceExt as _};
 use tokio::time::Instant;
 
-use crate::model::api::{NodeExtendedResource, NodeExtendedResourceStatus};
+use crate::model::api::NodeExtendedResource;
 use crate::model::node::{Fact, FactNames};
-use crate::model::resource_version;
-use crate::planner::rules::{InvalidRule, Rule, RuleSet};
+use crate::planner::rules::{Rule, RuleSet};
 use hold::Hold;
+pub(super) use state::RuleState;
 
 /// An object of the watch: an object that cannot be decoded is still known by name.
 pub(super) type RuleObject = DeserializeGuard<NodeExtendedResource>;
+
+/// A complete list.
+#[derive(Debug)]
+pub(super) struct RuleList {
+    /// The version of the list: it shows all that was written up to there.
+    pub(super) version: Option<u64>,
+    pub(super) items: Vec<RuleObject>,
+}
 
 /// The maximum number of remembered deletions.
 const MAX_DELETED: usize = 1000;
@@ -32,6 +41,9 @@ pub(super) struct Rules {
     /// The number of lists that the watch has begun.
     lists_begun: u64,
     listed: bool,
+    /// The version of the last list that a new leader requested, until the watch lists again. The watch may be behind it: a
+    /// rule that the list lacks and that is not newer is gone.
+    list_version: Option<u64>,
     /// Rules that are missing from a list together with many others: their values stay for a while.
     hold: Hold,
     /// The name and uid of each rule whose deletion was observed, oldest first: a list in progress, or a watch behind a
@@ -48,7 +60,7 @@ pub(super) struct Rules {
 #[derive(Clone, Debug, Default)]
 struct Listing {
     rules: BTreeMap<Arc<str>, RuleState>,
-    /// The newest version of a rule known when the list began.
+    /// The newest version of a rule known when the list began, or that of the list: what is newer may be missing.
     newest: Option<u64>,
     /// Whether another list has been completed since this one began. Neither is known to be the later one.
     is_raced: bool,
@@ -73,19 +85,6 @@ pub(super) enum Validity {
     Superseded,
     /// It may contain rules that were deleted before the watch listed them, or whose deletion is forgotten.
     Doubtful,
-}
-
-/// One rule.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct RuleState {
-    pub(super) uid: Option<String>,
-    pub(super) generation: Option<i64>,
-    pub(super) version: Option<u64>,
-    /// Also set for an invalid rule, if it can be read.
-    pub(super) priority: Option<i32>,
-    /// The observed status of the object.
-    pub(super) status: Option<NodeExtendedResourceStatus>,
-    pub(super) rule: Result<Arc<Rule>, InvalidRule>,
 }
 
 /// The nodes to plan after an event.
@@ -127,6 +126,7 @@ impl Rules {
             Event::Init => {
                 // A list that begins now contains deleted rules only if they were restored.
                 self.deleted.clear();
+                self.list_version = None;
                 self.lists_begun += 1;
                 self.listing = Some(Listing { newest: self.newest(), ..Listing::default() });
                 Seen::nothing()
@@ -143,8 +143,10 @@ impl Rules {
                 let listing = self.listing.take().unwrap_or_default();
                 let names: BTreeSet<_> = listing.rules.keys().cloned().collect();
                 let mut listed = listing.rules.iter();
-                let is_new = listing.is_raced
-                    && listed.any(|(name, rule)| !self.by_name.contains_key(name) && !self.is_deleted(name, rule));
+                let is_unclear = |(name, rule): (&Arc<str>, &RuleState)| {
+                    self.is_newer(rule).is_none() && !self.by_name.contains_key(name) && !self.is_gone(name, rule)
+                };
+                let is_new = listing.is_raced && listed.any(is_unclear);
                 let seen = self.replace(listing);
                 let is_in_doubt = is_new || self.by_name.keys().any(|name| !names.contains(name));
                 Seen { is_in_doubt, ..seen }
@@ -153,7 +155,7 @@ impl Rules {
                 let name: Arc<str> = object.name_any().into();
                 let mut new = RuleState::new(object);
                 let known = self.by_name.get(&name);
-                if known.is_some_and(|known| new.version < known.version) || self.is_deleted(&name, &new) {
+                if known.is_some_and(|known| new.version < known.version) || self.is_gone(&name, &new) {
                     return Seen::nothing();
                 }
                 // For an object that cannot be decoded, the last written status applies.
@@ -212,18 +214,24 @@ impl Rules {
     }
 
     /// Handles a complete list that a new leader requested at `mark`. The watch may be behind or ahead of the list.
-    pub(super) fn observe_list(&mut self, objects: Vec<RuleObject>, mark: &Mark) -> Seen {
-        let newest = mark.newest;
+    pub(super) fn observe_list(&mut self, list: RuleList, mark: &Mark) -> Seen {
+        let (newest, RuleList { version, items }) = (mark.newest, list);
         self.listing.iter_mut().for_each(|listing| listing.is_raced = true);
-        let listed = objects.into_iter().filter(|object| object.meta().deletion_timestamp.is_none());
+        // An earlier list does not show whether what this one has is gone.
+        self.list_version = None;
+        let listed = items.into_iter().filter(|object| object.meta().deletion_timestamp.is_none());
         let listed = listed.map(|object| (object.name_any().into(), RuleState::new(object)));
-        self.replace(Listing { rules: listed.collect(), newest, is_raced: false })
+        // What was observed while the list was under way may be older than the list, and gone.
+        let newest = newest.max(version);
+        let seen = self.replace(Listing { rules: listed.collect(), newest, is_raced: false });
+        self.list_version = version;
+        seen
     }
 
     fn replace(&mut self, listing: Listing) -> Seen {
         let Listing { mut rules, newest, is_raced: _ } = listing;
-        rules.retain(|name, listed| !self.is_deleted(name, listed));
-        // What was observed while the list was in flight is newer than the list.
+        rules.retain(|name, listed| !self.is_gone(name, listed));
+        // What was observed while the list was in flight, and is newer.
         for (name, state) in &self.by_name {
             // A list with lower versions than those known before it comes from a server that went back, for example
             // because etcd was restored.
@@ -328,9 +336,17 @@ impl Rules {
         FactNames::Named(facts.filter(|fact| !matches!(fact, Fact::Label(_))).cloned().collect())
     }
 
-    /// Returns whether a state of a rule precedes its deletion.
-    fn is_deleted(&self, name: &str, state: &RuleState) -> bool {
-        self.deleted.iter().any(|(deleted, uid)| *uid == state.uid && **deleted == *name)
+    /// Returns whether a rule no longer exists although this state of it is shown: its deletion is known, or the list of
+    /// a new leader, which is later, lacks it.
+    fn is_gone(&self, name: &str, state: &RuleState) -> bool {
+        let is_deleted = || self.deleted.iter().any(|(deleted, uid)| *uid == state.uid && **deleted == *name);
+        let is_missing = || self.is_newer(state) == Some(false) && !self.by_name.contains_key(name);
+        is_deleted() || is_missing()
+    }
+
+    /// Returns whether a state of a rule is newer than the list of a new leader, as far as that is known.
+    fn is_newer(&self, state: &RuleState) -> Option<bool> {
+        state.version.zip(self.list_version).map(|(version, list_version)| version > list_version)
     }
 
     /// Returns the newest known version of a rule.
@@ -348,33 +364,6 @@ impl Rules {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &RuleState)> {
         self.by_name.iter()
-    }
-}
-
-impl RuleState {
-    /// Returns what plans depend on: the rule, or the priority of an invalid one, which keeps its values.
-    fn planned(&self) -> Result<&Arc<Rule>, Option<i32>> {
-        self.rule.as_ref().map_err(|_| self.priority)
-    }
-
-    fn is_malformed(&self) -> bool {
-        matches!(self.rule, Err(InvalidRule::Malformed(_)))
-    }
-
-    /// Returns the declared resource; `None` for an invalid rule.
-    pub(super) fn resource(&self) -> Option<&str> {
-        self.rule.as_ref().ok().map(|rule| rule.resource.as_str())
-    }
-
-    fn new(object: RuleObject) -> Self {
-        let metadata = object.meta();
-        let (uid, generation) = (metadata.uid.clone(), metadata.generation);
-        let version = metadata.resource_version.as_deref().and_then(resource_version::number);
-        let (rule, status, priority) = match object.0 {
-            Ok(object) => (Rule::new(&object).map(Arc::new), object.status, Some(object.spec.priority)),
-            Err(invalid) => (Err(InvalidRule::Malformed(invalid.error)), None, None),
-        };
-        Self { uid, generation, version, priority, status, rule }
     }
 }
 

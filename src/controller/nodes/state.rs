@@ -206,9 +206,14 @@ impl NodeState {
         }
     }
 
+    /// Records that nothing on the node is lost.
+    pub(in crate::controller) fn mark_repaired(&mut self) {
+        (self.pending_since, self.is_rollout) = (None, false);
+    }
+
     /// Records that the node is as planned.
     pub(in crate::controller) fn mark_in_sync(&mut self) {
-        (self.pending_since, self.is_rollout) = (None, false);
+        self.mark_repaired();
         if let Some(work) = &mut self.work {
             work.planned.clear();
             work.failures.clear();
@@ -304,22 +309,22 @@ impl Work {
     }
 
     /// If the plan for the response to a patch requests the same again, something undoes patches in between: records a
-    /// failure, and returns its message with the changes. A change that only a plan with a list of pods can request again is checked after
-    /// that list.
+    /// failure, and returns its message with the changes. What a partial plan, without the list of pods or the rules that
+    /// it needs, does not request is checked with the next plan.
     pub(in crate::controller) fn check_undone(
         &mut self,
         changes: &[Change],
-        awaits_pods: bool,
+        is_partial: bool,
         time: (Instant, u64),
     ) -> Checked {
         let applied = std::mem::take(&mut self.applied);
         let (again, others): (Vec<_>, Vec<_>) = applied.into_iter().partition(|change| changes.contains(change));
-        let is_undone = !again.is_empty() && (awaits_pods || others.is_empty());
-        if awaits_pods {
+        let is_undone = !again.is_empty() && (is_partial || others.is_empty());
+        if is_partial {
             self.applied.clone_from(&others);
         }
         if !is_undone {
-            return Checked { undone: None, stays: if awaits_pods { Vec::new() } else { others } };
+            return Checked { undone: None, stays: if is_partial { Vec::new() } else { others } };
         }
         let message: Arc<str> = UNDONE.into();
         self.failures.fail(Cause::Undone, &message, &again, None, time);

@@ -164,7 +164,8 @@ impl Reconciler {
         let is_held = outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Held { .. }));
         let time = (now.instant, self.schedule.seed());
         let applied_at = state.work().and_then(|work| work.applied_at);
-        let checked = state.working().map(|work| work.check_undone(&changes, needs_pods, time)).unwrap_or_default();
+        let is_partial = needs_pods || !knows_all;
+        let checked = state.working().map(|work| work.check_undone(&changes, is_partial, time)).unwrap_or_default();
         if let Some((message, _)) = &checked.undone {
             warn!(node = %name, "{message}");
         }
@@ -216,23 +217,26 @@ impl Reconciler {
         is_planned: bool,
         now: Now,
     ) -> Next {
-        let (held, seed) = (self.nodes.held(), self.schedule.seed());
+        let (held, seed, knows_all) = (self.nodes.held(), self.schedule.seed(), self.knows_all());
         let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
         let condition = |rules: &Rules, state: &NodeState, planned: &[Change]| {
             claims.as_ref()?.change(state, rules, planned, now.wall)
         };
         let alone = condition(&self.rules, state, &[]);
         let is_converged = changes.is_empty() && !needs_pods && withheld_until.is_none() && alone.is_none();
-        if is_converged {
+        if is_converged && knows_all {
             state.mark_in_sync();
             self.schedule.rollouts.forget_node(name);
+            self.schedule.kept_back.remove(name);
             if is_planned {
                 self.report_applied(name, now);
             }
+        } else if is_converged {
+            // Only repairs are planned: this does not show that the node needs nothing of what has failed.
+            state.mark_repaired();
         }
         let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
         if state.work().is_none() && is_converged {
-            self.schedule.kept_back.remove(name);
             return Next::Nothing;
         }
         let is_rollout = state.is_rollout;
@@ -278,7 +282,8 @@ impl Reconciler {
             }
         }
         match alone {
-            None => work.failures.forget_condition(),
+            None if knows_all => work.failures.forget_condition(),
+            None => {}
             Some(_) if next.is_some() => {}
             Some(_) if self.schedule.queue.len(Stage::Patch) >= self.options.rollouts.max_planned => {
                 next = Some(Next::Ready(Stage::Backlog, Rank::Replan));
@@ -290,7 +295,7 @@ impl Reconciler {
             },
         }
         // Also while the rollout of another rule is stopped.
-        if is_quiet {
+        if is_quiet && knows_all {
             work.pods.forget_usage();
             if poll {
                 until(work.pods.next(held, (now, seed)));
@@ -298,11 +303,8 @@ impl Reconciler {
                 work.pods.restart();
             }
         }
-        if is_converged {
-            self.schedule.kept_back.remove(name);
-            if let Some(state) = self.nodes.get_mut(name) {
-                state.compact(now);
-            }
+        if is_converged && let Some(state) = self.nodes.get_mut(name) {
+            state.compact(now);
         }
         next.or(wait.map(Next::Wait)).unwrap_or(Next::Nothing)
     }

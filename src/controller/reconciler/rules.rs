@@ -9,7 +9,7 @@ use super::{Effect, Kind, Now, Rank, Reconciler, RulesList, Step};
 use crate::cluster::backoff::Backoff;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::RequestId;
-use crate::controller::rules::{Enqueue, RuleObject, Seen, Validity};
+use crate::controller::rules::{Enqueue, RuleList, RuleObject, Seen, Validity};
 
 impl Reconciler {
     pub(super) fn observe_rule(&mut self, event: watcher::Result<Event<RuleObject>>, now: Now) {
@@ -91,7 +91,7 @@ impl Reconciler {
         }
     }
 
-    pub(super) fn rules_listed(&mut self, id: RequestId, reply: Result<Vec<RuleObject>, RequestError>, now: Now) {
+    pub(super) fn rules_listed(&mut self, id: RequestId, reply: Result<RuleList, RequestError>, now: Now) {
         let (mark, mut backoff) = match std::mem::replace(&mut self.schedule.rules, RulesList::Done) {
             RulesList::InFlight { id: sent, mark, backoff } if sent == id => (mark, backoff),
             // The list was requested before this process last became the leader.
@@ -101,14 +101,14 @@ impl Reconciler {
             }
         };
         match reply {
-            Ok(objects) => match self.rules.validity(&mark) {
+            Ok(list) => match self.rules.validity(&mark) {
                 Validity::Superseded => self.begin_if_complete(now),
                 Validity::Doubtful => {
                     let not_before = Some(now.instant + backoff.next(None));
                     self.schedule.rules = RulesList::Needed { not_before, backoff };
                 }
                 Validity::Usable => {
-                    let seen = self.rules.observe_list(objects, &mark);
+                    let seen = self.rules.observe_list(list, &mark);
                     self.follow_rules(seen, now);
                     self.begin_if_complete(now);
                 }

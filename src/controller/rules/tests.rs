@@ -13,6 +13,11 @@ fn object(name: &str, quantity: Value) -> RuleObject {
     .unwrap()
 }
 
+/// A list of unknown version.
+fn list(items: impl IntoIterator<Item = RuleObject>) -> RuleList {
+    RuleList { version: None, items: items.into_iter().collect() }
+}
+
 fn listed(objects: impl IntoIterator<Item = RuleObject>) -> Rules {
     let mut rules = Rules::default();
     rules.observe(Event::Init);
@@ -117,7 +122,7 @@ fn list_with_a_deleted_rule_is_not_believed_whatever_happened_to_its_name_since(
     rules.observe(Event::Delete(object("first", "2")));
     rules.observe(Event::Apply(object("second", "3")));
     rules.observe(Event::Delete(object("second", "4")));
-    rules.observe_list(vec![object("first", "1")], &mark);
+    rules.observe_list(list([object("first", "1")]), &mark);
     assert!(rules.get("a").is_none(), "no event of the watch would ever remove it");
 }
 
@@ -128,7 +133,7 @@ fn newest_deletions_are_remembered() {
     let mark = rules.mark();
     names.iter().for_each(|name| drop(rules.observe(Event::Delete(object(name, json!(4))))));
     let newer = names[MAX_DELETED..].iter().map(|name| object(name, json!(4)));
-    rules.observe_list(newer.collect(), &mark);
+    rules.observe_list(list(newer), &mark);
     assert_eq!(rules.iter().count(), 0, "the list was sent before the deletions");
 }
 
@@ -150,7 +155,7 @@ fn list_is_doubtful_once_a_deletion_since_its_request_is_forgotten() {
 fn watch_behind_a_list_does_not_bring_back_what_is_gone() {
     let mut rules = listed([object("a", json!(4))]);
     let mark = rules.mark();
-    assert_eq!(rules.observe_list(Vec::new(), &mark).removed, ["a".into()]);
+    assert_eq!(rules.observe_list(list([]), &mark).removed, ["a".into()]);
     let mut late = object("a", json!(5));
     late.meta_mut().resource_version = Some("8".to_owned());
     assert_eq!(rules.observe(Event::Apply(late)), Seen::nothing());
@@ -170,7 +175,7 @@ fn list_of_the_watch_is_in_doubt_where_a_list_meanwhile_lacks_one_of_its_rules()
         rules.observe(Event::Init);
         let mark = rules.mark();
         assert_eq!(rules.validity(&mark), Validity::Usable);
-        rules.observe_list(vec![object("a", json!(4))], &mark);
+        rules.observe_list(list([object("a", json!(4))]), &mark);
         for name in names {
             rules.observe(Event::InitApply(object(name, json!(4))));
         }
@@ -185,7 +190,7 @@ fn list_of_the_watch_is_in_doubt_where_a_list_meanwhile_lacks_one_of_its_rules()
     // One that the list has shown to be gone is not in doubt.
     let mut rules = listed([object("a", json!(4))]);
     rules.observe(Event::Init);
-    rules.observe_list(Vec::new(), &rules.mark());
+    rules.observe_list(list([]), &rules.mark());
     rules.observe(Event::InitApply(object("a", json!(4))));
     assert!(!rules.observe(Event::InitDone).is_in_doubt);
     assert!(rules.get("a").is_none());
@@ -196,10 +201,55 @@ fn list_of_the_watch_is_in_doubt_where_a_list_meanwhile_lacks_one_of_its_rules()
 fn deletion_that_the_watch_shows_after_a_list_ends_the_hold() {
     let mut rules = listed([object("a", json!(4))]);
     let mark = rules.mark();
-    rules.observe_list(Vec::new(), &mark);
+    rules.observe_list(list([]), &mark);
     assert!(rules.hold_missing(&["a".into()].into(), Duration::from_secs(300), Instant::now()));
     let seen = rules.observe(Event::Delete(object("a", json!(4))));
     assert_eq!((seen.enqueue, rules.hold().len()), (Enqueue::All, 0));
     assert!(!rules.hold_missing(&["a".into()].into(), Duration::from_secs(300), Instant::now()));
     assert_eq!(rules.observe(Event::Delete(object("a", json!(4)))), Seen::nothing());
+}
+
+/// What the list lacks and is not newer is gone, although the watch has not shown it yet.
+#[test]
+fn rule_that_precedes_a_list_and_is_not_in_it_is_gone() {
+    let object = |name: &str, version: u64| {
+        let mut rule = object(name, json!(4));
+        rule.meta_mut().resource_version = Some(version.to_string());
+        rule
+    };
+    for (version, is_known) in [(6, false), (7, false), (8, true)] {
+        let mut rules = listed([object("a", 1)]);
+        let mark = rules.mark();
+        rules.observe_list(RuleList { version: Some(7), items: vec![object("a", 1)] }, &mark);
+        rules.observe(Event::Apply(object("b", version)));
+        assert_eq!(rules.get("b").is_some(), is_known, "{version}");
+        // It shows again what the list has.
+        rules.observe(Event::Apply(object("a", 5)));
+        assert_eq!(rules.get("a").unwrap().version, Some(5));
+        // What it shows while the list is under way.
+        let mut rules = listed([object("a", 1)]);
+        let mark = rules.mark();
+        rules.observe(Event::Apply(object("b", version)));
+        rules.observe_list(RuleList { version: Some(7), items: vec![object("a", 1)] }, &mark);
+        assert_eq!(rules.get("b").is_some(), is_known, "{version}");
+        // What it lists meanwhile.
+        let mut rules = listed([object("a", 1)]);
+        rules.observe(Event::Init);
+        let mark = rules.mark();
+        rules.observe_list(RuleList { version: Some(7), items: vec![object("a", 1)] }, &mark);
+        rules.observe(Event::InitApply(object("a", 1)));
+        rules.observe(Event::InitApply(object("b", version)));
+        assert!(!rules.observe(Event::InitDone).is_in_doubt);
+        assert_eq!(rules.get("b").is_some(), is_known, "{version}");
+        // A list that begins later, of either kind, is not behind.
+        rules.observe(Event::Init);
+        rules.observe(Event::InitApply(object("b", version)));
+        rules.observe(Event::InitDone);
+        assert!(rules.get("b").is_some());
+        for items in [vec![object("a", 1)], vec![object("a", 1), object("c", version)]] {
+            let (mark, is_listed) = (rules.mark(), items.len() > 1);
+            rules.observe_list(RuleList { version: Some(9), items }, &mark);
+            assert_eq!((rules.get("b").is_some(), rules.get("c").is_some()), (false, is_listed));
+        }
+    }
 }

@@ -28,8 +28,9 @@ async fn rules_beyond_the_first_page_count() {
     let client = client::over(network.connection("pod-1"));
     let listed = send(client, Effect::ListRules { id: ID }).await;
     let Completion::RulesListed { reply: Ok(rules), .. } = listed else { panic!() };
-    assert_eq!(rules.len(), 301);
-    assert!(rules.iter().any(|rule| rule.name_any() == "dongle"));
+    assert_eq!(rules.version, Some(network.read(|api| api.version())));
+    assert_eq!(rules.items.len(), 301);
+    assert!(rules.items.iter().any(|rule| rule.name_any() == "dongle"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,9 +39,6 @@ pub struct NodeWrite<'a> {
     pub right: Right,
     /// The rules at each moment that the sender may have known last when it sent the patch.
     pub known: &'a [Vec<Arc<Value>>],
-    /// The number of these moments that may precede the sender's knowledge: it may not withdraw what all the others
-    /// declare.
-    pub certain_from: usize,
     /// The labels that the node had at one of these moments.
     pub labels: &'a [Value],
     /// Whether the sender had seen the node as it was before the patch. If not, only the ledger is certain.
@@ -275,8 +272,7 @@ impl NodeWrite<'_> {
                                 || rules.iter().any(|rule| may_declare(rule, self.before, labels, name))
                         })
                 };
-                let certain = self.known.get(self.certain_from..).unwrap_or_default();
-                if !certain.is_empty() && certain.iter().all(is_declared) {
+                if !self.known.is_empty() && self.known.iter().all(is_declared) {
                     return Err("I1: a declared value is withdrawn".to_owned());
                 }
                 Ok(())

@@ -9,6 +9,7 @@ use super::world::{DONGLE, Open, World, error, object};
 use crate::cluster::node_client::Reply;
 use crate::controller::effect::{Completion, RequestId};
 use crate::controller::reconciler::{Event, Observation};
+use crate::controller::rules::RuleList;
 use crate::model::pod::{Pod, Requests};
 use crate::planner::tests::try_apply;
 
@@ -20,8 +21,8 @@ impl World {
                 let reply = self.apply(&node, &patch);
                 self.reply(id, &node, reply);
             }
-            Open::Rules { id, rules } => {
-                let reply = Ok(rules.into_iter().map(object).collect());
+            Open::Rules { id, version, rules } => {
+                let reply = Ok(RuleList { version: Some(version), items: rules.into_iter().map(object).collect() });
                 self.reconciler.complete(Completion::RulesListed { id, reply }, self.now);
             }
             Open::Pods { id, scope } => {

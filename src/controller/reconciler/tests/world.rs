@@ -15,7 +15,7 @@ use crate::cluster::requests::RequestError;
 use crate::controller::RolloutLimits;
 use crate::controller::effect::{PodScope, RequestId, WrittenStatus};
 use crate::controller::reconciler::*;
-use crate::controller::rules::RuleObject;
+use crate::controller::rules::{RuleList, RuleObject};
 use crate::model::ledger;
 
 pub(super) const DONGLE: &str = "example.com/dongle";
@@ -25,7 +25,7 @@ pub(super) const DONGLE: &str = "example.com/dongle";
 pub(super) enum Open {
     Patch { id: RequestId, node: String, patch: Patch, deadline: Instant },
     Pods { id: RequestId, scope: PodScope },
-    Rules { id: RequestId, rules: Vec<Value> },
+    Rules { id: RequestId, version: u64, rules: Vec<Value> },
 }
 
 /// Objects, and a reconciler that watches them.
@@ -278,11 +278,12 @@ impl World {
             }
             Effect::ListRules { id } if self.holds_lists => {
                 let rules = self.rules.values().cloned().collect();
-                return self.open.push(Open::Rules { id, rules });
+                return self.open.push(Open::Rules { id, version: self.version, rules });
             }
             Effect::ListRules { id } => {
-                let rules = self.rules.values().cloned().map(object::<RuleObject>).collect();
-                let reply = if self.list_rules == 200 { Ok(rules) } else { Err(error(self.list_rules)) };
+                let items = self.rules.values().cloned().map(object::<RuleObject>).collect();
+                let list = RuleList { version: Some(self.version), items };
+                let reply = if self.list_rules == 200 { Ok(list) } else { Err(error(self.list_rules)) };
                 Completion::RulesListed { id, reply }
             }
             Effect::PatchNode { id, node, patch } => {

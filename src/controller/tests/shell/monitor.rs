@@ -38,7 +38,7 @@ struct State {
 struct Term {
     holder: String,
     since: Instant,
-    /// When rules were listed in it first, and how many states they had had by then.
+    /// When rules were listed in it first, and their state by then.
     rules_listed: Option<(Instant, usize)>,
 }
 
@@ -184,8 +184,7 @@ impl State {
             before,
             after: &after,
             right,
-            known: &self.rules,
-            certain_from: listed.map_or(0, |(_, states)| states),
+            known: &self.rules[listed.map_or(0, |(_, state)| state)..],
             labels: &labels,
             was_seen: false,
             history: &history,

@@ -48,9 +48,9 @@ pub(super) struct Sent {
     at: Millis,
     right: Right,
     leads_since: Option<Millis>,
-    /// The versions of nodes and rules that it had seen, of rules at least and at most; and the version by then.
+    /// The versions up to which it had seen nodes and rules; and the version by then.
     pub(super) nodes: u64,
-    rules: [u64; 2],
+    rules: u64,
     version: u64,
     /// What pods requested on the node that a patch is for.
     pods: Option<Requested>,
@@ -82,7 +82,7 @@ impl Checks {
 
     /// The rules and nodes that a process may have known when it sent a request.
     pub(super) fn states(&self, sent: &Sent) -> (States, States) {
-        let rules = states(&self.rules, sent.rules[0], sent.version);
+        let rules = states(&self.rules, sent.rules, sent.version);
         (rules, states(&self.nodes, sent.nodes, sent.version))
     }
 }
@@ -123,14 +123,13 @@ impl World {
             (Some(_), false) => Right::Repairs,
             (Some(_), true) => Right::All,
         };
-        let rules = process.streams[1].position;
         Sent {
             instant,
             at: self.now,
             right,
             leads_since: process.leads_since,
             nodes: process.streams[2].position,
-            rules: [rules, rules.max(process.listed_rules)],
+            rules: process.streams[1].position.max(process.listed_rules),
             version: self.server.version(),
             pods: pods.filter(is_recent).map(|(requested, _)| requested),
         }
@@ -156,13 +155,13 @@ impl World {
         }
     }
 
-    /// A list of rules has come.
-    pub(super) fn rules_are_known(&mut self, number: usize, sent: &Sent) {
+    /// A list of rules has come, of this version.
+    pub(super) fn rules_are_known(&mut self, number: usize, sent: &Sent, version: u64) {
         let process = &mut self.processes[number];
         if process.leads_since.is_some() && process.leads_since == sent.leads_since {
             process.knows_rules = true;
         }
-        process.listed_rules = process.listed_rules.max(sent.version);
+        process.listed_rules = process.listed_rules.max(version);
     }
 
     /// A list of pods has been served.
@@ -210,8 +209,7 @@ impl World {
     /// A patch has been applied.
     pub(super) fn check_node_write(&mut self, number: usize, before: &Arc<Value>, after: &Arc<Value>, sent: &Sent) {
         let name = before["metadata"]["name"].as_str().unwrap_or_default();
-        let known = states(&self.checks.rules, sent.rules[0], sent.version);
-        let certain_from = known.len() - states(&self.checks.rules, sent.rules[1], sent.version).len();
+        let known = states(&self.checks.rules, sent.rules, sent.version);
         let mut labels: Vec<_> = states(&self.checks.nodes, sent.nodes, u64::MAX)
             .into_iter()
             .flatten()
@@ -225,7 +223,6 @@ impl World {
             after,
             right: sent.right,
             known: &known,
-            certain_from,
             labels: &labels,
             was_seen: {
                 let version = before["metadata"]["resourceVersion"].as_str();

@@ -54,7 +54,11 @@ impl World {
             object["metadata"]["uid"].as_str() == uid
                 && object["metadata"]["generation"].as_i64() == status.observed_generation
         });
-        let Some(object) = rules.next() else { return };
+        let Some(object) = rules.next() else {
+            let who = Arc::clone(&self.processes[process].name);
+            return self
+                .violate(format!("I10: {who} reports a generation of {rule} that is not the one that it knows"));
+        };
         let resource = object["spec"]["resourceName"].as_str().unwrap_or_default();
         let mut carrying = BTreeSet::new();
         for node in objects.into_iter().flatten() {

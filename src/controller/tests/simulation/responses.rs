@@ -18,6 +18,7 @@ use crate::cluster::lease::Written;
 use crate::cluster::node_client::{PodsByNode, Reply};
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::{Completion, Effect, PodScope, WrittenStatus};
+use crate::controller::rules::RuleList;
 use crate::model::pod::{Pod, Requests};
 
 impl World {
@@ -64,9 +65,11 @@ impl World {
                 }
                 Effect::ReleaseLease(_) => Completion::LeaseReleased,
                 Effect::ListRules { id } => {
-                    let reply = result.map(|body| objects(&body));
-                    if reply.is_ok() {
-                        self.rules_are_known(process, &sent);
+                    let list =
+                        |body: Value| RuleList { version: body["version"].as_u64(), items: objects(&body["items"]) };
+                    let reply = result.map(list);
+                    if let Ok(RuleList { version: Some(version), .. }) = reply {
+                        self.rules_are_known(process, &sent, version);
                     }
                     Completion::RulesListed { id, reply }
                 }

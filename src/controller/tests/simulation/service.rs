@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use simulator::{Failure, Key, Kind, ListOptions, PatchBody, Selector, Subresource, Writer};
 
 use super::checks::Sent;
@@ -77,7 +77,7 @@ impl World {
             Effect::ListRules { .. } if self.crd_missing => Err(Failure::not_found(Kind::Rule, &Key::named(""))),
             Effect::ListRules { .. } => {
                 let list = self.server.list(Kind::Rule, &ListOptions::default());
-                list.map(|list| list.items.iter().map(|item| (**item).clone()).collect())
+                list.map(|list| json!({"version": list.version, "items": list.items}))
             }
             Effect::PatchNode { node, patch, .. } => self.serve_patch(process, node, patch, sent),
             Effect::ListPods { id, scope } => {

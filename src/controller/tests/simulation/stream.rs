@@ -96,6 +96,8 @@ impl World {
         }
         stream.is_due = false;
         let (kind, lag) = (stream.kind, stream.lag);
+        // What has piled up comes one after another: a response may come in between.
+        let next = lag / 8;
         let mut again = lag;
         let observation = match &mut stream.state {
             State::Empty => {
@@ -151,11 +153,11 @@ impl World {
                     vec![fail(kind, watcher::Error::WatchError(status_of(&failure)))]
                 }
                 Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                    (again, stream.position) = (0, watch.position());
+                    (again, stream.position) = (next, watch.position());
                     vec![apply(kind, &object, false)]
                 }
                 Some(WatchEvent::Deleted(object)) => {
-                    (again, stream.position) = (0, watch.position());
+                    (again, stream.position) = (next, watch.position());
                     vec![delete(kind, &object)]
                 }
                 Some(WatchEvent::Bookmark(_)) => return,

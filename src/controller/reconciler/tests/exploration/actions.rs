@@ -10,6 +10,7 @@ use super::world::{Late, MAX_LATENCY, NODE, Open, Shown, World};
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::Completion;
+use crate::controller::rules::RuleList;
 use crate::controller::tests::exploration::node::{RULES, SmallNode, Writer};
 use crate::controller::tests::exploration::planning::requests;
 
@@ -194,7 +195,8 @@ impl World {
             }
             Open::Rules { id, is_valid } => {
                 self.has_rules |= is_valid;
-                let reply = Ok(self.rules.values().cloned().map(object).collect());
+                let items = self.rules.values().cloned().map(object).collect();
+                let reply = Ok(RuleList { version: Some(self.version), items });
                 Completion::RulesListed { id, reply }
             }
             Open::Pods { id, scope } => {
