@@ -30,7 +30,7 @@ pub const RULE: &str = "dongle";
 pub const RAISED: i64 = 6;
 /// Another resource, which a second rule rolls out while the rows about one node are measured.
 pub const OTHER_RESOURCE: &str = "example.com/license";
-const OTHER_RULE: &str = "license";
+pub const OTHER_RULE: &str = "license";
 /// The chart's maximum of patches per second for a rollout.
 pub const ROLLOUT_RATE: u32 = 50;
 /// Maximum of patches in flight, in the controller and in the baseline.

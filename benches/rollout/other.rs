@@ -1,5 +1,5 @@
-//! The baseline of the second rule's rollout: as many patches per second as an installation sends, beside the rows
-//! about one node.
+//! The baseline of the second rule's rollout: the same patches, as many per second as an installation sends, beside the
+//! rows about one node.
 
 use std::time::Duration;
 
@@ -8,17 +8,20 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use json_patch::Patch as JsonPatch;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use node_resource_advertiser::model::api::FIELD_MANAGER;
 use node_resource_advertiser::model::node::ApiNode;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::baseline::Task;
-use crate::cluster::{Cluster, MAX_CONCURRENT_PATCHES, OTHER_RESOURCE, QUANTITY, ROLLOUT_RATE, has_other};
+use crate::cluster::{
+    Cluster, MAX_CONCURRENT_PATCHES, OTHER_RESOURCE, OTHER_RULE, QUANTITY, RESOURCE, ROLLOUT_RATE, RULE, has_other,
+};
 use crate::nodes;
 
 /// Starts to patch one node after another. It ends when the returned value is dropped.
 pub fn start(client: &Client, node_count: usize) -> Result<Task> {
     let api = Api::<ApiNode>::all(client.clone());
-    let patch = patch(&json!({"op": "add", "value": QUANTITY.to_string()}))?;
+    let patch = patch(true)?;
     let patches = stream::unfold(tokio::time::interval(Duration::from_secs(1) / ROLLOUT_RATE), |mut ticks| async {
         ticks.tick().await;
         Some(((), ticks))
@@ -39,7 +42,7 @@ pub fn start(client: &Client, node_count: usize) -> Result<Task> {
 /// Removes the resource from all nodes that have it.
 pub async fn withdraw(cluster: &Cluster) -> Result<()> {
     let api = &Api::<ApiNode>::all(cluster.client.clone());
-    let patch = &patch(&json!({"op": "remove"}))?;
+    let patch = &patch(false)?;
     let nodes = cluster.list_nodes().await?;
     stream::iter(nodes.into_iter().filter(has_other))
         .map(|node| async move { send(api, &node.name, patch).await })
@@ -48,18 +51,30 @@ pub async fn withdraw(cluster: &Cluster) -> Result<()> {
         .await
 }
 
-fn patch(operation: &Value) -> Result<JsonPatch> {
+/// Returns a patch that adds the resource and its entry in the ledger, or removes both.
+fn patch(is_added: bool) -> Result<JsonPatch> {
+    let quantity = QUANTITY.to_string();
+    let mut ledger = json!({RESOURCE: {"quantity": quantity, "rule": RULE}});
+    if is_added {
+        ledger[OTHER_RESOURCE] = json!({"quantity": quantity, "rule": OTHER_RULE});
+    }
     let path = OTHER_RESOURCE.replace('/', "~1");
-    let operations = ["capacity", "allocatable"].map(|map| {
-        let mut operation = operation.clone();
-        operation["path"] = json!(format!("/status/{map}/{path}"));
-        operation
+    let values = ["capacity", "allocatable"].map(|map| {
+        let path = format!("/status/{map}/{path}");
+        if is_added {
+            json!({"op": "add", "path": path, "value": quantity})
+        } else {
+            json!({"op": "remove", "path": path})
+        }
     });
-    serde_json::from_value(json!(operations)).context("the patch does not decode")
+    let annotation = "/metadata/annotations/noderesource.dev~1advertised";
+    let ledger = json!({"op": "add", "path": annotation, "value": ledger.to_string()});
+    let operations = values.into_iter().chain([ledger]).collect();
+    serde_json::from_value(operations).context("the patch does not decode")
 }
 
 async fn send(api: &Api<ApiNode>, node: &str, patch: &JsonPatch) -> Result<()> {
-    let params = PatchParams { field_manager: Some("other".to_owned()), ..PatchParams::default() };
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     match api.patch_status(node, &params, &Patch::Json::<()>(patch.clone())).await {
         // The bench has deleted the node, to register it again.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),

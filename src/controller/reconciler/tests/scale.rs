@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::world::DONGLE;
 use super::*;
+use crate::controller::limiter::Limiter;
 use crate::controller::{MAX_PLANNED, RolloutLimits};
 use crate::model::ledger;
 use crate::model::node::ApiNode;
@@ -46,6 +47,9 @@ fn memory(key: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
 }
+
+/// The chart's maximum of patches per second for a rollout.
+const RATE: u32 = 50;
 
 fn spec(quantity: u64, priority: u64) -> Value {
     json!({"quantity": quantity, "priority": priority, "shrinkPolicy": "Immediate"})
@@ -84,7 +88,12 @@ impl Fleet {
             labels[format!("feature.node.example.com/cpu-{feature}")] = json!("true");
         }
         let fields = json!({format!("f:{DONGLE}"): {}});
-        let amounts = json!({"cpu": "8", "memory": "32Gi", "pods": "110", DONGLE: text});
+        let mut amounts = json!({"cpu": "8", "memory": "32Gi", "pods": "110"});
+        let mut annotations = json!({"agent.example.com/state": format!("{number:0256x}")});
+        if !ledger.is_empty() {
+            amounts[DONGLE] = json!(text);
+            annotations[ledger::ANNOTATION] = json!(ledger);
+        }
         let padding = if self.is_lean { 0 } else { 40 };
         let images = (0..padding).map(|image| {
             let digest = format!("registry.example.com/service-{image}@sha256:{number:064x}");
@@ -94,7 +103,7 @@ impl Fleet {
             "metadata": {
                 "name": name, "uid": format!("{number:08x}-ac27-4e5c-9b1e-0242ac120002"), "resourceVersion": version,
                 "creationTimestamp": "2026-01-01T00:00:00Z", "labels": labels,
-                "annotations": {ledger::ANNOTATION: ledger, "agent.example.com/state": format!("{number:0256x}")},
+                "annotations": annotations,
                 "managedFields": [
                     {"manager": "kubelet", "operation": "Update", "time": "2026-01-01T00:00:00Z",
                         "fieldsV1": {"f:status": {"f:capacity": {"f:cpu": {}}, "f:conditions": {}}}},
@@ -143,7 +152,13 @@ impl Fleet {
             // Failures without any delay would all precede the brake.
             self.world.advance(Duration::from_millis(5));
             for open in std::mem::take(&mut self.world.open) {
-                let Open::Patch { id, node, patch, .. } = open else { panic!("{open:?}") };
+                let (id, node, patch) = match open {
+                    Open::Patch { id, node, patch, .. } => (id, node, patch),
+                    list => {
+                        self.world.answer(list);
+                        continue;
+                    }
+                };
                 answered += 1;
                 let reply = if succeeds { self.apply(&node, &patch) } else { failed(503) };
                 let completion = Completion::NodePatched { id, node: node.as_str().into(), reply };
@@ -152,9 +167,25 @@ impl Fleet {
         }
     }
 
+    /// Answers every patch of a rollout that has a rate. Returns how many.
+    fn roll_out(&mut self) -> usize {
+        let mut patches = 0;
+        let mut idle = 0;
+        while idle < 60 {
+            let answered = self.answer(true);
+            patches += answered;
+            idle = if answered > 0 { 0 } else { idle + 1 };
+            self.world.advance(Duration::from_millis(500));
+        }
+        patches
+    }
+
     fn apply(&mut self, name: &str, Patch(operations): &Patch) -> Reply {
         let number: usize = name.split(['-', '.']).nth(2).unwrap().parse().unwrap();
         for operation in operations {
+            if let PatchOperation::Remove(_) = operation {
+                self.values[number] = ("".into(), 0);
+            }
             let (PatchOperation::Add(_) | PatchOperation::Replace(_)) = operation else { continue };
             let operation = serde_json::to_value(operation).unwrap();
             let (path, value) = (operation["path"].as_str().unwrap(), operation["value"].as_str().unwrap());
@@ -257,6 +288,26 @@ fn scale() {
     let patches = fleet.answer(true);
     assert_eq!(patches, nodes, "each node is patched once");
     fleet.report("edit-all", nodes, patches);
+
+    fleet.world.delete_rule(RULE);
+    let patches = fleet.answer(true);
+    assert_eq!(patches, nodes, "each node is patched once");
+    fleet.report("withdraw", nodes, patches);
+
+    fleet.edit(RULE, spec(5, 1));
+    let patches = fleet.answer(true);
+    assert_eq!(patches, nodes, "each node is patched once");
+    fleet.report("advertise", nodes, patches);
+
+    fleet.world.delete_rule(RULE);
+    assert_eq!(fleet.answer(true), nodes, "each node is patched once");
+    // As in an installation: pods are listed first, and patches have a rate.
+    fleet.world.reconciler.schedule.limiter = Limiter::new(16, Some(RATE));
+    fleet.edit(RULE, json!({"quantity": 5}));
+    let patches = fleet.roll_out();
+    assert_eq!(patches, nodes, "each node is patched once");
+    fleet.report("advertise-with-pods", nodes, patches);
+    fleet.world.reconciler.schedule.limiter = Limiter::new(16, None);
 
     // Until a tenth of the retries of ten minutes have failed, or the brake has stopped more.
     fleet.edit(RULE, spec(6, 1));
