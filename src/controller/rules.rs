@@ -7,19 +7,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
 use kube::{Resource as _, ResourceExt as _};
 use tokio::time::Instant;
 
-use crate::model::api::NodeExtendedResource;
 use crate::model::node::{Fact, FactNames};
 use crate::planner::rules::{Rule, RuleSet};
 use hold::Hold;
-pub(super) use state::RuleState;
-
-/// An object of the watch: an object that cannot be decoded is still known by name.
-pub(super) type RuleObject = DeserializeGuard<NodeExtendedResource>;
+pub(super) use state::{RuleObject, RuleState};
 
 /// A complete list.
 #[derive(Debug)]

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use kube::Resource as _;
+use kube::core::DeserializeGuard;
 
-use super::RuleObject;
-use crate::model::api::NodeExtendedResourceStatus;
+use crate::model::api::{NodeExtendedResource, NodeExtendedResourceStatus};
 use crate::model::resource_version;
 use crate::planner::rules::{InvalidRule, Rule};
+
+/// An object of the watch: an object that cannot be decoded is still known by name.
+pub(in crate::controller) type RuleObject = DeserializeGuard<NodeExtendedResource>;
 
 /// One rule.
 #[derive(Clone, Debug, PartialEq)]
