@@ -71,6 +71,8 @@ fn doubt_about_the_rules_ends_no_backoff() {
         world.holds_lists = true;
         world.observe(Observation::Rule(Ok(Event::InitDone)));
         world.watching = true;
+        // The node is planned in the meantime.
+        world.relabel("node-0", json!({"zone": "b"}));
         world.run();
         assert!(!world.reconciler.knows_all(), "there may be the other rule, or not");
         assert_eq!(is_reported(&world), is_forbidden);
