@@ -14,12 +14,13 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Config};
 use node_resource_advertiser::cluster::client::with_config;
 use node_resource_advertiser::model::api::FIELD_MANAGER;
+use node_resource_advertiser::model::ledger;
 use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
 use node_resource_advertiser::model::pod::Requests;
 use node_resource_advertiser::planner::input::{PlanningInput, PodUsage};
 use node_resource_advertiser::planner::rules::RuleSet;
 use node_resource_advertiser::planner::{patch, plan};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -143,14 +144,21 @@ async fn watch_and_patch(config: Config, listed: oneshot::Sender<()>) -> Result<
 async fn patch_one(api: &Api<ApiNode>, node: Node) -> Result<()> {
     let quantity = QUANTITY.to_string();
     let path = RESOURCE.replace('/', "~1");
-    let ledger = json!({RESOURCE: {"quantity": quantity, "rule": RULE}}).to_string();
     let patch = json!([
         {"op": "test", "path": "/metadata/uid", "value": node.uid},
-        {"op": "add", "path": "/metadata/annotations/noderesource.dev~1advertised", "value": ledger},
+        write_ledger(&[(RESOURCE, RULE)]),
         {"op": "add", "path": format!("/status/capacity/{path}"), "value": quantity},
         {"op": "add", "path": format!("/status/allocatable/{path}"), "value": quantity},
     ]);
     send(api, node.name, serde_json::from_value(patch)?).await
+}
+
+/// Returns the operation that makes the ledger list these resources and their rules.
+pub fn write_ledger(entries: &[(&str, &str)]) -> Value {
+    let entry = |rule: &str| json!({"quantity": QUANTITY.to_string(), "rule": rule});
+    let ledger: Value = entries.iter().map(|&(resource, rule)| (resource, entry(rule))).collect();
+    let path = format!("/metadata/annotations/{}", ledger::ANNOTATION.replace('/', "~1"));
+    json!({"op": "add", "path": path, "value": ledger.to_string()})
 }
 
 /// Calls `on_node` for every listed or changed node, one after another.

@@ -12,7 +12,7 @@ use node_resource_advertiser::model::api::FIELD_MANAGER;
 use node_resource_advertiser::model::node::ApiNode;
 use serde_json::json;
 
-use crate::baseline::Task;
+use crate::baseline::{Task, write_ledger};
 use crate::cluster::{
     Cluster, MAX_CONCURRENT_PATCHES, OTHER_RESOURCE, OTHER_RULE, QUANTITY, RESOURCE, ROLLOUT_RATE, RULE, has_other,
 };
@@ -54,10 +54,8 @@ pub async fn withdraw(cluster: &Cluster) -> Result<()> {
 /// Returns a patch that adds the resource and its entry in the ledger, or removes both.
 fn patch(is_added: bool) -> Result<JsonPatch> {
     let quantity = QUANTITY.to_string();
-    let mut ledger = json!({RESOURCE: {"quantity": quantity, "rule": RULE}});
-    if is_added {
-        ledger[OTHER_RESOURCE] = json!({"quantity": quantity, "rule": OTHER_RULE});
-    }
+    let entries = [(RESOURCE, RULE), (OTHER_RESOURCE, OTHER_RULE)];
+    let ledger = write_ledger(if is_added { &entries } else { &entries[..1] });
     let path = OTHER_RESOURCE.replace('/', "~1");
     let values = ["capacity", "allocatable"].map(|map| {
         let path = format!("/status/{map}/{path}");
@@ -67,8 +65,6 @@ fn patch(is_added: bool) -> Result<JsonPatch> {
             json!({"op": "remove", "path": path})
         }
     });
-    let annotation = "/metadata/annotations/noderesource.dev~1advertised";
-    let ledger = json!({"op": "add", "path": annotation, "value": ledger.to_string()});
     let operations = values.into_iter().chain([ledger]).collect();
     serde_json::from_value(operations).context("the patch does not decode")
 }

@@ -9,7 +9,6 @@ use super::world::{DONGLE, Open, World, error, object};
 use crate::cluster::node_client::Reply;
 use crate::controller::effect::{Completion, RequestId};
 use crate::controller::reconciler::{Event, Observation};
-use crate::controller::rules::RuleList;
 use crate::model::pod::{Pod, Requests};
 use crate::planner::tests::try_apply;
 
@@ -21,9 +20,8 @@ impl World {
                 let reply = self.apply(&node, &patch);
                 self.reply(id, &node, reply);
             }
-            Open::Rules { id, version, rules } => {
-                let reply = Ok(RuleList { version: Some(version), items: rules.into_iter().map(object).collect() });
-                self.reconciler.complete(Completion::RulesListed { id, reply }, self.now);
+            Open::Rules { id, list } => {
+                self.reconciler.complete(Completion::RulesListed { id, reply: Ok(list) }, self.now);
             }
             Open::Pods { id, scope } => {
                 let nodes = self.pods.iter().map(|(node, dongles)| (node.as_str().into(), requests(*dongles)));

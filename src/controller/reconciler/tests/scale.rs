@@ -230,6 +230,12 @@ impl Fleet {
         });
     }
 
+    /// Prints a line for a step that changes every node.
+    fn report_all(&self, step: &str, patches: usize) {
+        assert_eq!(patches, self.nodes, "each node is patched once");
+        self.report(step, self.nodes, patches);
+    }
+
     /// Prints a line. The last call of [`measured`] belongs to the first line after it.
     fn report(&self, step: &str, events: usize, patches: usize) {
         let (nodes, rules) = (self.nodes, self.rules);
@@ -286,27 +292,23 @@ fn scale() {
 
     fleet.edit(RULE, spec(5, 1));
     let patches = fleet.answer(true);
-    assert_eq!(patches, nodes, "each node is patched once");
-    fleet.report("edit-all", nodes, patches);
+    fleet.report_all("edit-all", patches);
 
     fleet.world.delete_rule(RULE);
     let patches = fleet.answer(true);
-    assert_eq!(patches, nodes, "each node is patched once");
-    fleet.report("withdraw", nodes, patches);
+    fleet.report_all("withdraw", patches);
 
     fleet.edit(RULE, spec(5, 1));
     let patches = fleet.answer(true);
-    assert_eq!(patches, nodes, "each node is patched once");
-    fleet.report("advertise", nodes, patches);
+    fleet.report_all("advertise", patches);
 
     fleet.world.delete_rule(RULE);
-    assert_eq!(fleet.answer(true), nodes, "each node is patched once");
+    assert_eq!(fleet.answer(true), nodes);
     // As in an installation: pods are listed first, and patches have a rate.
     fleet.world.reconciler.schedule.limiter = Limiter::new(16, Some(RATE));
     fleet.edit(RULE, json!({"quantity": 5}));
     let patches = fleet.roll_out();
-    assert_eq!(patches, nodes, "each node is patched once");
-    fleet.report("advertise-with-pods", nodes, patches);
+    fleet.report_all("advertise-with-pods", patches);
     fleet.world.reconciler.schedule.limiter = Limiter::new(16, None);
 
     // Until a tenth of the retries of ten minutes have failed, or the brake has stopped more.

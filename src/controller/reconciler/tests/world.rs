@@ -25,7 +25,7 @@ pub(super) const DONGLE: &str = "example.com/dongle";
 pub(super) enum Open {
     Patch { id: RequestId, node: String, patch: Patch, deadline: Instant },
     Pods { id: RequestId, scope: PodScope },
-    Rules { id: RequestId, version: u64, rules: Vec<Value> },
+    Rules { id: RequestId, list: RuleList },
 }
 
 /// Objects, and a reconciler that watches them.
@@ -276,13 +276,12 @@ impl World {
                 self.events.push("released".to_owned());
                 Completion::LeaseReleased
             }
-            Effect::ListRules { id } if self.holds_lists => {
-                let rules = self.rules.values().cloned().collect();
-                return self.open.push(Open::Rules { id, version: self.version, rules });
-            }
             Effect::ListRules { id } => {
                 let items = self.rules.values().cloned().map(object::<RuleObject>).collect();
                 let list = RuleList { version: Some(self.version), items };
+                if self.holds_lists {
+                    return self.open.push(Open::Rules { id, list });
+                }
                 let reply = if self.list_rules == 200 { Ok(list) } else { Err(error(self.list_rules)) };
                 Completion::RulesListed { id, reply }
             }
