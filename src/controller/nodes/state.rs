@@ -178,7 +178,7 @@ impl NodeState {
             if changes.iter().any(|change| change.resource == **resource) {
                 return true;
             }
-            let is_paused = contested.get(&**resource).is_some_and(|contest| !contest.may_repair);
+            let is_paused = is_paused(contested, resource);
             let observed = Observed::on(node, &ledger, resource);
             if observed.listed_quantity().is_some() {
                 let may_land = may_be_late && observed.most_or_listed() >= Some(*from);
@@ -188,6 +188,18 @@ impl NodeState {
                 is_paused && observed.most() > Some(Quantity::from(0))
             }
         });
+    }
+
+    /// Returns whether pods must be listed because a value was lowered. A value that is lost in a contest cannot be raised
+    /// before the end of the pause, nor one that is no longer listed.
+    pub(in crate::controller) fn has_due_lowering(&self, contested: &Contested) -> bool {
+        let Some(work) = self.work().filter(|work| !work.lowered_from.is_empty()) else { return false };
+        let ledger = Ledger::parse(self.node.ledger.as_deref()).unwrap_or_default();
+        let can_be_raised = |resource: &str| {
+            let observed = Observed::on(&self.node, &ledger, resource);
+            observed.listed_quantity().is_some() && observed.is_as_listed()
+        };
+        work.lowered_from.keys().any(|resource| !is_paused(contested, resource) || can_be_raised(resource))
     }
 
     /// Returns whether a change is sent without regard to rollouts: pods depend on a value that is lost, or that was just
@@ -359,6 +371,11 @@ impl Work {
             && pods.is_idle()
             && lowered_from.is_empty()
     }
+}
+
+/// Returns whether the contest of a resource has a pause.
+fn is_paused(contested: &Contested, resource: &str) -> bool {
+    contested.get(resource).is_some_and(|contest| !contest.may_repair)
 }
 
 fn has_resets(node: &Node) -> bool {

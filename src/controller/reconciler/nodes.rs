@@ -159,7 +159,7 @@ impl Reconciler {
         if has_pods && is_planned && state.work().is_some() {
             state.forget_lowerings(&changes, &input.contested, now.instant);
         }
-        let is_lowered = state.work().is_some_and(|work| !work.lowered_from.is_empty());
+        let is_lowered = state.has_due_lowering(&input.contested);
         needs_pods |= is_planned && !has_pods && is_lowered;
         let is_held = outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Held { .. }));
         let time = (now.instant, self.schedule.seed());

@@ -299,3 +299,33 @@ fn pods_that_cannot_be_listed_keep_values_and_are_reported() {
     world.run();
     assert_eq!(world.patched(), ["node-0"]);
 }
+
+/// While a contest pauses, a list after a lowering could change nothing.
+#[test]
+fn contested_value_that_was_lowered_costs_no_list_during_the_pause() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.set_rule("dongle", json!({"quantity": 2}));
+    // Another client undoes each lowering before the list that follows it, until it is a contest.
+    for _ in 0..20 {
+        world.advance(Duration::from_secs(1));
+        while let Some(open) = world.open.pop() {
+            world.answer(open);
+            if world.dongles("node-0") == 2 {
+                world.set_dongles("node-0", 4);
+            }
+            world.run();
+        }
+    }
+    assert_eq!(world.dongles("node-0"), 4);
+    let lowered = |world: &World| world.reconciler.lowered_nodes();
+    assert_eq!(lowered(&world), 1);
+    for zone in ["a", "b", "c"] {
+        world.relabel("node-0", json!({"zone": zone}));
+        world.advance(Duration::from_secs(2));
+        world.run();
+        assert_eq!(lists(&world), 0);
+    }
+    world.pass(60);
+    assert_eq!((world.dongles("node-0"), lowered(&world)), (2, 0));
+}
