@@ -51,7 +51,7 @@ use crate::cluster::watch::watch as watch_objects;
 use crate::model::node::ApiNode;
 use effect::{Now, Observation};
 use executor::{Executor, InFlight};
-pub use options::{Diagnostics, MAX_FAILED_NODES, MAX_PLANNED, Options, RolloutLimits};
+pub use options::{Diagnostics, Options, RolloutLimits};
 pub(crate) use protection::LABEL as PROTECTION_LABEL;
 use reconciler::Reconciler;
 use rules::RuleObject;

@@ -16,7 +16,7 @@ use crate::cluster::lease::{Acquire, Candidate};
 use crate::controller::metrics::Metrics;
 use crate::controller::readiness::Readiness;
 use crate::controller::server::{self, HealthState};
-use crate::controller::{self, Diagnostics, MAX_FAILED_NODES, MAX_PLANNED, Options, RolloutLimits};
+use crate::controller::{self, Diagnostics, Options, RolloutLimits};
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
     let settings = Settings::new(args)?;
@@ -41,11 +41,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     };
     let options = Options {
         concurrency: settings.concurrency,
-        rollouts: RolloutLimits {
-            patches_per_second: settings.max_rollout_rate,
-            max_failed_nodes: MAX_FAILED_NODES,
-            max_planned: MAX_PLANNED,
-        },
+        rollouts: RolloutLimits::at(settings.max_rollout_rate),
         request_timeout: settings.request_timeout,
         mass_withdrawal_delay: settings.mass_withdrawal_delay,
         confinement_test: settings.confinement_test,

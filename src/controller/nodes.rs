@@ -22,8 +22,14 @@ use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 pub(super) use failure::Cause;
 use map::NodeMap;
+pub(super) use pod_polls::MAX_USAGE_AGE_OF_PATCH;
 pub(super) use start::Start;
 pub(super) use state::{NodeState, Sent, has_resource};
+
+/// The minor version of Kubernetes 1 since which the API server answers consistent lists from its cache
+/// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list>). It is never older than a
+/// kubelet (<https://kubernetes.io/releases/version-skew-policy/>).
+const MIN_MINOR_WITH_CACHED_LISTS: u32 = 31;
 
 /// All nodes.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +40,8 @@ pub(super) struct Nodes {
     listed: bool,
     /// Whether rules read from nodes what was not kept when the nodes were read.
     is_relist_due: bool,
+    /// Whether the API server answers a list of the pods on one node from its cache.
+    lists_pods_from_cache: bool,
     tally: Tally,
 }
 
@@ -75,7 +83,7 @@ impl Nodes {
                 Seen::default()
             }
             Event::InitApply(node) => {
-                let node = Node::new(node, &mut self.interner);
+                let node = self.decode(node);
                 if let Some(listing) = &mut self.listing {
                     listing.names.insert(Arc::clone(&node.name));
                     // A list with lower versions than those known before it comes from a server that went back.
@@ -96,7 +104,7 @@ impl Nodes {
                 Seen { removed, ..Seen::default() }
             }
             Event::Apply(node) => {
-                let node = Node::new(node, &mut self.interner);
+                let node = self.decode(node);
                 // A list in progress may be older than the node.
                 if let Some(listing) = &mut self.listing {
                     listing.names.insert(Arc::clone(&node.name));
@@ -104,7 +112,7 @@ impl Nodes {
                 self.upsert(node)
             }
             Event::Delete(node) => {
-                let node = Node::new(node, &mut self.interner);
+                let node = self.decode(node);
                 let known = self.by_name.get(&node.name);
                 // A response may have shown before the watch that the node was recreated.
                 if known.is_none_or(|known| known.node.uid != node.uid) {
@@ -138,7 +146,7 @@ impl Nodes {
     /// Handles a node from the response to a request that was sent when the node was at version `sent`. Returns whether
     /// it is the newest state of the node.
     pub(super) fn observe_response(&mut self, node: ApiNode, sent: Option<u64>) -> (Seen, bool) {
-        let node = Node::new(node, &mut self.interner);
+        let node = self.decode(node);
         let Some(known) = self.by_name.get_mut(&node.name) else {
             // The watch has reported the deletion, or will report the recreation.
             return (Seen::default(), false);
@@ -152,6 +160,17 @@ impl Nodes {
             return (Seen::default(), false);
         }
         (self.upsert(node), true)
+    }
+
+    fn decode(&mut self, node: ApiNode) -> Node {
+        self.lists_pods_from_cache |= node.kubelet_minor() >= Some(MIN_MINOR_WITH_CACHED_LISTS);
+        Node::new(node, &mut self.interner)
+    }
+
+    /// Returns whether the API server is known to answer a list of the pods on one node from its cache, by an index.
+    /// Otherwise such a list costs it about as much as a list of all pods, which it reads from etcd.
+    pub(super) fn lists_pods_from_cache(&self) -> bool {
+        self.lists_pods_from_cache
     }
 
     fn upsert(&mut self, node: Node) -> Seen {

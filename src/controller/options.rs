@@ -39,18 +39,40 @@ pub struct RolloutLimits {
     /// The number of nodes that may wait with a plan for their patch, at least 1. Further nodes are planned again when it
     /// is their turn.
     pub max_planned: usize,
+    /// The number of nodes whose pods may be listed before it is their turn, at least 1.
+    pub max_listed: usize,
 }
 
 /// The number of failed nodes that stops a rollout: few enough to be harmless, and more than one broken rack.
-pub const MAX_FAILED_NODES: usize = 10;
+const MAX_FAILED_NODES: usize = 10;
 
 /// The number of nodes of a rollout that wait with a plan for their patch: enough for a second of patches, and too few
 /// for their memory to matter.
-pub const MAX_PLANNED: usize = 256;
+const MAX_PLANNED: usize = 256;
+
+/// For how many seconds of patches pods are listed ahead: a list is valid for 30.
+const SECONDS_AHEAD: usize = 20;
 
 impl RolloutLimits {
     /// No limits.
-    pub const NONE: Self = Self { patches_per_second: None, max_failed_nodes: usize::MAX, max_planned: usize::MAX };
+    pub const NONE: Self = Self {
+        patches_per_second: None,
+        max_failed_nodes: usize::MAX,
+        max_planned: usize::MAX,
+        max_listed: usize::MAX,
+    };
+
+    /// The limits at a maximum rate. Without one, a list of all pods may serve the whole rollout.
+    #[must_use]
+    pub fn at(patches_per_second: Option<u32>) -> Self {
+        let listed = |rate: u32| (rate as usize).saturating_mul(SECONDS_AHEAD).max(MAX_PLANNED);
+        Self {
+            patches_per_second,
+            max_failed_nodes: MAX_FAILED_NODES,
+            max_planned: MAX_PLANNED,
+            max_listed: patches_per_second.map_or(usize::MAX, listed),
+        }
+    }
 }
 
 /// Where the controller reports its own state.

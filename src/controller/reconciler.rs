@@ -7,7 +7,7 @@
 //!        ▼
 //!      Plan ──▶ standings, always
 //!        ├─ as declared ────────────▶ nothing, or wait (a contest, a held node)
-//!        ├─ pods are needed ────────▶ ListPods ──slot──▶ in flight ──▶ Plan, with what they request
+//!        ├─ pods are needed ────────▶ a list ────slot──▶ in flight ──▶ Plan, with what they request
 //!        └─ a patch ─▶ after a failure: wait
 //!                   └▶ else: Patch ──slot──▶ in flight ──▶ Plan, with the node as it is now
 //! ```
@@ -24,6 +24,7 @@ mod rules;
 mod standby;
 mod standings;
 mod statuses;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

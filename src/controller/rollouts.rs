@@ -71,7 +71,8 @@ impl Rollouts {
         self.rule_stopped_until(change.rule()?, node, &change.resource, now)
     }
 
-    fn rule_stopped_until(&self, rule: &str, node: &str, resource: &str, now: Instant) -> Option<Instant> {
+    /// Returns until when the rollout of a rule is stopped for this resource of a node, if it is.
+    pub(super) fn rule_stopped_until(&self, rule: &str, node: &str, resource: &str, now: Instant) -> Option<Instant> {
         let rollout = self.failing.get(rule)?;
         let until = rollout.stop?.until;
         let has_failed = rollout.failed.get(node).is_some_and(|resources| resources.contains(resource));

@@ -1,5 +1,6 @@
 //! Everything that decides when requests are sent: the work queue, the slots, and requests that are not about one node.
 
+mod lists_ahead;
 pub(super) mod patches;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +14,9 @@ use super::nodes::Cause;
 use super::options::RolloutLimits;
 use super::rollouts::Rollouts;
 use super::rules::Mark;
-use super::work_queue::WorkQueue;
+use super::work_queue::{Stage, WorkQueue};
 use crate::cluster::backoff::Backoff;
+use lists_ahead::ListsAhead;
 
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
@@ -27,6 +29,8 @@ pub(super) struct Schedule {
     pub(super) pod_batch: Option<(RequestId, Vec<Arc<str>>)>,
     /// Since when pod lists wait for the end of a rollout.
     pub(super) lists_due_since: Option<Instant>,
+    /// How many nodes of a rollout may be ahead with their lists of pods.
+    pub(super) lists_ahead: ListsAhead,
     /// Nodes in flight whose rules have changed: they are planned for their states.
     pub(super) standings_due: BTreeSet<Arc<str>>,
     /// The last probed node.
@@ -65,6 +69,7 @@ impl Schedule {
             rules: RulesList::Needed { not_before: None, backoff: Backoff::new(seed) },
             pod_batch: None,
             lists_due_since: None,
+            lists_ahead: ListsAhead::new(limits.max_listed),
             standings_due: BTreeSet::new(),
             probed: None,
             probed_at: None,
@@ -72,6 +77,18 @@ impl Schedule {
             number: 0,
             seed,
         }
+    }
+
+    /// Returns whether the pods of another node of a rollout may be listed before it is its turn to be patched.
+    pub(super) fn has_room_for_lists(&self) -> bool {
+        self.ahead() < self.lists_ahead.limit()
+    }
+
+    /// Returns the number of nodes that wait for their patch, or whose pods are being listed before it.
+    pub(super) fn ahead(&self) -> usize {
+        let batch = self.pod_batch.as_ref().map_or(0, |(_, nodes)| nodes.len());
+        let listing = self.queue.len(Stage::ListAhead) + self.limiter.in_flight(Kind::PodList) + batch;
+        listing + self.queue.len(Stage::Patch)
     }
 
     /// Returns a unique request number.

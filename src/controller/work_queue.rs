@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!                 add                         start                end
-//!   (nothing) ─────────▶ ready: Plan, Patch, ────────▶ in flight ───────▶ ready again, or nothing
-//!        ▲               ListPods or Status   │ add: dirty
-//!        │                   ▲                ▼
+//!   (nothing) ─────────▶ ready at a stage ───────────▶ in flight ───────▶ ready again, or nothing
+//!        ▲                   ▲                │ add: dirty
+//!        │                   │                ▼
 //!        └── pop ────────────┴── wake ── waiting
 //! ```
 
@@ -48,6 +48,11 @@ pub(super) enum Stage {
     /// The node belongs to a rollout behind many others, and is planned again when it is its turn: thousands of plans
     /// would take as much memory as the nodes.
     Backlog,
+    /// The node belongs to a rollout, and needs a list of its pods before its patch. After a patch, that is
+    /// [`Stage::ListPods`], which comes first.
+    ListAhead,
+    /// The same, behind many others: the node is planned again when it is its turn, since a list is soon too old.
+    ListBacklog,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +71,7 @@ type Ready = BTreeMap<(Rank, u64), Key>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkQueue {
     places: HashMap<Key, Place>,
-    ready: [Ready; 5],
+    ready: [Ready; 7],
     waiting: BTreeSet<(Instant, Key)>,
     sequence: u64,
 }

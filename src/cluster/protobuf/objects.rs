@@ -243,6 +243,9 @@ struct NodeInfo {
     #[prost(bytes = "bytes", tag = "3")]
     #[serde(serialize_with = "text", rename = "bootID")]
     boot_id: Bytes,
+    #[prost(bytes = "bytes", tag = "7")]
+    #[serde(serialize_with = "text", rename = "kubeletVersion")]
+    kubelet_version: Bytes,
 }
 
 /// Why the API server rejects a request, or ends a watch.

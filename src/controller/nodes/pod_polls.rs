@@ -13,7 +13,7 @@ const MIN_LIST_INTERVAL: Duration = Duration::from_secs(1);
 /// How long pod requests are valid for a plan; the list after a lowering shows later pods.
 const MAX_USAGE_AGE: Duration = Duration::from_secs(2);
 /// How long they are valid for a patch, which may wait while the API server asks for a pause.
-const MAX_USAGE_AGE_OF_PATCH: Duration = Duration::from_secs(30);
+pub(in crate::controller) const MAX_USAGE_AGE_OF_PATCH: Duration = Duration::from_secs(30);
 /// The initial interval between pod lists of a held node.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Each interval is extended by up to a half, in this many steps.
@@ -53,6 +53,11 @@ impl PodPolls {
     pub(in crate::controller) fn expire(&mut self, now: Instant) -> bool {
         let is_old = |(_, at): &mut (Requests, Instant)| now.duration_since(*at) > MAX_USAGE_AGE_OF_PATCH;
         self.listed.take_if(is_old).is_some()
+    }
+
+    /// Returns the age of the requests for a patch, if there are any.
+    pub(in crate::controller) fn age(&self, now: Instant) -> Option<Duration> {
+        self.listed.as_ref().map(|(_, at)| now.duration_since(*at))
     }
 
     /// Forgets requests that were used or are old.

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::conditions::Claims;
-use super::rollouts::withhold;
-use super::{Key, Now, PLAN_BATCH_SIZE, Rank, Reconciler, Stage};
+use super::rollouts::{withhold, withhold_list};
+use super::{Key, Now, Rank, Reconciler, Stage};
 use crate::controller::events::{EventTemplate, NodeSubject};
 use crate::controller::nodes::{NodeState, Seen};
 use crate::controller::rollouts::Rollouts;
@@ -102,25 +102,6 @@ impl Reconciler {
         }
     }
 
-    /// Returns whether the next nodes of a rollout are to be planned: few wait for their patch.
-    pub(super) fn has_due_backlog(&self) -> bool {
-        let few = self.options.rollouts.max_planned.div_ceil(2);
-        self.schedule.queue.len(Stage::Patch) < few && self.schedule.queue.len(Stage::Backlog) > 0
-    }
-
-    /// Plans the next nodes of a rollout, if they are due.
-    pub(super) fn plan_backlog(&mut self, now: Now) {
-        if !self.has_due_backlog() {
-            return;
-        }
-        while self.reports.planned < PLAN_BATCH_SIZE
-            && self.schedule.queue.len(Stage::Patch) < self.options.rollouts.max_planned
-            && let Some((Key::Node(name), _)) = self.schedule.queue.pop(Stage::Backlog, Rank::Replan)
-        {
-            self.reconcile(&name, now);
-        }
-    }
-
     /// Plans a node in its current state, records the states of its rules, and puts it where it must go next.
     pub(super) fn reconcile(&mut self, name: &Arc<str>, now: Now) {
         let (knows_all, has_condition) = (self.knows_all(), self.options.node_condition);
@@ -184,14 +165,18 @@ impl Reconciler {
             }
         }
         let Some(state) = self.nodes.get_mut(name) else { return };
-        let withheld = withhold(&mut self.schedule.rollouts, (name, state), &mut changes, now.instant);
+        let rollouts = &mut self.schedule.rollouts;
+        let mut withheld = withhold(rollouts, (name, state), &mut changes, now.instant);
+        if needs_pods && !is_lowered {
+            needs_pods = !withhold_list(rollouts, &self.rules, (name, state), &outcomes, &mut withheld, now.instant);
+        }
         // With no rule, or without the option, there is no condition.
         let claims = knows_all.then(|| {
             let planned = || changes.iter().chain(&withheld.changes);
             if has_condition { Claims::new(&outcomes, &self.rules, planned) } else { Claims::default() }
         });
         if knows_all {
-            self.record(name, outcomes, (&changes, &withheld.changes), now);
+            self.record(name, outcomes, (&changes, &withheld), now);
         }
         let key = Key::Node(Arc::clone(name));
         if self.schedule.queue.is_in_flight(&key) {
@@ -218,6 +203,7 @@ impl Reconciler {
         now: Now,
     ) -> Next {
         let (held, seed, knows_all) = (self.nodes.held(), self.schedule.seed(), self.knows_all());
+        let before_list = self.stage_before_list();
         let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
         let condition = |rules: &Rules, state: &NodeState, planned: &[Change]| {
             claims.as_ref()?.change(state, rules, planned, now.wall)
@@ -252,6 +238,19 @@ impl Reconciler {
                 work.planned.clear();
             }
             return Next::Ready(Stage::Backlog, Rank::Replan);
+        }
+        if let Some(stage) = before_list
+            && is_rollout
+            && needs_pods
+            && changes.is_empty()
+            && withheld_until.is_none()
+        {
+            // Failures, pauses and whatever else it waits for would be lost there.
+            let may_list = state.work().is_none_or(|work| work.pods.not_before.is_none_or(|at| at <= now.instant));
+            state.compact(now.instant);
+            if may_list && state.work().is_none() {
+                return Next::Ready(stage, Rank::Replan);
+            }
         }
         let is_quiet = changes.is_empty() && !needs_pods;
         let (now, work) = (now.instant, state.work_mut());
@@ -303,7 +302,7 @@ impl Reconciler {
                 work.pods.restart();
             }
         }
-        if is_converged && let Some(state) = self.nodes.get_mut(name) {
+        if is_converged || withheld_until.is_some() {
             state.compact(now);
         }
         next.or(wait.map(Next::Wait)).unwrap_or(Next::Nothing)

@@ -14,38 +14,34 @@ use crate::cluster::requests::RequestError;
 use crate::controller::effect::{PodScope, RequestId};
 use crate::controller::nodes::Sent;
 
-/// If more nodes than this need their pods, and more than one in ten, one list of all pods replaces the single lists.
+/// If more nodes than this need their pods, and more than one in two, one list of all pods replaces the single lists: the
+/// request for the pods of one node costs an API server about as much again as encoding them.
 const MAX_SINGLE_LISTS: usize = 8;
-const MIN_BATCH_SHARE: usize = 10;
+const MIN_BATCH_SHARE: usize = 2;
+/// The same where the API server reads all pods from etcd for each list.
+const MIN_BATCH_SHARE_OF_ETCD: usize = 10;
 /// How long the lists of a rollout wait for its end: one list of all pods for many of its nodes costs less than a list for
 /// each. After a lowering, a pod that was bound in the meantime waits as long for its value (I5).
 const MAX_ROLLOUT_WAIT: Duration = Duration::from_secs(5);
 
 impl Reconciler {
-    /// Sends the lists of pods for which there are slots: those of a rollout together, all others at once.
+    /// Sends the lists of pods for which there are slots: those of nodes that changed by themselves; then those of a rollout
+    /// after its patches, together; then those before its patches.
     pub(super) fn send_pod_lists(&mut self, now: Instant, step: &mut Step) {
         if self.schedule.queue.len(Stage::ListPods) == 0 {
             self.schedule.lists_due_since = None;
         }
-        while let Some(rank) = self.schedule.queue.first_rank(Stage::ListPods)
-            && self.schedule.limiter.is_free(Kind::PodList, now)
+        let batch_share = if self.nodes.lists_pods_from_cache() { MIN_BATCH_SHARE } else { MIN_BATCH_SHARE_OF_ETCD };
+        while self.schedule.limiter.is_free(Kind::PodList, now)
+            && let Some((stage, waiting)) = self.due_lists(now, step)
         {
-            let wait = self.rollout_wait(now);
-            let waiting = match wait {
-                Some(until) if rank == Rank::Replan => {
-                    step.wake = Some(step.wake.map_or(until, |wake| wake.min(until)));
-                    return;
-                }
-                Some(_) => self.schedule.queue.len_of(Stage::ListPods, Rank::Changed),
-                None => self.schedule.queue.len(Stage::ListPods),
-            };
-            let is_batch = waiting > MAX_SINGLE_LISTS && waiting * MIN_BATCH_SHARE > self.nodes.len();
+            let is_batch = waiting > MAX_SINGLE_LISTS && waiting * batch_share > self.nodes.len();
             if is_batch && self.schedule.pod_batch.is_some() {
                 return;
             }
             let id = self.schedule.request_id(Kind::PodList);
             let mut nodes = Vec::new();
-            while let Some((Key::Node(name), _)) = self.schedule.queue.pop(Stage::ListPods, Rank::Replan) {
+            while let Some((Key::Node(name), _)) = self.schedule.queue.pop(stage, Rank::Replan) {
                 nodes.push(name);
                 if !is_batch {
                     break;
@@ -74,9 +70,24 @@ impl Reconciler {
         }
     }
 
+    /// Returns the stage from which the next list is sent, and how many nodes there can share one.
+    fn due_lists(&mut self, now: Instant, step: &mut Step) -> Option<(Stage, usize)> {
+        if let Some(rank) = self.schedule.queue.first_rank(Stage::ListPods) {
+            match self.rollout_wait(now) {
+                None => return Some((Stage::ListPods, self.schedule.queue.len(Stage::ListPods))),
+                Some(_) if rank < Rank::Replan => {
+                    return Some((Stage::ListPods, self.schedule.queue.len_of(Stage::ListPods, Rank::Changed)));
+                }
+                Some(until) => step.wake = Some(step.wake.map_or(until, |wake| wake.min(until))),
+            }
+        }
+        let ahead = self.schedule.queue.len(Stage::ListAhead);
+        (ahead > 0).then_some((Stage::ListAhead, ahead))
+    }
+
     /// Returns until when the lists of a rollout wait for its other patches.
     fn rollout_wait(&mut self, now: Instant) -> Option<Instant> {
-        let is_in_flight = |kind| self.schedule.limiter.has_in_flight(kind);
+        let is_in_flight = |kind| self.schedule.limiter.in_flight(kind) > 0;
         let is_patching =
             is_in_flight(Kind::Patch) || is_in_flight(Kind::Rollout) || self.schedule.queue.len(Stage::Patch) > 0;
         if !is_patching {

@@ -10,12 +10,15 @@ use super::{Key, Now, Rank, Reconciler};
 use crate::controller::events::{EventTemplate, NodeSubject};
 use crate::controller::nodes::NodeState;
 use crate::controller::rollouts::{Rollouts, Stopped};
-use crate::planner::Change;
+use crate::controller::rules::Rules;
+use crate::planner::{Change, Outcome};
 
 /// The changes of a node that wait because rollouts are stopped.
 #[derive(Debug, Default)]
 pub(super) struct Withheld {
     pub(super) changes: Vec<Change>,
+    /// The rules for which pods would have to be listed first.
+    pub(super) unlisted: Vec<Arc<str>>,
     /// When the first of them may be sent.
     pub(super) until: Option<Instant>,
 }
@@ -41,6 +44,42 @@ pub(super) fn withhold(
         rollouts.withhold(rule, name);
     }
     withheld
+}
+
+/// Returns whether the list of pods that a node needs must wait, because the rollouts of all rules that need it are stopped:
+/// thousands of nodes would be listed for nothing.
+pub(super) fn withhold_list(
+    rollouts: &mut Rollouts,
+    rules: &Rules,
+    (name, state): (&Arc<str>, &NodeState),
+    outcomes: &[(Arc<str>, Outcome)],
+    withheld: &mut Withheld,
+    now: Instant,
+) -> bool {
+    if !state.is_rollout {
+        return false;
+    }
+    let (mut unlisted, mut until) = (Vec::new(), withheld.until);
+    for (rule, outcome) in outcomes {
+        let stopped = match outcome {
+            Outcome::AwaitingPods { .. } => rules.get(rule).and_then(|known| {
+                let resource = known.resource()?;
+                rollouts.rule_stopped_until(rule, name, resource, now)
+            }),
+            // A contested value may need the list too, and so does one that is held although pods cannot be listed.
+            Outcome::Contested { .. } | Outcome::Held { .. } => None,
+            _ => continue,
+        };
+        let Some(stopped) = stopped else { return false };
+        until = Some(until.map_or(stopped, |until| until.min(stopped)));
+        unlisted.push(Arc::clone(rule));
+    }
+    if unlisted.is_empty() {
+        return false;
+    }
+    unlisted.iter().for_each(|rule| rollouts.withhold(rule, name));
+    (withheld.unlisted, withheld.until) = (unlisted, until);
+    true
 }
 
 impl Reconciler {

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use super::rollouts::Withheld;
 use super::{Now, Reconciler};
-use crate::controller::nodes::has_resource;
+use crate::controller::nodes::{NodeState, has_resource};
 use crate::controller::standing::{Standing, State};
+use crate::model::ledger::Ledger;
 use crate::planner::{Action, Change, Outcome};
 
 impl Reconciler {
@@ -14,7 +16,7 @@ impl Reconciler {
         &mut self,
         name: &Arc<str>,
         outcomes: Vec<(Arc<str>, Outcome)>,
-        (changes, withheld): (&[Change], &[Change]),
+        (changes, withheld): (&[Change], &Withheld),
         now: Now,
     ) {
         let Some(state) = self.nodes.get_mut(name) else { return };
@@ -24,7 +26,8 @@ impl Reconciler {
             let resource = known.and_then(|rule| rule.resource()).unwrap_or_default();
             // By resource, since a value may be restored as another rule listed it.
             let is_decided = !matches!(outcome, Outcome::Overridden { .. });
-            let change = changes.iter().chain(withheld).find(|change| is_decided && change.resource == resource);
+            let change =
+                changes.iter().chain(&withheld.changes).find(|change| is_decided && change.resource == resource);
             let failure = state.work().and_then(|work| work.failures.message(resource));
             // A request in flight may have been sent for the rule before it was edited.
             let sent = state.work().and_then(|work| work.sent.as_ref());
@@ -37,7 +40,8 @@ impl Reconciler {
             let was_own =
                 matches!(before.map(Standing::state), Some(State::Advertised | State::Held | State::Contested));
             let awaits_pods = matches!(outcome, Outcome::AwaitingPods { .. });
-            if was_own && (awaits_pods || change.is_some_and(is_lost)) {
+            let may_be_lost = || awaits_pods && !lists(state, resource);
+            if was_own && (may_be_lost() || change.is_some_and(is_lost)) {
                 undone.push(resource.to_owned());
             }
             let keeps = matches!(outcome, Outcome::AwaitingPods { pods_error: None });
@@ -57,7 +61,10 @@ impl Reconciler {
                 {
                     before.clone()
                 }
-                _ if standing == Standing::Pending && change.is_some_and(|change| has_resource(withheld, change)) => {
+                _ if standing == Standing::Pending
+                    && (change.is_some_and(|change| has_resource(&withheld.changes, change))
+                        || withheld.unlisted.contains(&rule)) =>
+                {
                     Standing::Stopped
                 }
                 _ => standing,
@@ -72,6 +79,12 @@ impl Reconciler {
             self.report_standing(name, place, now);
         }
     }
+}
+
+/// Returns whether the ledger of a node lists a resource.
+fn lists(state: &NodeState, resource: &str) -> bool {
+    let ledger = Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default();
+    ledger.get(resource).is_some()
 }
 
 /// Returns whether a change writes what the ledger does not list.

@@ -7,6 +7,7 @@ mod derived;
 mod exploration;
 mod failures;
 mod leadership;
+mod lists_ahead;
 mod paused;
 mod pods;
 mod queue;
@@ -75,6 +76,7 @@ impl Reconciler {
             ("another list of rules", leads, self.schedule.rules.not_before()),
             ("the end of a pause", leads, self.schedule.limiter.next_wake(now.instant)),
             ("an Event", leads, self.reports.events.next_due(now.instant)),
+            ("the turn of a node", leads, self.has_due_backlog().then_some(now.instant)),
         ];
         let is_missed = |at: Instant| step.wake.is_none_or(|wake| at < wake);
         let missed = waits.into_iter().find(|(_, waits, at)| *waits && at.is_some_and(is_missed));

@@ -80,9 +80,13 @@ impl Schedule {
         let (id, key) = (self.request_id(kind), Key::Node(Arc::clone(name)));
         let state = nodes.get_mut(name)?;
         // I5: a pod may have been bound since the plan was made.
+        let age = state.work_mut().pods.age(now);
         let is_expired = state.work_mut().pods.expire(now);
         let is_stopped =
             |change: &Change| kind == Kind::Rollout && self.rollouts.stopped_until(change, name, now).is_some();
+        if is_expired {
+            self.lists_ahead.expired(self.ahead(), now);
+        }
         if is_expired || state.work_mut().planned.iter().any(is_stopped) {
             self.queue.add(&key, Stage::Plan, if kind == Kind::Repair { Rank::Repair } else { Rank::Changed });
             return None;
@@ -109,6 +113,9 @@ impl Schedule {
             changes.iter().filter_map(|change| Some((change.resource.as_str().into(), change.lowered_from()?)));
         state.work_mut().lowered_from.extend(lowered);
         let version = state.node.version();
+        if let Some(age) = age {
+            self.lists_ahead.used(age);
+        }
         state.work_mut().pods.forget_usage();
         state.work_mut().sent = Some(Sent { id, at: now, changes, version });
         Some(Effect::PatchNode { id, node: Arc::clone(name), patch })

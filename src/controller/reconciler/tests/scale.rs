@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::world::DONGLE;
 use super::*;
+use crate::controller::RolloutLimits;
 use crate::controller::limiter::Limiter;
-use crate::controller::{MAX_PLANNED, RolloutLimits};
 use crate::model::ledger;
 use crate::model::node::ApiNode;
 
@@ -62,8 +62,9 @@ impl Fleet {
         one.set_rule(RULE, spec(4, 0));
         one.run_until_idle();
         let ledger = one.ledger("node-0").unwrap();
-        let limits = RolloutLimits { max_planned: MAX_PLANNED, ..RolloutLimits::NONE };
-        let mut world = World::with_limits(16, limits);
+        // As in an installation, except for the rate, so that most steps take no time.
+        let limits = RolloutLimits { max_failed_nodes: usize::MAX, ..RolloutLimits::at(Some(RATE)) };
+        let mut world = World::with_limits(16, RolloutLimits { patches_per_second: None, ..limits });
         world.rules = one.rules.clone();
         for number in 1..rules {
             let selector = json!({"matchLabels": {"example.com/pool": format!("pool-{number}")}});

@@ -49,12 +49,13 @@ impl World {
         let annotated = !self.choices.percent(30);
         let has_conditions = self.choices.percent(50);
         let slots = self.choices.one_of(&SLOTS_VALUES);
+        let version = self.choices.one_of(&["v1.30.14", "v1.37.1"]);
         let Machine { name, boots, .. } = &self.machines[number];
         let mut node = json!({
             "metadata": {"name": name, "labels": {"zone": zone}},
             "spec": {},
             "status": {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"},
-                "nodeInfo": {"bootID": format!("boot-{boots}")}},
+                "nodeInfo": {"bootID": format!("boot-{boots}"), "kubeletVersion": version}},
         });
         if annotated {
             node["metadata"]["annotations"] = json!({"a": "b"});

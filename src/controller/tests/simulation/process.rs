@@ -62,6 +62,7 @@ impl World {
                 patches_per_second: self.choices.one_of(&[None, Some(1), Some(50)]),
                 max_failed_nodes: self.choices.one_of(&[usize::MAX, 3, 2]),
                 max_planned: self.choices.one_of(&[usize::MAX, 2, 1]),
+                max_listed: self.choices.one_of(&[usize::MAX, 2, 1]),
             },
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: MASS_WITHDRAWAL_DELAY,

@@ -1,0 +1,284 @@
+//! Lists of pods before the patches of a rollout, where the API server lists the pods of one node from its cache.
+
+use super::*;
+use crate::controller::RolloutLimits;
+
+const LIMITS: RolloutLimits = RolloutLimits { max_planned: 8, max_listed: 8, ..RolloutLimits::NONE };
+
+/// A leader without rules, of an API server that is at least as new as this kubelet.
+fn leading(kubelet: &str, nodes: usize, limits: RolloutLimits) -> World {
+    let mut world = World::with_limits(16, limits);
+    for number in 0..nodes {
+        let name = format!("node-{number:02}");
+        world.set_node(&name, json!({}));
+        world.edit_node(&name, |node| node["status"]["nodeInfo"] = json!({"kubeletVersion": kubelet}));
+    }
+    world.start();
+    world.run_until_idle();
+    world
+}
+
+fn with_cache(nodes: usize, limits: RolloutLimits) -> World {
+    leading("v1.31.0", nodes, limits)
+}
+
+impl World {
+    /// How many nodes have work that takes memory.
+    fn working(&self) -> usize {
+        self.reconciler.nodes.iter().filter(|(_, state)| state.work().is_some()).count()
+    }
+
+    fn backlog(&self) -> usize {
+        self.reconciler.schedule.queue.len(Stage::ListBacklog)
+    }
+
+    /// Answers lists, and applies patches, in their order, until this many patches were applied or none is open; each takes
+    /// this time. Returns the lists.
+    fn follow(&mut self, patches: usize, time: Duration) -> Vec<PodScope> {
+        let (mut applied, mut lists) = (0, Vec::new());
+        while applied < patches {
+            self.run();
+            if self.open.is_empty() {
+                break;
+            }
+            self.advance(time);
+            let open = self.open.remove(0);
+            match &open {
+                Open::Patch { .. } => applied += 1,
+                Open::Pods { scope, .. } => lists.push(scope.clone()),
+                Open::Rules { .. } => {}
+            }
+            self.answer(open);
+        }
+        lists
+    }
+
+    fn with(&self, dongles: i64) -> usize {
+        self.nodes.keys().filter(|name| self.dongles(name) == dongles).count()
+    }
+}
+
+/// Thousands of lists that wait for their patches would take as much memory as the nodes, and become too old.
+#[test]
+fn rollout_lists_the_pods_of_few_nodes_at_a_time() {
+    let mut world = with_cache(60, LIMITS);
+    world.set_rule("dongle", json!({}));
+    world.run();
+    assert_eq!((world.open.len(), world.working(), world.backlog()), (4, 4, 52));
+    let (mut most, mut lists, mut seen) = (0, 0, BTreeSet::new());
+    while !world.open.is_empty() {
+        most = most.max(world.working());
+        let open = world.open.remove(0);
+        if let Open::Pods { scope, .. } = &open {
+            lists += 1;
+            seen.insert(format!("{scope:?}"));
+        }
+        world.answer(open);
+        world.run();
+    }
+    assert!(most <= 8, "{most}");
+    assert_eq!((world.with(4), lists, seen.len()), (60, 60, 60), "one list for each node");
+}
+
+#[test]
+fn rollout_over_most_nodes_of_a_small_cluster_costs_one_list_of_all_pods() {
+    let mut world = with_cache(10, RolloutLimits::NONE);
+    world.set_rule("dongle", json!({}));
+    assert_eq!(world.follow(10, Duration::ZERO), [PodScope::Cluster]);
+    assert_eq!(world.with(4), 10);
+}
+
+/// Each list of the pods on one node would read those of all nodes from etcd.
+#[test]
+fn nodes_share_a_list_where_the_api_server_may_have_no_cache() {
+    for kubelet in ["v1.30.14", "fake", "v2.40.0", "v1.", ""] {
+        let mut world = leading(kubelet, 60, LIMITS);
+        world.set_rule("dongle", json!({}));
+        assert_eq!(world.follow(60, Duration::ZERO), [PodScope::Cluster], "{kubelet}");
+        assert_eq!(world.with(4), 60);
+    }
+}
+
+/// I9
+#[test]
+fn lists_that_are_never_answered_delay_no_rollout_that_needs_none() {
+    let mut world = with_cache(60, LIMITS);
+    world.set_rule(
+        "key",
+        json!({"resourceName": "example.com/key", "nodeSelector": {"matchLabels": {"zone": "a"}},
+        "allNodes": null, "shrinkPolicy": "Immediate"}),
+    );
+    world.run_until_idle();
+    for number in 20..60 {
+        world.relabel(&format!("node-{number:02}"), json!({"zone": "a"}));
+    }
+    world.run_until_idle();
+    world.set_rule(
+        "dongle",
+        json!({"nodeSelector": {"matchExpressions": [{"key": "zone", "operator": "DoesNotExist"}]},
+        "allNodes": null}),
+    );
+    world.run();
+    assert_eq!(world.backlog(), 12);
+    world.set_rule(
+        "key",
+        json!({"resourceName": "example.com/key", "nodeSelector": {"matchLabels": {"zone": "a"}},
+        "allNodes": null, "shrinkPolicy": "Immediate", "quantity": 7}),
+    );
+    let mut patches = 0;
+    loop {
+        world.run();
+        let Some(place) = world.open.iter().position(|open| matches!(open, Open::Patch { .. })) else { break };
+        let open = world.open.remove(place);
+        patches += 1;
+        world.answer(open);
+    }
+    assert_eq!((patches, world.open.len()), (40, 4), "the lists are still open");
+    world.run_until_idle();
+    assert_eq!(world.with(4), 20);
+}
+
+/// The patches of one rollout do not keep those of another waiting until its end.
+#[test]
+fn rollouts_that_list_pods_and_that_do_not_go_on_side_by_side() {
+    let mut world = with_cache(60, RolloutLimits { patches_per_second: Some(4), ..LIMITS });
+    for number in 0..30 {
+        world.relabel(&format!("node-{number:02}"), json!({"zone": "a"}));
+    }
+    world.run_until_idle();
+    world.set_rule(
+        "key",
+        json!({"resourceName": "example.com/key", "shrinkPolicy": "Immediate",
+        "nodeSelector": {"matchExpressions": [{"key": "zone", "operator": "DoesNotExist"}]}, "allNodes": null}),
+    );
+    world.set_rule("dongle", json!({"nodeSelector": {"matchLabels": {"zone": "a"}}, "allNodes": null}));
+    world.pass(7);
+    world.run_until_idle();
+    let keys = world.nodes.keys().filter_map(|name| world.ledger(name)).filter(|text| text.contains("/key")).count();
+    assert!(world.with(4) >= 8 && keys >= 8, "{} dongles, {keys} keys", world.with(4));
+    world.pass(20);
+    assert_eq!(world.with(4), 30);
+}
+
+/// I5: a pod that was bound while the value was lowered does not wait for those that are still to be lowered, however slow
+/// lists are.
+#[test]
+fn list_after_a_lowering_comes_before_those_of_nodes_still_to_be_lowered() {
+    let mut world = with_cache(60, LIMITS);
+    world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
+    world.run_until_idle();
+    assert_eq!(world.with(4), 60);
+    world.set_rule("dongle", json!({"quantity": 2}));
+    world.run();
+    let (node, since) = ("node-00", world.now.instant);
+    world.pods.insert(node.to_owned(), 0);
+    while world.dongles(node) != 3 {
+        let is_patch = |open: &Open| matches!(open, Open::Patch { .. });
+        let place = world.open.iter().position(is_patch).unwrap_or_else(|| {
+            world.advance(Duration::from_millis(500));
+            0
+        });
+        let open = world.open.remove(place);
+        world.answer(open);
+        if world.dongles(node) == 2 {
+            world.pods.insert(node.to_owned(), 3);
+        }
+        world.run();
+    }
+    assert!(world.with(4) > 30, "{} are still to be lowered", world.with(4));
+    assert!(world.now.instant.duration_since(since) < Duration::from_secs(12));
+    world.run_until_idle();
+    world.pass(10);
+    assert_eq!((world.with(2), world.with(3)), (59, 1));
+}
+
+/// Otherwise each stop would list the pods of all nodes that are left.
+#[test]
+fn stopped_rollout_lists_no_pods() {
+    let mut world = with_cache(60, RolloutLimits { max_failed_nodes: 2, ..LIMITS });
+    world.set_rule("dongle", json!({}));
+    let mut lists = 0;
+    loop {
+        world.run();
+        let Some(open) = world.open.pop() else { break };
+        match open {
+            Open::Patch { id, node, .. } => world.reply(id, &node, Reply::Rejected("no".to_owned())),
+            list => {
+                lists += 1;
+                world.answer(list);
+            }
+        }
+    }
+    assert!(lists < 30, "{lists}");
+    assert_eq!((world.backlog(), world.with(4)), (0, 0), "all wait for the end of the stop");
+    assert!(world.working() < 30, "{}", world.working());
+    world.advance(Duration::from_secs(5));
+    assert_eq!(world.ready("dongle"), "False RolloutStopped");
+    assert!(world.open.is_empty());
+    // After the pause, nodes are patched that have not failed.
+    world.advance(Duration::from_secs(26));
+    world.run_until_idle();
+    world.pass(10);
+    assert_eq!(world.with(4), 60);
+    assert_eq!(world.ready("dongle"), "True Advertised");
+}
+
+/// I9: the list that another rule needs is not withheld with that of a stopped rollout.
+#[test]
+fn stopped_rollout_withholds_no_list_of_another_rule() {
+    let mut world = with_cache(20, RolloutLimits { max_failed_nodes: 1, ..LIMITS });
+    world.set_rule("key", json!({"resourceName": "example.com/key"}));
+    loop {
+        world.run();
+        let Some(open) = world.open.pop() else { break };
+        match open {
+            Open::Patch { id, node, .. } => world.reply(id, &node, Reply::Rejected("no".to_owned())),
+            list => world.answer(list),
+        }
+    }
+    world.set_rule("dongle", json!({}));
+    world.pass(2);
+    assert_eq!(world.with(4), 20);
+    assert!(world.nodes.keys().filter_map(|name| world.ledger(name)).all(|ledger| !ledger.contains("/key")));
+}
+
+/// Where few patches fit into the time that a list is valid, few nodes are listed ahead.
+#[test]
+fn lists_of_a_slow_rollout_are_not_in_vain() {
+    let limits = RolloutLimits { patches_per_second: Some(1), max_listed: 64, ..RolloutLimits::NONE };
+    let mut world = with_cache(300, limits);
+    world.set_rule("dongle", json!({}));
+    let mut lists = 0;
+    for _ in 0..400 {
+        while let Some(open) = world.open.pop() {
+            lists += usize::from(matches!(open, Open::Pods { .. }));
+            world.answer(open);
+            world.run();
+        }
+        world.advance(Duration::from_secs(1));
+        world.run();
+    }
+    assert_eq!(world.with(4), 300);
+    assert!(lists <= 380, "{lists} lists for 300 nodes");
+}
+
+/// A held node is polled while a rollout goes on that has thousands of nodes before it.
+#[test]
+fn held_node_does_not_wait_behind_a_rollout() {
+    let mut world = with_cache(60, RolloutLimits { patches_per_second: Some(1), ..LIMITS });
+    world.set_rule("key", json!({"resourceName": "example.com/key", "quantity": 1, "shrinkPolicy": "Immediate"}));
+    world.set_rule("dongle", json!({"nodeSelector": {"matchLabels": {"zone": "a"}}, "allNodes": null}));
+    world.relabel("node-59", json!({"zone": "a"}));
+    world.pass(90);
+    world.pods.insert("node-59".to_owned(), 3);
+    world.set_rule("dongle", json!({"nodeSelector": {"matchLabels": {"zone": "a"}}, "allNodes": null, "quantity": 2}));
+    world.pass(20);
+    assert_eq!((world.dongles("node-59"), world.ready("dongle").as_str()), (3, "False Held"));
+    world.set_rule("other", json!({"resourceName": "example.com/other"}));
+    world.run_until_idle();
+    assert!(world.backlog() > 40);
+    world.pods.clear();
+    world.pass(20);
+    assert!(world.backlog() > 20);
+    assert_eq!(world.dongles("node-59"), 2);
+}
