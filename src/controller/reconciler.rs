@@ -204,6 +204,7 @@ impl Reconciler {
     /// Does the work of a leader.
     fn work(&mut self, now: Now, step: &mut Step) {
         self.wake_due(now);
+        self.resume_ended(now);
         self.expire_hold(now);
         self.list_rules(now.instant, step);
         self.reports.planned = 0;
@@ -227,15 +228,14 @@ impl Reconciler {
         if let Some(deadline) = self.write_deadline(now.instant) {
             self.schedule.send_patches(&mut self.nodes, deadline, now.instant, step);
         }
-        let has_unplanned = self.schedule.queue.len(Stage::Plan) > 0
-            || self.has_due_backlog()
-            || !self.schedule.standings_due.is_empty();
-        if has_unplanned {
-            step.wake = Some(now.instant);
-        } else {
-            // While nodes are still to be planned, the counts are about to change.
+        // While nodes are still to be planned, the counts are about to change.
+        if !self.has_unplanned() {
             self.send_pod_lists(now.instant, step);
             self.send_statuses(now, step);
+        }
+        // Each list that is sent makes room for another.
+        if self.has_unplanned() {
+            step.wake = Some(now.instant);
         }
         self.send_events(now.instant, step);
         self.report_forbidden();
@@ -247,6 +247,7 @@ impl Reconciler {
             // The hold does not end before rules and nodes are known.
             self.rules.hold().until().filter(|_| self.knows_all()),
             self.schedule.rules.not_before(),
+            self.schedule.rollouts.next_end(),
             self.reports.events.next_due(now.instant),
             self.cluster.confinement.next_due().filter(|_| self.nodes.listed()),
         ];

@@ -59,6 +59,8 @@ pub(super) struct Stopped {
 struct Stop {
     since: Instant,
     until: Instant,
+    /// Whether the nodes that waited for its end were planned again.
+    is_over: bool,
 }
 
 impl Rollouts {
@@ -114,7 +116,7 @@ impl Rollouts {
         let is_first = rollout.stops == 0;
         let pause = (MIN_PAUSE * 2_u32.saturating_pow(rollout.stops.min(16))).min(MAX_PAUSE);
         rollout.stops += 1;
-        rollout.stop = Some(Stop { since: now, until: now + pause });
+        rollout.stop = Some(Stop { since: now, until: now + pause, is_over: false });
         Some(Stopped { nodes: rollout.failed.len(), pause, is_first })
     }
 
@@ -138,6 +140,24 @@ impl Rollouts {
             self.failing.remove(rule);
         }
         withheld
+    }
+
+    /// Returns the nodes that need not wait anymore because a stop has ended, once.
+    pub(super) fn take_ended(&mut self, now: Instant) -> BTreeSet<Arc<str>> {
+        let mut ended = BTreeSet::new();
+        for rollout in self.failing.values_mut() {
+            if let Some(stop) = rollout.stop.as_mut().filter(|stop| !stop.is_over && stop.until <= now) {
+                stop.is_over = true;
+                ended.append(&mut rollout.withheld);
+            }
+        }
+        ended
+    }
+
+    /// Returns when the next stop ends for which nodes wait.
+    pub(super) fn next_end(&self) -> Option<Instant> {
+        let waiting = self.failing.values().filter(|rollout| !rollout.withheld.is_empty());
+        waiting.filter_map(|rollout| rollout.stop.filter(|stop| !stop.is_over)).map(|stop| stop.until).min()
     }
 
     /// Forgets a node that is gone, or needs nothing more.

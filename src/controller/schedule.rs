@@ -29,8 +29,12 @@ pub(super) struct Schedule {
     pub(super) pod_batch: Option<(RequestId, Vec<Arc<str>>)>,
     /// Since when pod lists wait for the end of a rollout.
     pub(super) lists_due_since: Option<Instant>,
-    /// How many nodes of a rollout may be ahead with their lists of pods.
+    /// How many nodes of rollouts may be ahead with their lists of pods.
     pub(super) lists_ahead: ListsAhead,
+    /// Nodes of rollouts whose last list of pods failed. They count as ahead: if all lists fail, others are not tried.
+    pub(super) unlisted: BTreeSet<Arc<str>>,
+    /// Whether the last patch of a rollout was one of a node whose pods were listed.
+    sent_as_listed: bool,
     /// Nodes in flight whose rules have changed: they are planned for their states.
     pub(super) standings_due: BTreeSet<Arc<str>>,
     /// The last probed node.
@@ -70,6 +74,8 @@ impl Schedule {
             pod_batch: None,
             lists_due_since: None,
             lists_ahead: ListsAhead::new(limits.max_listed),
+            unlisted: BTreeSet::new(),
+            sent_as_listed: false,
             standings_due: BTreeSet::new(),
             probed: None,
             probed_at: None,
@@ -84,11 +90,16 @@ impl Schedule {
         self.ahead() < self.lists_ahead.limit()
     }
 
-    /// Returns the number of nodes that wait for their patch, or whose pods are being listed before it.
-    pub(super) fn ahead(&self) -> usize {
+    /// Returns the number of nodes of rollouts whose pods are being listed, or were, and that wait for their patch.
+    fn ahead(&self) -> usize {
         let batch = self.pod_batch.as_ref().map_or(0, |(_, nodes)| nodes.len());
-        let listing = self.queue.len(Stage::ListAhead) + self.limiter.in_flight(Kind::PodList) + batch;
-        listing + self.queue.len(Stage::Patch)
+        let [listing, listed] = [Stage::ListAhead, Stage::PatchAsListed].map(|stage| self.queue.len(stage));
+        listing + batch + listed + self.unlisted.len()
+    }
+
+    /// Returns whether few nodes are ahead.
+    pub(super) fn has_few_ahead(&self) -> bool {
+        self.ahead() < self.lists_ahead.limit().div_ceil(2)
     }
 
     /// Returns a unique request number.

@@ -41,6 +41,8 @@ pub(super) enum Stage {
     Plan,
     /// The node is planned, and waits for a slot for its patch.
     Patch,
+    /// The same for a node of a rollout whose pods were listed, so that the plan is soon too old.
+    PatchAsListed,
     /// The node needs a list of its pods.
     ListPods,
     /// The status of the rule must be written.
@@ -71,7 +73,7 @@ type Ready = BTreeMap<(Rank, u64), Key>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkQueue {
     places: HashMap<Key, Place>,
-    ready: [Ready; 7],
+    ready: [Ready; 8],
     waiting: BTreeSet<(Instant, Key)>,
     sequence: u64,
 }
@@ -190,6 +192,11 @@ impl WorkQueue {
     /// Returns whether the key is waiting.
     pub(super) fn is_waiting(&self, key: &Key) -> bool {
         matches!(self.places.get(key), Some(Place::Waiting { .. }))
+    }
+
+    /// Returns whether the key is ready at this stage.
+    pub(super) fn is_at(&self, key: &Key, stage: Stage) -> bool {
+        matches!(self.places.get(key), Some(Place::Ready { stage: at, .. }) if *at == stage)
     }
 
     /// Returns the number of ready keys at a stage.

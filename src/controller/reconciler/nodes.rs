@@ -36,6 +36,7 @@ impl Reconciler {
             self.schedule.queue.end(&Key::Node(Arc::clone(&name)));
             self.schedule.queue.remove(&Key::Node(Arc::clone(&name)));
             self.schedule.kept_back.remove(&name);
+            self.schedule.unlisted.remove(&name);
             self.schedule.rollouts.forget_node(&name);
         }
         if let Some((name, rank)) = seen.changed {
@@ -80,6 +81,7 @@ impl Reconciler {
     /// Plans every node again, and drops all planned changes.
     pub(super) fn restart_nodes(&mut self, now: Now) {
         self.schedule.kept_back.clear();
+        self.schedule.unlisted.clear();
         self.schedule.standings_due.clear();
         self.schedule.rollouts.clear();
         for (_, state) in self.nodes.unordered_mut() {
@@ -203,7 +205,6 @@ impl Reconciler {
         now: Now,
     ) -> Next {
         let (held, seed, knows_all) = (self.nodes.held(), self.schedule.seed(), self.knows_all());
-        let before_list = self.stage_before_list();
         let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
         let condition = |rules: &Rules, state: &NodeState, planned: &[Change]| {
             claims.as_ref()?.change(state, rules, planned, now.wall)
@@ -239,19 +240,17 @@ impl Reconciler {
             }
             return Next::Ready(Stage::Backlog, Rank::Replan);
         }
-        if let Some(stage) = before_list
-            && is_rollout
+        if is_rollout
             && needs_pods
             && changes.is_empty()
-            && withheld_until.is_none()
+            && let Some(stage) = self.stage_before_list(name, now.instant)
         {
-            // Failures, pauses and whatever else it waits for would be lost there.
-            let may_list = state.work().is_none_or(|work| work.pods.not_before.is_none_or(|at| at <= now.instant));
-            state.compact(now.instant);
-            if may_list && state.work().is_none() {
-                return Next::Ready(stage, Rank::Replan);
-            }
+            return Next::Ready(stage, Rank::Replan);
         }
+        if !needs_pods {
+            self.schedule.unlisted.remove(name);
+        }
+        let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
         let is_quiet = changes.is_empty() && !needs_pods;
         let (now, work) = (now.instant, state.work_mut());
         work.planned.clear();
@@ -262,7 +261,9 @@ impl Reconciler {
         if !changes.is_empty() {
             match work.plan(changes, now) {
                 Ok(()) => {
-                    next = Some(Next::Ready(Stage::Patch, work.rank(is_rollout)));
+                    let rank = work.rank(is_rollout);
+                    let stage = if has_pods && rank == Rank::Replan { Stage::PatchAsListed } else { Stage::Patch };
+                    next = Some(Next::Ready(stage, rank));
                     let along = state.work().and_then(|work| condition(&self.rules, state, &work.planned));
                     state.work_mut().take_along(along, now);
                 }

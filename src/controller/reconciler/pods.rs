@@ -88,8 +88,11 @@ impl Reconciler {
     /// Returns until when the lists of a rollout wait for its other patches.
     fn rollout_wait(&mut self, now: Instant) -> Option<Instant> {
         let is_in_flight = |kind| self.schedule.limiter.in_flight(kind) > 0;
-        let is_patching =
-            is_in_flight(Kind::Patch) || is_in_flight(Kind::Rollout) || self.schedule.queue.len(Stage::Patch) > 0;
+        let is_waiting = |stage| self.schedule.queue.len(stage) > 0;
+        let is_patching = is_in_flight(Kind::Patch)
+            || is_in_flight(Kind::Rollout)
+            || is_waiting(Stage::Patch)
+            || is_waiting(Stage::PatchAsListed);
         if !is_patching {
             return None;
         }
@@ -139,9 +142,13 @@ impl Reconciler {
                 Ok(pods) => {
                     let requests = pods.get(&name).cloned().unwrap_or_default();
                     work.pods.succeed(requests, now.instant);
+                    self.schedule.unlisted.remove(&name);
                 }
                 Err((why, retry_after)) => {
                     work.pods.fail(Arc::clone(why), *retry_after, (now.instant, seed));
+                    if state.is_rollout {
+                        self.schedule.unlisted.insert(Arc::clone(&name));
+                    }
                 }
             }
             let rank = dirty.unwrap_or(Rank::Changed).min(Rank::Changed);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Key, Now, Rank, Reconciler};
+use super::{Key, Now, Rank, Reconciler, Stage};
 use crate::controller::events::{EventTemplate, NodeSubject};
 use crate::controller::nodes::NodeState;
 use crate::controller::rollouts::{Rollouts, Stopped};
@@ -59,7 +59,7 @@ pub(super) fn withhold_list(
     if !state.is_rollout {
         return false;
     }
-    let (mut unlisted, mut until) = (Vec::new(), withheld.until);
+    let (mut until, mut needs_list) = (withheld.until, false);
     for (rule, outcome) in outcomes {
         let stopped = match outcome {
             Outcome::AwaitingPods { .. } => rules.get(rule).and_then(|known| {
@@ -70,15 +70,18 @@ pub(super) fn withhold_list(
             Outcome::Contested { .. } | Outcome::Held { .. } => None,
             _ => continue,
         };
-        let Some(stopped) = stopped else { return false };
-        until = Some(until.map_or(stopped, |until| until.min(stopped)));
-        unlisted.push(Arc::clone(rule));
+        if let Some(stopped) = stopped {
+            until = Some(until.map_or(stopped, |until| until.min(stopped)));
+            rollouts.withhold(rule, name);
+            withheld.unlisted.push(Arc::clone(rule));
+        } else {
+            needs_list = true;
+        }
     }
-    if unlisted.is_empty() {
+    if needs_list || withheld.unlisted.is_empty() {
         return false;
     }
-    unlisted.iter().for_each(|rule| rollouts.withhold(rule, name));
-    (withheld.unlisted, withheld.until) = (unlisted, until);
+    withheld.until = until;
     true
 }
 
@@ -99,6 +102,7 @@ impl Reconciler {
             let Some(rule) = change.rule() else { continue };
             let (rule, place): (Arc<str>, _) = (rule.into(), (node, &*change.resource));
             if let Some(stopped) = self.schedule.rollouts.failed(&rule, place, sent_at, now.instant) {
+                self.replan_lists();
                 self.report_stop(&rule, node, stopped, message, now);
             }
         }
@@ -138,10 +142,17 @@ impl Reconciler {
         self.resume(resumed, now);
     }
 
+    /// Resumes the rollouts whose stop has ended.
+    pub(super) fn resume_ended(&mut self, now: Now) {
+        let ended = self.schedule.rollouts.take_ended(now.instant);
+        self.resume(ended, now);
+    }
+
     fn resume(&mut self, nodes: BTreeSet<Arc<str>>, now: Now) {
         for node in nodes {
-            // The others are being handled, in their order.
-            if self.schedule.queue.is_waiting(&Key::Node(Arc::clone(&node))) {
+            let (key, queue) = (Key::Node(Arc::clone(&node)), &self.schedule.queue);
+            // The others are being handled, in their order. One behind the lists of another rule needs none for this one.
+            if queue.is_waiting(&key) || queue.is_at(&key, Stage::ListBacklog) {
                 self.enqueue(&node, Rank::Replan, now);
             }
         }

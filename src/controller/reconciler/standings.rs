@@ -55,17 +55,16 @@ impl Reconciler {
                 standing => standing,
             };
             // A held node is listed repeatedly and counts as held in between.
+            // A held node is listed repeatedly and counts as held in between.
+            let is_withheld = || {
+                let is_change = change.is_some_and(|change| has_resource(&withheld.changes, change));
+                is_change || withheld.unlisted.contains(&rule)
+            };
             let standing = match before {
-                Some(before @ (Standing::Held { .. } | Standing::PodsUnavailable { .. }))
-                    if keeps && standing == Standing::Pending =>
-                {
+                Some(before @ Standing::Held { .. }) if keeps && standing == Standing::Pending => before.clone(),
+                _ if standing == Standing::Pending && is_withheld() => Standing::Stopped,
+                Some(before @ Standing::PodsUnavailable { .. }) if keeps && standing == Standing::Pending => {
                     before.clone()
-                }
-                _ if standing == Standing::Pending
-                    && (change.is_some_and(|change| has_resource(&withheld.changes, change))
-                        || withheld.unlisted.contains(&rule)) =>
-                {
-                    Standing::Stopped
                 }
                 _ => standing,
             };

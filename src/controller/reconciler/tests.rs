@@ -8,6 +8,7 @@ mod exploration;
 mod failures;
 mod leadership;
 mod lists_ahead;
+mod lists_that_fail;
 mod paused;
 mod pods;
 mod queue;
@@ -76,6 +77,7 @@ impl Reconciler {
             ("another list of rules", leads, self.schedule.rules.not_before()),
             ("the end of a pause", leads, self.schedule.limiter.next_wake(now.instant)),
             ("an Event", leads, self.reports.events.next_due(now.instant)),
+            ("the end of a stop", leads, self.schedule.rollouts.next_end()),
             ("the turn of a node", leads, self.has_due_backlog().then_some(now.instant)),
         ];
         let is_missed = |at: Instant| step.wake.is_none_or(|wake| at < wake);

@@ -1,8 +1,17 @@
 //! Whose turn it is in a rollout: of thousands of nodes, few are planned at a time, and of few the pods are listed.
 
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
 use super::{Key, Now, PLAN_BATCH_SIZE, Rank, Reconciler, Stage};
 
 impl Reconciler {
+    /// Returns whether nodes are to be planned now.
+    pub(super) fn has_unplanned(&self) -> bool {
+        self.schedule.queue.len(Stage::Plan) > 0 || !self.schedule.standings_due.is_empty() || self.has_due_backlog()
+    }
+
     /// Returns whether the next nodes of a rollout are to be planned.
     pub(super) fn has_due_backlog(&self) -> bool {
         self.has_due_patches() || self.has_due_lists()
@@ -16,8 +25,7 @@ impl Reconciler {
     }
 
     fn has_due_lists(&self) -> bool {
-        let few = self.schedule.lists_ahead.limit().div_ceil(2);
-        self.schedule.ahead() < few && self.schedule.queue.len(Stage::ListBacklog) > 0
+        self.schedule.has_few_ahead() && self.schedule.queue.len(Stage::ListBacklog) > 0
     }
 
     /// Plans the next nodes of a rollout, if they are due: of those that need a list of pods, and of those that do not.
@@ -39,11 +47,32 @@ impl Reconciler {
         }
     }
 
-    /// Returns where a node of a rollout waits whose pods must be listed before its patch, and that has no other work.
+    /// Returns where a node of a rollout waits whose pods must be listed before its patch.
     ///
-    /// `None` if lists of single nodes are not cheap: then as many nodes as possible share one list of all pods.
-    pub(super) fn stage_before_list(&self) -> Option<Stage> {
-        let stage = if self.schedule.has_room_for_lists() { Stage::ListAhead } else { Stage::ListBacklog };
-        self.nodes.lists_pods_from_cache().then_some(stage)
+    /// `None` if it has other work, whose pauses would be lost there; or if lists of single nodes are not cheap, so that as
+    /// many nodes as possible share one list of all pods.
+    pub(super) fn stage_before_list(&mut self, name: &Arc<str>, now: Instant) -> Option<Stage> {
+        if !self.nodes.lists_pods_from_cache() {
+            return None;
+        }
+        let has_room = self.schedule.has_room_for_lists();
+        let state = self.nodes.get_mut(name)?;
+        if let Some(work) = state.working() {
+            if work.pods.not_before.is_some_and(|at| now < at) {
+                return None;
+            }
+            work.planned.clear();
+            // It is too old for the plan.
+            work.pods.forget_usage();
+        }
+        state.compact(now);
+        state.work().is_none().then_some(if has_room { Stage::ListAhead } else { Stage::ListBacklog })
+    }
+
+    /// Plans again the nodes whose pods are to be listed: for some of them, that may be no longer needed.
+    pub(super) fn replan_lists(&mut self) {
+        while let Some((key, rank)) = self.schedule.queue.pop(Stage::ListAhead, Rank::Replan) {
+            self.schedule.queue.add(&key, Stage::Plan, rank);
+        }
     }
 }

@@ -9,6 +9,9 @@ use crate::controller::nodes::MAX_USAGE_AGE_OF_PATCH;
 /// A list that is used before this age leaves time for others before it.
 const YOUNG: Duration = Duration::from_secs(10);
 
+/// Fewer would keep the slots for lists idle.
+const MIN_AHEAD: usize = 8;
+
 /// The number of nodes of a rollout whose pods may be listed before it is their turn: as many as are patched, at the rate
 /// of the last patches, before the first of these lists is too old. Where each list is of one node, none is in vain.
 #[derive(Clone, Debug)]
@@ -27,11 +30,11 @@ impl ListsAhead {
         self.limit
     }
 
-    /// Records that a list was too old for its patch, which waited behind the others of these `ahead`.
+    /// Records that the list of one of these nodes `ahead` was too old for its patch.
     pub(super) fn expired(&mut self, ahead: usize, now: Instant) {
         // Those that were listed with it are too old as well.
         if self.reduced_at.is_none_or(|at| now.duration_since(at) >= MAX_USAGE_AGE_OF_PATCH) {
-            self.limit = (self.limit.min(ahead) / 2).max(1);
+            self.limit = (self.limit.min(ahead) / 2).max(MIN_AHEAD).min(self.max);
             self.reduced_at = Some(now);
         }
     }
@@ -55,13 +58,13 @@ mod tests {
         lists.expired(256, now);
         lists.expired(255, now);
         assert_eq!(lists.limit(), 128, "those listed together count once");
-        for expected in [64, 32, 16, 8, 4, 2, 1, 1] {
+        for expected in [64, 32, 16, 8, 8] {
             now += MAX_USAGE_AGE_OF_PATCH;
             lists.expired(lists.limit(), now);
             assert_eq!(lists.limit(), expected);
         }
         lists.used(YOUNG);
-        assert_eq!(lists.limit(), 1);
+        assert_eq!(lists.limit(), 8);
         for _ in 0..300 {
             lists.used(Duration::ZERO);
         }

@@ -60,7 +60,7 @@ impl Schedule {
         now: Instant,
         step: &mut Step,
     ) {
-        while let Some(rank) = self.queue.first_rank(Stage::Patch) {
+        while let Some((stage, rank)) = self.next_patch() {
             let kind = match rank {
                 Rank::Repair => Kind::Repair,
                 Rank::Changed => Kind::Patch,
@@ -69,10 +69,22 @@ impl Schedule {
             if !self.limiter.is_free(kind, now) {
                 return;
             }
-            if let Some((Key::Node(name), _)) = self.queue.pop(Stage::Patch, rank) {
+            if let Some((Key::Node(name), _)) = self.queue.pop(stage, rank) {
+                self.sent_as_listed = stage == Stage::PatchAsListed;
                 let effect = self.start_patch(nodes, &name, kind, now);
                 step.requests.extend(effect.map(|effect| Request { effect, deadline }));
             }
+        }
+    }
+
+    /// Returns where the next patch waits, with its rank. Rollouts that list pods, and those that do not, take turns:
+    /// neither keeps the other waiting until its end.
+    fn next_patch(&self) -> Option<(Stage, Rank)> {
+        let [first, listed] = [Stage::Patch, Stage::PatchAsListed].map(|stage| self.queue.first_rank(stage));
+        match (first, listed) {
+            (None, listed) => Some((Stage::PatchAsListed, listed?)),
+            (Some(Rank::Replan), Some(listed)) if !self.sent_as_listed => Some((Stage::PatchAsListed, listed)),
+            (Some(rank), _) => Some((Stage::Patch, rank)),
         }
     }
 
@@ -84,8 +96,8 @@ impl Schedule {
         let is_expired = state.work_mut().pods.expire(now);
         let is_stopped =
             |change: &Change| kind == Kind::Rollout && self.rollouts.stopped_until(change, name, now).is_some();
-        if is_expired {
-            self.lists_ahead.expired(self.ahead(), now);
+        if is_expired && kind == Kind::Rollout {
+            self.lists_ahead.expired(self.ahead() + 1, now);
         }
         if is_expired || state.work_mut().planned.iter().any(is_stopped) {
             self.queue.add(&key, Stage::Plan, if kind == Kind::Repair { Rank::Repair } else { Rank::Changed });
@@ -113,7 +125,7 @@ impl Schedule {
             changes.iter().filter_map(|change| Some((change.resource.as_str().into(), change.lowered_from()?)));
         state.work_mut().lowered_from.extend(lowered);
         let version = state.node.version();
-        if let Some(age) = age {
+        if let Some(age) = age.filter(|_| kind == Kind::Rollout) {
             self.lists_ahead.used(age);
         }
         state.work_mut().pods.forget_usage();
