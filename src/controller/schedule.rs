@@ -33,7 +33,7 @@ pub(super) struct Schedule {
     pub(super) lists_ahead: ListsAhead,
     /// Nodes of rollouts whose last list of pods failed. They count as ahead: if all lists fail, others are not tried.
     pub(super) unlisted: BTreeSet<Arc<str>>,
-    /// Whether the last patch of a rollout was one of a node whose pods were listed.
+    /// Whether the last patch was from [`Stage::PatchAsListed`].
     sent_as_listed: bool,
     /// Nodes in flight whose rules have changed: they are planned for their states.
     pub(super) standings_due: BTreeSet<Arc<str>>,

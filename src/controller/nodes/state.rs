@@ -321,26 +321,24 @@ impl Work {
     }
 
     /// If the plan for the response to a patch requests the same again, something undoes patches in between: records a
-    /// failure, and returns its message with the changes. What a partial plan, without the list of pods or the rules that
-    /// it needs, does not request is checked with the next plan.
+    /// failure, and returns its message with the changes. What the plan does not request while it `is_undecided`, for want of
+    /// the list of pods or the rules, is checked with the next plan.
     pub(in crate::controller) fn check_undone(
         &mut self,
         changes: &[Change],
-        is_partial: bool,
+        is_undecided: impl Fn(&Change) -> bool,
         time: (Instant, u64),
     ) -> Checked {
         let applied = std::mem::take(&mut self.applied);
         let (again, others): (Vec<_>, Vec<_>) = applied.into_iter().partition(|change| changes.contains(change));
-        let is_undone = !again.is_empty() && (is_partial || others.is_empty());
-        if is_partial {
-            self.applied.clone_from(&others);
-        }
-        if !is_undone {
-            return Checked { undone: None, stays: if is_partial { Vec::new() } else { others } };
+        let stays;
+        (self.applied, stays) = others.into_iter().partition(is_undecided);
+        if again.is_empty() || !stays.is_empty() {
+            return Checked { undone: None, stays };
         }
         let message: Arc<str> = UNDONE.into();
         self.failures.fail(Cause::Undone, &message, &again, None, time);
-        Checked { undone: Some((message, again)), stays: Vec::new() }
+        Checked { undone: Some((message, again)), stays }
     }
 
     fn is_idle(&self) -> bool {

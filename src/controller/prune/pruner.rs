@@ -271,7 +271,7 @@ impl Pruner {
         // A change that is planned again was not made.
         job.done.retain(|done| !has_resource(&changes, done));
         let work = state.work_mut();
-        work.check_undone(&changes, false, (now, self.schedule.seed()));
+        work.check_undone(&changes, |_| false, (now, self.schedule.seed()));
         let attempts: Vec<_> = work.failures.attempts(&changes).collect();
         if attempts.iter().all(|(tries, _)| *tries >= TRIES) {
             let messages = attempts.iter().map(|(_, message)| message.map_or(CHANGING, |why| why));

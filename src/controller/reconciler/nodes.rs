@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::conditions::Claims;
-use super::rollouts::{withhold, withhold_list};
+use super::rollouts::{awaits_list, withhold, withhold_list};
 use super::{Key, Now, Rank, Reconciler, Stage};
 use crate::controller::events::{EventTemplate, NodeSubject};
 use crate::controller::nodes::{NodeState, Seen};
@@ -147,8 +147,9 @@ impl Reconciler {
         let is_held = outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Held { .. }));
         let time = (now.instant, self.schedule.seed());
         let applied_at = state.work().and_then(|work| work.applied_at);
-        let is_partial = needs_pods || !knows_all;
-        let checked = state.working().map(|work| work.check_undone(&changes, is_partial, time)).unwrap_or_default();
+        let is_undecided =
+            |change: &Change| !knows_all || (needs_pods && (is_lowered || awaits_list(&outcomes, &self.rules, change)));
+        let checked = state.working().map(|work| work.check_undone(&changes, is_undecided, time)).unwrap_or_default();
         if let Some((message, _)) = &checked.undone {
             warn!(node = %name, "{message}");
         }
@@ -238,6 +239,8 @@ impl Reconciler {
             if let Some(work) = state.working() {
                 work.planned.clear();
             }
+            // Its pods are not listed before it is its turn.
+            self.schedule.unlisted.remove(name);
             return Next::Ready(Stage::Backlog, Rank::Replan);
         }
         if is_rollout
@@ -286,7 +289,8 @@ impl Reconciler {
             None => {}
             Some(_) if next.is_some() => {}
             Some(_) if self.schedule.queue.len(Stage::Patch) >= self.options.rollouts.max_planned => {
-                next = Some(Next::Ready(Stage::Backlog, Rank::Replan));
+                // The next list of its pods does not wait for that.
+                next = (!needs_pods).then_some(Next::Ready(Stage::Backlog, Rank::Replan));
             }
             Some(change) => match work.plan_condition(change, now) {
                 // Pods do not depend on it, so it has the limits of a rollout.

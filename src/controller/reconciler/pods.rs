@@ -148,6 +148,8 @@ impl Reconciler {
                     work.pods.fail(Arc::clone(why), *retry_after, (now.instant, seed));
                     if state.is_rollout {
                         self.schedule.unlisted.insert(Arc::clone(&name));
+                    } else {
+                        self.schedule.unlisted.remove(&name);
                     }
                 }
             }

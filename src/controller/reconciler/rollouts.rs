@@ -46,6 +46,17 @@ pub(super) fn withhold(
     withheld
 }
 
+/// Returns whether a list of pods decides about the resource of a change.
+pub(super) fn awaits_list(outcomes: &[(Arc<str>, Outcome)], rules: &Rules, change: &Change) -> bool {
+    outcomes.iter().any(|(rule, outcome)| {
+        let needs_list = matches!(
+            outcome,
+            Outcome::AwaitingPods { .. } | Outcome::Contested { .. } | Outcome::Held { pods_error: Some(_), .. }
+        );
+        needs_list && rules.get(rule).and_then(|rule| rule.resource()) == Some(&*change.resource)
+    })
+}
+
 /// Returns whether the list of pods that a node needs must wait, because the rollouts of all rules that need it are stopped:
 /// thousands of nodes would be listed for nothing.
 pub(super) fn withhold_list(
@@ -151,8 +162,10 @@ impl Reconciler {
     fn resume(&mut self, nodes: BTreeSet<Arc<str>>, now: Now) {
         for node in nodes {
             let (key, queue) = (Key::Node(Arc::clone(&node)), &self.schedule.queue);
-            // The others are being handled, in their order. One behind the lists of another rule needs none for this one.
-            if queue.is_waiting(&key) || queue.is_at(&key, Stage::ListBacklog) {
+            let is_before_list = || queue.is_at(&key, Stage::ListAhead) || queue.is_at(&key, Stage::ListBacklog);
+            // One that is to be listed for another rule may need no list for this one. The others are being handled, in their
+            // order.
+            if queue.is_waiting(&key) || is_before_list() {
                 self.enqueue(&node, Rank::Replan, now);
             }
         }

@@ -55,7 +55,6 @@ impl Reconciler {
                 standing => standing,
             };
             // A held node is listed repeatedly and counts as held in between.
-            // A held node is listed repeatedly and counts as held in between.
             let is_withheld = || {
                 let is_change = change.is_some_and(|change| has_resource(&withheld.changes, change));
                 is_change || withheld.unlisted.contains(&rule)

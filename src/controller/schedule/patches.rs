@@ -96,7 +96,7 @@ impl Schedule {
         let is_expired = state.work_mut().pods.expire(now);
         let is_stopped =
             |change: &Change| kind == Kind::Rollout && self.rollouts.stopped_until(change, name, now).is_some();
-        if is_expired && kind == Kind::Rollout {
+        if is_expired && self.sent_as_listed {
             self.lists_ahead.expired(self.ahead() + 1, now);
         }
         if is_expired || state.work_mut().planned.iter().any(is_stopped) {
@@ -125,7 +125,7 @@ impl Schedule {
             changes.iter().filter_map(|change| Some((change.resource.as_str().into(), change.lowered_from()?)));
         state.work_mut().lowered_from.extend(lowered);
         let version = state.node.version();
-        if let Some(age) = age.filter(|_| kind == Kind::Rollout) {
+        if let Some(age) = age.filter(|_| self.sent_as_listed) {
             self.lists_ahead.used(age);
         }
         state.work_mut().pods.forget_usage();

@@ -249,3 +249,63 @@ fn status_of_a_stopped_rollout_is_right_beside_a_rule_that_lists_pods() {
     assert_eq!(world.ready("key"), "False RolloutStopped");
     assert_eq!(world.ready("dongle"), "False Progressing");
 }
+
+/// I9: what succeeds on nodes whose lists are withheld is known at once, so that few failures do not stop it.
+#[test]
+fn rollout_succeeds_on_nodes_that_wait_for_a_stopped_one() {
+    let mut world = with_cache(40, RolloutLimits { max_failed_nodes: 2, ..LIMITS });
+    world.set_rule("key", json!({"resourceName": KEY}));
+    world.run();
+    while let Some(open) = world.open.pop() {
+        rejects(&mut world, open, "key");
+        world.run();
+    }
+    world.pass(2);
+    world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
+    world.run();
+    while !world.open.is_empty() {
+        let what = match &world.open[0] {
+            Open::Patch { node, .. } if ["node-05", "node-11", "node-17"].contains(&&**node) => "",
+            _ => "nothing",
+        };
+        let open = world.open.remove(0);
+        rejects(&mut world, open, what);
+        world.run();
+    }
+    assert_eq!(world.with(4), 37);
+    world.advance(Duration::from_secs(2));
+    assert_eq!(world.ready("key"), "False RolloutStopped");
+    assert_eq!(world.ready("dongle"), "False PatchFailed");
+}
+
+/// Nodes whose lists have failed, and that are to get another value in their turn, are not ahead until then.
+#[test]
+fn nodes_whose_lists_fail_do_not_keep_others_from_being_listed() {
+    let mut world = with_cache(60, RolloutLimits { patches_per_second: Some(1), ..LIMITS });
+    for number in 0..30 {
+        let zone = if number < 20 { "a" } else { "b" };
+        world.relabel(&format!("node-{number:02}"), json!({ "zone": zone }));
+    }
+    world.run_until_idle();
+    world.set_rule("dongle", json!({}));
+    world.run();
+    while let Some(Open::Pods { id, scope }) = world.open.pop() {
+        world.reconciler.complete(Completion::PodsListed { id, scope, reply: Err(error(403)) }, world.now);
+        world.run();
+    }
+    assert!(world.reconciler.schedule.unlisted.len() >= 8);
+    // The patches for this rule come first, so that those nodes wait behind them for their patches.
+    world.set_rule(
+        "other",
+        json!({"resourceName": "example.com/other", "shrinkPolicy": "Immediate", "allNodes": null,
+        "nodeSelector": {"matchLabels": {"zone": "b"}}}),
+    );
+    world.run();
+    world.set_rule(
+        "key",
+        json!({"resourceName": KEY, "shrinkPolicy": "Immediate", "allNodes": null,
+        "nodeSelector": {"matchLabels": {"zone": "a"}}}),
+    );
+    world.pass(6);
+    assert!(world.with(4) >= 2, "{}", world.with(4));
+}
