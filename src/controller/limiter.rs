@@ -175,9 +175,9 @@ impl Limiter {
         pauses.filter(|until| now < *until).min()
     }
 
-    /// Returns the number of requests of this kind in flight.
-    pub(super) fn in_flight(&self, kind: Kind) -> usize {
-        self.in_flight[kind as usize]
+    /// Returns whether a request of this kind is in flight.
+    pub(super) fn has_in_flight(&self, kind: Kind) -> bool {
+        self.in_flight[kind as usize] > 0
     }
 
     /// Returns the number of patches of nodes in flight.

@@ -163,7 +163,8 @@ impl Nodes {
     }
 
     fn decode(&mut self, node: ApiNode) -> Node {
-        self.lists_pods_from_cache |= node.kubelet_minor() >= Some(MIN_MINOR_WITH_CACHED_LISTS);
+        self.lists_pods_from_cache =
+            self.lists_pods_from_cache || node.kubelet_minor() >= Some(MIN_MINOR_WITH_CACHED_LISTS);
         Node::new(node, &mut self.interner)
     }
 

@@ -87,7 +87,7 @@ impl Reconciler {
 
     /// Returns until when the lists of a rollout wait for its other patches.
     fn rollout_wait(&mut self, now: Instant) -> Option<Instant> {
-        let is_in_flight = |kind| self.schedule.limiter.in_flight(kind) > 0;
+        let is_in_flight = |kind| self.schedule.limiter.has_in_flight(kind);
         let is_waiting = |stage| self.schedule.queue.len(stage) > 0;
         let is_patching = is_in_flight(Kind::Patch)
             || is_in_flight(Kind::Rollout)

@@ -71,7 +71,7 @@ impl Schedule {
             }
             if let Some((Key::Node(name), _)) = self.queue.pop(stage, rank) {
                 self.sent_as_listed = stage == Stage::PatchAsListed;
-                let effect = self.start_patch(nodes, &name, kind, now);
+                let effect = self.start_patch(nodes, &name, (kind, self.sent_as_listed), now);
                 step.requests.extend(effect.map(|effect| Request { effect, deadline }));
             }
         }
@@ -88,7 +88,13 @@ impl Schedule {
         }
     }
 
-    fn start_patch(&mut self, nodes: &mut Nodes, name: &Arc<str>, kind: Kind, now: Instant) -> Option<Effect> {
+    fn start_patch(
+        &mut self,
+        nodes: &mut Nodes,
+        name: &Arc<str>,
+        (kind, is_listed): (Kind, bool),
+        now: Instant,
+    ) -> Option<Effect> {
         let (id, key) = (self.request_id(kind), Key::Node(Arc::clone(name)));
         let state = nodes.get_mut(name)?;
         // I5: a pod may have been bound since the plan was made.
@@ -96,7 +102,7 @@ impl Schedule {
         let is_expired = state.work_mut().pods.expire(now);
         let is_stopped =
             |change: &Change| kind == Kind::Rollout && self.rollouts.stopped_until(change, name, now).is_some();
-        if is_expired && self.sent_as_listed {
+        if is_expired && is_listed {
             self.lists_ahead.expired(self.ahead() + 1, now);
         }
         if is_expired || state.work_mut().planned.iter().any(is_stopped) {
@@ -125,7 +131,7 @@ impl Schedule {
             changes.iter().filter_map(|change| Some((change.resource.as_str().into(), change.lowered_from()?)));
         state.work_mut().lowered_from.extend(lowered);
         let version = state.node.version();
-        if let Some(age) = age.filter(|_| self.sent_as_listed) {
+        if let Some(age) = age.filter(|_| is_listed) {
             self.lists_ahead.used(age);
         }
         state.work_mut().pods.forget_usage();
