@@ -3,6 +3,7 @@
 use super::*;
 use crate::controller::RolloutLimits;
 
+pub(super) const KEY: &str = "example.com/key";
 pub(super) const LIMITS: RolloutLimits = RolloutLimits { max_planned: 8, max_listed: 8, ..RolloutLimits::NONE };
 
 /// A leader without rules, of an API server that is at least as new as this kubelet.
@@ -32,29 +33,39 @@ impl World {
         self.reconciler.schedule.queue.len(Stage::ListBacklog)
     }
 
-    /// Answers lists, and applies patches, in their order, until this many patches were applied or none is open; each takes
-    /// this time. Returns the lists.
-    fn follow(&mut self, patches: usize, time: Duration) -> Vec<PodScope> {
-        let (mut applied, mut lists) = (0, Vec::new());
-        while applied < patches {
+    /// Answers lists, and applies patches, in their order, until none is open. Returns the lists.
+    fn follow(&mut self) -> Vec<PodScope> {
+        let mut lists = Vec::new();
+        loop {
             self.run();
             if self.open.is_empty() {
-                break;
+                return lists;
             }
-            self.advance(time);
             let open = self.open.remove(0);
-            match &open {
-                Open::Patch { .. } => applied += 1,
-                Open::Pods { scope, .. } => lists.push(scope.clone()),
-                Open::Rules { .. } => {}
+            if let Open::Pods { scope, .. } = &open {
+                lists.push(scope.clone());
             }
             self.answer(open);
         }
-        lists
     }
 
-    pub(super) fn with(&self, dongles: i64) -> usize {
-        self.nodes.keys().filter(|name| self.dongles(name) == dongles).count()
+    /// Applies patches until none is open, and leaves lists open. Returns how many.
+    pub(super) fn answer_patches(&mut self) -> usize {
+        let mut patches = 0;
+        loop {
+            self.run();
+            let place = self.open.iter().position(|open| matches!(open, Open::Patch { .. }));
+            let Some(place) = place else { return patches };
+            let open = self.open.remove(place);
+            patches += 1;
+            self.answer(open);
+        }
+    }
+
+    /// The number of nodes whose ledger lists this resource.
+    pub(super) fn listing(&self, resource: &str) -> usize {
+        let ledgers = self.nodes.keys().filter_map(|name| self.ledger(name));
+        ledgers.filter(|ledger| ledger.contains(resource)).count()
     }
 }
 
@@ -77,15 +88,15 @@ fn rollout_lists_the_pods_of_few_nodes_at_a_time() {
         world.run();
     }
     assert!(most <= 8 + 4, "{most}, with four in flight");
-    assert_eq!((world.with(4), lists, seen.len()), (60, 60, 60), "one list for each node");
+    assert_eq!((world.having(4), lists, seen.len()), (60, 60, 60), "one list for each node");
 }
 
 #[test]
 fn rollout_over_most_nodes_of_a_small_cluster_costs_one_list_of_all_pods() {
     let mut world = with_cache(10, RolloutLimits::NONE);
     world.set_rule("dongle", json!({}));
-    assert_eq!(world.follow(10, Duration::ZERO), [PodScope::Cluster]);
-    assert_eq!(world.with(4), 10);
+    assert_eq!(world.follow(), [PodScope::Cluster]);
+    assert_eq!(world.having(4), 10);
 }
 
 /// Each list of the pods on one node would read those of all nodes from etcd.
@@ -94,8 +105,8 @@ fn nodes_share_a_list_where_the_api_server_may_have_no_cache() {
     for kubelet in ["v1.30.14", "fake", "v2.40.0", "v1.", ""] {
         let mut world = leading(kubelet, 60, LIMITS);
         world.set_rule("dongle", json!({}));
-        assert_eq!(world.follow(60, Duration::ZERO), [PodScope::Cluster], "{kubelet}");
-        assert_eq!(world.with(4), 60);
+        assert_eq!(world.follow(), [PodScope::Cluster], "{kubelet}");
+        assert_eq!(world.having(4), 60);
     }
 }
 
@@ -105,7 +116,7 @@ fn lists_that_are_never_answered_delay_no_rollout_that_needs_none() {
     let mut world = with_cache(60, LIMITS);
     world.set_rule(
         "key",
-        json!({"resourceName": "example.com/key", "nodeSelector": {"matchLabels": {"zone": "a"}},
+        json!({"resourceName": KEY, "nodeSelector": {"matchLabels": {"zone": "a"}},
         "allNodes": null, "shrinkPolicy": "Immediate"}),
     );
     world.run_until_idle();
@@ -122,20 +133,13 @@ fn lists_that_are_never_answered_delay_no_rollout_that_needs_none() {
     assert_eq!(world.backlog(), 12);
     world.set_rule(
         "key",
-        json!({"resourceName": "example.com/key", "nodeSelector": {"matchLabels": {"zone": "a"}},
+        json!({"resourceName": KEY, "nodeSelector": {"matchLabels": {"zone": "a"}},
         "allNodes": null, "shrinkPolicy": "Immediate", "quantity": 7}),
     );
-    let mut patches = 0;
-    loop {
-        world.run();
-        let Some(place) = world.open.iter().position(|open| matches!(open, Open::Patch { .. })) else { break };
-        let open = world.open.remove(place);
-        patches += 1;
-        world.answer(open);
-    }
+    let patches = world.answer_patches();
     assert_eq!((patches, world.open.len()), (40, 4), "the lists are still open");
     world.run_until_idle();
-    assert_eq!(world.with(4), 20);
+    assert_eq!(world.having(4), 20);
 }
 
 /// Neither of two rollouts keeps the other waiting until its end, though one of them lists pods.
@@ -152,16 +156,15 @@ fn rollouts_that_list_pods_and_that_do_not_go_on_side_by_side() {
         world.run_until_idle();
         world.set_rule(
             "key",
-            json!({"resourceName": "example.com/key", "shrinkPolicy": "Immediate", "allNodes": null,
+            json!({"resourceName": KEY, "shrinkPolicy": "Immediate", "allNodes": null,
             "nodeSelector": {"matchExpressions": [{"key": "zone", "operator": "DoesNotExist"}]}}),
         );
         world.set_rule("dongle", json!({"nodeSelector": {"matchLabels": {"zone": "a"}}, "allNodes": null}));
         world.pass(14);
-        let ledgers = world.nodes.keys().filter_map(|name| world.ledger(name));
-        let keys = ledgers.filter(|ledger| ledger.contains("/key")).count();
-        assert!(world.with(4) >= 10 && keys >= 10, "{} dongles, {keys} keys", world.with(4));
+        let keys = world.listing(KEY);
+        assert!(world.having(4) >= 10 && keys >= 10, "{} dongles, {keys} keys", world.having(4));
         world.pass(20);
-        assert_eq!(world.with(4), 30);
+        assert_eq!(world.having(4), 30);
     }
 }
 
@@ -172,7 +175,7 @@ fn list_after_a_lowering_comes_before_those_of_nodes_still_to_be_lowered() {
     let mut world = with_cache(60, LIMITS);
     world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
     world.run_until_idle();
-    assert_eq!(world.with(4), 60);
+    assert_eq!(world.having(4), 60);
     world.set_rule("dongle", json!({"quantity": 2}));
     world.run();
     let (node, since) = ("node-00", world.now.instant);
@@ -190,11 +193,11 @@ fn list_after_a_lowering_comes_before_those_of_nodes_still_to_be_lowered() {
         }
         world.run();
     }
-    assert!(world.with(4) > 30, "{} are still to be lowered", world.with(4));
+    assert!(world.having(4) > 30, "{} are still to be lowered", world.having(4));
     assert!(world.now.instant.duration_since(since) < Duration::from_secs(12));
     world.run_until_idle();
     world.pass(10);
-    assert_eq!((world.with(2), world.with(3)), (59, 1));
+    assert_eq!((world.having(2), world.having(3)), (59, 1));
 }
 
 /// Where few patches fit into the time that a list is valid, few nodes are listed ahead.
@@ -213,7 +216,7 @@ fn lists_of_a_slow_rollout_are_not_in_vain() {
         world.advance(Duration::from_secs(1));
         world.run();
     }
-    assert_eq!(world.with(4), 300);
+    assert_eq!(world.having(4), 300);
     assert!(lists <= 380, "{lists} lists for 300 nodes");
 }
 
@@ -221,7 +224,7 @@ fn lists_of_a_slow_rollout_are_not_in_vain() {
 #[test]
 fn held_node_does_not_wait_behind_a_rollout() {
     let mut world = with_cache(60, RolloutLimits { patches_per_second: Some(1), ..LIMITS });
-    world.set_rule("key", json!({"resourceName": "example.com/key", "quantity": 1, "shrinkPolicy": "Immediate"}));
+    world.set_rule("key", json!({"resourceName": KEY, "quantity": 1, "shrinkPolicy": "Immediate"}));
     world.set_rule("dongle", json!({"nodeSelector": {"matchLabels": {"zone": "a"}}, "allNodes": null}));
     world.relabel("node-59", json!({"zone": "a"}));
     world.pass(90);

@@ -1,10 +1,8 @@
 //! Lists of pods before the patches of a rollout, where patches or lists fail.
 
-use super::lists_ahead::{LIMITS, leading, with_cache};
+use super::lists_ahead::{KEY, LIMITS, leading, with_cache};
 use super::*;
 use crate::controller::RolloutLimits;
-
-const KEY: &str = "example.com/key";
 
 fn rejects(world: &mut World, open: Open, what: &str) -> bool {
     match open {
@@ -19,25 +17,38 @@ fn rejects(world: &mut World, open: Open, what: &str) -> bool {
     }
 }
 
+impl World {
+    /// Rejects patches of this resource, and answers everything else, until nothing is open. Returns how many lists.
+    fn reject_all_of(&mut self, what: &str) -> usize {
+        let mut lists = 0;
+        loop {
+            self.run();
+            let Some(open) = self.open.pop() else { return lists };
+            lists += usize::from(matches!(open, Open::Pods { .. }));
+            rejects(self, open, what);
+        }
+    }
+
+    /// Answers lists of pods with 403 until none is open. Returns how many.
+    fn forbid_lists(&mut self) -> usize {
+        let mut lists = 0;
+        loop {
+            self.run();
+            let Some(Open::Pods { id, scope }) = self.open.pop() else { return lists };
+            lists += 1;
+            self.reconciler.complete(Completion::PodsListed { id, scope, reply: Err(error(403)) }, self.now);
+        }
+    }
+}
+
 /// Otherwise each stop would list the pods of all nodes that are left.
 #[test]
 fn stopped_rollout_lists_no_pods() {
     let mut world = with_cache(60, RolloutLimits { max_failed_nodes: 2, ..LIMITS });
     world.set_rule("dongle", json!({}));
-    let mut lists = 0;
-    loop {
-        world.run();
-        let Some(open) = world.open.pop() else { break };
-        match open {
-            Open::Patch { id, node, .. } => world.reply(id, &node, Reply::Rejected("no".to_owned())),
-            list => {
-                lists += 1;
-                world.answer(list);
-            }
-        }
-    }
+    let lists = world.reject_all_of("dongle");
     assert!(lists < 30, "{lists}");
-    assert_eq!((world.backlog(), world.with(4)), (0, 0), "all wait for the end of the stop");
+    assert_eq!((world.backlog(), world.having(4)), (0, 0), "all wait for the end of the stop");
     assert!(world.working() < 30, "{}", world.working());
     world.advance(Duration::from_secs(5));
     assert_eq!(world.ready("dongle"), "False RolloutStopped");
@@ -46,7 +57,7 @@ fn stopped_rollout_lists_no_pods() {
     world.advance(Duration::from_secs(26));
     world.run_until_idle();
     world.pass(10);
-    assert_eq!(world.with(4), 60);
+    assert_eq!(world.having(4), 60);
     assert_eq!(world.ready("dongle"), "True Advertised");
 }
 
@@ -54,19 +65,12 @@ fn stopped_rollout_lists_no_pods() {
 #[test]
 fn stopped_rollout_withholds_no_list_of_another_rule() {
     let mut world = with_cache(20, RolloutLimits { max_failed_nodes: 1, ..LIMITS });
-    world.set_rule("key", json!({"resourceName": "example.com/key"}));
-    loop {
-        world.run();
-        let Some(open) = world.open.pop() else { break };
-        match open {
-            Open::Patch { id, node, .. } => world.reply(id, &node, Reply::Rejected("no".to_owned())),
-            list => world.answer(list),
-        }
-    }
+    world.set_rule("key", json!({"resourceName": KEY}));
+    world.reject_all_of("key");
     world.set_rule("dongle", json!({}));
     world.pass(2);
-    assert_eq!(world.with(4), 20);
-    assert!(world.nodes.keys().filter_map(|name| world.ledger(name)).all(|ledger| !ledger.contains("/key")));
+    assert_eq!(world.having(4), 20);
+    assert_eq!(world.listing(KEY), 0);
 }
 
 /// I9: nor does a node wait for its change of the other rule until it is its turn to be listed, if the stop has ended.
@@ -74,24 +78,14 @@ fn stopped_rollout_withholds_no_list_of_another_rule() {
 fn stop_that_ends_frees_nodes_behind_the_lists_of_another_rule() {
     let mut world = with_cache(60, RolloutLimits { max_failed_nodes: 1, ..LIMITS });
     world.set_rule("key", json!({"resourceName": KEY, "shrinkPolicy": "Immediate"}));
-    world.run();
-    while let Some(open) = world.open.pop() {
-        rejects(&mut world, open, "key");
-        world.run();
-    }
+    world.reject_all_of("key");
     world.set_rule("dongle", json!({}));
     world.run();
     assert_eq!((world.open.len(), world.backlog() > 20, world.working() < 30), (4, true, true), "one rule is stopped");
     // The lists stay open.
     world.advance(Duration::from_secs(36));
-    loop {
-        world.run();
-        let Some(place) = world.open.iter().position(|open| matches!(open, Open::Patch { .. })) else { break };
-        let open = world.open.remove(place);
-        world.answer(open);
-    }
-    let ledgers = world.nodes.keys().filter_map(|name| world.ledger(name));
-    let keys = ledgers.filter(|ledger| ledger.contains(KEY)).count();
+    world.answer_patches();
+    let keys = world.listing(KEY);
     assert!(keys >= 30, "{keys} keys, although lists are not answered");
 }
 
@@ -116,7 +110,7 @@ fn nodes_of_a_stopped_rollout_are_listed_in_turn() {
         }
         world.advance(Duration::from_secs(1));
     }
-    assert_eq!(world.with(4), 99);
+    assert_eq!(world.having(4), 99);
     // Those whose patches failed have pauses to remember.
     assert!(most < 50, "{most}");
     assert!(lists < 150, "{lists}");
@@ -162,7 +156,7 @@ fn pause_of_the_api_server_leaves_enough_lists_ahead() {
     world.pass(41);
     assert!(world.reconciler.schedule.lists_ahead.limit() >= 8);
     world.pass(60);
-    assert_eq!(world.with(4), 80);
+    assert_eq!(world.having(4), 80);
 }
 
 /// Each edit plans the nodes again that wait for their patch. Their lists are too old then, and others are not before them.
@@ -206,17 +200,7 @@ fn list_that_a_drift_abandons_is_not_repeated_at_once() {
 fn lists_that_are_forbidden_are_few() {
     let mut world = with_cache(99, LIMITS);
     world.set_rule("dongle", json!({}));
-    let mut lists = 0;
-    let mut forbid = |world: &mut World| {
-        world.run();
-        while let Some(Open::Pods { id, scope }) = world.open.pop() {
-            lists += 1;
-            world.reconciler.complete(Completion::PodsListed { id, scope, reply: Err(error(403)) }, world.now);
-            world.run();
-        }
-        lists
-    };
-    assert!(forbid(&mut world) <= 8 + 4);
+    assert!(world.forbid_lists() <= 8 + 4);
     assert!(world.working() <= 8 + 4, "{}", world.working());
     // Where the nodes are gone whose lists failed, it is the turn of others.
     let failed = |world: &World| world.reconciler.schedule.unlisted.iter().cloned().collect::<Vec<_>>();
@@ -224,12 +208,12 @@ fn lists_that_are_forbidden_are_few() {
         world.delete_node(&name);
     }
     let before = world.nodes.len();
-    forbid(&mut world);
+    world.forbid_lists();
     assert!(!failed(&world).is_empty());
     // With the right, it goes on by itself.
     world.pass(400);
     world.run_until_idle();
-    assert_eq!(world.with(4), before);
+    assert_eq!(world.having(4), before);
     assert!(failed(&world).is_empty());
 }
 
@@ -238,11 +222,7 @@ fn lists_that_are_forbidden_are_few() {
 fn status_of_a_stopped_rollout_is_right_beside_a_rule_that_lists_pods() {
     let mut world = with_cache(20, RolloutLimits { max_failed_nodes: 1, ..LIMITS });
     world.set_rule("key", json!({"resourceName": KEY}));
-    world.run();
-    while let Some(open) = world.open.pop() {
-        rejects(&mut world, open, "key");
-        world.run();
-    }
+    world.reject_all_of("key");
     world.set_rule("dongle", json!({}));
     // Lists are not answered from here on.
     world.advance(Duration::from_secs(3));
@@ -255,11 +235,7 @@ fn status_of_a_stopped_rollout_is_right_beside_a_rule_that_lists_pods() {
 fn rollout_succeeds_on_nodes_that_wait_for_a_stopped_one() {
     let mut world = with_cache(40, RolloutLimits { max_failed_nodes: 2, ..LIMITS });
     world.set_rule("key", json!({"resourceName": KEY}));
-    world.run();
-    while let Some(open) = world.open.pop() {
-        rejects(&mut world, open, "key");
-        world.run();
-    }
+    world.reject_all_of("key");
     world.pass(2);
     world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
     world.run();
@@ -272,7 +248,7 @@ fn rollout_succeeds_on_nodes_that_wait_for_a_stopped_one() {
         rejects(&mut world, open, what);
         world.run();
     }
-    assert_eq!(world.with(4), 37);
+    assert_eq!(world.having(4), 37);
     world.advance(Duration::from_secs(2));
     assert_eq!(world.ready("key"), "False RolloutStopped");
     assert_eq!(world.ready("dongle"), "False PatchFailed");
@@ -288,11 +264,7 @@ fn nodes_whose_lists_fail_do_not_keep_others_from_being_listed() {
     }
     world.run_until_idle();
     world.set_rule("dongle", json!({}));
-    world.run();
-    while let Some(Open::Pods { id, scope }) = world.open.pop() {
-        world.reconciler.complete(Completion::PodsListed { id, scope, reply: Err(error(403)) }, world.now);
-        world.run();
-    }
+    world.forbid_lists();
     assert!(world.reconciler.schedule.unlisted.len() >= 8);
     // The patches for this rule come first, so that those nodes wait behind them for their patches.
     world.set_rule(
@@ -307,5 +279,5 @@ fn nodes_whose_lists_fail_do_not_keep_others_from_being_listed() {
         "nodeSelector": {"matchLabels": {"zone": "a"}}}),
     );
     world.pass(6);
-    assert!(world.with(4) >= 2, "{}", world.with(4));
+    assert!(world.having(4) >= 2, "{}", world.having(4));
 }

@@ -31,7 +31,7 @@ impl World {
     }
 
     /// The number of nodes with this many dongles.
-    fn having(&self, dongles: i64) -> usize {
+    pub(super) fn having(&self, dongles: i64) -> usize {
         self.nodes.keys().filter(|name| self.dongles(name) == dongles).count()
     }
 
