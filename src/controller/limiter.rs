@@ -18,6 +18,11 @@ const REPAIR_SLOTS: usize = 2;
 const MAX_SIDE_WRITES: usize = 4;
 /// The number of concurrent pod lists: they are the largest responses.
 const MAX_POD_LISTS: usize = 4;
+/// A rollout with a maximum rate lists the pods of as many nodes at a time as it patches in this time. Each list may take half
+/// of it: an API server asks etcd ten times a second whether its cache is current (`progressRequestPeriod` in
+/// <https://github.com/kubernetes/apiserver/blob/v0.37.1/pkg/storage/cacher/progress/watch_progress.go>). With fewer, lists
+/// would limit the rate, and patches would be sent in bursts, whenever lists end; a lowering needs two for each patch.
+const CACHED_LISTS_TIME: Duration = Duration::from_millis(200);
 /// Failures within this interval count as one: requests that are in flight together fail together.
 const REACTION_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -43,7 +48,10 @@ pub(super) enum Kind {
     Patch,
     /// A patch that follows from an edit of rules.
     Rollout,
+    /// A list of pods that the API server may read from etcd.
     PodList,
+    /// A list of pods that the API server reads from its cache.
+    CachedPodList,
     Status,
     Event,
 }
@@ -53,8 +61,10 @@ pub(super) struct Limiter {
     max_patches: usize,
     /// The current limit of patches in flight: at most `max_patches`.
     window: f64,
-    in_flight: [usize; 6],
+    in_flight: [usize; 7],
     rollouts: Pace,
+    /// The number of concurrent pod lists that a rollout needs, if they are read from the cache.
+    rollout_lists: usize,
     /// The shortest time that a patch has taken: in the current interval, and in the one before.
     fastest: [Option<Duration>; 2],
     fastest_since: Option<Instant>,
@@ -72,8 +82,9 @@ impl Limiter {
         Self {
             max_patches,
             window: max_patches as f64,
-            in_flight: [0; 6],
+            in_flight: [0; 7],
             rollouts: Pace::new(rollout_rate),
+            rollout_lists: rollout_rate.map_or(0, |rate| CACHED_LISTS_TIME.saturating_mul(rate).as_secs() as usize),
             fastest: [None; 2],
             fastest_since: None,
             paused_until: None,
@@ -106,6 +117,9 @@ impl Limiter {
             Kind::Patch => !is_paused && patches < (self.window as usize).max(1),
             Kind::Rollout => self.is_free(Kind::Patch, now) && self.rollouts.is_due(now),
             Kind::PodList => !is_paused && in_flight(kind) < MAX_POD_LISTS,
+            Kind::CachedPodList => {
+                !is_paused && in_flight(kind) < self.rollout_lists.min(self.window as usize).max(MAX_POD_LISTS)
+            }
             Kind::Status => !is_paused && !is_side_paused && in_flight(kind) < MAX_SIDE_WRITES,
             Kind::Event => !is_paused && in_flight(kind) < MAX_SIDE_WRITES,
         }
@@ -256,6 +270,22 @@ mod tests {
         }
         // Ten at once, and then ten in each second.
         assert_eq!(sent, 10 + 49);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cached_lists_keep_up_with_a_rollout_unless_the_server_is_overloaded() {
+        let now = Instant::now();
+        for (rate, lists) in [(None, 4), (Some(1), 4), (Some(50), 10), (Some(10_000), 16)] {
+            let mut limiter = Limiter::new(16, rate);
+            assert_eq!(
+                (fill(&mut limiter, Kind::CachedPodList, now), fill(&mut limiter, Kind::PodList, now)),
+                (lists, 4)
+            );
+            limiter.overloaded(None, now);
+            limiter.overloaded(None, now + Duration::from_secs(2));
+            (0..lists).for_each(|_| limiter.end(Kind::CachedPodList));
+            assert_eq!(fill(&mut limiter, Kind::CachedPodList, now), 4);
+        }
     }
 
     #[tokio::test(start_paused = true)]

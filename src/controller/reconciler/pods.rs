@@ -31,15 +31,19 @@ impl Reconciler {
         if self.schedule.queue.len(Stage::ListPods) == 0 {
             self.schedule.lists_due_since = None;
         }
-        let batch_share = if self.nodes.lists_pods_from_cache() { MIN_BATCH_SHARE } else { MIN_BATCH_SHARE_OF_ETCD };
-        while self.schedule.limiter.is_free(Kind::PodList, now)
+        let (kind, batch_share) = if self.nodes.lists_pods_from_cache() {
+            (Kind::CachedPodList, MIN_BATCH_SHARE)
+        } else {
+            (Kind::PodList, MIN_BATCH_SHARE_OF_ETCD)
+        };
+        while self.schedule.limiter.is_free(kind, now)
             && let Some((stage, waiting)) = self.due_lists(now, step)
         {
             let is_batch = waiting > MAX_SINGLE_LISTS && waiting * batch_share > self.nodes.len();
             if is_batch && self.schedule.pod_batch.is_some() {
                 return;
             }
-            let id = self.schedule.request_id(Kind::PodList);
+            let id = self.schedule.request_id(kind);
             let mut nodes = Vec::new();
             while let Some((Key::Node(name), _)) = self.schedule.queue.pop(stage, Rank::Replan) {
                 nodes.push(name);
@@ -57,7 +61,7 @@ impl Reconciler {
                 }
                 return;
             }
-            self.schedule.limiter.start(Kind::PodList, now);
+            self.schedule.limiter.start(kind, now);
             for name in &nodes {
                 self.schedule.queue.start(&Key::Node(Arc::clone(name)));
                 if let Some(state) = self.nodes.get_mut(name) {
@@ -109,7 +113,7 @@ impl Reconciler {
         reply: Result<PodsByNode, RequestError>,
         now: Now,
     ) {
-        self.schedule.limiter.end(Kind::PodList);
+        self.schedule.limiter.end(id.kind);
         let nodes = match scope {
             PodScope::Node(node) => vec![node],
             PodScope::Cluster => {

@@ -23,6 +23,10 @@ pub(super) fn with_cache(nodes: usize, limits: RolloutLimits) -> World {
     leading("v1.31.0", nodes, limits)
 }
 
+fn paced(nodes: usize, rate: u32) -> World {
+    with_cache(nodes, RolloutLimits { patches_per_second: Some(rate), max_listed: 400, ..RolloutLimits::NONE })
+}
+
 impl World {
     /// How many nodes have work that takes memory.
     pub(super) fn working(&self) -> usize {
@@ -59,6 +63,18 @@ impl World {
             let open = self.open.remove(place);
             patches += 1;
             self.answer(open);
+        }
+    }
+
+    /// Lets seconds pass while lists take 100 ms, and patches no time.
+    fn pass_with_slow_lists(&mut self, seconds: usize) {
+        for _ in 0..seconds * 10 {
+            let lists = std::mem::take(&mut self.open);
+            lists.into_iter().for_each(|list| self.answer(list));
+            for _ in 0..20 {
+                self.answer_patches();
+                self.advance(Duration::from_millis(5));
+            }
         }
     }
 
@@ -218,6 +234,36 @@ fn lists_of_a_slow_rollout_are_not_in_vain() {
     }
     assert_eq!(world.having(4), 300);
     assert!(lists <= 380, "{lists} lists for 300 nodes");
+}
+
+/// An API server may wait for 100 ms before it lists pods from its cache.
+#[test]
+fn latency_of_lists_does_not_limit_the_rate_of_a_rollout() {
+    for rate in [10, 50, 150] {
+        let mut world = paced(1200, rate);
+        world.set_rule("dongle", json!({}));
+        world.pass_with_slow_lists(5);
+        // Those of one second may come at once, and then as many each second.
+        let (patched, rate) = (world.having(4), rate as usize);
+        assert!((rate * 5..=rate * 6).contains(&patched), "{patched} in five seconds with {rate} per second");
+    }
+}
+
+/// It needs one list before each patch, and one after it.
+#[test]
+fn latency_of_lists_does_not_limit_the_rate_of_a_lowering() {
+    for rate in [10, 50] {
+        let mut world = paced(1200, rate);
+        world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
+        world.pass(130);
+        assert_eq!(world.having(4), 1200);
+        world.set_rule("dongle", json!({"quantity": 2}));
+        world.pass_with_slow_lists(15);
+        let (patched, rate) = (world.having(2), rate as usize);
+        assert!((rate * 13..=rate * 16).contains(&patched), "{patched} in 15 seconds with {rate} per second");
+        let unlisted = world.reconciler.schedule.queue.len(Stage::ListPods);
+        assert!(unlisted <= rate * 6, "{unlisted} wait for the list after their lowering");
+    }
 }
 
 /// A held node is polled while a rollout goes on that has thousands of nodes before it.
