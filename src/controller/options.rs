@@ -13,7 +13,7 @@ use super::readiness::Readiness;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The maximum number of concurrent patches; repairs have two more slots of their own. About ten saturate the API
-    /// server.
+    /// server. As many lists of pods may be in flight, and four in any case.
     pub concurrency: usize,
     /// The limits of patches that follow from edits of rules.
     pub rollouts: RolloutLimits,
