@@ -52,6 +52,8 @@ pub(super) enum Kind {
     PodList,
     /// A list of pods that the API server reads from its cache.
     CachedPodList,
+    /// Such a list before a patch of a rollout.
+    PodListAhead,
     Status,
     Event,
 }
@@ -61,8 +63,9 @@ pub(super) struct Limiter {
     max_patches: usize,
     /// The current limit of patches in flight: at most `max_patches`.
     window: f64,
-    in_flight: [usize; 7],
+    in_flight: [usize; 8],
     rollouts: Pace,
+    lists_ahead: Pace,
     /// The number of concurrent pod lists that a rollout needs, if they are read from the cache.
     rollout_lists: usize,
     /// The shortest time that a patch has taken: in the current interval, and in the one before.
@@ -82,8 +85,9 @@ impl Limiter {
         Self {
             max_patches,
             window: max_patches as f64,
-            in_flight: [0; 7],
+            in_flight: [0; 8],
             rollouts: Pace::new(rollout_rate),
+            lists_ahead: Pace::new(rollout_rate.map(rate_of_lists_ahead)),
             rollout_lists: rollout_rate.map_or(0, |rate| CACHED_LISTS_TIME.saturating_mul(rate).as_secs() as usize),
             fastest: [None; 2],
             fastest_since: None,
@@ -99,8 +103,10 @@ impl Limiter {
         let free = self.is_free(kind, now);
         if free {
             self.in_flight[kind as usize] += 1;
-            if kind == Kind::Rollout {
-                self.rollouts.take(now);
+            match kind {
+                Kind::Rollout => self.rollouts.take(now),
+                Kind::PodListAhead => self.lists_ahead.take(now),
+                _ => {}
             }
         }
         free
@@ -118,8 +124,10 @@ impl Limiter {
             Kind::Rollout => self.is_free(Kind::Patch, now) && self.rollouts.is_due(now),
             Kind::PodList => !is_paused && in_flight(kind) < MAX_POD_LISTS,
             Kind::CachedPodList => {
-                !is_paused && in_flight(kind) < self.rollout_lists.min(self.window as usize).max(MAX_POD_LISTS)
+                let cached = in_flight(Kind::CachedPodList) + in_flight(Kind::PodListAhead);
+                !is_paused && cached < self.rollout_lists.min(self.window as usize).max(MAX_POD_LISTS)
             }
+            Kind::PodListAhead => self.is_free(Kind::CachedPodList, now) && self.lists_ahead.is_due(now),
             Kind::Status => !is_paused && !is_side_paused && in_flight(kind) < MAX_SIDE_WRITES,
             Kind::Event => !is_paused && in_flight(kind) < MAX_SIDE_WRITES,
         }
@@ -185,8 +193,8 @@ impl Limiter {
 
     /// Returns when more requests other than repairs may be sent, as far as time decides.
     pub(super) fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let pauses = [self.paused_until, self.side_paused_until, self.rollouts.next()].into_iter().flatten();
-        pauses.filter(|until| now < *until).min()
+        let pauses = [self.paused_until, self.side_paused_until, self.rollouts.next(), self.lists_ahead.next()];
+        pauses.into_iter().flatten().filter(|until| now < *until).min()
     }
 
     /// Returns whether a request of this kind is in flight.
@@ -204,6 +212,13 @@ impl Limiter {
         let others = [Kind::Status, Kind::Event].map(|kind| self.in_flight[kind as usize]);
         self.patches() + others.iter().sum::<usize>()
     }
+}
+
+/// Returns the maximum rate of lists before the patches of a rollout: a fifth more than that of the patches, since some
+/// lists are in vain. Faster ones would only wait for the patches, and would slow down repairs, with which they share the
+/// API server.
+fn rate_of_lists_ahead(rollout_rate: u32) -> u32 {
+    rollout_rate.saturating_add(rollout_rate.div_ceil(5))
 }
 
 #[cfg(test)]

@@ -31,14 +31,8 @@ impl Reconciler {
         if self.schedule.queue.len(Stage::ListPods) == 0 {
             self.schedule.lists_due_since = None;
         }
-        let (kind, batch_share) = if self.nodes.lists_pods_from_cache() {
-            (Kind::CachedPodList, MIN_BATCH_SHARE)
-        } else {
-            (Kind::PodList, MIN_BATCH_SHARE_OF_ETCD)
-        };
-        while self.schedule.limiter.is_free(kind, now)
-            && let Some((stage, waiting)) = self.due_lists(now, step)
-        {
+        let batch_share = if self.nodes.lists_pods_from_cache() { MIN_BATCH_SHARE } else { MIN_BATCH_SHARE_OF_ETCD };
+        while let Some((kind, stage, waiting)) = self.due_lists(now, step) {
             let is_batch = waiting > MAX_SINGLE_LISTS && waiting * batch_share > self.nodes.len();
             if is_batch && self.schedule.pod_batch.is_some() {
                 return;
@@ -74,19 +68,28 @@ impl Reconciler {
         }
     }
 
-    /// Returns the stage from which the next list is sent, and how many nodes there can share one.
-    fn due_lists(&mut self, now: Instant, step: &mut Step) -> Option<(Stage, usize)> {
+    /// Returns the kind of the next list, the stage of its nodes, and how many there can share it.
+    fn due_lists(&mut self, now: Instant, step: &mut Step) -> Option<(Kind, Stage, usize)> {
+        let [kind, kind_ahead] = if self.nodes.lists_pods_from_cache() {
+            [Kind::CachedPodList, Kind::PodListAhead]
+        } else {
+            [Kind::PodList; 2]
+        };
+        if !self.schedule.limiter.is_free(kind, now) {
+            return None;
+        }
         if let Some(rank) = self.schedule.queue.first_rank(Stage::ListPods) {
             match self.rollout_wait(now) {
-                None => return Some((Stage::ListPods, self.schedule.queue.len(Stage::ListPods))),
+                None => return Some((kind, Stage::ListPods, self.schedule.queue.len(Stage::ListPods))),
                 Some(_) if rank < Rank::Replan => {
-                    return Some((Stage::ListPods, self.schedule.queue.len_of(Stage::ListPods, Rank::Changed)));
+                    let waiting = self.schedule.queue.len_of(Stage::ListPods, Rank::Changed);
+                    return Some((kind, Stage::ListPods, waiting));
                 }
                 Some(until) => step.wake = Some(step.wake.map_or(until, |wake| wake.min(until))),
             }
         }
         let ahead = self.schedule.queue.len(Stage::ListAhead);
-        (ahead > 0).then_some((Stage::ListAhead, ahead))
+        (ahead > 0 && self.schedule.limiter.is_free(kind_ahead, now)).then_some((kind_ahead, Stage::ListAhead, ahead))
     }
 
     /// Returns until when the lists of a rollout wait for its other patches.

@@ -249,6 +249,23 @@ fn latency_of_lists_does_not_limit_the_rate_of_a_rollout() {
     }
 }
 
+/// Lists that come faster than the patches that need them slow down repairs.
+#[test]
+fn lists_ahead_are_little_faster_than_the_rollout() {
+    for (rate, per_second) in [(10, 12), (50, 60)] {
+        let mut world = paced(1200, rate);
+        world.set_rule("dongle", json!({}));
+        world.run();
+        let mut lists = 0;
+        for _ in 0..500 {
+            lists += world.follow().len();
+            world.advance(Duration::from_millis(10));
+        }
+        // Those of one second may come at once.
+        assert!((per_second * 5..=per_second * 6).contains(&lists), "{lists} lists in five seconds at {rate}");
+    }
+}
+
 /// It needs one list before each patch, and one after it.
 #[test]
 fn latency_of_lists_does_not_limit_the_rate_of_a_lowering() {

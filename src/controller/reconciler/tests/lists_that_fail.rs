@@ -257,9 +257,9 @@ fn rollout_succeeds_on_nodes_that_wait_for_a_stopped_one() {
 /// Nodes whose lists have failed, and that are to get another value in their turn, are not ahead until then.
 #[test]
 fn nodes_whose_lists_fail_do_not_keep_others_from_being_listed() {
-    let mut world = with_cache(60, RolloutLimits { patches_per_second: Some(1), ..LIMITS });
-    for number in 0..30 {
-        let zone = if number < 20 { "a" } else { "b" };
+    let mut world = with_cache(60, RolloutLimits { patches_per_second: Some(7), ..LIMITS });
+    for number in 0..54 {
+        let zone = if number < 12 { "a" } else { "b" };
         world.relabel(&format!("node-{number:02}"), json!({ "zone": zone }));
     }
     world.run_until_idle();
@@ -278,6 +278,6 @@ fn nodes_whose_lists_fail_do_not_keep_others_from_being_listed() {
         json!({"resourceName": KEY, "shrinkPolicy": "Immediate", "allNodes": null,
         "nodeSelector": {"matchLabels": {"zone": "a"}}}),
     );
-    world.pass(6);
+    world.pass(3);
     assert!(world.having(4) >= 2, "{}", world.having(4));
 }
