@@ -14,7 +14,7 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config};
 use node_resource_advertiser::cluster::client::with_config;
-use node_resource_advertiser::model::api::{NodeCounts, NodeExtendedResource};
+use node_resource_advertiser::model::api::{NodeCounts, NodeExtendedResource, ShrinkPolicy};
 use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
 use node_resource_advertiser::planner::rules::{Rule, RuleSet};
 use serde_json::{Value, json};
@@ -113,8 +113,10 @@ impl Cluster {
     }
 
     /// Creates the second rule, which selects every node too.
-    pub async fn create_other_rule(&self) -> Result<()> {
-        self.create(&rule(OTHER_RULE, OTHER_RESOURCE, QUANTITY)?).await
+    pub async fn create_other_rule(&self, shrink_policy: ShrinkPolicy) -> Result<()> {
+        let mut rule = rule(OTHER_RULE, OTHER_RESOURCE, QUANTITY)?;
+        rule.spec.shrink_policy = shrink_policy;
+        self.create(&rule).await
     }
 
     /// Deletes the second rule.

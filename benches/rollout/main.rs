@@ -31,6 +31,7 @@ mod cluster;
 mod compare;
 mod controller;
 mod edits;
+mod in_rollout;
 #[allow(dead_code)] // the soak uses more of it
 mod machine;
 mod nodes;

@@ -13,7 +13,6 @@ use crate::controller::Controller;
 use crate::edits;
 use crate::machine::Cpu;
 use crate::observer::{Observer, State};
-use crate::other;
 use crate::overload;
 use crate::pods;
 use crate::policy;
@@ -27,8 +26,6 @@ pub const WITHDRAW: &str = "withdraw";
 pub const WITHDRAW_WITH_POLICY: &str = "withdraw with policy";
 pub const REPAIR: &str = "repair";
 pub const NEW_NODE: &str = "new node";
-pub const REPAIR_IN_ROLLOUT: &str = "repair in rollout";
-pub const NEW_NODE_IN_ROLLOUT: &str = "new node in rollout";
 pub const RELIST: &str = "relist";
 pub const RESTART: &str = "restart";
 pub const IDLE: &str = "idle";
@@ -49,10 +46,6 @@ const AFTER_RESTART: Duration = Duration::from_secs(2);
 /// Time for pending Events and statuses of the previous row to be written.
 const BEFORE_IDLE: Duration = Duration::from_secs(5);
 const IDLE_WINDOW: Duration = Duration::from_secs(15);
-/// The patches of a rollout's first second are sent at once.
-const BURST: Duration = Duration::from_secs(2);
-/// Smaller clusters are rolled out before the rows about one node end.
-const MIN_NODES_IN_ROLLOUT: usize = 1000;
 /// How long nodes that stay held are observed, and in how many parts: lists of pods must become rarer.
 const HOLD_WINDOW: Duration = Duration::from_secs(20);
 const HOLD_WINDOWS: u64 = 4;
@@ -118,12 +111,8 @@ impl Bench {
         {
             let client = WatchAndPatch::start(cluster.config.clone(), deadline).await?;
             self.edit([REPAIR, NEW_NODE], client.cpu, &mut sample).await?;
-            if cluster.node_count >= MIN_NODES_IN_ROLLOUT {
-                let rollout = other::start(&cluster.client, cluster.node_count)?;
-                self.edit_in_rollout(client.cpu, &mut sample).await?;
-                drop(rollout);
-                drop(client);
-                other::withdraw(cluster).await?;
+            if self.has_rows_in_rollouts() {
+                self.baseline_in_rollouts(client.cpu, &mut sample).await?;
             }
         }
         {
@@ -214,12 +203,11 @@ impl Bench {
         controller.stop()?;
 
         self.edit_nothing(&standby, &mut sample).await?;
-        let unlimited = if cluster.node_count >= MIN_NODES_IN_ROLLOUT {
+        let unlimited = if self.has_rows_in_rollouts() {
             standby.stop()?;
-            self.limited_rollout(&mut sample).await?;
+            self.controller_in_rollouts(&mut sample).await?;
             let (controller, _) = Controller::start(cluster)?;
             controller.wait_leader(deadline)?;
-            cluster.wait_other_withdrawn().await?;
             controller
         } else {
             standby
@@ -228,20 +216,6 @@ impl Bench {
         self.roll_out(&unlimited, WITHDRAW, State::Vacant, &mut sample).await?;
         unlimited.stop()?;
         Ok(sample)
-    }
-
-    /// Rolls out a second rule as slowly as in an installation, and measures the rows about one node.
-    async fn limited_rollout(&self, sample: &mut Sample) -> Result<()> {
-        let Self { cluster, .. } = self;
-        let controller = Controller::start_limited(cluster)?;
-        controller.wait_leader(cluster.deadline())?;
-        // A new leader treats young nodes, which the bench has just created, as changed by themselves until it has
-        // planned them.
-        tokio::time::sleep(BEFORE_IDLE).await;
-        cluster.create_other_rule().await?;
-        self.edit_in_rollout(controller.cpu(), sample).await?;
-        cluster.delete_other_rule().await?;
-        controller.stop()
     }
 
     async fn controller_with_pods(&self) -> Result<Sample> {
@@ -348,7 +322,7 @@ impl Bench {
     }
 
     /// Measures the rows about one node.
-    async fn edit(&self, [repair, new_node]: [&'static str; 2], client: Cpu, sample: &mut Sample) -> Result<()> {
+    pub async fn edit(&self, [repair, new_node]: [&'static str; 2], client: Cpu, sample: &mut Sample) -> Result<()> {
         let Self { cluster, observer, .. } = self;
         let span = Span::open(repair, cluster, &[client]).await?;
         sample.record_latencies(repair, &edits::repairs(cluster, observer).await?);
@@ -356,16 +330,6 @@ impl Bench {
         let span = Span::open(new_node, cluster, &[client]).await?;
         sample.record_latencies(new_node, &edits::new_nodes(cluster, observer).await?);
         span.close(cluster, &[client], sample).await
-    }
-
-    /// Measures them during the rollout of another rule.
-    async fn edit_in_rollout(&self, client: Cpu, sample: &mut Sample) -> Result<()> {
-        let Self { cluster, .. } = self;
-        tokio::time::sleep(BURST).await;
-        self.edit([REPAIR_IN_ROLLOUT, NEW_NODE_IN_ROLLOUT], client, sample).await?;
-        let patched = cluster.count_other().await?;
-        ensure!((1..cluster.node_count).contains(&patched), "the rollout did not last: {patched} nodes are patched");
-        Ok(())
     }
 
     async fn relist(&self, client: Cpu, sample: &mut Sample) -> Result<()> {
