@@ -208,6 +208,7 @@ impl Bench {
             self.controller_in_rollouts(&mut sample).await?;
             let (controller, _) = Controller::start(cluster)?;
             controller.wait_leader(deadline)?;
+            tokio::time::sleep(BEFORE_IDLE).await;
             controller
         } else {
             standby

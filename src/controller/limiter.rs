@@ -64,7 +64,9 @@ pub(super) struct Limiter {
     /// The current limit of patches in flight: at most `max_patches`.
     window: f64,
     in_flight: [usize; 8],
+    /// Of [`Kind::Rollout`].
     rollouts: Pace,
+    /// Of [`Kind::PodListAhead`].
     lists_ahead: Pace,
     /// The number of concurrent pod lists that a rollout needs, if they are read from the cache.
     rollout_lists: usize,
@@ -197,6 +199,12 @@ impl Limiter {
         pauses.into_iter().flatten().filter(|until| now < *until).min()
     }
 
+    /// Returns when another list before a patch of a rollout may be sent, if that is later.
+    #[cfg(test)]
+    pub(super) fn next_list_ahead(&self, now: Instant) -> Option<Instant> {
+        self.lists_ahead.next().filter(|until| now < *until)
+    }
+
     /// Returns whether a request of this kind is in flight.
     pub(super) fn has_in_flight(&self, kind: Kind) -> bool {
         self.in_flight[kind as usize] > 0
@@ -214,9 +222,9 @@ impl Limiter {
     }
 }
 
-/// Returns the maximum rate of lists before the patches of a rollout: a fifth more than that of the patches, since some
-/// lists are in vain. Faster ones would only wait for the patches, and would slow down repairs, with which they share the
-/// API server.
+/// Returns the maximum rate of lists before the patches of a rollout: a fifth more than that of the patches, rounded up,
+/// since some lists are in vain. Faster ones would only wait for the patches, and would slow down repairs, with which they
+/// share the API server. Lists that are repeated after a failure do not count.
 fn rate_of_lists_ahead(rollout_rate: u32) -> u32 {
     rollout_rate.saturating_add(rollout_rate.div_ceil(5))
 }

@@ -35,6 +35,8 @@ pub(super) struct Schedule {
     pub(super) unlisted: BTreeSet<Arc<str>>,
     /// Whether the last patch was from [`Stage::PatchAsListed`].
     sent_as_listed: bool,
+    /// Whether the last list of pods was for [`Stage::ListAhead`].
+    pub(super) listed_ahead: bool,
     /// Nodes in flight whose rules have changed: they are planned for their states.
     pub(super) standings_due: BTreeSet<Arc<str>>,
     /// The last probed node.
@@ -76,6 +78,7 @@ impl Schedule {
             lists_ahead: ListsAhead::new(limits.max_listed),
             unlisted: BTreeSet::new(),
             sent_as_listed: false,
+            listed_ahead: false,
             standings_due: BTreeSet::new(),
             probed: None,
             probed_at: None,

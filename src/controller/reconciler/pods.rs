@@ -20,20 +20,19 @@ const MAX_SINGLE_LISTS: usize = 8;
 const MIN_BATCH_SHARE: usize = 2;
 /// The same where the API server reads all pods from etcd for each list.
 const MIN_BATCH_SHARE_OF_ETCD: usize = 10;
-/// How long the lists of a rollout wait for its end: one list of all pods for many of its nodes costs less than a list for
-/// each. After a lowering, a pod that was bound in the meantime waits as long for its value (I5).
+/// How long the lists of a rollout wait for its end, if so many nodes are patched in this time that one list of all pods
+/// costs less than a list for each. After a lowering, a pod that was bound in the meantime waits as long for its value (I5).
 const MAX_ROLLOUT_WAIT: Duration = Duration::from_secs(5);
 
 impl Reconciler {
-    /// Sends the lists of pods for which there are slots: those of nodes that changed by themselves; then those of a rollout
-    /// after its patches, together; then those before its patches.
+    /// Sends the lists of pods for which there are slots, and time: those of nodes that changed by themselves; then those of a rollout
+    /// after its patches, together if they can be, and those before its patches, in turns.
     pub(super) fn send_pod_lists(&mut self, now: Instant, step: &mut Step) {
         if self.schedule.queue.len(Stage::ListPods) == 0 {
             self.schedule.lists_due_since = None;
         }
-        let batch_share = if self.nodes.lists_pods_from_cache() { MIN_BATCH_SHARE } else { MIN_BATCH_SHARE_OF_ETCD };
         while let Some((kind, stage, waiting)) = self.due_lists(now, step) {
-            let is_batch = waiting > MAX_SINGLE_LISTS && waiting * batch_share > self.nodes.len();
+            let is_batch = waiting > self.max_single_lists();
             if is_batch && self.schedule.pod_batch.is_some() {
                 return;
             }
@@ -56,6 +55,7 @@ impl Reconciler {
                 return;
             }
             self.schedule.limiter.start(kind, now);
+            self.schedule.listed_ahead = stage == Stage::ListAhead;
             for name in &nodes {
                 self.schedule.queue.start(&Key::Node(Arc::clone(name)));
                 if let Some(state) = self.nodes.get_mut(name) {
@@ -68,6 +68,12 @@ impl Reconciler {
         }
     }
 
+    /// Returns how many nodes have a list of their own. More share one.
+    fn max_single_lists(&self) -> usize {
+        let share = if self.nodes.lists_pods_from_cache() { MIN_BATCH_SHARE } else { MIN_BATCH_SHARE_OF_ETCD };
+        (self.nodes.len() / share).max(MAX_SINGLE_LISTS)
+    }
+
     /// Returns the kind of the next list, the stage of its nodes, and how many there can share it.
     fn due_lists(&mut self, now: Instant, step: &mut Step) -> Option<(Kind, Stage, usize)> {
         let [kind, kind_ahead] = if self.nodes.lists_pods_from_cache() {
@@ -78,18 +84,21 @@ impl Reconciler {
         if !self.schedule.limiter.is_free(kind, now) {
             return None;
         }
-        if let Some(rank) = self.schedule.queue.first_rank(Stage::ListPods) {
-            match self.rollout_wait(now) {
-                None => return Some((kind, Stage::ListPods, self.schedule.queue.len(Stage::ListPods))),
-                Some(_) if rank < Rank::Replan => {
-                    let waiting = self.schedule.queue.len_of(Stage::ListPods, Rank::Changed);
-                    return Some((kind, Stage::ListPods, waiting));
-                }
-                Some(until) => step.wake = Some(step.wake.map_or(until, |wake| wake.min(until))),
-            }
-        }
         let ahead = self.schedule.queue.len(Stage::ListAhead);
-        (ahead > 0 && self.schedule.limiter.is_free(kind_ahead, now)).then_some((kind_ahead, Stage::ListAhead, ahead))
+        let is_due = ahead > 0 && self.schedule.limiter.is_free(kind_ahead, now);
+        let ahead = is_due.then_some((kind_ahead, Stage::ListAhead, ahead));
+        let Some(rank) = self.schedule.queue.first_rank(Stage::ListPods) else { return ahead };
+        let waiting = match self.rollout_wait(now) {
+            Some(_) if rank < Rank::Replan => self.schedule.queue.len_of(Stage::ListPods, Rank::Changed),
+            Some(until) => {
+                step.wake = Some(step.wake.map_or(until, |wake| wake.min(until)));
+                return ahead;
+            }
+            // Lists before patches and lists after them take turns: a rollout is as fast as both allow, at any latency.
+            None if rank == Rank::Replan && !self.schedule.listed_ahead && ahead.is_some() => return ahead,
+            None => self.schedule.queue.len(Stage::ListPods),
+        };
+        Some((kind, Stage::ListPods, waiting))
     }
 
     /// Returns until when the lists of a rollout wait for its other patches.
@@ -100,12 +109,19 @@ impl Reconciler {
             || is_in_flight(Kind::Rollout)
             || is_waiting(Stage::Patch)
             || is_waiting(Stage::PatchAsListed);
-        if !is_patching {
+        // Lists that waited in vain would come all at once, and hold up those before the next patches.
+        if !is_patching || !self.can_share_list_after_rollout() {
             return None;
         }
         // Until none waits anymore, so that those beyond the slots do not wait once more.
         let since = *self.schedule.lists_due_since.get_or_insert(now);
         Some(since + MAX_ROLLOUT_WAIT).filter(|until| now < *until)
+    }
+
+    /// Returns whether a rollout may patch enough nodes before their lists are due that they share one.
+    fn can_share_list_after_rollout(&self) -> bool {
+        let patched = |rate: u32| MAX_ROLLOUT_WAIT.saturating_mul(rate).as_secs() as usize;
+        self.options.rollouts.patches_per_second.is_none_or(|rate| patched(rate) > self.max_single_lists())
     }
 
     /// Handles a list of pods: each node is planned with it next, since the list is valid only for the moment.

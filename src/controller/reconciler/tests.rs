@@ -71,10 +71,12 @@ impl Reconciler {
         }
         let leads = self.leads(now.instant);
         let knows_all = leads && self.knows_all();
+        let is_listing = self.schedule.queue.len(Stage::ListAhead) > 0;
         let waits = [
             ("a node or a status", true, self.schedule.queue.next_due()),
             ("the end of a hold", knows_all, self.rules.hold().until()),
             ("another list of rules", leads, self.schedule.rules.not_before()),
+            ("the turn of a list", leads && is_listing, self.schedule.limiter.next_list_ahead(now.instant)),
             ("the end of a pause", leads, self.schedule.limiter.next_wake(now.instant)),
             ("an Event", leads, self.reports.events.next_due(now.instant)),
             ("the end of a stop", leads, self.schedule.rollouts.next_end()),

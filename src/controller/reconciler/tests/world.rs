@@ -326,7 +326,7 @@ impl World {
         self.set_time(end);
     }
 
-    fn set_time(&mut self, instant: Instant) {
+    pub(super) fn set_time(&mut self, instant: Instant) {
         let passed = instant.duration_since(self.now.instant);
         self.now.instant = instant;
         self.now.wall += SignedDuration::try_from(passed).unwrap();
