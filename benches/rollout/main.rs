@@ -12,7 +12,7 @@
 //! The modules, each below those that import it:
 //!
 //! ```text
-//! pair · in_rollout                     the passes, row by row
+//! in_rollout ▶ pair                     the passes, row by row
 //! overload                              what a failing API server is asked
 //! edits · span · policy                 one node at a time; requests and CPU time; admission
 //! other                                 patches beside those that are measured

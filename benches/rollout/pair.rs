@@ -204,10 +204,7 @@ impl Bench {
 
         self.edit_nothing(&standby, &mut sample).await?;
         let unlimited = if self.has_rows_in_rollouts() {
-            standby.stop()?;
-            self.controller_in_rollouts(&mut sample).await?;
-            let (controller, _) = Controller::start(cluster)?;
-            controller.wait_leader(deadline)?;
+            let controller = self.controller_in_rollouts(standby, &mut sample).await?;
             tokio::time::sleep(BEFORE_IDLE).await;
             controller
         } else {
