@@ -186,7 +186,7 @@ impl Reconciler {
             return;
         }
         let poll = has_pods && is_held && !needs_pods;
-        match self.place(name, (changes, withheld.until, claims), needs_pods, poll, is_planned, now) {
+        match self.place(name, (changes, withheld.until, claims), (needs_pods, is_lowered), poll, is_planned, now) {
             Next::Nothing => self.schedule.queue.remove(&key),
             Next::Wait(until) => self.schedule.queue.wait(&key, until),
             Next::Ready(stage, rank) => {
@@ -200,7 +200,7 @@ impl Reconciler {
         &mut self,
         name: &Arc<str>,
         (changes, withheld_until, claims): (Vec<Change>, Option<Instant>, Option<Claims>),
-        needs_pods: bool,
+        (needs_pods, is_lowered): (bool, bool),
         poll: bool,
         is_planned: bool,
         now: Now,
@@ -230,6 +230,8 @@ impl Reconciler {
         let is_rollout = state.is_rollout;
         // A list of pods that has just been fetched would be too old.
         let has_pods = state.work().is_some_and(|work| work.pods.usage(now.instant).is_some());
+        let list_at = state.work().and_then(|work| work.pods.not_before.max(work.failures.pause(now.instant)));
+        let list_at = list_at.filter(|at| now.instant < *at);
         if is_rollout
             && !has_pods
             && !changes.is_empty()
@@ -239,8 +241,12 @@ impl Reconciler {
             if let Some(work) = state.working() {
                 work.planned.clear();
             }
-            // Its pods are not listed before it is its turn.
             self.schedule.unlisted.remove(name);
+            // Its pods are not listed before it is its turn, except after a lowering (I5). But lists that fail delay no
+            // rollout.
+            if needs_pods && is_lowered && state.work().is_none_or(|work| work.pods.error.is_none()) {
+                return list_at.map_or(Next::Ready(Stage::ListPods, Rank::Replan), Next::Wait);
+            }
             return Next::Ready(Stage::Backlog, Rank::Replan);
         }
         if is_rollout
@@ -275,8 +281,7 @@ impl Reconciler {
         }
         let work = state.work_mut();
         if needs_pods && next.is_none() {
-            let not_before = work.pods.not_before.max(work.failures.pause(now));
-            match not_before.filter(|not_before| now < *not_before) {
+            match list_at {
                 Some(at) => until(at),
                 None => {
                     let rank = if is_rollout { Rank::Replan } else { Rank::Changed };
