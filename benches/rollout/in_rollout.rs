@@ -12,7 +12,7 @@ use crate::pair::Bench;
 use crate::sample::Sample;
 
 /// The rows, and the shrink policy of the second rule. With `Immediate`, the controller lists no pods before its patches. The
-/// difference is what lists cost that are empty: there are no pods here. With fewer than 2,000 nodes, all nodes share one.
+/// difference is what lists cost that are empty: there are no pods here. With up to 1,000 nodes, all nodes share one.
 const ROWS: [([&str; 2], ShrinkPolicy); 2] = [
     (["repair in rollout", "new node in rollout"], ShrinkPolicy::WhenFree),
     (["repair, no lists", "new node, no lists"], ShrinkPolicy::Immediate),

@@ -13,7 +13,8 @@ use super::readiness::Readiness;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The maximum number of concurrent patches; repairs have two more slots of their own. About ten saturate the API
-    /// server. As many lists of pods may be in flight, and four in any case.
+    /// server. It also limits the concurrent lists of pods that a rollout with a maximum rate needs; four are always
+    /// allowed.
     pub concurrency: usize,
     /// The limits of patches that follow from edits of rules.
     pub rollouts: RolloutLimits,

@@ -1,7 +1,7 @@
 //! Rollouts: the patches that follow from an edit of rules. One stops by itself when its patches begin to fail, because
 //! an edit that some nodes do not take is unlikely to be taken by thousands of others.
 //!
-//! It resumes after a pause, when a patch for its rule succeeds, or when rules are edited.
+//! It resumes after a pause, when a patch for its rule succeeds, or when that rule is edited.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
