@@ -18,7 +18,7 @@ const REPAIR_SLOTS: usize = 2;
 const MAX_SIDE_WRITES: usize = 4;
 /// The number of concurrent pod lists: they are the largest responses.
 const MAX_POD_LISTS: usize = 4;
-/// A rollout with a maximum rate lists the pods of as many nodes at a time as it patches in this time. Each list may take half
+/// A rollout lists the pods of as many nodes at a time as it may patch in this time. Each list may take half
 /// of it: an API server asks etcd ten times a second whether its cache is current (`progressRequestPeriod` in
 /// <https://github.com/kubernetes/apiserver/blob/v0.37.1/pkg/storage/cacher/progress/watch_progress.go>). With fewer, lists
 /// would limit the rate, and patches would be sent in bursts, whenever lists end; a lowering needs two for each patch.
@@ -90,7 +90,8 @@ impl Limiter {
             in_flight: [0; 8],
             rollouts: Pace::new(rollout_rate),
             lists_ahead: Pace::new(rollout_rate.map(rate_of_lists_ahead)),
-            rollout_lists: rollout_rate.map_or(0, |rate| CACHED_LISTS_TIME.saturating_mul(rate).as_secs() as usize),
+            rollout_lists: rollout_rate
+                .map_or(usize::MAX, |rate| CACHED_LISTS_TIME.saturating_mul(rate).as_secs() as usize),
             fastest: [None; 2],
             fastest_since: None,
             paused_until: None,
@@ -298,7 +299,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn cached_lists_keep_up_with_a_rollout_unless_the_server_is_overloaded() {
         let now = Instant::now();
-        for (rate, lists) in [(None, 4), (Some(1), 4), (Some(50), 10), (Some(10_000), 16)] {
+        for (rate, lists) in [(None, 16), (Some(1), 4), (Some(50), 10), (Some(10_000), 16)] {
             let mut limiter = Limiter::new(16, rate);
             assert_eq!(
                 (fill(&mut limiter, Kind::CachedPodList, now), fill(&mut limiter, Kind::PodList, now)),

@@ -14,12 +14,12 @@ use crate::cluster::requests::RequestError;
 use crate::controller::effect::{PodScope, RequestId};
 use crate::controller::nodes::Sent;
 
-/// If more nodes than this need their pods, and more than one in two, one list of all pods replaces the single lists: the
-/// request for the pods of one node costs an API server about as much again as encoding them.
+/// If more nodes than this need their pods, one list of all pods replaces the single lists, for each of which the API server
+/// may read all pods from etcd.
 const MAX_SINGLE_LISTS: usize = 8;
+/// If it reads them from its cache, and more than one in so many nodes need them: the request for the pods of one node costs
+/// it about as much again as encoding them.
 const MIN_BATCH_SHARE: usize = 2;
-/// The same where the API server reads all pods from etcd for each list.
-const MIN_BATCH_SHARE_OF_ETCD: usize = 10;
 /// How long the lists of a rollout wait for its end, if so many nodes are patched in this time that one list of all pods
 /// costs less than a list for each. After a lowering, a pod that was bound in the meantime waits as long for its value (I5).
 const MAX_ROLLOUT_WAIT: Duration = Duration::from_secs(5);
@@ -70,8 +70,8 @@ impl Reconciler {
 
     /// Returns how many nodes have a list of their own. More share one.
     fn max_single_lists(&self) -> usize {
-        let share = if self.nodes.lists_pods_from_cache() { MIN_BATCH_SHARE } else { MIN_BATCH_SHARE_OF_ETCD };
-        (self.nodes.len() / share).max(MAX_SINGLE_LISTS)
+        let share = if self.nodes.lists_pods_from_cache() { self.nodes.len() / MIN_BATCH_SHARE } else { 0 };
+        share.max(MAX_SINGLE_LISTS)
     }
 
     /// Returns the kind of the next list, the stage of its nodes, and how many there can share it.

@@ -7,6 +7,7 @@ mod derived;
 mod exploration;
 mod failures;
 mod leadership;
+mod list_rates;
 mod lists_ahead;
 mod lists_that_fail;
 mod paused;
