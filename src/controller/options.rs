@@ -13,8 +13,7 @@ use super::readiness::Readiness;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The maximum number of concurrent patches; repairs have two more slots of their own. About ten saturate the API
-    /// server. It also limits the concurrent lists of pods that a rollout with a maximum rate needs; four are always
-    /// allowed.
+    /// server. It also limits the concurrent lists of pods of single nodes that a rollout needs; four are always allowed.
     pub concurrency: usize,
     /// The limits of patches that follow from edits of rules.
     pub rollouts: RolloutLimits,
@@ -47,8 +46,12 @@ pub struct RolloutLimits {
 /// The number of failed nodes that stops a rollout: few enough to be harmless, and more than one broken rack.
 const MAX_FAILED_NODES: usize = 10;
 
-/// The number of nodes of a rollout that wait with a plan for their patch: enough for a second of patches, and too few
-/// for their memory to matter.
+/// For how many seconds of patches nodes of a rollout wait with a plan. What else becomes due on such a node, as a list of
+/// its pods after a lowering, may wait as long.
+const SECONDS_PLANNED: usize = 5;
+
+/// The number of such nodes: enough that slots are not idle, and too few for their memory to matter.
+const MIN_PLANNED: usize = 8;
 const MAX_PLANNED: usize = 256;
 
 /// For how many seconds of patches pods are listed ahead: a list is valid for 30.
@@ -66,12 +69,13 @@ impl RolloutLimits {
     /// The limits at a maximum rate. Without one, a list of all pods may serve the whole rollout.
     #[must_use]
     pub fn at(patches_per_second: Option<u32>) -> Self {
-        let listed = |rate: u32| (rate as usize).saturating_mul(SECONDS_AHEAD).max(MAX_PLANNED);
+        let patched = |seconds: usize| move |rate: u32| (rate as usize).saturating_mul(seconds);
+        let planned = patches_per_second.map_or(MAX_PLANNED, patched(SECONDS_PLANNED));
         Self {
             patches_per_second,
             max_failed_nodes: MAX_FAILED_NODES,
-            max_planned: MAX_PLANNED,
-            max_listed: patches_per_second.map_or(usize::MAX, listed),
+            max_planned: planned.clamp(MIN_PLANNED, MAX_PLANNED),
+            max_listed: patches_per_second.map_or(usize::MAX, patched(SECONDS_AHEAD)).max(MAX_PLANNED),
         }
     }
 }

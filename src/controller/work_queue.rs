@@ -1,12 +1,12 @@
 //! The work queue: every node and every rule with work to do is in exactly one place: ready at a stage, in flight, or
-//! waiting for a time.
+//! waiting for a time. What is ready may have a time too, at which something else is due.
 //!
 //! ```text
 //!                 add                         start                end
 //!   (nothing) ─────────▶ ready at a stage ───────────▶ in flight ───────▶ ready again, or nothing
-//!        ▲                   ▲                │ add: dirty
-//!        │                   │                ▼
-//!        └── pop ────────────┴── wake ── waiting
+//!        ▲                   │                │ add: dirty
+//!        │                   │ wake_at        ▼
+//!        └── pop, pop_due ───┴──────────── waiting
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ pub(super) enum Stage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    Ready { stage: Stage, rank: Rank, sequence: u64 },
+    Ready { stage: Stage, rank: Rank, sequence: u64, wake: Option<Instant> },
     InFlight { dirty: Option<Rank> },
     Waiting { until: Instant },
 }
@@ -74,13 +74,14 @@ type Ready = BTreeMap<(Rank, u64), Key>;
 pub(super) struct WorkQueue {
     places: HashMap<Key, Place>,
     ready: [Ready; 8],
-    waiting: BTreeSet<(Instant, Key)>,
+    /// The keys with a time, waiting or ready.
+    due: BTreeSet<(Instant, Key)>,
     sequence: u64,
 }
 
 impl WorkQueue {
-    /// Enqueues a key, or moves it to this stage. The key keeps its rank if that is higher. Returns false if the key is
-    /// in flight, in which case it becomes dirty.
+    /// Enqueues a key, or moves it to this stage, where it has no time. The key keeps its rank if that is higher. Returns
+    /// false if the key is in flight, in which case it becomes dirty.
     pub(super) fn add(&mut self, key: &Key, stage: Stage, rank: Rank) -> bool {
         match self.places.get_mut(key) {
             Some(Place::InFlight { dirty }) => {
@@ -106,14 +107,22 @@ impl WorkQueue {
         self.sequence += 1;
         let sequence = self.sequence;
         self.ready[stage as usize].insert((rank, sequence), key.clone());
-        self.places.insert(key.clone(), Place::Ready { stage, rank, sequence });
+        self.places.insert(key.clone(), Place::Ready { stage, rank, sequence, wake: None });
+    }
+
+    /// Gives a ready key a time, if it has none: then it is due, unless it is popped or moved before.
+    pub(super) fn wake_at(&mut self, key: &Key, at: Instant) {
+        if let Some(Place::Ready { wake: wake @ None, .. }) = self.places.get_mut(key) {
+            *wake = Some(at);
+            self.due.insert((at, key.clone()));
+        }
     }
 
     /// Makes a key that is not in flight wait until this time.
     pub(super) fn wait(&mut self, key: &Key, until: Instant) {
         if !self.is_in_flight(key) {
             self.remove(key);
-            self.waiting.insert((until, key.clone()));
+            self.due.insert((until, key.clone()));
             self.places.insert(key.clone(), Place::Waiting { until });
         }
     }
@@ -126,7 +135,9 @@ impl WorkQueue {
             return None;
         }
         let key = first.remove();
-        self.places.remove(&key);
+        if let Some(Place::Ready { wake: Some(at), .. }) = self.places.remove(&key) {
+            self.due.remove(&(at, key.clone()));
+        }
         self.release_memory();
         Some((key, rank))
     }
@@ -159,30 +170,29 @@ impl WorkQueue {
     /// Forgets a key.
     pub(super) fn remove(&mut self, key: &Key) {
         match self.places.remove(key) {
-            Some(Place::Ready { stage, rank, sequence }) => {
+            Some(Place::Ready { stage, rank, sequence, wake }) => {
                 self.ready[stage as usize].remove(&(rank, sequence));
+                if let Some(at) = wake {
+                    self.due.remove(&(at, key.clone()));
+                }
             }
             Some(Place::Waiting { until }) => {
-                self.waiting.remove(&(until, key.clone()));
+                self.due.remove(&(until, key.clone()));
             }
             Some(Place::InFlight { .. }) | None => {}
         }
     }
 
-    /// Removes and returns a key whose waiting time is over.
+    /// Removes and returns a key whose time has come.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<Key> {
-        let (until, _) = self.waiting.first()?;
-        if *until > now {
-            return None;
-        }
-        let (_, key) = self.waiting.pop_first()?;
-        self.places.remove(&key);
+        let (_, key) = self.due.first().filter(|(at, _)| *at <= now)?.clone();
+        self.remove(&key);
         Some(key)
     }
 
-    /// Returns when the first waiting key is due.
+    /// Returns when the first key is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.waiting.first().map(|(until, _)| *until)
+        self.due.first().map(|(at, _)| *at)
     }
 
     pub(super) fn is_in_flight(&self, key: &Key) -> bool {

@@ -30,7 +30,8 @@ pub(in crate::controller) struct PodPolls {
     pub(in crate::controller) error: Option<Arc<str>>,
     /// The earliest time of the next list.
     pub(in crate::controller) not_before: Option<Instant>,
-    interval: Option<Duration>,
+    /// While the node is held: the last interval, and when it ends.
+    interval: Option<(Duration, Instant)>,
     backoff: Option<Backoff>,
 }
 
@@ -85,13 +86,19 @@ impl PodPolls {
     /// Returns when to list the pods again if nothing changes, with growing intervals. `held` is the number of held
     /// nodes: they share ten lists per second.
     pub(in crate::controller) fn next(&mut self, held: usize, (now, seed): (Instant, u64)) -> Instant {
-        let doubled = self.interval.map(|interval| (interval * 2).min(MAX_POLL_INTERVAL));
+        let doubled = self.interval.map(|(interval, _)| (interval * 2).min(MAX_POLL_INTERVAL));
         let interval = doubled.unwrap_or(POLL_INTERVAL);
-        self.interval = Some(interval);
         let shared = Duration::from_millis(100).saturating_mul(u32::try_from(held).unwrap_or(u32::MAX));
         // Spreads nodes that were listed together.
         let jitter = u32::try_from(seed % JITTER_STEPS).unwrap_or_default();
-        now + interval.max(shared) + interval / 2 * jitter / JITTER_STEPS as u32
+        let end = now + interval.max(shared) + interval / 2 * jitter / JITTER_STEPS as u32;
+        self.interval = Some((interval, end));
+        end
+    }
+
+    /// Returns when the pods of a held node are to be listed again.
+    pub(in crate::controller) fn next_poll(&self) -> Option<Instant> {
+        self.interval.map(|(_, end)| end)
     }
 
     pub(super) fn is_idle(&self) -> bool {

@@ -283,6 +283,11 @@ impl Work {
         }
     }
 
+    /// Returns when the plan for the same node may be another one.
+    pub(in crate::controller) fn next_change(&self, now: Instant) -> Option<Instant> {
+        self.conflicts.next_change(now).into_iter().chain(self.moves.next(now)).min()
+    }
+
     /// Returns the rank of the planned changes. What is urgent waits for no rollout.
     pub(in crate::controller) fn rank(&self, is_rollout: bool) -> Rank {
         if self.planned.iter().any(Change::is_repair) {

@@ -25,7 +25,8 @@ const CLOCK_SKEW_SECONDS: i64 = 60;
 enum Next {
     Nothing,
     Wait(Instant),
-    Ready(Stage, Rank),
+    /// And when something else is due, if that is earlier.
+    Ready(Stage, Rank, Option<Instant>),
 }
 
 impl Reconciler {
@@ -189,8 +190,9 @@ impl Reconciler {
         match self.place(name, (changes, withheld.until, claims), (needs_pods, is_lowered), poll, is_planned, now) {
             Next::Nothing => self.schedule.queue.remove(&key),
             Next::Wait(until) => self.schedule.queue.wait(&key, until),
-            Next::Ready(stage, rank) => {
+            Next::Ready(stage, rank, wake) => {
                 self.schedule.queue.add(&key, stage, rank);
+                wake.into_iter().for_each(|at| self.schedule.queue.wake_at(&key, at));
             }
         }
     }
@@ -232,6 +234,7 @@ impl Reconciler {
         let has_pods = state.work().is_some_and(|work| work.pods.usage(now.instant).is_some());
         let list_at = state.work().and_then(|work| work.pods.not_before.max(work.failures.pause(now.instant)));
         let list_at = list_at.filter(|at| now.instant < *at);
+        let mut wake = state.work().and_then(|work| work.next_change(now.instant));
         if is_rollout
             && !has_pods
             && !changes.is_empty()
@@ -242,19 +245,18 @@ impl Reconciler {
                 work.planned.clear();
             }
             self.schedule.unlisted.remove(name);
-            // Its pods are not listed before it is its turn, except after a lowering (I5). But lists that fail delay no
-            // rollout.
-            if needs_pods && is_lowered && state.work().is_none_or(|work| work.pods.error.is_none()) {
-                return list_at.map_or(Next::Ready(Stage::ListPods, Rank::Replan), Next::Wait);
+            let list_at = needs_pods.then(|| self.list_before_turn(name, (is_lowered, list_at), now.instant)).flatten();
+            if list_at.is_some_and(|at| at <= now.instant) {
+                return Next::Ready(Stage::ListPods, Rank::Replan, wake);
             }
-            return Next::Ready(Stage::Backlog, Rank::Replan);
+            return Next::Ready(Stage::Backlog, Rank::Replan, wake.into_iter().chain(list_at).min());
         }
         if is_rollout
             && needs_pods
             && changes.is_empty()
             && let Some(stage) = self.stage_before_list(name, now.instant)
         {
-            return Next::Ready(stage, Rank::Replan);
+            return Next::Ready(stage, Rank::Replan, None);
         }
         if !needs_pods {
             self.schedule.unlisted.remove(name);
@@ -263,8 +265,7 @@ impl Reconciler {
         let is_quiet = changes.is_empty() && !needs_pods;
         let (now, work) = (now.instant, state.work_mut());
         work.planned.clear();
-        let mut wait =
-            work.conflicts.next_change(now).into_iter().chain(withheld_until).chain(work.moves.next(now)).min();
+        let mut wait = wake.into_iter().chain(withheld_until).min();
         let mut until = |at: Instant| wait = Some(wait.map_or(at, |wait| wait.min(at)));
         let mut next = None;
         if !changes.is_empty() {
@@ -272,7 +273,7 @@ impl Reconciler {
                 Ok(()) => {
                     let rank = work.rank(is_rollout);
                     let stage = if has_pods && rank == Rank::Replan { Stage::PatchAsListed } else { Stage::Patch };
-                    next = Some(Next::Ready(stage, rank));
+                    next = Some((stage, rank));
                     let along = state.work().and_then(|work| condition(&self.rules, state, &work.planned));
                     state.work_mut().take_along(along, now);
                 }
@@ -285,7 +286,7 @@ impl Reconciler {
                 Some(at) => until(at),
                 None => {
                     let rank = if is_rollout { Rank::Replan } else { Rank::Changed };
-                    next = Some(Next::Ready(Stage::ListPods, rank));
+                    next = Some((Stage::ListPods, rank));
                 }
             }
         }
@@ -295,11 +296,11 @@ impl Reconciler {
             Some(_) if next.is_some() => {}
             Some(_) if self.schedule.queue.len(Stage::Patch) >= self.options.rollouts.max_planned => {
                 // The next list of its pods does not wait for that.
-                next = (!needs_pods).then_some(Next::Ready(Stage::Backlog, Rank::Replan));
+                next = (!needs_pods).then_some((Stage::Backlog, Rank::Replan));
             }
             Some(change) => match work.plan_condition(change, now) {
                 // Pods do not depend on it, so it has the limits of a rollout.
-                Ok(()) => next = Some(Next::Ready(Stage::Patch, Rank::Replan)),
+                Ok(()) => next = Some((Stage::Patch, Rank::Replan)),
                 Err(at) => until(at),
             },
         }
@@ -307,7 +308,9 @@ impl Reconciler {
         if is_quiet && knows_all {
             work.pods.forget_usage();
             if poll {
-                until(work.pods.next(held, (now, seed)));
+                let at = work.pods.next(held, (now, seed));
+                wake = wake.into_iter().chain([at]).min();
+                until(at);
             } else {
                 work.pods.restart();
             }
@@ -315,7 +318,11 @@ impl Reconciler {
         if is_converged || withheld_until.is_some() {
             state.compact(now);
         }
-        next.or(wait.map(Next::Wait)).unwrap_or(Next::Nothing)
+        match (next, wait) {
+            (Some((stage, rank)), _) => Next::Ready(stage, rank, wake),
+            (None, Some(until)) => Next::Wait(until),
+            (None, None) => Next::Nothing,
+        }
     }
 }
 

@@ -89,7 +89,10 @@ impl Reconciler {
         let ahead = is_due.then_some((kind_ahead, Stage::ListAhead, ahead));
         let Some(rank) = self.schedule.queue.first_rank(Stage::ListPods) else { return ahead };
         let waiting = match self.rollout_wait(now) {
-            Some(_) if rank < Rank::Replan => self.schedule.queue.len_of(Stage::ListPods, Rank::Changed),
+            // Nor do others wait for the list of all pods that is in flight, which may take long.
+            wait if rank < Rank::Replan && (wait.is_some() || self.schedule.pod_batch.is_some()) => {
+                self.schedule.queue.len_of(Stage::ListPods, Rank::Changed)
+            }
             Some(until) => {
                 step.wake = Some(step.wake.map_or(until, |wake| wake.min(until)));
                 return ahead;

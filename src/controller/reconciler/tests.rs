@@ -1,5 +1,6 @@
 //! The state machine, tried without a network, a client or a runtime.
 
+mod backlog;
 mod conditions;
 mod confinement;
 mod conflicts;

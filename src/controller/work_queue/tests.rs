@@ -12,14 +12,18 @@ impl WorkQueue {
     /// Fails unless the places and the orders by rank and by time agree.
     fn check(&self) {
         let ready: usize = self.ready.iter().map(BTreeMap::len).sum();
-        let in_flight = self.places.values().filter(|place| matches!(place, Place::InFlight { .. })).count();
-        assert_eq!(self.places.len(), ready + self.waiting.len() + in_flight);
+        let count = |is: fn(&Place) -> bool| self.places.values().filter(|place| is(place)).count();
+        let waiting = count(|place| matches!(place, Place::Waiting { .. }));
+        let in_flight = count(|place| matches!(place, Place::InFlight { .. }));
+        assert_eq!(self.places.len(), ready + waiting + in_flight);
+        assert_eq!(self.due.len(), waiting + count(|place| matches!(place, Place::Ready { wake: Some(_), .. })));
         for (key, place) in &self.places {
             match *place {
-                Place::Ready { stage, rank, sequence } => {
+                Place::Ready { stage, rank, sequence, wake } => {
                     assert_eq!(self.ready[stage as usize].get(&(rank, sequence)), Some(key));
+                    assert!(wake.is_none_or(|at| self.due.contains(&(at, key.clone()))));
                 }
-                Place::Waiting { until } => assert!(self.waiting.contains(&(until, key.clone()))),
+                Place::Waiting { until } => assert!(self.due.contains(&(until, key.clone()))),
                 Place::InFlight { .. } => {}
             }
         }
@@ -81,6 +85,28 @@ async fn waiting_key_is_due_once() {
     queue.check();
 }
 
+#[tokio::test(start_paused = true)]
+async fn ready_key_with_a_time_is_due_unless_it_is_popped_or_moved_before() {
+    let mut queue = WorkQueue::default();
+    let now = Instant::now();
+    let later = now + Duration::from_secs(1);
+    for number in 1..=3 {
+        queue.add(&key(number), Stage::Backlog, Rank::Replan);
+        queue.wake_at(&key(number), later);
+    }
+    assert_eq!(queue.pop_due(now), None);
+    assert_eq!(queue.pop(Stage::Backlog, Rank::Replan), Some((key(1), Rank::Replan)));
+    queue.add(&key(2), Stage::Plan, Rank::Replan);
+    queue.add(&key(3), Stage::Backlog, Rank::Replan);
+    assert_eq!(queue.pop_due(later), Some(key(3)));
+    assert_eq!((queue.pop_due(later), queue.len(Stage::Backlog)), (None, 0));
+    queue.wake_at(&key(3), later);
+    queue.start(&key(2));
+    queue.wake_at(&key(2), later);
+    assert_eq!(queue.next_due(), None, "neither is ready");
+    queue.check();
+}
+
 #[test]
 fn random_operations_leave_every_key_in_one_place() {
     let mut random = fastrand::Rng::with_seed(7);
@@ -91,13 +117,14 @@ fn random_operations_leave_every_key_in_one_place() {
         let rank = [Rank::Repair, Rank::Changed, Rank::Replan][random.usize(0..3)];
         let stage = [Stage::Plan, Stage::Patch, Stage::ListPods, Stage::Status][random.usize(0..4)];
         let at = start + Duration::from_millis(random.u64(0..50));
-        match random.u32(0..7) {
+        match random.u32(0..8) {
             0 => drop(queue.add(&key, stage, rank)),
             1 => queue.wait(&key, at),
             2 => queue.start(&key),
             3 => drop(queue.end(&key)),
             4 => queue.remove(&key),
             5 => drop(queue.pop(stage, rank)),
+            6 => queue.wake_at(&key, at),
             _ => drop(queue.pop_due(at)),
         }
         queue.check();

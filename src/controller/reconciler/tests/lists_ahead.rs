@@ -201,29 +201,6 @@ fn list_after_a_lowering_comes_before_those_of_nodes_still_to_be_lowered() {
     assert_eq!((world.having(2), world.having(3)), (59, 1));
 }
 
-/// I5: neither does it wait for another rollout, behind which thousands of nodes may wait.
-#[test]
-fn list_after_a_lowering_does_not_wait_for_another_rollout() {
-    let limits = RolloutLimits { patches_per_second: Some(13), max_planned: 8, max_listed: 32, ..RolloutLimits::NONE };
-    let mut world = with_cache(120, limits);
-    let mut late: Vec<String> = world.nodes.keys().skip(68).cloned().collect();
-    late.iter().for_each(|name| world.relabel(name, json!({"zone": "a"})));
-    let zone = json!({"matchLabels": {"zone": "a"}});
-    world.set_rule("dongle", json!({"shrinkPolicy": "Immediate", "allNodes": null, "nodeSelector": zone}));
-    world.pass(10);
-    assert_eq!(world.having(4), 52);
-    world.set_rule("dongle", json!({"quantity": 2, "allNodes": null, "nodeSelector": zone}));
-    world.pass(2);
-    late.retain(|name| world.dongles(name) == 2);
-    world.pods = late.iter().map(|name| (name.clone(), 3)).collect();
-    world.set_rule("key", json!({"resourceName": KEY, "shrinkPolicy": "Immediate"}));
-    world.pass(6);
-    assert!(late.len() > 20 && world.listing(KEY) < 120, "{} lowered, {} keys", late.len(), world.listing(KEY));
-    assert_eq!((world.having(3), late.len()), (late.len(), late.len()));
-    world.pass(40);
-    assert_eq!((world.having(3), world.having(2), world.listing(KEY)), (late.len(), 52 - late.len(), 120));
-}
-
 /// Where few patches fit into the time that a list is valid, few nodes are listed ahead.
 #[test]
 fn lists_of_a_slow_rollout_are_not_in_vain() {
@@ -242,25 +219,4 @@ fn lists_of_a_slow_rollout_are_not_in_vain() {
     }
     assert_eq!(world.having(4), 300);
     assert!(lists <= 380, "{lists} lists for 300 nodes");
-}
-
-/// A held node is polled while a rollout goes on that has thousands of nodes before it.
-#[test]
-fn held_node_does_not_wait_behind_a_rollout() {
-    let mut world = with_cache(60, RolloutLimits { patches_per_second: Some(1), ..LIMITS });
-    world.set_rule("key", json!({"resourceName": KEY, "quantity": 1, "shrinkPolicy": "Immediate"}));
-    world.set_rule("dongle", json!({"nodeSelector": {"matchLabels": {"zone": "a"}}, "allNodes": null}));
-    world.relabel("node-59", json!({"zone": "a"}));
-    world.pass(90);
-    world.pods.insert("node-59".to_owned(), 3);
-    world.set_rule("dongle", json!({"nodeSelector": {"matchLabels": {"zone": "a"}}, "allNodes": null, "quantity": 2}));
-    world.pass(20);
-    assert_eq!((world.dongles("node-59"), world.ready("dongle").as_str()), (3, "False Held"));
-    world.set_rule("other", json!({"resourceName": "example.com/other"}));
-    world.run_until_idle();
-    assert!(world.backlog() > 40);
-    world.pods.clear();
-    world.pass(20);
-    assert!(world.backlog() > 20);
-    assert_eq!(world.dongles("node-59"), 2);
 }
