@@ -185,7 +185,8 @@ impl WorkQueue {
 
     /// Removes and returns a key whose time has come.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<Key> {
-        let (_, key) = self.due.first().filter(|(at, _)| *at <= now)?.clone();
+        self.due.first().filter(|(at, _)| *at <= now)?;
+        let (_, key) = self.due.pop_first()?;
         self.remove(&key);
         Some(key)
     }

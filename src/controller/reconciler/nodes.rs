@@ -249,7 +249,8 @@ impl Reconciler {
             if list_at.is_some_and(|at| at <= now.instant) {
                 return Next::Ready(Stage::ListPods, Rank::Replan, wake);
             }
-            return Next::Ready(Stage::Backlog, Rank::Replan, wake.into_iter().chain(list_at).min());
+            let wake = wake.into_iter().chain(list_at).chain(withheld_until).min();
+            return Next::Ready(Stage::Backlog, Rank::Replan, wake);
         }
         if is_rollout
             && needs_pods

@@ -101,6 +101,33 @@ fn held_node_does_not_wait_behind_a_rollout() {
     }
 }
 
+/// The same where the rollout of its own rule was stopped when it began to wait.
+#[test]
+fn held_node_of_a_stopped_rollout_does_not_wait_behind_another() {
+    let mut world = with_cache(60, RolloutLimits { patches_per_second: Some(1), max_failed_nodes: 2, ..LIMITS });
+    world.label_from(57);
+    world.lower_for(0);
+    world.pods = [("node-57".to_owned(), 3)].into();
+    for _ in 0..50 {
+        for open in std::mem::take(&mut world.open) {
+            match open {
+                Open::Patch { id, node, .. } if node != "node-57" => {
+                    world.reply(id, &node, Reply::Rejected("no".to_owned()));
+                }
+                open => world.answer(open),
+            }
+        }
+        world.advance(Duration::from_millis(100));
+    }
+    assert_eq!((world.dongles("node-57"), world.having(4)), (3, 2));
+    assert!(world.events.iter().any(|event| event == "RolloutStopped"), "{:?}", world.events);
+    world.set_rule("key", json!({"resourceName": KEY, "shrinkPolicy": "Immediate"}));
+    world.pods.clear();
+    world.pass(40);
+    assert!(world.listing(KEY) < 58);
+    assert_eq!(world.dongles("node-57"), 2);
+}
+
 /// I9: a contest has pauses, but what ends them is no rollout.
 #[test]
 fn contested_value_is_repaired_after_its_pause_while_a_rollout_goes_on() {
