@@ -69,13 +69,13 @@ impl RolloutLimits {
     /// The limits at a maximum rate. Without one, a list of all pods may serve the whole rollout.
     #[must_use]
     pub fn at(patches_per_second: Option<u32>) -> Self {
-        let patched = |seconds: usize| move |rate: u32| (rate as usize).saturating_mul(seconds);
-        let planned = patches_per_second.map_or(MAX_PLANNED, patched(SECONDS_PLANNED));
+        let patched = |seconds| patches_per_second.map(|rate| (rate as usize).saturating_mul(seconds));
         Self {
             patches_per_second,
             max_failed_nodes: MAX_FAILED_NODES,
-            max_planned: planned.clamp(MIN_PLANNED, MAX_PLANNED),
-            max_listed: patches_per_second.map_or(usize::MAX, patched(SECONDS_AHEAD)).max(MAX_PLANNED),
+            max_planned: patched(SECONDS_PLANNED)
+                .map_or(MAX_PLANNED, |planned| planned.clamp(MIN_PLANNED, MAX_PLANNED)),
+            max_listed: patched(SECONDS_AHEAD).map_or(usize::MAX, |listed| listed.max(MAX_PLANNED)),
         }
     }
 }

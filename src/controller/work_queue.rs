@@ -129,15 +129,12 @@ impl WorkQueue {
 
     /// Removes and returns the first key at a stage with at least this rank.
     pub(super) fn pop(&mut self, stage: Stage, least: Rank) -> Option<(Key, Rank)> {
-        let first = self.ready[stage as usize].first_entry()?;
-        let (rank, _) = *first.key();
+        let (&(rank, _), key) = self.ready[stage as usize].first_key_value()?;
         if rank > least {
             return None;
         }
-        let key = first.remove();
-        if let Some(Place::Ready { wake: Some(at), .. }) = self.places.remove(&key) {
-            self.due.remove(&(at, key.clone()));
-        }
+        let key = key.clone();
+        self.remove(&key);
         self.release_memory();
         Some((key, rank))
     }
@@ -169,17 +166,16 @@ impl WorkQueue {
 
     /// Forgets a key.
     pub(super) fn remove(&mut self, key: &Key) {
-        match self.places.remove(key) {
+        let at = match self.places.remove(key) {
             Some(Place::Ready { stage, rank, sequence, wake }) => {
                 self.ready[stage as usize].remove(&(rank, sequence));
-                if let Some(at) = wake {
-                    self.due.remove(&(at, key.clone()));
-                }
+                wake
             }
-            Some(Place::Waiting { until }) => {
-                self.due.remove(&(until, key.clone()));
-            }
-            Some(Place::InFlight { .. }) | None => {}
+            Some(Place::Waiting { until }) => Some(until),
+            Some(Place::InFlight { .. }) | None => None,
+        };
+        if let Some(at) = at {
+            self.due.remove(&(at, key.clone()));
         }
     }
 

@@ -7,6 +7,7 @@ use tracing::warn;
 
 use super::conditions::Claims;
 use super::rollouts::{awaits_list, withhold, withhold_list};
+use super::turns::list_before_turn;
 use super::{Key, Now, Rank, Reconciler, Stage};
 use crate::controller::events::{EventTemplate, NodeSubject};
 use crate::controller::nodes::{NodeState, Seen};
@@ -245,7 +246,7 @@ impl Reconciler {
                 work.planned.clear();
             }
             self.schedule.unlisted.remove(name);
-            let list_at = needs_pods.then(|| self.list_before_turn(name, (is_lowered, list_at), now.instant)).flatten();
+            let list_at = needs_pods.then(|| list_before_turn(state, (is_lowered, list_at), now.instant)).flatten();
             if list_at.is_some_and(|at| at <= now.instant) {
                 return Next::Ready(Stage::ListPods, Rank::Replan, wake);
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{Key, Now, PLAN_BATCH_SIZE, Rank, Reconciler, Stage};
+use crate::controller::nodes::NodeState;
 
 impl Reconciler {
     /// Returns whether nodes are to be planned now.
@@ -47,20 +48,6 @@ impl Reconciler {
         }
     }
 
-    /// Returns when the pods are listed of a node that goes to the backlog, and needs a list not before `list_at`. For its
-    /// rollout, that is not before its turn. But neither the list after a lowering (I5) waits for that, nor those while pods
-    /// hold a value (I9).
-    pub(super) fn list_before_turn(
-        &self,
-        name: &Arc<str>,
-        (is_lowered, list_at): (bool, Option<Instant>),
-        now: Instant,
-    ) -> Option<Instant> {
-        let poll_at = self.nodes.get(name)?.work().and_then(|work| work.pods.next_poll());
-        let due = if is_lowered { Some(now) } else { poll_at };
-        due.map(|at| list_at.map_or(at, |list_at| at.max(list_at)))
-    }
-
     /// Returns where a node of a rollout waits whose pods must be listed before its patch.
     ///
     /// `None` if it has other work, whose pauses would be lost there; or if lists of single nodes are not cheap, so that as
@@ -89,4 +76,17 @@ impl Reconciler {
             self.schedule.queue.add(&key, Stage::Plan, rank);
         }
     }
+}
+
+/// Returns when the pods are listed of a node that goes to the backlog, and needs a list not before `list_at`. For its
+/// rollout, that is not before its turn. But neither the list after a lowering (I5) waits for that, nor those while pods
+/// hold a value (I9).
+pub(super) fn list_before_turn(
+    state: &NodeState,
+    (is_lowered, list_at): (bool, Option<Instant>),
+    now: Instant,
+) -> Option<Instant> {
+    let poll_at = state.work().and_then(|work| work.pods.next_poll());
+    let due = if is_lowered { Some(now) } else { poll_at };
+    due.map(|at| list_at.map_or(at, |list_at| at.max(list_at)))
 }
