@@ -321,6 +321,8 @@ impl Reconciler {
             state.compact(now);
         }
         match (next, wait) {
+            // Its condition waits for a turn. All else keeps its time.
+            (Some((stage @ Stage::Backlog, rank)), wait) => Next::Ready(stage, rank, wait),
             (Some((stage, rank)), _) => Next::Ready(stage, rank, wake),
             (None, Some(until)) => Next::Wait(until),
             (None, None) => Next::Nothing,

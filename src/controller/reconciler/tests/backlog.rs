@@ -128,6 +128,35 @@ fn held_node_of_a_stopped_rollout_does_not_wait_behind_another() {
     assert_eq!(world.dongles("node-57"), 2);
 }
 
+/// A new node waits for no rollout, and its retry for none of the conditions of all nodes.
+#[test]
+fn retry_on_a_new_node_does_not_wait_for_conditions() {
+    let mut world = with_cache(60, RolloutLimits { patches_per_second: Some(1), ..LIMITS });
+    let zone = json!({"matchLabels": {"zone": "a"}});
+    world.set_rule("dongle", json!({"nodeSelector": zone, "allNodes": null, "shrinkPolicy": "Immediate"}));
+    world.set_rule("key", json!({"resourceName": KEY, "shrinkPolicy": "Immediate"}));
+    world.pass(90);
+    super::conditions::switch(&mut world, true);
+    world.start();
+    world.pass(4);
+    assert_eq!(world.reconciler.schedule.queue.len(Stage::Patch), LIMITS.max_planned);
+    world.relabel("node-59", json!({"zone": "a"}));
+    let mut rejected = 0;
+    for _ in 0..30 {
+        world.answer_all(|world, node, patch| {
+            if node == "node-59" && rejected < 2 {
+                rejected += 1;
+                return Reply::Rejected("no".to_owned());
+            }
+            world.apply(node, patch)
+        });
+        world.advance(Duration::from_secs(1));
+    }
+    let has_condition = |node: &&serde_json::Value| !node["status"]["conditions"].is_null();
+    assert!(world.nodes.values().filter(has_condition).count() < 45);
+    assert_eq!((rejected, world.dongles("node-59")), (2, 4));
+}
+
 /// I9: a contest has pauses, but what ends them is no rollout.
 #[test]
 fn contested_value_is_repaired_after_its_pause_while_a_rollout_goes_on() {

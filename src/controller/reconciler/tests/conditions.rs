@@ -14,7 +14,7 @@ fn world(has_condition: bool) -> World {
 }
 
 /// Starts another process, with or without the option.
-fn switch(world: &mut World, has_condition: bool) {
+pub(super) fn switch(world: &mut World, has_condition: bool) {
     let options = Options { node_condition: has_condition, ..world.reconciler.options.clone() };
     let diagnostics = world.reconciler.diagnostics.clone();
     world.reconciler = Reconciler::new(Candidate::for_test("pod-1"), options, diagnostics);
