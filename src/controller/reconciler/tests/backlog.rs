@@ -128,7 +128,7 @@ fn held_node_of_a_stopped_rollout_does_not_wait_behind_another() {
     assert_eq!(world.dongles("node-57"), 2);
 }
 
-/// A new node waits for no rollout, and its retry for none of the conditions of all nodes.
+/// A new node waits for no rollout: its retry is not behind the conditions of the other nodes.
 #[test]
 fn retry_on_a_new_node_does_not_wait_for_conditions() {
     let mut world = with_cache(60, RolloutLimits { patches_per_second: Some(1), ..LIMITS });
