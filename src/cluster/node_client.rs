@@ -87,8 +87,35 @@ impl Reply {
     }
 }
 
-/// The requests of the unfinished pods on each node; nodes without such requests are absent.
-pub(crate) type PodsByNode = HashMap<Arc<str>, Requests>;
+/// The unfinished pods that are assigned to one node, or to any.
+#[derive(Debug, Default)]
+pub(crate) struct PodsByNode {
+    /// What they request on each node; nodes without such requests may be absent.
+    pub(crate) requests: HashMap<Arc<str>, Requests>,
+    /// How many they are on all nodes, if those of all nodes were listed.
+    pub(crate) total: Option<usize>,
+}
+
+impl PodsByNode {
+    /// The pods of one node.
+    pub(crate) fn of(node: Arc<str>, requests: Requests) -> Self {
+        Self { requests: [(node, requests)].into(), total: None }
+    }
+
+    /// Those of all nodes, as far as they are listed: none yet.
+    pub(crate) fn all() -> Self {
+        Self { total: Some(0), ..Self::default() }
+    }
+
+    pub(crate) fn add(&mut self, pod: &Pod) {
+        self.total = self.total.map(|total| total + 1);
+        if let Some(node) = pod.node()
+            && Requests::of(pod).iter().next().is_some()
+        {
+            self.requests.entry(node.into()).or_default().add_pod(pod);
+        }
+    }
+}
 
 impl NodeClient {
     pub(crate) fn new(client: Client, timeout: Duration) -> Self {
@@ -130,32 +157,27 @@ impl NodeClient {
         Ok(Requests::from_pods(&pods))
     }
 
-    /// Returns the requests on all nodes, from a paged list of all pods.
+    /// Returns the unfinished pods that are assigned to nodes, from a list in pages.
     pub(crate) async fn pods_by_node(self) -> Result<PodsByNode, RequestError> {
         let fields = format!("spec.nodeName!=,{UNFINISHED}");
         let mut page = ListParams::default().fields(&fields).limit(POD_PAGE_SIZE);
-        let mut nodes = PodsByNode::new();
+        let mut listed = PodsByNode::all();
         let mut restarted = false;
         loop {
             let pods: Page<Pod> = match self.requests.send(pods().list(&page)).await {
                 // The list took so long that its rest has expired: it is started again, once.
                 Err(error) if error.is_expired() && page.continue_token.is_some() && !restarted => {
                     restarted = true;
-                    nodes.clear();
+                    listed = PodsByNode::all();
                     page.continue_token = None;
                     continue;
                 }
                 pods => pods?,
             };
-            for pod in &pods.items {
-                let Some(node) = pod.node() else { continue };
-                if Requests::of(pod).iter().next().is_some() {
-                    nodes.entry(node.into()).or_default().add_pod(pod);
-                }
-            }
+            pods.items.iter().for_each(|pod| listed.add(pod));
             page.continue_token = pods.next();
             if page.continue_token.is_none() {
-                return Ok(nodes);
+                return Ok(listed);
             }
         }
     }

@@ -116,7 +116,7 @@ async fn list_pods(nodes: NodeClient, id: RequestId, scope: PodScope, deadline: 
         match &scope {
             PodScope::Node(node) => {
                 let requests = nodes.pods(Arc::clone(node)).await;
-                requests.map(|requests| PodsByNode::from([(Arc::clone(node), requests)]))
+                requests.map(|requests| PodsByNode::of(Arc::clone(node), requests))
             }
             PodScope::Cluster => nodes.pods_by_node().await,
         }

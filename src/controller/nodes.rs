@@ -30,6 +30,9 @@ pub(super) use state::{NodeState, Sent, has_resource};
 /// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list>). It is never older than a
 /// kubelet (<https://kubernetes.io/releases/version-skew-policy/>).
 const MIN_MINOR_WITH_CACHED_LISTS: u32 = 31;
+/// Also those in pages: the feature gate `ListFromCacheSnapshot`
+/// (<https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4988-serve-pagination-from-cache>).
+const MIN_MINOR_WITH_CACHED_PAGES: u32 = 34;
 
 /// All nodes.
 #[derive(Clone, Debug, Default)]
@@ -40,8 +43,8 @@ pub(super) struct Nodes {
     listed: bool,
     /// Whether rules read from nodes what was not kept when the nodes were read.
     is_relist_due: bool,
-    /// Whether the API server answers a list of the pods on one node from its cache.
-    lists_pods_from_cache: bool,
+    /// The minor version of the newest kubelet so far.
+    newest_kubelet: Option<u32>,
     tally: Tally,
 }
 
@@ -163,15 +166,19 @@ impl Nodes {
     }
 
     fn decode(&mut self, node: ApiNode) -> Node {
-        self.lists_pods_from_cache =
-            self.lists_pods_from_cache || node.kubelet_minor() >= Some(MIN_MINOR_WITH_CACHED_LISTS);
+        self.newest_kubelet = self.newest_kubelet.max(node.kubelet_minor());
         Node::new(node, &mut self.interner)
     }
 
     /// Returns whether the API server is known to answer a list of the pods on one node from its cache, by an index.
     /// Otherwise such a list costs it about as much as a list of all pods, which it reads from etcd.
     pub(super) fn lists_pods_from_cache(&self) -> bool {
-        self.lists_pods_from_cache
+        self.newest_kubelet >= Some(MIN_MINOR_WITH_CACHED_LISTS)
+    }
+
+    /// Returns whether it is known to answer a list of all pods from its cache, too.
+    pub(super) fn lists_all_pods_from_cache(&self) -> bool {
+        self.newest_kubelet >= Some(MIN_MINOR_WITH_CACHED_PAGES)
     }
 
     fn upsert(&mut self, node: Node) -> Seen {

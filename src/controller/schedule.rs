@@ -27,10 +27,14 @@ pub(super) struct Schedule {
     pub(super) rules: RulesList,
     /// The list of all pods in flight, and the nodes that wait for it.
     pub(super) pod_batch: Option<(RequestId, Vec<Arc<str>>)>,
+    /// How many unfinished pods all nodes had at the last list of all pods, unless that failed.
+    pub(super) pod_count: Option<usize>,
     /// Since when pod lists wait for the end of a rollout.
     pub(super) lists_due_since: Option<Instant>,
     /// How many nodes of rollouts may be ahead with their lists of pods.
     pub(super) lists_ahead: ListsAhead,
+    /// Whether the next nodes are still being planned that may be ahead.
+    pub(super) fills_lists_ahead: bool,
     /// Nodes of rollouts whose last list of pods failed. They count as ahead: if all lists fail, others are not tried.
     pub(super) unlisted: BTreeSet<Arc<str>>,
     /// Whether the last patch was from [`Stage::PatchAsListed`].
@@ -74,8 +78,10 @@ impl Schedule {
             rollouts: Rollouts::new(limits.max_failed_nodes),
             rules: RulesList::Needed { not_before: None, backoff: Backoff::new(seed) },
             pod_batch: None,
+            pod_count: None,
             lists_due_since: None,
             lists_ahead: ListsAhead::new(limits.max_listed),
+            fills_lists_ahead: false,
             unlisted: BTreeSet::new(),
             sent_as_listed: false,
             listed_ahead: false,

@@ -18,6 +18,7 @@ mod races;
 mod responses;
 mod rollouts;
 mod scale;
+mod shared_lists;
 mod standby;
 mod starts;
 mod world;

@@ -25,8 +25,11 @@ impl Reconciler {
         self.schedule.queue.len(Stage::Patch) < few && self.schedule.queue.len(Stage::Backlog) > 0
     }
 
+    /// Returns whether few nodes are ahead with their lists, or not yet as many as may be: lists are sent after that, so that
+    /// as many nodes as possible share one.
     fn has_due_lists(&self) -> bool {
-        self.schedule.has_few_ahead() && self.schedule.queue.len(Stage::ListBacklog) > 0
+        let is_filling = self.schedule.fills_lists_ahead && self.schedule.has_room_for_lists();
+        (is_filling || self.schedule.has_few_ahead()) && self.schedule.queue.len(Stage::ListBacklog) > 0
     }
 
     /// Plans the next nodes of a rollout, if they are due: of those that need a list of pods, and of those that do not.
@@ -39,6 +42,7 @@ impl Reconciler {
         {
             self.reconcile(&name, now);
         }
+        self.schedule.fills_lists_ahead = due_lists && self.schedule.has_room_for_lists();
         while due_patches
             && self.reports.planned < PLAN_BATCH_SIZE
             && self.schedule.queue.len(Stage::Patch) < self.options.rollouts.max_planned

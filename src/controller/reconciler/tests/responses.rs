@@ -6,8 +6,8 @@ use json_patch::{Patch, PatchOperation};
 use serde_json::json;
 
 use super::world::{DONGLE, Open, World, error, object};
-use crate::cluster::node_client::Reply;
-use crate::controller::effect::{Completion, RequestId};
+use crate::cluster::node_client::{PodsByNode, Reply};
+use crate::controller::effect::{Completion, PodScope, RequestId};
 use crate::controller::reconciler::{Event, Observation};
 use crate::model::pod::{Pod, Requests};
 use crate::planner::tests::try_apply;
@@ -25,7 +25,8 @@ impl World {
             }
             Open::Pods { id, scope } => {
                 let nodes = self.pods.iter().map(|(node, dongles)| (node.as_str().into(), requests(*dongles)));
-                let reply = Ok(nodes.collect());
+                let total = (scope == PodScope::Cluster).then_some(self.pods_of_others + self.pods.len());
+                let reply = Ok(PodsByNode { requests: nodes.collect(), total });
                 self.reconciler.complete(Completion::PodsListed { id, scope, reply }, self.now);
             }
         }

@@ -36,6 +36,8 @@ pub(super) struct World {
     pub(super) rules: BTreeMap<String, Value>,
     /// How many dongles pods on a node request.
     pub(super) pods: BTreeMap<String, u64>,
+    /// How many other pods there are.
+    pub(super) pods_of_others: usize,
     pub(super) version: u64,
     pub(super) open: Vec<Open>,
     /// Whether the watches show what changes.
@@ -84,6 +86,7 @@ impl World {
             nodes: BTreeMap::new(),
             rules: BTreeMap::new(),
             pods: BTreeMap::new(),
+            pods_of_others: 0,
             version: 100,
             open: Vec::new(),
             watching: false,

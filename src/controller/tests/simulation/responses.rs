@@ -1,6 +1,5 @@
 //! What responses are to a process: by the conversions that the executor uses.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,16 +106,12 @@ fn objects<T: DeserializeOwned>(list: &Value) -> Vec<T> {
 
 fn pods_by_node(list: &Value, scope: &PodScope) -> PodsByNode {
     let pods: Vec<Pod> = objects(list);
-    let mut nodes: HashMap<Arc<str>, Requests> = HashMap::new();
-    if let PodScope::Node(node) = scope {
-        nodes.insert(Arc::clone(node), Requests::default());
-    }
-    for pod in &pods {
-        if let Some(node) = pod.node() {
-            nodes.entry(node.into()).or_default().add_pod(pod);
-        }
-    }
-    nodes
+    let mut listed = match scope {
+        PodScope::Node(node) => PodsByNode::of(Arc::clone(node), Requests::default()),
+        PodScope::Cluster => PodsByNode::all(),
+    };
+    pods.iter().for_each(|pod| listed.add(pod));
+    listed
 }
 
 /// An error as the client reads it from the response.

@@ -7,7 +7,7 @@ use super::super::responses::failed;
 use super::super::world::{error, object};
 use super::calm::Rest;
 use super::world::{Late, MAX_LATENCY, NODE, Open, Shown, World};
-use crate::cluster::node_client::Reply;
+use crate::cluster::node_client::{PodsByNode, Reply};
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::Completion;
 use crate::controller::rules::RuleList;
@@ -201,8 +201,8 @@ impl World {
             }
             Open::Pods { id, scope } => {
                 self.listed = Some(self.pods);
-                let pods = [(NODE.into(), requests([self.pods, 0]))];
-                Completion::PodsListed { id, scope, reply: Ok(pods.into()) }
+                let pods = PodsByNode::of(NODE.into(), requests([self.pods, 0]));
+                Completion::PodsListed { id, scope, reply: Ok(pods) }
             }
         };
         self.reconciler.complete(completion, self.now);
