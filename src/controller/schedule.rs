@@ -25,15 +25,15 @@ pub(super) struct Schedule {
     pub(super) rollouts: Rollouts,
     /// The list of rules that a new leader needs.
     pub(super) rules: RulesList,
-    /// The list of all pods in flight, and the nodes that wait for it.
-    pub(super) pod_batch: Option<(RequestId, Vec<Arc<str>>)>,
-    /// How many unfinished pods all nodes had at the last list of all pods, unless that failed.
-    pub(super) pod_count: Option<usize>,
+    /// The lists of all pods in flight, at most one of each kind, and the nodes that wait for each.
+    pod_batches: Vec<(RequestId, Vec<Arc<str>>)>,
+    /// How many unfinished pods a thousand nodes have, by the last list of all pods, unless that failed.
+    pub(super) pods_per_thousand: Option<usize>,
     /// Since when pod lists wait for the end of a rollout.
     pub(super) lists_due_since: Option<Instant>,
     /// How many nodes of rollouts may be ahead with their lists of pods.
     pub(super) lists_ahead: ListsAhead,
-    /// Whether the next nodes are still being planned that may be ahead.
+    /// Whether nodes are being planned until as many are ahead as may be.
     pub(super) fills_lists_ahead: bool,
     /// Nodes of rollouts whose last list of pods failed. They count as ahead: if all lists fail, others are not tried.
     pub(super) unlisted: BTreeSet<Arc<str>>,
@@ -77,8 +77,8 @@ impl Schedule {
             limiter: Limiter::new(max_patches, limits.patches_per_second),
             rollouts: Rollouts::new(limits.max_failed_nodes),
             rules: RulesList::Needed { not_before: None, backoff: Backoff::new(seed) },
-            pod_batch: None,
-            pod_count: None,
+            pod_batches: Vec::new(),
+            pods_per_thousand: None,
             lists_due_since: None,
             lists_ahead: ListsAhead::new(limits.max_listed),
             fills_lists_ahead: false,
@@ -101,9 +101,25 @@ impl Schedule {
 
     /// Returns the number of nodes of rollouts whose pods are being listed, or were, and that wait for their patch.
     fn ahead(&self) -> usize {
-        let batch = self.pod_batch.as_ref().map_or(0, |(_, nodes)| nodes.len());
+        let batch = self.pod_batch(Kind::PodListAhead).map_or(0, <[_]>::len);
         let [listing, listed] = [Stage::ListAhead, Stage::PatchAsListed].map(|stage| self.queue.len(stage));
         listing + batch + listed + self.unlisted.len()
+    }
+
+    /// Records a list of all pods for which these nodes wait.
+    pub(super) fn start_pod_batch(&mut self, id: RequestId, nodes: Vec<Arc<str>>) {
+        self.pod_batches.push((id, nodes));
+    }
+
+    /// Returns the nodes that wait for a list of all pods of this kind, if it is in flight.
+    pub(super) fn pod_batch(&self, kind: Kind) -> Option<&[Arc<str>]> {
+        self.pod_batches.iter().find(|(id, _)| id.kind == kind).map(|(_, nodes)| nodes.as_slice())
+    }
+
+    /// Ends a list of all pods. Returns the nodes that waited for it.
+    pub(super) fn end_pod_batch(&mut self, id: RequestId) -> Vec<Arc<str>> {
+        let place = self.pod_batches.iter().position(|(batch, _)| *batch == id);
+        place.map(|place| self.pod_batches.swap_remove(place).1).unwrap_or_default()
     }
 
     /// Returns whether few nodes are ahead.

@@ -15,7 +15,7 @@ use crate::controller::effect::{PodScope, RequestId};
 use crate::controller::nodes::Sent;
 
 /// If more nodes than this need their pods, one list of all pods replaces the single lists, for each of which the API server
-/// may read all pods from etcd.
+/// may read all pods from etcd. Fewer never share one, which may be large.
 const MAX_SINGLE_LISTS: usize = 8;
 /// A list costs an API server that reads it from its cache about as much as the encoding of so many pods, besides that of the
 /// pods in it: 1.2 ms in the benches.
@@ -33,9 +33,6 @@ impl Reconciler {
         }
         while let Some((kind, stage, waiting)) = self.due_lists(now, step) {
             let is_batch = waiting > self.max_single_lists(stage);
-            if is_batch && self.schedule.pod_batch.is_some() {
-                return;
-            }
             let id = self.schedule.request_id(kind);
             let mut nodes = Vec::new();
             while let Some((Key::Node(name), _)) = self.schedule.queue.pop(stage, Rank::Replan) {
@@ -63,7 +60,7 @@ impl Reconciler {
                 }
             }
             if is_batch {
-                self.schedule.pod_batch = Some((id, nodes));
+                self.schedule.start_pod_batch(id, nodes);
             }
         }
     }
@@ -73,14 +70,11 @@ impl Reconciler {
         if !self.nodes.lists_pods_from_cache() {
             return MAX_SINGLE_LISTS;
         }
-        let requests = self.nodes.len().saturating_mul(PODS_PER_REQUEST);
-        // Only nodes that are not patched yet can well wait for a list of all pods, however few those are: if it is slow,
-        // or fails, others wait for it too. By default, a list is taken to cost as much as the pods on each node.
-        let known =
-            self.schedule.pod_count.filter(|_| stage == Stage::ListAhead && self.nodes.lists_all_pods_from_cache());
-        let pods = known.unwrap_or(requests);
-        let max = self.nodes.len().saturating_mul(pods).checked_div(requests.saturating_add(pods));
-        max.unwrap_or(0).max(MAX_SINGLE_LISTS)
+        // What comes after a patch should not depend on a list of all pods that may be slow, or fail.
+        let is_ahead = stage == Stage::ListAhead && self.nodes.lists_all_pods_from_cache();
+        let pods = self.schedule.pods_per_thousand.filter(|_| is_ahead).unwrap_or(1000 * PODS_PER_REQUEST);
+        let share = self.nodes.len().saturating_mul(pods) / pods.saturating_add(1000 * PODS_PER_REQUEST);
+        share.max(MAX_SINGLE_LISTS)
     }
 
     /// Returns the kind of the next list, the stage of its nodes, and how many there can share it.
@@ -93,15 +87,12 @@ impl Reconciler {
         if !self.schedule.limiter.is_free(kind, now) {
             return None;
         }
-        let ahead = self.schedule.queue.len(Stage::ListAhead);
-        // Lists after patches do not wait for a list of all pods in flight because of those before patches.
-        let can_be_sent = self.schedule.pod_batch.is_none() || ahead <= self.max_single_lists(Stage::ListAhead);
-        let is_due = ahead > 0 && can_be_sent && self.schedule.limiter.is_free(kind_ahead, now);
-        let ahead = is_due.then_some((kind_ahead, Stage::ListAhead, ahead));
+        let ahead = self.unless_batched((kind_ahead, Stage::ListAhead, self.schedule.queue.len(Stage::ListAhead)));
+        let ahead = ahead.filter(|_| self.schedule.limiter.is_free(kind_ahead, now));
         let Some(rank) = self.schedule.queue.first_rank(Stage::ListPods) else { return ahead };
         let waiting = match self.rollout_wait(now) {
             // Nor do others wait for the list of all pods that is in flight, which may take long.
-            wait if rank < Rank::Replan && (wait.is_some() || self.schedule.pod_batch.is_some()) => {
+            wait if rank < Rank::Replan && (wait.is_some() || self.schedule.pod_batch(kind).is_some()) => {
                 self.schedule.queue.len_of(Stage::ListPods, Rank::Changed)
             }
             Some(until) => {
@@ -112,7 +103,14 @@ impl Reconciler {
             None if rank == Rank::Replan && !self.schedule.listed_ahead && ahead.is_some() => return ahead,
             None => self.schedule.queue.len(Stage::ListPods),
         };
-        Some((kind, Stage::ListPods, waiting))
+        self.unless_batched((kind, Stage::ListPods, waiting))
+    }
+
+    /// Returns these lists, of so many nodes, unless there are none, or they wait for the list of all pods in flight for others
+    /// of their kind.
+    fn unless_batched(&self, (kind, stage, nodes): (Kind, Stage, usize)) -> Option<(Kind, Stage, usize)> {
+        let can_be_sent = nodes <= self.max_single_lists(stage) || self.schedule.pod_batch(kind).is_none();
+        (nodes > 0 && can_be_sent).then_some((kind, stage, nodes))
     }
 
     /// Returns until when the lists of a rollout wait for its other patches.
@@ -153,10 +151,11 @@ impl Reconciler {
         let nodes = match scope {
             PodScope::Node(node) => vec![node],
             PodScope::Cluster => {
-                // After a failure, fewer nodes try it again.
-                self.schedule.pod_count = reply.as_ref().ok().and_then(|pods| pods.total);
-                let batch = self.schedule.pod_batch.take_if(|(batch, _)| *batch == id);
-                batch.map(|(_, nodes)| nodes).unwrap_or_default()
+                // After a failure, only more than half of all nodes share another.
+                let total = reply.as_ref().ok().and_then(|pods| pods.total);
+                self.schedule.pods_per_thousand =
+                    total.and_then(|pods| pods.saturating_mul(1000).checked_div(self.nodes.len()));
+                self.schedule.end_pod_batch(id)
             }
         };
         let reply = reply.map_err(|error| {

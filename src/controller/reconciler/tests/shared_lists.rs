@@ -26,6 +26,7 @@ fn with_few_pods(nodes: usize, limits: RolloutLimits) -> World {
 impl World {
     /// Advertises a resource with lists of pods on these nodes. Returns the lists.
     fn lists_for(&mut self, rule: &str, nodes: std::ops::Range<usize>) -> Vec<PodScope> {
+        let count = nodes.len();
         for number in nodes {
             self.relabel(&format!("node-{number:02}"), json!({ "rule": rule }));
         }
@@ -35,7 +36,7 @@ impl World {
         self.set_rule(rule, json!({"resourceName": name, "nodeSelector": selector, "allNodes": null}));
         let lists = self.follow();
         let values = self.nodes.values().filter(|node| !node["status"]["capacity"][&name].is_null()).count();
-        assert!(values >= lists.len(), "{values} nodes have the resource after {lists:?}");
+        assert_eq!(values, count, "after {lists:?}");
         lists
     }
 }
@@ -79,6 +80,20 @@ fn nodes_share_no_list_once_it_has_become_expensive() {
     assert_eq!(world.lists_for("third", 0..9).len(), 9);
 }
 
+/// A cluster grows, and its pods with it.
+#[test]
+fn pods_are_counted_by_the_node() {
+    let mut world = with_cache(30, RolloutLimits::NONE);
+    world.pods_of_others = 30 * 10;
+    assert_eq!(world.lists_for("first", 0..30), [PodScope::Cluster]);
+    for number in 30..60 {
+        world.set_node(&format!("node-{number}"), json!({}));
+    }
+    world.run_until_idle();
+    assert_eq!(world.lists_for("second", 0..13).len(), 13);
+    assert_eq!(world.lists_for("third", 0..14), [PodScope::Cluster]);
+}
+
 /// An API server before 1.34 reads lists in pages from etcd.
 #[test]
 fn nodes_share_no_list_from_etcd_for_a_few_of_them() {
@@ -105,32 +120,37 @@ fn nodes_have_lists_of_their_own_after_a_list_of_all_pods_has_failed() {
     assert_eq!((world.having(4), lists.len()), (60, 60), "{lists:?}");
 }
 
-/// I5: neither that list itself, nor others before patches that wait for it.
+/// I5: neither that list itself, nor others before patches that wait for it; whether lists after a lowering are shared or not.
 #[test]
 fn list_after_a_lowering_does_not_wait_for_a_list_of_all_pods_before_patches() {
-    let mut world = with_few_pods(60, RolloutLimits { max_listed: 20, ..RolloutLimits::NONE });
-    world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
-    world.run_until_idle();
-    world.set_rule("dongle", json!({"quantity": 2}));
-    world.run();
-    let first = world.open.remove(0);
-    world.answer(first);
-    assert_eq!(world.answer_patches(), 20);
-    assert!(matches!(world.open[..], [Open::Pods { scope: PodScope::Cluster, .. }]), "{:?}", world.open);
-    // Other nodes are due to be listed before their patches, too.
-    world.set_rule("third", json!({"resourceName": "example.com/third"}));
-    for _ in 0..60 {
-        world.advance(Duration::from_millis(100));
-        world.answer_patches();
-        let is_single = |open: &Open| matches!(open, Open::Pods { scope: PodScope::Node(_), .. });
-        while let Some(place) = world.open.iter().position(is_single) {
-            let list = world.open.remove(place);
-            world.answer(list);
+    for max_listed in [20, 50] {
+        let mut world = with_few_pods(90, RolloutLimits { max_listed, ..RolloutLimits::NONE });
+        world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
+        world.run_until_idle();
+        world.set_rule("dongle", json!({"quantity": 2}));
+        world.run();
+        let first = world.open.remove(0);
+        world.answer(first);
+        assert_eq!(world.answer_patches(), max_listed);
+        assert!(matches!(world.open[..], [Open::Pods { scope: PodScope::Cluster, .. }]), "{:?}", world.open);
+        // Other nodes are due to be listed before their patches, too.
+        world.set_rule("third", json!({"resourceName": "example.com/third"}));
+        let mut lists = Vec::new();
+        for _ in 0..60 {
+            world.advance(Duration::from_millis(100));
+            world.answer_patches();
+            let is_ahead = |open: &Open| matches!(open, Open::Pods { id, .. } if id.kind == Kind::PodListAhead);
+            while let Some(place) = world.open.iter().position(|open| !is_ahead(open)) {
+                let list = world.open.remove(place);
+                lists.extend(if let Open::Pods { scope, .. } = &list { Some(scope.clone()) } else { None });
+                world.answer(list);
+            }
         }
+        let waiting = world.reconciler.schedule.queue.len(Stage::ListAhead);
+        assert_eq!((world.reconciler.lowered_nodes(), world.open.len()), (0, 1), "{waiting} {:?}", world.open);
+        assert!(waiting > 8, "{waiting}");
+        assert_eq!(lists.contains(&PodScope::Cluster), max_listed > 45, "{lists:?}");
     }
-    let waiting = world.reconciler.schedule.queue.len(Stage::ListAhead);
-    assert_eq!((world.reconciler.lowered_nodes(), world.open.len()), (0, 1), "{waiting} {:?}", world.open);
-    assert!(waiting > 8, "{waiting}");
 }
 
 /// Otherwise a list would be sent for the few that are planned at a time.
@@ -138,7 +158,7 @@ fn list_after_a_lowering_does_not_wait_for_a_list_of_all_pods_before_patches() {
 fn nodes_that_may_be_ahead_are_all_planned_before_they_share_a_list() {
     let limits = RolloutLimits { max_listed: 600, ..LIMITS };
     let mut world = with_few_pods(1500, limits);
-    let ahead = |world: &World| world.reconciler.schedule.pod_batch.as_ref().map_or(0, |(_, nodes)| nodes.len());
+    let ahead = |world: &World| world.reconciler.schedule.pod_batch(Kind::PodListAhead).map_or(0, <[_]>::len);
     world.set_rule("dongle", json!({}));
     let mut batches = Vec::new();
     world.run();
@@ -152,4 +172,18 @@ fn nodes_that_may_be_ahead_are_all_planned_before_they_share_a_list() {
     assert_eq!(world.having(4), 1500);
     assert_eq!(batches.iter().sum::<usize>(), 1500, "{batches:?}");
     assert!(batches.iter().rev().skip(1).all(|nodes| *nodes >= 300), "{batches:?}");
+}
+
+/// Those for the next nodes come before the patches of the last ones.
+#[test]
+fn rollout_keeps_its_rate_where_nodes_share_lists() {
+    let limits = RolloutLimits { patches_per_second: Some(50), max_listed: 400, ..RolloutLimits::NONE };
+    let mut world = with_few_pods(1200, limits);
+    world.set_rule("dongle", json!({}));
+    for second in 1..=20 {
+        world.pass_with_slow_lists(1);
+        let patched = world.having(4);
+        // Those of one second may come at once.
+        assert!((50 * second..=50 * (second + 1)).contains(&patched), "{patched} in {second} seconds");
+    }
 }
