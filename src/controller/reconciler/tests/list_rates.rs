@@ -14,7 +14,7 @@ fn paced(nodes: usize, rate: u32) -> World {
 
 impl World {
     /// Lets seconds pass while lists take 100 ms, and patches no time.
-    pub(super) fn pass_with_slow_lists(&mut self, seconds: usize) {
+    fn pass_with_slow_lists(&mut self, seconds: usize) {
         for _ in 0..seconds * 10 {
             let lists = std::mem::take(&mut self.open);
             lists.into_iter().for_each(|list| self.answer(list));
