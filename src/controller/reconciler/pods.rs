@@ -31,8 +31,7 @@ impl Reconciler {
         if self.schedule.queue.len(Stage::ListPods) == 0 {
             self.schedule.lists_due_since = None;
         }
-        while let Some((kind, stage, waiting)) = self.due_lists(now, step) {
-            let is_batch = waiting > self.max_single_lists(stage);
+        while let Some((kind, stage, is_batch)) = self.due_lists(now, step) {
             let id = self.schedule.request_id(kind);
             let mut nodes = Vec::new();
             while let Some((Key::Node(name), _)) = self.schedule.queue.pop(stage, Rank::Replan) {
@@ -70,15 +69,16 @@ impl Reconciler {
         if !self.nodes.lists_pods_from_cache() {
             return MAX_SINGLE_LISTS;
         }
-        // What comes after a patch should not depend on a list of all pods that may be slow, or fail.
+        // What comes after a patch should not depend on a list of all pods that may be slow, or fail. Where the number of
+        // pods does not count, or is not known, more than half of the nodes share one.
         let is_ahead = stage == Stage::ListAhead && self.nodes.lists_all_pods_from_cache();
         let pods = self.schedule.pods_per_thousand.filter(|_| is_ahead).unwrap_or(1000 * PODS_PER_REQUEST);
         let share = self.nodes.len().saturating_mul(pods) / pods.saturating_add(1000 * PODS_PER_REQUEST);
         share.max(MAX_SINGLE_LISTS)
     }
 
-    /// Returns the kind of the next list, the stage of its nodes, and how many there can share it.
-    fn due_lists(&mut self, now: Instant, step: &mut Step) -> Option<(Kind, Stage, usize)> {
+    /// Returns the kind of the next list, the stage of its nodes, and whether all of them there share it.
+    fn due_lists(&mut self, now: Instant, step: &mut Step) -> Option<(Kind, Stage, bool)> {
         let [kind, kind_ahead] = if self.nodes.lists_pods_from_cache() {
             [Kind::CachedPodList, Kind::PodListAhead]
         } else {
@@ -87,7 +87,7 @@ impl Reconciler {
         if !self.schedule.limiter.is_free(kind, now) {
             return None;
         }
-        let ahead = self.unless_batched((kind_ahead, Stage::ListAhead, self.schedule.queue.len(Stage::ListAhead)));
+        let ahead = self.unless_batched(kind_ahead, Stage::ListAhead, self.schedule.queue.len(Stage::ListAhead));
         let ahead = ahead.filter(|_| self.schedule.limiter.is_free(kind_ahead, now));
         let Some(rank) = self.schedule.queue.first_rank(Stage::ListPods) else { return ahead };
         let waiting = match self.rollout_wait(now) {
@@ -103,14 +103,15 @@ impl Reconciler {
             None if rank == Rank::Replan && !self.schedule.listed_ahead && ahead.is_some() => return ahead,
             None => self.schedule.queue.len(Stage::ListPods),
         };
-        self.unless_batched((kind, Stage::ListPods, waiting))
+        self.unless_batched(kind, Stage::ListPods, waiting)
     }
 
-    /// Returns these lists, of so many nodes, unless there are none, or they wait for the list of all pods in flight for others
-    /// of their kind.
-    fn unless_batched(&self, (kind, stage, nodes): (Kind, Stage, usize)) -> Option<(Kind, Stage, usize)> {
-        let can_be_sent = nodes <= self.max_single_lists(stage) || self.schedule.pod_batch(kind).is_none();
-        (nodes > 0 && can_be_sent).then_some((kind, stage, nodes))
+    /// Returns the list for so many nodes, and whether they share it, unless there are none, or they wait for the list of all
+    /// pods in flight for others of their kind.
+    fn unless_batched(&self, kind: Kind, stage: Stage, nodes: usize) -> Option<(Kind, Stage, bool)> {
+        let is_batch = nodes > self.max_single_lists(stage);
+        let waits = is_batch && self.schedule.pod_batch(kind).is_some();
+        (nodes > 0 && !waits).then_some((kind, stage, is_batch))
     }
 
     /// Returns until when the lists of a rollout wait for its other patches.
