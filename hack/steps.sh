@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Runs make targets with overlapping steps, and prints the time of each step, also after a failure.
+# Runs make targets with overlapping steps, and prints the result and the time of each step, also after a failure.
 #
 #   hack/steps.sh MAKE TARGET…
+#
+# target/steps.tsv has a line for each step: its name, `passed`, `skipped`, `failed`, `timed out` or `interrupted`, wall
+# and CPU seconds, and the reason. A step times out where something ends this script, such as timeout(1).
 set -euo pipefail
 export LC_ALL=C.UTF-8
 
@@ -11,18 +14,35 @@ export STEPS=target/steps
 mkdir -p "$STEPS"
 rm -f "$STEPS"/* "$STEPS.tsv"
 touch "$STEPS.tsv"
+began=$EPOCHSECONDS
+
+# The steps that have not ended, if a signal ends this script.
+add_unfinished() {
+	local running name
+	for running in "$STEPS"/*.running; do
+		[[ -e $running ]] || continue
+		name=$(basename "$running" .running)
+		printf '%s\t%s\t%s\t\t\n' "$name" "$1" "$((EPOCHSECONDS - $(stat --format=%Y "$running")))" >> "$STEPS.tsv"
+	done
+}
 
 report() {
 	local status=$?
-	awk -F '\t' -v wall="$SECONDS" '
-		BEGIN { row = "%-20s %-6s %8s %8s\n"; printf row, "STEP", "RESULT", "WALL s", "CPU s" }
-		{ printf row, $1, $2 ? "FAILED" : "passed", sprintf("%.1f", $3), sprintf("%.1f", $4); cpu += $4 }
-		END { printf row, "all, overlapping", "", sprintf("%.1f", wall), sprintf("%.1f", cpu) }
+	case $status in
+	143) add_unfinished 'timed out' ;;
+	130) add_unfinished interrupted ;;
+	esac
+	awk -F '\t' -v wall="$((EPOCHSECONDS - began))" '
+		BEGIN { row = "%-24s %-11s %8s %8s%s\n"; printf row, "STEP", "RESULT", "WALL s", "CPU s", "" }
+		{ printf row, $1, $2 == "failed" ? "FAILED" : $2, sprintf("%.1f", $3), sprintf("%.1f", $4), $5 == "" ? "" : "  " $5; cpu += $4 }
+		END { printf row, "all, overlapping", "", sprintf("%.1f", wall), sprintf("%.1f", cpu), "" }
 	' "$STEPS.tsv"
 	if ((status > 128)); then
 		echo "==> ended by a signal; the logs are in $STEPS/" >&2
 	elif ((status)); then
-		echo "==> FAILED: $(awk -F '\t' '$2 { print $1 }' "$STEPS.tsv" | paste -s -d ' '); the logs are in $STEPS/" >&2
+		echo "==> FAILED: $(awk -F '\t' '$2 == "failed" { print $1 }' "$STEPS.tsv" | paste -s -d ' '); the logs are in $STEPS/" >&2
+	elif grep --quiet $'\tskipped\t' "$STEPS.tsv"; then
+		echo "==> passed, but for what was skipped: $(awk -F '\t' '$2 == "skipped" { print $1 }' "$STEPS.tsv" | paste -s -d ' ')"
 	else
 		echo "==> all passed: $*"
 	fi

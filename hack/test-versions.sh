@@ -42,6 +42,7 @@ for minor in "${minors[@]}"; do
 	echo "==> Kubernetes $version"
 	CONTROLPLANE_BIN=$folder cargo test --workspace --locked --test e2e -- "${tests[@]}" "${skips[@]}"
 	if [[ $minor == "$oldest" ]]; then
-		CONTROLPLANE_BIN=$folder hack/isolated.sh kubelet cargo test --workspace --locked --test kubelet -- "${skips[@]}"
+		CONTROLPLANE_BIN=$folder hack/isolated.sh kubelet cargo test --workspace --locked --test kubelet -- "${skips[@]}" ||
+			(($? == 75))
 	fi
 done

@@ -24,6 +24,8 @@ fn bash(folder: &Path, script: &str) -> (String, i32) {
         .env_remove("MAKEFLAGS")
         .env_remove("MAKELEVEL")
         .env_remove("STEPS")
+        .env_remove("REQUIRE_ISOLATION")
+        .env_remove("SKIP_ISOLATED")
         .output()
         .unwrap();
     (String::from_utf8(output.stdout).unwrap(), output.status.code().unwrap())
@@ -79,25 +81,78 @@ fn make_n_prints_and_runs_nothing() {
 }
 
 #[test]
-fn isolation_unavailable_prints_why() {
+fn isolation_unavailable_is_skipped_unless_it_is_required() {
     let folder = folder("isolation");
-    let script = r#"bash=$(command -v bash); PATH=/nowhere; "$bash" "$HACK/isolated.sh" kubelet false"#;
-    let (printed, code) = bash(&folder, script);
-    assert!(code == 0 && printed.starts_with("skipped: no isolation here: "), "{printed}");
+    let isolated = |settings: &str| {
+        let script =
+            format!(r#"{settings}; bash=$(command -v bash); PATH=/nowhere; "$bash" "$HACK/isolated.sh" kubelet false"#);
+        bash(&folder, &script)
+    };
+    let (printed, code) = isolated("true");
+    assert!(code == 75 && printed.starts_with("skipped: no isolation here: "), "{printed}");
     assert!(printed.contains("unshare: command not found"), "{printed}");
+    let (printed, code) = isolated("export REQUIRE_ISOLATION=1");
+    assert!(code == 1 && printed.ends_with("; SKIP_ISOLATED=kubelet skips them\n"), "{printed}");
+    let (printed, code) = isolated("export REQUIRE_ISOLATION=1 SKIP_ISOLATED='cluster kubelet'");
+    assert_eq!((printed.as_str(), code), ("skipped: SKIP_ISOLATED names kubelet\n", 75));
+    let (_, code) = isolated("export REQUIRE_ISOLATION=1 SKIP_ISOLATED=cluster");
+    assert_eq!(code, 1);
 }
 
-/// In a checkout with a `make` that runs steps of the test's own.
-#[test]
-fn slow_machine_runs_each_postponed_step_in_its_turn() {
-    let folder = folder("slow");
+/// As `timeout`, but the time is over when the file `hangs` exists.
+const TIMEOUT: &str = r#"#!/usr/bin/env bash
+rm -f hangs
+setsid "${@:3}" &
+while kill -0 $! 2> /dev/null && [[ ! -e hangs ]]; do sleep 0.02; done
+[[ ! -e hangs ]] || { kill -TERM -- -$!; wait $!; exit 124; }
+wait $!
+"#;
+/// A step that does not end.
+const HANGS: &str = "touch hangs; sleep 600";
+
+/// A checkout whose `make` runs steps of the test's own, by a variable for each: `test_alerts='exit 3'`.
+fn checkout(test: &str) -> PathBuf {
+    let folder = folder(test);
     fs::create_dir_all(folder.join("bin")).unwrap();
     let make = folder.join("bin/make");
-    let step = r#"for step in "${@:2}"; do hack/step.sh "$step" bash -c "${STEP:-true}"; done"#;
-    fs::write(&make, format!("#!/usr/bin/env bash\nset -e\n{step}\n")).unwrap();
+    let timeout = folder.join("bin/timeout");
+    fs::write(&timeout, TIMEOUT).unwrap();
+    fs::set_permissions(&timeout, fs::Permissions::from_mode(0o755)).unwrap();
+    let steps = r#"for step in "${@:2}"; do variable=${step//-/_}; hack/step.sh "$step" bash -c "${!variable:-${STEP:-true}}"; done"#;
+    fs::write(&make, format!("#!/usr/bin/env bash\nset -e\n{steps}\n")).unwrap();
     fs::set_permissions(&make, fs::Permissions::from_mode(0o755)).unwrap();
     let (printed, code) = bash(&folder, r#"git init --quiet; cp -r "$HACK" hack; mkdir target"#);
     assert_eq!(code, 0, "{printed}");
+    folder
+}
+
+#[test]
+fn steps_print_the_result_of_each() {
+    let folder = checkout("results");
+    let steps = |settings: &str| {
+        let script = format!(
+            "export PATH=$PWD/bin:$PATH; {settings} timeout --kill-after=60 9 hack/steps.sh make one two three"
+        );
+        let (printed, code) = bash(&folder, &script);
+        // The row of the second step, without its times.
+        let row = printed.lines().find(|line| line.starts_with("two ")).unwrap_or_default();
+        let row: Vec<_> = row.split_whitespace().filter(|word| word.parse::<f64>().is_err()).collect();
+        (row.join(" "), code, printed)
+    };
+    let (row, code, printed) = steps("");
+    assert!(row == "two passed" && code == 0 && printed.ends_with("==> all passed: one two three\n"), "{printed}");
+    let (row, code, printed) = steps("two='echo skipped: no such machine; exit 75'");
+    assert!(row == "two skipped no such machine" && code == 0, "{printed}");
+    assert!(printed.ends_with("==> passed, but for what was skipped: two\n"), "{printed}");
+    let (row, code, printed) = steps("two='exit 3'");
+    assert!(row == "two FAILED" && code == 3, "{printed}");
+    let (row, code, printed) = steps(&format!("two='{HANGS}'"));
+    assert!(row == "two timed out" && code == 124, "{printed}");
+}
+
+#[test]
+fn slow_machine_runs_each_skipped_step_in_its_turn() {
+    let folder = checkout("slow");
     let list = || bash(&folder, "hack/changed.sh list").0;
     let run = |step: &str| {
         let script = format!("PATH=$PWD/bin:$PATH SLOW=1 STEP='{step}' hack/changed.sh run 600");
@@ -109,14 +164,47 @@ fn slow_machine_runs_each_postponed_step_in_its_turn() {
     let (printed, code) = run("exit 3");
     assert!(code != 0 && printed.contains("test-alerts: FAILED"), "{printed}");
     assert_eq!(list(), lines(&steps), "what failed is the first");
-    // As if it had not ended in time.
-    bash(&folder, "mkdir -p cache/tried; touch cache/tried/test-alerts");
+    let (printed, code) = run("echo skipped: no; exit 75");
+    assert!(code == 0 && printed.contains("skipped"), "{printed}");
     steps.rotate_left(1);
-    assert_eq!(list(), lines(&steps));
+    assert_eq!(list(), lines(&steps), "what was skipped has not passed");
     for passed in 1..=steps.len() {
         let (printed, code) = run("true");
         assert_eq!((list(), code), (lines(&steps[passed..]), 0), "{printed}");
     }
     let (printed, code) = run("false");
     assert!(code == 0 && printed.contains("passed with the same files before"), "{printed}");
+}
+
+#[test]
+fn step_that_times_out_fails_the_second_run_with_the_same_files() {
+    let folder = checkout("times-out");
+    bash(&folder, "git add hack");
+    let run =
+        |settings: &str| bash(&folder, &format!("export PATH=$PWD/bin:$PATH; {settings} hack/changed.sh run 600"));
+    let hangs = &format!("test_gitops='{HANGS}'");
+    let (printed, code) = run(hangs);
+    assert!(code == 0 && printed.contains("test-gitops timed out: the next run repeats it"), "{printed}");
+    let (printed, code) = run(hangs);
+    assert!(code == 1 && printed.contains("test-gitops timed out again, with the same files"), "{printed}");
+    bash(&folder, "echo '# changed' >> hack/fuzz.sh");
+    let (printed, code) = run(hangs);
+    assert!(code == 0 && printed.contains("test-gitops timed out: the next run repeats it"), "{printed}");
+    assert_eq!(run("").1, 0);
+}
+
+/// `make` waits for the running steps before it fails, and may run out of time meanwhile.
+#[test]
+fn failure_beside_a_step_that_times_out_fails() {
+    let folder = checkout("failure-and-time-out");
+    // All steps at once.
+    bash(&folder, r"sed -i 's/do variable/do (variable/; s/; done/) \& done; wait/' bin/make");
+    let hangs = format!("until grep --quiet failed target/steps.tsv; do sleep 0.02; done; {HANGS}");
+    let script =
+        format!("export PATH=$PWD/bin:$PATH; test_alerts='exit 3' test_gitops='{hangs}' hack/changed.sh run 600");
+    let (printed, code) = bash(&folder, &script);
+    assert!(
+        code == 1 && printed.contains("test-alerts: FAILED") && printed.contains("test-gitops timed out"),
+        "{printed}"
+    );
 }
