@@ -1,26 +1,28 @@
 #!/usr/bin/env bash
 # Writes the license texts of the program, of its crates and of its C library into a folder.
 #
-#   hack/licenses.sh FOLDER
+#   hack/licenses.sh FOLDER [without-crates]     without those of the crates, which need cargo-about
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 folder=$1
 mkdir -p "$folder"
 cp LICENSE "$folder"
-# It takes a minute to compare the texts of all crates with known licenses: only if they have changed.
-key=$(cat Cargo.lock about.toml hack/licenses.hbs hack/licenses.sh hack/tools.mk | sha256sum | cut -c 1-32)
-gathered=target/licenses/crates-$key
-if [[ ! -e $gathered/crates.txt ]]; then
-	mkdir -p "$gathered"
-	if ! hack/cache.sh restore "licenses/crates-$key" "$gathered"; then
-		cargo fetch --locked --quiet
-		PATH=$PWD/target/tools/bin:$PATH cargo about generate --frozen --output-file "$gathered/new.txt" hack/licenses.hbs
-		mv "$gathered/new.txt" "$gathered/crates.txt"
-		hack/cache.sh save "$gathered" "licenses/crates-$key"
+if [[ ${2:-} != without-crates ]]; then
+	# It takes a minute to compare the texts of all crates with known licenses: only if they have changed.
+	key=$(cat Cargo.lock about.toml hack/licenses.hbs hack/licenses.sh hack/tools.mk | sha256sum | cut -c 1-32)
+	gathered=target/licenses/crates-$key
+	if [[ ! -e $gathered/crates.txt ]]; then
+		mkdir -p "$gathered"
+		if ! hack/cache.sh restore "licenses/crates-$key" "$gathered"; then
+			cargo fetch --locked --quiet
+			PATH=$PWD/target/tools/bin:$PATH cargo about generate --frozen --output-file "$gathered/new.txt" hack/licenses.hbs
+			mv "$gathered/new.txt" "$gathered/crates.txt"
+			hack/cache.sh save "$gathered" "licenses/crates-$key"
+		fi
 	fi
+	cp "$gathered/crates.txt" "$folder"
 fi
-cp "$gathered/crates.txt" "$folder"
 # Where Debian, and where Fedora and Arch Linux have the text.
 for lgpl in /usr/share/common-licenses/LGPL-2.1 /usr/share/licenses/{glibc,glibc-common}/COPYING.LIB ''; do
 	if [[ -z $lgpl ]]; then

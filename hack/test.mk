@@ -84,7 +84,7 @@ fuzz: controlplane-extras ## Fuzz the parsers of untrusted input, guided by cove
 	@hack/fuzz.sh $(or $(MINUTES),1) $(TARGET)
 
 .PHONY: dist-for-tests
-dist-for-tests: build-tests tools cargo-about $(if $(RELEASE),cargo-auditable)
+dist-for-tests: build-tests tools $(if $(RELEASE),cargo-about cargo-auditable)
 	@$(STEP) hack/release.sh $(if $(RELEASE),release,test)
 
 .PHONY: test-image
@@ -127,8 +127,8 @@ test-upgrade: dist-for-tests controlplane tools containers pause ## Upgrade from
 	@$(STEP) hack/isolated.sh cluster hack/test-upgrade.sh "$(FROM)" $(TEST_IMAGE) $(PAUSE_IMAGE)
 
 .PHONY: test-release
-test-release: dist-for-tests controlplane signing-tools cargo-auditable ## Publish a release to a registry, get it, verify it, and tamper with it (RELEASE=1: that of make release)
-	@$(STEP) env DIST=$(DIST) $(CARGO_TEST) --test release -- --show-output
+test-release: dist-for-tests controlplane signing-tools cargo-about cargo-auditable ## Publish a release to a registry, get it, verify it, and tamper with it (RELEASE=1: that of make release)
+	@$(STEP) bash -ec 'hack/licenses.sh target/licenses/tested; DIST=$(DIST) $(CARGO_TEST) --test release -- --show-output'
 
 # No step of .ci/run, which ends sooner than this without the cache.
 .PHONY: test-versions
@@ -164,7 +164,7 @@ doc: | $(call asked,clippy)
 build-tests: | $(call asked,doc)
 cargo-deny typos cargo-about: | $(call asked,test-unit)
 typos: | $(if $(call asked,deny),cargo-deny)
-cargo-about: | $(if $(call asked,spelling),typos)
+cargo-about: | $(call asked,test-kubelet)
 dist-for-tests: | $(call asked,test-unit)
 controlplane: | tools
 controlplane-extras: | controlplane
