@@ -45,13 +45,15 @@ test-unit: build-tests ## Run the tests that need no cluster
 
 .PHONY: simulate
 simulate: ## Run random worlds with faults against the reconciler (SEEDS=10000 SEED=0), and print the history of a failure
-	@SEEDS=$(or $(SEEDS),10000) SEED=$(or $(SEED),0) $(CARGO_TEST) --profile simulate --lib -- \
+	@SEEDS=$(or $(SEEDS),10000) SEED=$(or $(SEED),0) hack/measured.sh simulate $(CARGO_TEST) --profile simulate --lib -- \
 		--ignored --nocapture many_random_worlds
 
 # Not a step of `make test`, which explores a part.
 .PHONY: explore
 explore: ## Explore small worlds completely: every order of events, with the planner and the reconciler (minutes)
-	@$(STEP) $(CARGO_TEST) --profile simulate --lib exploration -- --include-ignored --show-output
+	@$(STEP) bash -ec 'explore="$(CARGO_TEST) --profile simulate --lib"; \
+		hack/measured.sh explore-planner $$explore controller::tests::exploration -- --include-ignored --show-output; \
+		hack/measured.sh explore-reconciler $$explore reconciler::tests::exploration -- --include-ignored --show-output'
 
 .PHONY: deny
 deny: cargo-deny ## Check licenses, bans and sources of all dependencies
@@ -77,11 +79,11 @@ test-oracle: build-tests controlplane-extras ## Compare quantities and names wit
 
 .PHONY: mutants
 mutants: ## Plant bugs one by one, and report which layer of tests finds each (NAMES=…; an hour for all)
-	@hack/mutants.sh $(NAMES)
+	@$(if $(NAMES),,hack/measured.sh mutants) hack/mutants.sh $(NAMES)
 
 .PHONY: fuzz
 fuzz: controlplane-extras ## Fuzz the parsers of untrusted input, guided by coverage (MINUTES=1 for each TARGET=, or for all)
-	@hack/fuzz.sh $(or $(MINUTES),1) $(TARGET)
+	@$(if $(TARGET),,hack/measured.sh fuzz) hack/fuzz.sh $(or $(MINUTES),1) $(TARGET)
 
 .PHONY: dist-for-tests
 dist-for-tests: build-tests tools $(if $(RELEASE),cargo-about cargo-auditable)
@@ -103,7 +105,7 @@ test-conformance-quick: build-tests controlplane
 .PHONY: test-conformance
 test-conformance: build-tests controlplane ## Compare the model of the API server with a real one, with random operations (OPERATIONS=100000, SEED=…)
 	@OPERATIONS=$(or $(OPERATIONS),100000) SEED=$(or $(SEED),$(shell date +%s)) \
-		$(STEP) $(CARGO_TEST) --test conformance -- --show-output
+		$(STEP) hack/measured.sh conformance $(CARGO_TEST) --test conformance -- --show-output
 
 .PHONY: test-demo
 test-demo: build-tests controlplane ## Run the demo as a test
