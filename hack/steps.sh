@@ -5,6 +5,7 @@
 #
 # target/steps.tsv has a line for each step: its name, `passed`, `skipped`, `failed`, `timed out` or `interrupted`, wall
 # and CPU seconds, and the reason. A step times out where something ends this script, such as timeout(1).
+# target/tests.tsv has a line for each test, see hack/test-runner.sh; the slowest 30 are printed.
 set -euo pipefail
 export LC_ALL=C.UTF-8
 
@@ -12,7 +13,8 @@ make=$1
 shift
 export STEPS=target/steps
 mkdir -p "$STEPS"
-rm -f "$STEPS"/* "$STEPS.tsv"
+tests=target/tests.tsv
+rm -f "$STEPS"/* "$STEPS.tsv" "$tests"
 touch "$STEPS.tsv"
 began=$EPOCHSECONDS
 
@@ -26,8 +28,20 @@ add_unfinished() {
 	done
 }
 
+print_slowest() {
+	[[ -s $tests ]] || return 0
+	echo
+	sort --field-separator $'\t' --key 3,3 --general-numeric-sort --reverse "$tests" | head -30 | awk -F '\t' '
+		BEGIN { row = "%8s %8s  %s%s\n"; printf row, "WALL s", "CPU s", "THE SLOWEST TESTS, AND THE LONGEST WAIT OF EACH", "" }
+		{ printf row, sprintf("%.1f", $3), $4 == "" ? "" : sprintf("%.1f", $4), $1 " " $2,
+			$5 == "" ? "" : sprintf(": %.1f s for %s", $6, substr($5, 1, 80)) }
+	'
+	echo
+}
+
 report() {
 	local status=$?
+	print_slowest || true
 	case $status in
 	143) add_unfinished 'timed out' ;;
 	130) add_unfinished interrupted ;;

@@ -9,8 +9,14 @@ TEST := fmt clippy doc test-unit deny spelling test-chart test-oracle test-image
 TEST_TOOLS := test-harness test-alerts test-gitops test-release
 # Under another name: make runs a recipe that contains $(MAKE) even with `make -n`.
 SELF := $(MAKE)
+# The tests of the library that take longest: random and explored worlds.
+SLOW := --skip random --skip exploration:: --skip overload:: --skip worlds:: --skip shell::
 
 ##@ Test
+
+.PHONY: check
+check: ## Check an edit, within a minute: formatting, clippy, the fast tests that need no cluster, and 20 random worlds
+	@hack/steps.sh $(SELF) fmt clippy test-fast
 
 .PHONY: test
 test: ## Run every test of this project, and print the time of each step
@@ -42,6 +48,11 @@ build-tests:
 .PHONY: test-unit
 test-unit: build-tests ## Run the tests that need no cluster
 	@$(STEP) $(CARGO_TEST) --lib --test offline --test fuzz
+
+.PHONY: test-fast
+test-fast:
+	@$(STEP) bash -ec '$(CARGO_TEST) --quiet --lib --test offline -- $(SLOW); \
+		$(CARGO_TEST) --quiet --lib -- twenty_random_worlds'
 
 .PHONY: simulate
 simulate: ## Run random worlds with faults against the reconciler (SEEDS=10000 SEED=0), and print the history of a failure
@@ -162,6 +173,7 @@ test-gitops: build-tests controlplane tools gitops-tools gitops-crds ## Test how
 ifdef STEPS
 asked = $(filter $(MAKECMDGOALS),$(1))
 clippy: | $(call asked,fmt)
+test-fast: | $(call asked,clippy)
 doc: | $(call asked,clippy)
 build-tests: | $(call asked,doc)
 cargo-deny typos cargo-about: | $(call asked,test-unit)
