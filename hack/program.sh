@@ -17,8 +17,10 @@ target=$1
 case $target in
 host) target=$host ;;
 test)
-	# With the features of the tests' dependencies, which are then not recompiled, and with a separate folder
-	# for the program, because tests run the one in target/debug meanwhile.
+	# With the features and the environment of the tests' dependencies, which are then not recompiled: build scripts
+	# of C libraries run again when this variable changes. And with a separate folder for the program, because tests
+	# run the one in target/debug meanwhile.
+	unset SOURCE_DATE_EPOCH
 	CARGO_BUILD_BUILD_DIR=target cargo rustc --locked --target-dir target/static --bin "$program" \
 		--features serde_json/unbounded_depth,tokio/process,tokio/rt-multi-thread,tokio/test-util \
 		-- -C target-feature=+crt-static -C strip=symbols >&2
