@@ -1,12 +1,12 @@
 //! Starts a control plane.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::{fs, process};
+use std::sync::{Mutex, Once, PoisonError};
+use std::{fs, io, process};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 
 use crate::api::Proxy;
 use crate::authority::{self, Authority};
@@ -21,7 +21,7 @@ use crate::{ControlPlane, isolation};
 const MAX_TRIES: u32 = 3;
 
 /// Describes what a control plane consists of, besides etcd and kube-apiserver.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Builder {
     controller_manager: bool,
     scheduler: bool,
@@ -120,7 +120,7 @@ impl Builder {
                 Err(error) if format!("{error:#}").contains("address already in use") => {
                     last = Some(error);
                 }
-                result => return result,
+                result => return result.map_err(explain_full_disk),
             }
         }
         last.map_or_else(|| bail!("no try at starting"), Err)
@@ -160,9 +160,7 @@ impl Builder {
         for node in &nodes {
             control_plane.start_kubelet(node)?;
         }
-        for node in &nodes {
-            control_plane.wait_kubelet(node)?;
-        }
+        control_plane.wait_kubelets()?;
         Ok(control_plane)
     }
 
@@ -282,19 +280,23 @@ fn start_scheduler(control_plane: &ControlPlane, feature_gates: &[String]) -> Re
     Part::start("kube-scheduler", &program, args, Vec::new(), &control_plane.logs())
 }
 
-/// Returns a port that is free at this moment. It is below the ephemeral range, so that a restarted program
-/// finds its port still free.
+/// Returns a port that is free, and that no other call returns while this process runs: not in another checkout either.
+/// It is below the ephemeral range, so that a restarted program finds its port still free.
 ///
 /// # Errors
 /// Returns an error if all ports are taken.
 pub fn free_port() -> Result<u16> {
+    /// Nothing listens for UDP: a UDP socket on a port reserves it for this process, among test programs.
+    static RESERVED: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
     static NEXT: AtomicU32 = AtomicU32::new(0);
     const PORTS: std::ops::Range<u32> = 20_000..30_000;
     for _ in PORTS {
         // Other test programs run in parallel: each starts elsewhere.
         let offset = process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = u16::try_from(PORTS.start + offset % (PORTS.end - PORTS.start))?;
+        let Ok(reserved) = UdpSocket::bind(("127.0.0.1", port)) else { continue };
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            RESERVED.lock().unwrap_or_else(PoisonError::into_inner).push(reserved);
             return Ok(port);
         }
     }
@@ -304,6 +306,24 @@ pub fn free_port() -> Result<u16> {
 /// The parent folder of the control planes' folders.
 pub(crate) fn runs() -> PathBuf {
     project_file("target/controlplane/run")
+}
+
+/// Adds that the disk is full, if it is: a program whose log cannot be written does not say why it ended.
+fn explain_full_disk(error: Error) -> Error {
+    // etcd allocates 64 MiB when it starts.
+    const NEEDED: usize = 100 << 20;
+    let probe = runs().join(format!("probe-{}", process::id()));
+    let written = fs::write(&probe, vec![0; NEEDED]);
+    // It may not exist.
+    let _ = fs::remove_file(probe);
+    match written {
+        Err(cause) if cause.kind() == io::ErrorKind::StorageFull => error.context(format!(
+            "a control plane needs 100 MiB in {}, and the disk is full: make room there, for example with `make clean` \
+             in another checkout",
+            runs().display()
+        )),
+        _ => error,
+    }
 }
 
 /// A file in the folder of a control plane that no test uses.
@@ -334,5 +354,20 @@ fn remove_abandoned_folders() {
             // `make clean` deletes the rest.
             let _ = fs::remove_dir_all(entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two programs of tests look for a port at once, before either of them uses it.
+    #[test]
+    fn port_that_is_not_used_yet_is_free_for_no_other_process() {
+        let port = free_port().unwrap();
+        let other = UdpSocket::bind(("127.0.0.1", port));
+        assert_eq!(other.unwrap_err().kind(), std::io::ErrorKind::AddrInUse, "{port}");
+        // Only the reservation: the program that it is for can listen.
+        TcpListener::bind(("127.0.0.1", port)).unwrap();
     }
 }

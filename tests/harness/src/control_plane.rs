@@ -19,7 +19,7 @@ use crate::{Builder, builder, credentials, wait_until};
 #[derive(Debug)]
 pub struct ControlPlane {
     dir: PathBuf,
-    etcd: Etcd,
+    pub(crate) etcd: Etcd,
     apiserver: Part,
     pub(crate) proxy: Proxy,
     pub(crate) authority: Authority,
@@ -164,6 +164,12 @@ impl ControlPlane {
         credentials::server(&self.kubeconfig())
     }
 
+    /// Returns all processes.
+    pub(crate) fn parts(&mut self) -> impl Iterator<Item = &mut Part> {
+        let parts = [&mut self.etcd.part, &mut self.apiserver, &mut self.proxy.part].into_iter();
+        parts.chain(&mut self.others).chain(self.kubelets.values_mut())
+    }
+
     pub(crate) fn wait_apiserver(&self) -> Result<()> {
         wait_until("kube-apiserver to be ready", || {
             let parts = [&self.etcd.part, &self.apiserver, &self.proxy.part];
@@ -190,6 +196,10 @@ impl ControlPlane {
         let kubelet = Part::start(&name, &program, args, Vec::new(), &self.logs())?;
         self.kubelets.insert(node.to_owned(), kubelet);
         Ok(())
+    }
+
+    pub(crate) fn wait_kubelets(&self) -> Result<()> {
+        self.kubelets.keys().try_for_each(|node| self.wait_kubelet(node))
     }
 
     pub(crate) fn wait_kubelet(&self, node: &str) -> Result<()> {
@@ -234,8 +244,7 @@ fn is_ready(node: &Value) -> bool {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        let parts = [&mut self.etcd.part, &mut self.apiserver].into_iter();
-        for part in parts.chain(&mut self.others).chain(self.kubelets.values_mut()) {
+        for part in self.parts() {
             // A process that has already ended needs no kill.
             let _ = part.process.kill();
         }
