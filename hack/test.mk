@@ -1,6 +1,6 @@
 # The steps of `make test`, each of which can run alone. `cargo test` always gets the whole workspace: another
 # selection would recompile dependencies with other features.
-CARGO_TEST := cargo test --workspace --locked
+CARGO_TEST := cargo test --config hack/test-runner.toml --workspace --locked
 # What `make release` builds, or with RELEASE= the same for the tests' build of the program.
 DIST := $(if $(RELEASE),target/dist,target/dist-test)
 TEST_IMAGE := $(DIST)/node-resource-advertiser-$(shell hack/version.sh)-image.tar

@@ -208,3 +208,36 @@ fn failure_beside_a_step_that_times_out_fails() {
         "{printed}"
     );
 }
+
+#[test]
+fn test_runner_keeps_the_result_and_reports_each_test() {
+    let folder = folder("test-runner");
+    let (printed, code) = bash(
+        &folder,
+        r#"mkdir hack target
+        cp "$HACK/test-runner.sh" hack
+        cat > some_tests-1a2b << 'END'
+#!/bin/bash
+echo "arguments: $*"
+printf 'waits::long\t1.20\tthe moon\t0.20\n' >> "$TEST_COSTS"
+echo 'test waits::long ... ok <0.250s>'
+echo 'test fails ... FAILED <1.000s>'
+echo 'test result: FAILED. 1 passed; 1 failed'
+exit 3
+END
+        chmod +x some_tests-1a2b
+        hack/test-runner.sh ./some_tests-1a2b --skip other || echo "status $?"
+        sort target/tests.tsv
+        ls target"#,
+    );
+    let expected = "arguments: --skip other -Z unstable-options --report-time
+test waits::long ... ok <0.250s>
+test fails ... FAILED <1.000s>
+test result: FAILED. 1 passed; 1 failed
+status 3
+some_tests\tfails\t1.000\t\t\t
+some_tests\twaits::long\t0.250\t1.20\tthe moon\t0.20
+tests.tsv
+";
+    assert_eq!((printed.as_str(), code), (expected, 0));
+}

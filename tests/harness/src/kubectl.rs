@@ -1,12 +1,19 @@
 //! kubectl, as the administrator.
 
-use std::io::Write as _;
+use std::ffi::OsStr;
+use std::io::{Read, Write as _};
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::programs::CONTROL_PLANE;
-use crate::{ControlPlane, Process};
+use crate::{ControlPlane, Process, costs};
+
+/// The folder in which kubectl keeps what the API server serves.
+pub(crate) const CACHE: &str = "kubectl-cache";
 
 /// A command's output and exit code.
 #[derive(Clone, Debug)]
@@ -25,6 +32,7 @@ impl Output {
     /// # Errors
     /// Returns an error if it cannot be run.
     pub fn run(command: &mut Command, input: Option<&str>) -> Result<Self> {
+        let start = Instant::now();
         let name = command.get_program().to_string_lossy().into_owned();
         let mut process = command
             .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
@@ -36,13 +44,27 @@ impl Output {
             // A command that fails early stops reading; only its exit code matters.
             let _ = stdin.write_all(input.as_bytes());
         }
-        let output = process.wait_with_output().with_context(|| format!("cannot wait for {name}"))?;
-        Ok(Self {
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-            code: output.status.code().unwrap_or(-1),
-        })
+        let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
+        let (stdout, stderr) = thread::scope(|scope| {
+            let stderr = scope.spawn(|| read(stderr));
+            (read(stdout), stderr.join().unwrap_or_default())
+        });
+        // The kernel forgets it with the process.
+        costs::add_cpu(costs::cpu_of(process.id()));
+        let status = process.wait().with_context(|| format!("cannot wait for {name}"))?;
+        costs::add_wait(Path::new(&name).file_name().and_then(OsStr::to_str).unwrap_or(&name), start);
+        Ok(Self { stdout, stderr, code: status.code().unwrap_or(-1) })
     }
+}
+
+/// Reads what a process prints until it ends.
+fn read(pipe: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        // A process that is killed has printed what it has printed.
+        let _ = pipe.read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 impl ControlPlane {
@@ -92,7 +114,7 @@ impl ControlPlane {
             .args(args)
             .env("KUBECONFIG", self.kubeconfig())
             // Otherwise kubectl would share its discovery cache with other servers.
-            .env("KUBECACHEDIR", self.dir().join("kubectl-cache"));
+            .env("KUBECACHEDIR", self.dir().join(CACHE));
         Output::run(&mut kubectl, input)
     }
 }

@@ -23,7 +23,7 @@
 //! ```
 //!
 //! `make controlplane` builds the programs. Each control plane uses free ports and its own folder below
-//! `target/controlplane/run/`, so that many can run at once. The folder is deleted with the control plane,
+//! `target/controlplane/run/`, so that many can run at once, in other checkouts too. The folder is deleted with the control plane,
 //! unless the test panics: then it is kept, and the path of the logs is printed.
 
 mod api;
@@ -32,6 +32,7 @@ mod builder;
 mod cluster;
 mod control_plane;
 mod controller;
+mod costs;
 mod credentials;
 pub mod documents;
 mod etcd;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::costs;
 use crate::wait::{wait_until, wait_within};
 
 /// Starts the program, prints its process id, and exits with its exit code. Kills the program when standard
@@ -39,6 +40,8 @@ pub struct Process {
     log: PathBuf,
     pid: Pid,
     supervisor: Child,
+    /// The CPU time that a test has been charged with.
+    charged: Duration,
 }
 
 impl Process {
@@ -65,7 +68,7 @@ impl Process {
         let stdout = supervisor.stdout.take().with_context(context)?;
         BufReader::new(stdout).read_line(&mut pid).with_context(context)?;
         let pid = pid.trim().parse().ok().and_then(Pid::from_raw).with_context(context)?;
-        Ok(Self { name: name.to_owned(), log: log.to_owned(), pid, supervisor })
+        Ok(Self { name: name.to_owned(), log: log.to_owned(), pid, supervisor, charged: Duration::ZERO })
     }
 
     /// Returns the program's process id.
@@ -89,6 +92,7 @@ impl Process {
     /// # Errors
     /// Returns an error if it cannot be waited for.
     pub fn kill(&mut self) -> Result<()> {
+        self.charge();
         if self.supervisor.try_wait()?.is_none() {
             // The program may end by itself at this moment.
             let _ = self.signal(Signal::KILL);
@@ -102,11 +106,26 @@ impl Process {
     /// # Errors
     /// Returns an error if it has not ended at the deadline.
     pub fn wait_exit(&mut self, deadline: Duration) -> Result<i32> {
-        let Self { name, supervisor, .. } = self;
-        wait_within(deadline, &format!("{name} to end"), || {
-            let status = supervisor.try_wait()?;
+        wait_within(deadline, &format!("{} to end", self.name), || {
+            // The kernel forgets the CPU time of a process whose end has been collected.
+            self.charge();
+            let status = self.supervisor.try_wait()?;
             Ok(status.map(|status| status.code().unwrap_or(-1)))
         })
+    }
+
+    /// Charges the current test with the CPU time that no test has been charged with.
+    pub(crate) fn charge(&mut self) {
+        costs::add_cpu(self.take_uncharged());
+    }
+
+    /// Returns the CPU time since the last call, or since the start.
+    pub(crate) fn take_uncharged(&mut self) -> Duration {
+        // The supervisor's time includes the program's once that has ended.
+        let used = costs::cpu_of(self.supervisor.id()) + costs::cpu_of(self.pid().unsigned_abs());
+        let uncharged = used.saturating_sub(self.charged);
+        self.charged += uncharged;
+        uncharged
     }
 
     /// Fails if the program has ended, with the end of its log.

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Error, Result, anyhow};
+
+use crate::costs;
 
 /// The deadline of every wait. Machines differ by a factor of ten, and tests share one: no result may depend
 /// on its speed.
@@ -23,20 +25,29 @@ pub fn wait_until<T>(what: &str, probe: impl FnMut() -> Result<Option<T>>) -> Re
 ///
 /// # Errors
 /// Returns an error at the deadline: what it waited for, and the last error of the probe.
-pub fn wait_within<T>(deadline: Duration, what: &str, mut probe: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+pub fn wait_within<T>(deadline: Duration, what: &str, probe: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let start = Instant::now();
+    let result = poll(start + deadline, probe);
+    costs::add_wait(what, start);
+    result.map_err(|last| {
+        let waited = anyhow!("waited {deadline:?} in vain for {what}");
+        match last {
+            Some(last) => last.context(waited),
+            None => waited,
+        }
+    })
+}
+
+/// Returns the last error of the probe at the deadline.
+fn poll<T>(deadline: Instant, mut probe: impl FnMut() -> Result<Option<T>>) -> Result<T, Option<Error>> {
     loop {
         let last = match probe() {
             Ok(Some(result)) => return Ok(result),
             Ok(None) => None,
             Err(error) => Some(error),
         };
-        if start.elapsed() >= deadline {
-            let waited = anyhow!("waited {deadline:?} in vain for {what}");
-            return Err(match last {
-                Some(last) => last.context(waited),
-                None => waited,
-            });
+        if Instant::now() >= deadline {
+            return Err(last);
         }
         std::thread::sleep(POLL_INTERVAL);
     }
