@@ -8,7 +8,7 @@ use std::path::Path;
 
 use harness::documents::{self, Shell};
 use harness::objects::{DONGLE, LEDGER};
-use harness::{Cluster, ControlPlane, Controller, Output};
+use harness::{Cluster, Controller, Output};
 use serde_json::{Value, json};
 
 use crate::support::{permissions, program};
@@ -95,7 +95,7 @@ fn values(cluster: &Cluster) -> Vec<[Value; 3]> {
 
 #[test]
 fn adopted_rules_change_no_value_and_become_ready() {
-    let cluster = Cluster::start_with(ControlPlane::builder());
+    let cluster = Cluster::shared();
     let admin = cluster.control_plane.kubeconfig();
     install_feature_rules(&cluster);
     create_nodes(&cluster);
@@ -144,7 +144,7 @@ fn adopted_rules_change_no_value_and_become_ready() {
 
 #[test]
 fn adopt_lacks_only_what_a_user_may_not_read() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder().user("limited"));
+    let cluster = Cluster::shared_without_crd();
     let admin = cluster.control_plane.kubeconfig();
     let nothing = adopt(&admin, &[]);
     assert_eq!((nothing.code, nothing.stdout.as_str()), (0, ""), "{}", nothing.stderr);

@@ -52,7 +52,7 @@ fn item<'a>(list: &'a Value, field: &str, value: &str) -> &'a Value {
 fn why_counts_the_nodes_that_the_scheduler_rejects() {
     // Nodes without a kubelet would be tainted as not ready, and the scheduler would not get as far as their resources.
     let builder = ControlPlane::builder().scheduler().without_admission("TaintNodesByCondition");
-    let cluster = Cluster::start_with(builder);
+    let cluster = Cluster::shared_with(builder);
     let names = (1..=6).map(|number| format!("node-{number}"));
     cluster.create_nodes(names, &json!({}));
     // What each node has of dongles and keys, and how many dongles pods on it use.
@@ -110,7 +110,7 @@ fn why_counts_the_nodes_that_the_scheduler_rejects() {
 
 #[test]
 fn why_explains_what_a_rule_does_not_provide() {
-    let cluster = Cluster::start_with(ControlPlane::builder().scheduler());
+    let cluster = Cluster::shared_with(ControlPlane::builder().scheduler());
     cluster.create_nodes(["node-1", "node-2"], &json!({"pool": "a"}));
     cluster.create_nodes(["node-3"], &json!({"pool": "b"}));
     cluster.write_quantity("node-2", DONGLE, "1");
@@ -140,7 +140,7 @@ fn follow(cluster: &Cluster, kubeconfig: &Path, args: &[&str]) -> Process {
 
 #[test]
 fn watched_answer_is_printed_again_when_it_changes() {
-    let cluster = Cluster::start_with(ControlPlane::builder());
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     cluster.write_quantity("node-1", DONGLE, "4");
     let kubeconfig = cluster.control_plane.kubeconfig();
@@ -167,7 +167,7 @@ fn watched_answer_is_printed_again_when_it_changes() {
 
 #[test]
 fn answers_lack_only_what_a_user_may_not_read() {
-    let cluster = Cluster::start_with(ControlPlane::builder().user("limited"));
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     cluster.write_quantity("node-1", DONGLE, "4");
     cluster.apply_rule("dongle", &json!({}));
@@ -218,7 +218,7 @@ fn answers_lack_only_what_a_user_may_not_read() {
 
 #[test]
 fn answers_to_bad_input_say_what_is_wrong() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     cluster.create_nodes(["node-1"], &json!({}));
     cluster.apply(&pod("asks", DONGLE, "1").to_string());
     let kubeconfig = cluster.control_plane.kubeconfig();

@@ -7,7 +7,7 @@ use std::fs;
 
 use harness::documents::{self, Shell};
 use harness::objects::rule;
-use harness::{Cluster, ControlPlane, Output, project_file};
+use harness::{Cluster, Output, project_file};
 use serde_json::{Value, json};
 
 use crate::support::{node_overlays, program};
@@ -34,7 +34,7 @@ fn pool(name: &str, spec: Value) -> Value {
 
 #[test]
 fn overlays_in_a_cluster_are_compared_with_the_rules() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder().user("limited"));
+    let cluster = Cluster::shared_without_crd();
     let rules = [pool("high", json!({"priority": 1})), pool("low", json!({"quantity": 2}))];
     let files = write_rules(&cluster, &rules);
     let check = |args: &[&str]| {

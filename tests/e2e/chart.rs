@@ -21,7 +21,7 @@ use rules::{install_rules, uninstall_rules};
 /// every field of every object. kubeconform does the same with the schemas that this API server publishes.
 #[test]
 fn chart_variants_apply_without_warnings() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let crds = project_file("target/tools/crds");
     assert!(crds.exists(), "{} does not exist: run `make monitoring-crds`", crds.display());
     cluster.kubectl(&["apply", "--server-side", "-f", crds.to_str().unwrap()]);
@@ -67,7 +67,7 @@ fn chart_variants_apply_without_warnings() {
 /// environment of their containers, and the token of the chart's ServiceAccount.
 #[test]
 fn chart_uninstall_withdraws_everything() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     cluster.create_nodes(["node-1"], &json!({}));
     let annotations = cluster.node("node-1")["metadata"]["annotations"].clone();
     let notes = helm_chart(&cluster, "install", &["--create-namespace"]);
@@ -116,7 +116,7 @@ fn chart_uninstall_withdraws_everything() {
 /// A controller that runs while helm deletes its permissions withdraws nothing either.
 #[test]
 fn chart_uninstall_without_prune_keeps_values() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     cluster.create_nodes(["node-1"], &json!({}));
     helm_chart(&cluster, "install", &["--create-namespace", "--set=prune.enabled=false"]);
     let deployment = cluster.get(&["deployment", RELEASE, "--namespace", NAMESPACE]);
@@ -137,7 +137,7 @@ fn chart_uninstall_without_prune_keeps_values() {
 /// Two releases would undo each other's changes: Helm rejects the second before it installs anything.
 #[test]
 fn chart_rejects_a_second_release() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     helm_chart(&cluster, "install", &["--create-namespace"]);
     let chart = chart();
     let second = ["install", "second", chart.to_str().unwrap(), "--namespace", "other"];
@@ -176,7 +176,7 @@ fn chart_upgrade_adds_protection_once_the_cluster_serves_the_kind() {
     let install = fs::read_to_string(project_file("deploy/install.yaml")).unwrap();
     assert!(!install.contains("kind: MutatingAdmissionPolicy"), "such a cluster would reject it");
 
-    let new = Cluster::start_without_crd(ControlPlane::builder());
+    let new = Cluster::shared_without_crd();
     helm_chart(&new, "install", &["--create-namespace", "--set=protect.enabled=false"]);
     assert_eq!(protection_objects(&new), 0);
     helm_chart(&new, "upgrade", &["--reset-values"]);

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use harness::helm::{NAMESPACE, RELEASE};
 use harness::objects::{DONGLE, LEDGER, ledger, quantity};
-use harness::{Cluster, ControlPlane, Controller, Output, project_file};
+use harness::{Cluster, Controller, Output, SharedCluster, project_file};
 use serde_json::{Map, Value, json};
 
 use crate::admission_policy::{install, patch, patch_as};
@@ -58,7 +58,7 @@ fn assert_rejected(output: &Output, because: &str) {
 
 #[test]
 fn stolen_token_is_confined_as_security_md_documents() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     let kubeconfig = install(&cluster, &[]);
     cluster.create_nodes(["node-1"], &json!({}));
     // A patch of one annotation requires that others exist.
@@ -140,7 +140,7 @@ fn stolen_token_is_confined_as_security_md_documents() {
 /// A node may already have more resources than the controller may add.
 #[test]
 fn node_with_many_resources_still_allows_repairs_and_withdrawals() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     let kubeconfig = install(&cluster, &[]);
     let four = [(DONGLE, "4")];
     for (node, length, count) in [("many", 1, 600), ("long", 200, 200)] {
@@ -166,7 +166,7 @@ fn node_with_many_resources_still_allows_repairs_and_withdrawals() {
 /// A client may send managedFields, which the API server does not store.
 #[test]
 fn managed_fields_sent_by_a_client_are_not_stored() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     let kubeconfig = install(&cluster, &[]);
     cluster.create_nodes(["node-1"], &json!({}));
     cluster.write_quantity("node-1", DONGLE, "7");
@@ -204,8 +204,8 @@ fn managed_fields_sent_by_a_client_are_not_stored() {
 }
 
 /// A controller with the chart's account, confined by its policy, and a node.
-fn start_confined() -> (Cluster, Controller) {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+fn start_confined() -> (SharedCluster, Controller) {
+    let cluster = Cluster::shared_without_crd();
     let kubeconfig = install(&cluster, &[]);
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = start_as(&cluster, &kubeconfig);
@@ -255,7 +255,7 @@ fn reformatted_annotation_still_allows_repairs() {
 
 #[test]
 fn allowed_resources_confine_the_controller_and_existing_rules() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     let spec = json!({"resourceName": "nvidia.com/gpu", "nodeNames": ["node-1", "node-2", "node-3"]});
     let controller = Controller::start(&cluster);

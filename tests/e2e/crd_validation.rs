@@ -152,7 +152,7 @@ async fn crd_accepts_every_whole_quantity() {
 
 #[test]
 fn stored_invalid_rule_is_stalled_and_keeps_its_values() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("held", &json!({"resourceName": "example.com/held"}));

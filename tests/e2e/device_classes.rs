@@ -53,7 +53,7 @@ fn device_class_with_the_same_resource_sets_condition() {
 
 #[test]
 fn device_classes_not_listable_leaves_condition_unknown() {
-    let cluster = Cluster::start_with(ControlPlane::builder().user("limited"));
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     permissions::grant(&cluster, &permissions::required_without("deviceclasses"));
     let kubeconfig = cluster.control_plane.kubeconfig_for("limited");
@@ -67,7 +67,7 @@ fn device_classes_not_listable_leaves_condition_unknown() {
 
 #[test]
 fn device_class_api_absent_reports_no_device_class() {
-    let cluster = Cluster::start_with(ControlPlane::builder().without_api("resource.k8s.io/v1"));
+    let cluster = Cluster::shared_with(ControlPlane::builder().without_api("resource.k8s.io/v1"));
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use harness::documents::{self, Shell};
 use harness::objects::{DONGLE, LEDGER, pod};
-use harness::{Cluster, ControlPlane, Controller, Output, project_file};
+use harness::{Cluster, Controller, Output, SharedCluster, project_file};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -90,8 +90,8 @@ fn quota(key: &str) -> String {
 }
 
 /// Returns a cluster in which everything is as it should be, and its controller.
-fn healthy() -> (Cluster, Controller) {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+fn healthy() -> (SharedCluster, Controller) {
+    let cluster = Cluster::shared_without_crd();
     for path in ["deploy/install.yaml", "deploy/protect.yaml"] {
         apply_file(&cluster, path);
     }
@@ -276,7 +276,7 @@ fn of_objects(cluster: &Cluster) -> Vec<Trap<'_>> {
 
 #[test]
 fn doctor_lacks_only_what_a_user_may_not_read() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder().user("limited"));
+    let cluster = Cluster::shared_without_crd();
     cluster.create_nodes(["node-1"], &json!({}));
     let admin = cluster.control_plane.kubeconfig();
     let (report, code) = examine(&cluster);

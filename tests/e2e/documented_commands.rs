@@ -25,7 +25,7 @@ fn shell(cluster: &Cluster) -> Shell {
 
 #[test]
 fn quick_start_does_what_the_readme_shows() {
-    let cluster = Cluster::start_with(ControlPlane::builder().scheduler().kubelets(2));
+    let cluster = Cluster::shared_with(ControlPlane::builder().scheduler().kubelets(2));
     let controller = Controller::start(&cluster);
     let count = shell(&cluster).run(&blocks("quick-start")).unwrap();
     println!("{count} commands of the quick start do what the README shows");
@@ -35,7 +35,7 @@ fn quick_start_does_what_the_readme_shows() {
 
 #[test]
 fn slots_and_quotas_limit_pods_as_their_pages_show() {
-    let cluster = Cluster::start_with(ControlPlane::builder().scheduler().kubelets(2));
+    let cluster = Cluster::shared_with(ControlPlane::builder().scheduler().kubelets(2));
     let controller = Controller::start(&cluster);
     let shell = shell(&cluster);
     for name in ["slots", "quota"] {
@@ -47,7 +47,7 @@ fn slots_and_quotas_limit_pods_as_their_pages_show() {
 
 #[test]
 fn answers_are_those_that_their_page_shows() {
-    let cluster = Cluster::start_with(ControlPlane::builder().scheduler().kubelets(2));
+    let cluster = Cluster::shared_with(ControlPlane::builder().scheduler().kubelets(2));
     let controller = Controller::start(&cluster);
     cluster.apply(&rule("dongle", &json!({"quantity": 4})).to_string());
     cluster.wait_ready("dongle", "2/2");
@@ -77,7 +77,7 @@ fn shared_counter_is_accepted_with_its_gate() {
     for (builder, kept) in
         [(ControlPlane::builder().feature_gate(gate), json!(["*"])), (ControlPlane::builder(), json!(null))]
     {
-        let cluster = Cluster::start_without_crd(builder);
+        let cluster = Cluster::shared_with(builder);
         shell(&cluster).run(&blocks("shared-counter")).unwrap();
         let slice = cluster.get(&["resourceslice", "seats-quantity"]);
         // As the page says, an API server without the gate drops the field.
@@ -88,7 +88,7 @@ fn shared_counter_is_accepted_with_its_gate() {
 
 #[test]
 fn commands_for_a_running_cluster_print_what_the_pages_show() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({"example.com/has-dongle": "true"}));
     cluster.create_nodes(["node-2"], &json!({}));
     let controller = Controller::start(&cluster);
@@ -126,7 +126,7 @@ fn validate_reads_files_and_pipes_as_its_page_shows() {
 
 #[test]
 fn tools_wait_for_rules_as_the_gitops_page_shows() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({"example.com/has-dongle": "true"}));
     let controller = Controller::start(&cluster);
     let folder = cluster.control_plane.dir().join("gitops-page");

@@ -7,7 +7,7 @@ use harness::{Cluster, ControlPlane, Controller, project_file};
 
 #[test]
 fn examples_apply_and_become_ready() {
-    let cluster = Cluster::start_with(ControlPlane::builder().scheduler().kubelets(2));
+    let cluster = Cluster::shared_with(ControlPlane::builder().scheduler().kubelets(2));
     let controller = Controller::start(&cluster);
     cluster.kubectl(&["label", "node", "node-1", "example.com/has-dongle=true", "example.com/role=build"]);
     for entry in std::fs::read_dir(project_file("examples")).unwrap() {

@@ -48,7 +48,7 @@ fn next_second() {
 #[test]
 fn history_names_who_changed_a_node_in_order() {
     // Without a kubelet the node would be tainted as not ready.
-    let cluster = Cluster::start_with(ControlPlane::builder().without_admission("TaintNodesByCondition"));
+    let cluster = Cluster::shared_with(ControlPlane::builder().without_admission("TaintNodesByCondition"));
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
     next_second();
@@ -126,7 +126,7 @@ fn history_names_who_changed_a_node_in_order() {
 
 #[test]
 fn history_lacks_only_what_cannot_be_read() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder().user("limited"));
+    let cluster = Cluster::shared_without_crd();
     cluster.create_nodes(["node-1"], &json!({}));
     cluster.write_quantity("node-1", DONGLE, "4");
     let event = json!({

@@ -134,7 +134,7 @@ fn fail_patches(cluster: &Cluster, node: &str) {
 
 #[test]
 fn stopped_leader_keeps_its_lease_while_a_patch_may_be_applied() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     let first = Controller::start_with(&cluster, &["--identity", "first"]);
     first.wait_log("this process is now the leader");

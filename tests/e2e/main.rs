@@ -1,7 +1,7 @@
 //! End-to-end tests: the program itself, against a real control plane.
 //!
-//! Each test has a cluster to itself: its own etcd and API server (and, if pods must run, the scheduler, the
-//! controller manager and kubelets), or a shared one that has been emptied. Each wait has a deadline of minutes and
+//! Each test has a cluster to itself: etcd and an API server (and, if pods must run, the scheduler, the controller
+//! manager and kubelets), mostly those of an earlier test, with the objects of their start. Each wait has a deadline of minutes and
 //! names what it waited for; no result depends on the speed of the machine.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics

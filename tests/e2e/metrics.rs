@@ -74,7 +74,7 @@ fn metrics_count_repairs_patches_and_states() {
 
 #[test]
 fn livez_is_ok_while_apiserver_is_down() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::shared();
     let controller = Controller::start(&cluster);
     cluster.control_plane.kill_apiserver().unwrap();
     controller.wait_log("cannot be watched, retrying");

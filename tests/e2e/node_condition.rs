@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use harness::documents::{self, Shell};
 use harness::helm::{NAMESPACE, helm_chart};
 use harness::objects::{DONGLE, condition, quantity};
-use harness::{Cluster, ControlPlane, Controller, project_file};
+use harness::{Cluster, Controller, project_file};
 use serde_json::{Value, json};
 
 use crate::admission_policy::{install, patch};
@@ -33,7 +33,7 @@ fn wait_condition(cluster: &Cluster, node: &str, expected: (&str, &str)) -> Valu
 
 #[test]
 fn node_condition_follows_the_rules_under_the_policy() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     let kubeconfig = install(&cluster, &["--set", "nodeCondition.enabled=true"]);
     cluster.create_nodes(["node-1", "node-2", "bare"], &json!({}));
     cluster.patch_status("node-1", "merge", &json!({"status": {"conditions": [ready()]}}));
@@ -109,7 +109,7 @@ fn node_condition_follows_the_rules_under_the_policy() {
 /// The policy is that of another version of the chart, or the flag was set without it.
 #[test]
 fn node_condition_that_the_policy_rejects_delays_no_value() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     let kubeconfig = install(&cluster, &[]);
     let flags = [&FLAGS[..], &["--node-condition=true"]].concat();
     let controller = Controller::start_unready(&cluster, &kubeconfig, &flags);
@@ -124,7 +124,7 @@ fn node_condition_that_the_policy_rejects_delays_no_value() {
 
 #[test]
 fn prune_removes_the_node_condition() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     cluster.patch_status(
         "node-2",

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use harness::objects::{DONGLE, LEDGER, bound_pod, ledger, rule};
-use harness::{Cluster, ControlPlane, Controller, Output};
+use harness::{Cluster, Controller, Output};
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Value, json};
 
@@ -273,7 +273,7 @@ fn state_text(node: &Value) -> String {
 
 #[test]
 fn plan_adds_rule_files_to_cluster_rules_unless_pruning() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     let kubeconfig = cluster.control_plane.kubeconfig();
     cluster.create_nodes(["node-1"], &json!({}));
     let output = plan(&kubeconfig, &[], &[]);
@@ -297,7 +297,7 @@ fn plan_adds_rule_files_to_cluster_rules_unless_pruning() {
 
 #[test]
 fn plan_without_permissions_reports_what_it_cannot_list() {
-    let cluster = Cluster::start_with(ControlPlane::builder().user("limited"));
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));

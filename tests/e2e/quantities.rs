@@ -4,7 +4,7 @@
 
 use harness::documents::{self, Shell};
 use harness::objects::{DONGLE, advertises, condition, quantity};
-use harness::{Cluster, ControlPlane, Controller, project_file};
+use harness::{Cluster, Controller, project_file};
 use serde_json::json;
 
 use crate::support::program;
@@ -13,7 +13,7 @@ const KEY: &str = "example.com/slots";
 
 #[test]
 fn quantities_are_read_from_nodes_as_their_page_shows() {
-    let cluster = Cluster::start_with(ControlPlane::builder());
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     for node in ["node-1", "node-2"] {
         cluster.patch_status(node, "merge", &json!({"status": {"capacity": {"memory": "16Gi"}}}));
@@ -31,7 +31,7 @@ fn quantities_are_read_from_nodes_as_their_page_shows() {
 /// Nothing is withdrawn, nothing else waits, and the condition says what is wrong.
 #[test]
 fn quantity_that_cannot_be_read_withdraws_nothing() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({ KEY: "4" }));
     let controller = Controller::start(&cluster);
     cluster.apply_rule(

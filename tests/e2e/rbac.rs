@@ -82,7 +82,7 @@ fn chart_grants_exactly_the_permissions_used() {
 
 #[test]
 fn missing_permissions_are_reported_until_granted() {
-    let cluster = Cluster::start_with(ControlPlane::builder().user("limited"));
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     let admin = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));

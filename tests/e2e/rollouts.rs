@@ -46,7 +46,7 @@ fn paused_rule_is_repaired_and_changes_nothing_else() {
 
 #[test]
 fn rollout_stops_while_patches_are_rejected() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     interrupted_rollout::create_nodes(&cluster, NODES);
     let controller = Controller::start_with(&cluster, &["--max-rollout-rate", "0"]);
     rejected_patches::start(&cluster, "node-0");

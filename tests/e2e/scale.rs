@@ -44,7 +44,7 @@ fn rollout_to_200_nodes_sends_one_patch_each() {
 
 #[test]
 fn similar_failures_of_200_nodes_create_few_events() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     interrupted_rollout::create_nodes(&cluster, NODES);
     rejected_patches::start(&cluster, "node-0");
 

@@ -4,11 +4,11 @@
 //! while a rule is applied, raised and deleted.
 
 use harness::objects::{DONGLE, pod};
-use harness::{Cluster, ControlPlane, Controller, wait_until};
+use harness::{Cluster, ControlPlane, Controller, SharedCluster, wait_until};
 use serde_json::json;
 
-fn start_cluster() -> Cluster {
-    Cluster::start_with(ControlPlane::builder().scheduler().kubelets(1))
+fn start_cluster() -> SharedCluster {
+    Cluster::shared_with(ControlPlane::builder().scheduler().kubelets(1))
 }
 
 /// Waits until the scheduler reports that a pod does not fit because a resource is insufficient.

@@ -6,13 +6,13 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use harness::objects::{DONGLE, condition, pod, quantity};
-use harness::{Cluster, ControlPlane, Controller, wait_until};
+use harness::{Cluster, ControlPlane, Controller, SharedCluster, wait_until};
 use serde_json::{Value, json};
 
 use crate::support::permissions;
 
-fn cluster() -> Cluster {
-    Cluster::start_with(ControlPlane::builder().scheduler().kubelets(1))
+fn cluster() -> SharedCluster {
+    Cluster::shared_with(ControlPlane::builder().scheduler().kubelets(1))
 }
 
 fn pod_lists(cluster: &Cluster) -> u64 {
@@ -100,7 +100,7 @@ fn wait_next_second() {
 
 #[test]
 fn pods_not_listable_holds_values_and_is_reported() {
-    let cluster = Cluster::start_with(ControlPlane::builder().user("limited"));
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     permissions::grant(&cluster, &permissions::required());
     let kubeconfig = cluster.control_plane.kubeconfig_for("limited");

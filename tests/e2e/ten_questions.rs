@@ -3,7 +3,7 @@
 //! Method: look for the answer in what each prints, and compare with the table in docs/answers.md.
 
 use harness::objects::{DONGLE, bound_pod, pod};
-use harness::{Cluster, ControlPlane};
+use harness::{Cluster, SharedCluster};
 use serde_json::{Value, json};
 
 use crate::support::program;
@@ -29,8 +29,8 @@ fn lines<'t>(text: &'t str, word: &str) -> Vec<Vec<&'t str>> {
 
 /// node-1 is tainted, and has four dongles, of which a pod with a sidecar requests three. node-2 has two dongles and
 /// 8Ei of store, and a pod requests what it no longer has. A pod that requests three dongles is Pending.
-fn build() -> Cluster {
-    let cluster = Cluster::start_with(ControlPlane::builder());
+fn build() -> SharedCluster {
+    let cluster = Cluster::shared();
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     for (node, resource, quantity) in
         [("node-1", DONGLE, "4"), ("node-2", DONGLE, "2"), ("node-2", STORE, "8Ei"), ("node-2", GONE, "1")]

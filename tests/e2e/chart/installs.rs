@@ -4,7 +4,7 @@
 //! and the remaining objects after uninstalling.
 
 use harness::helm::{NAMESPACE, RELEASE, chart, helm, helm_3, helm_chart, service_account_kubeconfig};
-use harness::{Cluster, ControlPlane, project_file};
+use harness::{Cluster, project_file};
 use serde_json::json;
 
 use super::{Container, assert_only_crd_is_left, uninstall};
@@ -14,7 +14,7 @@ const DEPLOYMENT: [&str; 4] = ["deployment", RELEASE, "--namespace", NAMESPACE];
 /// The Job would withdraw everything, and stop the controllers from writing for ten minutes.
 #[test]
 fn chart_rendered_and_applied_runs_no_prune_job() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     cluster.create_nodes(["node-1"], &json!({}));
     cluster.kubectl(&["create", "namespace", NAMESPACE]);
     let rendered = helm_chart(&cluster, "template", &[]);
@@ -38,7 +38,7 @@ fn chart_rendered_and_applied_runs_no_prune_job() {
 
 #[test]
 fn chart_installs_upgrades_and_uninstalls_with_helm_3() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     let chart = chart();
     let of_release = [RELEASE, chart.to_str().unwrap(), "--namespace", NAMESPACE];
     for command in [&["install", "--create-namespace"][..], &["upgrade", "--set=replicaCount=3"]] {
@@ -57,7 +57,7 @@ fn chart_installs_upgrades_and_uninstalls_with_helm_3() {
 /// A Job whose image cannot be pulled fails too.
 #[test]
 fn chart_uninstalls_without_its_job() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     helm_chart(&cluster, "install", &["--create-namespace", "--set=image.tag=missing"]);
     uninstall(&cluster, &["--no-hooks"]);
     assert_only_crd_is_left(&cluster);
@@ -66,7 +66,7 @@ fn chart_uninstalls_without_its_job() {
 /// From the manifests to Helm: nothing is deleted, so the nodes keep their values.
 #[test]
 fn helm_takes_over_what_the_manifests_installed() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     let deploy = project_file("deploy/install.yaml");
     cluster.kubectl(&["apply", "--server-side", "-f", deploy.to_str().unwrap()]);
     let deployment = ["deployment", RELEASE, "--namespace", RELEASE];
@@ -82,7 +82,7 @@ fn helm_takes_over_what_the_manifests_installed() {
 /// The overlay of the examples: another namespace, except for the objects that belong to `default`.
 #[test]
 fn kustomize_overlay_of_deploy_leads_in_its_namespace() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     cluster.create_nodes(["node-1"], &json!({}));
     let overlay = project_file("examples/gitops/kustomize/controller");
     let built = cluster.kubectl(&["kustomize", overlay.to_str().unwrap()]);

@@ -4,7 +4,7 @@
 //! that had rules itself, and expect a rejection.
 
 use harness::helm::{NAMESPACE, helm, helm_chart, rules_chart};
-use harness::{Cluster, ControlPlane, Output};
+use harness::{Cluster, Output};
 use serde_json::json;
 
 const FOUR_DONGLES: [&str; 3] = [
@@ -33,7 +33,7 @@ pub fn uninstall_rules(cluster: &Cluster) {
 
 #[test]
 fn chart_of_rules_follows_the_controller() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     let output = helm_rules(&cluster, "install", &["--create-namespace"]);
     let because = "no matches for kind \"NodeExtendedResource\"";
     assert!(output.code != 0 && output.stderr.contains(because), "{output:?}");
@@ -61,7 +61,7 @@ fn chart_of_rules_follows_the_controller() {
 /// A rule of an earlier version of the chart, which had rules itself.
 #[test]
 fn chart_upgrade_deletes_no_rule_of_an_earlier_version() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     helm_chart(&cluster, "install", &["--create-namespace"]);
     cluster.wait_crds();
     cluster.apply_rule("dongle", &json!({"nodeNames": ["node-1"]}));

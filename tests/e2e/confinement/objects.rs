@@ -4,7 +4,7 @@
 //! rejections with SECURITY.md.
 
 use harness::helm::{NAMESPACE, RELEASE};
-use harness::{Cluster, ControlPlane, Controller, wait_until};
+use harness::{Cluster, Controller, wait_until};
 use serde_json::{Map, Value, json};
 
 use super::assert_rejected;
@@ -12,7 +12,7 @@ use crate::admission_policy::install;
 
 #[test]
 fn policy_restricts_events_and_leases() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     let kubeconfig = install(&cluster, &[]);
     let create = |object: &Value| {
         let args = ["--kubeconfig", kubeconfig.to_str().unwrap(), "create", "-f", "-"];
@@ -94,7 +94,7 @@ fn policy_restricts_events_and_leases() {
 /// Without renewals there would never be a leader.
 #[test]
 fn lease_with_excess_metadata_is_still_renewed() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     let kubeconfig = install(&cluster, &[]);
     let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "1"});
     let annotations: Map<_, _> = (0..20).map(|it| (format!("example.com/{it}"), json!("a".repeat(2_000)))).collect();

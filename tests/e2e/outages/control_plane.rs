@@ -15,7 +15,7 @@ const KEY: &str = "example.com/key";
 
 #[test]
 fn etcd_killed_during_rollout_loses_no_node() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::shared();
     create_nodes(&cluster, NODES);
     let proxy = proxy_of(&cluster);
     let admin = cluster.control_plane.kubeconfig();
@@ -36,7 +36,7 @@ fn etcd_killed_during_rollout_loses_no_node() {
 
 #[test]
 fn apiserver_killed_during_withdrawal_and_reset_loses_no_node() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::shared();
     create_nodes(&cluster, NODES);
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
@@ -65,7 +65,7 @@ fn apiserver_killed_during_withdrawal_and_reset_loses_no_node() {
 /// The changes that a watch has missed are compacted, so the controller must list again.
 #[test]
 fn compacted_changes_are_found_by_a_new_list() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::shared();
     create_nodes(&cluster, 20);
     let proxy = proxy_of(&cluster);
     let admin = cluster.control_plane.kubeconfig();

@@ -22,7 +22,7 @@ fn apply_rules(cluster: &Cluster) {
 /// A connected controller sees the deletion of every rule.
 #[test]
 fn crd_deleted_during_a_watch_withdraws_until_rules_are_applied_again() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     create_nodes(&cluster, 20);
     let controller = Controller::start_with(&cluster, &["--mass-withdrawal-delay", "1h"]);
     apply_rules(&cluster);
@@ -43,7 +43,7 @@ fn crd_deleted_during_a_watch_withdraws_until_rules_are_applied_again() {
 /// A disconnected controller later finds most rules missing, and waits: the values are never withdrawn.
 #[test]
 fn crd_recreated_while_disconnected_changes_no_node() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     create_nodes(&cluster, 20);
     let proxy = proxy_of(&cluster);
     let admin = cluster.control_plane.kubeconfig();

@@ -30,7 +30,7 @@ fn write_token(cluster: &Cluster, path: &Path, secret: &str) {
 
 #[test]
 fn rotated_certificate_and_token_are_read_again() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::shared();
     create_nodes(&cluster, 2);
     cluster.kubectl(&["create", "serviceaccount", "controller"]);
     let role = ["--clusterrole", "cluster-admin", "--serviceaccount", "default:controller"];

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use harness::objects::{DONGLE, condition, quantity};
-use harness::{Cluster, ControlPlane, wait_until};
+use harness::{Cluster, wait_until};
 use serde_json::json;
 
 use super::{create_nodes, proxy_of, start_behind, wait_converged};
@@ -39,7 +39,7 @@ fn assert_few_refusals(cluster: &Cluster, without: &str, most: u64) {
 
 #[test]
 fn revoked_permissions_are_reported_until_granted_again() {
-    let cluster = Cluster::start_with(ControlPlane::builder().user("limited"));
+    let cluster = Cluster::shared();
     create_nodes(&cluster, NODES);
     grant(&cluster, &required());
     let proxy = proxy_of(&cluster);

@@ -17,7 +17,7 @@ const NODES: usize = 3;
 /// Resource versions restart from those of the backup, so those that a watch requests are in the future.
 #[test]
 fn etcd_restored_from_a_backup_is_reconciled() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::shared();
     create_nodes(&cluster, NODES);
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
@@ -55,7 +55,7 @@ fn etcd_restored_from_a_backup_is_reconciled() {
 /// Velero recreates rules with its own labels, another uid, and no status, here after the controller has started.
 #[test]
 fn rules_restored_by_velero_change_no_node() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     create_nodes(&cluster, NODES);
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));

@@ -51,7 +51,7 @@ fn check(cluster: &Cluster, prefix: &str, write: impl Fn(&Cluster, &str, &Value)
 
 #[test]
 fn protection_keeps_what_a_registration_resets() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     protection::install(&cluster);
     let three = r#"{"example.com/a":{"quantity":"1","rule":"a"},"example.com/b":{"quantity":"1","rule":"b"},"example.com/c":{"quantity":"1","rule":"c"}}"#;
     let of = |names: &[&str], value: &str| {
@@ -133,7 +133,7 @@ fn protection_keeps_what_a_registration_resets() {
 
 #[test]
 fn protection_admits_everything_else_as_written() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     protection::install(&cluster);
     let native = |value: &str| json!({"capacity": {"pods": value, "a.kubernetes.io/x": value}, "allocatable": {"pods": value, "a.kubernetes.io/x": value}});
     check(
@@ -200,7 +200,7 @@ fn protection_admits_everything_else_as_written() {
 
 #[test]
 fn protection_ignores_writes_of_other_users() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     protection::install(&cluster);
     create_nodes(&cluster, &["admin", "group", "user"].map(|name| node(name, &both("4"), DONGLE_LEDGER)));
     let admin = cluster.control_plane.kubeconfig();
@@ -224,7 +224,7 @@ fn protection_ignores_writes_of_other_users() {
 /// A kubelet's writes are admitted whatever the annotation contains.
 #[test]
 fn protection_accepts_any_ledger() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     protection::install(&cluster);
     let entry = |name: &str| format!(r#""{name}":{{"quantity":"4","rule":"dongle"}}"#);
     // The maximum length that the controller reads, and the maximum that the API server stores.
@@ -276,7 +276,7 @@ fn evaluations(cluster: &Cluster) -> Vec<String> {
 /// CEL's cost limits allow as many resources as a ledger of 64 KiB can list, with long or short names.
 #[test]
 fn protection_keeps_every_resource_of_a_full_ledger() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     protection::install(&cluster);
     for (count, digits) in [(500, 63), (1600, 4)] {
         let names: Vec<_> = (0..count).map(|number| format!("a.b/{number:0digits$}")).collect();
@@ -297,7 +297,7 @@ fn protection_keeps_every_resource_of_a_full_ledger() {
 
 #[test]
 fn protection_without_its_binding_is_not_in_force() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     protection::install(&cluster);
     for (number, object) in [BINDING, POLICY].into_iter().enumerate() {
         let name = format!("node-{number}");

@@ -2,7 +2,7 @@
 //! they are withdrawn, retained and taken over as usual.
 
 use harness::objects::{DONGLE, advertises, ledger, quantity};
-use harness::{Cluster, Controller, protection};
+use harness::{Cluster, Controller, SharedCluster, protection};
 use serde_json::{Value, json};
 
 use super::{maps, register};
@@ -11,8 +11,8 @@ use crate::support::program;
 const KEY: &str = "example.com/key";
 
 /// Starts a cluster with the policy and a node that advertises 4 dongles, and 4 keys under `Retain`.
-fn cluster_with_two_rules() -> (Cluster, Controller) {
-    let cluster = Cluster::start();
+fn cluster_with_two_rules() -> (SharedCluster, Controller) {
+    let cluster = Cluster::shared();
     protection::install(&cluster);
     cluster.create_nodes(["node-1"], &json!({}));
     let controller = Controller::start(&cluster);

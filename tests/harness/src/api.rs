@@ -52,8 +52,8 @@ impl ControlPlane {
         Ok(body)
     }
 
-    /// Deletes all objects of the collection `path`.
-    pub(crate) fn delete_all(&self, path: &str) -> Result<()> {
+    /// Deletes the object `path`.
+    pub(crate) fn delete(&self, path: &str) -> Result<()> {
         let (code, body) = http::request(self.proxy.address, "DELETE", path)?;
         if code != 200 {
             bail!("DELETE {path}: {code}: {body}");

@@ -48,6 +48,24 @@ impl Cluster {
         self.wait_crds();
     }
 
+    /// Deletes the CRD, and waits until the API server no longer serves its group.
+    pub(crate) fn delete_crd(&self) {
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeextendedresources.noderesource.dev";
+        self.control_plane.delete(path).expect("the CRD is deleted");
+        self.wait_served(false);
+    }
+
+    /// Waits until the API server serves rules and lists their group, or neither.
+    pub(crate) fn wait_served(&self, expected: bool) {
+        let what = if expected { "rules to be served" } else { "rules no longer to be served" };
+        wait_until(what, || {
+            let is_listed = self.control_plane.get("/apis")?.contains("noderesource.dev");
+            let is_served = self.control_plane.get(RULES_PATH).is_ok();
+            Ok((is_listed == expected && is_served == expected).then_some(()))
+        })
+        .unwrap();
+    }
+
     /// Waits until the API server serves every CRD.
     pub fn wait_crds(&self) {
         self.wait_for("all CRDs to be Established", &["crd"], |list| {

@@ -29,6 +29,7 @@
 mod api;
 mod authority;
 mod builder;
+mod canary;
 mod cluster;
 mod control_plane;
 mod controller;
@@ -52,6 +53,7 @@ mod programs;
 pub mod protection;
 pub mod quantities;
 mod registry;
+mod reset;
 mod shared;
 mod wait;
 

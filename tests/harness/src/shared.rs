@@ -5,47 +5,83 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
-use crate::{Cluster, builder};
+use crate::reset::Snapshot;
+use crate::{Builder, Cluster, ControlPlane, builder};
 
 /// Idle clusters.
-static IDLE: Mutex<Vec<Cluster>> = Mutex::new(Vec::new());
+static IDLE: Mutex<Vec<Reusable>> = Mutex::new(Vec::new());
 
-/// The kinds whose objects are deleted after each test.
-const DELETED: [&str; 6] = [
-    "/apis/noderesource.dev/v1alpha1/nodeextendedresources",
-    "/api/v1/namespaces/default/pods?gracePeriodSeconds=0",
-    "/api/v1/nodes",
-    "/apis/resource.k8s.io/v1/deviceclasses",
-    "/apis/coordination.k8s.io/v1/namespaces/default/leases",
-    "/apis/events.k8s.io/v1/namespaces/default/events",
-];
+/// A cluster, how it was started, and its state then.
+#[derive(Debug)]
+struct Reusable {
+    builder: Builder,
+    cluster: Cluster,
+    snapshot: Snapshot,
+}
 
 /// A cluster that one test at a time uses, and a later test uses again.
 #[derive(Debug)]
-pub struct SharedCluster(Option<Cluster>);
+pub struct SharedCluster(Option<Reusable>);
 
 impl Cluster {
-    /// Returns an API server with the CRD: that of an earlier test, or a new one. A test may create rules,
-    /// nodes, pods, DeviceClasses, Events and Leases there. A test that changes anything else, such as CRDs,
-    /// policies and namespaces, must start its own cluster.
+    /// Returns an API server with the CRD, and with a user `limited`, whose only permissions are those that the test
+    /// grants: that of an earlier test, or a new one. The test may do anything there: afterwards, all objects are as
+    /// they were.
     #[must_use]
     pub fn shared() -> SharedCluster {
-        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some(cluster) = &idle {
-            fs::remove_file(cluster.control_plane.dir().join(builder::IDLE_MARKER)).unwrap();
-        }
-        SharedCluster(Some(idle.unwrap_or_else(Self::start)))
+        Self::shared_with(ControlPlane::builder())
     }
 
-    fn delete_objects(&self) -> Result<()> {
-        DELETED.into_iter().try_for_each(|path| self.control_plane.delete_all(path))?;
-        fs::write(self.control_plane.dir().join(builder::IDLE_MARKER), "")?;
-        Ok(())
+    /// Does the same, without the CRD.
+    #[must_use]
+    pub fn shared_without_crd() -> SharedCluster {
+        let cluster = Self::shared();
+        cluster.delete_crd();
+        cluster
+    }
+
+    /// Returns a cluster as `builder` describes it, and else the same.
+    #[must_use]
+    pub fn shared_with(builder: Builder) -> SharedCluster {
+        let builder = builder.user("limited");
+        let idle = {
+            let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = idle.iter().position(|idle| idle.builder == builder);
+            found.map(|index| idle.swap_remove(index))
+        };
+        let idle = idle.map(|mut idle| {
+            fs::remove_file(idle.marker()).unwrap();
+            // No test is charged with the time since the last one.
+            for part in idle.cluster.control_plane.parts() {
+                part.process.take_uncharged();
+            }
+            idle
+        });
+        SharedCluster(Some(idle.unwrap_or_else(|| Reusable::start(builder))))
+    }
+}
+
+impl Reusable {
+    fn start(builder: Builder) -> Self {
+        let cluster = Cluster::start_with(builder.clone());
+        cluster.wait_served(true);
+        let snapshot = cluster.control_plane.snapshot().expect("the state of a new control plane");
+        Self { builder, cluster, snapshot }
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.cluster.control_plane.reset(&self.snapshot)?;
+        self.cluster.control_plane.parts().for_each(|part| part.process.charge());
+        fs::write(self.marker(), "").context("cannot mark the control plane as idle")
+    }
+
+    fn marker(&self) -> std::path::PathBuf {
+        self.cluster.control_plane.dir().join(builder::IDLE_MARKER)
     }
 }
 
@@ -53,7 +89,13 @@ impl Deref for SharedCluster {
     type Target = Cluster;
 
     fn deref(&self) -> &Cluster {
-        self.0.as_ref().expect("a cluster until it is dropped")
+        &self.0.as_ref().expect("a cluster until it is dropped").cluster
+    }
+}
+
+impl DerefMut for SharedCluster {
+    fn deref_mut(&mut self) -> &mut Cluster {
+        &mut self.0.as_mut().expect("a cluster until it is dropped").cluster
     }
 }
 
@@ -63,10 +105,11 @@ impl Drop for SharedCluster {
         if std::thread::panicking() {
             return;
         }
-        if let Some(cluster) = self.0.take()
-            && cluster.delete_objects().is_ok()
-        {
-            IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(cluster);
+        let Some(mut reusable) = self.0.take() else { return };
+        match reusable.reset() {
+            Ok(()) => IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(reusable),
+            // The next test starts another.
+            Err(error) => eprintln!("the control plane cannot be used again: {error:#}"),
         }
     }
 }

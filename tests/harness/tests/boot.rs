@@ -4,7 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 
-use harness::{ControlPlane, DEADLINE, Process, Signal, wait_until};
+use harness::objects::{self, DONGLE, LEDGER};
+use harness::{Cluster, ControlPlane, DEADLINE, Process, Signal, protection, wait_until};
+use serde_json::json;
 
 fn is_running(pid: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
@@ -64,6 +66,108 @@ fn control_plane_ends_when_its_owner_panics() {
     let pid = receiver.recv_timeout(DEADLINE).unwrap();
     owner.join().unwrap_err();
     wait_gone(pid);
+}
+
+/// Changes something of every kind that a test may change.
+fn disturb(cluster: &Cluster) {
+    protection::install(cluster);
+    cluster.create_nodes(["node-1"], &json!({}));
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.kubectl(&["create", "namespace", "left"]);
+    cluster.kubectl(&["create", "clusterrolebinding", "left", "--clusterrole=cluster-admin", "--user=limited"]);
+    cluster.wait_permission("limited", "list", "nodes");
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "left"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"],
+            }]},
+            "validations": [{"expression": "false"}],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "left"}, "spec": {"policyName": "left", "validationActions": ["Deny"]},
+    });
+    cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]}).to_string());
+    wait_until("the policy to take effect", || Ok((!accepts_secrets(cluster)).then_some(()))).unwrap();
+    let any = json!([{
+        "op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec",
+        "value": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }, {"op": "add", "path": "/spec/versions/0/selectableFields", "value": []}]);
+    let crd = "nodeextendedresources.noderesource.dev";
+    cluster.kubectl(&["patch", "crd", crd, "--type=json", "-p", &any.to_string()]);
+    wait_until("the validation to be gone", || Ok(accepts_invalid_rules(cluster).then_some(()))).unwrap();
+    std::fs::write(cluster.control_plane.logs().join("left.log"), "left").unwrap();
+}
+
+fn accepts_secrets(cluster: &Cluster) -> bool {
+    let create = ["create", "secret", "generic", "canary", "--dry-run=server"];
+    cluster.control_plane.kubectl_output(&create, None).unwrap().code == 0
+}
+
+fn accepts_invalid_rules(cluster: &Cluster) -> bool {
+    let create = ["create", "--dry-run=server", "--validate=false", "-f", "-"];
+    let invalid = objects::rule("canary", &json!({"quantity": 4.5})).to_string();
+    cluster.control_plane.kubectl_output(&create, Some(&invalid)).unwrap().code == 0
+}
+
+/// Whether the policy keeps what a kubelet resets.
+fn is_protected(cluster: &Cluster) -> bool {
+    let mut node = objects::node("probe", &json!({}));
+    node["metadata"]["annotations"] = json!({LEDGER: protection::DONGLE_LEDGER});
+    cluster.apply(&node.to_string());
+    cluster.write_quantity("probe", DONGLE, "4");
+    protection::allow_kubelets_to_read_status(cluster);
+    wait_until("the kubelet's write", || Ok((protection::reset(cluster, "probe", DONGLE).code == 0).then_some(())))
+        .unwrap();
+    objects::quantity(&cluster.node("probe"), "capacity", DONGLE) == Some("4")
+}
+
+/// Returns what is not as in a new cluster. Waits for nothing that could become so.
+fn differences(cluster: &Cluster) -> Vec<&'static str> {
+    let names = cluster.kubectl(&["get", "nodes,pods,ner,leases,namespaces", "--output=name"]);
+    let limited = ["auth", "can-i", "list", "nodes", "--as=limited"];
+    [
+        ("validating policy", !accepts_secrets(cluster)),
+        ("validation of rules", accepts_invalid_rules(cluster)),
+        ("permissions", cluster.control_plane.kubectl_output(&limited, None).unwrap().code == 0),
+        ("nodes and rules", names.contains("node-1") && names.contains("dongle")),
+        ("namespaces", names.contains("namespace/left")),
+        ("files", cluster.control_plane.logs().join("left.log").exists()),
+        ("mutating policy", is_protected(cluster)),
+    ]
+    .into_iter()
+    .filter_map(|(what, differs)| differs.then_some(what))
+    .collect()
+}
+
+#[test]
+fn shared_cluster_is_as_new_for_the_next_test() {
+    let all = [
+        "validating policy",
+        "validation of rules",
+        "permissions",
+        "nodes and rules",
+        "namespaces",
+        "files",
+        "mutating policy",
+    ];
+    let cluster = Cluster::shared();
+    let pid = cluster.control_plane.apiserver_pid();
+    disturb(&cluster);
+    assert_eq!(differences(&cluster), all);
+    drop(cluster);
+    let cluster = Cluster::shared();
+    assert_eq!(differences(&cluster), [""; 0]);
+    drop(cluster);
+    let cluster = Cluster::shared_without_crd();
+    assert_ne!(cluster.control_plane.kubectl_output(&["get", "ner"], None).unwrap().code, 0);
+    drop(cluster);
+    let cluster = Cluster::shared();
+    cluster.apply_rule("dongle", &json!({}));
+    assert_eq!(cluster.control_plane.apiserver_pid(), pid, "it is the same API server");
 }
 
 /// A program that is killed by SIGKILL cannot clean up after itself.
