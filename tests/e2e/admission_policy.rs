@@ -13,6 +13,13 @@ use serde_json::{Value, json};
 /// Installs the chart's objects with these arguments, and returns the kubeconfig of its ServiceAccount.
 pub(crate) fn install(cluster: &Cluster, args: &[&str]) -> PathBuf {
     apply_chart(cluster, args);
+    let kubeconfig = service_account_kubeconfig(cluster);
+    wait_in_force(cluster, &kubeconfig, NAMESPACE, RELEASE);
+    kubeconfig
+}
+
+/// Waits until the policy confines a ServiceAccount, whose kubeconfig this is, and creates the node `canary` for that.
+pub(crate) fn wait_in_force(cluster: &Cluster, kubeconfig: &Path, namespace: &str, account: &str) {
     // kubectl patch reads before it writes; the controller does not.
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -23,11 +30,10 @@ pub(crate) fn install(cluster: &Cluster, args: &[&str]) -> PathBuf {
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
         "metadata": {"name": "test"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "test"},
-        "subjects": [{"kind": "ServiceAccount", "name": RELEASE, "namespace": NAMESPACE}],
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
     });
     cluster.apply(&role.to_string());
     cluster.apply(&binding.to_string());
-    let kubeconfig = service_account_kubeconfig(cluster);
 
     // A policy takes effect some hundred milliseconds after it is created.
     cluster.create_nodes(["canary"], &json!({}));
@@ -37,11 +43,10 @@ pub(crate) fn install(cluster: &Cluster, args: &[&str]) -> PathBuf {
         attempt += 1;
         let (path, value) = ("/metadata/labels/example.com~1canary", attempt.to_string());
         let label = json!([{"op": "add", "path": path, "value": value}]);
-        last = patch(cluster, &kubeconfig, "canary", &label).stderr;
+        last = patch(cluster, kubeconfig, "canary", &label).stderr;
         Ok(last.contains("may not change metadata").then_some(()))
     });
     rejected.unwrap_or_else(|error| panic!("{error:#}\nlast output: {last}"));
-    kubeconfig
 }
 
 /// Patches a node's status as the user of a kubeconfig, and as the controller's field manager.
@@ -87,7 +92,7 @@ fn create_full_node(cluster: &Cluster, name: &str) {
 
 #[test]
 fn policy_admits_everything_the_controller_writes() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     let kubeconfig = install(&cluster, &[]);
     create_full_node(&cluster, "full");
     cluster.create_nodes(["empty"], &json!({}));
@@ -125,7 +130,7 @@ fn policy_admits_everything_the_controller_writes() {
 
 #[test]
 fn policy_rejects_every_other_change_by_the_controller() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     let kubeconfig = install(&cluster, &[]);
     create_full_node(&cluster, "node-1");
     let before = cluster.node("node-1");
@@ -212,7 +217,7 @@ fn policy_rejects_every_other_change_by_the_controller() {
 /// The controller manager type-checks the policies' expressions, and records warnings.
 #[test]
 fn policies_pass_type_checking() {
-    let cluster = Cluster::start_with(ControlPlane::builder().controller_manager());
+    let cluster = Cluster::shared_with(ControlPlane::builder().controller_manager());
     apply_chart(&cluster, &["--set", "policy.allowedResources={example.com/*}"]);
     for suffix in ["", "-objects", "-rules"] {
         let policy = format!("{RELEASE}{suffix}");
@@ -225,7 +230,7 @@ fn policies_pass_type_checking() {
 
 #[test]
 fn rule_policy_rejects_resources_not_in_the_allow_list() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::shared();
     let before = json!({"resourceName": "example.net/old"});
     cluster.apply_rule("old", &before);
     apply_chart(&cluster, &["--set", "policy.allowedResources={example.com/*,example.org/licence}"]);

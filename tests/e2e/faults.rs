@@ -4,9 +4,10 @@
 //! check that no node is lost, patched twice or left with half a patch.
 
 use harness::objects::{DONGLE, LEDGER, advertises, ledger, quantity};
-use harness::{Cluster, ControlPlane, Controller};
+use harness::{Cluster, Controller};
 use serde_json::json;
 
+use crate::support::SHORT_LEASE;
 use crate::support::interrupted_rollout::{ONE_PATCH_AT_A_TIME, advertising_nodes, create_nodes, wait_first_patch};
 
 const NODES: usize = 200;
@@ -17,7 +18,7 @@ fn start_controller(cluster: &Cluster) -> Controller {
 
 #[test]
 fn apiserver_killed_during_rollout_loses_no_node() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::shared();
     create_nodes(&cluster, NODES);
     let controller = start_controller(&cluster);
     cluster.apply_rule("dongle", &json!({}));
@@ -34,7 +35,7 @@ fn apiserver_killed_during_rollout_loses_no_node() {
 fn controller_killed_during_rollout_is_resumed_by_the_next() {
     let cluster = Cluster::shared();
     create_nodes(&cluster, NODES);
-    let controller = start_controller(&cluster);
+    let controller = Controller::start_with(&cluster, &[ONE_PATCH_AT_A_TIME, SHORT_LEASE].concat());
     cluster.apply_rule("dongle", &json!({}));
     wait_first_patch(&controller);
     controller.kill();
@@ -73,7 +74,7 @@ fn controller_stopped_during_rollout_completes_in_flight_patch() {
 
 #[test]
 fn crd_missing_withdraws_nothing_until_installed() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     cluster.create_nodes(["node-1"], &json!({}));
     // A value of an earlier installation, which a missing CRD must not withdraw.
     let ledger = json!({DONGLE: {"quantity": "4", "rule": "dongle"}}).to_string();
@@ -94,7 +95,7 @@ fn crd_missing_withdraws_nothing_until_installed() {
 
 #[test]
 fn apiserver_absent_at_start_is_waited_for() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Cluster::shared();
     cluster.create_nodes(["node-1"], &json!({}));
     cluster.apply_rule("dongle", &json!({}));
     cluster.control_plane.kill_apiserver().unwrap();

@@ -11,7 +11,7 @@ use harness::objects::{self, DONGLE, LEDGER, advertises, ledger, quantity};
 use harness::{Cluster, Controller, Output, SharedCluster};
 use serde_json::{Value, json};
 
-use crate::support::{program, rejected_patches};
+use crate::support::{SHORT_LEASE, program, rejected_patches};
 
 fn prune(cluster: &Cluster, args: &[&str]) -> Output {
     program::run(&cluster.control_plane.kubeconfig(), &[&["prune"], args].concat(), None)
@@ -150,7 +150,7 @@ fn prune_with_active_controller_requires_force_or_take_over() {
 #[test]
 fn prune_take_over_after_a_failure_needs_no_waiting() {
     let cluster = cluster_without_controller();
-    let controller = Controller::start(&cluster);
+    let controller = Controller::start_with(&cluster, &SHORT_LEASE);
     controller.wait_log("this process is now the leader");
     cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &format!("{LEDGER}=not json")]);
     let output = prune(&cluster, &["--take-over"]);

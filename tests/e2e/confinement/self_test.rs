@@ -6,10 +6,12 @@
 use std::fs;
 
 use harness::helm::{NAMESPACE, RELEASE, apply_chart, kubeconfig_of, service_account_kubeconfig};
-use harness::{Cluster, ControlPlane, Controller, project_file, wait_until};
+use harness::{Cluster, Controller, project_file, wait_until};
 use serde_json::json;
 
+use crate::admission_policy::wait_in_force;
 use crate::chart::Container;
+
 /// Builds an overlay of deploy/ with kubectl.
 fn build_overlay(cluster: &Cluster, name: &str, lines: &str) -> String {
     let dir = cluster.control_plane.dir().join("kustomize");
@@ -31,17 +33,19 @@ fn policy_follows_the_account_that_an_overlay_moves() {
         ("namePrefix: prod-", RELEASE, format!("prod-{RELEASE}")),
         ("{namespace: platform, namePrefix: prod-, nameSuffix: -a}", "platform", format!("prod-{RELEASE}-a")),
     ] {
-        let cluster = Cluster::start_without_crd(ControlPlane::builder());
+        let cluster = Cluster::shared_without_crd();
         let lines = lines.trim_matches(['{', '}']).replace(", ", "\n");
         cluster.apply(&build_overlay(&cluster, "overlay", &lines));
         cluster.wait_crds();
         cluster.create_nodes(["node-1"], &json!({}));
         let account = kubeconfig_of(&cluster, namespace, &name);
         let deployment = cluster.get(&["deployment", &name, "--namespace", namespace]);
+        // Otherwise the controller's first test may be too early, and the next is a minute later.
+        wait_in_force(&cluster, &account, namespace, &name);
+        cluster.kubectl(&["delete", "node", "canary"]);
         let controller = Container::from_workload(&deployment).start(&cluster, &account);
         controller.wait_log("this process is now the leader");
         controller.wait_ready();
-        // A policy takes effect a moment after it is created: the next test is a minute later.
         wait_confinement(&controller, "confined");
         cluster.apply_rule("dongle", &json!({}));
         cluster.wait_ready("dongle", "1/1");
@@ -61,9 +65,10 @@ fn wait_confinement(controller: &Controller, state: &str) {
 
 #[test]
 fn unconfined_controller_reports_it_within_a_minute() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     apply_chart(&cluster, &[]);
     let kubeconfig = service_account_kubeconfig(&cluster);
+    wait_in_force(&cluster, &kubeconfig, NAMESPACE, RELEASE);
     cluster.create_nodes(["node-1"], &json!({}));
     let deployment = cluster.get(&["deployment", RELEASE, "--namespace", NAMESPACE]);
     let controller = Container::from_workload(&deployment).start(&cluster, &kubeconfig);
@@ -86,7 +91,7 @@ fn unconfined_controller_reports_it_within_a_minute() {
 
 #[test]
 fn chart_disables_the_self_test_with_the_policy() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder());
+    let cluster = Cluster::shared_without_crd();
     apply_chart(&cluster, &["--set", "policy.validationActions={Warn,Audit}"]);
     let kubeconfig = service_account_kubeconfig(&cluster);
     cluster.create_nodes(["node-1"], &json!({}));

@@ -12,3 +12,7 @@ pub mod program;
 pub mod rejected_objects;
 /// An API server that rejects every patch of a node's status.
 pub mod rejected_patches;
+
+/// Arguments of a controller for whose Lease to expire a test waits. Not for a test that would fail if a slow machine
+/// renewed the Lease too late.
+pub const SHORT_LEASE: [&str; 2] = ["--leader-elect-lease-duration", "6s"];
