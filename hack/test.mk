@@ -11,6 +11,8 @@ TEST_TOOLS := test-harness test-alerts test-gitops test-release
 SELF := $(MAKE)
 # The tests of the library that take longest: random and explored worlds.
 SLOW := --skip random --skip exploration:: --skip overload:: --skip worlds:: --skip shell::
+# The end-to-end tests wait for most of their time: more of them than cores run at once.
+E2E_THREADS := $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
 ##@ Test
 
@@ -106,7 +108,12 @@ test-image: dist-for-tests tools ## Check that images and charts are well formed
 
 .PHONY: test-e2e
 test-e2e: build-tests controlplane controlplane-extras tools monitoring-crds ## Run the tests against a real control plane
-	@$(STEP) $(CARGO_TEST) --test e2e -- --skip gitops:: --skip karpenter::
+	@$(STEP) $(CARGO_TEST) --test e2e -- --skip gitops:: --skip karpenter:: --test-threads $(E2E_THREADS)
+
+# A test that has ever failed under load is repeated under load.
+.PHONY: test-repeat
+test-repeat: build-tests controlplane controlplane-extras tools monitoring-crds ## Repeat end-to-end tests while all cores are busy, until one fails (N=20 TESTS="outages:: standby::")
+	@$(STEP) hack/test-repeat.sh $(or $(N),20) $(TESTS)
 
 # The same few thousand operations each time.
 .PHONY: test-conformance-quick

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Runs end-to-end tests again and again while other programs keep every core busy, until one fails.
+#
+#   hack/test-repeat.sh COUNT FILTER…     filters are parts of tests' names, as for cargo test
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+count=$1
+shift
+# They end with this script, and after two hours in any case.
+busy=()
+trap 'kill "${busy[@]}" 2> /dev/null || true' EXIT
+for ((core = 0; core < $(nproc); core++)); do
+	timeout 2h bash -c 'while :; do :; done' &
+	busy+=($!)
+done
+for ((run = 1; run <= count; run++)); do
+	echo "==> run $run of $count"
+	cargo test --config hack/test-runner.toml --workspace --locked --test e2e -- "$@" || {
+		echo "==> FAILED in run $run of $count: $*" >&2
+		exit 1
+	}
+done
+echo "==> $count runs without a failure"
