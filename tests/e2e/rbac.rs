@@ -49,7 +49,7 @@ fn permission(request: &Value) -> Option<String> {
 
 #[test]
 fn chart_grants_exactly_the_permissions_used() {
-    let cluster = Cluster::start_without_crd(ControlPlane::builder().scheduler().kubelets(1).audit());
+    let cluster = Cluster::start_without_crd(ControlPlane::builder().scheduler().kubelets(1));
     apply_chart(&cluster, &[]);
     let kubeconfig = service_account_kubeconfig(&cluster);
     let lease = ["--leader-elect-resource-namespace", NAMESPACE];

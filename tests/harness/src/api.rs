@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::builder::{self, free_port};
+use crate::builder::free_port;
 use crate::part::Part;
 use crate::programs::CONTROL_PLANE;
 use crate::{ControlPlane, http};
@@ -125,30 +125,5 @@ impl ControlPlane {
     pub fn request_count(&self, verb: &str, resource: &str, subresource: &str) -> Result<u64> {
         let key = (verb.to_owned(), resource.to_owned(), subresource.to_owned());
         Ok(self.request_counts()?.get(&key).copied().unwrap_or_default())
-    }
-
-    /// Counts the writes, and with `reads` all requests, about what the controller works with:
-    /// nodes, rules and Events. Without a controller manager no other client
-    /// requests these.
-    ///
-    /// # Errors
-    /// Returns an error if the API server's metrics cannot be read.
-    pub fn controller_requests(&self, reads: bool) -> Result<u64> {
-        let counts = self.request_counts()?;
-        let counts = counts.iter().filter(|((verb, resource, _), _)| {
-            matches!(resource.as_str(), "nodes" | "nodeextendedresources" | "events")
-                && (reads || !matches!(verb.as_str(), "GET" | "LIST" | "WATCH"))
-        });
-        Ok(counts.map(|(_, count)| count).sum())
-    }
-
-    /// Returns the requests by service accounts so far, as objects of `audit.k8s.io`.
-    ///
-    /// # Errors
-    /// Returns an error if [`Builder::audit`](crate::Builder::audit) was not set, or the log cannot be read.
-    pub fn audit(&self) -> Result<Vec<Value>> {
-        let log = std::fs::read_to_string(builder::audit_log(self.dir()));
-        let log = log.context("there is no audit log")?;
-        log.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
     }
 }

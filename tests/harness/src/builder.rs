@@ -9,9 +9,11 @@ use std::{fs, io, process};
 use anyhow::{Context as _, Error, Result, bail};
 
 use crate::api::Proxy;
+use crate::audit::AuditLog;
 use crate::authority::{self, Authority};
 use crate::credentials::{self, ServiceAccountKeys};
 use crate::etcd::Etcd;
+use crate::judge::Judge;
 use crate::part::Part;
 use crate::programs::{CONTROL_PLANE, project_file};
 use crate::{ControlPlane, isolation};
@@ -31,7 +33,7 @@ pub struct Builder {
     without_admission: Vec<String>,
     feature_gates: Vec<String>,
     without_watch_cache: bool,
-    audit: bool,
+    judged: bool,
     pods: bool,
 }
 
@@ -94,10 +96,11 @@ impl Builder {
         self
     }
 
-    /// With a log of all requests by service accounts: see [`ControlPlane::audit`].
+    /// With an audit log, by which every node patch of the program is judged when the control plane is dropped or
+    /// handed over to another test. A violation of an invariant is a panic then.
     #[must_use]
-    pub fn audit(mut self) -> Self {
-        self.audit = true;
+    pub fn judged(mut self) -> Self {
+        self.judged = true;
         self
     }
 
@@ -140,15 +143,22 @@ impl Builder {
         let authority = Authority::write(&dir)?;
         let server_url = format!("https://{address}:{secure}");
         let mut users = self.users.clone();
-        users.push(credentials::ADMIN.to_owned());
+        users.extend([credentials::ADMIN, credentials::OBSERVER].map(str::to_owned));
         for user in &users {
             credentials::write_kubeconfig(&dir, &server_url, user)?;
         }
         let endpoint = (address, secure);
-        let apiserver = self.start_apiserver(&dir, &logs, &etcd_url, endpoint, &keys)?;
+        let (audit, audit_args) = self.judged.then(|| AuditLog::prepare(&dir)).transpose()?.unzip();
+        let mut args = self.apiserver_args(&dir, &etcd_url, endpoint, &keys)?;
+        args.extend(audit_args.into_iter().flatten());
+        // Its start allocates a lot: fewer garbage collections save a second.
+        let collector = ("GOGC".to_owned(), "400".to_owned());
+        let apiserver =
+            Part::start("kube-apiserver", &CONTROL_PLANE.find("kube-apiserver")?, args, vec![collector], &logs)?;
         credentials::wait_certificate(&dir, &apiserver)?;
-        let proxy = Proxy::start(&credentials::kubeconfig(&dir, credentials::ADMIN), &logs)?;
+        let proxy = Proxy::start(&credentials::kubeconfig(&dir, credentials::OBSERVER), &logs)?;
         let mut control_plane = ControlPlane::new(dir, etcd, apiserver, proxy, authority);
+        control_plane.judge = audit.map(Judge::new);
         control_plane.wait_apiserver()?;
         if self.controller_manager {
             control_plane.add(start_controller_manager(&control_plane, &keys)?);
@@ -164,14 +174,13 @@ impl Builder {
         Ok(control_plane)
     }
 
-    fn start_apiserver(
+    fn apiserver_args(
         &self,
         dir: &Path,
-        logs: &Path,
         etcd: &str,
         (address, port): (&str, u16),
         keys: &ServiceAccountKeys,
-    ) -> Result<Part> {
+    ) -> Result<Vec<String>> {
         let tokens = credentials::write_tokens(dir, &self.users)?;
         // The Node authorizer, which kubelets need, is never ready without resource.k8s.io.
         let authorizers = if self.without_apis.is_empty() { "Node,RBAC" } else { "RBAC" };
@@ -213,27 +222,8 @@ impl Builder {
         if self.without_watch_cache {
             args.push("--watch-cache=false".to_owned());
         }
-        if self.audit {
-            let policy = dir.join("audit-policy.json");
-            fs::write(&policy, AUDIT_POLICY).context("cannot write the audit policy")?;
-            args.push(format!("--audit-policy-file={}", policy.display()));
-            args.push(format!("--audit-log-path={}", audit_log(dir).display()));
-        }
-        // Its start allocates a lot: fewer garbage collections save a second.
-        let collector = ("GOGC".to_owned(), "400".to_owned());
-        Part::start("kube-apiserver", &CONTROL_PLANE.find("kube-apiserver")?, args, vec![collector], logs)
+        Ok(args)
     }
-}
-
-/// Logs requests by service accounts when they are complete, and no others.
-const AUDIT_POLICY: &str = r#"{
-    "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}]
-}"#;
-
-/// Where kube-apiserver writes its audit log.
-pub(crate) fn audit_log(dir: &Path) -> PathBuf {
-    dir.join("audit.log")
 }
 
 fn start_etcd(dir: &Path, logs: &Path, client: &str, peer: &str) -> Result<Part> {

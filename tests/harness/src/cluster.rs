@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use crate::judge::RULES as RULES_PATH;
 use crate::objects::{self, advertises, condition, has_event, ledger, quantity};
 use crate::{Builder, ControlPlane, project_file, wait_until};
-
-const RULES_PATH: &str = "/apis/noderesource.dev/v1alpha1/nodeextendedresources";
 
 /// A control plane. Every method panics if it fails.
 #[derive(Debug)]
@@ -38,7 +37,7 @@ impl Cluster {
     /// Starts what `builder` describes.
     #[must_use]
     pub fn start_without_crd(builder: Builder) -> Self {
-        Self { control_plane: builder.start().expect("the control plane starts") }
+        Self { control_plane: builder.judged().start().expect("the control plane starts") }
     }
 
     /// Installs the CRD, and waits until the API server serves it.

@@ -10,10 +10,11 @@ use serde_json::Value;
 use crate::api::Proxy;
 use crate::authority::Authority;
 use crate::etcd::Etcd;
+use crate::judge::Judge;
 use crate::objects::condition;
 use crate::part::Part;
 use crate::programs::CONTROL_PLANE;
-use crate::{Builder, builder, credentials, wait_until};
+use crate::{Builder, builder, credentials, judge, wait_until};
 
 /// etcd and kube-apiserver, and the other programs that the [`Builder`] started.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub struct ControlPlane {
     pub(crate) authority: Authority,
     others: Vec<Part>,
     kubelets: BTreeMap<String, Part>,
+    pub(crate) judge: Option<Judge>,
 }
 
 impl ControlPlane {
@@ -36,7 +38,7 @@ impl ControlPlane {
 
     pub(crate) fn new(dir: PathBuf, etcd: Etcd, apiserver: Part, proxy: Proxy, authority: Authority) -> Self {
         let (others, kubelets) = (Vec::new(), BTreeMap::new());
-        Self { dir, etcd, apiserver, proxy, authority, others, kubelets }
+        Self { dir, etcd, apiserver, proxy, authority, others, kubelets, judge: None }
     }
 
     pub(crate) fn add(&mut self, part: Part) {
@@ -84,7 +86,9 @@ impl ControlPlane {
     /// # Errors
     /// Returns an error if the signal cannot be sent.
     pub fn kill_apiserver(&mut self) -> Result<()> {
-        self.apiserver.process.kill()
+        self.apiserver.process.kill()?;
+        self.interrupt_history();
+        Ok(())
     }
 
     /// Starts kube-apiserver again, at the same address, and waits until it is ready.
@@ -116,7 +120,9 @@ impl ControlPlane {
     /// # Errors
     /// Returns an error if the signal cannot be sent.
     pub fn kill_etcd(&mut self) -> Result<()> {
-        self.etcd.part.process.kill()
+        self.etcd.part.process.kill()?;
+        self.interrupt_history();
+        Ok(())
     }
 
     /// Starts etcd again with its data, and waits until kube-apiserver is ready.
@@ -178,7 +184,8 @@ impl ControlPlane {
                 return Ok(Some(ended));
             }
             self.get("/readyz").map(|_| Some(Ok(())))
-        })?
+        })??;
+        self.resume_history()
     }
 
     pub(crate) fn start_kubelet(&mut self, node: &str) -> Result<()> {
@@ -256,11 +263,13 @@ impl Drop for ControlPlane {
                 let _ = std::fs::remove_dir_all(format!("/tmp/hollow-kubelet.{number}"));
             }
         }
-        if std::thread::panicking() {
+        let verdict = self.judge();
+        if std::thread::panicking() || verdict.is_err() {
             eprintln!("the control plane's logs are in {}", self.logs().display());
         } else {
             // `make clean` deletes the rest.
             let _ = std::fs::remove_dir_all(&self.dir);
         }
+        judge::announce(verdict);
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{Cluster, DEADLINE, Process, Signal, free_port, http, program, wait_until};
+use crate::{Cluster, DEADLINE, Process, Signal, credentials, free_port, http, program, wait_until};
 
 /// The running program. Methods without a Result panic if they fail.
 #[derive(Debug)]
@@ -46,6 +46,7 @@ impl Controller {
     pub fn spawn(logs: &Path, kubeconfig: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<Self> {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let log = logs.join(format!("controller-{}.log", address.port()));
+        let kubeconfig = credentials::distinguish(kubeconfig, logs)?;
         let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
         let bind_address = address.to_string();
         // Tests delete rules while no controller runs.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result};
 
@@ -12,10 +13,19 @@ use crate::wait_until;
 /// The administrator.
 pub(crate) const ADMIN: &str = "admin";
 
+/// Who polls for the tests, without an entry in the audit log.
+pub(crate) const OBSERVER: &str = "observer";
+
+/// How many users there are for controllers: more than run at the same time.
+const CONTROLLERS: u32 = 100;
+
 /// Writes a token for each user of the control plane and of the tests. The tokens are not secret: the
 /// API server listens only on loopback, and only for minutes.
 pub(crate) fn write_tokens(dir: &Path, users: &[String]) -> Result<PathBuf> {
-    let mut tokens = format!("token-{ADMIN},{ADMIN},{ADMIN},\"system:masters\"\n");
+    let mut tokens = String::new();
+    for user in [ADMIN, OBSERVER].map(str::to_owned).into_iter().chain((0..CONTROLLERS).map(controller_user)) {
+        tokens.push_str(&format!("token-{user},{user},{user},\"system:masters\"\n"));
+    }
     for user in users {
         tokens.push_str(&format!("token-{user},{user},{user}\n"));
     }
@@ -77,6 +87,29 @@ pub(crate) fn write_kubeconfig(dir: &Path, server: &str, user: &str) -> Result<(
     });
     let path = kubeconfig(dir, user);
     fs::write(&path, config.to_string()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn controller_user(number: u32) -> String {
+    format!("controller-{number}")
+}
+
+/// Returns the path of a kubeconfig by which the audit log tells this process of the program from others: the
+/// administrator's with a user of its own, with the administrator's permissions. Other kubeconfigs stay as they are.
+pub(crate) fn distinguish(kubeconfig: &Path, folder: &Path) -> Result<PathBuf> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let text = fs::read_to_string(kubeconfig).unwrap_or_default();
+    let token = format!("token-{ADMIN}");
+    let Some(mut config) = serde_json::from_str::<serde_json::Value>(&text)
+        .ok()
+        .filter(|config| config["users"][0]["user"]["token"] == token.as_str())
+    else {
+        return Ok(kubeconfig.to_owned());
+    };
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    config["users"][0]["user"]["token"] = format!("token-{}", controller_user(number % CONTROLLERS)).into();
+    let path = folder.join(format!("controller-{number}.kubeconfig"));
+    fs::write(&path, config.to_string()).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
 }
 
 /// Returns the address of the API server in a kubeconfig.

@@ -27,6 +27,7 @@
 //! unless the test panics: then it is kept, and the path of the logs is printed.
 
 mod api;
+mod audit;
 mod authority;
 mod builder;
 mod canary;
@@ -41,6 +42,7 @@ mod fault_proxy;
 pub mod helm;
 mod http;
 mod isolation;
+mod judge;
 mod karpenter;
 mod kubectl;
 mod kubelet;

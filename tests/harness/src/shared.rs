@@ -75,7 +75,11 @@ impl Reusable {
     }
 
     fn reset(&mut self) -> Result<()> {
+        // Otherwise dropping it fails.
+        self.cluster.control_plane.judge()?;
         self.cluster.control_plane.reset(&self.snapshot)?;
+        self.cluster.control_plane.begin_history();
+        self.cluster.control_plane.resume_history()?;
         self.cluster.control_plane.parts().for_each(|part| part.process.charge());
         fs::write(self.marker(), "").context("cannot mark the control plane as idle")
     }

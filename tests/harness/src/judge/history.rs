@@ -1,0 +1,338 @@
+//! What the audit log says about nodes, and what a process may have known when it patched one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use simulator::invariants::{NodeWrite, Right, units};
+
+use super::story;
+use super::{Era, RULES};
+use crate::audit::Entry;
+
+/// What pods request is good for a plan for 2 seconds. It comes by a list that takes 60 at most, and the patch may wait
+/// for a slot.
+const MAX_USAGE_AGE: SignedDuration = SignedDuration::from_secs(2 + 60 + 30);
+
+/// A list from the API server's cache may lack what was written so recently.
+const MAX_CACHE_LAG: SignedDuration = SignedDuration::from_secs(30);
+
+/// Everything since a test began to use a control plane.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    era: usize,
+    /// The versions of all nodes, in order of `at`.
+    versions: Vec<Version>,
+    rules: Vec<Rules>,
+    terms: Vec<Term>,
+    lists: Vec<List>,
+    pods: Vec<Pod>,
+}
+
+/// A version of a node.
+#[derive(Debug)]
+pub(super) struct Version {
+    /// The era, and the resource version in it.
+    at: (usize, u64),
+    pub(super) node: Arc<Value>,
+    pub(super) writer: Writer,
+}
+
+/// Who wrote a version, and when.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) client: String,
+    pub(super) is_program: bool,
+    pub(super) begin: Timestamp,
+    pub(super) end: Timestamp,
+}
+
+/// All rules after one has changed between these times.
+#[derive(Debug)]
+struct Rules {
+    begin: Timestamp,
+    end: Timestamp,
+    rules: Vec<Arc<Value>>,
+}
+
+/// How long one process holds a Lease.
+#[derive(Debug)]
+struct Term {
+    lease: String,
+    holder: String,
+    client: String,
+    begin: Timestamp,
+    end: Option<Timestamp>,
+}
+
+/// A list of rules or pods.
+#[derive(Debug)]
+struct List {
+    client: String,
+    begin: Timestamp,
+    end: Timestamp,
+    /// The path and the query, decoded as far as field selectors need it.
+    uri: String,
+}
+
+/// A pod's time on a node.
+#[derive(Debug)]
+struct Pod {
+    key: (String, String),
+    node: Option<String>,
+    /// When it was certainly bound.
+    since: Timestamp,
+    /// When it has perhaps ended.
+    until: Option<Timestamp>,
+    spec: Value,
+}
+
+/// What pods request, by resource.
+type Usage = BTreeMap<String, i128>;
+
+/// What a process may do at a moment, and which rules it may know.
+pub(super) struct Knowledge {
+    pub(super) right: Right,
+    pub(super) rules: Vec<Vec<Arc<Value>>>,
+}
+
+impl History {
+    /// Begins an era, whose versions follow those before.
+    pub(super) fn begin(&mut self, era: &Era) {
+        self.era += 1;
+        for node in &era.nodes {
+            let writer = Writer { client: "somebody".to_owned(), is_program: false, begin: era.since, end: era.since };
+            self.add_version(node, writer);
+        }
+        if let Some(rules) = &era.rules {
+            let rules = rules.iter().cloned().map(Arc::new).collect();
+            self.rules.push(Rules { begin: era.since, end: era.since, rules });
+        }
+        for pod in &mut self.pods {
+            pod.until.get_or_insert(era.since);
+        }
+    }
+
+    /// Reads lines of the audit log.
+    pub(super) fn read(&mut self, lines: &str) {
+        let mut entries: Vec<_> = lines.lines().filter_map(Entry::parse).collect();
+        entries.retain(|entry| entry.is_success() && !entry.is_dry_run());
+        entries.sort_by_key(Entry::end);
+        for entry in &entries {
+            match (entry.text("/verb"), entry.resource().as_str()) {
+                ("list", "nodeextendedresources" | "pods") if entry.is_program() => self.listed(entry),
+                ("get" | "list" | "watch", _) => {}
+                (_, "nodes" | "nodes/status") => self.node_written(entry),
+                (verb, "nodeextendedresources") => self.rule_written(verb, entry),
+                ("delete", "customresourcedefinitions") => self.add_rules(entry, Vec::new()),
+                (_, "leases") => self.lease_written(entry),
+                (verb, "pods" | "pods/binding" | "pods/status") => self.pod_written(verb, entry),
+                _ => {}
+            }
+        }
+        // Requests that change nothing have the version of an earlier one.
+        self.versions.sort_by_key(|version| (version.at, !version.writer.is_program));
+        self.versions.dedup_by_key(|version| version.at);
+    }
+
+    fn node_written(&mut self, entry: &Entry) {
+        if entry.response()["kind"] == "Node" && entry.text("/verb") != "delete" {
+            let (client, is_program) = (entry.client(), entry.is_program());
+            let writer = Writer { client, is_program, begin: entry.begin(), end: entry.end() };
+            self.add_version(entry.response(), writer);
+        }
+    }
+
+    fn add_version(&mut self, node: &Value, writer: Writer) {
+        let version = node["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+        let at = (self.era, version.unwrap_or_default());
+        self.versions.push(Version { at, node: Arc::new(node.clone()), writer });
+    }
+
+    fn rule_written(&mut self, verb: &str, entry: &Entry) {
+        let mut rules = self.rules.last().map(|last| last.rules.clone()).unwrap_or_default();
+        match (verb, entry.text("/objectRef/name")) {
+            ("deletecollection", _) => rules.clear(),
+            ("delete", name) => rules.retain(|rule| rule["metadata"]["name"] != name),
+            _ => {
+                let written = entry.response();
+                rules.retain(|rule| rule["metadata"]["name"] != written["metadata"]["name"]);
+                rules.push(Arc::new(written.clone()));
+            }
+        }
+        self.add_rules(entry, rules);
+    }
+
+    fn add_rules(&mut self, entry: &Entry, rules: Vec<Arc<Value>>) {
+        self.rules.push(Rules { begin: entry.begin(), end: entry.end(), rules });
+    }
+
+    fn lease_written(&mut self, entry: &Entry) {
+        let name = |pointer| entry.text(pointer);
+        let lease = match name("/objectRef/name") {
+            "" => entry.response()["metadata"]["name"].as_str().unwrap_or_default(),
+            name => name,
+        };
+        let lease = format!("{}/{lease}", name("/objectRef/namespace"));
+        let holder = match name("/verb") {
+            "delete" | "deletecollection" => "",
+            _ => entry.response()["spec"]["holderIdentity"].as_str().unwrap_or_default(),
+        };
+        let current = self.terms.iter_mut().rfind(|term| term.lease == lease && term.end.is_none());
+        if current.as_ref().is_some_and(|term| term.holder == holder) {
+            return;
+        }
+        if let Some(term) = current {
+            term.end = Some(entry.end());
+        }
+        if entry.is_program() && !holder.is_empty() {
+            let (holder, client) = (holder.to_owned(), entry.client());
+            self.terms.push(Term { lease, holder, client, begin: entry.begin(), end: None });
+        }
+    }
+
+    fn listed(&mut self, entry: &Entry) {
+        let uri = entry.text("/requestURI").replace("%21", "!").replace("%3D", "=").replace("%2C", ",");
+        self.lists.push(List { client: entry.client(), begin: entry.begin(), end: entry.end(), uri });
+    }
+
+    fn pod_written(&mut self, verb: &str, entry: &Entry) {
+        let namespace = entry.text("/objectRef/namespace").to_owned();
+        let name = match entry.text("/objectRef/name") {
+            "" => entry.response()["metadata"]["name"].as_str().unwrap_or_default(),
+            name => name,
+        };
+        let key = (namespace, name.to_owned());
+        let is_binding = entry.resource() == "pods/binding";
+        let written = entry.response();
+        let is_over = matches!(written["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let current = self.pods.iter_mut().rfind(|pod| pod.key == key && pod.until.is_none());
+        match (verb, current) {
+            ("deletecollection", _) => {
+                let pods = self.pods.iter_mut().filter(|pod| pod.key.0 == key.0);
+                pods.for_each(|pod| _ = pod.until.get_or_insert(entry.begin()));
+            }
+            ("create", Some(pod)) if is_binding => {
+                pod.node = entry.request()["target"]["name"].as_str().map(str::to_owned);
+                pod.since = entry.end();
+            }
+            ("create", _) if !is_binding => {
+                let node = written["spec"]["nodeName"].as_str().map(str::to_owned);
+                self.pods.push(Pod { key, node, since: entry.end(), until: None, spec: written["spec"].clone() });
+            }
+            (_, Some(pod)) if is_over || verb == "delete" => pod.until = Some(entry.begin()),
+            _ => {}
+        }
+    }
+
+    /// Returns the story of each violation.
+    pub(super) fn violations(&self) -> Vec<String> {
+        let mut of_node: BTreeMap<&str, Vec<&Version>> = BTreeMap::new();
+        for version in &self.versions {
+            let uid = version.node["metadata"]["uid"].as_str().unwrap_or_default();
+            of_node.entry(uid).or_default().push(version);
+        }
+        let mut violations = Vec::new();
+        for versions in of_node.values() {
+            let history: Vec<_> = versions.iter().map(|version| Arc::clone(&version.node)).collect();
+            for (number, pair) in versions.windows(2).enumerate() {
+                let [before, after] = pair else { continue };
+                if after.writer.is_program && before.at.0 == after.at.0 {
+                    let earlier = history.get(..=number).unwrap_or_default();
+                    violations.extend(self.violation(before, after, earlier));
+                }
+            }
+        }
+        violations
+    }
+
+    fn violation(&self, before: &Version, after: &Version, history: &[Arc<Value>]) -> Option<String> {
+        let knowledge = self.knowledge(&after.writer);
+        let mut labels: Vec<_> = history.iter().map(|node| node["metadata"]["labels"].clone()).collect();
+        labels.dedup();
+        let name = before.node["metadata"]["name"].as_str().unwrap_or_default();
+        let usage = self.usage(&after.writer, name);
+        let write = NodeWrite {
+            before: &before.node,
+            after: &after.node,
+            right: knowledge.right,
+            known: &knowledge.rules,
+            labels: &labels,
+            was_seen: false,
+            history,
+            keeps_condition: false,
+            pods: usage.as_ref(),
+        };
+        let is_unknown = |resource: &str| {
+            knowledge.rules.iter().flatten().any(|rule| {
+                let from = &rule["spec"]["quantityFrom"];
+                rule["spec"]["resourceName"] == resource && !from.is_null() && from["nodeLabel"].is_null()
+            })
+        };
+        if write.changes().iter().any(|change| is_unknown(&change.resource)) {
+            return None;
+        }
+        write.check().err().map(|violation| story::tell(&violation, before, after, &knowledge))
+    }
+
+    /// Returns what a process may do and know.
+    fn knowledge(&self, writer: &Writer) -> Knowledge {
+        let terms = self.terms.iter().filter(|term| term.client == writer.client);
+        let mut terms = terms.filter(|term| term.begin <= writer.end && term.end.is_none_or(|end| end >= writer.begin));
+        // A command of the administrator, such as `prune`, removes what ledgers record, whatever the rules declare. It
+        // needs no Lease with `--force`.
+        let is_command = writer.client == crate::credentials::ADMIN;
+        let Some(term) = terms.next().filter(|_| !is_command) else {
+            let right = if is_command { Right::All } else { Right::Resets };
+            return Knowledge { right, rules: Vec::new() };
+        };
+        if term.holder.starts_with("prune_") {
+            return Knowledge { right: Right::All, rules: Vec::new() };
+        }
+        let lists = self.lists.iter().filter(|list| list.client == writer.client && list.uri.starts_with(RULES));
+        let listed = lists.filter(|list| list.begin >= term.begin && list.begin <= writer.end).map(|list| list.begin);
+        let (right, since) = match listed.min() {
+            Some(since) => (Right::All, since),
+            None => (Right::Repairs, Timestamp::MIN),
+        };
+        let states = self.rules.iter().filter(|state| state.begin <= writer.end);
+        let mut rules: Vec<_> = states.map(|state| (state.end, state.rules.clone())).collect();
+        rules.insert(0, (Timestamp::MIN, Vec::new()));
+        let first = rules.iter().rposition(|(end, _)| *end <= since).unwrap_or_default();
+        Knowledge { right, rules: rules.split_off(first).into_iter().map(|(_, rules)| rules).collect() }
+    }
+
+    /// Returns the least that a process may think is requested on a node, if it has listed that.
+    fn usage(&self, writer: &Writer, node: &str) -> Option<Usage> {
+        let of_node = format!("spec.nodeName={node},");
+        let lists = self.lists.iter().filter(|list| {
+            let is_of_node = !list.uri.contains("spec.nodeName=") || list.uri.contains(&of_node);
+            let is_recent = list.begin <= writer.end && writer.begin.duration_since(list.begin) <= MAX_USAGE_AGE;
+            list.client == writer.client && list.uri.contains("/pods") && is_of_node && is_recent
+        });
+        lists.map(|list| self.listed_usage(list, node)).reduce(|mut least, other| {
+            least.retain(|resource, _| other.contains_key(resource));
+            for (resource, amount) in &mut least {
+                *amount = (*amount).min(other.get(resource).copied().unwrap_or_default());
+            }
+            least
+        })
+    }
+
+    /// Returns the requests of the pods that a list certainly has.
+    fn listed_usage(&self, list: &List, node: &str) -> Usage {
+        let lag = if list.uri.contains("resourceVersion=0") { MAX_CACHE_LAG } else { SignedDuration::ZERO };
+        let pods = self.pods.iter().filter(|pod| {
+            let is_there = list.begin.duration_since(pod.since) >= lag;
+            pod.node.as_deref() == Some(node) && is_there && pod.until.is_none_or(|until| until > list.end)
+        });
+        let containers = pods.filter_map(|pod| pod.spec["containers"].as_array()).flatten();
+        let requests = containers.filter_map(|it| it["resources"]["requests"].as_object()).flatten();
+        let mut usage = Usage::new();
+        for (resource, amount) in requests {
+            *usage.entry(resource.clone()).or_default() += units(amount).unwrap_or_default();
+        }
+        usage
+    }
+}
