@@ -3,12 +3,14 @@
 //! Method: roll out to hundreds of nodes one patch at a time, interrupt the rollout after the first, and
 //! check that no node is lost, patched twice or left with half a patch.
 
-use harness::objects::{DONGLE, LEDGER, advertises, ledger, quantity};
+use harness::objects::{DONGLE, LEDGER, ledger, quantity};
 use harness::{Cluster, Controller};
 use serde_json::json;
 
 use crate::support::SHORT_LEASE;
-use crate::support::interrupted_rollout::{ONE_PATCH_AT_A_TIME, advertising_nodes, create_nodes, wait_first_patch};
+use crate::support::interrupted_rollout::{
+    LONG_LEASE, ONE_PATCH_AT_A_TIME, advertising_nodes, create_nodes, wait_first_patch,
+};
 
 const NODES: usize = 200;
 
@@ -20,7 +22,7 @@ fn start_controller(cluster: &Cluster) -> Controller {
 fn apiserver_killed_during_rollout_loses_no_node() {
     let mut cluster = Cluster::shared();
     create_nodes(&cluster, NODES);
-    let controller = start_controller(&cluster);
+    let controller = Controller::start_with(&cluster, &[ONE_PATCH_AT_A_TIME, LONG_LEASE].concat());
     cluster.apply_rule("dongle", &json!({}));
     wait_first_patch(&controller);
     cluster.control_plane.kill_apiserver().unwrap();
@@ -28,6 +30,7 @@ fn apiserver_killed_during_rollout_loses_no_node() {
     cluster.control_plane.restart_apiserver().unwrap();
     cluster.wait_ready("dongle", "200/200");
     assert_eq!(advertising_nodes(&cluster, "4"), NODES);
+    controller.assert_first_term();
     controller.stop();
 }
 
@@ -80,16 +83,19 @@ fn crd_missing_withdraws_nothing_until_installed() {
     let ledger = json!({DONGLE: {"quantity": "4", "rule": "dongle"}}).to_string();
     cluster.kubectl(&["annotate", "node", "node-1", &format!("{LEDGER}={ledger}")]);
     cluster.write_quantity("node-1", DONGLE, "4");
+    let before = cluster.node("node-1");
     let kubeconfig = cluster.control_plane.kubeconfig();
     let controller = Controller::start_unready(&cluster, &kubeconfig, &[]);
     controller.wait_unready("the CustomResourceDefinition is not installed");
     controller.wait_log("the CustomResourceDefinition is not installed");
-    assert!(advertises(&cluster.node("node-1"), DONGLE, "4"), "nothing is withdrawn");
-
+    // It leads, and has planned the node without the CRD: a value that somebody lowers is repaired.
+    cluster.write_quantity("node-1", DONGLE, "3");
+    cluster.wait_advertised("node-1", DONGLE, "4");
     cluster.install_crd();
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
     controller.wait_ready();
     cluster.wait_advertised("node-1", DONGLE, "5");
+    cluster.assert_always(&before, "the value was withdrawn", |node| quantity(node, "capacity", DONGLE).is_some());
     controller.stop();
 }
 

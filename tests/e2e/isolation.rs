@@ -5,7 +5,7 @@
 
 use harness::objects::{DONGLE, ledger, quantity};
 use harness::{Cluster, Controller, wait_until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::rejected_patches;
 
@@ -64,6 +64,44 @@ fn mass_withdrawal_waits_for_its_delay() {
 
     let controller = Controller::start_with(&cluster, &["--mass-withdrawal-delay", "1s"]);
     cluster.wait_withdrawn("node-1", KEY);
+    controller.stop();
+}
+
+/// With the delay that is shipped. That it ends after five minutes is tested on a paused clock, and here with a second.
+#[test]
+fn mass_withdrawal_waits_for_five_minutes_by_default() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start_as_shipped(&cluster);
+    for (name, resource) in [("dongle", DONGLE), ("key", KEY), ("disk", "example.com/disk")] {
+        cluster.apply_rule(name, &json!({"resourceName": resource}));
+        cluster.wait_ready(name, "1/1");
+    }
+    // One rule of three is withdrawn at once: the watch shows its deletion, or a list does.
+    cluster.kubectl(&["delete", "ner", "disk"]);
+    let is_absent = |resource: &'static str| move |node: &Value| quantity(node, "capacity", resource).is_none();
+    cluster.wait_for("the disk to be withdrawn", &["node", "node-1"], is_absent("example.com/disk"));
+    cluster.apply_rule("disk", &json!({"resourceName": "example.com/disk"}));
+    cluster.wait_ready("disk", "1/1");
+    controller.stop();
+    cluster.kubectl(&["delete", "ner", "disk"]);
+    let controller = Controller::start_as_shipped(&cluster);
+    cluster.wait_for("the disk to be withdrawn", &["node", "node-1"], is_absent("example.com/disk"));
+    controller.stop();
+
+    cluster.kubectl(&["delete", "ner", "--all"]);
+    let before = cluster.node("node-1");
+    let controller = Controller::start_as_shipped(&cluster);
+    controller.wait_log("2 of the 2 rules named in node annotations are missing: their values stay for 300s");
+    cluster.write_quantity("node-1", DONGLE, "0");
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    cluster.wait_planned(&["node-1"]);
+    for resource in [DONGLE, KEY] {
+        let what = format!("{resource} was withdrawn");
+        cluster.assert_always(&before, &what, |node| quantity(node, "capacity", resource).is_some());
+    }
+    let metrics = controller.get("/metrics").unwrap().1;
+    assert!(metrics.contains("node_resource_advertiser_rules_held 2\n"), "{metrics}");
     controller.stop();
 }
 

@@ -3,6 +3,9 @@
 //! Each test has a cluster to itself: etcd and an API server (and, if pods must run, the scheduler, the controller
 //! manager and kubelets), mostly those of an earlier test, with the objects of their start. Each wait has a deadline of minutes and
 //! names what it waited for; no result depends on the speed of the machine.
+//!
+//! At the end of each test, every patch of the program is judged by the invariants that random worlds check: see
+//! `tests/harness/src/judge.rs`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 

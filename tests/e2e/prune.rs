@@ -281,6 +281,7 @@ fn prune_renews_its_lease_while_its_output_is_not_read() {
 #[test]
 fn prune_zeros_removes_leftovers_of_device_plugins() {
     let cluster = Cluster::shared();
+    cluster.control_plane.excuse("I1: an unlisted resource is changed", "--zeros removes what no ledger records");
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
     cluster.write_quantity("node-1", DONGLE, "0");
     cluster.write_quantity("node-1", "cpu", "0");
@@ -309,6 +310,8 @@ fn prune_zeros_removes_leftovers_of_device_plugins() {
 #[test]
 fn prune_repair_ledger_removes_invalid_annotation() {
     let cluster = cluster_without_controller();
+    let violation = "I1: a ledger that cannot be read is written";
+    cluster.control_plane.excuse(violation, "--repair-ledger removes it, and what the program wrote");
     cluster.write_quantity("node-1", "example.com/foreign", "7");
     cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &format!("{LEDGER}=not json")]);
     let output = prune(&cluster, &[]);

@@ -3,7 +3,7 @@
 //! Method: edit a paused rule, and overwrite its value; reject all patches with a ValidatingAdmissionPolicy, and count
 //! what is sent.
 
-use harness::objects::{DONGLE, advertises, condition};
+use harness::objects::{DONGLE, advertises, condition, quantity};
 use harness::{Cluster, Controller};
 use serde_json::{Value, json};
 
@@ -28,14 +28,18 @@ fn paused_rule_is_repaired_and_changes_nothing_else() {
     assert_eq!(status["problems"][0]["message"], "stays at 4 while the rule is paused");
     assert_eq!(condition(&status, "Reconciling").0, "False");
     // What happens meanwhile.
+    let before = cluster.node("node-2");
     cluster.create_nodes(["node-3"], &labels);
+    let added = cluster.node("node-3");
     cluster.kubectl(&["label", "node", "node-2", "example.com/has-dongle-"]);
     cluster.write_quantity("node-1", DONGLE, "0");
     cluster.wait_event("node-1", "Repaired", "-> 4, as rule dongle");
     cluster.wait_advertised("node-1", DONGLE, "4");
     cluster.wait_status("dongle", "one more node", |status| status["nodes"]["selected"] == 2);
-    assert!(advertises(&cluster.node("node-2"), DONGLE, "4"), "nothing is withdrawn");
-    assert!(!advertises(&cluster.node("node-3"), DONGLE, "9"), "nothing is added");
+    cluster.wait_planned(&["node-2", "node-3"]);
+    cluster.assert_always(&before, "the value was withdrawn", |node| advertises(node, DONGLE, "4"));
+    let is_absent = |node: &Value| quantity(node, "capacity", DONGLE).is_none();
+    cluster.assert_always(&added, "a value was added", is_absent);
 
     cluster.kubectl(&["patch", "ner", "dongle", "--type=merge", "-p", r#"{"spec":{"paused":false}}"#]);
     cluster.wait_ready("dongle", "2/2");

@@ -8,7 +8,7 @@ use harness::{Cluster, Controller, Fault};
 use serde_json::json;
 
 use super::{SLOW, create_nodes, is_as_declared, proxy_of, reset, start_behind, wait_converged};
-use crate::support::interrupted_rollout::{ONE_PATCH_AT_A_TIME, wait_first_patch};
+use crate::support::interrupted_rollout::{LONG_LEASE, ONE_PATCH_AT_A_TIME, wait_first_patch};
 
 const NODES: usize = 200;
 const KEY: &str = "example.com/key";
@@ -19,7 +19,7 @@ fn etcd_killed_during_rollout_loses_no_node() {
     create_nodes(&cluster, NODES);
     let proxy = proxy_of(&cluster);
     let admin = cluster.control_plane.kubeconfig();
-    let args = [&ONE_PATCH_AT_A_TIME[..], &["--request-timeout", "2s"]].concat();
+    let args = [&ONE_PATCH_AT_A_TIME[..], &LONG_LEASE, &["--request-timeout", "2s"]].concat();
     let controller = start_behind(&proxy, &cluster, &admin, &args);
     proxy.set(Some(SLOW));
     cluster.apply_rule("dongle", &json!({}));
@@ -29,8 +29,9 @@ fn etcd_killed_during_rollout_loses_no_node() {
     proxy.set(None);
     cluster.control_plane.restart_etcd().unwrap();
     reset(&cluster, "node-0");
-    wait_converged(&cluster, &controller, NODES, Some("4"));
+    wait_converged(&cluster, NODES, Some("4"));
     cluster.wait_ready("dongle", "200/200");
+    controller.assert_first_term();
     controller.stop();
 }
 
@@ -45,7 +46,7 @@ fn apiserver_killed_during_withdrawal_and_reset_loses_no_node() {
     cluster.wait_ready("key", "200/200");
     controller.stop();
 
-    let controller = Controller::start_with(&cluster, &ONE_PATCH_AT_A_TIME);
+    let controller = Controller::start_with(&cluster, &[ONE_PATCH_AT_A_TIME, LONG_LEASE].concat());
     cluster.kubectl(&["delete", "ner", "key"]);
     controller.wait_log("withdrew example.com/key");
     cluster.control_plane.kill_apiserver().unwrap();
@@ -56,9 +57,10 @@ fn apiserver_killed_during_withdrawal_and_reset_loses_no_node() {
     cluster.wait_for("the key to be withdrawn from all nodes", &["nodes"], |list| {
         list["items"].as_array().unwrap().iter().all(withdrawn)
     });
-    wait_converged(&cluster, &controller, NODES, Some("4"));
+    wait_converged(&cluster, NODES, Some("4"));
     let stray = cluster.nodes().into_iter().find(|node| node.to_string().contains(KEY));
     assert!(stray.is_none(), "{stray:#?}");
+    controller.assert_first_term();
     controller.stop();
 }
 
@@ -69,7 +71,7 @@ fn compacted_changes_are_found_by_a_new_list() {
     create_nodes(&cluster, 20);
     let proxy = proxy_of(&cluster);
     let admin = cluster.control_plane.kubeconfig();
-    let controller = start_behind(&proxy, &cluster, &admin, &[]);
+    let controller = start_behind(&proxy, &cluster, &admin, &LONG_LEASE);
     cluster.apply_rule("dongle", &json!({}));
     cluster.wait_ready("dongle", "20/20");
 
@@ -91,8 +93,9 @@ fn compacted_changes_are_found_by_a_new_list() {
     for resource in ["nodes", "rules"] {
         controller.wait_log(&format!("{resource}: the watch is too old, listing again"));
     }
-    wait_converged(&cluster, &controller, 20, Some("5"));
+    wait_converged(&cluster, 20, Some("5"));
     cluster.wait_ready("dongle", "20/20");
     assert!(quantity(&cluster.node("node-20"), "capacity", DONGLE).is_some());
+    controller.assert_first_term();
     controller.stop();
 }

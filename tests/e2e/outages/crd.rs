@@ -28,12 +28,12 @@ fn crd_deleted_during_a_watch_withdraws_until_rules_are_applied_again() {
     apply_rules(&cluster);
     cluster.wait_ready("dongle", "20/20");
     cluster.kubectl(&["delete", "crd", CRD]);
-    wait_converged(&cluster, &controller, 20, None);
+    wait_converged(&cluster, 20, None);
     controller.wait_log("the CustomResourceDefinition is not installed");
 
     cluster.install_crd();
     apply_rules(&cluster);
-    wait_converged(&cluster, &controller, 20, Some("4"));
+    wait_converged(&cluster, 20, Some("4"));
     cluster.wait_ready("dongle", "20/20");
     let status = cluster.wait_ready("idle", "0/0");
     assert_eq!(status["nodes"]["missing"], 1);
@@ -60,7 +60,7 @@ fn crd_recreated_while_disconnected_changes_no_node() {
     proxy.set(None);
     controller.wait_log("1 of the 1 rules named in node annotations are missing");
     apply_rules(&cluster);
-    wait_converged(&cluster, &controller, 20, Some("4"));
+    wait_converged(&cluster, 20, Some("4"));
     cluster.wait_ready("dongle", "20/20");
     assert!(before == resource_versions(&cluster), "a node was written to");
     controller.stop();

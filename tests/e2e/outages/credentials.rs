@@ -55,7 +55,7 @@ fn rotated_certificate_and_token_are_read_again() {
     write_token(&cluster, &token, "second");
     cluster.apply_rule("dongle", &json!({"quantity": 6}));
     // The file is read once a minute.
-    wait_converged(&cluster, &controller, 2, Some("6"));
+    wait_converged(&cluster, 2, Some("6"));
     cluster.wait_ready("dongle", "2/2");
     controller.stop();
 }

@@ -8,22 +8,27 @@ use harness::{Cluster, Controller, Fault};
 use serde_json::json;
 
 use super::{SLOW, create_nodes, proxy_of, reset, start_behind, wait_converged};
-use crate::support::interrupted_rollout::{ONE_PATCH_AT_A_TIME, advertising_nodes, wait_first_patch};
+use crate::support::interrupted_rollout::{LONG_LEASE, ONE_PATCH_AT_A_TIME, advertising_nodes, wait_first_patch};
 
 const NODES: usize = 50;
 
 /// Breaks the network after the first patch of a rollout. Restores it after this number of connections met the
 /// fault, and after `noticed`.
 fn break_during_rollout(fault: Fault, hits: u64, noticed: impl Fn(&Controller)) {
+    break_with(&LONG_LEASE, fault, hits, |controller| {
+        noticed(controller);
+        controller.assert_first_term();
+    });
+}
+
+/// Does the same with a Lease of this duration. `noticed` runs before the network is restored, and at the end.
+fn break_with(lease: &[&str], fault: Fault, hits: u64, noticed: impl Fn(&Controller)) {
     let cluster = Cluster::shared();
     create_nodes(&cluster, NODES);
     let proxy = proxy_of(&cluster);
     let admin = cluster.control_plane.kubeconfig();
-    // Missing responses time out soon. The Lease is long, because a new leader plans every node again, which would
-    // hide a lost one.
-    let lease = if fault == Fault::Stall { "4s" } else { "60s" };
-    let timeouts = ["--request-timeout", "2s", "--leader-elect-lease-duration", lease];
-    let args = [&ONE_PATCH_AT_A_TIME[..], &timeouts].concat();
+    // Missing responses time out soon.
+    let args = [&ONE_PATCH_AT_A_TIME[..], lease, &["--request-timeout", "2s"]].concat();
     let controller = start_behind(&proxy, &cluster, &admin, &args);
     proxy.set(Some(SLOW));
     cluster.apply_rule("dongle", &json!({}));
@@ -40,7 +45,7 @@ fn break_during_rollout(fault: Fault, hits: u64, noticed: impl Fn(&Controller)) 
     proxy.wait_hits(hits).unwrap_or_else(|error| panic!("{error:#}\n{}", controller.log()));
     noticed(&controller);
     proxy.set(None);
-    wait_converged(&cluster, &controller, NODES, Some("4"));
+    wait_converged(&cluster, NODES, Some("4"));
     cluster.wait_ready("dongle", "50/50");
     // Both watches work again.
     reset(&cluster, "node-0");
@@ -48,6 +53,7 @@ fn break_during_rollout(fault: Fault, hits: u64, noticed: impl Fn(&Controller)) 
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
     cluster.wait_ready("dongle", "50/50");
     cluster.wait_advertised("node-49", DONGLE, "5");
+    noticed(&controller);
     controller.stop();
 }
 
@@ -87,7 +93,12 @@ fn late_responses_during_rollout_lose_no_node() {
 /// The server does not respond, and no connection ends: only deadlines detect that.
 #[test]
 fn stalled_responses_end_at_their_deadlines() {
-    break_during_rollout(Fault::Stall, 2, |controller| {
+    break_during_rollout(Fault::Stall, 2, |controller| controller.wait_log("cannot patch the node, retrying"));
+}
+
+#[test]
+fn stalled_responses_end_the_term_of_the_leader() {
+    break_with(&["--leader-elect-lease-duration", "4s"], Fault::Stall, 2, |controller| {
         controller.wait_log("cannot write the lease: no response within");
         controller.wait_log("this process is no longer the leader");
     });

@@ -59,7 +59,7 @@ fn revoked_permissions_are_reported_until_granted_again() {
     });
     assert_few_refusals(&cluster, "nodes/status", FEW_OF_EACH_NODE);
     grant(&cluster, &required());
-    wait_converged(&cluster, &controller, NODES, Some("5"));
+    wait_converged(&cluster, NODES, Some("5"));
     controller.wait_ready();
     cluster.wait_ready("dongle", "20/20");
 
@@ -76,7 +76,7 @@ fn revoked_permissions_are_reported_until_granted_again() {
     assert_few_refusals(&cluster, "nodeextendedresources", FEW);
     assert_eq!(quantity(&cluster.node("node-0"), "capacity", DONGLE), Some("5"));
     grant(&cluster, &required());
-    wait_converged(&cluster, &controller, NODES, Some("6"));
+    wait_converged(&cluster, NODES, Some("6"));
     cluster.wait_ready("dongle", "20/20");
 
     // Holding the Lease.
@@ -88,7 +88,7 @@ fn revoked_permissions_are_reported_until_granted_again() {
     assert_eq!(quantity(&cluster.node("node-0"), "capacity", DONGLE), Some("6"), "no leader");
     grant(&cluster, &required());
     controller.wait_ready();
-    wait_converged(&cluster, &controller, NODES, Some("7"));
+    wait_converged(&cluster, NODES, Some("7"));
     cluster.wait_ready("dongle", "20/20");
     controller.stop();
 }

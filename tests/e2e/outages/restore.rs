@@ -45,10 +45,10 @@ fn etcd_restored_from_a_backup_is_reconciled() {
     let controller = Controller::start(&cluster);
     reset(&cluster, "node-0");
     cluster.wait_advertised("node-0", DONGLE, "4");
-    wait_converged(&cluster, &controller, NODES, Some("4"));
+    wait_converged(&cluster, NODES, Some("4"));
     cluster.apply_rule("dongle", &json!({"quantity": 6}));
     cluster.wait_ready("dongle", "3/3");
-    wait_converged(&cluster, &controller, NODES, Some("6"));
+    wait_converged(&cluster, NODES, Some("6"));
     controller.stop();
 }
 
@@ -78,7 +78,7 @@ fn rules_restored_by_velero_change_no_node() {
     });
     cluster.apply(&backup.to_string());
     cluster.wait_ready("dongle", "3/3");
-    wait_converged(&cluster, &controller, NODES, Some("4"));
+    wait_converged(&cluster, NODES, Some("4"));
     assert!(before == versions(&cluster), "a node was written to");
     controller.stop();
 }

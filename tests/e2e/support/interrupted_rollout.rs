@@ -7,6 +7,10 @@ use serde_json::json;
 /// Arguments of a controller whose rollout can be interrupted.
 pub const ONE_PATCH_AT_A_TIME: [&str; 2] = ["--max-concurrent-patches", "1"];
 
+/// Arguments of a controller whose Lease does not expire in an outage, even on a slow machine: a new leader plans every
+/// node again, which would hide one that was lost. See [`Controller::assert_first_term`].
+pub const LONG_LEASE: [&str; 2] = ["--leader-elect-lease-duration", "300s"];
+
 /// Creates the nodes `node-0` and so on.
 pub fn create_nodes(cluster: &Cluster, count: usize) {
     cluster.create_nodes((0..count).map(|number| format!("node-{number}")), &json!({}));

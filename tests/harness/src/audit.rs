@@ -60,12 +60,16 @@ pub(crate) struct Entry(Value);
 
 impl AuditLog {
     /// Writes the policy. Returns the log, and the API server's arguments.
-    pub(crate) fn prepare(dir: &Path) -> Result<(Self, [String; 2])> {
+    pub(crate) fn prepare(dir: &Path) -> Result<(Self, [String; 3])> {
         let policy = dir.join("audit-policy.json");
         fs::write(&policy, POLICY).context("cannot write the audit policy")?;
         let path = dir.join("audit.log");
-        let args =
-            [format!("--audit-policy-file={}", policy.display()), format!("--audit-log-path={}", path.display())];
+        let args = [
+            format!("--audit-policy-file={}", policy.display()),
+            format!("--audit-log-path={}", path.display()),
+            // In MiB: the log is one file, whatever its length.
+            "--audit-log-maxsize=1000000".to_owned(),
+        ];
         Ok((Self { path, counted: Mutex::default() }, args))
     }
 
@@ -79,7 +83,7 @@ impl AuditLog {
         let mut text = String::new();
         let mut log = File::open(&self.path).context("there is no audit log")?;
         log.seek(SeekFrom::Start(from))?;
-        log.take(to - from).read_to_string(&mut text).context("the audit log cannot be read")?;
+        log.take(to.saturating_sub(from)).read_to_string(&mut text).context("the audit log cannot be read")?;
         text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
         Ok(text)
     }
@@ -182,6 +186,17 @@ impl ControlPlane {
         Ok(of_pods.map(Entry::into_value).collect())
     }
 
+    /// Returns every version of a node that a request has written since the test began, the oldest first.
+    ///
+    /// # Errors
+    /// Returns an error if [`Builder::judged`](crate::Builder::judged) was not set, or the log cannot be read.
+    pub fn node_versions(&self, name: &str) -> Result<Vec<Value>> {
+        let lines = self.log_of_this_test()?;
+        let entries = lines.lines().filter_map(Entry::parse).filter(|entry| entry.is_success() && !entry.is_dry_run());
+        let nodes = entries.map(|mut entry| entry.0["responseObject"].take());
+        Ok(nodes.filter(|object| object["kind"] == "Node" && object["metadata"]["name"] == name).collect())
+    }
+
     /// Counts the program's writes, and with `reads` all its requests, except watches, renewals of the Lease, and dry
     /// runs, of which it sends one a minute.
     ///
@@ -190,5 +205,46 @@ impl ControlPlane {
     pub fn controller_requests(&self, reads: bool) -> Result<u64> {
         let requests = self.audit_log()?.count()?;
         Ok(requests.writes + if reads { requests.reads } else { 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // a test that fails panics
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_except_watches_renewals_and_dry_runs() {
+        let dir = std::env::temp_dir().join(format!("audit-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (log, _) = AuditLog::prepare(&dir).unwrap();
+        let line = |agent: &str, verb: &str, uri: &str, resource: &str| {
+            let request =
+                json!({"userAgent": agent, "verb": verb, "requestURI": uri, "objectRef": {"resource": resource}});
+            format!("{request}\n")
+        };
+        let own = "node-resource-advertiser/0.1.0 (linux)";
+        let mut text = [
+            line(own, "watch", "/api/v1/nodes?watch=true", "nodes"),
+            line(own, "update", "/apis/coordination.k8s.io/v1/namespaces/a/leases/b", "leases"),
+            line(own, "patch", "/api/v1/nodes/a/status?dryRun=All", "nodes"),
+            line("kubectl/v1.37.1", "list", "/api/v1/pods", "pods"),
+        ]
+        .concat();
+        fs::write(&log.path, &text).unwrap();
+        assert_eq!(log.count().unwrap(), Requests::default());
+        text += &line(own, "list", "/api/v1/pods?fieldSelector=spec.nodeName%3Da", "pods");
+        text += &line(own, "get", "/version", "");
+        text += &line(own, "patch", "/api/v1/nodes/a/status", "nodes");
+        // The line that is being written counts when it is whole.
+        fs::write(&log.path, text.clone() + "{\"userAgent\":").unwrap();
+        assert_eq!(log.count().unwrap(), Requests { reads: 2, writes: 1 });
+        text += &line(own, "create", "/apis/events.k8s.io/v1/namespaces/default/events", "events");
+        fs::write(&log.path, text).unwrap();
+        assert_eq!(log.count().unwrap(), Requests { reads: 2, writes: 2 });
+        fs::remove_dir_all(dir).unwrap();
     }
 }

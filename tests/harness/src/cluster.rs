@@ -221,6 +221,34 @@ impl Cluster {
         .unwrap();
     }
 
+    /// Panics unless each version of a node since `since` (one of its versions) satisfies `test`: also one that existed
+    /// for a moment.
+    pub fn assert_always(&self, since: &Value, what: &str, test: impl Fn(&Value) -> bool) {
+        let name = since["metadata"]["name"].as_str().unwrap();
+        let mut versions = self.control_plane.node_versions(name).expect("the audit log");
+        versions.sort_by_key(version);
+        versions.retain(|node| version(node) >= version(since));
+        assert!(!versions.is_empty(), "{name} has no version");
+        let other = versions.iter().find(|node| !test(node));
+        assert!(other.is_none(), "{name}: {what}: {other:#?}");
+    }
+
+    /// Waits until the controller has planned these nodes after everything that has happened so far: it advertises
+    /// another resource on them, and withdraws it.
+    pub fn wait_planned(&self, nodes: &[&str]) {
+        const MARKER: &str = "example.com/marker";
+        self.apply_rule("marker", &json!({"resourceName": MARKER, "nodeNames": nodes}));
+        for node in nodes {
+            self.wait_advertised(node, MARKER, "4");
+        }
+        self.kubectl(&["delete", "ner", "marker"]);
+        for node in nodes {
+            self.wait_for(&format!("{MARKER} to be withdrawn from {node}"), &["node", node], |node| {
+                quantity(node, "capacity", MARKER).is_none() && !ledger(node).is_some_and(|it| it.contains(MARKER))
+            });
+        }
+    }
+
     /// Patches a node's status, as the field manager `kubectl-patch`: `kind` is json or merge.
     pub fn patch_status(&self, node: &str, kind: &str, patch: &Value) {
         let (kind, patch) = (format!("--type={kind}"), patch.to_string());
@@ -233,15 +261,16 @@ impl Cluster {
         self.patch_status(node, "merge", &json!({"status": {"capacity": map, "allocatable": map}}));
     }
 
-    /// Counts the writes so far about what the controller works with.
+    /// Counts the controller's writes so far, except those of its Lease and dry runs.
     pub fn writes(&self) -> u64 {
-        self.control_plane.controller_requests(false).expect("the API server's metrics")
+        self.control_plane.controller_requests(false).expect("the audit log")
     }
 
-    /// Waits until `window` has passed without any request about what the controller works with.
+    /// Waits until `window` has passed without any request of the controller, except watches, renewals of its Lease,
+    /// and the dry run each minute.
     pub fn wait_idle(&self, window: Duration) {
         let requests = || self.control_plane.controller_requests(true);
-        let mut last = (requests().expect("the API server's metrics"), Instant::now());
+        let mut last = (requests().expect("the audit log"), Instant::now());
         wait_until(&format!("{window:?} without a request"), || {
             let count = requests()?;
             if count != last.0 {
@@ -256,4 +285,8 @@ impl Cluster {
     pub fn node_patches(&self) -> u64 {
         self.control_plane.request_count("PATCH", "nodes", "status").expect("the API server's metrics")
     }
+}
+
+fn version(node: &Value) -> u64 {
+    node["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }

@@ -32,6 +32,17 @@ impl Controller {
         controller
     }
 
+    /// Starts the program as it is shipped, as an administrator, and waits until it is ready. Elsewhere values of missing
+    /// rules are withdrawn at once, because tests delete rules while no controller runs.
+    #[must_use]
+    pub fn start_as_shipped(cluster: &Cluster) -> Self {
+        let kubeconfig = cluster.control_plane.kubeconfig();
+        let controller = Self::start_process(&cluster.control_plane.logs(), &kubeconfig, &["run"], &[]);
+        let controller = controller.expect("the controller starts");
+        controller.wait_ready();
+        controller
+    }
+
     /// Starts the program with a kubeconfig, without waiting.
     #[must_use]
     pub fn start_unready(cluster: &Cluster, kubeconfig: &Path, args: &[&str]) -> Self {
@@ -44,15 +55,16 @@ impl Controller {
     /// # Errors
     /// Returns an error if it cannot be started.
     pub fn spawn(logs: &Path, kubeconfig: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<Self> {
+        Self::start_process(logs, kubeconfig, args, &[env, &[("NRA_MASS_WITHDRAWAL_DELAY", "0s")]].concat())
+    }
+
+    fn start_process(logs: &Path, kubeconfig: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<Self> {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let log = logs.join(format!("controller-{}.log", address.port()));
         let kubeconfig = credentials::distinguish(kubeconfig, logs)?;
         let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
         let bind_address = address.to_string();
-        // Tests delete rules while no controller runs.
-        let fixed =
-            [("KUBECONFIG", kubeconfig), ("NRA_BIND_ADDRESS", &bind_address), ("NRA_MASS_WITHDRAWAL_DELAY", "0s")];
-        let env = [env, &fixed].concat();
+        let env = [env, &[("KUBECONFIG", kubeconfig), ("NRA_BIND_ADDRESS", &bind_address)]].concat();
         let process = Process::spawn("controller", &program()?, args, &env, &log)?;
         Ok(Self { process, address })
     }
@@ -98,6 +110,13 @@ impl Controller {
     /// Waits until the log contains `text`.
     pub fn wait_log(&self, text: &str) {
         self.process.wait_log(text).unwrap_or_else(|error| panic!("{error:#}\n{}", self.log()));
+    }
+
+    /// Panics unless it leads, in its first term. A new term plans every node again, which hides one that was lost.
+    pub fn assert_first_term(&self) {
+        let log = self.log();
+        let terms = log.matches("this process is now the leader").count();
+        assert!(terms == 1 && !log.contains("this process is no longer the leader"), "{terms} terms:\n{log}");
     }
 
     /// Returns the log.

@@ -181,6 +181,13 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// Returns the audit log since the test began.
+    pub(crate) fn log_of_this_test(&self) -> Result<String> {
+        let log = self.audit_log()?;
+        let from = self.judge.as_ref().and_then(|judge| judge.state().eras.first().map(|era| era.from));
+        log.lines(from.unwrap_or_default(), log.length())
+    }
+
     pub(crate) fn audit_log(&self) -> Result<&AuditLog> {
         match &self.judge {
             Some(judge) => Ok(&judge.log),

@@ -9,7 +9,7 @@
 //! | [`Karpenter`] | Karpenter with its provider without a cloud, and kwok as the kubelets of its nodes |
 //! | [`FaultProxy`] | network faults between the program and the API server |
 //! | [`Process`] | any program, which cannot outlive its owner |
-//! | [`Cluster`], [`SharedCluster`], [`Controller`] | drive the CRD and the program in a test: a failure is a panic |
+//! | [`Cluster`], [`SharedCluster`], [`Controller`] | drive the CRD and the program in a test: a failure is a panic. At the end, each patch of the program is judged by the invariants |
 //! | [`objects`], [`helm`] | Kubernetes objects as JSON; helm and the chart |
 //! | [`protection`] | the policy against a kubelet's reset; writes with a kubelet's credentials |
 //! | [`documents`] | the commands in the documentation, which tests run |
