@@ -91,11 +91,12 @@ fn crd_missing_withdraws_nothing_until_installed() {
     // It leads, and has planned the node without the CRD: a value that somebody lowers is repaired.
     cluster.write_quantity("node-1", DONGLE, "3");
     cluster.wait_advertised("node-1", DONGLE, "4");
+    cluster.assert_always(&before, "the value was withdrawn", |node| quantity(node, "capacity", DONGLE).is_some());
+
     cluster.install_crd();
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
     controller.wait_ready();
     cluster.wait_advertised("node-1", DONGLE, "5");
-    cluster.assert_always(&before, "the value was withdrawn", |node| quantity(node, "capacity", DONGLE).is_some());
     controller.stop();
 }
 

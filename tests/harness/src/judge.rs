@@ -171,7 +171,14 @@ impl ControlPlane {
         let Some(judge) = &self.judge else { return Ok(()) };
         let list = |path| -> Result<Vec<Value>> {
             let mut list: Value = serde_json::from_str(&self.get(path)?)?;
-            Ok(serde_json::from_value(list["items"].take())?)
+            let (version, items) = (list["apiVersion"].take(), list["items"].take());
+            let kind = list["kind"].as_str().and_then(|kind| kind.strip_suffix("List"));
+            // The items of a list have neither.
+            let items = serde_json::from_value::<Vec<Value>>(items)?.into_iter().map(|mut item| {
+                (item["apiVersion"], item["kind"]) = (version.clone(), kind.into());
+                item
+            });
+            Ok(items.collect())
         };
         // Without the CRD there is no such path.
         let (nodes, rules) = (list("/api/v1/nodes")?, list(RULES).ok());

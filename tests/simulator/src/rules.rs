@@ -71,12 +71,26 @@ pub fn may_declare(rule: &Value, node: &Value, labels: &Value, resource: &str) -
 pub fn selects(rule: &Value, name: &Value, labels: &Value) -> bool {
     let spec = &rule["spec"];
     let mut names = spec["nodeNames"].as_array().into_iter().flatten();
-    let labelled = &spec["nodeSelector"]["matchLabels"];
-    spec["allNodes"] == true
-        || names.any(|other| other == name)
-        || labelled
-            .as_object()
-            .is_some_and(|required| !required.is_empty() && required.iter().all(|(key, value)| labels[key] == *value))
+    spec["allNodes"] == true || names.any(|other| other == name) || selects_labels(&spec["nodeSelector"], labels)
+}
+
+/// Returns whether a selector has requirements, and labels satisfy all of them.
+fn selects_labels(selector: &Value, labels: &Value) -> bool {
+    let mut required = selector["matchLabels"].as_object().into_iter().flatten().peekable();
+    let mut expressions = selector["matchExpressions"].as_array().into_iter().flatten().peekable();
+    (required.peek().is_some() || expressions.peek().is_some())
+        && required.all(|(key, value)| labels[key] == *value)
+        && expressions.all(|expression| {
+            let label = expression["key"].as_str().map_or(&Value::Null, |key| &labels[key]);
+            let is_one = expression["values"].as_array().is_some_and(|values| values.contains(label));
+            match expression["operator"].as_str() {
+                Some("In") => is_one,
+                Some("NotIn") => !is_one,
+                Some("Exists") => !label.is_null(),
+                Some("DoesNotExist") => label.is_null(),
+                _ => false,
+            }
+        })
 }
 
 /// Returns whether a rule only keeps what it has: it is paused or invalid.

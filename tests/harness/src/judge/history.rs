@@ -18,6 +18,9 @@ const MAX_USAGE_AGE: SignedDuration = SignedDuration::from_secs(2 + 60 + 30);
 /// A list from the API server's cache may lack what was written so recently.
 const MAX_CACHE_LAG: SignedDuration = SignedDuration::from_secs(30);
 
+/// How the program patches nodes.
+const FIELD_MANAGER: &str = "fieldManager=node-resource-advertiser";
+
 /// Everything since a test began to use a control plane.
 #[derive(Debug, Default)]
 pub(super) struct History {
@@ -138,7 +141,9 @@ impl History {
 
     fn node_written(&mut self, entry: &Entry) {
         if entry.response()["kind"] == "Node" && entry.text("/verb") != "delete" {
-            let (client, is_program) = (entry.client(), entry.is_program());
+            // Tests write other things with the program's client.
+            let is_program = entry.is_program() && entry.text("/requestURI").contains(FIELD_MANAGER);
+            let client = entry.client();
             let writer = Writer { client, is_program, begin: entry.begin(), end: entry.end() };
             self.add_version(entry.response(), writer);
         }

@@ -44,7 +44,10 @@ impl Log {
     }
 
     fn patch(&mut self, by: &str, node: &Value) {
-        self.add(&Sent { by, verb: "patch", uri: "/api/v1/nodes/node-1/status" }, node);
+        self.add(
+            &Sent { by, verb: "patch", uri: "/api/v1/nodes/node-1/status?fieldManager=node-resource-advertiser" },
+            node,
+        );
     }
 
     fn add(&mut self, sent: &Sent<'_>, response: &Value) {
