@@ -74,13 +74,11 @@ fn repeatedly_reverted_value_is_contested() {
     // This affects neither other nodes nor other resources of this one.
     cluster.apply_rule("key", &json!({"resourceName": "example.com/key"}));
     let node = cluster.wait_advertised("node-1", "example.com/key", "4");
-    // A slow machine may get here after the first back-off, when the controller has retried.
-    if reverted.elapsed() < FIRST_BACK_OFF {
-        assert_eq!(patches, 6 + 5, "kubectl patches six times, and the controller five");
-        assert_eq!(quantity(&node, "capacity", DONGLE), Some("7"));
-    } else {
-        println!("not checked: the first back-off ended before the patches were counted");
-    }
+    // On a slow machine the controller may have retried by now: at most once in each back-off, none of which is shorter.
+    let back_offs = reverted.elapsed().as_secs() / FIRST_BACK_OFF.as_secs();
+    let expected = 6 + 5..=6 + 5 + back_offs;
+    assert!(expected.contains(&patches), "kubectl patches six times, and the controller five: {patches}");
+    assert!(back_offs > 0 || quantity(&node, "capacity", DONGLE) == Some("7"), "{node:#}");
     cluster.write_quantity("node-2", DONGLE, "7");
     cluster.wait_advertised("node-2", DONGLE, "4");
     controller.stop();
