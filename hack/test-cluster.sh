@@ -9,7 +9,7 @@ bin=target/containers/bin
 if cmp --silent "$bin/runc" "$bin/runtime"; then
 	SECCOMP=1
 else
-	echo "    without libseccomp's headers: no container has a seccomp filter"
+	echo "skipped: seccomp filters, which runc has only if it is built with libseccomp's headers"
 fi
 # One by one: a test compares the machine's state before and after.
 exec cargo test --workspace --locked --test cluster -- --show-output --test-threads=1 "${@:3}"

@@ -58,7 +58,20 @@ fn install(cluster: &Cluster) {
         process.assert_confined();
     }
     assert_eq!(processes().len(), 2);
+    assert_seccomp_is_requested(cluster);
     println!("installed: two replicas are Ready, and one leads");
+}
+
+/// Checks the pods, because without libseccomp's headers no process has a filter.
+fn assert_seccomp_is_requested(cluster: &Cluster) {
+    for name in replicas::ready(cluster) {
+        let pod = cluster.get(&["pod", &name, "--namespace", NAMESPACE]);
+        let containers = pod["spec"]["containers"].as_array().unwrap().iter();
+        let profiles = containers.map(|container| &container["securityContext"]["seccompProfile"]["type"]);
+        let of_pod = &pod["spec"]["securityContext"]["seccompProfile"]["type"];
+        let mut in_force = profiles.map(|own| if own.is_null() { of_pod } else { own });
+        assert!(in_force.all(|profile| profile == "RuntimeDefault"), "{:#}", pod["spec"]);
+    }
 }
 
 /// A process of the controller's containers, as the kernel reports it.

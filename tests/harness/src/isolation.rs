@@ -105,7 +105,7 @@ fn run_again(name: &str) -> Result<(i32, String)> {
     let namespaces = ["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let privately = ["--propagation=private", "sh", "-c", kubelet::PRIVATELY, "sh", dir_name];
     let machine = ["sh", "-c", MACHINE, "sh", dir_name, runs, NODE, API_SERVICE, &cgroup.0];
-    let again = [test.as_str(), "--exact", name, "--nocapture"];
+    let again = [test.as_str(), "--exact", name, "--include-ignored", "--nocapture"];
     let args = [&namespaces[..], &privately, &machine, &again].concat();
     let env = [(CGROUP, cgroup.0.as_str())];
     let mut process = Process::spawn(name, Path::new("unshare"), &args, &env, &log)?;
