@@ -47,6 +47,7 @@ mod shrink_policy;
 mod standby;
 mod status;
 mod validate;
+mod versions;
 
 mod support;
 mod ten_questions;

@@ -38,6 +38,8 @@ mod runbook;
 mod transport;
 /// `validate`, by files and what it prints of them.
 mod validate;
+/// What earlier versions left in clusters.
+mod versions;
 
 mod golden;
 

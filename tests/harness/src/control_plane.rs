@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::api::Proxy;
 use crate::authority::Authority;
-use crate::etcd::Etcd;
+use crate::etcd::{self, Etcd};
 use crate::judge::Judge;
 use crate::objects::condition;
 use crate::part::Part;
@@ -160,6 +160,14 @@ impl ControlPlane {
     /// Returns an error if etcd rejects that.
     pub fn compact_etcd_to(&self, revision: &str) -> Result<()> {
         self.etcd.compact_to(revision)
+    }
+
+    /// Writes an object to etcd, past the API server, as an earlier version has left it there.
+    ///
+    /// # Errors
+    /// Returns an error if etcd rejects that.
+    pub fn put_in_etcd(&self, key: &str, object: &str) -> Result<()> {
+        self.etcd.put(&[(&key.to_owned(), &etcd::encode(object))])
     }
 
     /// Returns the address on which kube-apiserver listens.

@@ -95,7 +95,7 @@ impl Etcd {
     }
 }
 
-fn encode(key: &str) -> String {
+pub(crate) fn encode(key: &str) -> String {
     BASE64_STANDARD.encode(key)
 }
 
