@@ -14,6 +14,8 @@ mod reboot;
 mod registration;
 mod shrink;
 
+/// How fast this machine lets any client write.
+mod bare_client;
 /// Pods on a real kubelet, and whether they survive its restart.
 mod pod_fate;
 /// How fast a reset value is repaired, and whether a killed pod counts.

@@ -25,21 +25,11 @@ pub fn start_kubelet(cluster: &Cluster, node: &str, tick: Duration) -> Kubelet {
     Kubelet::start(&cluster.control_plane, node, tick).expect("the kubelet starts")
 }
 
-/// Runs a pod that requests three dongles on a node. If the kubelet has not observed its node's value yet
-/// and rejects the pod, creates the pod again.
+/// Runs a pod that requests three dongles on a node, and waits until it is Ready.
 pub fn run_pod(cluster: &Cluster, name: &str, node: &str) {
-    let pod = bound_pod(name, node, DONGLE, "3").to_string();
-    cluster.apply(&pod);
-    let mut last = Value::Null;
-    let ran = wait_until(&format!("pod {name} to run"), || {
-        last = cluster.get(&["pod", name]);
-        if has_ended(&last) {
-            cluster.kubectl(&["delete", "pod", name, "--now"]);
-            cluster.apply(&pod);
-        }
-        Ok(is_ready(&last).then_some(()))
-    });
-    ran.unwrap_or_else(|error| panic!("{error:#}\n{:#}", last["status"]));
+    cluster.apply(&bound_pod(name, node, DONGLE, "3").to_string());
+    cluster.wait_running(name);
+    cluster.wait_for(&format!("pod {name} to be Ready"), &["pod", name], is_ready);
 }
 
 /// Writes the condition Ready of a node or a pod, as the node controller does when the node has been

@@ -51,7 +51,7 @@ fn pods_survive_reboot_with_the_controller() {
         for reboot in [Reboot::Slow, Reboot::Slow, Reboot::Slow, Reboot::Quick] {
             let fate = fate_after_reboot(&cluster, &mut kubelet, &node, &pod, reboot);
             cluster.wait_advertised(&node, DONGLE, "4");
-            race.record(fate);
+            race.record(&node, fate);
             if fate == Fate::Killed {
                 logs += &format!("{pod}, {reboot:?} reboot:\n{}\n", kubelet.log());
                 pod += "-again";

@@ -80,7 +80,13 @@ impl ControlPlane {
     /// # Errors
     /// Returns an error if there is no response.
     pub fn send(&self, method: &str, path: &str, content_type: &str, body: &str) -> Result<(u16, String)> {
-        http::send_body(self.proxy.address, method, path, (content_type, body))
+        self.sender()(method, path, content_type, body)
+    }
+
+    /// Returns a function that does the same, for another thread.
+    pub fn sender(&self) -> impl Fn(&str, &str, &str, &str) -> Result<(u16, String)> + Clone + Send + use<> {
+        let address = self.proxy.address;
+        move |method, path, content_type, body| http::send_body(address, method, path, (content_type, body))
     }
 
     /// Counts the requests that kube-apiserver has completed, by verb, resource and subresource.

@@ -3,6 +3,7 @@
 // For tests, which fail with a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -11,6 +12,9 @@ use serde_json::{Value, json};
 use crate::judge::RULES as RULES_PATH;
 use crate::objects::{self, advertises, condition, has_event, ledger, quantity};
 use crate::{Builder, ControlPlane, project_file, wait_until};
+
+/// How often a kubelet may reject a pod before it observes what the scheduler has observed.
+const MAX_REJECTIONS: usize = 5;
 
 /// A control plane. Every method panics if it fails.
 #[derive(Debug)]
@@ -139,7 +143,7 @@ impl Cluster {
     }
 
     /// Does the same with a test that may fail, which is no reason to stop waiting.
-    fn wait_until(&self, what: &str, args: &[&str], test: impl Fn(&Value) -> Result<bool>) -> Value {
+    fn wait_until(&self, what: &str, args: &[&str], mut test: impl FnMut(&Value) -> Result<bool>) -> Value {
         let mut last = Value::Null;
         let found = wait_until(what, || {
             last = self.try_get(args)?;
@@ -188,12 +192,17 @@ impl Cluster {
 
     /// Waits until a pod of the namespace `default`, created by `kubectl apply`, is in the phase Running. A kubelet may
     /// observe a value, or the end of a pod, later than the scheduler, and reject the pod: it is created again, as a
-    /// ReplicaSet would.
+    /// ReplicaSet would, but not without end.
     pub fn wait_running(&self, pod: &str) -> Value {
+        let mut rejected = BTreeSet::new();
         self.wait_until(&format!("pod {pod} to be Running"), &["pod", pod], |pod| {
             let applied = &pod["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"];
             let is_rejected = pod["status"]["reason"].as_str().is_some_and(|reason| reason.starts_with("OutOf"));
             if let Some(applied) = applied.as_str().filter(|_| is_rejected) {
+                if rejected.insert(pod["metadata"]["uid"].to_string()) {
+                    println!("rejected {} times: {}", rejected.len(), pod["status"]["message"]);
+                }
+                assert!(rejected.len() <= MAX_REJECTIONS, "the value is not there to stay: {:#}", pod["status"]);
                 let args = ["replace", "--force", "--grace-period=0", "--save-config", "-f", "-"];
                 self.control_plane.kubectl_stdin(&args, applied)?;
             }
