@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use json_patch::{Patch, PatchOperation};
+use ::json_patch::{Patch, PatchOperation};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
+use simulator::{Failure, json_patch};
 
 use crate::model::api::NodeExtendedResource;
 use crate::model::node::{FactNames, Interner, Node};
@@ -76,26 +77,14 @@ pub(in crate::planner) fn rule_set(rules: &Value) -> RuleSet {
     RuleSet::new(valid, frozen)
 }
 
-/// Applies a patch as the API server does: `test` with null holds for a key that is absent, where
-/// the map around it is there.
+/// Applies a patch as the API server does.
 pub(crate) fn apply(object: &mut Value, patch: &Patch) {
-    try_apply(object, patch).unwrap_or_else(|error| panic!("{error}"));
+    try_apply(object, patch).unwrap_or_else(|failure| panic!("{failure:?}: {patch} {object}"));
 }
 
-/// Applies a patch up to the operation that the API server rejects.
-pub(crate) fn try_apply(object: &mut Value, patch: &Patch) -> Result<(), String> {
-    for operation in &patch.0 {
-        if let PatchOperation::Test(test) = operation
-            && test.value.is_null()
-        {
-            let (parent, _) = test.path.split_back().unwrap();
-            if parent.resolve(object).is_err() || test.path.resolve(object).is_ok() {
-                return Err(format!("{operation} does not hold"));
-            }
-            continue;
-        }
-        json_patch::patch(object, std::slice::from_ref(operation)).map_err(|error| format!("{operation}: {error}"))?;
-    }
+/// Applies a patch as the API server does, completely or not at all.
+pub(crate) fn try_apply(object: &mut Value, patch: &Patch) -> Result<(), Failure> {
+    *object = json_patch::apply(object, &json!(patch))?;
     Ok(())
 }
 

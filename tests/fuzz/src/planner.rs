@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arbitrary::Unstructured;
-use json_patch::{Patch, PatchOperation};
 use node_resource_advertiser::model::ledger::{ANNOTATION, Ledger};
 use node_resource_advertiser::model::node::{ApiNode, FactNames, Interner, Node};
 use node_resource_advertiser::model::pod::Requests;
@@ -13,6 +12,7 @@ use node_resource_advertiser::planner::rules::{Rule, RuleSet};
 use node_resource_advertiser::planner::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
 use node_resource_advertiser::planner::{Change, Plan, patch, plan, plan_repairs, plan_resets};
 use serde_json::{Map, Value, json};
+use simulator::json_patch;
 
 use crate::limits::limited;
 use crate::nodes::{Case, Circumstances, MAPS, NAMES, Pods};
@@ -51,8 +51,8 @@ impl Case {
             return before.clone();
         }
         let patch = patch(&decoded(before), changes).expect("a plan has a patch");
-        let mut after = before.clone();
-        apply(&mut after, &patch).unwrap_or_else(|error| panic!("{error}: {patch} {before} {self:#?}"));
+        let after = json_patch::apply(before, &json!(patch));
+        let after = after.unwrap_or_else(|failure| panic!("{failure:?}: {patch} {before} {self:#?}"));
         assert_eq!(without_what_is_ours(before), without_what_is_ours(&after), "{patch}");
         for name in NAMES {
             self.check_resource(name, changes, before, &after);
@@ -118,8 +118,8 @@ impl Case {
             let own: Vec<_> = own.iter().map(String::as_str).collect();
             let planned = withdraw_unreadable(&node, &own, &withdrawal);
             let patch = patch(&node, planned.changes()).expect("a plan has a patch");
-            let mut after = self.node.clone();
-            apply(&mut after, &patch).unwrap_or_else(|error| panic!("{error}: {patch}"));
+            let after = json_patch::apply(&self.node, &json!(patch));
+            let after = after.unwrap_or_else(|failure| panic!("{failure:?}: {patch}"));
             assert_eq!(without_what_is_ours(&self.node), without_what_is_ours(&after));
             return;
         }
@@ -197,21 +197,4 @@ fn without_what_is_ours(node: &Value) -> Value {
         }
     }
     node
-}
-
-/// Applies a patch like the API server: `test` with null succeeds for an absent key of an existing map.
-fn apply(node: &mut Value, patch: &Patch) -> Result<(), String> {
-    for operation in &patch.0 {
-        match operation {
-            PatchOperation::Test(test) if test.value.is_null() => {
-                let (parent, _) = test.path.split_back().ok_or("a test of the whole")?;
-                if parent.resolve(node).is_err() || test.path.resolve(node).is_ok() {
-                    return Err(format!("{operation} does not hold"));
-                }
-            }
-            _ => json_patch::patch(node, std::slice::from_ref(operation))
-                .map_err(|error| format!("{operation}: {error}"))?,
-        }
-    }
-    Ok(())
 }

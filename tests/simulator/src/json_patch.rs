@@ -9,7 +9,10 @@ use crate::failure::Failure;
 const MAX_OPERATIONS: usize = 10_000;
 
 /// Applies a patch to an object, completely or not at all.
-pub(crate) fn apply(object: &Value, patch: &Value) -> Result<Value, Failure> {
+///
+/// # Errors
+/// If the API server would reject it.
+pub fn apply(object: &Value, patch: &Value) -> Result<Value, Failure> {
     let Some(operations) = patch.as_array() else {
         return Err(Failure::bad_request("error decoding patch: it is no array"));
     };

@@ -20,7 +20,7 @@ mod fate;
 mod fields;
 mod http;
 pub mod invariants;
-mod json_patch;
+pub mod json_patch;
 mod kind;
 mod ledger;
 mod list;
