@@ -14,6 +14,7 @@
 //! | [`protection`] | the policy against a kubelet's reset; writes with a kubelet's credentials |
 //! | [`documents`] | the commands in the documentation, which tests run |
 //! | [`oracle`], [`quantities`] | what Kubernetes' own parsers return; texts of quantities to compare by |
+//! | [`reports`] | reads JUnit XML and GitHub's annotations |
 //! | [`wait_until`] | waits with a deadline, and names what it waited for |
 //!
 //! ```text
@@ -55,6 +56,7 @@ mod programs;
 pub mod protection;
 pub mod quantities;
 mod registry;
+pub mod reports;
 mod reset;
 mod shared;
 mod wait;

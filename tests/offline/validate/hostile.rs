@@ -4,8 +4,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use harness::reports;
 use node_resource_advertiser::manifest::{self, Files, Limits};
-use node_resource_advertiser::validate::{Format, Severity, Validator};
+use node_resource_advertiser::validate::{Format, Report, Severity, Validator};
 
 use super::{folder, validate};
 
@@ -263,6 +264,40 @@ fn garbage(random: &mut fastrand::Rng, seeds: &[String]) -> String {
     text.into_iter().collect()
 }
 
+/// JUnit XML and annotations can be read, and have so many problems.
+fn check_reports(report: &Report, problems: usize) {
+    let xml = report.render(Format::Junit);
+    let cases = reports::junit(&xml).unwrap_or_else(|error| panic!("{error}: {xml}"));
+    assert_eq!(cases.iter().filter(|case| !case.text.is_empty()).count(), problems, "{xml}");
+    let output = report.render(Format::Github);
+    let (annotations, others) = reports::annotations(&output).unwrap();
+    assert_eq!((annotations.len(), others), (problems, vec![report.summary().as_str()]), "{output}");
+}
+
+/// What ends an element, an attribute, a line or a property, in the name of a file and in its text.
+#[test]
+fn validate_reports_of_hostile_names_and_texts_can_be_read() {
+    let hostile = "]]>&<a b='c'>\"%0A,x=y::error::z%25";
+    // XML cannot have the last character.
+    let (name, in_xml) = (format!("{hostile}\u{fffe}"), format!("{hostile}\u{fffd}"));
+    let mut validator = Validator::new().unwrap();
+    let rule = format!("{RULE}  ? {hostile:?}\n  : 1\n").replace("quantity: 0", &format!("quantity: {hostile:?}"));
+    manifest::read_text(&name, rule, &Limits::default(), &mut |read| validator.take(read));
+    let report = validator.finish(Files::default());
+    assert_eq!(report.diagnostics.len(), 2, "{report:#?}");
+    check_reports(&report, 2);
+    for (case, diagnostic) in reports::junit(&report.render(Format::Junit)).unwrap().iter().zip(&report.diagnostics) {
+        assert_eq!((&case.file, &case.message), (&in_xml, &Some(diagnostic.title())));
+        assert!(case.text.contains(&format!("{in_xml}:")) && case.text.contains(&diagnostic.title()), "{case:?}");
+    }
+    let output = report.render(Format::Github);
+    for (annotation, diagnostic) in reports::annotations(&output).unwrap().0.iter().zip(&report.diagnostics) {
+        assert_eq!(annotation.properties["file"], name, "{output}");
+        let hint = diagnostic.hint.as_ref().map(|hint| format!("\n{hint}")).unwrap_or_default();
+        assert_eq!(annotation.message, format!("{}{hint}", diagnostic.title()), "{output}");
+    }
+}
+
 /// Each problem is reported, with locations that exist.
 #[test]
 fn validate_never_panics_on_random_bytes() {
@@ -285,9 +320,10 @@ fn validate_never_panics_on_random_bytes() {
             assert!(column <= line.chars().count() + 1, "{column} in {line:?}");
             assert!(!diagnostic.title().contains('\n'), "{:?}", diagnostic.title());
         }
-        for format in [Format::Text { colour: true }, Format::Json, Format::Github, Format::Gitlab, Format::Junit] {
+        for format in [Format::Text { colour: true }, Format::Json, Format::Gitlab] {
             assert!(!report.render(format).is_empty());
         }
+        check_reports(&report, report.diagnostics.len());
         let counts = [Severity::Unreadable, Severity::Error, Severity::Warning];
         let sum: usize = counts.iter().map(|severity| report.count(*severity)).sum();
         assert_eq!(sum, report.diagnostics.len() + report.omitted());
