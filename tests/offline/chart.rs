@@ -1,3 +1,4 @@
+use regex::Regex;
 use serde_json::Value;
 
 use crate::read;
@@ -65,11 +66,15 @@ fn chart_pods_set_every_environment_variable() {
     }
 }
 
+/// The program's own metrics, recorded.
+fn recorded_metrics() -> String {
+    read("tests/testdata/metrics.txt")
+}
+
 /// An alert on a series that is never there would never fire.
 #[test]
 fn chart_alerts_and_dashboard_use_existing_metrics() {
-    let metrics = node_resource_advertiser::controller::metrics::Metrics::default();
-    let there = metrics.text().unwrap();
+    let there = recorded_metrics();
     for file in ["files/alerts.yaml", "files/dashboard.json"] {
         let text = chart(file);
         let prefix = "node_resource_advertiser_";
@@ -83,5 +88,30 @@ fn chart_alerts_and_dashboard_use_existing_metrics() {
                 there.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
             assert!(is_there, "{file}: {name} is not in\n{there}");
         }
+    }
+}
+
+/// The same for an alert on a value that no label has.
+#[test]
+fn chart_alerts_and_dashboard_use_existing_label_values() {
+    let there = recorded_metrics();
+    let selector = Regex::new(r"(node_resource_advertiser_\w+)\{([^}]*)\}").unwrap();
+    let matcher = Regex::new(r#"(\w+)(=~?)"([^"]*)""#).unwrap();
+    for file in ["files/alerts.yaml", "files/dashboard.json"] {
+        let text = chart(file).replace("\\\"", "\"");
+        let mut matchers = 0;
+        for (_, [name, labels]) in selector.captures_iter(&text).map(|found| found.extract()) {
+            for (_, [label, operator, value]) in matcher.captures_iter(labels).map(|found| found.extract()) {
+                // Prometheus adds these.
+                if ["namespace", "job", "pod"].contains(&label) {
+                    continue;
+                }
+                matchers += 1;
+                let value = if operator == "=" { regex::escape(value) } else { value.to_owned() };
+                let series = Regex::new(&format!(r#"(?m)^{name}\{{(.*,)?{label}="({value})"[,}}]"#)).unwrap();
+                assert!(series.is_match(&there), "{file}: {name}{{{labels}}} selects nothing of\n{there}");
+            }
+        }
+        assert!(matchers > 1, "{file}: {matchers}");
     }
 }

@@ -11,6 +11,7 @@ mod leadership;
 mod list_rates;
 mod lists_ahead;
 mod lists_that_fail;
+mod metrics;
 mod paused;
 mod pods;
 mod queue;

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -104,7 +105,7 @@ var healthy = map[string]string{
 	// Rejections for authors of rules.
 	`apiserver_validating_admission_policy_check_total{endpoint="a",instance="a",policy="node-resource-advertiser-rules",enforcement_action="deny"}`: "0+10x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="0.01"}`:                                                             "0+60x120",
-	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="1"}`:                                                                "0+60x120",
+	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="1.0"}`:                                                              "0+60x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="+Inf"}`:                                                             "0+60x120",
 	`node_resource_advertiser_plan_duration_seconds_bucket{pod="a",le="0.001"}`:                                                                      "0+60x120",
 	`node_resource_advertiser_plan_duration_seconds_bucket{pod="a",le="+Inf"}`:                                                                       "0+60x120",
@@ -240,6 +241,28 @@ func recorded(t *testing.T, load string) func(expr string) promql.Vector {
 		}
 	}
 	return query
+}
+
+// The names and labels are the program's own, as a test of the program records them.
+func TestHealthySeriesAreThoseOfTheProgram(t *testing.T) {
+	recorded := map[string]bool{}
+	for line := range strings.Lines(read(t, "../../testdata/metrics.txt")) {
+		if series, _, is := strings.Cut(line, " "); is && series != "#" {
+			recorded[series] = true
+		}
+	}
+	unlabelled := regexp.MustCompile(`\{pod="[ab]"(\}|,)`)
+	for series := range healthy {
+		if !strings.HasPrefix(series, "node_resource_advertiser_") {
+			continue
+		}
+		own := strings.TrimSuffix(unlabelled.ReplaceAllString(series, "{"), "{")
+		// The version differs from release to release.
+		own = strings.Replace(own, `version="0.1.0"`, `version="0.0.0"`, 1)
+		if !recorded[own] {
+			t.Errorf("the program has no series %s", own)
+		}
+	}
 }
 
 func TestHealthySeriesFireNoAlert(t *testing.T) {

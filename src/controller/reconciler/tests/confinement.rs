@@ -5,14 +5,14 @@ use super::*;
 const REJECTED: &str = "ValidatingAdmissionPolicy 'node-resource-advertiser' with binding \
     'node-resource-advertiser' denied request: node-resource-advertiser may not change metadata.labels";
 
-fn rejection() -> Result<(), RequestError> {
+pub(super) fn rejection() -> Result<(), RequestError> {
     let RequestError::Api { code, retry_after, .. } = error(422) else { panic!() };
     let status = Box::new(kube::core::Status::failure(REJECTED, ""));
     Err(RequestError::Api { code, status, retry_after })
 }
 
 impl World {
-    fn answer_self_test(&mut self, reply: Result<(), RequestError>) {
+    pub(super) fn answer_self_test(&mut self, reply: Result<(), RequestError>) {
         let (number, ..) = *self.self_tests.last().expect("a test");
         let completion = Completion::ConfinementTested { number, reply };
         self.reconciler.complete(completion, self.now);
