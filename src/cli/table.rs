@@ -147,4 +147,10 @@ mod tests {
         assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), plain);
         assert_ne!(coloured, plain);
     }
+
+    #[test]
+    fn table_aligns_columns_by_characters() {
+        let rows = ["ö", "öö", "o"].map(|name| Row::new([name.into(), "x".into()]));
+        assert_eq!(render(&["A", "B"], &rows, false), "A    B\nö    x\nöö   x\no    x\n");
+    }
 }

@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn ledger_roundtrip_is_lossless() {
-        let kept = r#""example.com/key":{"quantity":"4","rule":"key","deletionPolicy":"Retain"}"#;
+        let kept = r#""example.com/key":{"quantity":"4","rule":"a \"\\\n","deletionPolicy":"Retain"}"#;
         let text = format!(r#"{{"example.com/dongle":{{"quantity":"4","rule":"dongle"}},{kept}}}"#);
         let mut ledger = Ledger::parse(Some(&text)).unwrap();
         assert_eq!(ledger.length(), text.len());
@@ -174,6 +174,15 @@ mod tests {
         let text =
             r#"{"example.com/a":{"quantity":"4","rule":"a","at":[1,{"b":null}],"fraction":5e-231,"later":true}}"#;
         assert_eq!(Ledger::parse(Some(text)).unwrap().to_annotation().as_deref(), Some(text));
+    }
+
+    #[test]
+    fn ledger_accepts_every_quantity_that_can_be_declared() {
+        let text = |quantity: i64| format!(r#"{{"example.com/a":{{"quantity":"{quantity}","rule":"a"}}}}"#);
+        for quantity in [1, MAX_QUANTITY] {
+            assert!(Ledger::parse(Some(&text(quantity))).is_ok(), "{quantity}");
+        }
+        assert!(Ledger::parse(Some(&text(MAX_QUANTITY + 1))).is_err());
     }
 
     #[test]

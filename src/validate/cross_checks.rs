@@ -219,3 +219,32 @@ fn overlapping(this: &DeclaredRule, other: &DeclaredRule, rule: &Rule, overlap: 
         .related(other.quantity_location.clone(), format!("{} by {:?}", quantity(other), other.name))
         .hint("the older rule wins there: give the one that should win a higher spec.priority")
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::manifest::{self, Files, Limits};
+    use crate::validate::{Code, Validator};
+
+    #[test]
+    fn pod_may_request_what_the_largest_rule_declares() {
+        let rule = |name: &str, quantity: u32| {
+            format!(
+                "apiVersion: noderesource.dev/v1alpha1\nkind: NodeExtendedResource\nmetadata: {{name: {name}}}\n\
+                 spec: {{resourceName: example.com/dongle, quantity: {quantity}, nodeNames: [{name}]}}\n---\n"
+            )
+        };
+        for (requested, is_found) in [(8, false), (9, true)] {
+            let pod = format!(
+                "apiVersion: v1\nkind: Pod\nmetadata: {{name: pod}}\nspec: {{containers: [{{name: a, image: a, \
+                 resources: {{limits: {{example.com/dongle: {requested}}}}}}}]}}\n"
+            );
+            let mut validator = Validator::new().unwrap();
+            let text = rule("small", 2) + &rule("large", 8) + &rule("middle", 4) + &pod;
+            manifest::read_text("a.yaml", text, &Limits::default(), &mut |document| validator.take(document));
+            let report = validator.finish(Files::default());
+            let found: Vec<_> = report.diagnostics.iter().map(|diagnostic| diagnostic.code).collect();
+            let expected = if is_found { vec![Code::UnsatisfiableRequest] } else { Vec::new() };
+            assert_eq!(found, expected, "{requested}: {report:?}");
+        }
+    }
+}

@@ -126,3 +126,70 @@ pub async fn nodes(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cli::diff::filter::Filter;
+    use crate::cli::diff::rules::Rules;
+    use crate::cli::diff::{Detail, Keep};
+    use crate::model::ledger;
+
+    /// A client of an API server with this answer to each path and query.
+    fn client(answer: fn(&str) -> (u16, Value)) -> Client {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (code, body) = answer(&request.uri().to_string());
+            let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+            async { Ok::<_, tower::BoxError>(response.unwrap()) }
+        });
+        Client::new(service, "default")
+    }
+
+    fn rule(name: &str) -> Value {
+        let spec = json!({"resourceName": "example.com/dongle", "quantity": 2, "allNodes": true});
+        let metadata = json!({"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"});
+        json!({"apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+            "metadata": metadata, "spec": spec})
+    }
+
+    #[tokio::test]
+    async fn rules_of_all_pages_count_except_those_that_are_being_deleted() {
+        let client = client(|path| {
+            let mut deleted = rule("deleted");
+            deleted["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
+            let (items, rest) = match path.contains("continue=") {
+                false => (json!([rule("first"), deleted]), "more"),
+                true => (json!([rule("second")]), ""),
+            };
+            (200, json!({"metadata": {"continue": rest}, "items": items}))
+        });
+        let rules = rules(&client).await.unwrap().unwrap();
+        assert_eq!(rules.iter().map(|rule| &*rule.name).collect::<Vec<_>>(), ["first", "second"]);
+    }
+
+    /// Pods that cannot be listed may use the value.
+    #[tokio::test]
+    async fn value_is_not_lowered_while_pods_cannot_be_listed() {
+        let client = client(|path| {
+            let status = json!({"kind": "Status", "status": "Failure", "message": "no right"});
+            let amounts = json!({"example.com/dongle": "4"});
+            let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
+            let metadata = json!({"name": "node-1", "uid": "u", "annotations": {ledger::ANNOTATION: ledger}});
+            let node = json!({"metadata": metadata, "status": {"capacity": amounts, "allocatable": amounts}});
+            match path.contains("/pods") {
+                true => (403, status),
+                false => (200, json!({"metadata": {}, "items": [node]})),
+            }
+        });
+        let rules = vec![Rule::new(&serde_json::from_value(rule("dongle")).unwrap()).unwrap()];
+        let detail = Detail { all: true, keep: Keep::Nodes };
+        let mut preview = Preview::new(Rules::from_files(rules), Filter::default(), detail);
+        nodes(&client, &mut preview, |_| {}).await.unwrap();
+        let report = preview.finish().unwrap();
+        assert_eq!(report.nodes[0].changes, [], "{report:?}");
+    }
+}

@@ -148,6 +148,15 @@ mod tests {
         assert_eq!(conditions.own, Some(OwnCondition { place: 1, status, reason, message }));
     }
 
+    /// Patches test and change the place of the first.
+    #[test]
+    fn first_of_two_own_conditions_counts() {
+        let own = |status: &str| json!({"type": CONDITION_TYPE, "status": status});
+        let conditions = read(json!([{"type": "Ready"}, own("True"), own("False")]));
+        let own = conditions.own.unwrap();
+        assert_eq!((own.place, &*own.status), (1, "True"));
+    }
+
     #[test]
     fn conditions_without_texts_are_read() {
         assert_eq!(read(json!([])), Conditions { first: First::Nothing, own: None });

@@ -246,6 +246,7 @@ mod tests {
             ([(OWN, 2, CAPACITY), ("kubelet", 1, ALLOCATABLE)], "kubelet"),
             // Two appliers of one field.
             ([("argocd", 2, BOTH), ("flux", 1, BOTH)], "argocd"),
+            ([("argocd", 1, BOTH), ("flux", 2, BOTH)], "flux"),
         ] {
             assert_eq!(named(&managers(&entries)), Some(name), "{entries:?}");
         }

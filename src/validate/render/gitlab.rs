@@ -55,8 +55,9 @@ fn fnv(texts: &[&str]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::SourceLocation;
+    use crate::manifest::{self, Files, Limits, SourceLocation};
     use crate::validate::code::Code;
+    use crate::validate::{Format, Validator};
 
     #[test]
     fn gitlab_fingerprints_are_distinct_and_stable() {
@@ -68,5 +69,20 @@ mod tests {
         assert_eq!(first["location"]["lines"]["begin"], 1);
         assert_eq!(fnv(&["a"]), 0x089b_e207_b544_f1e4);
         assert_ne!(first["fingerprint"], second["fingerprint"]);
+    }
+
+    /// Otherwise a merge request would report it as new.
+    #[test]
+    fn gitlab_fingerprint_stays_when_the_problem_moves() {
+        let issue = |before: &str| {
+            let mut validator = Validator::new().unwrap();
+            let text = format!("{before}apiVersion: v1\nkind: [Pod]\n");
+            manifest::read_text("a.yaml", text, &Limits::default(), &mut |document| validator.take(document));
+            let report = validator.finish(Files::default()).render(Format::Gitlab);
+            serde_json::from_str::<Value>(&report).unwrap()[0].clone()
+        };
+        let (here, below) = (issue(""), issue("# A comment\n"));
+        assert_ne!(here["location"], below["location"]);
+        assert_eq!(here["fingerprint"], below["fingerprint"]);
     }
 }

@@ -20,7 +20,8 @@ fn schema_applies_every_supported_keyword() {
         (json!({"type": "integer"}), json!(4.5), "type a must be of type integer"),
         (json!({"type": "array"}), json!({}), "type a must be of type array"),
         (json!({"x-kubernetes-int-or-string": true}), json!(4.5), "type a must be of type integer,string"),
-        (json!({"type": "integer", "format": "int32"}), json!(3_000_000_000_i64), "format a "),
+        (json!({"type": "integer", "format": "int32"}), json!(2_147_483_648_i64), "format a "),
+        (json!({"type": "integer", "format": "int32"}), json!(-2_147_483_649_i64), "format a "),
         (json!({"type": "integer", "minimum": 1.0}), json!(0), "minimum a should be greater than or equal to 1"),
         (json!({"type": "integer", "maximum": 1.0}), json!(2), "maximum a "),
         (json!({"type": "string", "minLength": 1}), json!(""), "min-length a "),
@@ -55,6 +56,11 @@ fn schema_applies_every_supported_keyword() {
             "unknown-field a.c unknown field \"a.c\"",
         ),
         (json!({"type": "array", "items": {"type": "string"}}), json!([1]), "type a[0] "),
+        (
+            json!({"type": "array", "items": {"type": "object", "properties": {"b": {}}}}),
+            json!([{"c": 1}]),
+            "unknown-field a[0].c ",
+        ),
         (json!({"type": "object", "additionalProperties": {"type": "string"}}), json!({"x/y": 1}), "type a[x/y] "),
         (
             json!({"type": "string", "x-kubernetes-validations": [{"rule": "self == 'x'", "message": "no x"}]}),

@@ -121,3 +121,14 @@ fn nodes_without_a_selector_of_their_own_are_named_and_the_closest_label_too() {
     let all = &[(json!({"pool": "lab"}), true), (json!({"pool": "lab"}), true)];
     assert_selected(all, &["nodeSelector: matchLabels: pool: lab"], "");
 }
+
+/// The CRD allows 64 values of one label.
+#[test]
+fn label_with_too_many_values_selects_no_nodes() {
+    for (values, start) in [(64, "nodeSelector: "), (65, "nodeNames: ")] {
+        let pool = |number: usize| json!({"pool": format!("p{number}")});
+        let nodes: Vec<_> = (0..=values).map(|number| (pool(number), number < values)).collect();
+        let (found, yaml) = selections(&nodes);
+        assert!(found.len() == 1 && found[0].starts_with(start), "{values}: {yaml}");
+    }
+}

@@ -21,3 +21,23 @@ async fn rules_that_no_node_lists_are_reported() {
     let plan = plan_prune(&Client::new(service, "default"), &scope, |_| {}).await.unwrap();
     assert_eq!(plan.unlisted_rules.into_iter().collect::<Vec<_>>(), ["nosuch"]);
 }
+
+/// What was read before a list expired and began again is not counted twice.
+#[tokio::test]
+async fn nodes_are_planned_once_if_their_list_begins_again() {
+    let mut lists = 0;
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        lists += 1;
+        let node = |name: &str| json!({"metadata": {"name": name, "uid": name}});
+        let is_rest = request.uri().query().unwrap_or_default().contains("continue=");
+        let (code, body) = match (is_rest, lists) {
+            (false, _) => (200, json!({"metadata": {"continue": "more"}, "items": [node("node-1")]})),
+            (true, 2) => (410, json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"})),
+            (true, _) => (200, json!({"metadata": {}, "items": [node("node-2")]})),
+        };
+        let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+        async { Ok::<_, tower::BoxError>(response.unwrap()) }
+    });
+    let plan = plan_prune(&Client::new(service, "default"), &Scope::default(), |_| {}).await.unwrap();
+    assert_eq!(plan.nodes, 2);
+}
