@@ -1,4 +1,4 @@
-//! Compares quantities, names and what pods request with Kubernetes' own code, which
+//! Compares quantities, names, selectors and what pods request with Kubernetes' own code, which
 //! `tests/controlplane/oracle` runs.
 //!
 //! `ORACLE_SEED=<number>` generates other cases than the default seed.
@@ -14,6 +14,7 @@ use node_resource_advertiser::model::quantity::{ParseQuantityError, Quantity};
 use node_resource_advertiser::model::resource_name::{ResourceName, is_extended};
 
 mod pod_requests;
+mod selectors;
 mod whole_quantities;
 
 const CASES: usize = 100_000;

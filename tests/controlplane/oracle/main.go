@@ -6,6 +6,7 @@
 //	oracle quantity       {"value": "1000", "canonical": "1k"} or {"error": "..."}
 //	oracle resource-name  true or false, as do subdomain, label-key and label-value
 //	oracle pod-requests   for a Pod: {"example.com/dongle": "3"}, or {"error": "..."}
+//	oracle selector       for {"selector": a LabelSelector, "labels": {...}}: true or false, or {"error": "..."}
 package main
 
 import (
@@ -19,6 +20,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/core/helper"
@@ -49,8 +53,10 @@ func main() {
 		answer = func(input string) any { return len(content.IsLabelValue(input)) == 0 }
 	case "pod-requests":
 		answer = func(input string) any { return podRequests(input) }
+	case "selector":
+		answer = func(input string) any { return selects(input) }
 	default:
-		fail(errors.New("usage: oracle quantity|resource-name|subdomain|label-key|label-value|pod-requests"))
+		fail(errors.New("usage: oracle quantity|resource-name|subdomain|label-key|label-value|pod-requests|selector"))
 	}
 	if err := run(os.Stdin, os.Stdout, answer); err != nil {
 		fail(err)
@@ -125,4 +131,25 @@ func podRequests(input string) map[string]string {
 		}
 	}
 	return requests
+}
+
+// selects returns whether a selector that the API server accepts selects labels.
+func selects(input string) any {
+	fail := func(err error) any { return map[string]string{"error": err.Error()} }
+	var question struct {
+		Selector metav1.LabelSelector
+		Labels   labels.Set
+	}
+	if err := json.Unmarshal([]byte(input), &question); err != nil {
+		return fail(err)
+	}
+	options := validation.LabelSelectorValidationOptions{}
+	if errs := validation.ValidateLabelSelector(&question.Selector, options, nil); len(errs) > 0 {
+		return fail(errs.ToAggregate())
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&question.Selector)
+	if err != nil {
+		return fail(err)
+	}
+	return selector.Matches(question.Labels)
 }
