@@ -1,5 +1,12 @@
 //! Operations on Nodes.
 
+use jiff::Timestamp;
+use node_resource_advertiser::model::api::{FIELD_MANAGER, NodeExtendedResource, Reason};
+use node_resource_advertiser::model::node::{Interner, Node};
+use node_resource_advertiser::model::pod::Requests;
+use node_resource_advertiser::planner::input::{PlanningInput, PodUsage};
+use node_resource_advertiser::planner::rules::{Rule, RuleSet};
+use node_resource_advertiser::planner::{Condition, condition, patch, plan};
 use serde_json::{Map, Value, json};
 use simulator::{Key, Kind, PatchBody, Subresource};
 
@@ -7,60 +14,53 @@ use super::Generator;
 use crate::model::Model;
 use crate::operation::Operation;
 
-const LEDGER: &str = "noderesource.dev/advertised";
 const RESOURCES: [&str; 4] = ["example.com/dongle", "example.com/x", "cpu", "memory"];
 
 impl Generator {
-    /// Generates a patch in the shape of the controller's: `src/planner/patch.rs`. It is built independently, because
-    /// the model does not depend on the code under test: if that patch changes its shape, change this one too.
+    /// Generates a patch of the controller: its own planner makes it, for random rules.
     pub(super) fn controller_patch(&mut self, model: &Model) -> Operation {
         let key = self.key(Kind::Node);
-        let mut node = model.object(Kind::Node, &key);
-        if self.chance(10) {
-            // The sender has seen another value.
-            node = model.object(Kind::Node, &self.any_key(Kind::Node));
-        }
-        let uid = if self.chance(5) { "@uid 1" } else { "@uid 0" };
-        let mut patch = vec![json!({"op": "test", "path": "/metadata/uid", "value": uid})];
-        let resource = self.pick(&RESOURCES[..2]);
-        let removes = self.chance(25);
-        let quantity = self.rng.u32(1..=5).to_string();
-        let path = format!("/metadata/annotations/{}", escape(LEDGER));
-        let text = format!("{{\"{resource}\":{{\"quantity\":\"{quantity}\",\"rule\":\"dongle\"}}}}");
-        let annotations = &node["metadata"]["annotations"];
-        if annotations.is_null() {
-            patch.push(json!({"op": "test", "path": "/metadata/annotations", "value": null}));
-            patch.push(json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
-        } else {
-            patch.push(json!({"op": "test", "path": path, "value": annotations[LEDGER]}));
-        }
-        if removes && !annotations[LEDGER].is_null() {
-            patch.push(json!({"op": "remove", "path": path}));
-        } else {
-            patch.push(json!({"op": "add", "path": path, "value": text}));
-        }
-        for map in ["capacity", "allocatable"] {
-            let seen = &node["status"][map];
-            let parent = format!("/status/{map}");
-            let path = format!("{parent}/{}", escape(resource));
-            if seen.is_null() {
-                patch.push(json!({"op": "test", "path": parent, "value": null}));
-                patch.push(json!({"op": "add", "path": parent, "value": {}}));
-            } else if self.chance(80) {
-                patch.push(json!({"op": "test", "path": path, "value": seen[resource]}));
-            }
-            if removes && !seen[resource].is_null() {
-                patch.push(json!({"op": "remove", "path": path}));
-            } else {
-                patch.push(json!({"op": "add", "path": path, "value": quantity}));
-            }
-        }
+        // At times the sender has seen another node.
+        let seen = if self.chance(10) { self.any_key(Kind::Node) } else { key.clone() };
+        let Some(mut patch) = self.planned(&model.object(Kind::Node, &seen)) else { return self.status_patch(model) };
+        patch[0]["value"] = json!(if self.chance(5) { "@uid 1" } else { "@uid 0" });
         Operation::Patch {
             target: (Kind::Node, Subresource::Status, key),
             patch: PatchBody::Json(json!(patch)),
-            manager: "node-resource-advertiser",
+            manager: FIELD_MANAGER,
             dry_run: self.chance(10),
         }
+    }
+
+    /// Returns the operations of a plan for this node, if anything is to be changed.
+    fn planned(&mut self, object: &Value) -> Option<Vec<Value>> {
+        let node = Node::new(serde_json::from_value(object.clone()).ok()?, &mut Interner::default());
+        let rules: Vec<_> = (0..self.rng.usize(..=2)).map(|number| self.planned_rule(number).into()).collect();
+        let input = PlanningInput { pods: PodUsage::Known(Requests::default()), ..PlanningInput::default() };
+        let mut changes = plan(&node, &RuleSet::new(rules, []), &input).changes().to_vec();
+        if self.chance(40) {
+            let desired = self.chance(80).then(|| Condition {
+                is_true: self.chance(50),
+                reason: Reason::Advertised,
+                message: self.pick(&["m", "\"~1/"]).to_owned(),
+            });
+            let now = Timestamp::from_second(self.rng.i64(1_767_225_600..1_767_225_660)).expect("a time");
+            changes.extend(condition::change(&node, desired, changes.is_empty(), now));
+        }
+        let operations = json!(patch(&node, &changes).ok()?).as_array()?.clone();
+        (!changes.is_empty()).then_some(operations)
+    }
+
+    fn planned_rule(&mut self, number: usize) -> Rule {
+        let spec = json!({
+            "resourceName": RESOURCES[number],
+            "quantity": self.rng.u32(1..=5),
+            "allNodes": true,
+            "conflictPolicy": self.pick(&["Keep", "Overwrite", "Overwrite"]),
+            "deletionPolicy": self.pick(&["Withdraw", "Withdraw", "Retain"]),
+        });
+        let spec = serde_json::from_value(spec).expect("a spec");
+        Rule::new(&NodeExtendedResource::new(&format!("rule-{number}"), spec)).expect("a valid rule")
     }
 
     pub(super) fn status_patch(&mut self, _: &Model) -> Operation {
