@@ -107,15 +107,33 @@ async fn ready_key_with_a_time_is_due_unless_it_is_popped_or_moved_before() {
     queue.check();
 }
 
+/// Returns every stage: one that is added does not compile until it is in this order.
+fn stages() -> Vec<Stage> {
+    let next = |stage: &Stage| match stage {
+        Stage::Plan => Some(Stage::Patch),
+        Stage::Patch => Some(Stage::PatchAsListed),
+        Stage::PatchAsListed => Some(Stage::ListPods),
+        Stage::ListPods => Some(Stage::Status),
+        Stage::Status => Some(Stage::Backlog),
+        Stage::Backlog => Some(Stage::ListAhead),
+        Stage::ListAhead => Some(Stage::ListBacklog),
+        Stage::ListBacklog => None,
+    };
+    std::iter::successors(Some(Stage::Plan), next).collect()
+}
+
 #[test]
 fn random_operations_leave_every_key_in_one_place() {
     let mut random = fastrand::Rng::with_seed(7);
     let start = Instant::now();
     let mut queue = WorkQueue::default();
-    for _ in 0..20_000 {
+    let stages = stages();
+    assert_eq!(stages.len(), queue.ready.len(), "every stage has its keys");
+    let mut popped = [0; 8];
+    for _ in 0..40_000 {
         let key = key(random.u32(0..8));
         let rank = [Rank::Repair, Rank::Changed, Rank::Replan][random.usize(0..3)];
-        let stage = [Stage::Plan, Stage::Patch, Stage::ListPods, Stage::Status][random.usize(0..4)];
+        let stage = stages[random.usize(0..stages.len())];
         let at = start + Duration::from_millis(random.u64(0..50));
         match random.u32(0..8) {
             0 => drop(queue.add(&key, stage, rank)),
@@ -123,10 +141,11 @@ fn random_operations_leave_every_key_in_one_place() {
             2 => queue.start(&key),
             3 => drop(queue.end(&key)),
             4 => queue.remove(&key),
-            5 => drop(queue.pop(stage, rank)),
+            5 => popped[stage as usize] += usize::from(queue.pop(stage, rank).is_some()),
             6 => queue.wake_at(&key, at),
             _ => drop(queue.pop_due(at)),
         }
         queue.check();
     }
+    assert!(popped.iter().all(|times| *times > 20), "keys popped by stage: {popped:?}");
 }
