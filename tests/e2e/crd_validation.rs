@@ -130,7 +130,7 @@ async fn accepted(cluster: &Cluster, texts: &[String]) -> Vec<bool> {
 async fn crd_accepts_every_whole_quantity() {
     let cluster = Cluster::shared();
     // The oracle test gives all of them to `validate`.
-    let mut texts: Vec<_> = quantities::multiples().step_by(61).collect();
+    let mut texts: Vec<_> = quantities::multiples(|_| true).step_by(61).collect();
     texts.extend(quantities::notations().into_iter().step_by(2));
     texts.extend(["120Ti", "1000Ti", "62.0Gi"].map(str::to_owned));
     texts.extend((1826..=8192).step_by(97).map(|number| format!("{number}Ti")));

@@ -73,8 +73,7 @@ fn pod(rng: &mut Rng) -> Value {
 
 #[test]
 fn pod_requests_match_kubernetes() {
-    let mut rng = Rng::with_seed(seed());
-    let pods: Vec<_> = (0..PODS).map(|_| pod(&mut rng).to_string()).collect();
+    let pods = random(PODS, |rng| pod(rng).to_string());
     let mut mismatches = Vec::new();
     for (text, theirs) in pods.iter().zip(ask("pod-requests", &pods)) {
         let pod: Pod = serde_json::from_str(text).unwrap();

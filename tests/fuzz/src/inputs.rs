@@ -31,9 +31,8 @@ pub fn corpus(target: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).expect("the file is read")).collect()
 }
 
-/// Returns an infinite, reproducible sequence of inputs.
-pub fn random(corpus: &[Vec<u8>], is_text: bool) -> impl Iterator<Item = Vec<u8>> {
-    let mut rng = Rng::with_seed(1);
+/// Returns an infinite sequence of inputs by these random numbers.
+pub fn random(mut rng: Rng, corpus: &[Vec<u8>], is_text: bool) -> impl Iterator<Item = Vec<u8>> {
     std::iter::from_fn(move || {
         let from_corpus = is_text || rng.u8(..4) == 0;
         Some(if from_corpus { changed(&mut rng, corpus) } else { noise(&mut rng) })

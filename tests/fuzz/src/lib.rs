@@ -1,7 +1,7 @@
 //! Fuzz targets: each is a function that panics if bytes from outside break a guarantee of the program.
 //!
 //! ```text
-//! corpus/<target>/ ─┬─▶ inputs: fixed seed, fixed count ─▶ Target::check    `cargo test`
+//! corpus/<target>/ ─┬─▶ inputs: by seeds ───────────────▶ Target::check    `cargo test`
 //!                   └─▶ libFuzzer: guided by coverage ───▶ Target::check    `make fuzz`
 //! ```
 //!
@@ -21,6 +21,8 @@ mod planner;
 mod protobuf;
 mod quantity;
 mod responses;
+
+use simulator::seeds::{self, Budget};
 
 /// Code that accepts bytes from outside.
 #[derive(Clone, Copy, Debug)]
@@ -66,16 +68,28 @@ impl Target {
     }
 }
 
-/// Checks the corpus of a target, and then this number of reproducible inputs more.
+/// Checks the corpus of a target, then this number of inputs more, a fifth of which vary from run to run, and then others
+/// while there is time left.
 ///
 /// # Panics
 /// Panics if an input breaks a guarantee, or if the target or its corpus does not exist.
-pub fn check_inputs(target: &str, count: usize) {
+pub fn check_inputs(target: &str, least: usize) {
     let target = Target::named(target).expect("a target of this name");
     let corpus = inputs::corpus(target.name.trim_end_matches("-oracle"));
     corpus.iter().for_each(|bytes| target.check(bytes));
-    inputs::random(&corpus, target.is_text).take(count).for_each(|bytes| target.check(&bytes));
-    println!("{}: {} inputs of the corpus, {count} others", target.name, corpus.len());
+    let (budget, mut checked) = (Budget::from_env(), 0);
+    for (count, rng) in seeds::random(1, least) {
+        let mut inputs = inputs::random(rng, &corpus, target.is_text);
+        inputs.by_ref().take(count).for_each(|bytes| target.check(&bytes));
+        checked += count;
+        if checked >= least {
+            for bytes in inputs.take_while(|_| budget.is_left()) {
+                target.check(&bytes);
+                checked += 1;
+            }
+        }
+    }
+    println!("{}: {} inputs of the corpus, {checked} others", target.name, corpus.len());
 }
 
 /// Prints the input of a check that panics.

@@ -1,4 +1,4 @@
-//! Runs each target with its corpus and a fixed number of random inputs. `make fuzz` continues from there.
+//! Runs each target with its corpus and random inputs, most of them the same in every run. `make fuzz` continues from there.
 
 #[test]
 fn ledgers_are_read_and_written_without_loss() {

@@ -13,9 +13,10 @@ const MALFORMED: [&str; 24] = [
     "1_0", "1,0", "0x4", "--4", "4e2Ki", "\u{664}",
 ];
 
-/// Returns the numbers from 1 to 8192 with every multiplying suffix.
-pub fn multiples() -> impl Iterator<Item = String> {
-    (1..=8192).flat_map(|number| SUFFIXES.map(|suffix| format!("{number}{suffix}")))
+/// Returns those of the numbers from 1 to 8192 with every multiplying suffix.
+pub fn multiples(is_one: impl Fn(u64) -> bool) -> impl Iterator<Item = String> {
+    let numbers = (1..=8192).filter(move |number| is_one(*number));
+    numbers.flat_map(|number| SUFFIXES.map(|suffix| format!("{number}{suffix}")))
 }
 
 /// Returns decimals, exponents and numbers near every bound, each in many notations.

@@ -27,7 +27,7 @@ mod list;
 mod node;
 mod quantity;
 mod rules;
-mod seeds;
+pub mod seeds;
 mod selector;
 mod server;
 mod service;
