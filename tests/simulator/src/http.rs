@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use ::http::header::{CONTENT_TYPE, USER_AGENT};
+use ::http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use ::http::{Method, Request};
 use hyper::body::Bytes;
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::kind::{Key, Kind};
 use crate::list::{List, ListOptions};
+use crate::protobuf::PROTOBUF;
 use crate::selector::Selector;
 use crate::server::{ApiServer, PatchBody, Subresource, Writer};
 use crate::watch::{Watch, WatchEvent};
@@ -59,6 +60,8 @@ pub struct Call {
     pub subresource: Subresource,
     /// The body; null if there is none.
     pub body: Value,
+    /// Whether the response may be protobuf: nodes alone have that form here.
+    pub(crate) accepts_protobuf: bool,
     content_type: String,
     agent: String,
     query: BTreeMap<String, String>,
@@ -107,6 +110,8 @@ pub struct WatchCall {
     pub bookmarks: bool,
     /// The time after which the server ends the watch.
     pub lasts: Duration,
+    /// Whether events are protobuf.
+    pub is_protobuf: bool,
 }
 
 /// An error in plain text, as from another server, or for an unknown path.
@@ -166,7 +171,8 @@ impl Call {
         let content_type = header(CONTENT_TYPE);
         let content_type = content_type.split(';').next().unwrap_or_default().trim().to_owned();
         let agent = header(USER_AGENT);
-        Ok(Self { verb, kind, key, subresource, body, content_type, agent, query })
+        let accepts_protobuf = kind == Kind::Node && header(ACCEPT).starts_with(PROTOBUF);
+        Ok(Self { verb, kind, key, subresource, body, accepts_protobuf, content_type, agent, query })
     }
 
     /// Performs the call.
@@ -299,7 +305,14 @@ impl Call {
         let bookmarks = self.query.get("allowWatchBookmarks").is_some_and(|asked| asked == "true");
         let seconds = self.query.get("timeoutSeconds").and_then(|seconds| seconds.parse().ok());
         let lasts = seconds.map_or(DEFAULT_WATCH_TIME, Duration::from_secs);
-        Answer::Watch(Box::new(WatchCall { kind: self.kind, initial, watch, bookmarks, lasts }))
+        Answer::Watch(Box::new(WatchCall {
+            kind: self.kind,
+            initial,
+            watch,
+            bookmarks,
+            lasts,
+            is_protobuf: self.accepts_protobuf,
+        }))
     }
 
     /// Returns the object in the body, which must match the path.

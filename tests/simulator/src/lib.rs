@@ -25,6 +25,7 @@ mod kind;
 mod ledger;
 mod list;
 mod node;
+pub mod protobuf;
 mod quantity;
 mod rules;
 pub mod seeds;

@@ -32,8 +32,12 @@ use crate::failure::Failure;
 use crate::fate::{Fate, Fates};
 use crate::http::{Answer, Call, Verb};
 use crate::kind::Kind;
+use crate::protobuf::{self, PROTOBUF};
 use crate::server::ApiServer;
 use crate::stream::WatchStream;
+
+const JSON: &str = "application/json";
+const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 /// The body of a response.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -189,9 +193,10 @@ impl Network {
             Ok(call) => call,
             Err(failure) => {
                 self.note(format!("{client}: {} {}: {}", request.method(), request.uri(), failure.code));
-                return Ok(respond(Answer::Failure(failure)));
+                return Ok(respond(Answer::Failure(failure), false));
             }
         };
+        let is_protobuf = call.accepts_protobuf;
         let time = self.time();
         let fate = self.state().fates.fate(&client, &call, time);
         self.count(format!("{:?} {}: {}", call.verb, call.kind.plural(), fate.name()));
@@ -202,25 +207,25 @@ impl Network {
         };
         let not_done = || self.note(format!("{client}: {call}{}:{}", sent(&call), fate.remark()));
         match fate.clone() {
-            Fate::Answered | Fate::Flawed(_) => Ok(self.respond(done(), &fate)),
+            Fate::Answered | Fate::Flawed(_) => Ok(self.respond(done(), is_protobuf, &fate)),
             Fate::Slow(time) => {
                 let answer = done();
                 sleep(time).await;
-                Ok(self.respond(answer, &fate))
+                Ok(self.respond(answer, is_protobuf, &fate))
             }
             Fate::Late(time) => {
                 not_done();
                 let late = self.clone().arrive_late(Arc::clone(&client), call.clone(), time);
                 let answer = tokio::spawn(late).await?;
-                Ok(self.respond(answer, &fate))
+                Ok(self.respond(answer, is_protobuf, &fate))
             }
             Fate::Failed(failure) => {
                 not_done();
-                Ok(respond(Answer::Failure(failure)))
+                Ok(respond(Answer::Failure(failure), is_protobuf))
             }
             Fate::DoneAndFailed(failure) => {
                 done();
-                Ok(respond(Answer::Failure(failure)))
+                Ok(respond(Answer::Failure(failure), is_protobuf))
             }
             Fate::Refused => {
                 not_done();
@@ -238,7 +243,7 @@ impl Network {
                 done();
                 Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
             }
-            Fate::Cut | Fate::Stalled => Ok(cut(done(), fate == Fate::Stalled)),
+            Fate::Cut | Fate::Stalled => Ok(cut(done(), is_protobuf, &fate)),
         }
     }
 
@@ -249,14 +254,15 @@ impl Network {
         answer
     }
 
-    fn respond(&self, answer: Answer, fate: &Fate) -> Response<ResponseBody> {
-        let Answer::Watch(call) = answer else { return respond(answer) };
+    fn respond(&self, answer: Answer, is_protobuf: bool, fate: &Fate) -> Response<ResponseBody> {
+        let Answer::Watch(call) = answer else { return respond(answer, is_protobuf) };
         let flaw = match fate {
             Fate::Flawed(flaw) => Some(*flaw),
             _ => None,
         };
+        let media_type = if call.is_protobuf { PROTOBUF_WATCH } else { JSON };
         let frames = WatchStream::new(self.clone(), *call, flaw).frames();
-        response(200, None, StreamBody::new(frames).boxed_unsync())
+        response(200, media_type, StreamBody::new(frames).boxed_unsync())
     }
 }
 
@@ -293,30 +299,44 @@ fn code(answer: &Answer) -> String {
     }
 }
 
+/// The content of a response other than a watch: its media type and its bytes.
+fn content(body: Value, accepts_protobuf: bool) -> (&'static str, Bytes) {
+    if let Some(bytes) = protobuf::object(&body).filter(|_| accepts_protobuf) {
+        return (PROTOBUF, bytes.into());
+    }
+    let text = match body {
+        Value::String(text) => text,
+        body => body.to_string(),
+    };
+    (JSON, text.into())
+}
+
 /// A response other than a watch.
-fn respond(answer: Answer) -> Response<ResponseBody> {
+fn respond(answer: Answer, accepts_protobuf: bool) -> Response<ResponseBody> {
     let (code, retry_after, body) = match answer {
         Answer::Object(code, object) => (code, None, object),
         Answer::Failure(Failure { code, status, retry_after }) => (code, retry_after, status),
         Answer::Watch(_) => (200, None, Value::Null),
     };
-    let text = match body {
-        Value::String(text) => text,
-        body => body.to_string(),
-    };
-    let whole = stream::iter([Ok(Frame::data(Bytes::from(text)))]);
-    response(code, retry_after, StreamBody::new(whole).boxed_unsync())
+    let (media_type, bytes) = content(body, accepts_protobuf);
+    let whole = stream::iter([Ok(Frame::data(bytes))]);
+    let mut response = response(code, media_type, StreamBody::new(whole).boxed_unsync());
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    response
 }
 
 /// The first half of a response, followed by an error or silence.
-fn cut(answer: Answer, is_silent: bool) -> Response<ResponseBody> {
-    let (code, text) = match answer {
-        Answer::Object(code, object) => (code, object.to_string()),
-        Answer::Failure(failure) => (failure.code, failure.status.to_string()),
-        Answer::Watch(_) => (200, String::new()),
+fn cut(answer: Answer, accepts_protobuf: bool, fate: &Fate) -> Response<ResponseBody> {
+    let is_silent = *fate == Fate::Stalled;
+    let (code, body) = match answer {
+        Answer::Object(code, object) => (code, object),
+        Answer::Failure(failure) => (failure.code, failure.status),
+        Answer::Watch(_) => (200, Value::String(String::new())),
     };
-    let half = Bytes::from(text);
-    let half = half.slice(..half.len() / 2);
+    let (media_type, whole) = content(body, accepts_protobuf);
+    let half = whole.slice(..whole.len() / 2);
     let end = async move {
         if is_silent {
             pending::<()>().await;
@@ -324,16 +344,13 @@ fn cut(answer: Answer, is_silent: bool) -> Response<ResponseBody> {
         Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
     };
     let frames = stream::iter([Ok(Frame::data(half))]).chain(stream::once(end));
-    response(code, None, StreamBody::new(frames).boxed_unsync())
+    response(code, media_type, StreamBody::new(frames).boxed_unsync())
 }
 
-fn response(code: u16, retry_after: Option<u32>, body: ResponseBody) -> Response<ResponseBody> {
+fn response(code: u16, media_type: &'static str, body: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     *response.status_mut() = ::http::StatusCode::from_u16(code).unwrap_or_default();
-    response.headers_mut().insert(CONTENT_TYPE, ::http::HeaderValue::from_static("application/json"));
-    if let Some(seconds) = retry_after {
-        response.headers_mut().insert(RETRY_AFTER, seconds.into());
-    }
+    response.headers_mut().insert(CONTENT_TYPE, ::http::HeaderValue::from_static(media_type));
     response
 }
 

@@ -13,6 +13,7 @@ use tower::BoxError;
 use crate::failure::Failure;
 use crate::fate::{Flaw, WatchEnd};
 use crate::http::WatchCall;
+use crate::protobuf;
 use crate::service::Network;
 use crate::watch::WatchEvent;
 
@@ -106,17 +107,26 @@ impl WatchStream {
             WatchEnd::Closed | WatchEnd::Silent => Vec::new(),
             WatchEnd::Cut => {
                 let broken = io::Error::from(io::ErrorKind::ConnectionReset);
-                vec![data("{\"type\":\"MODIFIED\",\"obj"), Err(broken.into())]
+                // Of an event of 64 bytes, the first field and a part of the second.
+                let part = if self.call.is_protobuf {
+                    "\0\0\0\x40\x0a\x08MODIFIED\x12\x34"
+                } else {
+                    "{\"type\":\"MODIFIED\",\"obj"
+                };
+                vec![data(part), Err(broken.into())]
             }
             WatchEnd::Expired => {
                 let gone = "The resourceVersion for the provided watch is too old.";
                 vec![self.line(&WatchEvent::Error(Failure::expired(gone)))]
             }
+            WatchEnd::Garbage if self.call.is_protobuf => vec![data("\0\0\0\x04oops")],
             WatchEnd::Garbage => vec![data("{\"type\": oops\n")],
         }
     }
 
     fn line(&self, event: &WatchEvent) -> Line {
-        Ok(Frame::data(Bytes::from(format!("{}\n", event.to_json(self.call.kind)))))
+        let event = event.to_json(self.call.kind);
+        let encoded = protobuf::event(&event).filter(|_| self.call.is_protobuf);
+        Ok(Frame::data(encoded.map_or_else(|| Bytes::from(format!("{event}\n")), Bytes::from)))
     }
 }

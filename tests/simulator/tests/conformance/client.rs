@@ -29,11 +29,13 @@ pub(crate) struct Message {
     pub(crate) body: Option<(&'static str, Value)>,
     /// The sender: the administrator, or the administrator impersonating a user.
     pub(crate) user: Option<&'static str>,
+    /// The media type of the response.
+    pub(crate) accept: Option<&'static str>,
 }
 
 impl Message {
     pub(crate) fn new(method: Method, url: String, body: Option<(&'static str, Value)>) -> Self {
-        Self { method, url, body, user: None }
+        Self { method, url, body, user: None, accept: None }
     }
 }
 
@@ -55,12 +57,17 @@ impl Client {
 
     /// Sends a request; returns the code and the body of the response.
     pub(crate) fn send(&self, message: Message) -> Result<(u16, Value)> {
+        let (code, body) = self.send_for_bytes(message)?;
+        Ok((code, serde_json::from_slice(&body)?))
+    }
+
+    /// The same, with the body as it is.
+    pub(crate) fn send_for_bytes(&self, message: Message) -> Result<(u16, Bytes)> {
         let what = format!("{} {}", message.method, message.url);
         let exchange = async {
             let response = self.open(message).await?;
             let code = response.status().as_u16();
-            let body = response.into_body().collect().await?.to_bytes();
-            Ok::<_, anyhow::Error>((code, serde_json::from_slice(&body)?))
+            Ok::<_, anyhow::Error>((code, response.into_body().collect().await?.to_bytes()))
         };
         let exchange = async { timeout(harness::DEADLINE, exchange).await };
         self.runtime.block_on(exchange).context("no response in time").flatten().context(what)
@@ -88,6 +95,9 @@ impl Client {
         let mut request = Request::builder().method(message.method).uri(message.url);
         if let Some(user) = message.user {
             request = request.header("Impersonate-User", user);
+        }
+        if let Some(media_type) = message.accept {
+            request = request.header("Accept", media_type);
         }
         let mut bytes = Bytes::new();
         if let Some((content_type, body)) = message.body {

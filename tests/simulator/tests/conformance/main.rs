@@ -21,6 +21,7 @@ mod history;
 mod mask;
 mod model;
 mod operation;
+mod protobuf;
 mod real;
 
 use std::env;
@@ -75,6 +76,7 @@ fn run(compacts: bool, seeds: &[(u64, usize)], only: Option<u64>) -> (Counts, Ve
     if !compacts {
         // Without a watch cache, bookmarks come when etcd reports its progress.
         bookmarks::compare(&world).unwrap();
+        protobuf::compare(&world).unwrap();
     }
     for &(seed, operations) in seeds {
         let mut episodes = (0..).map(|number| 2 * number + parity);

@@ -70,7 +70,7 @@ impl Model {
     }
 
     fn answer(&mut self, message: Message) -> Answer {
-        let Message { method, url, body, user: _ } = message;
+        let Message { method, url, body, user: _, accept: _ } = message;
         let mut request = Request::builder().method(method).uri(url);
         let mut bytes = Bytes::new();
         if let Some((content_type, body)) = body {

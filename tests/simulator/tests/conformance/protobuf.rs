@@ -1,0 +1,60 @@
+//! Nodes, lists of them and failures in protobuf: the bytes of a real server, and those that the model makes of the same
+//! object in JSON.
+
+use anyhow::{Context as _, Result, ensure};
+use hyper::Method;
+use serde_json::{Value, json};
+use simulator::{Kind, protobuf};
+
+use crate::client::Message;
+use crate::episode::World;
+use crate::exchange::collection;
+
+/// Compares a node with every field that the model has, a list of it, and a failure.
+pub(crate) fn compare(world: &World) -> Result<()> {
+    let nodes = world.control_plane.url() + &collection(Kind::Node, None);
+    let node = json!({
+        "metadata": {
+            "name": "protobuf", "labels": {"zone": "a", "example.com/slots": "4"}, "finalizers": ["example.com/f"],
+            "annotations": {"noderesource.dev/advertised": "{}", "a": "ä"},
+        },
+        "spec": {
+            "unschedulable": true, "providerID": "kind://node", "podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"],
+            "taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}],
+        },
+        "status": {
+            "capacity": {"cpu": "4", "example.com/dongle": "8", "memory": "1Gi"},
+            "allocatable": {"example.com/dongle": "1500"},
+            "conditions": [{"type": "Ready", "status": "True", "reason": "R", "message": "m",
+                "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": null}],
+            "addresses": [{"type": "Hostname", "address": "protobuf"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "nodeInfo": {"bootID": "boot-1", "kubeletVersion": "v1.37.1", "machineID": "", "systemUUID": "",
+                "kernelVersion": "6", "osImage": "", "containerRuntimeVersion": "", "kubeProxyVersion": "",
+                "operatingSystem": "linux", "architecture": "amd64"},
+        },
+    });
+    let create = Message::new(Method::POST, nodes.clone(), Some(("application/json", node)));
+    let (code, created) = world.client.send(create)?;
+    ensure!(code == 201, "{code} {created}");
+    let one = format!("{nodes}/protobuf");
+    for url in [&one, &nodes, &format!("{nodes}/missing")] {
+        same(world, url)?;
+    }
+    // With a finalizer, it stays.
+    world.client.send(Message::new(Method::DELETE, one.clone(), None))?;
+    same(world, &one)?;
+    let patch = json!({"metadata": {"finalizers": null}});
+    let released = Message::new(Method::PATCH, one, Some(("application/merge-patch+json", patch)));
+    world.client.send(released).map(drop)
+}
+
+fn same(world: &World, url: &str) -> Result<()> {
+    let get = |accept| Message { accept: Some(accept), ..Message::new(Method::GET, url.to_owned(), None) };
+    let (_, json) = world.client.send(get("application/json"))?;
+    let (_, real) = world.client.send_for_bytes(get(protobuf::PROTOBUF))?;
+    let model = protobuf::object(&json).with_context(|| format!("{json} has no form in protobuf"))?;
+    ensure!(model == real, "{url}: {json}\nreal  {}\nmodel {}", real.escape_ascii(), model.escape_ascii());
+    ensure!(real.len() > 40 && json != Value::Null, "{url} has content");
+    Ok(())
+}
