@@ -144,11 +144,12 @@ impl ControlPlane {
         judge.verdict()
     }
 
-    /// Begins another test's history. What it does not create is not there.
-    pub(crate) fn begin_history(&self) {
+    /// Begins another test's history, with what is stored now.
+    pub(crate) fn begin_history(&self) -> Result<()> {
         if let Some(judge) = &self.judge {
             judge.begin();
         }
+        self.resume_history()
     }
 
     /// Accepts the violations that contain this text, because of `reason`. There must be one.
