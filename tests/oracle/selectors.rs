@@ -72,9 +72,7 @@ fn selects(question: &Value) -> Option<bool> {
 
 #[test]
 fn selectors_match_kubernetes() {
-    let mut rng = Rng::with_seed(seed());
-    let questions: Vec<_> =
-        (0..SELECTORS).map(|_| json!({"selector": selector(&mut rng), "labels": labels(&mut rng)})).collect();
+    let questions = random(SELECTORS, |rng| json!({"selector": selector(rng), "labels": labels(rng)}));
     let inputs: Vec<_> = questions.iter().map(Value::to_string).collect();
     let (mut mismatches, mut counts) = (Vec::new(), [0; 3]);
     for (question, theirs) in questions.iter().zip(ask("selector", &inputs)) {
