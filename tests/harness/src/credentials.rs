@@ -93,7 +93,7 @@ fn controller_user(number: u32) -> String {
     format!("controller-{number}")
 }
 
-/// Returns the path of a kubeconfig by which the audit log tells this process of the program from others: the
+/// Returns the path of a kubeconfig by which the audit log distinguishes this process of the program from others: the
 /// administrator's with a user of its own, with the administrator's permissions. Other kubeconfigs stay as they are.
 pub(crate) fn distinguish(kubeconfig: &Path, folder: &Path) -> Result<PathBuf> {
     static NEXT: AtomicU32 = AtomicU32::new(0);

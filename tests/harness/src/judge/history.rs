@@ -278,7 +278,7 @@ impl History {
         if write.changes().iter().any(|change| is_unknown(&change.resource)) {
             return None;
         }
-        write.check().err().map(|violation| story::tell(&violation, before, after, &knowledge))
+        write.check().err().map(|violation| story::describe(&violation, before, after, &knowledge))
     }
 
     /// Returns what a process may do and know.

@@ -8,7 +8,7 @@ use super::history::{Knowledge, Version};
 use crate::objects::LEDGER;
 
 /// Returns the story.
-pub(super) fn tell(violation: &str, before: &Version, after: &Version, knowledge: &Knowledge) -> String {
+pub(super) fn describe(violation: &str, before: &Version, after: &Version, knowledge: &Knowledge) -> String {
     let name = before.node["metadata"]["name"].as_str().unwrap_or_default();
     let mut story = format!("{violation}\n  node {name}\n");
     for (when, version) in [("before", before), ("after", after)] {
