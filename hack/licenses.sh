@@ -19,6 +19,10 @@ else
 		if ! hack/cache.sh restore "licenses/crates-$key" "$gathered"; then
 			cargo fetch --locked --quiet
 			PATH=$PWD/target/tools/bin:$PATH cargo about generate --frozen --output-file "$gathered/new.txt" hack/licenses.hbs
+			if ! grep --quiet tokio "$gathered/new.txt"; then
+				echo "cargo-about has not found the licenses of the crates: see $gathered/new.txt" >&2
+				exit 1
+			fi
 			mv "$gathered/new.txt" "$gathered/crates.txt"
 			hack/cache.sh save "$gathered" "licenses/crates-$key"
 		fi

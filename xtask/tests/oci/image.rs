@@ -189,7 +189,9 @@ fn built_archive_is_well_formed_and_runs_unprivileged() {
     for Image { config, files, .. } in check(&std::fs::read(path).unwrap()) {
         let expected = ["etc/passwd", "licenses/LICENSE", "licenses/crates.txt", "licenses/glibc.txt", PACKAGE];
         assert_eq!(files.keys().collect::<Vec<_>>(), expected);
-        assert!(String::from_utf8_lossy(&files["licenses/crates.txt"].bytes).contains("tokio"));
+        // Images for tests have no license texts of crates: hack/licenses.sh.
+        let is_release = std::env::var("RELEASE").is_ok_and(|value| !value.is_empty());
+        assert_eq!(String::from_utf8_lossy(&files["licenses/crates.txt"].bytes).contains("tokio"), is_release);
         let file = &files[PACKAGE];
         assert_eq!((file.mode, file.owner), (0o755, (0, 0)));
         assert_eq!(config["config"]["User"], "65532:65532");
