@@ -96,7 +96,10 @@ fn selects_labels(selector: &Value, labels: &Value) -> bool {
 /// Returns whether a rule only keeps what it has: it is paused or invalid.
 #[must_use]
 pub fn is_frozen(rule: &Value) -> bool {
-    rule["spec"]["paused"] == true || declared(rule, &Value::Null) == Declared::Invalid
+    let spec = &rule["spec"];
+    let selections =
+        ["nodeSelector", "nodeNames", "allNodes"].into_iter().filter(|field| !spec[*field].is_null()).count();
+    spec["paused"] == true || selections != 1 || declared(rule, &Value::Null) == Declared::Invalid
 }
 
 /// Returns the rule that decides about a resource on a node, unless a frozen one keeps its value there.
