@@ -1,6 +1,6 @@
 //! What the audit log says about nodes, and what a process may have known when it patched one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -98,6 +98,13 @@ type Usage = BTreeMap<String, i128>;
 pub(super) struct Knowledge {
     pub(super) right: Right,
     pub(super) rules: Vec<Vec<Arc<Value>>>,
+}
+
+/// Which of the amounts that a process may have read.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    Least,
+    Most,
 }
 
 impl History {
@@ -257,7 +264,8 @@ impl History {
         let mut labels: Vec<_> = history.iter().map(|node| node["metadata"]["labels"].clone()).collect();
         labels.dedup();
         let name = before.node["metadata"]["name"].as_str().unwrap_or_default();
-        let usage = self.usage(&after.writer, name);
+        let usage = [Bound::Least, Bound::Most].map(|bound| self.usage(&after.writer, name, bound));
+        let [least, most] = usage.each_ref().map(Option::as_ref);
         let write = NodeWrite {
             before: &before.node,
             after: &after.node,
@@ -267,7 +275,7 @@ impl History {
             was_seen: false,
             history,
             keeps_condition: false,
-            pods: usage.as_ref(),
+            pods: least,
         };
         let is_unknown = |resource: &str| {
             knowledge.rules.iter().flatten().any(|rule| {
@@ -278,7 +286,12 @@ impl History {
         if write.changes().iter().any(|change| is_unknown(&change.resource)) {
             return None;
         }
-        write.check().err().map(|violation| story::describe(&violation, before, after, &knowledge))
+        let checked = match write.check() {
+            // A cached list may have shown pods that hold the value.
+            Err(violation) if violation.starts_with("I1") => NodeWrite { pods: most, ..write }.check(),
+            checked => checked,
+        };
+        checked.err().map(|violation| story::describe(&violation, before, after, &knowledge))
     }
 
     /// Returns what a process may do and know.
@@ -308,29 +321,39 @@ impl History {
         Knowledge { right, rules: rules.split_off(first).into_iter().map(|(_, rules)| rules).collect() }
     }
 
-    /// Returns the least that a process may think is requested on a node, if it has listed that.
-    fn usage(&self, writer: &Writer, node: &str) -> Option<Usage> {
+    /// Returns a bound of what a process may think is requested on a node, if it has listed that.
+    fn usage(&self, writer: &Writer, node: &str, bound: Bound) -> Option<Usage> {
         let of_node = format!("spec.nodeName={node},");
         let lists = self.lists.iter().filter(|list| {
             let is_of_node = !list.uri.contains("spec.nodeName=") || list.uri.contains(&of_node);
             let is_recent = list.begin <= writer.end && writer.begin.duration_since(list.begin) <= MAX_USAGE_AGE;
             list.client == writer.client && list.uri.contains("/pods") && is_of_node && is_recent
         });
-        lists.map(|list| self.listed_usage(list, node)).reduce(|mut least, other| {
-            least.retain(|resource, _| other.contains_key(resource));
-            for (resource, amount) in &mut least {
-                *amount = (*amount).min(other.get(resource).copied().unwrap_or_default());
-            }
-            least
+        let usages = lists.map(|list| self.listed_usage(list, node, bound));
+        usages.reduce(|one, other| {
+            let resources: BTreeSet<_> = one.keys().chain(other.keys()).cloned().collect();
+            let amount = |usage: &Usage, resource: &str| usage.get(resource).copied().unwrap_or_default();
+            let both = |resource: &str| match bound {
+                Bound::Least => amount(&one, resource).min(amount(&other, resource)),
+                Bound::Most => amount(&one, resource).max(amount(&other, resource)),
+            };
+            resources.into_iter().map(|resource| (resource.clone(), both(&resource))).collect()
         })
     }
 
-    /// Returns the requests of the pods that a list certainly has.
-    fn listed_usage(&self, list: &List, node: &str) -> Usage {
+    /// Returns the requests of the pods that a list certainly has, or may have.
+    fn listed_usage(&self, list: &List, node: &str, bound: Bound) -> Usage {
         let lag = if list.uri.contains("resourceVersion=0") { MAX_CACHE_LAG } else { SignedDuration::ZERO };
         let pods = self.pods.iter().filter(|pod| {
-            let is_there = list.begin.duration_since(pod.since) >= lag;
-            pod.node.as_deref() == Some(node) && is_there && pod.until.is_none_or(|until| until > list.end)
+            let is_listed = match bound {
+                Bound::Least => {
+                    list.begin.duration_since(pod.since) >= lag && pod.until.is_none_or(|until| until > list.end)
+                }
+                Bound::Most => {
+                    list.end >= pod.since && pod.until.is_none_or(|until| list.begin.duration_since(until) <= lag)
+                }
+            };
+            pod.node.as_deref() == Some(node) && is_listed
         });
         let containers = pods.filter_map(|pod| pod.spec["containers"].as_array()).flatten();
         let requests = containers.filter_map(|it| it["resources"]["requests"].as_object()).flatten();

@@ -190,6 +190,21 @@ fn value_below_what_listed_pods_request_is_found() {
 }
 
 #[test]
+fn value_that_pods_of_a_cached_list_hold_is_no_violation() {
+    let mut log = Log::led();
+    let mut pod = crate::objects::bound_pod("pod", "node-1", DONGLE, "3");
+    pod["spec"]["containers"][0]["resources"]["requests"] = json!({DONGLE: "3"});
+    log.add(&Sent { by: "admin", verb: "create", uri: "/api/v1/namespaces/default/pods/pod" }, &pod);
+    log.add(&Sent { by: "admin", verb: "patch", uri: "/apis/x/y/nodeextendedresources/dongle" }, &rule(2));
+    log.list("/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-1%2Cstatus.phase%21%3DFailed&resourceVersion=0");
+    log.patch("controller-1", &node(3, Some("3"), Some("3")));
+    assert_eq!(log.violations(), [""; 0]);
+    log.0.pop();
+    log.patch("controller-1", &node(3, Some("5"), Some("5")));
+    assert_violates(&log, "I1: what no rule declares");
+}
+
+#[test]
 fn patch_after_a_kill_is_judged_if_the_version_before_is_known() {
     let mut log = Log::led();
     let kill = log.0.len();
