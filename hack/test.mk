@@ -12,7 +12,10 @@ SELF := $(MAKE)
 # The tests of the library that take longest: random and explored worlds.
 SLOW := --skip random --skip exploration:: --skip overload:: --skip worlds:: --skip shell::
 # The end-to-end tests wait for most of their time: more of them than cores run at once.
-E2E_THREADS := $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+E2E_THREADS := $(shell echo $$((2 * $(CORES))))
+# Those on a real kubelet measure latencies besides, and judge them by those of a bare client.
+KUBELET_THREADS := $(shell echo $$(($(CORES) + 1)))
 
 ##@ Test
 
@@ -136,7 +139,7 @@ test-karpenter: build-tests controlplane tools karpenter ## Test the loop with K
 
 .PHONY: test-kubelet
 test-kubelet: build-tests controlplane controlplane-extras ## Run the tests on a real kubelet (root on Linux; elsewhere they are skipped)
-	@$(STEP) hack/isolated.sh kubelet $(CARGO_TEST) --test kubelet -- --show-output
+	@$(STEP) hack/isolated.sh kubelet $(CARGO_TEST) --test kubelet -- --show-output --test-threads $(KUBELET_THREADS)
 
 .PHONY: test-cluster
 test-cluster: dist-for-tests controlplane tools containers pause ## Run the tests on a real one-node cluster (root on Linux; elsewhere they are skipped; RELEASE=1: with the image of make release)
