@@ -48,7 +48,7 @@ keep() {
 # Records how a step has ended, given the status of the run. Fails if it has failed, or has timed out again.
 conclude() {
 	local step=$1 status=$2 result
-	result=$(awk -F '\t' -v step="$step" '$1 == step { print $2 }' target/steps.tsv)
+	result=$(awk -F '\t' -v step="$step" '$1 == step { print $2; exit }' target/steps.tsv)
 	# What it needs may have taken the time.
 	if [[ -z $result ]] && ((status == 124 || status == 137)); then
 		result='timed out'

@@ -24,6 +24,8 @@ add_unfinished() {
 	for running in "$STEPS"/*.running; do
 		[[ -e $running ]] || continue
 		name=$(basename "$running" .running)
+		# It may have ended, without the time to say so.
+		grep --quiet "^$name"$'\t' "$STEPS.tsv" && continue
 		printf '%s\t%s\t%s\t\t\n' "$name" "$1" "$((EPOCHSECONDS - $(stat --format=%Y "$running")))" >> "$STEPS.tsv"
 	done
 }
