@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds a program that crates.io has, or gets it built: where hack/wheels/PROGRAM.txt names Python packages that contain
+# Builds a program that crates.io has, or gets it built: where hack/PROGRAM-wheels.txt names Python packages that contain
 # it, and their checksums, pip downloads one of them. Nothing of the package runs.
 #
 #   hack/cargo-tool.sh PROGRAM CRATE@VERSION FOLDER [FEATURE] [PROFILE]
@@ -14,8 +14,8 @@ features=${4:-}
 # Most run for seconds: optimizing them takes longer than it saves.
 profile=${5:-dev}
 wheels=()
-if [[ -e hack/wheels/$program.txt ]]; then
-	wheels=("hack/wheels/$program.txt")
+if [[ -e hack/$program-wheels.txt ]]; then
+	wheels=("hack/$program-wheels.txt")
 	if ! grep --quiet "^$program==$version " "${wheels[0]}"; then
 		echo "${wheels[0]} has another version of $program than $version, which hack/tools.mk names" >&2
 		exit 1
