@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::config::Source;
-use super::connector::{self, Http};
+use super::connector::{self, Connector};
 use super::error::chain;
 
 /// How often certificates are read again while requests succeed, and while they fail.
@@ -22,7 +22,7 @@ const INTERVAL_AFTER_FAILURE: Duration = Duration::from_secs(2);
 pub(super) struct Connections {
     config: Config,
     source: Source,
-    http: Http,
+    http: Connector,
     /// The certificates that `http` uses.
     certificates: Certificates,
     read_at: Instant,
@@ -52,7 +52,7 @@ impl Connections {
     }
 
     /// Returns what sends the next request, and where to record that it failed.
-    pub(super) fn next(&mut self) -> (Http, Arc<AtomicBool>) {
+    pub(super) fn next(&mut self) -> (Connector, Arc<AtomicBool>) {
         let interval = if self.failed.load(Ordering::Relaxed) { INTERVAL_AFTER_FAILURE } else { INTERVAL };
         if self.read_at.elapsed() >= interval {
             self.refresh();

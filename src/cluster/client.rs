@@ -9,12 +9,10 @@ use std::time::Duration;
 
 use http::header::USER_AGENT;
 use http::uri::Scheme;
-use http::{HeaderValue, Response, StatusCode, Version};
+use http::{HeaderValue, Request, Response, StatusCode, Version};
 #[cfg(test)]
 use hyper::body::{Body as HttpBody, Bytes};
-#[cfg(test)]
-use kube::client::Body;
-use kube::client::{AuthError, ClientBuilder, ConfigExt};
+use kube::client::{AuthError, Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use thiserror::Error;
 use tower::{BoxError, ServiceBuilder};
@@ -108,6 +106,22 @@ pub async fn connect(options: &ClusterOptions) -> Result<Connection, ConnectErro
     }
 }
 
+/// Marks a request that must not use a connection of an earlier one.
+#[derive(Clone, Copy)]
+struct OverNewConnection;
+
+/// Returns a client that opens a connection for each request. After a silent failover of the API server, all connections in
+/// the pool are dead, and each takes half a minute to be detected.
+pub(crate) fn over_new_connections(client: &Client) -> Client {
+    let (namespace, client) = (client.default_namespace().to_owned(), client.clone());
+    let service = tower::service_fn(move |mut request: Request<Body>| {
+        request.extensions_mut().insert(OverNewConnection);
+        let client = client.clone();
+        async move { client.send(request).await }
+    });
+    Client::new(service, namespace)
+}
+
 /// Connects as `config` says, without sending a request yet.
 ///
 /// # Errors
@@ -129,9 +143,11 @@ fn with_server(mut config: Config, server: Server, source: Source) -> Result<Cli
 
     let connections = Arc::new(Mutex::new(Connections::new(&config, source)?));
     let named_server = server.clone();
-    let transport = tower::service_fn(move |request| {
+    let transport = tower::service_fn(move |request: Request<Body>| {
         let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
         let (http, failed) = connections.next();
+        let is_new = request.extensions().get::<OverNewConnection>().is_some();
+        let http = if is_new { http.unpooled } else { http.pooled };
         transport::send(http, request, server.clone(), failed)
     });
     let service = ServiceBuilder::new()
@@ -184,6 +200,9 @@ fn named<B>(
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
+    use axum::extract::ConnectInfo;
     use kube::config::{ExecConfig, ExecInteractiveMode};
 
     use super::super::error::describe;
@@ -230,6 +249,31 @@ mod tests {
                 assert!(!format!("{reason} {error} {error:?}").contains("S3CRET"), "{error:?}");
             }
         }
+    }
+
+    /// The connections of the first requests are alive here; they might not be.
+    #[tokio::test]
+    async fn request_over_a_new_connection_takes_none_of_the_pool() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap();
+        let ports = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&ports);
+        let answer = move |ConnectInfo(client): ConnectInfo<SocketAddr>| {
+            seen.lock().unwrap().push(client.port());
+            async {
+                r#"{"major": "1", "minor": "37", "gitVersion": "", "gitCommit": "", "gitTreeState": "",
+                "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}"#
+            }
+        };
+        let router = axum::Router::new().fallback(answer).into_make_service_with_connect_info::<SocketAddr>();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let client = with_config(Config::new(format!("http://{server}").parse().unwrap())).unwrap();
+        for client in [&client, &client, &over_new_connections(&client), &over_new_connections(&client), &client] {
+            client.apiserver_version().await.unwrap();
+        }
+        let ports = ports.lock().unwrap();
+        assert_eq!((ports[0], ports[0]), (ports[1], ports[4]), "{ports:?}");
+        assert!(ports[2] != ports[0] && ports[3] != ports[0] && ports[2] != ports[3], "{ports:?}");
     }
 
     #[test]

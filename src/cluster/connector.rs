@@ -23,14 +23,23 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(20), Duration:
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-/// Sends requests over reusable connections.
+/// Sends requests over connections.
 pub(super) type Http = BoxCloneSyncService<Request<Body>, Response<Incoming>, HttpError>;
+
+/// Two ways to send requests to one server.
+#[derive(Clone)]
+pub(super) struct Connector {
+    /// Over connections of earlier requests, if there are any.
+    pub(super) pooled: Http,
+    /// Over a connection of its own for each request.
+    pub(super) unpooled: Http,
+}
 
 /// Returns a connector for `config`, which connects on the first request.
 ///
 /// # Errors
 /// If its certificates or its proxy cannot be used.
-pub(super) fn http(config: &Config) -> Result<Http, kube::Error> {
+pub(super) fn http(config: &Config) -> Result<Connector, kube::Error> {
     let tcp = tcp();
     let Some(proxy) = &config.proxy_url else {
         return Ok(client(config.rustls_https_connector_with_connector(tcp)?));
@@ -77,7 +86,9 @@ fn tunnel<C>(proxy: &Uri, connector: C) -> Tunnel<C> {
     }
 }
 
-fn client(connector: impl Connect + Clone + Send + Sync + 'static) -> Http {
-    let http = HttpClient::builder(TokioExecutor::new()).build(connector);
-    BoxCloneSyncService::new(http)
+fn client(connector: impl Connect + Clone + Send + Sync + 'static) -> Connector {
+    let mut builder = HttpClient::builder(TokioExecutor::new());
+    let pooled = BoxCloneSyncService::new(builder.build(connector.clone()));
+    let unpooled = BoxCloneSyncService::new(builder.pool_max_idle_per_host(0).build(connector));
+    Connector { pooled, unpooled }
 }

@@ -29,9 +29,10 @@ use kube::api::{ListParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt as _};
 use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
+use crate::cluster::client::over_new_connections;
 use crate::cluster::clock;
 use crate::cluster::error::describe;
 use crate::cluster::watch::watch as watch_objects;
@@ -39,7 +40,7 @@ use crate::model::api::FIELD_MANAGER;
 pub use election::{Acquire, Candidate};
 pub(crate) use election::{Election, Written};
 pub use participant::Leadership;
-pub(crate) use participant::Participant;
+pub(crate) use participant::{LeaseWrite, Participant};
 
 /// The timeout at the end for a write in flight, and then for the release, since the process must end.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(800);
@@ -98,8 +99,8 @@ pub async fn run(
     let at_end = loop {
         let now = Instant::now();
         let (write, wake) = participant.next(now, clock::now());
-        if let Some(lease) = write {
-            let write = leases.clone().write_or_read(*lease, participant.write_timeout());
+        if let Some(write) = write {
+            let write = send(&client, write, participant.write_timeout());
             writes.push(write.map(move |(written, found)| (now, written, found)).boxed());
         }
         leadership.send_if_modified(|before| {
@@ -123,11 +124,23 @@ pub async fn run(
     if at_end == AtEnd::Expire {
         return Ended::Expires;
     }
-    // The outcome of a write in flight must be known before the Lease can be released.
-    if let Ok(Some((started, written, _))) = timeout(RELEASE_TIMEOUT, writes.next()).await {
+    // The outcome of writes in flight must be known before the Lease can be released.
+    let deadline = Instant::now() + RELEASE_TIMEOUT;
+    while let Ok(Some((started, written, _))) = timeout_at(deadline, writes.next()).await {
         participant.written(written, None, started, (Instant::now(), clock::now()));
     }
     end_election(client, participant.into_election()).await
+}
+
+/// Sends a write, and reads the Lease after a conflict.
+pub(crate) fn send(
+    client: &Client,
+    write: LeaseWrite,
+    limit: Duration,
+) -> impl Future<Output = (Written, Option<Lease>)> + Send + use<> {
+    let LeaseWrite { lease, is_repeated, sent: _ } = write;
+    let client = if is_repeated { over_new_connections(client) } else { client.clone() };
+    Leases::of(client, &lease).write_or_read(*lease, limit)
 }
 
 /// Releases the Lease if this process holds it, and logs the result.

@@ -18,7 +18,7 @@ use super::limiter::Kind;
 use super::protection::{self, PolicyObject};
 use super::rules::{RuleList, RuleObject};
 use crate::cluster::clock;
-use crate::cluster::lease::{Election, Written};
+use crate::cluster::lease::{Election, LeaseWrite, Written};
 use crate::cluster::node_client::{PodsByNode, Reply};
 use crate::cluster::requests::RequestError;
 use crate::model::api::NodeExtendedResourceStatus;
@@ -70,7 +70,7 @@ pub(super) enum PodScope {
 /// A request to the API server.
 #[derive(Debug)]
 pub(super) enum Effect {
-    WriteLease(Box<Lease>),
+    WriteLease(LeaseWrite),
     /// The process ends, and has no request in flight.
     ReleaseLease(Box<Election>),
     /// All rules, consistently: a new leader decides withdrawals by this list.

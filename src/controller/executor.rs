@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::effect::{Completion, Effect, PodScope, Request, RequestId, WrittenStatus};
 use super::rules::{RuleList, RuleObject};
-use crate::cluster::lease::{self, Leases};
+use crate::cluster::lease;
 use crate::cluster::node_client::{NodeClient, PodsByNode, Reply};
 use crate::cluster::paging::PAGE_SIZE;
 use crate::cluster::requests::{Page, RequestError, Requests};
@@ -46,9 +46,9 @@ impl Executor {
         let requests = Requests::new(self.client.clone(), timeout);
         let nodes = NodeClient::new(self.client.clone(), timeout);
         match effect {
-            Effect::WriteLease(lease) => {
-                let leases = Leases::of(self.client.clone(), &lease);
-                let write = leases.write_or_read(*lease, timeout);
+            Effect::WriteLease(write) => {
+                let started = write.sent;
+                let write = lease::send(&self.client, write, timeout);
                 let completion = move |(written, found): (_, Option<_>)| {
                     let found = found.map(Box::new);
                     Completion::LeaseWritten { started, written, found }

@@ -22,8 +22,8 @@ pub(super) struct Leader {
     lease_duration: Duration,
     /// The leadership as of the last report.
     reported: Option<Leadership>,
-    /// Whether this process led at the last call.
-    led: bool,
+    /// Since when this process has led, as of the last call.
+    led_since: Option<Instant>,
     /// Since when the process is stopping.
     stopping: Option<Instant>,
     is_releasing: bool,
@@ -47,7 +47,7 @@ impl Leader {
             lease_duration: candidate.duration,
             participant: Some(Participant::new(candidate)),
             reported: None,
-            led: false,
+            led_since: None,
             stopping: None,
             is_releasing: false,
             server_went_back: false,
@@ -82,9 +82,9 @@ impl Leader {
     pub(super) fn next(&mut self, now: Now, requests: &mut Vec<Request>) -> Option<Instant> {
         let participant = self.participant.as_mut()?;
         let (write, wake) = participant.next(now.instant, now.wall);
-        if let Some(lease) = write {
+        if let Some(write) = write {
             let deadline = now.instant + participant.write_timeout();
-            requests.push(Request { effect: Effect::WriteLease(lease), deadline });
+            requests.push(Request { effect: Effect::WriteLease(write), deadline });
         }
         wake
     }
@@ -92,7 +92,22 @@ impl Leader {
     /// Returns whether this process leads, if that has changed since the last call.
     pub(super) fn take_change(&mut self, now: Instant) -> Option<bool> {
         let leads = self.leads(now);
-        (std::mem::replace(&mut self.led, leads) != leads).then_some(leads)
+        if leads == self.led_since.is_some() {
+            return None;
+        }
+        self.led_since = leads.then_some(now);
+        Some(leads)
+    }
+
+    /// Returns since when this process leads.
+    pub(super) fn led_since(&self) -> Option<Instant> {
+        self.led_since
+    }
+
+    /// Leaves the Lease to another process: for as long as it takes to expire, and as long again.
+    pub(super) fn yield_lease(&mut self, now: Instant) {
+        let until = now + self.lease_duration * 2;
+        self.participant.iter_mut().for_each(|participant| participant.yield_until(until));
     }
 
     /// Returns the leadership, if it has changed since the last call.

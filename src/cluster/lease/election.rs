@@ -72,6 +72,8 @@ pub(crate) struct Election {
     /// Whether this process has held the Lease.
     acquired: bool,
     not_before: Option<Instant>,
+    /// Until when it leaves the Lease to another process.
+    yields_until: Option<Instant>,
 }
 
 /// The Lease, as the watch shows it.
@@ -140,6 +142,7 @@ impl Election {
             sent: Vec::new(),
             acquired: false,
             not_before: None,
+            yields_until: None,
         }
     }
 
@@ -227,6 +230,9 @@ impl Election {
         self.held.take_if(|held| held.renewed + renew_deadline <= now);
         let Self { candidate, held, seen, .. } = &*self;
         let until = held.as_ref().map(|held| held.renewed + renew_deadline);
+        if let Some(yields_until) = self.yields_until.filter(|yields_until| now < *yields_until) {
+            return Step::Wait(until.or(Some(yields_until)));
+        }
         let (due, base) = match (held, seen) {
             (Some(held), _) => (held.renewed + candidate.duration / 3, held.base.as_ref()),
             _ if !self.listed => return Step::Wait(None),
@@ -255,7 +261,7 @@ impl Election {
 
     /// Handles the result of a write that was sent at `started`.
     pub(super) fn written(&mut self, written: Written, started: Instant, now: Instant) {
-        let retry_interval = write_timeout(self.candidate.duration).min(MAX_RETRY_INTERVAL);
+        let retry_interval = write_interval(self.candidate.duration).min(MAX_RETRY_INTERVAL);
         self.not_before = Some(now.max(started + retry_interval));
         match written {
             Written::Done(lease) => {
@@ -277,6 +283,12 @@ impl Election {
             }
             Written::Refused(_) | Written::Failed(_) => {}
         }
+    }
+
+    /// Leaves the Lease to another process until this time: it is neither renewed nor acquired. It expires rather than
+    /// being released, since requests of this process may still be applied.
+    pub(super) fn yield_until(&mut self, until: Instant) {
+        self.yields_until = Some(until);
     }
 
     /// Returns the candidate.
@@ -359,8 +371,15 @@ fn renew_deadline(duration: Duration) -> Duration {
     duration * 2 / 3
 }
 
-/// Returns the timeout of a write: if the response to a renewal is lost, there is time for two more.
+/// Returns the timeout of a write: the first renewal may take until its leadership ends. Where requests wait in a queue of
+/// the API server, a timeout would send them to its end again.
 pub(super) fn write_timeout(duration: Duration) -> Duration {
+    duration / 3
+}
+
+/// Returns after what time without a response another write is sent beside the first: the response may be lost. Both carry
+/// the same resource version, so that one of them is applied at most.
+pub(super) fn write_interval(duration: Duration) -> Duration {
     duration / 9
 }
 

@@ -9,7 +9,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::election::{Candidate, Election, Step, Written, version, write_timeout};
+use super::election::{Candidate, Election, Step, Written, version, write_interval, write_timeout};
 use crate::cluster::error::{describe_watch, is_expired};
 
 /// Whether this process may write.
@@ -35,16 +35,36 @@ impl Leadership {
     }
 }
 
+/// The maximum number of writes in flight.
+const MAX_WRITES: usize = 3;
+
+/// A write to send.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseWrite {
+    pub(crate) lease: Box<Lease>,
+    /// When it is sent; it identifies the write.
+    pub(crate) sent: Instant,
+    /// Whether another one has been in flight for long. Then this one needs a new connection: the other's may be dead.
+    pub(crate) is_repeated: bool,
+}
+
+/// A write in flight.
+#[derive(Clone, Debug)]
+struct InFlight {
+    sent: Instant,
+    /// The newest version of the Lease that was known then.
+    newest: Option<u64>,
+}
+
 /// A participant in an election.
 #[derive(Clone, Debug)]
 pub(crate) struct Participant {
     election: Election,
-    write_timeout: Duration,
-    /// Whether a write is in flight: only one at a time, so that its outcome is known.
-    is_writing: bool,
-    /// The newest known version of the Lease, and the one known when the last write was sent.
+    duration: Duration,
+    /// The writes in flight, oldest first.
+    writes: Vec<InFlight>,
+    /// The newest known version of the Lease.
     newest: Option<u64>,
-    newest_at_write: Option<u64>,
     /// Whether the API server responded to a write with a version older than one known before.
     server_went_back: bool,
     /// Why the Lease can be neither read nor written.
@@ -57,11 +77,10 @@ pub(crate) struct Participant {
 impl Participant {
     pub(crate) fn new(candidate: Candidate) -> Self {
         Self {
-            write_timeout: write_timeout(candidate.duration),
+            duration: candidate.duration,
             election: Election::new(candidate),
-            is_writing: false,
+            writes: Vec::new(),
             newest: None,
-            newest_at_write: None,
             server_went_back: false,
             last_error: None,
             last_warning: None,
@@ -108,7 +127,8 @@ impl Participant {
         started: Instant,
         (now, wall): (Instant, Timestamp),
     ) {
-        self.is_writing = false;
+        let write = self.writes.iter().position(|write| write.sent == started);
+        let newest = write.and_then(|place| self.writes.remove(place).newest);
         match &written {
             Written::Refused(message) => {
                 warn!("{message}");
@@ -123,7 +143,7 @@ impl Participant {
         };
         if let Some(answer) = answer.and_then(version) {
             // The watch may be ahead of an earlier read, so only what was known when the write was sent counts.
-            self.server_went_back |= Some(answer) < self.newest_at_write;
+            self.server_went_back |= Some(answer) < newest;
             self.newest = self.newest.max(Some(answer));
         }
         self.election.written(written, started, now);
@@ -132,15 +152,21 @@ impl Participant {
         }
     }
 
-    /// Returns the Lease to write, if that is due, and when the next step is due, if known.
-    pub(crate) fn next(&mut self, now: Instant, wall: Timestamp) -> (Option<Box<Lease>>, Option<Instant>) {
+    /// Returns the write that is due, and when the next step is due, if known.
+    pub(crate) fn next(&mut self, now: Instant, wall: Timestamp) -> (Option<LeaseWrite>, Option<Instant>) {
         let (mut write, mut wake) = (None, None);
-        if !self.is_writing {
+        let not_before = self.writes.last().map(|last| last.sent + write_interval(self.duration));
+        if self.writes.len() >= MAX_WRITES {
+            // The next step follows a response.
+        } else if let Some(not_before) = not_before.filter(|not_before| now < *not_before) {
+            wake = Some(not_before);
+        } else {
             match self.election.next(now, wall) {
                 Step::Write(lease) => {
-                    self.is_writing = true;
-                    self.newest_at_write = self.newest;
-                    write = Some(lease);
+                    let is_repeated = !self.writes.is_empty();
+                    self.writes.push(InFlight { sent: now, newest: self.newest });
+                    write = Some(LeaseWrite { lease, sent: now, is_repeated });
+                    wake = Some(now + write_interval(self.duration)).filter(|_| self.writes.len() < MAX_WRITES);
                 }
                 Step::Wait(until) => wake = until,
             }
@@ -161,11 +187,16 @@ impl Participant {
 
     /// Returns the timeout of a write.
     pub(crate) fn write_timeout(&self) -> Duration {
-        self.write_timeout
+        write_timeout(self.duration)
     }
 
     pub(crate) fn is_writing(&self) -> bool {
-        self.is_writing
+        !self.writes.is_empty()
+    }
+
+    /// Leaves the Lease to another process until this time.
+    pub(crate) fn yield_until(&mut self, until: Instant) {
+        self.election.yield_until(until);
     }
 
     /// Returns whether the API server went back to an earlier state, for example because etcd was restored. Its watches
@@ -214,13 +245,16 @@ mod tests {
 
     /// What it writes next, whenever that is due.
     fn write(participant: &mut Participant) -> Lease {
-        let later = Instant::now() + Duration::from_secs(60);
-        *participant.next(later, clock::now()).0.expect("a write is due")
+        let now = Instant::now();
+        let mut writes = (1..100).map(|minutes| now + Duration::from_secs(60) * minutes);
+        let write = writes.find_map(|later| participant.next(later, clock::now()).0);
+        *write.expect("a write is due").lease
     }
 
     fn answer(participant: &mut Participant, written: Written, found: Option<Lease>) {
         let now = Instant::now();
-        participant.written(written, found, now, (now, clock::now()));
+        let sent = participant.writes.first().expect("a write is in flight").sent;
+        participant.written(written, found, sent, (now, clock::now()));
     }
 
     fn at(mut lease: Lease, version: &str) -> Lease {
@@ -261,5 +295,46 @@ mod tests {
         write(&mut participant);
         answer(&mut participant, Written::Done(Box::new(at(lease, "104"))), None);
         assert!(!participant.server_went_back());
+    }
+
+    /// Requests wait before they are served. None is given up, and others are sent beside it.
+    #[test]
+    fn slow_renewal_is_repeated_beside_the_first() {
+        let mut participant = leader();
+        let start = participant.election.leads_until().unwrap() - Duration::from_secs(5);
+        let at = |milliseconds| start + Duration::from_millis(milliseconds);
+        let (first, wake) = participant.next(start, clock::now());
+        let first = first.unwrap();
+        assert!(!first.is_repeated);
+        assert_eq!(wake, Some(start + write_interval(Duration::from_secs(15))));
+        assert!(participant.next(at(1666), clock::now()).0.is_none());
+        let (second, _) = participant.next(at(1667), clock::now());
+        let second = second.unwrap();
+        assert!(second.is_repeated, "the connection of the first may be dead");
+        let version = |write: &LeaseWrite| write.lease.metadata.resource_version.clone();
+        assert_eq!(version(&first), version(&second), "at most one of them is applied");
+        assert!(participant.next(at(3400), clock::now()).0.is_some());
+        assert!(participant.next(at(4900), clock::now()).0.is_none(), "there are no more than three");
+        // The first is served after all, and the second finds that.
+        let done = Written::Done(Box::new(self::at(*first.lease.clone(), "101")));
+        participant.written(done, None, first.sent, (at(4900), clock::now()));
+        let found = self::at(*first.lease, "101");
+        participant.written(Written::Conflict, Some(found), second.sent, (at(4950), clock::now()));
+        assert!(participant.next(at(4951), clock::now()).0.is_none());
+        assert!(participant.leadership().leads(at(9900)) && !participant.server_went_back());
+    }
+
+    #[test]
+    fn participant_that_yields_neither_renews_nor_acquires() {
+        let mut participant = leader();
+        let now = participant.election.leads_until().unwrap() - Duration::from_secs(10);
+        let after = |seconds| now + Duration::from_secs(seconds);
+        participant.yield_until(after(30));
+        assert!(participant.next(after(6), clock::now()).0.is_none());
+        assert!(participant.leadership().leads(after(6)), "requests in flight end first");
+        let (write, wake) = participant.next(after(29), clock::now());
+        assert!(write.is_none() && !participant.leadership().leads(after(29)));
+        assert_eq!(wake, Some(after(30)));
+        assert!(participant.next(after(30), clock::now()).0.is_some(), "no other process has taken it");
     }
 }

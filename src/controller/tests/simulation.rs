@@ -43,6 +43,14 @@ fn random_worlds_keep_the_invariants() {
     run::check_all_happened(&tally);
 }
 
+/// Requests wait for two seconds before they are processed, for five minutes.
+#[test]
+fn overload_does_not_move_leadership() {
+    for seed in 0..20 {
+        assert_eq!(steps::changes_of_leadership_under_overload(seed), 0, "seed {seed}");
+    }
+}
+
 /// `make simulate`
 #[test]
 #[ignore = "runs SEEDS worlds"]

@@ -267,8 +267,8 @@ impl World {
     pub(super) fn take(&mut self, request: Request) {
         let Request { effect, deadline } = request;
         let completion = match effect {
-            Effect::WriteLease(lease) => {
-                let mut lease = *lease;
+            Effect::WriteLease(write) => {
+                let mut lease = *write.lease;
                 lease.metadata.resource_version = Some(self.next_version());
                 let lease = Box::new(lease);
                 let failed = Written::Failed("no answer".to_owned());

@@ -34,7 +34,7 @@ const RETRY_TIME: Millis = 5_000;
 impl World {
     /// Ends all faults and actors, but a rejection of some patches.
     pub(super) fn calm_down(&mut self) {
-        self.faults = 0;
+        (self.faults, self.queued_until) = (0, 0);
         self.record(|| "nobody writes any more, and nothing fails".to_owned());
         self.end_plugins();
         self.fix_annotations();

@@ -10,9 +10,12 @@ use tokio::time::Instant;
 use super::checks::Sent;
 use super::responses::error;
 use super::story::{describe, outcome};
-use super::world::{Due, World};
+use super::world::{Due, Millis, World};
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::{Effect, Request, RequestId};
+
+/// How long a request waits before an overloaded API server processes it, in milliseconds.
+const QUEUE_TIME: Millis = 2000;
 
 /// How much longer than one request a list may take, as the executor has it.
 const MAX_LIST_TIME: Duration = Duration::from_secs(45);
@@ -61,6 +64,8 @@ pub(super) enum Fate {
     Broken,
     /// It is served long after the process has given it up, or has died.
     Late,
+    /// It waits in a queue of the API server. If the process gives it up meanwhile, it is not processed.
+    Queued,
 }
 
 impl World {
@@ -89,6 +94,8 @@ impl World {
     pub(super) fn call(&mut self, process: usize, call: Call, sent: Sent, deadline: Instant) -> Fate {
         let faults = self.faults;
         let fate = if self.choices.percent(faults) { self.fate() } else { Fate::Served };
+        let is_queued = self.now < self.queued_until && fate == Fate::Served;
+        let fate = if is_queued { Fate::Queued } else { fate };
         self.count(fate.name());
         self.requests += 1;
         let number = self.requests;
@@ -98,6 +105,7 @@ impl World {
         match fate {
             Fate::Lost => {}
             Fate::Refused => self.after(delay, Due::Answer(number)),
+            Fate::Queued => self.after(QUEUE_TIME + delay, Due::Arrive(number)),
             Fate::Late => {
                 let late = self.choices.one_of(&[1000, 1, 5000, 20_000, 60_000]);
                 self.at(expiry + late, Due::Arrive(number));
@@ -246,6 +254,7 @@ impl Fate {
             Self::Unanswered => "fault: answer lost",
             Self::Broken => "fault: applied, answered 500",
             Self::Late => "fault: lands late",
+            Self::Queued => "fault: queued",
         }
     }
 
@@ -260,7 +269,7 @@ impl Fate {
 /// An effect that is served after its sender has given it up.
 fn copy(effect: &Effect) -> Call {
     Call::Effect(match effect {
-        Effect::WriteLease(lease) => Effect::WriteLease(lease.clone()),
+        Effect::WriteLease(write) => Effect::WriteLease(write.clone()),
         Effect::PatchNode { id, node, patch } => {
             Effect::PatchNode { id: *id, node: Arc::clone(node), patch: patch.clone() }
         }

@@ -17,7 +17,7 @@ const STEPS: usize = 60;
 const MAX_SHRINK_TIME: Duration = Duration::from_secs(40);
 
 /// What happens in any hundreds of worlds: an empty run proves nothing.
-const EXPECTED: [&str; 70] = [
+const EXPECTED: [&str; 71] = [
     "CustomResourceDefinition deleted",
     "administrator removed an entry",
     "administrator removed the annotation",
@@ -55,6 +55,7 @@ const EXPECTED: [&str; 70] = [
     "fault: connection refused",
     "fault: lands late",
     "fault: lost on the way",
+    "fault: queued",
     "kubelet reported another allocatable",
     "kubelet reset values",
     "leadership gained",

@@ -55,9 +55,9 @@ impl World {
             Call::Effect(effect) => effect,
         };
         let served = match effect {
-            Effect::WriteLease(lease) => {
-                let object = serde_json::to_value(&**lease).unwrap();
-                if lease.metadata.resource_version.is_some() {
+            Effect::WriteLease(write) => {
+                let object = serde_json::to_value(&*write.lease).unwrap();
+                if write.lease.metadata.resource_version.is_some() {
                     self.server.replace(Kind::Lease, Subresource::None, object, &writer)
                 } else {
                     self.server.create(Kind::Lease, object, &writer)

@@ -32,6 +32,24 @@ pub(super) fn run(choices: Choices, steps: usize, is_recorded: bool) -> World {
     world
 }
 
+/// Makes a world without faults, whose API server is overloaded for five minutes. Returns how often leadership changed in
+/// that time.
+pub(super) fn changes_of_leadership_under_overload(seed: u64) -> u64 {
+    let mut world = World::new(Choices::of_seed(seed), false);
+    world.begin();
+    world.faults = 0;
+    world.run_until(60_000);
+    let changes = |world: &World| {
+        ["leadership gained", "leadership lost"].map(|what| world.story.tally.get(what).copied().unwrap_or_default())
+    };
+    let [gained, lost] = changes(&world);
+    assert!(gained > lost, "nobody leads");
+    world.queue_requests(300_000);
+    world.run_until(360_000);
+    assert_eq!(world.violation, None);
+    changes(&world).iter().sum::<u64>() - gained - lost
+}
+
 impl World {
     fn begin(&mut self) {
         let nodes = self.choices.below(3) as usize + 2;
@@ -118,8 +136,18 @@ impl World {
                 self.count("compaction");
                 self.record(|| "etcd is compacted".to_owned());
             }
+            47 => {
+                let time = self.choices.one_of(&[10_000, 60_000, 300_000]);
+                self.queue_requests(time);
+            }
             _ => {}
         }
+    }
+
+    /// Every request waits for two seconds, for so long.
+    pub(super) fn queue_requests(&mut self, time: Millis) {
+        self.queued_until = self.now + time;
+        self.record(|| format!("the API server is overloaded: requests are queued for {} s", time / 1000));
     }
 
     /// A watch of a process lags, shows nothing for a while, breaks, or cannot list.

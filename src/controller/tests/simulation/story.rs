@@ -44,7 +44,7 @@ pub(super) fn outcome(response: &Result<Value, Failure>) -> String {
 pub(super) fn describe(effect: &Effect) -> String {
     let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
     match effect {
-        Effect::WriteLease(lease) => format!("writes the Lease as {}", holder(lease)),
+        Effect::WriteLease(write) => format!("writes the Lease as {}", holder(&write.lease)),
         Effect::ReleaseLease(_) => "releases the Lease".to_owned(),
         Effect::ListRules { .. } => "lists the rules".to_owned(),
         Effect::PatchNode { node, patch, .. } => {

@@ -56,6 +56,8 @@ pub(super) struct World {
     pub(super) requests: u64,
     /// How many in a hundred requests have a fault.
     pub(super) faults: u32,
+    /// Until when every request waits in a queue.
+    pub(super) queued_until: Millis,
     /// Whether the CustomResourceDefinition is missing.
     pub(super) crd_missing: bool,
     /// Patches of this node, and those that write this resource, are rejected by an admission webhook.
@@ -88,6 +90,7 @@ impl World {
             in_flight: BTreeMap::new(),
             requests: 0,
             faults: 0,
+            queued_until: 0,
             crd_missing: false,
             rejected: BTreeSet::new(),
             backup: Vec::new(),

@@ -133,7 +133,7 @@ async fn one_lost_answer_leaves_time_for_two_more_renewals() {
             }
             write_at(&mut a, now);
             let sent = now;
-            now += write_timeout(a.candidate.duration);
+            now += write_interval(a.candidate.duration);
             assert!(now <= end, "write {write} of {duration} s ends after the deadline");
             a.written(lost(), sent, now);
         }

@@ -281,7 +281,8 @@ impl World {
 
     fn take(&mut self, effect: Effect) -> Result<(), String> {
         let completion = match effect {
-            Effect::WriteLease(mut lease) => {
+            Effect::WriteLease(write) => {
+                let mut lease = write.lease;
                 // The other process has not renewed it.
                 if self.is_deposed {
                     self.begin_term(false);
