@@ -52,6 +52,17 @@ pub struct Metrics {
     pub(crate) confinement_tests: Family<Label, Counter>,
 }
 
+/// The gauges that only a leader exports: alerts take the maximum over all replicas.
+#[derive(Debug)]
+pub(crate) struct LeaderGauges {
+    /// Nodes that rules select, by state.
+    pub(crate) nodes: Vec<(&'static str, usize)>,
+    /// Rules, by state.
+    pub(crate) rules: [(&'static str, usize); RULE_STATES.len()],
+    pub(crate) rules_without_nodes: usize,
+    pub(crate) rules_held: usize,
+}
+
 /// Whether listed values were kept when a kubelet started.
 pub(crate) const KEPT: Label = [("values", "kept")];
 pub(crate) const RESET: Label = [("values", "reset")];
@@ -88,8 +99,7 @@ impl Default for Metrics {
         for result in ["patched", "stale", "not_found", "forbidden", "failed"] {
             drop(metrics.patches.get_or_create(&[("result", result)]));
         }
-        set_all(&metrics.nodes, "state", TABLE.map(|row| (row.name, 0)));
-        set_all(&metrics.rules, "state", RULE_STATES.map(|state| (state, 0)));
+        metrics.report(None);
         for resource in ["nodes", "rules"] {
             drop(metrics.watch_restarts.get_or_create(&[("resource", resource)]));
         }
@@ -167,6 +177,21 @@ impl Metrics {
         Ok(text)
     }
 
+    /// Sets the gauges of a leader; all of them are 0 where a process does not lead.
+    pub(crate) fn report(&self, gauges: Option<&LeaderGauges>) {
+        let none = LeaderGauges {
+            nodes: TABLE.map(|row| (row.name, 0)).into(),
+            rules: RULE_STATES.map(|state| (state, 0)),
+            rules_without_nodes: 0,
+            rules_held: 0,
+        };
+        let LeaderGauges { nodes, rules, rules_without_nodes, rules_held } = gauges.unwrap_or(&none);
+        set_all(&self.nodes, "state", nodes.iter().copied());
+        set_all(&self.rules, "state", *rules);
+        set(&self.rules_without_nodes, *rules_without_nodes);
+        set(&self.rules_held, *rules_held);
+    }
+
     /// Counts the response to a patch.
     pub(crate) fn patched(&self, result: &'static str) {
         self.patches.get_or_create(&[("result", result)]).inc();
@@ -185,9 +210,12 @@ pub(crate) fn set_all(
     counts: impl IntoIterator<Item = (&'static str, usize)>,
 ) {
     for (value, count) in counts {
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        family.get_or_create(&[(label, value)]).set(count);
+        set(&family.get_or_create(&[(label, value)]), count);
     }
+}
+
+fn set(gauge: &Gauge, count: usize) {
+    gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
 }
 
 #[cfg(test)]

@@ -45,6 +45,8 @@ pub(super) struct Nodes {
     is_relist_due: bool,
     /// The minor version of the newest kubelet so far.
     newest_kubelet: Option<u32>,
+    /// The rules that ledgers name, unless a ledger has changed since they were last read.
+    rules_in_ledgers: Option<Arc<BTreeSet<Arc<str>>>>,
     tally: Tally,
 }
 
@@ -189,6 +191,9 @@ impl Nodes {
             Some(known) if node.is_older_than(&known.node) => return seen,
             Some(known) if known.node.uid == node.uid => {
                 let before = std::mem::replace(&mut known.node, node);
+                if before.ledger != known.node.ledger {
+                    self.rules_in_ledgers = None;
+                }
                 known.released.observe(&before, &known.node);
                 seen.started = known.observe_start(&before).map(|start| (Arc::clone(&name), start));
                 if before.same_for_planning(&known.node) {
@@ -205,6 +210,7 @@ impl Nodes {
                 seen.changed = Some((name, Rank::Changed));
             }
             None => {
+                self.rules_in_ledgers = None;
                 self.by_name.insert(Arc::clone(&name), NodeState::new(node));
                 seen.changed = Some((name, Rank::Changed));
             }
@@ -214,6 +220,7 @@ impl Nodes {
 
     fn remove(&mut self, name: &Arc<str>) {
         if let Some(state) = self.by_name.remove(name) {
+            self.rules_in_ledgers = None;
             self.tally.update(name, &state.standings, &[]);
         }
     }
@@ -273,17 +280,22 @@ impl Nodes {
         affected.map(|(name, _)| Arc::clone(name)).collect()
     }
 
-    /// Returns the rules that ledgers name.
-    pub(super) fn rules_in_ledgers(&self) -> BTreeSet<Arc<str>> {
+    /// Returns the rules that ledgers name. Ledgers are read once, until one changes.
+    pub(super) fn rules_in_ledgers(&mut self) -> Arc<BTreeSet<Arc<str>>> {
+        if let Some(rules) = &self.rules_in_ledgers {
+            return Arc::clone(rules);
+        }
         let mut rules = BTreeSet::new();
-        for (_, state) in self.by_name.iter().filter(|(_, state)| state.node.ledger.is_some()) {
-            let ledger = Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default();
+        for ledger in distinct(self.by_name.iter().filter_map(|(_, state)| state.node.ledger.as_ref())) {
+            let ledger = Ledger::parse(Some(ledger)).unwrap_or_default();
             for (_, entry) in ledger.entries() {
                 if !rules.contains(entry.rule.as_str()) {
                     rules.insert(entry.rule.as_str().into());
                 }
             }
         }
+        let rules = Arc::new(rules);
+        self.rules_in_ledgers = Some(Arc::clone(&rules));
         rules
     }
 
@@ -299,6 +311,12 @@ impl Nodes {
     pub(super) fn counts(&self, rule: &str) -> Option<&super::tally::Counts> {
         self.tally.counts(rule)
     }
+}
+
+/// Returns each of these texts once. They are interned, so that equal ones have one address.
+fn distinct<'a>(texts: impl Iterator<Item = &'a Arc<str>>) -> impl Iterator<Item = &'a str> {
+    let mut seen = HashSet::new();
+    texts.filter(move |text| seen.insert(Arc::as_ptr(text))).map(|text| &**text)
 }
 
 /// Returns the rank of a change. If the ledger is unchanged but values are not, a value may have been lost.

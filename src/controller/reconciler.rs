@@ -88,8 +88,8 @@ struct Reports {
     broken_watches: BTreeMap<&'static str, String>,
     /// Whether the last list of pods failed, so that the failure is logged once.
     pods_unavailable: bool,
-    /// Whether the metrics of the rules must be recounted.
-    rules_changed: bool,
+    /// Whether the gauges of a leader must be set again.
+    gauges_changed: bool,
     /// The number of nodes planned in the current step.
     planned: usize,
 }
@@ -102,7 +102,7 @@ impl Reconciler {
             forbidden: None,
             broken_watches: BTreeMap::new(),
             pods_unavailable: false,
-            rules_changed: false,
+            gauges_changed: false,
             planned: 0,
         };
         let cluster = ClusterFacts {
@@ -178,34 +178,38 @@ impl Reconciler {
         step.wake = self.leader.next(now, &mut step.requests);
         self.follow_leadership(now);
         if self.leader.is_stopping() {
-            let in_flight = self.schedule.limiter.writes();
-            let since = now.instant.checked_sub(self.leader.lease_duration());
-            let may_land = || {
-                let mut nodes = self.nodes.iter();
-                since.is_some_and(|since| nodes.any(|(_, state)| state.may_be_patched(since)))
-            };
-            match self.leader.end(in_flight, may_land, now.instant, &mut step.requests) {
-                Ending::Draining(until) => {
-                    step.wake = Some(step.wake.map_or(until, |wake| wake.min(until)));
-                }
-                Ending::Releasing => {}
-                Ending::Done => step.done = true,
-            }
-            return step;
-        }
-        if self.leads(now.instant) {
+            self.finish(now, &mut step);
+        } else if self.leads(now.instant) {
             self.work(now, &mut step);
         } else {
             self.stand_by(now, &mut step);
         }
+        self.report_gauges(now.instant);
         step
+    }
+
+    /// Ends leadership, once nothing is in flight.
+    fn finish(&mut self, now: Now, step: &mut Step) {
+        let in_flight = self.schedule.limiter.writes();
+        let since = now.instant.checked_sub(self.leader.lease_duration());
+        let may_land = || {
+            let mut nodes = self.nodes.iter();
+            since.is_some_and(|since| nodes.any(|(_, state)| state.may_be_patched(since)))
+        };
+        match self.leader.end(in_flight, may_land, now.instant, &mut step.requests) {
+            Ending::Draining(until) => {
+                step.wake = Some(step.wake.map_or(until, |wake| wake.min(until)));
+            }
+            Ending::Releasing => {}
+            Ending::Done => step.done = true,
+        }
     }
 
     /// Does the work of a leader.
     fn work(&mut self, now: Now, step: &mut Step) {
         self.wake_due(now);
         self.resume_ended(now);
-        self.expire_hold(now);
+        self.list_rules_after_hold(now.instant);
         self.list_rules(now.instant, step);
         self.reports.planned = 0;
         while self.reports.planned < PLAN_BATCH_SIZE
@@ -285,18 +289,16 @@ impl Reconciler {
         }
         let Some(leads) = self.leader.take_change(now.instant) else { return };
         self.diagnostics.metrics.leader.set(leads.into());
+        self.reports.gauges_changed = true;
         self.cluster.confinement.follow(leads, now.instant);
         self.report_confinement();
         if leads {
             self.schedule.list_rules();
             self.restart_all(now);
-            self.report_totals();
         } else {
-            let zeros = self.nodes.tally().totals().map(|(state, _)| (state, 0)).collect::<Vec<_>>();
-            metrics::set_all(&self.diagnostics.metrics.nodes, "state", zeros);
-            self.diagnostics.metrics.rules_held.set(0);
             self.reports.forbidden = None;
             self.reports.events.clear();
+            self.rules.stand_by();
             // Planned changes are not sent anymore, and the rules must be listed again.
             self.schedule.list_rules();
             self.restart_nodes(now);

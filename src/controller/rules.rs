@@ -299,11 +299,22 @@ impl Rules {
         changed
     }
 
-    /// Ends the hold when it is due. Returns the number of rules that were held.
-    pub(super) fn expire_hold(&mut self, now: Instant) -> usize {
-        let held = self.hold.expire(now).len();
+    /// Returns whether the list that ends the hold must be requested now, once.
+    pub(super) fn take_due_list(&mut self, now: Instant) -> bool {
+        self.hold.take_due_list(now)
+    }
+
+    /// Ends the hold after a complete list, if it waits for this list. Returns the number of rules that were held.
+    pub(super) fn end_hold(&mut self) -> usize {
+        let held = self.hold.listed().len();
         self.is_dirty |= held > 0;
         held
+    }
+
+    /// Ends the hold together with the term of leadership.
+    pub(super) fn stand_by(&mut self) {
+        self.hold.stand_by();
+        self.is_dirty = true;
     }
 
     /// Returns the held rules.

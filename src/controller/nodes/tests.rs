@@ -95,3 +95,30 @@ fn released_value_is_remembered_until_it_changes() {
     assert!(!released(8, 7, listed()));
     assert!(!released(9, 7, json!("{}")), "overwritten before");
 }
+
+/// Each takes microseconds, and there may be tens of thousands.
+#[test]
+fn ledgers_are_read_once_until_one_changes() {
+    let mut nodes = Nodes::default();
+    let node = |name: &str, version: u32, rule: &str| {
+        let mut node = api_node(name, version, 4);
+        let ledger = json!({"example.com/dongle": {"quantity": "4", "rule": rule}}).to_string();
+        let meta = kube::Resource::meta_mut(&mut node);
+        meta.name = Some(name.to_owned());
+        meta.annotations.as_mut().unwrap().insert(crate::model::ledger::ANNOTATION.to_owned(), ledger);
+        node
+    };
+    for number in 0..10 {
+        nodes.observe(Event::Apply(node(&format!("node-{number}"), 1, "a")));
+    }
+    let ledgers = nodes.by_name.iter().filter_map(|(_, state)| state.node.ledger.as_ref());
+    assert_eq!(distinct(ledgers).count(), 1, "the nodes share one");
+    let rules = nodes.rules_in_ledgers();
+    assert_eq!(rules.iter().map(|rule| &**rule).collect::<Vec<_>>(), ["a"]);
+    nodes.observe(Event::Apply(node("node-1", 2, "a")));
+    assert!(Arc::ptr_eq(&rules, &nodes.rules_in_ledgers()));
+    nodes.observe(Event::Apply(node("node-1", 4, "b")));
+    assert_eq!(nodes.rules_in_ledgers().len(), 2);
+    nodes.observe(Event::Delete(node("node-1", 4, "b")));
+    assert_eq!(nodes.rules_in_ledgers().len(), 1);
+}

@@ -37,7 +37,11 @@ impl Reconciler {
             let backoff = Backoff::new(self.schedule.seed());
             self.schedule.rules = RulesList::Needed { not_before: None, backoff };
         }
+        let is_list = seen.is_list;
         self.follow_rules(seen, now);
+        if is_list {
+            self.hold_missing(now);
+        }
     }
 
     fn follow_rules(&mut self, seen: Seen, now: Now) {
@@ -69,10 +73,8 @@ impl Reconciler {
         if is_list {
             info!(rules = touched.len(), "all rules listed");
             self.set_ready(|readiness| readiness.rules = None);
-            self.hold_missing(now);
         }
-        self.report_held();
-        self.reports.rules_changed = true;
+        self.reports.gauges_changed = true;
     }
 
     /// Lists the rules for a new leader: its watch may be behind what the previous leader observed.
@@ -129,6 +131,7 @@ impl Reconciler {
         }
         self.resume_contests(now.instant);
         self.hold_missing(now);
+        self.end_hold();
         self.enqueue_all(now);
         // Since when a node has not been as declared is not known. A new one may have appeared while nobody led.
         for (_, state) in self.nodes.unordered_mut() {
@@ -161,26 +164,23 @@ impl Reconciler {
                  for {delay:?}. To withdraw them now, run prune --rule NAME --force for each"
             );
         }
-        self.report_held();
+        self.reports.gauges_changed = true;
         self.enqueue_all(now);
     }
 
-    /// Ends the hold when it is due.
-    pub(super) fn expire_hold(&mut self, now: Now) {
+    /// Requests the list that ends the hold when the delay is over: what came back since may be missing in the watch.
+    pub(super) fn list_rules_after_hold(&mut self, now: Instant) {
         // The list that a new leader needs comes first.
-        if !self.knows_all() {
-            return;
-        }
-        let held = self.rules.expire_hold(now.instant);
-        if held > 0 {
-            warn!(rules = held, "the rules are still missing: withdrawing their values");
-            self.report_held();
-            self.enqueue_all(now);
+        if self.knows_all() && self.rules.take_due_list(now) {
+            self.schedule.list_rules();
         }
     }
 
-    fn report_held(&self) {
-        let held = i64::try_from(self.rules.hold().len()).unwrap_or(i64::MAX);
-        self.diagnostics.metrics.rules_held.set(held);
+    /// Ends a hold that waits for the list that has just been evaluated.
+    fn end_hold(&mut self) {
+        let held = self.rules.end_hold();
+        if held > 0 {
+            warn!(rules = held, "the rules are still missing: withdrawing their values");
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::cluster::requests::RequestError;
 use crate::controller::change_log::log_equal_priority;
 use crate::controller::effect::WrittenStatus;
 use crate::controller::events::EventTemplate;
-use crate::controller::metrics;
+use crate::controller::metrics::{self, LeaderGauges};
 use crate::controller::status::{metric_state, reports, status};
 use crate::model::api::{NodeExtendedResourceStatus, Reason};
 
@@ -48,12 +48,7 @@ impl Reconciler {
     /// Sends the statuses that are due, if they have changed.
     pub(super) fn send_statuses(&mut self, now: Now, step: &mut Step) {
         let changed = self.nodes.tally().take_changed();
-        if !changed.is_empty() {
-            self.report_totals();
-        }
-        if self.rules.listed() && std::mem::take(&mut self.reports.rules_changed) {
-            self.update_rule_metrics();
-        }
+        self.reports.gauges_changed |= !changed.is_empty();
         for rule in changed {
             if self.rules.get(&rule).is_some() {
                 self.touch_status(&rule, now.instant);
@@ -137,7 +132,7 @@ impl Reconciler {
                 if version.is_none() || state.version <= version {
                     state.status = Some(status);
                 }
-                self.reports.rules_changed = true;
+                self.reports.gauges_changed = true;
                 false
             }
             // The object does not match the CRD's schema, so no status can be written until it is corrected.
@@ -159,25 +154,33 @@ impl Reconciler {
         }
     }
 
-    /// Sets the metrics of node states.
-    pub(super) fn report_totals(&mut self) {
-        let totals: Vec<_> = self.nodes.tally().totals().collect();
-        metrics::set_all(&self.diagnostics.metrics.nodes, "state", totals);
+    /// Sets the gauges of a leader: what it knows, or nothing if this process does not lead. While nodes are still to be
+    /// planned, the counts are about to change.
+    pub(super) fn report_gauges(&mut self, now: Instant) {
+        let leads = self.leads(now);
+        if (leads && self.has_unplanned()) || !std::mem::take(&mut self.reports.gauges_changed) {
+            return;
+        }
+        let gauges = leads.then(|| self.gauges());
+        self.diagnostics.metrics.report(gauges.as_ref());
     }
 
-    /// Sets the metrics of rules.
-    fn update_rule_metrics(&self) {
-        let mut counts = metrics::RULE_STATES.map(|state| (state, 0));
-        let mut without_nodes = 0;
+    fn gauges(&mut self) -> LeaderGauges {
+        let mut rules = metrics::RULE_STATES.map(|state| (state, 0));
+        let mut rules_without_nodes = 0;
         for (_, rule) in self.rules.iter() {
             let word = metric_state(rule.status.as_ref());
-            for (state, count) in &mut counts {
+            for (state, count) in &mut rules {
                 *count += usize::from(*state == word);
             }
-            without_nodes += i64::from(reports(rule.status.as_ref(), Reason::NoNodesSelected));
+            rules_without_nodes += usize::from(reports(rule.status.as_ref(), Reason::NoNodesSelected));
         }
-        metrics::set_all(&self.diagnostics.metrics.rules, "state", counts);
-        self.diagnostics.metrics.rules_without_nodes.set(without_nodes);
+        LeaderGauges {
+            nodes: self.nodes.tally().totals().collect(),
+            rules,
+            rules_without_nodes,
+            rules_held: self.rules.hold().len(),
+        }
     }
 
     /// Sends the Events for which there are slots.

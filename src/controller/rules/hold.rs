@@ -2,7 +2,8 @@
 //!
 //! If a list lacks most of the rules that ledgers name, a CustomResourceDefinition was probably deleted and recreated
 //! while no controller was watching, or a backup is being restored. The values of the missing rules stay, and are
-//! repaired, for some minutes. A deletion in the watch takes effect at once, even if the API server deletes all rules
+//! repaired, for some minutes: those of one term of leadership, since a leader alone can withdraw. Then a list that began
+//! after these minutes decides. A deletion in the watch takes effect at once, even if the API server deletes all rules
 //! together with their CustomResourceDefinition.
 
 use std::collections::BTreeSet;
@@ -18,9 +19,19 @@ const MAX_GONE: usize = 10_000;
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Hold {
     rules: BTreeSet<Arc<str>>,
-    until: Option<Instant>,
+    /// `None` while no rule is held.
+    end: Option<End>,
     /// Rules that are certainly gone: their deletion was observed, or they were held long enough.
     gone: BTreeSet<Arc<str>>,
+}
+
+/// What ends the hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// At this time, another list is requested.
+    ListAt(Instant),
+    /// That list, if it lacks the rules too.
+    List,
 }
 
 impl Hold {
@@ -40,21 +51,36 @@ impl Hold {
         // Held rules stay held when others are back: the rest may follow.
         let rules = if holds { missing } else { &missing & &self.rules };
         // Further lists do not postpone the end.
-        self.until = (!rules.is_empty()).then(|| self.until.unwrap_or(now + delay));
+        self.end = (!rules.is_empty()).then(|| self.end.unwrap_or(End::ListAt(now + delay)));
         let changed = self.rules != rules;
         self.rules = rules;
         changed
     }
 
-    /// Ends the hold when it is due. Returns the rules that were held.
-    pub(super) fn expire(&mut self, now: Instant) -> BTreeSet<Arc<str>> {
-        if self.until.is_none_or(|until| now < until) {
+    /// Returns whether the list that ends the hold must be requested now, once.
+    pub(super) fn take_due_list(&mut self, now: Instant) -> bool {
+        let is_due = self.until().is_some_and(|until| until <= now);
+        if is_due {
+            self.end = Some(End::List);
+        }
+        is_due
+    }
+
+    /// Ends the hold after a complete list, if it waits for this list. Returns the rules that were held.
+    pub(super) fn listed(&mut self) -> BTreeSet<Arc<str>> {
+        if self.end != Some(End::List) {
             return BTreeSet::new();
         }
-        self.until = None;
+        self.end = None;
         let rules = std::mem::take(&mut self.rules);
         self.gone.extend(rules.iter().cloned());
         rules
+    }
+
+    /// Ends the hold together with the term of leadership: the next leader holds by its own list, for the whole delay.
+    pub(super) fn stand_by(&mut self) {
+        self.end = None;
+        self.rules.clear();
     }
 
     /// Records a deletion in the watch. Returns whether the rule was held.
@@ -76,7 +102,7 @@ impl Hold {
     fn end(&mut self, name: &str) -> bool {
         let was_held = self.rules.remove(name);
         if self.rules.is_empty() {
-            self.until = None;
+            self.end = None;
         }
         was_held
     }
@@ -89,9 +115,12 @@ impl Hold {
         self.rules.len()
     }
 
-    /// Returns when the hold ends.
+    /// Returns when another list is requested, after which the hold ends.
     pub(in crate::controller) fn until(&self) -> Option<Instant> {
-        self.until
+        match self.end? {
+            End::ListAt(at) => Some(at),
+            End::List => None,
+        }
     }
 }
 
@@ -104,7 +133,7 @@ mod tests {
     fn evaluate(hold: &mut Hold, in_ledgers: &[&str], existing: &[&str], now: Instant) -> usize {
         let in_ledgers = in_ledgers.iter().map(|name| Arc::from(*name)).collect();
         hold.evaluate(&in_ledgers, |name| existing.contains(&name), DELAY, now);
-        assert_eq!(hold.until.is_some(), hold.len() > 0);
+        assert_eq!(hold.end.is_some(), hold.len() > 0);
         hold.len()
     }
 
@@ -125,11 +154,29 @@ mod tests {
         assert_eq!(evaluate(&mut hold, &["a", "b"], &[], now), 2);
         assert_eq!(evaluate(&mut hold, &["a", "b"], &[], now + DELAY / 2), 2);
         assert_eq!(hold.until(), Some(now + DELAY));
-        assert!(hold.expire(now + DELAY / 2).is_empty());
-        assert_eq!(hold.expire(now + DELAY).len(), 2);
+        assert!(!hold.take_due_list(now + DELAY / 2));
+        assert!(hold.listed().is_empty(), "this list began before the end of the delay");
+        assert!(hold.take_due_list(now + DELAY) && !hold.take_due_list(now + DELAY));
+        assert_eq!(evaluate(&mut hold, &["a", "b"], &[], now + DELAY), 2, "that list lacks them too");
+        assert_eq!(hold.listed().len(), 2);
         assert_eq!(evaluate(&mut hold, &["a", "b"], &[], now + DELAY), 0, "they are certainly gone");
         hold.exists("a");
         assert_eq!(evaluate(&mut hold, &["a"], &[], now + DELAY), 1, "it has been there again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn hold_ends_with_the_term_of_leadership() {
+        let now = Instant::now();
+        for is_due in [false, true] {
+            let mut hold = Hold::default();
+            evaluate(&mut hold, &["a", "b"], &[], now);
+            assert_eq!(hold.take_due_list(if is_due { now + DELAY } else { now }), is_due);
+            hold.stand_by();
+            let later = now + DELAY * 10;
+            assert_eq!((hold.len(), hold.until()), (0, None));
+            assert_eq!(evaluate(&mut hold, &["c", "d"], &[], later), 2);
+            assert_eq!(hold.until(), Some(later + DELAY), "the delay begins anew");
+        }
     }
 
     #[tokio::test(start_paused = true)]

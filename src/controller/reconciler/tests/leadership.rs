@@ -1,6 +1,17 @@
 //! Only the leader writes, and a new one with the rules as they are.
 
 use super::*;
+use crate::model::ledger;
+
+impl World {
+    /// Deletes all rules while their watch is away, which then lists what is left.
+    fn lose_rules(&mut self) {
+        self.rules.clear();
+        self.observe(Observation::Rule(Ok(Event::Init)));
+        self.observe(Observation::Rule(Ok(Event::InitDone)));
+        self.run();
+    }
+}
 
 #[test]
 fn standby_writes_nothing() {
@@ -125,6 +136,56 @@ fn mass_withdrawal_waits() {
     assert!(world.metric("rules_held 0"));
 }
 
+/// I4: a hold belongs to one term of leadership. One that was interrupted withdraws nothing at the next incident.
+#[test]
+fn hold_that_was_interrupted_does_not_shorten_the_next_one() {
+    let mut world = World::leading(3, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.lose_rules();
+    assert!(world.metric("rules_held 1"));
+    world.renews_no_more();
+    assert!(world.metric("rules_held 0"));
+    // The leader in between has withdrawn the values, and advertised others.
+    world.advance(Duration::from_secs(600));
+    let ledger = r#"{"example.com/key":{"quantity":"4","rule":"key"}}"#;
+    let values = json!({"example.com/key": "4"});
+    for number in 0..3 {
+        let name = format!("node-{number}");
+        world.set_node(&name, json!({"capacity": values, "allocatable": values}));
+        world.edit_node(&name, |node| node["metadata"]["annotations"][ledger::ANNOTATION] = json!(ledger));
+    }
+    world.set_rule("key", json!({"resourceName": "example.com/key"}));
+    // All rules are gone again, when this process becomes the leader.
+    world.lose_rules();
+    world.renews = true;
+    world.pass(20);
+    assert!(world.metric("rules_held 1"));
+    world.advance(Duration::from_secs(270));
+    world.run_until_idle();
+    assert_eq!(world.ledger("node-2"), Some(ledger), "the rule is held for the whole delay");
+    world.advance(Duration::from_secs(31));
+    world.run_until_idle();
+    assert_eq!(world.ledger("node-2"), None, "the hold has ended");
+}
+
+/// I4: what came back during the hold may be missing in a watch that is silent.
+#[test]
+fn hold_ends_after_a_list_that_began_after_the_delay() {
+    let mut world = World::leading(2, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.lose_rules();
+    world.watching = false;
+    world.set_rule("dongle", json!({}));
+    world.list_rules = 500;
+    world.advance(Duration::from_secs(400));
+    assert_eq!(world.patched(), [""; 0], "a failed list is no evidence");
+    assert!(world.metric("rules_held 1"));
+    world.list_rules = 200;
+    world.advance(Duration::from_secs(150));
+    assert_eq!((world.patched().len(), world.dongles("node-0")), (0, 4), "the rule is back");
+    assert!(world.metric("rules_held 0"));
+}
+
 /// The same where the nodes are listed last, as by a process that starts beside many of them.
 #[test]
 fn mass_withdrawal_waits_where_nodes_are_listed_after_rules() {
@@ -163,6 +224,34 @@ fn ex_leader_reports_no_states_and_is_ready() {
     assert_eq!(world.readiness().patches, None);
     assert!(world.metric("nodes{state=\"failed\"} 0"));
     assert!(world.metric("leader 0"));
+}
+
+/// Alerts take the maximum over all replicas.
+#[test]
+fn ex_leader_exports_no_gauge_of_a_leader() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.set_rule("nowhere", json!({"allNodes": null, "nodeNames": ["other"]}));
+    world.set_rule("invalid", json!({"resourceName": "cpu"}));
+    world.pass(3);
+    let gauges = |world: &World| {
+        let text = world.reconciler.diagnostics.metrics.text().unwrap();
+        let is_gauge = |line: &&str| line.contains("_nodes{") || line.contains("_rules{") || line.contains("_rules_");
+        let gauges = text.lines().filter(is_gauge).filter(|line| !line.starts_with('#') && !line.ends_with(" 0"));
+        gauges.map(|line| line.trim_start_matches("node_resource_advertiser_").to_owned()).collect::<Vec<_>>()
+    };
+    let [stalled, without] = ["rules{state=\"stalled\"} 1", "rules_without_nodes 1"].map(str::to_owned);
+    assert!(gauges(&world).contains(&stalled) && gauges(&world).contains(&without), "{:?}", gauges(&world));
+    world.lose_rules();
+    assert!(gauges(&world).contains(&"rules_held 1".to_owned()));
+    world.set_rule("invalid", json!({"resourceName": "cpu"}));
+    world.renews_no_more();
+    world.run();
+    assert_eq!(gauges(&world), [""; 0]);
+    // Rules change while this process stands by.
+    world.set_rule("invalid", json!({"resourceName": "memory"}));
+    world.lose_rules();
+    world.advance(Duration::from_secs(60));
+    assert_eq!(gauges(&world), [""; 0]);
 }
 
 /// The Lease is not released while a write may still land.
@@ -232,6 +321,9 @@ fn leader_without_a_list_of_rules_rests_when_a_hold_is_due_to_end() {
     assert_eq!(world.dongles("node-0"), 4);
     world.list_rules = 200;
     world.advance(Duration::from_secs(130));
+    world.run_until_idle();
+    assert_eq!(world.dongles("node-0"), 4, "the delay has begun anew");
+    world.advance(Duration::from_secs(301));
     world.run_until_idle();
     assert_eq!(world.dongles("node-0"), -1, "the hold has ended");
 }
