@@ -146,7 +146,16 @@ impl RequestError {
 
     /// Returns whether the API server is overloaded, fails or does not respond, so that fewer requests must be sent.
     pub(crate) fn is_overload(&self) -> bool {
-        self.code().is_none_or(|code| code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error())
+        let is_overload = |code: StatusCode| code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error();
+        !self.is_by_webhook() && self.code().is_none_or(is_overload)
+    }
+
+    /// Returns whether an admission webhook denies the request, with whatever code: this is about the one object. The
+    /// API server itself sheds load in plain text, or with messages of its own (`ToStatusErr` in
+    /// <https://github.com/kubernetes/apiserver/blob/v0.37.1/pkg/admission/plugin/webhook/errors/statuserror.go>).
+    pub(crate) fn is_by_webhook(&self) -> bool {
+        let Self::Api { status, .. } = self else { return false };
+        status.message.starts_with("admission webhook \"") && status.message.contains("\" denied the request")
     }
 
     /// Returns whether the rest of a list has expired.

@@ -39,8 +39,7 @@ use super::effect::{Completion, Effect, Now, Observation, Request, Step};
 use super::events::Events;
 use super::leader::{Ending, Leader};
 use super::limiter::Kind;
-use super::metrics;
-use super::nodes::{Cause, Nodes};
+use super::nodes::Nodes;
 use super::options::{Diagnostics, Options};
 use super::protection::Protection;
 use super::readiness::Readiness;
@@ -387,8 +386,7 @@ impl Reconciler {
 
     /// Readiness fails from the first patch rejected for a missing permission until no node waits for that permission.
     fn report_forbidden(&mut self) {
-        let is_forbidden = |cause: &Cause| *cause == Cause::Forbidden;
-        if self.reports.forbidden.is_some() && !self.schedule.kept_back.values().any(is_forbidden) {
+        if !self.schedule.kept_back.is_any_forbidden() {
             self.reports.forbidden = None;
         }
         let forbidden = &self.reports.forbidden;

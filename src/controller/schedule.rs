@@ -1,21 +1,22 @@
 //! Everything that decides when requests are sent: the work queue, the slots, and requests that are not about one node.
 
+mod kept_back;
 mod lists_ahead;
 pub(super) mod patches;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::effect::RequestId;
 use super::limiter::{Kind, Limiter};
-use super::nodes::Cause;
 use super::options::RolloutLimits;
 use super::rollouts::Rollouts;
 use super::rules::Mark;
 use super::work_queue::{Stage, WorkQueue};
 use crate::cluster::backoff::Backoff;
+use kept_back::KeptBack;
 use lists_ahead::ListsAhead;
 
 #[derive(Clone, Debug)]
@@ -43,12 +44,7 @@ pub(super) struct Schedule {
     pub(super) listed_ahead: bool,
     /// Nodes in flight whose rules have changed: they are planned for their states.
     pub(super) standings_due: BTreeSet<Arc<str>>,
-    /// The last probed node.
-    pub(super) probed: Option<Arc<str>>,
-    /// When a node kept back by an overloaded API server or a missing permission was last probed.
-    pub(super) probed_at: Option<Instant>,
-    /// Nodes that wait for a condition that affects all: an overloaded API server, or a permission.
-    pub(super) kept_back: BTreeMap<Arc<str>, Cause>,
+    pub(super) kept_back: KeptBack,
     number: u64,
     seed: u64,
 }
@@ -86,9 +82,7 @@ impl Schedule {
             sent_as_listed: false,
             listed_ahead: false,
             standings_due: BTreeSet::new(),
-            probed: None,
-            probed_at: None,
-            kept_back: BTreeMap::new(),
+            kept_back: KeptBack::default(),
             number: 0,
             seed,
         }

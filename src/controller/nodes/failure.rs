@@ -28,6 +28,8 @@ pub(in crate::controller) enum Cause {
     Forbidden,
     /// The API server is overloaded, fails or does not respond.
     Overload,
+    /// An admission webhook wants the patch of this node later.
+    Deferred,
     /// The node does not exist; the watch will report that.
     NotFound,
     /// The patch succeeded and changed nothing.
@@ -141,7 +143,7 @@ impl Failures {
                 }
                 return new;
             }
-            Cause::Forbidden | Cause::Overload | Cause::NotFound | Cause::Undone => {}
+            Cause::Forbidden | Cause::Overload | Cause::Deferred | Cause::NotFound | Cause::Undone => {}
         }
         let is_reported = match cause {
             Cause::Stale => self.stale >= STALE_LIMIT,

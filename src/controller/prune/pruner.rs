@@ -170,7 +170,7 @@ impl Pruner {
                     Cause::Forbidden => {
                         return self.finish(&name, NodeOutcome::Failed(message.to_string()));
                     }
-                    Cause::Overload | Cause::Stale | Cause::Rejected | Cause::Undone => {}
+                    Cause::Overload | Cause::Deferred | Cause::Stale | Cause::Rejected | Cause::Undone => {}
                 }
             }
         }

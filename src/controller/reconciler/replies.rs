@@ -31,7 +31,12 @@ impl Reconciler {
                     // If several changes are rejected together, each of them is sent alone next.
                     Cause::Rejected => sent.changes.len() == 1,
                     // A missing right, like an overload, says nothing about the rule.
-                    Cause::Forbidden | Cause::Stale | Cause::Overload | Cause::NotFound | Cause::Undone => false,
+                    Cause::Forbidden
+                    | Cause::Stale
+                    | Cause::Overload
+                    | Cause::Deferred
+                    | Cause::NotFound
+                    | Cause::Undone => false,
                 };
                 if is_evidence && id.kind == Kind::Rollout {
                     self.rollout_failed(node, &sent.changes, sent.at, &message, now);
@@ -88,7 +93,7 @@ impl Reconciler {
                 }
             }
             Cause::Rejected => warn!(%node, "the API server rejects the patch: {message}"),
-            Cause::Overload | Cause::Undone => {
+            Cause::Overload | Cause::Deferred | Cause::Undone => {
                 warn!(%node, "cannot patch the node, retrying: {message}");
             }
         }

@@ -142,7 +142,7 @@ impl Reconciler {
             }
             Err(error) => {
                 self.reports.statuses.failed(rule, error.retry_after(), (now, seed));
-                if let Some(pause) = error.retry_after() {
+                if let Some(pause) = error.retry_after().filter(|_| !error.is_by_webhook()) {
                     self.schedule.limiter.side_overloaded(pause, now);
                 }
                 warn!(%rule, "cannot write the rule's status, retrying: {error}");

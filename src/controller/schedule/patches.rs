@@ -1,8 +1,6 @@
 //! The life of a patch: planned, sent, answered. All patches of nodes follow it, whatever their purpose.
 
-use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::Resource as _;
 use tokio::time::Instant;
@@ -16,10 +14,6 @@ use crate::controller::nodes::{Cause, Nodes, Sent};
 use crate::controller::work_queue::{Key, Rank, Stage};
 use crate::model::node::ApiNode;
 use crate::planner::{self, Action, Change};
-
-/// The interval at which one of the nodes that wait for the API server or a permission is probed while other patches
-/// succeed.
-const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The response to the patch in flight for a node.
 #[derive(Debug)]
@@ -37,7 +31,7 @@ pub(in crate::controller) enum PatchOutcome {
     Applied {
         /// The patched node.
         node: Box<ApiNode>,
-        /// What the node had been waiting for.
+        /// What the node had been waiting for, if no other success has shown before that it is over.
         had_waited_for: Option<Cause>,
     },
     /// Failed, or unknown.
@@ -163,8 +157,7 @@ impl Schedule {
             }
             Reply::Patched(node) => {
                 self.limiter.patched(now.duration_since(sent.at), now);
-                self.kept_back.remove(name);
-                let had_waited_for = work.failures.cause();
+                let had_waited_for = self.kept_back.remove(name);
                 work.succeed(&sent.changes, now);
                 let outcome = PatchOutcome::Applied { node, had_waited_for };
                 return Some(Answered { sent, rank, outcome });
@@ -176,6 +169,8 @@ impl Schedule {
                 (Cause::Forbidden, message, None, None)
             }
             Reply::Rejected(message) => (Cause::Rejected, message, None, None),
+            // I9: this says nothing about other nodes.
+            Reply::Deferred { message, retry_after } => (Cause::Deferred, message, retry_after, None),
             Reply::Failed { message, retry_after, maybe_applied } => {
                 self.limiter.overloaded(retry_after, now);
                 if maybe_applied {
@@ -188,7 +183,7 @@ impl Schedule {
         let new = work.failures.fail(cause, &message, &sent.changes, retry_after, time);
         match work.failures.cause() {
             Some(cause @ (Cause::Overload | Cause::Forbidden)) => {
-                self.kept_back.insert(Arc::clone(name), cause);
+                self.kept_back.insert(name, cause);
             }
             _ => {
                 self.kept_back.remove(name);
@@ -198,28 +193,9 @@ impl Schedule {
         Some(Answered { sent, rank, outcome })
     }
 
-    /// After a successful patch, nodes that wait for the API server or a permission need not wait any longer. If this
-    /// node was waiting itself, all of them are planned; otherwise one from time to time, since a permission may exist
-    /// only for some nodes.
+    /// After a successful patch, nodes that wait for the API server or a permission may not have to wait any longer.
     pub(in crate::controller) fn probe(&mut self, nodes: &mut Nodes, had_waited_for: Option<Cause>, now: Instant) {
-        let waited = |cause: &Cause| Some(*cause) == had_waited_for;
-        let kept_back = &self.kept_back;
-        let mut names: Vec<_> =
-            kept_back.iter().filter(|(_, cause)| waited(cause)).map(|(name, _)| Arc::clone(name)).collect();
-        let is_due = self.probed_at.is_none_or(|at| now.duration_since(at) >= PROBE_INTERVAL);
-        if names.is_empty() && is_due {
-            // In turn, since some may never get a permission.
-            let after = self.probed.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-            let next = kept_back.range::<Arc<str>, _>((after, Bound::Unbounded)).next();
-            let next = next.or_else(|| kept_back.iter().next());
-            names.extend(next.map(|(name, _)| Arc::clone(name)));
-            self.probed = names.first().cloned();
-        }
-        if names.is_empty() {
-            return;
-        }
-        self.probed_at = Some(now);
-        for name in names {
+        for name in self.kept_back.released_by(had_waited_for, now) {
             if let Some(state) = nodes.get_mut(&name) {
                 state.work_mut().failures.end_pause(now);
             }

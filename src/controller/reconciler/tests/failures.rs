@@ -248,6 +248,59 @@ fn success_elsewhere_probes_forbidden_nodes_now_and_then() {
     assert_eq!(world.readiness().patches, None, "the right is there now");
 }
 
+/// What comes back for some nodes only is tried on each of the others once, not once for each success.
+#[test]
+fn recovery_tries_each_node_once() {
+    let mut world = World::leading(120, &[]);
+    world.run_until_idle();
+    world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
+    world.answer_all(|_, _, _| Reply::Forbidden("no right".to_owned()));
+    let (mut forbidden, mut patched) = (0, 0);
+    let has_right = |node: &str| node[5..].parse::<usize>().unwrap() >= 60;
+    while patched < 60 {
+        world.advance(Duration::from_millis(100));
+        world.answer_all(|world, node, patch| {
+            let is_patched = has_right(node);
+            (patched, forbidden) = (patched + usize::from(is_patched), forbidden + usize::from(!is_patched));
+            if is_patched { world.apply(node, patch) } else { Reply::Forbidden("no right".to_owned()) }
+        });
+        assert!(forbidden < 600, "{forbidden} patches in vain for {patched} successes");
+    }
+    assert!(forbidden < 180, "{forbidden} patches in vain");
+    assert!(world.readiness().patches.is_some());
+}
+
+/// I9: a webhook's pause is about one node; only that of the API server is about all.
+#[test]
+fn pause_that_a_webhook_asks_for_is_about_one_node() {
+    let mut world = World::new(2);
+    for number in 0..10 {
+        world.set_node(&format!("node-{number}"), json!({}));
+    }
+    world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
+    world.start();
+    let mut deferred = Vec::new();
+    for _ in 0..700 {
+        let now = world.now.instant;
+        world.answer_all(|world, node, patch| {
+            if node != "node-0" {
+                return world.apply(node, patch);
+            }
+            deferred.push(now);
+            Reply::Deferred { message: "later".to_owned(), retry_after: Some(Duration::from_secs(300)) }
+        });
+        if now.duration_since(deferred[0]) == Duration::from_secs(10) {
+            assert!((1..10).all(|number| world.dongles(&format!("node-{number}")) == 4));
+        }
+        world.advance(Duration::from_secs(1));
+    }
+    assert_eq!(world.ready("dongle"), "False PatchFailed");
+    let pauses: Vec<_> = deferred.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+    assert!(!pauses.is_empty() && pauses.iter().all(|pause| *pause >= 300), "{pauses:?}");
+    world.pass(400);
+    assert_eq!(world.dongles("node-0"), 4);
+}
+
 /// Statuses are written few at a time, and again after a conflict.
 #[test]
 fn status_that_is_rejected_is_written_again_with_backoff() {
