@@ -16,4 +16,4 @@ pub mod protobuf;
 pub(crate) mod requests;
 mod transport;
 pub(crate) mod watch;
-mod watch_body;
+pub(crate) mod watch_body;

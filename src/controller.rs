@@ -32,6 +32,7 @@ mod standing;
 mod status;
 mod status_writes;
 mod tally;
+mod watches;
 mod work_queue;
 
 use std::future::Future;
@@ -47,9 +48,9 @@ use thiserror::Error;
 use crate::cluster::lease::{Candidate, Leases};
 use crate::cluster::paging::PAGE_SIZE;
 use crate::cluster::protobuf;
-use crate::cluster::watch::watch as watch_objects;
+use crate::cluster::watch::{reporting, watch as watch_objects};
 use crate::model::node::ApiNode;
-use effect::{Now, Observation};
+use effect::{Now, Observation, Watched};
 use executor::{Executor, InFlight};
 pub use options::{Diagnostics, Options, RolloutLimits};
 pub(crate) use protection::LABEL as PROTECTION_LABEL;
@@ -85,9 +86,11 @@ pub async fn run(
     let seed = options.seed;
     let by_pages = watcher::Config::default().page_size(PAGE_SIZE);
     let mut lease_events = pin!(leases.watch(seed));
-    let rules = Api::<RuleObject>::all(client.clone());
+    let (client_of_rules, mut rules_begin) = reporting(&client);
+    let rules = Api::<RuleObject>::all(client_of_rules);
     let mut rule_events = pin!(watch_objects(rules, watcher::Config::default(), seed));
-    let nodes = Api::<ApiNode>::all(protobuf::client(&client));
+    let (client_of_nodes, mut nodes_begin) = reporting(&client);
+    let nodes = Api::<ApiNode>::all(protobuf::client(&client_of_nodes));
     let watch_nodes = || watch_objects(nodes.clone(), by_pages.clone(), seed);
     let mut node_events = pin!(watch_nodes());
     let mut class_events = pin!(device_classes::watch(client.clone(), seed));
@@ -120,6 +123,12 @@ pub async fn run(
             Some(completion) = in_flight.next() => reconciler.complete(completion, Now::read()),
             Some(event) = lease_events.next() => {
                 reconciler.observe(Observation::Lease(event), Now::read());
+            }
+            Some(()) = rules_begin.next() => {
+                reconciler.observe(Observation::WatchBegan(Watched::Rules), Now::read());
+            }
+            Some(()) = nodes_begin.next() => {
+                reconciler.observe(Observation::WatchBegan(Watched::Nodes), Now::read());
             }
             Some(event) = rule_events.next() => {
                 reconciler.observe(Observation::Rule(event), Now::read());

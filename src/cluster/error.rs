@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 
 use kube::client::AuthError;
 use kube::config::KubeconfigError;
+use kube::core::Status;
 use kube::runtime::watcher;
 
 use super::credentials::{auth_reason, without_userinfo, yaml_reason};
@@ -66,6 +67,32 @@ pub fn describe(error: &kube::Error) -> String {
 #[must_use]
 pub fn is_expired(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchError(status) if status.code == 410)
+}
+
+/// Returns whether the API server is unreachable, overloaded or fails: the cause of a failed watch is not in this process.
+#[must_use]
+pub fn is_outage(error: &watcher::Error) -> bool {
+    let is_of_server = |status: &Status| status.code == 429 || status.code >= 500;
+    match error {
+        watcher::Error::WatchError(status) => is_of_server(status),
+        watcher::Error::InitialListFailed(cause)
+        | watcher::Error::WatchStartFailed(cause)
+        | watcher::Error::WatchFailed(cause) => match cause {
+            kube::Error::Api(status) => is_of_server(status),
+            kube::Error::Service(_) | kube::Error::HyperError(_) => true,
+            _ => false,
+        },
+        watcher::Error::NoResourceVersion => false,
+    }
+}
+
+/// Returns whether the API server does not serve the watched resource.
+#[must_use]
+pub fn is_missing(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)) = error else {
+        return false;
+    };
+    matches!(cause, kube::Error::Api(status) if status.code == 404)
 }
 
 /// Returns whether no server listens at the address, for example while an API server restarts.

@@ -1,14 +1,20 @@
-//! The body of a watch response, which may last but must not end as soon as it has begun.
+//! The body of a watch response, which may last, but must neither end as soon as it has begun nor fall silent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use hyper::body::{Body as HttpBody, Bytes, Frame};
 use thiserror::Error;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 use tower::BoxError;
 
-use super::watch::STABLE;
+/// A watch that breaks after this time is considered to have worked: a proxy may end each watch after a minute.
+pub(crate) const STABLE: Duration = Duration::from_secs(5);
+/// How long a watch may be silent. The API server sends a bookmark about every minute, also if nothing changes
+/// (`defaultBookmarkFrequency` in
+/// <https://github.com/kubernetes/apiserver/blob/v0.37.1/pkg/storage/cacher/cacher.go>).
+const MAX_SILENCE: Duration = Duration::from_secs(90);
 
 /// A watch that ended at once.
 ///
@@ -17,19 +23,22 @@ use super::watch::STABLE;
 #[error("the API server, or a proxy in front of it, ends each watch immediately")]
 struct EndedAtOnce;
 
-/// A body that fails if it ends within [`STABLE`].
+/// A body that fails if it ends within [`STABLE`], and that ends if it is silent for [`MAX_SILENCE`].
 ///
 /// kube restarts an ended watch without an error or a pause: if each watch ends at once, for example behind a proxy
-/// that cuts responses, kube would restart watches in a tight loop.
+/// that cuts responses, kube would restart watches in a tight loop. It resumes a silent watch from its version, without
+/// a list; its own timeout is five minutes.
 pub(super) struct WatchBody<B> {
     body: Pin<Box<B>>,
     begun: Instant,
+    /// Until when the next frame must have come.
+    silence: Pin<Box<Sleep>>,
     has_ended: bool,
 }
 
 impl<B> WatchBody<B> {
     pub(super) fn new(body: B) -> Self {
-        Self { body: Box::pin(body), begun: Instant::now(), has_ended: false }
+        Self { body: Box::pin(body), begun: Instant::now(), silence: Box::pin(sleep(MAX_SILENCE)), has_ended: false }
     }
 }
 
@@ -45,9 +54,16 @@ where
         if self.has_ended {
             return Poll::Ready(None);
         }
-        let end = match ready!(self.body.as_mut().poll_frame(context)) {
-            Some(Ok(frame)) => return Poll::Ready(Some(Ok(frame))),
-            end => end,
+        let end = match self.body.as_mut().poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.silence.as_mut().reset(Instant::now() + MAX_SILENCE);
+                return Poll::Ready(Some(Ok(frame)));
+            }
+            Poll::Ready(end) => end,
+            Poll::Pending => {
+                ready!(self.silence.as_mut().poll(context));
+                None
+            }
         };
         self.has_ended = true;
         if self.begun.elapsed() < STABLE {

@@ -38,12 +38,33 @@ impl Now {
     }
 }
 
+/// A resource that the controller cannot work without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Watched {
+    Nodes,
+    Rules,
+}
+
+impl Watched {
+    pub(super) const ALL: [Self; 2] = [Self::Nodes, Self::Rules];
+
+    /// Returns the resource, for messages and metrics.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Rules => "rules",
+        }
+    }
+}
+
 /// An event from outside.
 #[derive(Debug)]
 pub(super) enum Observation {
     Lease(watcher::Result<Event<Lease>>),
     Rule(watcher::Result<Event<RuleObject>>),
     Node(watcher::Result<Event<ApiNode>>),
+    /// The watch of this resource is open, perhaps again, and shows what changes from now on.
+    WatchBegan(Watched),
     DeviceClass(watcher::Result<Event<DeviceClass>>),
     Protection(protection::Kind, watcher::Result<Event<PolicyObject>>),
     /// The process is asked to stop.

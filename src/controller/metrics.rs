@@ -40,6 +40,8 @@ pub struct Metrics {
     pub(crate) plan: Histogram,
     /// Watches that ended and were restarted.
     pub(crate) watch_restarts: Family<Label, Counter>,
+    /// Since when a watch is broken, in seconds since the Unix epoch; 0 while it works.
+    pub(crate) watch_broken: Family<Label, Gauge>,
     /// Whether this process is the leader: 1 or 0.
     pub(crate) leader: Gauge,
     /// Whether a policy keeps listed values when a kubelet resets them, by state: 1 or 0.
@@ -88,6 +90,7 @@ impl Default for Metrics {
             event_to_patch: Histogram::new(EVENT_TO_PATCH),
             plan: Histogram::new(PLAN),
             watch_restarts: Family::default(),
+            watch_broken: Family::default(),
             leader: Gauge::default(),
             protection: Family::default(),
             kubelet_starts: Family::default(),
@@ -102,6 +105,7 @@ impl Default for Metrics {
         metrics.report(None);
         for resource in ["nodes", "rules"] {
             drop(metrics.watch_restarts.get_or_create(&[("resource", resource)]));
+            metrics.watch_broken(resource, 0);
         }
         set_all(&metrics.protection, "state", State::NAMES.map(|state| (state, 0)));
         [KEPT, RESET].iter().for_each(|values| drop(metrics.kubelet_starts.get_or_create(values)));
@@ -139,6 +143,11 @@ impl Default for Metrics {
         );
         registry.register("plan_duration_seconds", "Time to plan a node", metrics.plan.clone());
         registry.register("watch_restarts", "Watches that ended and were restarted", metrics.watch_restarts.clone());
+        registry.register(
+            "watch_broken_timestamp_seconds",
+            "Since when a watch is broken, in seconds since the Unix epoch; 0 while it works",
+            metrics.watch_broken.clone(),
+        );
         registry.register("leader", "Whether this process is the leader (1) or a standby (0)", metrics.leader.clone());
         registry.register(
             "protection",
@@ -195,6 +204,11 @@ impl Metrics {
     /// Counts the response to a patch.
     pub(crate) fn patched(&self, result: &'static str) {
         self.patches.get_or_create(&[("result", result)]).inc();
+    }
+
+    /// Sets since when a watch is broken; 0 while it works.
+    pub(crate) fn watch_broken(&self, resource: &'static str, since: i64) {
+        self.watch_broken.get_or_create(&[("resource", resource)]).set(since);
     }
 
     /// Counts the restart of a watch.

@@ -1,6 +1,7 @@
 //! Whether the controller has been able to start its work, and if not, why.
 //!
-//! The controller stays ready when the API server becomes unreachable later: it continues where it was.
+//! The controller stays ready when the API server becomes unreachable later: it continues where it was. If the API server
+//! responds, but a watch stays broken for five minutes, the controller is not ready.
 
 use std::fmt;
 
@@ -8,9 +9,9 @@ use std::fmt;
 /// available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
-    /// Why the rules are not known yet.
+    /// Why the rules are not known: not yet, or their changes not anymore.
     pub rules: Option<String>,
-    /// Why the nodes are not known yet.
+    /// Why the nodes are not known: not yet, or their changes not anymore.
     pub nodes: Option<String>,
     /// Why nodes cannot be patched.
     pub patches: Option<String>,

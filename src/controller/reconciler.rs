@@ -25,17 +25,17 @@ mod standby;
 mod standings;
 mod statuses;
 mod turns;
+mod watches;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::confinement::Confinement;
 use super::device_classes::DeviceClasses;
-use super::effect::{Completion, Effect, Now, Observation, Request, Step};
+use super::effect::{Completion, Effect, Now, Observation, Request, Step, Watched};
 use super::events::Events;
 use super::leader::{Ending, Leader};
 use super::limiter::Kind;
@@ -46,8 +46,8 @@ use super::readiness::Readiness;
 use super::rules::Rules;
 use super::schedule::{RulesList, Schedule};
 use super::status_writes::StatusWrites;
+use super::watches::{Failed, Watches};
 use super::work_queue::{Key, Rank, Stage};
-use crate::cluster::error::{describe_watch, is_expired};
 use crate::cluster::lease::{Candidate, Leadership};
 use crate::model::node::ApiNode;
 use crate::planner::Memo;
@@ -66,6 +66,7 @@ pub(super) struct Reconciler {
     plans: Memo,
     reports: Reports,
     cluster: ClusterFacts,
+    watches: Watches,
 }
 
 /// What the reconciler knows about the cluster besides nodes and rules.
@@ -83,8 +84,6 @@ struct Reports {
     statuses: StatusWrites,
     /// The first rejection for a missing permission, while a node waits for that permission.
     forbidden: Option<String>,
-    /// The broken watches, each with the last logged error.
-    broken_watches: BTreeMap<&'static str, String>,
     /// Whether the last list of pods failed, so that the failure is logged once.
     pods_unavailable: bool,
     /// Whether the gauges of a leader must be set again.
@@ -99,7 +98,6 @@ impl Reconciler {
             events: Events::new(candidate.identity.clone(), options.seed),
             statuses: StatusWrites::default(),
             forbidden: None,
-            broken_watches: BTreeMap::new(),
             pods_unavailable: false,
             gauges_changed: false,
             planned: 0,
@@ -119,6 +117,7 @@ impl Reconciler {
             plans: Memo::default(),
             reports,
             cluster,
+            watches: Watches::default(),
         };
         reconciler.report_confinement();
         reconciler
@@ -130,6 +129,7 @@ impl Reconciler {
             Observation::Lease(event) => self.leader.observe(event, now),
             Observation::Rule(event) => self.observe_rule(event, now),
             Observation::Node(event) => self.observe_node(event, now),
+            Observation::WatchBegan(watched) => self.watches.began(watched, now.instant),
             Observation::DeviceClass(event) => {
                 if self.cluster.device_classes.apply(event) {
                     self.touch_all_statuses(now.instant);
@@ -176,6 +176,7 @@ impl Reconciler {
         let mut step = Step { relists_nodes: self.nodes.take_relist(), ..Step::default() };
         step.wake = self.leader.next(now, &mut step.requests);
         self.follow_leadership(now);
+        self.follow_watches(now, &mut step);
         if self.leader.is_stopping() {
             self.finish(now, &mut step);
         } else if self.leads(now.instant) {
@@ -309,7 +310,7 @@ impl Reconciler {
         let event = match event {
             Ok(event) => event,
             Err(error) => {
-                let message = self.watch_failed("nodes", &error, "");
+                let message = self.watch_failed(Watched::Nodes, &error, "", now);
                 if !self.nodes.listed() && message.is_some() {
                     self.set_ready(|readiness| readiness.nodes = message);
                 }
@@ -318,7 +319,7 @@ impl Reconciler {
         };
         // A new list may fail like the previous one.
         if !matches!(event, Event::Init) {
-            self.reports.broken_watches.remove("nodes");
+            self.watches.works(Watched::Nodes);
         }
         let listed = self.nodes.listed();
         let seen = self.nodes.observe(event);
@@ -350,25 +351,6 @@ impl Reconciler {
             self.set_ready(|readiness| readiness.nodes = None);
             self.begin_if_complete(now);
         }
-    }
-
-    /// Handles the failure of a watch of nodes or rules, which restarts. Returns the error, unless the watch merely
-    /// expired.
-    fn watch_failed(&mut self, resource: &'static str, error: &watcher::Error, missing: &str) -> Option<String> {
-        // An unreachable API server counts as one restart, however many attempts fail.
-        if !self.reports.broken_watches.contains_key(resource) {
-            self.diagnostics.metrics.restarted(resource);
-        }
-        if is_expired(error) {
-            info!("{resource}: the watch is too old, listing again");
-            return None;
-        }
-        let message = format!("{resource}: {}", describe_watch(error, missing));
-        let before = self.reports.broken_watches.insert(resource, message.clone());
-        if before.as_ref() != Some(&message) {
-            warn!("{message}");
-        }
-        Some(message)
     }
 
     /// Returns whether all rules and nodes are known: until then, only repairs from ledgers are written (I4).

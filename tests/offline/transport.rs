@@ -89,7 +89,7 @@ async fn body_end(client: &Client, path: &str) -> Option<(Duration, Result<(), k
 }
 
 #[tokio::test]
-async fn body_that_stalls_fails_unless_it_is_of_a_watch() {
+async fn body_that_stalls_fails_and_one_of_a_watch_ends_later() {
     for proxy in [None, Some("http://"), Some("socks5://")] {
         let server = Server::start();
         let client = server.client(proxy);
@@ -102,7 +102,10 @@ async fn body_that_stalls_fails_unless_it_is_of_a_watch() {
             assert!(reason.contains(&says), "{reason}");
         }
         for path in ["/api/v1/nodes?watch=true", "/api/v1/nodes?limit=1&watch=true&a=b"] {
-            assert!(body_end(&client, path).await.is_none(), "{proxy:?}: {path} is cut");
+            let end = body_end(&client, path).await;
+            let (elapsed, end) = end.unwrap_or_else(|| panic!("{proxy:?}: {path} never ends"));
+            assert!((89..=91).contains(&elapsed.as_secs()), "{proxy:?}: {path} ends after {elapsed:?}");
+            assert!(end.is_ok(), "{proxy:?}: {path} is to be resumed: {end:?}");
         }
     }
 }

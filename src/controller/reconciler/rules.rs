@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::nodes::is_young;
-use super::{Effect, Kind, Now, Rank, Reconciler, RulesList, Step};
+use super::{Effect, Kind, Now, Rank, Reconciler, RulesList, Step, Watched};
 use crate::cluster::backoff::Backoff;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::RequestId;
@@ -17,7 +17,7 @@ impl Reconciler {
             Ok(event) => event,
             Err(error) => {
                 let missing = ": the CustomResourceDefinition is not installed; apply the file in crds/";
-                let message = self.watch_failed("rules", &error, missing);
+                let message = self.watch_failed(Watched::Rules, &error, missing, now);
                 if !self.rules.listed() && message.is_some() {
                     self.set_ready(|readiness| readiness.rules = message);
                 }
@@ -25,7 +25,7 @@ impl Reconciler {
             }
         };
         if !matches!(event, Event::Init) {
-            self.reports.broken_watches.remove("rules");
+            self.watches.works(Watched::Rules);
         }
         let seen = self.rules.observe(event);
         let is_in_doubt = match &self.schedule.rules {

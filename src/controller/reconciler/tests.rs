@@ -1,6 +1,7 @@
 //! The state machine, tried without a network, a client or a runtime.
 
 mod backlog;
+mod broken_watches;
 mod conditions;
 mod confinement;
 mod conflicts;
@@ -27,6 +28,7 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use kube::core::Status;
 use serde_json::json;
 
 use super::*;
@@ -78,6 +80,11 @@ impl Reconciler {
         let is_listing = self.schedule.queue.len(Stage::ListAhead) > 0;
         let waits = [
             ("a node or a status", true, self.schedule.queue.next_due()),
+            (
+                "a broken watch",
+                true,
+                self.watches.next_change(self.leader.led_since(), self.leader.lease_duration(), now.instant),
+            ),
             ("the end of a hold", knows_all, self.rules.hold().until()),
             ("another list of rules", leads, self.schedule.rules.not_before()),
             ("the turn of a list", leads && is_listing, self.schedule.limiter.next_list_ahead(now.instant)),

@@ -110,9 +110,13 @@ var healthy = map[string]string{
 	`node_resource_advertiser_plan_duration_seconds_bucket{pod="a",le="0.001"}`:                                                                      "0+60x120",
 	`node_resource_advertiser_plan_duration_seconds_bucket{pod="a",le="+Inf"}`:                                                                       "0+60x120",
 	// The API server ends every watch after some minutes, and the controller restarts it.
-	`node_resource_advertiser_watch_restarts_total{pod="a",resource="nodes"}`: "0+0.2x120",
-	`node_resource_advertiser_watch_restarts_total{pod="a",resource="rules"}`: "0+0.2x120",
-	`node_resource_advertiser_build_info{pod="a",version="0.1.0"}`:            "1x120",
+	`node_resource_advertiser_watch_restarts_total{pod="a",resource="nodes"}`:           "0+0.2x120",
+	`node_resource_advertiser_watch_restarts_total{pod="a",resource="rules"}`:           "0+0.2x120",
+	`node_resource_advertiser_watch_broken_timestamp_seconds{pod="a",resource="nodes"}`: "0x120",
+	`node_resource_advertiser_watch_broken_timestamp_seconds{pod="b",resource="nodes"}`: "0x120",
+	// For two minutes.
+	`node_resource_advertiser_watch_broken_timestamp_seconds{pod="b",resource="rules"}`: "0x117 7080x2",
+	`node_resource_advertiser_build_info{pod="a",version="0.1.0"}`:                      "1x120",
 }
 
 // The series that make each alert fire, instead of the healthy ones; an empty text removes a series.
@@ -180,6 +184,9 @@ var troubles = map[string]map[string]string{
 	},
 	"NodeResourceAdvertiserSlow": {
 		`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="0.01"}`: "0+55x120",
+	},
+	"NodeResourceAdvertiserWatchBroken": {
+		`node_resource_advertiser_watch_broken_timestamp_seconds{pod="b",resource="nodes"}`: "0x113 6840x6",
 	},
 	"NodeResourceAdvertiserWatchRestarts": {
 		`node_resource_advertiser_watch_restarts_total{pod="a",resource="nodes"}`: "0+6x120",

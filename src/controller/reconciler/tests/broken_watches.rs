@@ -1,0 +1,134 @@
+//! Watches that stay broken.
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn forbidden() -> watcher::Error {
+    watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(Status { code: 403, ..Status::failure("no", "") })))
+}
+
+fn unreachable() -> watcher::Error {
+    let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+    watcher::Error::WatchStartFailed(kube::Error::Service(refused.into()))
+}
+
+impl World {
+    fn fail_watch(&mut self, error: watcher::Error) {
+        self.observe(Observation::Node(Err(error)));
+        self.run();
+    }
+
+    fn leads(&self) -> bool {
+        self.reconciler.leads(self.now.instant)
+    }
+
+    fn is_reported(&self, resource: &str) -> bool {
+        let is_zero = self.metric(&format!("watch_broken_timestamp_seconds{{resource=\"{resource}\"}} 0"));
+        !is_zero
+    }
+
+    /// A watch of nodes that fails for so many minutes. Returns in how many of their seconds this process has led.
+    fn seconds_led(&mut self, minutes: u32, error: fn() -> watcher::Error) -> usize {
+        let mut led = 0;
+        for second in 0..minutes * 60 {
+            if second % 30 == 0 {
+                self.fail_watch(error());
+            }
+            self.advance(Duration::from_secs(1));
+            led += usize::from(self.leads());
+        }
+        led
+    }
+}
+
+#[test]
+fn watch_that_stays_broken_is_reported_until_it_works() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    let since = world.now.wall.as_second();
+    world.seconds_led(4, forbidden);
+    assert!(world.metric(&format!("watch_broken_timestamp_seconds{{resource=\"nodes\"}} {since}")));
+    assert!(!world.is_reported("rules"));
+    assert_eq!(world.readiness().nodes, None, "that may pass");
+    world.seconds_led(2, forbidden);
+    let unready = world.readiness().nodes.unwrap();
+    assert!(unready.contains("grant the verbs list and watch"), "{unready}");
+    // The API server accepts the watch, and nothing changes on nodes.
+    world.observe(Observation::WatchBegan(Watched::Nodes));
+    world.advance(Duration::from_secs(4));
+    assert!(world.is_reported("nodes"), "the watch may end at once");
+    world.advance(Duration::from_secs(1));
+    world.run();
+    assert!(!world.is_reported("nodes") && world.readiness().nodes.is_none());
+}
+
+/// A proxy cuts each watch as soon as it is open.
+#[test]
+fn watch_that_begins_and_fails_at_once_stays_broken() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    for _ in 0..100 {
+        world.fail_watch(forbidden());
+        world.advance(Duration::from_secs(4));
+        world.observe(Observation::WatchBegan(Watched::Nodes));
+        world.advance(Duration::from_millis(100));
+    }
+    assert!(world.is_reported("nodes") && world.readiness().nodes.is_some());
+}
+
+#[test]
+fn process_stays_ready_while_the_api_server_is_unreachable() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.renews = false;
+    world.seconds_led(20, unreachable);
+    assert!(world.is_reported("nodes"));
+    assert_eq!(world.readiness().nodes, None);
+}
+
+/// The Lease can be renewed, so the cause may be local: the Lease expires, and another replica has time to take it.
+#[test]
+fn leader_whose_watch_stays_broken_lets_another_replica_lead() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.fail_watch(forbidden());
+    world.advance(Duration::from_secs(14));
+    assert!(world.leads(), "that may pass");
+    let mut stood_by = Duration::ZERO;
+    for _ in 0..60 {
+        world.advance(Duration::from_secs(1));
+        world.observe(Observation::Node(Err(forbidden())));
+        stood_by += if world.leads() { Duration::ZERO } else { Duration::from_secs(1) };
+    }
+    // The Lease of 15 seconds was last renewed up to 5 seconds before.
+    assert!(stood_by > Duration::from_secs(15), "{stood_by:?}");
+    assert!(world.leads(), "no other replica has taken it");
+}
+
+/// The cause may be on all replicas: then leadership moves ever more rarely.
+#[test]
+fn lease_is_given_away_ever_more_rarely() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    let led = world.seconds_led(180, forbidden);
+    let without = 180 * 60 - led;
+    assert!((60..300).contains(&without), "{without} seconds without leadership in three hours");
+    // It works for a while.
+    world.observe(Observation::WatchBegan(Watched::Nodes));
+    world.advance(60 * MINUTE);
+    assert!(world.seconds_led(2, forbidden) < 110, "another replica has its turn at once");
+}
+
+/// No replica can list what the API server does not serve.
+#[test]
+fn missing_crd_moves_no_leadership() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    let missing = Status { code: 404, ..Status::failure("not found", "") };
+    let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(missing)));
+    world.observe(Observation::Rule(Err(error)));
+    world.advance(30 * MINUTE);
+    assert!(world.leads() && world.is_reported("rules") && world.readiness().rules.is_some());
+    world.renews_no_more();
+}
