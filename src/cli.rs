@@ -12,6 +12,7 @@ mod diff;
 mod doctor;
 mod error;
 mod inventory;
+mod log;
 mod man;
 mod message;
 mod output;

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::info;
-use tracing_subscriber::EnvFilter;
 
 use super::error::Error;
-use super::output::has_colour;
+use super::log;
 pub(super) use super::settings::Args;
-use super::settings::{LogFormat, Settings};
+use super::settings::Settings;
 use crate::cluster::lease::{Acquire, Candidate};
 use crate::controller::metrics::Metrics;
 use crate::controller::readiness::Readiness;
@@ -20,14 +19,17 @@ use crate::controller::{self, Diagnostics, Options, RolloutLimits};
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
     let settings = Settings::new(args)?;
-    start_log(settings.log, settings.log_format);
+    let log = log::start(settings.log, settings.log_format);
     info!(version = env!("CARGO_PKG_VERSION"), "starting node-resource-advertiser");
     let client = settings.cluster.connect().await?.client;
     let listener = server::listen(settings.listen).await?;
     let stop = stop_signal()?;
     let (readiness, ready) = watch::channel(Readiness::default());
     let (heartbeat, beats) = watch::channel(Instant::now());
-    let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::new(Metrics::default()) };
+    let mut metrics = Metrics::default();
+    let lost = log.lost.clone();
+    metrics.count_lost_lines(move || lost.dropped_lines());
+    let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::new(metrics) };
     let health = HealthState { readiness: ready, heartbeat: beats, metrics: Arc::clone(&diagnostics.metrics) };
     tokio::spawn(server::serve(listener, health));
 
@@ -51,17 +53,6 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     controller::run(client, candidate, options, diagnostics, wait_for(stop)).await?;
     info!("stopped");
     Ok(())
-}
-
-fn start_log(filter: EnvFilter, format: LogFormat) {
-    let colour = has_colour(&std::io::stderr());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr);
-    // A line that cannot be written is lost. Reporting that on standard error would panic.
-    let log = log.log_internal_errors(false);
-    match format {
-        LogFormat::Text => log.with_target(false).init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
-    }
 }
 
 /// Becomes true on SIGTERM (the kubelet) or SIGINT (Ctrl-C).

@@ -1,7 +1,11 @@
 //! Prometheus metrics. Labels have few values, all known in advance: no node and no rule has its own series.
 
+use std::fmt;
+
+use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -186,6 +190,11 @@ impl Metrics {
         Ok(text)
     }
 
+    /// Counts the lines of the log that are lost, by a function that is called when metrics are read.
+    pub fn count_lost_lines(&mut self, lost: impl Fn() -> usize + Send + Sync + 'static) {
+        self.registry.register_collector(Box::new(LostLines(Box::new(lost))));
+    }
+
     /// Sets the gauges of a leader; all of them are 0 where a process does not lead.
     pub(crate) fn report(&self, gauges: Option<&LeaderGauges>) {
         let none = LeaderGauges {
@@ -214,6 +223,23 @@ impl Metrics {
     /// Counts the restart of a watch.
     pub(crate) fn restarted(&self, resource: &'static str) {
         self.watch_restarts.get_or_create(&[("resource", resource)]).inc();
+    }
+}
+
+/// The lines of the log that are lost so far.
+struct LostLines(Box<dyn Fn() -> usize + Send + Sync>);
+
+impl fmt::Debug for LostLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LostLines").field(&(self.0)()).finish()
+    }
+}
+
+impl Collector for LostLines {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let lost = ConstCounter::new((self.0)() as u64);
+        let help = "Lines of the log that are lost, because standard error is not read";
+        lost.encode(encoder.encode_descriptor("log_lines_lost", help, None, lost.metric_type())?)
     }
 }
 

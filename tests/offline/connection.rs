@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Writes a kubeconfig with the context `prod` of this server, for a user with these credentials.
-fn kubeconfig(name: &str, server: &str, user: &str) -> PathBuf {
+pub(crate) fn kubeconfig(name: &str, server: &str, user: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.kubeconfig"));
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: prod\n\

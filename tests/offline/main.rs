@@ -26,6 +26,8 @@ mod examples;
 mod gitops;
 /// The layers of the source tree.
 mod layers;
+/// The log of the controller.
+mod log;
 /// `plan`, by files and what it prints of them.
 mod plan;
 /// The ledger, as the policy reads it that keeps values across reboots.
