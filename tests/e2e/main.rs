@@ -45,6 +45,7 @@ mod scale;
 mod scheduling;
 mod shrink_policy;
 mod standby;
+mod server_side_apply;
 mod status;
 mod validate;
 mod versions;

@@ -22,11 +22,20 @@ fn json_schema_file_is_up_to_date() {
     assert_eq!(schema["properties"]["kind"]["enum"][0], "NodeExtendedResource");
     assert_eq!(spec["additionalProperties"], false);
     assert_eq!(spec["properties"]["quantity"]["type"][0], "integer");
-    assert_eq!(spec["properties"]["nodeNames"]["uniqueItems"], true);
     assert_eq!(spec["properties"]["allNodes"]["enum"][0], true);
     let labels = &spec["properties"]["nodeSelector"]["properties"]["matchLabels"];
     assert_eq!(labels["additionalProperties"]["type"], "string");
     assert!(!printed.contains("\"x-") && !printed.contains("nullable"), "{printed}");
+}
+
+/// What selects nodes, or states where the quantity is, belongs to one field manager in server-side apply.
+#[test]
+fn crd_fields_that_select_are_atomic() {
+    let crd = serde_json::to_value(node_resource_advertiser::model::api::crd()).unwrap();
+    let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+    for (field, kind) in [("nodeSelector", "map"), ("quantityFrom", "map"), ("nodeNames", "list")] {
+        assert_eq!(spec[field][format!("x-kubernetes-{kind}-type")], "atomic", "{field}");
+    }
 }
 
 /// The schema, walked: whatever `kubectl explain` can be asked for has an answer, and nothing is

@@ -38,9 +38,6 @@ fn plain(schema: Value) -> Value {
     {
         schema.insert("type".into(), json!([kind, "null"]));
     }
-    if schema.get("x-kubernetes-list-type") == Some(&"set".into()) {
-        schema.insert("uniqueItems".into(), true.into());
-    }
     // The API server drops unknown fields, which are usually mistakes.
     if schema.contains_key("properties") && !flag(&schema, "x-kubernetes-preserve-unknown-fields") {
         schema.entry("additionalProperties").or_insert(false.into());

@@ -55,6 +55,8 @@ pub(super) fn exactly_one_source(schema: &mut Schema) {
             is_bound("max"),
         )
     };
+    // Server-side apply replaces it as a whole: sources of two field managers would be two sources.
+    schema.insert("x-kubernetes-map-type".to_owned(), "atomic".into());
     schema.insert(
         "x-kubernetes-validations".to_owned(),
         json!([
@@ -219,6 +221,9 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
     let not_empty = |field| format!("(has(self.{field}) && self.{field}.size() > 0)");
     json_schema!({
         "type": "object",
+        // Server-side apply replaces it as a whole, as selectors of built-in kinds: labels of two field managers would
+        // be a selector that neither has declared.
+        "x-kubernetes-map-type": "atomic",
         "x-kubernetes-validations": [rule(
             [not_empty("matchLabels"), not_empty("matchExpressions")].join(" || "),
             "no requirement is left: give a label and its value, or replace nodeSelector by allNodes: true to select every node",
@@ -308,8 +313,8 @@ pub(super) fn node_names(_: &mut SchemaGenerator) -> Schema {
         "type": "array",
         "minItems": 1,
         "maxItems": 1000,
-        // The API server rejects a repeated item in a set.
-        "x-kubernetes-list-type": "set",
+        // The names of two field managers are not merged. A repeated name counts once.
+        "x-kubernetes-list-type": "atomic",
         "items": {
             "type": "string",
             "maxLength": 253,
