@@ -110,7 +110,7 @@ impl Inventory {
                 let share = uses.entry(resource).or_default().share(name);
                 share.capacity = capacity;
                 share.allocatable = allocatable;
-                share.manager = entry.node.other_manager(resource).map(|manager| &**manager);
+                share.manager = entry.node.other_manager(resource).map(|manager| &**manager.name());
             }
         }
         let known: HashMap<_, _> = self.nodes.iter().flatten().map(|(name, _)| (&*name.0, name)).collect();

@@ -5,7 +5,7 @@
 use tracing::field::display;
 use tracing::{Level, event, warn};
 
-use crate::model::node::UNKNOWN_MANAGER;
+use crate::model::node::FieldManager;
 use crate::planner::{Action, Change, ReleaseCause};
 
 /// Logs the change of one resource by a patch.
@@ -30,8 +30,8 @@ pub(super) fn log_change(node: &str, change: &Change) {
 }
 
 /// Logs that the value of another field manager stays, with that manager if it is known.
-pub(super) fn log_conflict(node: &str, rule: &str, resource: &str, (quantity, manager): (&str, Option<&str>)) {
-    let by = manager.unwrap_or(UNKNOWN_MANAGER);
+pub(super) fn log_conflict(node: &str, rule: &str, resource: &str, (quantity, manager): (&str, Option<&FieldManager>)) {
+    let by = FieldManager::display(manager);
     warn!(
         %node, %rule, %resource, action = %"conflict", %quantity, manager = manager.map(display),
         "skipped {resource}: already {quantity}, last written by {by} (rule {rule}; conflictPolicy: Keep)"
@@ -97,7 +97,7 @@ mod tests {
             quantity: "4".to_owned(),
             rule: "dongle".into(),
             observed: "9".to_owned(),
-            manager: Some("kubectl-patch".into()),
+            manager: Some(FieldManager::other("kubectl-patch")),
         });
         let (text, fields) = logged(|| log_change("node-1", &repair));
         assert_eq!(
@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn conflict_is_logged_as_a_warning_with_its_manager() {
-        let (text, fields) = logged(|| log_conflict("node-1", "r", "example.com/a", ("8", Some("nfd"))));
+        let (text, fields) =
+            logged(|| log_conflict("node-1", "r", "example.com/a", ("8", Some(&FieldManager::other("nfd")))));
         assert!(text.starts_with("WARN skipped example.com/a: already 8, last written by nfd"), "{text}");
         assert_eq!((&fields["manager"], &fields["quantity"]), (&json!("nfd"), &json!("8")));
         let (text, fields) = logged(|| log_conflict("node-1", "r", "example.com/a", ("8", None)));

@@ -4,26 +4,32 @@
 use std::sync::Arc;
 
 use crate::model::api::Reason;
-use crate::model::node::{KUBELET, UNKNOWN_MANAGER};
+use crate::model::node::FieldManager;
 use crate::model::quantity::Quantity;
 use crate::planner::Outcome;
 use crate::planner::input::Lost;
 
+/// The name in messages of what changes the controller's own writes on their way to storage: managedFields do not name it.
+pub(super) const ADMISSION: &str = "an admission policy or webhook";
+
 /// Returns what to do about a client that undoes what the controller writes. A kubelet does so for a device plugin, whose
 /// number is the right one.
-pub(super) fn contest_advice(lost: Lost, manager: Option<&str>) -> &'static str {
+pub(super) fn contest_advice(lost: Lost, manager: Option<&FieldManager>) -> &'static str {
     match (lost, manager) {
         // Without its entry, a value would stay on a node that the rule no longer selects.
         (Lost::LedgerEntry, _) => "configure that client to keep the annotation",
-        (_, Some(KUBELET)) => "a device plugin provides it: exclude the node from the rule, or rename the resource",
-        _ => "stop that client, or exclude the node from the rule",
+        (Lost::OwnWrite, _) => "exempt the controller from that policy or webhook, or exclude the node from the rule",
+        (Lost::Value, Some(manager)) if manager.is_kubelet() => {
+            "a device plugin provides it: exclude the node from the rule, or rename the resource"
+        }
+        (Lost::Value, _) => "stop that client, or exclude the node from the rule",
     }
 }
 
 /// Returns what to do about a value of another field manager.
-pub(super) fn conflict_advice(manager: Option<&str>) -> &'static str {
+pub(super) fn conflict_advice(manager: Option<&FieldManager>) -> &'static str {
     match manager {
-        Some(KUBELET) => "a device plugin probably provides it: exclude the node from the rule",
+        Some(manager) if manager.is_kubelet() => "a device plugin probably provides it: exclude the node from the rule",
         _ => "to take it over, set conflictPolicy: Overwrite",
     }
 }
@@ -113,12 +119,12 @@ pub(super) enum Standing {
     InvalidLedger(Arc<str>),
     LedgerFull,
     Contested {
-        manager: Option<Arc<str>>,
+        manager: Option<FieldManager>,
         lost: Lost,
     },
     Conflicted {
         present: String,
-        manager: Option<Arc<str>>,
+        manager: Option<FieldManager>,
     },
     /// The value stays, or is not written yet.
     PodsUnavailable {
@@ -192,7 +198,6 @@ impl Standing {
 
     /// Returns the message for `status.problems`.
     pub(super) fn message(&self) -> String {
-        let manager = |manager: &Option<Arc<str>>| manager.as_deref().unwrap_or(UNKNOWN_MANAGER).to_owned();
         match self {
             Self::Failed(message) | Self::InvalidLedger(message) => message.to_string(),
             Self::LedgerFull => {
@@ -202,13 +207,14 @@ impl Standing {
             Self::Contested { lost, manager: by } => {
                 let undone = match lost {
                     Lost::LedgerEntry => "something keeps removing its entry from the annotation".to_owned(),
-                    _ => format!("{} keeps changing it back", manager(by)),
+                    Lost::OwnWrite => format!("{ADMISSION} keeps changing what the controller writes"),
+                    Lost::Value => format!("{} keeps changing it back", FieldManager::display(by.as_ref())),
                 };
-                format!("{undone}; {}", contest_advice(*lost, by.as_deref()))
+                format!("{undone}; {}", contest_advice(*lost, by.as_ref()))
             }
             Self::Conflicted { present, manager: by } => {
-                let advice = conflict_advice(by.as_deref());
-                format!("already {present}, last written by {}; {advice}", manager(by))
+                let advice = conflict_advice(by.as_ref());
+                format!("already {present}, last written by {}; {advice}", FieldManager::display(by.as_ref()))
             }
             Self::PodsUnavailable { at: Some(at), why } => format!("stays at {at}: {why}"),
             Self::PodsUnavailable { at: None, why } => format!("not written yet: {why}"),

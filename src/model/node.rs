@@ -21,15 +21,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-use crate::model::api::FIELD_MANAGER;
 use crate::model::quantity::Quantity;
 use crate::model::{ledger, resource_version};
 pub use conditions::CONDITION_TYPE;
 pub(crate) use conditions::{Conditions, First};
 use facts::Facts;
 pub use facts::{Fact, FactNames, NotRead};
+#[cfg(test)]
+pub(crate) use field_managers::heartbeats;
+pub use field_managers::{FieldManager, ResourceManagers, UNKNOWN_MANAGER};
 use field_managers::{FieldManagers, ManagedFields};
-pub use field_managers::{KUBELET, ResourceManagers, UNKNOWN_MANAGER};
 pub use interner::Interner;
 pub use labels::Labels;
 use resources::Capacity;
@@ -95,10 +96,28 @@ impl ApiNode {
         version.strip_prefix("v1.")?.split('.').next()?.parse().ok()
     }
 
+    /// Returns the values of a resource in capacity and allocatable, as the API server wrote them.
+    #[must_use]
+    pub fn values(&self, resource: &str) -> [Option<&str>; 2] {
+        let ApiNodeStatus { capacity, allocatable, .. } = &self.status;
+        [capacity.as_ref().map(|capacity| &capacity.extended), allocatable.as_ref()].map(|map| map?.get(resource))
+    }
+
     /// Returns the extended resources that the controller was the last to write, according to managedFields.
     #[must_use]
     pub fn own_resources(&self) -> Vec<String> {
         field_managers::own_resources(&self.managers)
+    }
+
+    /// Returns the field managers that write the node's heartbeats: its kubelet.
+    pub fn kubelets(&self) -> impl Iterator<Item = &str> {
+        field_managers::kubelets(&self.managers)
+    }
+
+    /// Returns the extended resources in capacity that its kubelet owns, be it with others, each with its field manager.
+    #[must_use]
+    pub fn kubelet_resources(&self) -> BTreeMap<String, Arc<str>> {
+        field_managers::kubelet_resources(&self.managers)
     }
 }
 
@@ -254,9 +273,8 @@ impl Node {
 
     /// Returns the last manager of a resource that is not the controller.
     #[must_use]
-    pub fn other_manager(&self, resource: &str) -> Option<&Arc<str>> {
-        let last = self.managers.get(resource)?.last(true, true);
-        last.filter(|manager| ***manager != *FIELD_MANAGER)
+    pub fn other_manager(&self, resource: &str) -> Option<&FieldManager> {
+        self.managers.get(resource)?.last(true, true).filter(|manager| !manager.is_own())
     }
 
     /// Returns the resource version as a number.
@@ -316,78 +334,4 @@ impl Node {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn node(object: serde_json::Value) -> Node {
-        let node: ApiNode = serde_json::from_value(object).unwrap();
-        Node::new(node, &mut Interner::default())
-    }
-
-    #[test]
-    fn node_keeps_extended_resources_labels_and_ledger_only() {
-        let node = node(json!({
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": {
-                "name": "node-1", "uid": "u", "resourceVersion": "7",
-                "labels": {"zone": "a", "arch": "amd64"},
-                "annotations": {"other": "x", "noderesource.dev/advertised": "{}"},
-                "managedFields": [
-                    {"manager": "kubelet", "subresource": "status", "fieldsV1": {
-                        "f:status": {"f:capacity": {".": {}, "f:cpu": {}}, "f:images": {}},
-                    }},
-                    {"manager": "kubectl-patch", "subresource": "status", "fieldsV1": {
-                        "f:status": {"f:capacity": {"f:example.com/dongle": {}}},
-                    }},
-                    {"manager": "node-resource-advertiser", "subresource": "status", "fieldsV1": {
-                        "f:status": {"f:allocatable": {"f:example.com/dongle": {}}},
-                    }},
-                ],
-            },
-            "status": {
-                "capacity": {"cpu": "4", "example.com/dongle": "4", "hugepages-2Mi": "0"},
-                "images": [{"names": ["a"], "sizeBytes": 1}],
-            },
-        }));
-        assert_eq!(node.labels.get("zone"), Some("a"));
-        assert_eq!(node.labels.get("none"), None);
-        assert_eq!(node.ledger.as_deref(), Some("{}"));
-        let managers = node.field_managers("example.com/dongle").unwrap();
-        assert_eq!(managers.last(true, true).map(|name| &**name), Some("kubectl-patch"));
-        assert_eq!(node.field_managers("cpu"), None);
-        let capacity = node.capacity.unwrap();
-        assert_eq!(capacity.get("example.com/dongle"), Some("4"));
-        assert_eq!(capacity.get("cpu"), None, "native resources are not kept");
-        assert_eq!(node.allocatable, None, "a map that is absent is no empty one");
-    }
-
-    #[test]
-    fn empty_node_is_decoded() {
-        for metadata in [json!({"name": "bare"}), json!({"name": "bare", "managedFields": null})] {
-            let node = node(json!({"metadata": metadata}));
-            assert!(!node.has_annotations);
-            assert_eq!(node.capacity, None);
-        }
-    }
-
-    #[test]
-    fn creation_of_a_node_is_read_where_it_can_be() {
-        let created =
-            |created: serde_json::Value| node(json!({"metadata": {"name": "n", "creationTimestamp": created}})).created;
-        assert_eq!(created(json!("1970-01-01T00:00:09Z")).map(Timestamp::as_second), Some(9));
-        for unknown in [json!(null), json!(""), json!("yesterday")] {
-            assert_eq!(created(unknown), None);
-        }
-    }
-
-    #[test]
-    fn resource_versions_compare_as_numbers() {
-        let at = |version: &str| node(json!({"metadata": {"name": "n", "resourceVersion": version}}));
-        assert!(at("9").is_older_than(&at("10")));
-        assert!(!at("10").is_older_than(&at("10")));
-        assert!(!at("x").is_older_than(&at("10")));
-        assert!(at("9").same_for_planning(&at("10")));
-    }
-}
+mod tests;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::input::Lost;
+use super::observed::same;
 use crate::model::api::{FIELD_MANAGER, Reason};
 use crate::model::ledger::Entry;
-use crate::model::node::CONDITION_TYPE;
+use crate::model::node::{CONDITION_TYPE, FieldManager};
 use crate::model::quantity::Quantity;
 
 /// One change of a plan: of one resource, or of the whole ledger.
@@ -131,7 +132,7 @@ pub enum Action {
         /// The observed value.
         observed: String,
         /// The field manager that wrote the observed value, if managedFields name one; they do not for a removed value.
-        manager: Option<Arc<str>>,
+        manager: Option<FieldManager>,
     },
     /// Replaces the value of another field manager, as `conflictPolicy: Overwrite` demands.
     TakeOver {
@@ -142,7 +143,7 @@ pub enum Action {
         /// The observed value.
         observed: String,
         /// The field manager that wrote the observed value, if managedFields name one.
-        manager: Option<Arc<str>>,
+        manager: Option<FieldManager>,
     },
     /// Lists a value that the controller wrote and that is as declared but not in the ledger: a rule with `Retain` left
     /// it, or the annotation was removed. No value is written.
@@ -188,7 +189,7 @@ pub enum ReleaseCause {
         /// The observed value.
         observed: String,
         /// The field manager that wrote it, if managedFields name one.
-        manager: Option<Arc<str>>,
+        manager: Option<FieldManager>,
     },
 }
 
@@ -235,11 +236,11 @@ impl Change {
 
     /// Returns the field manager whose value is overwritten or kept, if managedFields name one.
     #[must_use]
-    pub fn manager(&self) -> Option<&str> {
+    pub fn manager(&self) -> Option<&FieldManager> {
         match &self.action {
             Action::Repair { manager, .. }
             | Action::TakeOver { manager, .. }
-            | Action::Release { cause: ReleaseCause::Overwritten { manager, .. }, .. } => manager.as_deref(),
+            | Action::Release { cause: ReleaseCause::Overwritten { manager, .. }, .. } => manager.as_ref(),
             _ => None,
         }
     }
@@ -302,6 +303,18 @@ impl Change {
         if self.was_listed { Lost::Value } else { Lost::LedgerEntry }
     }
 
+    /// Returns whether a node has what the change wrote to its values.
+    #[must_use]
+    pub fn is_stored(&self, values: [Option<&str>; 2]) -> bool {
+        match &self.edit {
+            Edit::Resource(ResourceEdit { value: ValueEdit::Write(quantity), .. }) => quantity
+                .parse()
+                .is_ok_and(|quantity| values.into_iter().all(|value| value.is_some_and(|text| same(text, quantity)))),
+            Edit::Resource(ResourceEdit { value: ValueEdit::Remove, .. }) => values == [None, None],
+            _ => true,
+        }
+    }
+
     /// Returns a change without effect, for tests of reports.
     #[cfg(test)]
     pub(crate) fn for_test(resource: &str, action: Action) -> Self {
@@ -325,7 +338,7 @@ impl fmt::Display for Change {
                 let done = if self.is_repair() { "repaired" } else { "took over" };
                 write!(f, "{done} {resource}={quantity} (rule {rule}; was {observed}")?;
                 match manager {
-                    Some(manager) => write!(f, ", written by {manager})"),
+                    Some(_) => write!(f, ", written by {})", FieldManager::display_changed(manager.as_ref())),
                     None => f.write_str(")"),
                 }
             }
@@ -339,11 +352,8 @@ impl fmt::Display for Change {
                 write!(f, "released {resource}={quantity} (rule {rule}; retained; was 0)")
             }
             Action::Release { rule, cause: ReleaseCause::Overwritten { observed, manager } } => {
-                write!(f, "released {resource} (rule {rule}): another field manager")?;
-                if let Some(manager) = manager {
-                    write!(f, ", {manager},")?;
-                }
-                write!(f, " has written {observed} since")
+                let by = manager.as_ref().map_or("another field manager", |by| FieldManager::display_changed(Some(by)));
+                write!(f, "released {resource} (rule {rule}): {by} has written {observed} since")
             }
             Action::Withdraw { rule } => write!(f, "withdrew {resource} (rule {rule})"),
             Action::RemoveZero => write!(f, "removed the 0 that was left of {resource}"),

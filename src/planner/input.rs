@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::model::node::FieldManager;
 use crate::model::pod::Requests;
 use crate::model::quantity::Quantity;
 
@@ -48,8 +49,8 @@ pub struct Contest {
     /// Whether the next attempt is due.
     pub may_repair: bool,
     /// The field manager that changes the value, if managedFields name one.
-    pub manager: Option<Arc<str>>,
-    /// What is lost, by [`Change::lost`](super::Change::lost) of the changes that restore it.
+    pub manager: Option<FieldManager>,
+    /// What is lost.
     pub lost: Lost,
 }
 
@@ -61,6 +62,8 @@ pub enum Lost {
     Value,
     /// The annotation loses the entry; managedFields name no manager for that.
     LedgerEntry,
+    /// The response to the controller's own write shows another value: admission changes it on its way to storage.
+    OwnWrite,
 }
 
 /// What the pods on a node request of its extended resources.

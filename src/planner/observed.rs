@@ -1,10 +1,9 @@
 //! The observed state of one resource on a node.
 
 use std::fmt;
-use std::sync::Arc;
 
 use crate::model::ledger::{Entry, Ledger};
-use crate::model::node::{KUBELET, Node, ResourceManagers};
+use crate::model::node::{FieldManager, Node, ResourceManagers};
 use crate::model::quantity::Quantity;
 
 /// One resource in a node's two maps, in its ledger and in its managedFields.
@@ -33,7 +32,7 @@ impl<'a> Observed<'a> {
     /// Returns whether a kubelet has reset the resource: it has set both maps to 0.
     pub(super) fn is_reset(&self) -> bool {
         self.values.into_iter().all(|value| value.is_some_and(is_zero))
-            && self.managers.is_some_and(|managers| managers.are(KUBELET))
+            && self.managers.is_some_and(ResourceManagers::are_kubelets)
     }
 
     /// Returns whether the resource has a value that the ledger does not list.
@@ -46,12 +45,12 @@ impl<'a> Observed<'a> {
     /// withdrawing it with the rule would be wrong; but if it was listed and has not changed, a kubelet in
     /// managedFields is one whose reset admission undid.
     pub(super) fn is_adoptable(&self, quantity: Quantity, was_listed: bool) -> bool {
-        let is_own = |managers: &ResourceManagers| managers.are_own() || (was_listed && managers.are_own_or_kubelet());
+        let is_own = |managers: &ResourceManagers| managers.are_own() || (was_listed && managers.are_own_or_kubelets());
         self.is_unlisted() && self.is(quantity) && self.managers.is_some_and(is_own)
     }
 
     /// Returns the field manager that wrote the value that differs from the ledger.
-    pub(super) fn manager(&self) -> Option<&Arc<str>> {
+    pub(crate) fn manager(&self) -> Option<&FieldManager> {
         let listed = self.listed_quantity();
         let differs = |value: Option<&str>| match (value, listed) {
             (Some(text), Some(listed)) => !same(text, listed),
@@ -59,7 +58,10 @@ impl<'a> Observed<'a> {
             (None, _) => false,
         };
         let [capacity, allocatable] = self.values.map(differs);
-        self.managers?.last(capacity, allocatable)
+        let managers = self.managers?;
+        // A recorded value that differs in capacity is nobody else's change; a kubelet copies it to allocatable.
+        let changed_since = managers.last(capacity, false).filter(|manager| listed.is_some() && manager.is_own());
+        changed_since.or_else(|| managers.last(capacity, allocatable))
     }
 
     /// Returns whether both maps are at `quantity`.

@@ -6,6 +6,7 @@ use super::change::Change;
 use super::input::Lost;
 use super::rules::Rule;
 use crate::model::ledger::InvalidLedger;
+use crate::model::node::FieldManager;
 use crate::model::quantity::Quantity;
 
 /// The plan of one node, and the outcomes of the rules that select it.
@@ -95,12 +96,12 @@ pub enum Outcome {
         /// The value, as the node has it.
         present: String,
         /// The field manager that wrote it last, if managedFields name one.
-        manager: Option<Arc<str>>,
+        manager: Option<FieldManager>,
     },
     /// The value or its ledger entry is lost repeatedly, so the controller backs off.
     Contested {
         /// The field manager that changes the value, if managedFields name one.
-        manager: Option<Arc<str>>,
+        manager: Option<FieldManager>,
         /// What is lost.
         lost: Lost,
     },

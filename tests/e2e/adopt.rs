@@ -68,6 +68,7 @@ fn create_nodes(cluster: &Cluster) {
     cluster.create_nodes(["node-3", "node-4"], &json!({"pool": "general"}));
     cluster.create_nodes(["node-5", "node-6"], &json!({"pool": "sgx"}));
     cluster.create_nodes(["node-7"], &json!({"worker.gardener.cloud/pool": "seats"}));
+    (1..=7).for_each(|number| cluster.heartbeat(&format!("node-{number}"), "kubelet"));
     for node in ["node-1", "node-2"] {
         write_capacity(cluster, node, "kubectl-patch", [DONGLE, "4"]);
     }

@@ -100,6 +100,7 @@ fn healthy() -> (SharedCluster, Controller) {
     node_overlays::install(&cluster);
     set_ready_replicas(&cluster, 2);
     cluster.create_nodes(["node-1"], &json!({}));
+    cluster.heartbeat("node-1", "k3s");
     // Keys and a quantity that the API server accepts.
     let odd = json!({"": "1", "BAD name!": "1", "a/b/c": "2", "example.com/most": "9223372036854775807"});
     cluster.patch_status("node-1", "merge", &json!({"status": {"capacity": odd, "allocatable": odd}}));
@@ -118,8 +119,8 @@ fn doctor_finds_each_trap_that_is_planted() {
     let (cluster, controller) = healthy();
     let cluster = &cluster;
     let reset = || {
-        patch_as(cluster, "kubelet", "0");
-        cluster.wait_event("node-1", "Repaired", "0 (by kubelet)");
+        patch_as(cluster, "k3s", "0");
+        cluster.wait_event("node-1", "Repaired", "0 (by k3s)");
         cluster.wait_advertised("node-1", DONGLE, "4");
     };
     let forget = || drop(cluster.kubectl(&["delete", "events", "--all"]));

@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that fails panics
 
+mod admission_changes_writes;
 mod admission_policy;
 mod adopt;
 mod adoption;

@@ -83,8 +83,5 @@ fn proxy_of(cluster: &Cluster) -> FaultProxy {
 
 /// Sets the dongles of a node to 0, like a kubelet that registers its node after a reboot.
 fn reset(cluster: &Cluster, node: &str) {
-    let map = json!({DONGLE: "0"});
-    let patch = json!({"status": {"capacity": map, "allocatable": map}}).to_string();
-    let kubelet = ["--field-manager=kubelet", "--subresource=status", "--type=strategic"];
-    cluster.kubectl(&[&["patch", "node", node, "-p", &patch], &kubelet[..]].concat());
+    cluster.reset(node, "kubelet", DONGLE);
 }

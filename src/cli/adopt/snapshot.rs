@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cli::diff::order::NodeName;
 use crate::cli::diff::rules::ClusterRule;
 use crate::model::ledger::{InvalidLedger, Ledger};
-use crate::model::node::{ApiNode, Interner, KUBELET, Node};
+use crate::model::node::{ApiNode, Interner, Node};
 use crate::model::resource_name;
 use crate::planner::rules::RuleSet;
 
@@ -117,6 +117,7 @@ impl<'de> Deserialize<'de> for Object {
     fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
         let object = Value::deserialize(decoder)?;
         let node = ApiNode::deserialize(&object).map_err(D::Error::custom)?;
+        let plugins = node.kubelet_resources();
         let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
         let annotations = annotations.into_iter().flatten();
         let annotations: Vec<_> = annotations.filter_map(|(key, text)| Some((key.as_str(), text.as_str()?))).collect();
@@ -129,7 +130,7 @@ impl<'de> Deserialize<'de> for Object {
             odd: odd_resources(&object),
             nfd: nfd.collect(),
             gardener: gardener.flat_map(BTreeMap::into_keys).collect(),
-            plugins: of_kubelets(&object),
+            plugins,
         })
     }
 }
@@ -155,26 +156,6 @@ fn odd_resources(object: &Value) -> BTreeSet<String> {
         !is_native && !resource_name::is_extended(name)
     });
     odd.cloned().collect()
-}
-
-/// Returns the resources in capacity that a kubelet owns, with its field manager: the one that reports the node itself.
-/// In k3s, for one, a kubelet is part of another program.
-fn of_kubelets(object: &Value) -> BTreeMap<String, Arc<str>> {
-    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
-    let entries: Vec<_> = entries.into_iter().flatten().filter_map(|entry| Some((manager(entry)?, entry))).collect();
-    let reports = |entry: &Value| entry.pointer("/fieldsV1/f:status/f:nodeInfo").is_some();
-    let reporters = entries.iter().filter(|(_, entry)| reports(entry)).map(|(manager, _)| *manager);
-    let kubelets: BTreeSet<_> = reporters.chain([KUBELET]).collect();
-    let own = entries.iter().filter(|(manager, _)| kubelets.contains(manager)).flat_map(|(manager, entry)| {
-        let fields = entry.pointer("/fieldsV1/f:status/f:capacity").and_then(Value::as_object);
-        let names = fields.into_iter().flat_map(|fields| fields.keys()).filter_map(|field| field.strip_prefix("f:"));
-        names.map(|name| (name.to_owned(), (*manager).into()))
-    });
-    own.collect()
-}
-
-fn manager(entry: &Value) -> Option<&str> {
-    entry.get("manager")?.as_str()
 }
 
 /// A NodeFeatureRule, reduced to what it declares.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::snapshot::{Entry, Snapshot};
 use crate::cli::diff::label_filter::LabelFilter;
 use crate::model::api::DeletionPolicy;
-use crate::model::node::KUBELET;
 use crate::model::quantity::{MAX_QUANTITY, Quantity};
 use crate::model::resource_name::ResourceName;
 
@@ -167,7 +166,7 @@ fn examine(
         return Err(Cause::DevicePlugin(Arc::clone(kubelet)));
     }
     let managers = entry.node.field_managers(resource);
-    let manager = managers.and_then(|managers| managers.last(true, false)).map(Arc::clone);
+    let manager = managers.and_then(|managers| managers.last(true, false)).map(|manager| Arc::clone(manager.name()));
     let [Some(quantity), Some(allocatable)] = values else {
         let texts = present();
         // What the API server has stored can be read, unless it is out of range.
@@ -231,15 +230,12 @@ impl fmt::Display for Cause {
             Self::TooLarge(quantity) => {
                 write!(f, "{quantity} is more than {MAX_QUANTITY}, the most that a rule can declare")
             }
-            Self::DevicePlugin(kubelet) if **kubelet == *KUBELET => {
-                f.write_str("it may be a device plugin's, since the kubelet has written it")
-            }
             Self::DevicePlugin(kubelet) => {
-                write!(f, "it may be a device plugin's, since {kubelet}, which reports the node, has written it")
+                write!(f, "it may be a device plugin's, since {kubelet}, which is the node's kubelet, has written it")
             }
             Self::UnknownManager => f.write_str(
-                "managedFields do not say who wrote it, so that it may be of a device plugin: if it is not, write the \
-                 rule yourself",
+                "managedFields do not name its writer: an admission policy or webhook may add it to the writes of \
+                 others, or a device plugin may have written it. If neither is the case, write the rule yourself",
             ),
         }
     }

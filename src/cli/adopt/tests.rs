@@ -14,7 +14,7 @@ use crate::cli::diff::rules::ClusterRule;
 use crate::manifest::{Files, Limits, read_text};
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource};
 use crate::model::ledger;
-use crate::model::node::{FactNames, Interner};
+use crate::model::node::{FactNames, Interner, heartbeats};
 use crate::planner::rules::Rule;
 use crate::validate::Validator;
 
@@ -29,7 +29,7 @@ fn node(name: &str, labels: Value, manager: &str, amounts: Value) -> Value {
     json!({
         "metadata": {
             "name": name, "uid": name, "labels": labels, "annotations": {},
-            "managedFields": [{"manager": manager, "fieldsV1": {
+            "managedFields": [heartbeats("k3s"), {"manager": manager, "fieldsV1": {
                 "f:status": {"f:capacity": fields, "f:allocatable": fields},
             }}],
         },
@@ -92,7 +92,7 @@ fn hand_patched_values_become_rules_with_reasons() {
         dongles("node-2", json!({"pool": "a"}), "4"),
         dongles("node-3", json!({"pool": "b"}), "2"),
         dongles("node-4", json!({"pool": "b"}), "0"),
-        node("node-5", json!({"pool": "b"}), "kubelet", json!({DONGLE: "4"})),
+        node("node-5", json!({"pool": "b"}), "k3s", json!({DONGLE: "4"})),
     ];
     let Output { yaml, notes } = adopt(&snapshot(&nodes, &[]));
     let expected = include_str!("tests/patched.yaml");
@@ -117,13 +117,11 @@ fn value_that_cannot_be_adopted_is_left_out_with_its_cause() {
     };
     let mut unmanaged = equal("4");
     unmanaged["metadata"]["managedFields"] = Value::Null;
-    let mut k3s = node("node-1", json!({}), "k3s", json!({DONGLE: "4"}));
-    k3s["metadata"]["managedFields"][0]["fieldsV1"]["f:status"]["f:nodeInfo"] = json!({});
-    let mut shared = node("node-1", json!({}), "kubelet", json!({DONGLE: "4"}));
-    let mut applied = shared["metadata"]["managedFields"][0].clone();
+    let mut shared = node("node-1", json!({}), "k3s", json!({DONGLE: "4"}));
+    let mut applied = shared["metadata"]["managedFields"][1].clone();
     applied["manager"] = json!("helm");
     applied["time"] = json!("2026-01-01T00:00:09Z");
-    shared["metadata"]["managedFields"][0]["time"] = json!("2026-01-01T00:00:01Z");
+    shared["metadata"]["managedFields"][1]["time"] = json!("2026-01-01T00:00:01Z");
     shared["metadata"]["managedFields"].as_array_mut().unwrap().push(applied);
     let mut absent = equal("4");
     absent["status"]["allocatable"] = json!({});
@@ -136,10 +134,12 @@ fn value_that_cannot_be_adopted_is_left_out_with_its_cause() {
         (equal("1e2147483648"), "is more than"),
         (amounts(json!("4"), json!("2")), "capacity is 4 and allocatable is 2"),
         (absent, "capacity is 4 and allocatable is absent"),
-        (node("node-1", json!({}), "kubelet", json!({DONGLE: "4"})), "it may be a device plugin's"),
+        (
+            node("node-1", json!({}), "k3s", json!({DONGLE: "4"})),
+            "it may be a device plugin's, since k3s, which is the node's kubelet",
+        ),
         (shared, "it may be a device plugin's"),
-        (k3s, "k3s, which reports the node, has written it"),
-        (unmanaged, "managedFields do not say"),
+        (unmanaged, "managedFields do not name its writer: an admission policy or webhook may add it"),
         (with_ledger("{"), "prune --repair-ledger"),
         (
             with_ledger(r#"{"example.com/dongle":{"quantity":"4","rule":"r"}}"#),
@@ -184,7 +184,7 @@ fn output_explains_each_writer_and_what_to_stop() {
     nfd["metadata"]["annotations"]["a.nfd.node.kubernetes.io/extended-resources"] = json!("example.com/dongle,sgx");
     let by_annotation = {
         let mut node = nfd.clone();
-        node["metadata"]["managedFields"][0]["manager"] = json!("kubectl-patch");
+        node["metadata"]["managedFields"][1]["manager"] = json!("kubectl-patch");
         node
     };
     let mut gardener = node("node-1", json!({}), "machine-controller", json!({DONGLE: "4"}));

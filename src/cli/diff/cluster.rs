@@ -167,7 +167,7 @@ mod tests {
             };
             (200, json!({"metadata": {"continue": rest}, "items": items}))
         });
-        let rules = rules(&client).await.unwrap().unwrap();
+        let rules = rules(&client).await.unwrap().unwrap().present;
         assert_eq!(rules.iter().map(|rule| &*rule.name).collect::<Vec<_>>(), ["first", "second"]);
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::rules::Rules;
 use crate::model::count::and_more;
 use crate::model::ledger::Entry;
-use crate::model::node::UNKNOWN_MANAGER;
+use crate::model::node::FieldManager;
 use crate::model::quantity::Quantity;
 use crate::planner::input::Lost;
 use crate::planner::rules::Rule;
@@ -41,11 +41,14 @@ pub(super) fn change(
             format!("{} declares {declared}; pods request {quantity}", winner(rule))
         }
         Action::Repair { rule, manager, .. } => match manager {
-            Some(manager) => format!("{}; repairs what {manager} wrote", winner(rule)),
+            Some(_) => {
+                let by = FieldManager::display_changed(manager.as_ref());
+                format!("{}; repairs what {by} wrote", winner(rule))
+            }
             None => format!("{}; repairs what was changed or removed", winner(rule)),
         },
         Action::TakeOver { rule, manager, .. } => {
-            let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
+            let manager = FieldManager::display(manager.as_ref());
             format!("{}; takes over what {manager} wrote (conflictPolicy: Overwrite)", winner(rule))
         }
         Action::Adopt { rule, .. } => {
@@ -62,7 +65,7 @@ pub(super) fn change(
                     format!("{gone}; the 0 becomes {quantity} again (deletionPolicy: Retain)")
                 }
                 ReleaseCause::Overwritten { manager, .. } => {
-                    let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
+                    let manager = FieldManager::display_changed(manager.as_ref());
                     format!("{gone}; the value stays, since {manager} wrote it later")
                 }
             }
@@ -95,14 +98,17 @@ pub(in crate::cli) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> 
         }
         Outcome::Held { at, .. } => format!("held: {declares}; pods request at least {at}"),
         Outcome::Conflicted { manager, .. } => {
-            let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
+            let manager = FieldManager::display(manager.as_ref());
             format!("conflict: written by {manager}; {declares} (conflictPolicy: Keep)")
         }
         Outcome::Contested { lost: Lost::LedgerEntry, .. } => {
             format!("contested: the annotation keeps losing it; {declares}")
         }
+        Outcome::Contested { lost: Lost::OwnWrite, .. } => {
+            format!("contested: an admission policy or webhook keeps changing what the controller writes; {declares}")
+        }
         Outcome::Contested { manager, lost: Lost::Value } => {
-            let manager = manager.as_deref().unwrap_or(UNKNOWN_MANAGER);
+            let manager = FieldManager::display(manager.as_ref());
             format!("contested: {manager} keeps changing it back; {declares}")
         }
         Outcome::Paused { at: Some(at) } => format!("paused: stays at {at}; {declares}"),

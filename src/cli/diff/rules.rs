@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::model::ledger::Ledger;
 use crate::model::node::Node;
 use crate::planner::input::{Contest, Contested, Lost};
+use crate::planner::observed::Observed;
 use crate::planner::rules::{InvalidRule, Rule, RuleSet};
 
 /// A rule in the cluster.
@@ -133,10 +134,14 @@ impl Rules {
         };
         // Without an entry, the annotation keeps losing it.
         let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
-        let contest = |resource: &Arc<str>| Contest {
-            may_repair: false,
-            manager: node.other_manager(resource).cloned(),
-            lost: if ledger.get(resource).is_some() { Lost::Value } else { Lost::LedgerEntry },
+        let contest = |resource: &Arc<str>| {
+            let observed = Observed::on(node, &ledger, resource);
+            let lost = match observed.manager() {
+                _ if ledger.get(resource).is_none() => Lost::LedgerEntry,
+                Some(manager) if manager.is_own() => Lost::OwnWrite,
+                _ => Lost::Value,
+            };
+            Contest { may_repair: false, manager: node.other_manager(resource).cloned(), lost }
         };
         let resources = resources.iter();
         resources.map(|resource| (Arc::clone(resource), contest(resource))).collect()

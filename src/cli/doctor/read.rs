@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::finding::{NotRun, ObjectName};
 use super::snapshot::{
-    Binding, NodeEntry, Policies, Policy, Read, Reset, RuleEntry, Rules, SchedulerConfig, Snapshot, Version,
+    Binding, NodeEntry, Policies, Policy, Read, Repair, RuleEntry, Rules, SchedulerConfig, Snapshot, Version,
 };
 use crate::cli::autoscaler::check::sources::OVERLAYS;
 use crate::cli::autoscaler::overlay::NodeOverlay;
@@ -34,7 +34,7 @@ use crate::cluster::requests::{RequestError, Requests};
 use crate::controller::PROTECTION_LABEL;
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource};
 use crate::model::node::object::NodeObject;
-use crate::model::node::{FactNames, Interner, KUBELET, Node};
+use crate::model::node::{FactNames, Interner};
 use crate::model::pod::object::PodObject;
 use crate::planner::rules::{InvalidRule, Rule};
 
@@ -55,12 +55,12 @@ pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
     let requests = &Requests::new(client.clone(), TIMEOUT);
     let ((version, now), crd, rules, nodes, waiting) =
         tokio::join!(version(requests), crd(requests), rules(requests), nodes(requests), waiting(requests));
-    let (quotas, classes, overlays, schedulers, resets) = tokio::join!(
+    let (quotas, classes, overlays, schedulers, repairs) = tokio::join!(
         quotas(requests),
         classes(requests),
         overlays(requests),
         schedulers(requests),
-        resets(requests, now)
+        repairs(requests, now)
     );
     let (leases, deployments, protection, confinement) = tokio::join!(
         of_controller(requests, namespace, "list leases", "coordination.k8s.io/v1", "leases", lease_label()),
@@ -80,7 +80,7 @@ pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
         classes,
         overlays,
         schedulers,
-        resets,
+        repairs,
         leases,
         deployments,
         protection,
@@ -190,9 +190,7 @@ pub(super) fn rule(object: Value) -> Option<RuleEntry> {
 
 async fn nodes(requests: &Requests) -> Read<Vec<NodeEntry>> {
     let mut interner = Interner::keeping(FactNames::All);
-    let keep = |NodeObject { node, kubelet_version, .. }: NodeObject| {
-        Some(NodeEntry::new(Node::new(node, &mut interner), kubelet_version))
-    };
+    let keep = |object: NodeObject| Some(NodeEntry::new(object, &mut interner));
     let nodes = list(requests, "/api/v1/nodes", ListParams::default(), keep).await;
     nodes.map_err(|error| not_run("list nodes", error))
 }
@@ -252,8 +250,8 @@ async fn schedulers(requests: &Requests) -> Read<Vec<SchedulerConfig>> {
     Ok(configs.collect())
 }
 
-/// Returns the controller's Events about values that a kubelet has reset.
-async fn resets(requests: &Requests, now: Timestamp) -> Read<Vec<Reset>> {
+/// Returns the repairs of zeros, according to the controller's Events.
+async fn repairs(requests: &Requests, now: Timestamp) -> Read<Vec<Repair>> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Event {
@@ -263,19 +261,20 @@ async fn resets(requests: &Requests, now: Timestamp) -> Read<Vec<Reset>> {
 
     let keep = |event: Event| {
         let is_recent = event.event_time.is_none_or(|time| now.duration_since(time.0) < RECENT);
-        reset(&event.message?).filter(|_| is_recent)
+        repair(&event.message?).filter(|_| is_recent)
     };
     let params = ListParams::default().fields("reason=Repaired");
     let events = list(requests, "/api/v1/namespaces/default/events", params, keep).await;
     events.map_err(|error| not_run("list events in default", error))
 }
 
-/// Reads the message of a repair: `Repaired <resource> on <node>: 0 (by kubelet) -> …`.
-pub(super) fn reset(message: &str) -> Option<Reset> {
+/// Reads the message of a repair of a 0: `Repaired <resource> on <node>: 0 (by <manager>) -> …`.
+pub(super) fn repair(message: &str) -> Option<Repair> {
     let (resource, rest) = message.strip_prefix("Repaired ")?.split_once(" on ")?;
     let (node, rest) = rest.split_once(": ")?;
-    let (observed, _) = rest.split_once(&format!(" (by {KUBELET}) -> "))?;
-    (observed == "0").then(|| Reset { node: node.to_owned(), resource: resource.to_owned() })
+    let (manager, _) = rest.strip_prefix("0 (by ")?.split_once(") -> ")?;
+    let [node, resource, manager] = [node, resource, manager].map(str::to_owned);
+    Some(Repair { node, resource, manager })
 }
 
 async fn of_controller<T: DeserializeOwned>(

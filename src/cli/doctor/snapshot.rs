@@ -14,7 +14,8 @@ use crate::cli::autoscaler::overlay::NodeOverlay;
 use crate::cli::inventory::pods::PodEntry;
 use crate::model::api::NodeExtendedResourceStatus;
 use crate::model::ledger::{InvalidLedger, Ledger};
-use crate::model::node::Node;
+use crate::model::node::object::NodeObject;
+use crate::model::node::{Interner, Node};
 use crate::model::quantity::Quantity;
 use crate::planner::rules::{InvalidRule, Rule, RuleSet};
 
@@ -42,8 +43,8 @@ pub(super) struct Snapshot {
     pub(super) overlays: Read<Option<Vec<NodeOverlay>>>,
     /// The configurations of schedulers in ConfigMaps.
     pub(super) schedulers: Read<Vec<SchedulerConfig>>,
-    /// The repairs of values that a kubelet has reset, according to Events.
-    pub(super) resets: Read<Vec<Reset>>,
+    /// The repairs of values that were 0, according to Events.
+    pub(super) repairs: Read<Vec<Repair>>,
     /// The Leases of controllers.
     pub(super) leases: Read<Vec<Lease>>,
     /// The Deployments of controllers.
@@ -86,7 +87,9 @@ pub(super) struct NodeEntry {
     pub(super) node: Node,
     pub(super) ledger: Result<Ledger, InvalidLedger>,
     /// `status.nodeInfo.kubeletVersion`; empty if none is reported.
-    pub(super) kubelet: Box<str>,
+    pub(super) kubelet_version: Box<str>,
+    /// The field managers of its kubelet.
+    pub(super) kubelets: Box<[Box<str>]>,
 }
 
 /// A text in a ConfigMap that mentions KubeSchedulerConfiguration.
@@ -95,13 +98,15 @@ pub(super) struct SchedulerConfig {
     pub(super) text: String,
 }
 
-/// The repair of a value.
+/// The repair of a value that was 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reset {
+pub(super) struct Repair {
     pub(super) node: String,
     pub(super) resource: String,
 }
 
+    /// The field manager of the 0.
+    pub(super) manager: String,
 /// Admission policies and their bindings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Policies {
@@ -154,14 +159,14 @@ impl Snapshot {
             classes,
             overlays,
             schedulers,
-            resets,
+            repairs,
             leases,
             deployments,
             protection,
             confinement,
         } = self;
         let of_cluster = [failure(version), failure(crd), failure(nodes), failure(waiting), failure(quotas)];
-        let of_others = [failure(classes), failure(overlays), failure(schedulers), failure(resets)];
+        let of_others = [failure(classes), failure(overlays), failure(schedulers), failure(repairs)];
         let own = [failure(rules), failure(leases), failure(deployments), failure(protection), failure(confinement)];
         of_cluster.into_iter().chain(of_others).chain(own).flatten()
     }
@@ -224,9 +229,12 @@ impl Rules {
 }
 
 impl NodeEntry {
-    pub(super) fn new(node: Node, kubelet: Box<str>) -> Self {
+    pub(super) fn new(object: NodeObject, interner: &mut Interner) -> Self {
+        let NodeObject { node, kubelet_version, .. } = object;
+        let kubelets = node.kubelets().map(Box::from).collect();
+        let node = Node::new(node, interner);
         let ledger = Ledger::parse(node.ledger.as_deref());
-        Self { node, ledger, kubelet }
+        Self { node, ledger, kubelet_version, kubelets }
     }
 
     pub(super) fn object(&self) -> ObjectName {

@@ -19,8 +19,7 @@ use crate::cli::autoscaler::overlay::NodeOverlay;
 use crate::cli::inventory::pods::{PodEntry, Pods};
 use crate::cli::table;
 use crate::model::api;
-use crate::model::node::object::NodeObject;
-use crate::model::node::{Interner, Node};
+use crate::model::node::{Interner, heartbeats};
 
 const DONGLE: &str = "example.com/dongle";
 const LISTED: &str = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
@@ -37,14 +36,13 @@ fn node(name: &str, amounts: &Value, ledger: Option<&str>, manager: &str) -> Nod
         "metadata": {
             "name": name,
             "annotations": ledger.map(|ledger| json!({"noderesource.dev/advertised": ledger})),
-            "managedFields": [{"manager": manager, "fieldsV1": {
+            "managedFields": [heartbeats("k3s"), {"manager": manager, "fieldsV1": {
                 "f:status": {"f:capacity": fields, "f:allocatable": fields},
             }}],
         },
         "status": {"capacity": amounts, "allocatable": amounts, "nodeInfo": {"kubeletVersion": "v1.37.1"}},
     });
-    let NodeObject { node, kubelet_version, .. } = parse(object);
-    NodeEntry::new(Node::new(node, &mut Interner::default()), kubelet_version)
+    NodeEntry::new(parse(object), &mut Interner::default())
 }
 
 fn listed(name: &str, quantity: &str, manager: &str) -> NodeEntry {
@@ -140,7 +138,7 @@ fn healthy() -> Snapshot {
         classes: Ok(BTreeMap::from([("example.com/other".to_owned(), "class".to_owned())])),
         overlays: Ok(Some(vec![overlay("dongle", "4"), foreign_overlay()])),
         schedulers: Ok(scheduler("profiles: [{pluginConfig: [{name: Other, args: {}}]}]")),
-        resets: Ok(Vec::new()),
+        repairs: Ok(Vec::new()),
         leases: Ok(vec![lease("nra-1_0", "2026-01-01T11:59:50.000000Z")]),
         deployments: Ok(vec![deployment(2, 2, env!("CARGO_PKG_VERSION"))]),
         protection: Ok(policies(&[], &[("policy", false)])),

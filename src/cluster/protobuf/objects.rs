@@ -167,6 +167,9 @@ struct ManagedFields {
     #[prost(message, optional, tag = "7")]
     #[serde(skip_serializing_if = "Option::is_none")]
     fields_v1: Option<FieldsV1>,
+    #[prost(bytes = "bytes", tag = "8")]
+    #[serde(serialize_with = "text", skip_serializing_if = "Bytes::is_empty")]
+    subresource: Bytes,
 }
 
 /// A time in whole seconds. An empty message is no time.

@@ -2,10 +2,10 @@
 
 use kube::runtime::events::EventType;
 
-use crate::controller::standing::{Standing, conflict_advice, contest_advice};
+use crate::controller::standing::{ADMISSION, Standing, conflict_advice, contest_advice};
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::InvalidLedger;
-use crate::model::node::UNKNOWN_MANAGER;
+use crate::model::node::FieldManager;
 use crate::planner::input::Lost;
 use crate::planner::rules::InvalidRule;
 use crate::planner::{Action, Change, ReleaseCause};
@@ -36,7 +36,7 @@ impl EventTemplate {
         let Change { resource, action, .. } = change;
         let template = match action {
             Action::Repair { quantity, rule, observed, manager } => {
-                let manager = name(manager.as_deref());
+                let manager = FieldManager::display_changed(manager.as_ref());
                 let text = format!(
                     "Repaired {resource} on {node}: {observed} (by {manager}) -> {quantity}, as rule {rule} \
                      declares"
@@ -44,7 +44,7 @@ impl EventTemplate {
                 warning("Repaired", "Patch", text)
             }
             Action::TakeOver { quantity, rule, observed, manager } => {
-                let manager = name(manager.as_deref());
+                let manager = FieldManager::display_changed(manager.as_ref());
                 let text = format!(
                     "Took over {resource} on {node}: {observed} (by {manager}) -> {quantity}, as rule {rule} \
                      declares"
@@ -77,7 +77,7 @@ impl EventTemplate {
                 normal("Released", "Patch", text)
             }
             Action::Release { rule, cause: ReleaseCause::Overwritten { observed, manager } } => {
-                let manager = name(manager.as_deref());
+                let manager = FieldManager::display_changed(manager.as_ref());
                 let text = format!(
                     "Released {resource} on {node}, where the value stays at {observed} (by {manager}): \
                      rule {rule} no longer declares it there"
@@ -102,7 +102,7 @@ impl EventTemplate {
     ) -> Option<Self> {
         match standing {
             Standing::Conflicted { present, manager } => {
-                let (by, advice) = (name(manager.as_deref()), conflict_advice(manager.as_deref()));
+                let (by, advice) = (FieldManager::display(manager.as_ref()), conflict_advice(manager.as_ref()));
                 let text = format!(
                     "Skipped {resource} on {node}: already {present} (by {by}), and rule {rule} declares it; {advice}"
                 );
@@ -138,6 +138,15 @@ impl EventTemplate {
         Some(warning("PatchFailed", "Patch", text))
     }
 
+    /// Returns the Event of a value that is there again after it was removed.
+    pub(in crate::controller) fn put_back(node: &str, rule: &str, resource: &str) -> Self {
+        let text = format!(
+            "Failed to withdraw {resource} on {node}, which rule {rule} no longer declares there: {ADMISSION} puts a \
+             value back. The annotation no longer lists it: change that policy or webhook, then remove the value"
+        );
+        warning("PatchFailed", "Patch", text)
+    }
+
     /// Returns the Event of an invalid rule. If the rule does not even match the CRD's schema, the API server
     /// rejects its status, and this Event is the only report.
     pub(in crate::controller) fn for_invalid(why: &InvalidRule) -> Self {
@@ -164,11 +173,11 @@ impl EventTemplate {
     }
 
     /// Returns the Event of a repair or an adoption that is undone repeatedly and pauses now.
-    pub(in crate::controller) fn contested(node: &str, change: &Change) -> Self {
+    pub(in crate::controller) fn contested(node: &str, change: &Change, lost: Lost) -> Self {
         let text = format!(
             "Backed off from {}; {}. The controller retries after pauses",
-            contest(node, change),
-            contest_advice(change.lost(), change.manager())
+            contest(node, change, lost),
+            contest_advice(lost, change.manager())
         );
         warning("Contested", "Patch", text)
     }
@@ -184,16 +193,19 @@ impl EventTemplate {
 }
 
 /// Describes what undoes a change.
-pub(in crate::controller) fn contest(node: &str, change: &Change) -> String {
+pub(in crate::controller) fn contest(node: &str, change: &Change, lost: Lost) -> String {
     let resource = &change.resource;
     let rule = change.rule().unwrap_or_default();
-    if change.lost() == Lost::LedgerEntry {
-        return format!("{resource} on {node}: something keeps removing the entry of rule {rule} from the annotation");
+    match lost {
+        Lost::LedgerEntry => {
+            format!("{resource} on {node}: something keeps removing the entry of rule {rule} from the annotation")
+        }
+        Lost::OwnWrite => {
+            format!("{resource} on {node}: {ADMISSION} keeps changing what the controller writes for rule {rule}")
+        }
+        Lost::Value => {
+            let manager = FieldManager::display(change.manager());
+            format!("{resource} on {node}: {manager} keeps changing the value that rule {rule} declares")
+        }
     }
-    let manager = name(change.manager());
-    format!("{resource} on {node}: {manager} keeps changing the value that rule {rule} declares")
-}
-
-fn name(manager: Option<&str>) -> &str {
-    manager.unwrap_or(UNKNOWN_MANAGER)
 }

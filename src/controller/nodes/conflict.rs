@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::model::node::KUBELET;
+use crate::model::node::FieldManager;
 use crate::planner::input::{Contest, Contested, Lost};
 
 /// This many writes of one resource on one node within `WINDOW`, each undone, are a contest.
@@ -30,7 +30,7 @@ struct History {
     /// The last repairs, at most `MAX_REPAIRS`.
     repairs: VecDeque<Repair>,
     /// The field manager whose change was last repaired.
-    manager: Option<Arc<str>>,
+    manager: Option<FieldManager>,
     /// What was last lost.
     lost: Lost,
     /// In a contest, the pause since the last repair.
@@ -51,7 +51,7 @@ impl Conflicts {
         &mut self,
         resource: &str,
         observed: &str,
-        manager: Option<&Arc<str>>,
+        manager: Option<&FieldManager>,
         lost: Lost,
         now: Instant,
     ) -> bool {
@@ -62,7 +62,7 @@ impl Conflicts {
         if history.repairs.len() == MAX_REPAIRS {
             history.repairs.pop_front();
         }
-        let of_zero = observed == "0" && manager.is_some_and(|manager| &**manager == KUBELET);
+        let of_zero = observed == "0" && manager.is_some_and(FieldManager::is_kubelet);
         history.repairs.push_back(Repair { at: now, of_zero });
         history.manager = manager.cloned().or(history.manager.take());
         history.lost = lost;
@@ -147,13 +147,13 @@ mod tests {
         let mut repairs = Conflicts::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let kubelet: Arc<str> = "kubelet".into();
+        let kubelet = FieldManager::kubelet("k3s");
         for second in 0..4 {
             assert!(!repairs.add(DONGLE, "7", Some(&kubelet), Lost::Value, at(second)));
             assert!(repairs.contested(at(second)).is_empty());
         }
         assert!(repairs.add(DONGLE, "7", None, Lost::Value, at(4)), "the fifth begins a contest");
-        let contest = |may_repair| Contest { may_repair, manager: Some(Arc::clone(&kubelet)), lost: Lost::Value };
+        let contest = |may_repair| Contest { may_repair, manager: Some(kubelet.clone()), lost: Lost::Value };
         let mut now = 4;
         for pause in [30, 60, 120, 240, 300, 300] {
             assert_eq!(repairs.next_change(at(now)), Some(at(now + pause)));
@@ -183,7 +183,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn kubelet_zeroing_on_reboot_is_not_a_conflict() {
-        let kubelet: Arc<str> = "kubelet".into();
+        let kubelet = FieldManager::kubelet("k3s");
         let start = Instant::now();
         for (apart, begins) in [(31, None), (10, Some(4))] {
             let mut repairs = Conflicts::default();
@@ -194,7 +194,7 @@ mod tests {
             assert_eq!((0..15).find(|number| zeroed(*number)), begins, "{apart} s apart");
         }
         let mut repairs = Conflicts::default();
-        let admin: Arc<str> = "kubectl-patch".into();
+        let admin = FieldManager::other("kubelet");
         let mut written = |number: u64| {
             let now = start + Duration::from_secs(number * 31);
             repairs.add(DONGLE, "0", Some(&admin), Lost::Value, now)

@@ -11,6 +11,7 @@ use crate::controller::limiter::Kind;
 use crate::controller::nodes::{Cause, Sent};
 use crate::controller::schedule::patches::{Answered, PatchOutcome};
 use crate::model::node::ApiNode;
+use crate::planner::input::Lost;
 use crate::planner::{Action, Change};
 
 impl Reconciler {
@@ -59,7 +60,14 @@ impl Reconciler {
     /// Handles a successful patch.
     fn node_changed(&mut self, node: &Arc<str>, sent: Sent, answer: ApiNode, now: Now) {
         let Sent { id, at, changes, version } = sent;
-        self.report_changes(node, &changes, now);
+        for change in &changes {
+            match &change.action {
+                Action::Withdraw { rule } if !is_stored(change, &answer) => {
+                    self.report_put_back(node, rule, change, now)
+                }
+                _ => self.report_changes(node, std::slice::from_ref(change), now),
+            }
+        }
         let leads = self.leads(now.instant);
         let Some(state) = self.nodes.get_mut(node) else { return };
         // The limits of a rollout decide how long that takes.
@@ -71,7 +79,7 @@ impl Reconciler {
         for change in changes.iter().filter(|change| change.is_repair() && !leads) {
             state.work_mut().resets.repaired(&change.resource, now.instant);
         }
-        self.count_conflicts(node, &changes, now);
+        self.count_conflicts(node, &changes, &answer, now);
         let (seen, is_newest) = self.nodes.observe_response(answer, version);
         self.follow_node(seen, now);
         if is_newest && let Some(state) = self.nodes.get_mut(node) {
@@ -100,7 +108,7 @@ impl Reconciler {
     }
 
     /// Counts values that were restored after they were undone, and reports new contests.
-    fn count_conflicts(&mut self, node: &Arc<str>, changes: &[Change], now: Now) {
+    fn count_conflicts(&mut self, node: &Arc<str>, changes: &[Change], answer: &ApiNode, now: Now) {
         for change in changes {
             let Some(state) = self.nodes.get_mut(node) else { return };
             let work = state.work_mut();
@@ -114,10 +122,17 @@ impl Reconciler {
                 Action::Advertise { .. } | Action::Adopt { .. } if was_undone => ("", None),
                 _ => continue,
             };
+            let lost = if is_stored(change, answer) { change.lost() } else { Lost::OwnWrite };
             let contests = &mut work.conflicts;
-            if contests.add(&change.resource, observed, manager, change.lost(), now.instant) {
-                self.report_contest(node, change, now);
+            if contests.add(&change.resource, observed, manager, lost, now.instant) {
+                self.report_contest(node, change, lost, now);
             }
         }
     }
+}
+
+/// Returns whether the response to a patch shows what the patch wrote. Nobody writes in between: if not, admission has
+/// changed the request.
+fn is_stored(change: &Change, answer: &ApiNode) -> bool {
+    change.is_stored(answer.values(&change.resource))
 }

@@ -9,10 +9,11 @@ use tracing::warn;
 use super::{Now, Reconciler};
 use crate::controller::change_log::{log_change, log_conflict};
 use crate::controller::events::{EventTemplate, NodeSubject, RuleSubject, contest};
-use crate::controller::standing::Standing;
+use crate::controller::standing::{ADMISSION, Standing};
 use crate::model::api::Reason;
 use crate::model::ledger::Ledger;
 use crate::model::node::ResourceManagers;
+use crate::planner::input::Lost;
 use crate::planner::{Action, Change};
 
 impl Reconciler {
@@ -70,11 +71,18 @@ impl Reconciler {
         }
     }
 
-    pub(super) fn report_contest(&mut self, node: &Arc<str>, change: &Change, now: Now) {
+    /// Reports a value that is there again in the response to the patch that removed it.
+    pub(super) fn report_put_back(&mut self, node: &Arc<str>, rule: &str, change: &Change, now: Now) {
+        let resource = &change.resource;
+        warn!(%node, %rule, %resource, "cannot withdraw {resource}: {ADMISSION} puts a value back");
+        self.report_change(node, change, Some(EventTemplate::put_back(node, rule, resource)), now);
+    }
+
+    pub(super) fn report_contest(&mut self, node: &Arc<str>, change: &Change, lost: Lost, now: Now) {
         let (resource, manager) = (&change.resource, change.manager().map(display));
-        let (rule, message) = (change.rule().unwrap_or_default(), contest(node, change));
+        let (rule, message) = (change.rule().unwrap_or_default(), contest(node, change, lost));
         warn!(%node, %rule, %resource, manager, "backing off from {message}");
-        self.report_change(node, change, Some(EventTemplate::contested(node, change)), now);
+        self.report_change(node, change, Some(EventTemplate::contested(node, change, lost)), now);
     }
 
     /// Reports the new state of a rule on a node, if it needs an administrator.
@@ -90,7 +98,7 @@ impl Reconciler {
         let is_reported = self.reports.events.on_both(on, &subject, &template, now);
         // A failed patch is logged when its response is handled.
         if is_reported && let Standing::Conflicted { present, manager } = standing {
-            log_conflict(node, rule, resource, (present, manager.as_deref()));
+            log_conflict(node, rule, resource, (present, manager.as_ref()));
         }
     }
 

@@ -36,8 +36,8 @@ use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::PodScope;
 use crate::planner;
-use responses::failed;
-use world::{Open, World, error, object};
+use responses::{error, failed};
+use world::{Open, World, object};
 
 impl Reconciler {
     /// Whether this process writes.

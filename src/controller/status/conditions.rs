@@ -4,10 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::controller::device_classes::Mapping;
-use crate::controller::standing::{Standing, State, TABLE, contest_advice};
+use crate::controller::standing::{ADMISSION, Standing, State, TABLE, contest_advice};
 use crate::controller::tally::{Counts, MAX_PROBLEMS};
 use crate::model::api::{MAX_MESSAGE, NodeCounts, Reason};
-use crate::model::node::UNKNOWN_MANAGER;
+use crate::model::node::FieldManager;
 use crate::planner::input::Lost;
 use crate::planner::rules::Rule;
 
@@ -155,14 +155,15 @@ fn contested(counts: &Counts) -> ConditionUpdate {
         return ConditionUpdate::new(kind, false, Reason::NotContested, String::new());
     }
     let contested = counts.problems.iter().filter_map(|(node, standing)| match standing {
-        Standing::Contested { lost, manager } => Some((node, *lost, manager.as_deref())),
+        Standing::Contested { lost, manager } => Some((node, *lost, manager.as_ref())),
         _ => None,
     });
     let (mut nodes, mut advice) = (Vec::new(), Vec::new());
     for (node, lost, manager) in contested.take(MAX_PROBLEMS) {
         nodes.push(match lost {
             Lost::LedgerEntry => format!("something keeps removing the annotation's entry on {node}"),
-            _ => format!("{} keeps changing the value back on {node}", manager.unwrap_or(UNKNOWN_MANAGER)),
+            Lost::OwnWrite => format!("{ADMISSION} keeps changing what the controller writes on {node}"),
+            Lost::Value => format!("{} keeps changing the value back on {node}", FieldManager::display(manager)),
         });
         let what = contest_advice(lost, manager);
         if !advice.contains(&what) {

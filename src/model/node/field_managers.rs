@@ -1,9 +1,10 @@
-//! The field managers of a node's extended resources.
+//! The field managers of a node's extended resources, and which of them is the node's kubelet.
 //!
-//! Of managedFields, some kilobytes on each node, this keeps two names per extended resource. Nodes of one kind share
+//! Of managedFields, some kilobytes on each node, this keeps two managers per extended resource. Nodes of one kind share
 //! one list.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -16,14 +17,17 @@ use crate::model::resource_name;
 /// The name in messages if managedFields name no manager.
 pub const UNKNOWN_MANAGER: &str = "an unknown field manager";
 
-/// The field manager of kubelets.
-pub const KUBELET: &str = "kubelet";
+/// The writer in messages if a recorded value differs although the controller itself is its manager: managedFields are
+/// computed before admission, and do not record who edits an annotation's text.
+const CHANGED_SINCE: &str = "admission, or an edit of the annotation";
 
-/// An entry of managedFields, reduced to resources. Decoding all of it would take longer than the rest of the Node.
+/// An entry of managedFields, reduced to resources and heartbeats. Decoding all of it would take longer than the rest of
+/// the Node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ManagedFields {
     manager: Option<Box<str>>,
+    subresource: Option<Box<str>>,
     /// In RFC 3339, in UTC and whole seconds, so that later times compare greater.
     time: Option<Box<str>>,
     fields_v1: Option<Fields>,
@@ -41,6 +45,20 @@ struct StatusFields {
     capacity: Option<BTreeMap<Box<str>, IgnoredAny>>,
     #[serde(rename = "f:allocatable")]
     allocatable: Option<BTreeMap<Box<str>, IgnoredAny>>,
+    #[serde(rename = "f:conditions")]
+    conditions: Option<ConditionFields>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct ConditionFields {
+    #[serde(rename = r#"k:{"type":"Ready"}"#)]
+    ready: Option<ReadyFields>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct ReadyFields {
+    #[serde(rename = "f:lastHeartbeatTime")]
+    heartbeat: Option<IgnoredAny>,
 }
 
 impl ManagedFields {
@@ -48,9 +66,21 @@ impl ManagedFields {
         self.manager.as_deref().unwrap_or_default()
     }
 
+    fn status(&self) -> Option<&StatusFields> {
+        self.fields_v1.as_ref()?.status.as_ref()
+    }
+
+    /// Returns whether this manager writes the node's heartbeats, as its kubelet does: under the name `kubelet`, or
+    /// that of the program that it is a part of, such as k3s, kubelite or hollow-kubelet. Other conditions have other
+    /// writers, such as node-problem-detector, and the cloud provider's controller writes no heartbeat.
+    fn is_kubelet(&self) -> bool {
+        let ready = || self.status()?.conditions.as_ref()?.ready.as_ref()?.heartbeat.as_ref();
+        self.subresource.as_deref() == Some("status") && !self.name().is_empty() && ready().is_some()
+    }
+
     /// Returns the extended resources that this manager owns, in capacity and in allocatable.
     fn resources(&self) -> [impl Iterator<Item = &str>; 2] {
-        let status = self.fields_v1.as_ref().and_then(|fields| fields.status.as_ref());
+        let status = self.status();
         let capacity = status.and_then(|status| status.capacity.as_ref());
         let allocatable = status.and_then(|status| status.allocatable.as_ref());
         [capacity, allocatable].map(|map| {
@@ -68,6 +98,99 @@ pub(super) fn own_resources(entries: &[ManagedFields]) -> Vec<String> {
     own.into_iter().map(str::to_owned).collect()
 }
 
+/// Returns the names of the node's kubelets: one, unless another manager applies the same heartbeat.
+pub(super) fn kubelets(entries: &[ManagedFields]) -> impl Iterator<Item = &str> {
+    entries.iter().filter(|entry| entry.is_kubelet()).map(ManagedFields::name)
+}
+
+/// Returns the extended resources in capacity that a kubelet owns, be it with others, each with its name.
+pub(super) fn kubelet_resources(entries: &[ManagedFields]) -> BTreeMap<String, Arc<str>> {
+    let mut resources = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| kubelets(entries).any(|name| name == entry.name())) {
+        let [capacity, _] = entry.resources();
+        resources.extend(capacity.map(|resource| (resource.to_owned(), entry.name().into())));
+    }
+    resources
+}
+
+/// A field manager.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FieldManager {
+    name: Arc<str>,
+    role: Role,
+}
+
+/// The program behind a field manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Role {
+    /// This controller.
+    Own,
+    /// The node's kubelet.
+    Kubelet,
+    Other,
+}
+
+impl FieldManager {
+    fn new(name: Arc<str>, is_kubelet: bool) -> Self {
+        let role = match is_kubelet {
+            _ if *name == *FIELD_MANAGER => Role::Own,
+            true => Role::Kubelet,
+            false => Role::Other,
+        };
+        Self { name, role }
+    }
+
+    /// Returns its name in managedFields.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Returns whether it is this controller.
+    pub(crate) fn is_own(&self) -> bool {
+        self.role == Role::Own
+    }
+
+    /// Returns whether it is the kubelet of the node.
+    #[must_use]
+    pub fn is_kubelet(&self) -> bool {
+        self.role == Role::Kubelet
+    }
+
+    /// Returns how messages name the manager of a value.
+    #[must_use]
+    pub fn display(manager: Option<&Self>) -> &str {
+        manager.map_or(UNKNOWN_MANAGER, |manager| &manager.name)
+    }
+
+    /// Returns how messages name the writer of a value that differs from the ledger's.
+    #[must_use]
+    pub fn display_changed(manager: Option<&Self>) -> &str {
+        match manager {
+            Some(Self { role: Role::Own, .. }) => CHANGED_SINCE,
+            manager => Self::display(manager),
+        }
+    }
+
+    /// Returns a manager that is no kubelet and not the controller, for tests.
+    #[cfg(test)]
+    pub(crate) fn other(name: &str) -> Self {
+        Self { name: name.into(), role: Role::Other }
+    }
+
+    /// Returns a node's kubelet, for tests.
+    #[cfg(test)]
+    pub(crate) fn kubelet(name: &str) -> Self {
+        Self { name: name.into(), role: Role::Kubelet }
+    }
+}
+
+impl fmt::Display for FieldManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
 /// The field managers of a node's extended resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldManagers(Arc<[ResourceManagers]>);
@@ -78,9 +201,9 @@ pub struct ResourceManagers {
     resource: Arc<str>,
     /// The manager of its value in capacity. If several managers own it, as server-side apply allows, the last one that
     /// is not the controller.
-    capacity: Option<Arc<str>>,
+    capacity: Option<FieldManager>,
     /// The manager of its value in allocatable, likewise.
-    allocatable: Option<Arc<str>>,
+    allocatable: Option<FieldManager>,
     /// Whether that manager wrote after the manager of capacity. The time of an entry is that of the manager's last
     /// change to any field, so this is a guess if both write often.
     allocatable_is_newer: bool,
@@ -112,8 +235,10 @@ impl FieldManagers {
         }
         let list = writers.into_iter().map(|(resource, [capacity, allocatable])| {
             let [before, after] = [capacity, allocatable].map(|writer| writer.and_then(|writer| writer.time));
-            let [capacity, allocatable] =
-                [capacity, allocatable].map(|writer| writer.map(|writer| names.intern(writer.name)));
+            let [capacity, allocatable] = [capacity, allocatable].map(|writer| {
+                let Writer { name, .. } = writer?;
+                Some(FieldManager::new(names.intern(name), kubelets(entries).any(|kubelet| kubelet == name)))
+            });
             let resource = names.intern(resource);
             ResourceManagers { resource, capacity, allocatable, allocatable_is_newer: after > before }
         });
@@ -145,144 +270,49 @@ impl ResourceManagers {
     /// Returns whether the controller, and no other manager, owns the value in both maps.
     #[must_use]
     pub fn are_own(&self) -> bool {
-        self.are(FIELD_MANAGER)
+        self.all(|role| role == Role::Own)
+    }
+
+    /// Returns whether a kubelet was the last to write the value in both maps.
+    #[must_use]
+    pub fn are_kubelets(&self) -> bool {
+        self.all(|role| role == Role::Kubelet)
     }
 
     /// Returns whether the value in each map is the controller's or a kubelet's.
     #[must_use]
-    pub fn are_own_or_kubelet(&self) -> bool {
-        let is = |manager: &Option<Arc<str>>| {
-            manager.as_deref().is_some_and(|manager| [FIELD_MANAGER, KUBELET].contains(&manager))
-        };
-        is(&self.capacity) && is(&self.allocatable)
+    pub fn are_own_or_kubelets(&self) -> bool {
+        self.all(|role| role != Role::Other)
     }
 
-    /// Returns whether this manager was the last to write the value in both maps.
-    #[must_use]
-    pub fn are(&self, manager: &str) -> bool {
-        let is = |other: &Option<Arc<str>>| other.as_deref() == Some(manager);
-        is(&self.capacity) && is(&self.allocatable)
+    fn all(&self, is: impl Fn(Role) -> bool) -> bool {
+        [&self.capacity, &self.allocatable].into_iter().all(|manager| manager.as_ref().is_some_and(|one| is(one.role)))
     }
 
     /// Returns the manager responsible for the value in one of the maps, or in both.
     #[must_use]
-    pub fn last(&self, in_capacity: bool, in_allocatable: bool) -> Option<&Arc<str>> {
+    pub fn last(&self, in_capacity: bool, in_allocatable: bool) -> Option<&FieldManager> {
         let capacity = self.capacity.as_ref().filter(|_| in_capacity);
         let allocatable = self.allocatable.as_ref().filter(|_| in_allocatable);
         let (Some(one), Some(other)) = (capacity, allocatable) else {
             return capacity.or(allocatable);
         };
         // A kubelet copies to allocatable what another manager writes to capacity.
-        let is_copy = **other == *KUBELET;
-        let allocatable_decides = is_own(one) || (!is_own(other) && !is_copy && self.allocatable_is_newer);
+        let is_copy = other.is_kubelet();
+        let allocatable_decides = one.is_own() || (!other.is_own() && !is_copy && self.allocatable_is_newer);
         Some(if allocatable_decides { other } else { one })
     }
 }
 
-fn is_own(manager: &Arc<str>) -> bool {
-    **manager == *FIELD_MANAGER
+/// Returns an entry of managedFields in which a kubelet of this name writes heartbeats.
+#[cfg(test)]
+pub(crate) fn heartbeats(kubelet: &str) -> serde_json::Value {
+    let ready = serde_json::json!({".": {}, "f:lastHeartbeatTime": {}, "f:status": {}});
+    serde_json::json!({
+        "manager": kubelet, "operation": "Update", "subresource": "status", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:status": {"f:conditions": {r#"k:{"type":"Ready"}"#: ready}}},
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    const OWN: &str = FIELD_MANAGER;
-
-    /// Each entry is a manager, the second in which it wrote, and the maps in which it has the dongle.
-    fn managers(entries: &[(&str, u32, &[&str])]) -> FieldManagers {
-        let entries = entries.iter().map(|(manager, second, maps)| {
-            let maps = maps.iter().map(|map| (format!("f:{map}"), json!({"f:example.com/a": {}})));
-            json!({
-                "manager": manager, "operation": "Update", "subresource": "status",
-                "time": format!("2026-01-01T00:00:{second:02}Z"), "fieldsType": "FieldsV1",
-                "fieldsV1": {"f:status": maps.collect::<serde_json::Map<_, _>>()},
-            })
-        });
-        read(Value::Array(entries.collect()))
-    }
-
-    fn read(entries: Value) -> FieldManagers {
-        let entries: Vec<ManagedFields> = serde_json::from_value(entries).unwrap();
-        FieldManagers::new(&entries, &mut Pool::default(), &mut Pool::default())
-    }
-
-    fn named(managers: &FieldManagers) -> Option<&str> {
-        managers.get("example.com/a")?.last(true, true).map(|manager| &**manager)
-    }
-
-    const BOTH: &[&str] = &["capacity", "allocatable"];
-    const CAPACITY: &[&str] = &["capacity"];
-    const ALLOCATABLE: &[&str] = &["allocatable"];
-
-    #[test]
-    fn value_is_own_only_with_no_other_manager_in_either_map() {
-        let are_own = |managers: &FieldManagers| managers.get("example.com/a").is_some_and(ResourceManagers::are_own);
-        assert!(are_own(&managers(&[("kubelet", 9, &[]), (OWN, 1, BOTH)])));
-        for other in [BOTH, CAPACITY, ALLOCATABLE] {
-            // Co-owned by server-side apply, however long ago.
-            let managers = managers(&[("helm", 0, other), (OWN, 1, BOTH)]);
-            assert!(!are_own(&managers), "{other:?}");
-            assert_eq!(named(&managers), Some("helm"), "{other:?}");
-        }
-        for one in [CAPACITY, ALLOCATABLE] {
-            assert!(!are_own(&managers(&[(OWN, 1, one)])), "{one:?}");
-        }
-        assert!(!are_own(&managers(&[])));
-    }
-
-    #[test]
-    fn named_manager_is_the_one_that_answers_for_the_value() {
-        for (entries, name) in [
-            // A person writes capacity, and the kubelet copies it.
-            ([("kubectl", 1, CAPACITY), ("kubelet", 2, ALLOCATABLE)], "kubectl"),
-            ([("kubelet", 1, CAPACITY), ("kubectl", 2, ALLOCATABLE)], "kubectl"),
-            // managedFields are sorted with the oldest first.
-            ([("nfd", 1, CAPACITY), ("kubectl", 2, ALLOCATABLE)], "kubectl"),
-            ([("nfd", 1, ALLOCATABLE), ("kubectl", 2, CAPACITY)], "kubectl"),
-            ([(OWN, 2, ALLOCATABLE), ("kubectl", 1, CAPACITY)], "kubectl"),
-            ([(OWN, 2, CAPACITY), ("kubelet", 1, ALLOCATABLE)], "kubelet"),
-            // Two appliers of one field.
-            ([("argocd", 2, BOTH), ("flux", 1, BOTH)], "argocd"),
-            ([("argocd", 1, BOTH), ("flux", 2, BOTH)], "flux"),
-        ] {
-            assert_eq!(named(&managers(&entries)), Some(name), "{entries:?}");
-        }
-        let both = managers(&[("nfd", 1, CAPACITY), ("kubectl", 2, ALLOCATABLE)]);
-        let both = both.get("example.com/a").unwrap();
-        assert_eq!(both.last(true, false).map(|name| &**name), Some("nfd"));
-        assert_eq!(both.last(false, false), None);
-    }
-
-    #[test]
-    fn managers_compare_without_their_times() {
-        let at = |second| managers(&[("nfd", 5, CAPACITY), ("kubectl", second, ALLOCATABLE)]);
-        assert!(at(1).same_for_planning(&at(9)));
-        assert!(!at(1).same_for_planning(&managers(&[("nfd", 5, BOTH)])));
-    }
-
-    #[test]
-    fn incomplete_entries_name_no_manager() {
-        for entry in [
-            json!({}),
-            json!({"manager": null, "time": null, "fieldsV1": null}),
-            json!({"manager": OWN, "fieldsV1": {"f:status": null}}),
-            json!({"manager": OWN, "fieldsV1": {"f:status": {"f:capacity": null}}}),
-            json!({"manager": OWN, "fieldsV1": {"f:status": {"f:capacity": {".": {}, "f:cpu": {}}}}}),
-            json!({"manager": OWN, "fieldsType": "FieldsV2", "fieldsV2": "x"}),
-        ] {
-            assert_eq!(named(&read(json!([entry.clone()]))), None, "{entry}");
-        }
-    }
-
-    #[test]
-    fn nodes_of_one_kind_share_one_list() {
-        let entries = json!([{"manager": OWN, "fieldsV1": {"f:status": {"f:capacity": {"f:example.com/a": {}}}}}]);
-        let entries: Vec<ManagedFields> = serde_json::from_value(entries).unwrap();
-        let (mut names, mut lists) = (Pool::default(), Pool::default());
-        let mut new = || FieldManagers::new(&entries, &mut names, &mut lists);
-        assert!(Arc::ptr_eq(&new().0, &new().0));
-    }
-}
+mod tests;

@@ -64,8 +64,8 @@ fn own_value_that_differs_is_a_conflict_with_the_own_name() {
         let planned = plan(&decoded(&before), &rule_set(&json!({"r": {}})), &free());
         assert_eq!(planned.plan, Plan::InSync, "{capacity} {allocatable}");
         let (_, outcome) = &planned.outcomes[0];
-        let is_named = matches!(outcome, Outcome::Conflicted { manager: Some(name), .. }
-            if **name == *FIELD_MANAGER);
+        let is_named = matches!(outcome, Outcome::Conflicted { manager: Some(manager), .. }
+            if manager.is_own());
         assert!(is_named, "{outcome:?}");
     }
 }
@@ -86,8 +86,9 @@ fn equal_value_with_another_manager_in_either_map_is_a_conflict() {
         let before = node_object(&written(dongles("4", "4"), &managers));
         let planned = plan(&decoded(&before), &rule_set(&json!({"r": {}})), &free());
         assert_eq!(planned.plan, Plan::InSync, "{managers:?}");
-        let expected = Outcome::Conflicted { present: "4".to_owned(), manager: name.map(Arc::from) };
-        assert_eq!(planned.outcomes[0].1, expected, "{managers:?}");
+        let Outcome::Conflicted { present, manager } = &planned.outcomes[0].1 else { panic!("{managers:?}") };
+        let manager = manager.as_ref().map(|manager| &**manager.name());
+        assert_eq!((present.as_str(), manager), ("4", name), "{managers:?}");
     }
 }
 

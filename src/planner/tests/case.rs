@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use simulator::{Failure, json_patch};
 
 use crate::model::api::NodeExtendedResource;
-use crate::model::node::{FactNames, Interner, Node};
+use crate::model::node::{FactNames, Interner, Node, heartbeats};
 use crate::planner::input::{Lost, PlanningInput, PodUsage};
 use crate::planner::rules::{Rule, RuleSet};
 use crate::planner::{NodePlan, Outcome, Plan, patch, plan};
@@ -39,6 +39,7 @@ pub(in crate::planner) fn node_object(fields: &Value) -> Value {
     }
     if let Some(managers) = fields.get("managers") {
         metadata["managedFields"] = managers.clone();
+        metadata["managedFields"].as_array_mut().unwrap().insert(0, heartbeats("kubelet"));
     }
     let mut status = Map::new();
     for map in ["capacity", "allocatable"] {
@@ -110,6 +111,7 @@ pub(in crate::planner) fn outcome_texts(outcomes: &[(Arc<str>, Outcome)]) -> BTr
         Outcome::AwaitingPods { pods_error: Some(why) } => format!("awaiting pods: {why}"),
         Outcome::Conflicted { present, .. } => format!("conflicted: {present}"),
         Outcome::Contested { lost: Lost::Value, .. } => "contested".to_owned(),
+        Outcome::Contested { lost: Lost::OwnWrite, .. } => "contested by admission".to_owned(),
         Outcome::Contested { lost: Lost::LedgerEntry, .. } => "contested annotation".to_owned(),
         Outcome::Paused { at: Some(at) } => format!("paused at {at}"),
         Outcome::Paused { at: None } => "paused".to_owned(),

@@ -5,7 +5,7 @@ use simulator::seeds;
 use super::*;
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::{ANNOTATION, Ledger};
-use crate::model::node::{FactNames, Interner};
+use crate::model::node::{FactNames, Interner, heartbeats};
 use crate::model::pod::Requests;
 
 const NAMES: [&str; 3] = ["example.com/a", "example.com/b", "example.com/c"];
@@ -165,7 +165,7 @@ fn managers(random: &mut fastrand::Rng) -> Value {
             }
         }
     }
-    json!(entries)
+    json!([entries.to_vec(), vec![heartbeats("kubelet")]].concat())
 }
 
 fn input(random: &mut fastrand::Rng) -> (PlanningInput, Requests) {

@@ -1,6 +1,9 @@
 //! Repairs by the ledger alone.
 
 use super::*;
+use crate::model::api::FIELD_MANAGER;
+use crate::model::node::heartbeats;
+use crate::planner::plan_resets;
 
 const REPAIRED: [&str; 1] = ["repaired example.com/dongle=4 (rule r; was 0)"];
 
@@ -34,6 +37,33 @@ fn ledger_alone_repairs_what_was_lost() {
         assert_eq!(after["capacity"]["example.com/dongle"], "4");
         assert_eq!(after["ledger"], ledger);
         assert_eq!(plan_repairs(&decoded(&object), &Contested::new()).plan, Plan::InSync);
+    }
+}
+
+/// The kubelet of these nodes has another name than this field manager.
+#[test]
+fn only_a_reset_of_the_nodes_kubelet_is_repaired_by_a_standby() {
+    for (manager, expected) in [("kubelet", 1), ("kubectl-patch", 0), ("node-resource-advertiser", 0)] {
+        let mut before = owned(dongles("0", "0"), "4", "r");
+        before["managers"] = json!([adoption::entry(manager, &["capacity", "allocatable"])]);
+        let mut object = node_object(&before);
+        assert_eq!(plan_resets(&decoded(&object)).changes().len(), expected, "{manager}");
+        object["metadata"]["managedFields"].as_array_mut().unwrap()[0] = heartbeats("k3s");
+        assert_eq!(plan_resets(&decoded(&object)).plan, Plan::InSync, "{manager} is no kubelet here");
+    }
+}
+
+/// Admission changes capacity in the controller's own write, and a kubelet copies it.
+#[test]
+fn own_value_that_differs_from_the_ledger_is_not_attributed_to_the_controller() {
+    let own = adoption::entry(FIELD_MANAGER, &["capacity", "allocatable"]);
+    let copied = [adoption::entry(FIELD_MANAGER, &["capacity"]), adoption::entry("kubelet", &["allocatable"])];
+    for (node, managers) in [(dongles("2", "4"), vec![own]), (dongles("2", "2"), copied.into())] {
+        let mut before = owned(node, "4", "r");
+        before["managers"] = json!(managers);
+        let planned = plan_repairs(&decoded(&node_object(&before)), &Contested::new());
+        let text = change_texts(&planned).remove(0);
+        assert!(text.ends_with(", written by admission, or an edit of the annotation)"), "{text}");
     }
 }
 

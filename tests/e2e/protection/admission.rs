@@ -7,7 +7,7 @@ use harness::objects::{DONGLE, LEDGER};
 use harness::protection::{self, DONGLE_LEDGER, patch_as, wait_effect};
 use serde_json::{Value, json};
 
-use super::{BINDING, POLICY, both, create_nodes, dongles, maps, node, register, report, write};
+use super::{BINDING, LATER, POLICY, both, create_nodes, dongles, maps, node, register, report, write};
 
 /// A node before a write, and its expected maps afterwards.
 struct Case {
@@ -129,6 +129,36 @@ fn protection_keeps_what_a_registration_resets() {
     assert_eq!(maps(&write(&cluster, "removed", &patch)), both("4"));
     patch["metadata"]["annotations"][LEDGER] = json!(DONGLE_LEDGER);
     assert_eq!(maps(&write(&cluster, "added", &patch)), both("0"));
+}
+
+/// k3s and MicroK8s run the kubelet in a program of their own. It has the credentials that the Node authorizer requires,
+/// and the program's name as its field manager.
+#[test]
+fn protection_depends_on_no_field_manager() {
+    let cluster = Cluster::start();
+    protection::install(&cluster);
+    for manager in ["kubelet", "k3s", "kubelite", "hollow-kubelet"] {
+        create_nodes(&cluster, &[node(manager, &both("4"), DONGLE_LEDGER)]);
+        let kubeconfig = cluster.control_plane.kubelet_kubeconfig(manager).unwrap();
+        let field_manager = format!("--field-manager={manager}");
+        let write = |status: &Value| {
+            let patch = json!({ "status": status });
+            let output = patch_as(&cluster, &kubeconfig, &[&field_manager], manager, &patch);
+            assert_eq!(output.code, 0, "{output:?}");
+            cluster.get(&["node", manager, "--show-managed-fields"])
+        };
+        let heartbeat = |time: &str| {
+            let ready = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": time});
+            json!({"conditions": [ready], "capacity": {"cpu": "8"}})
+        };
+        let reported = write(&heartbeat(LATER));
+        let fields = reported["metadata"]["managedFields"].to_string();
+        assert!(fields.contains(&format!(r#""manager":"{manager}""#)), "{fields}");
+        assert_eq!(maps(&write(&both("0")))["allocatable"], both("4")["allocatable"], "{manager}: a registration");
+        let mut reported = heartbeat("2026-01-01T00:00:20Z");
+        reported["allocatable"] = json!({DONGLE: "0"});
+        assert_eq!(maps(&write(&reported))["allocatable"][DONGLE], "0", "{manager}: a report");
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ fn cluster_with_two_rules() -> (SharedCluster, Controller) {
     let cluster = Cluster::shared();
     protection::install(&cluster);
     cluster.create_nodes(["node-1"], &json!({}));
+    cluster.heartbeat("node-1", "kubelet");
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
     cluster.apply_rule("key", &json!({"resourceName": KEY, "deletionPolicy": "Retain"}));

@@ -31,6 +31,7 @@ fn presence_of_the_policy_is_reported() {
     let cluster = Cluster::shared();
     protection::allow_kubelets_to_read_status(&cluster);
     cluster.create_nodes(["node-1"], &json!({}));
+    cluster.heartbeat("node-1", "kubelet");
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
     cluster.wait_ready("dongle", "1/1");

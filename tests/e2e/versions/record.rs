@@ -102,8 +102,7 @@ fn create_nodes(cluster: &Cluster) {
     for (name, labels) in NODES {
         let labels = labels.iter().map(|name| (label(name), json!("6")));
         cluster.create_nodes([name], &Value::Object(labels.collect()));
-        let ready = json!([{"type": "Ready", "status": "True", "reason": "KubeletReady"}]);
-        cluster.patch_status(name, "merge", &json!({"status": {"conditions": ready}}));
+        cluster.heartbeat(name, "kubelet");
     }
     cluster.write_quantity("conflicted", KEY, "7");
     cluster.write_quantity("several", "example.com/licence", "7");

@@ -258,6 +258,24 @@ impl Cluster {
         }
     }
 
+    /// Patches a node's status with a strategic merge patch, as this field manager.
+    pub fn patch_status_as(&self, manager: &str, node: &str, status: &Value) {
+        let (manager, patch) = (format!("--field-manager={manager}"), json!({"status": status}).to_string());
+        self.kubectl(&["patch", "node", node, "--subresource=status", "--type=strategic", &manager, "-p", &patch]);
+    }
+
+    /// Writes a heartbeat of a node: from then on, this field manager is its kubelet.
+    pub fn heartbeat(&self, node: &str, kubelet: &str) {
+        let ready = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"});
+        self.patch_status_as(kubelet, node, &json!({"conditions": [ready]}));
+    }
+
+    /// Sets a resource of a node to 0, as this field manager, like a kubelet that registers its node after a reboot.
+    pub fn reset(&self, node: &str, manager: &str, resource: &str) {
+        let map = json!({resource: "0"});
+        self.patch_status_as(manager, node, &json!({"capacity": map, "allocatable": map}));
+    }
+
     /// Patches a node's status, as the field manager `kubectl-patch`: `kind` is json or merge.
     pub fn patch_status(&self, node: &str, kind: &str, patch: &Value) {
         let (kind, patch) = (format!("--type={kind}"), patch.to_string());

@@ -36,16 +36,25 @@ pub fn ledger(node: &Value) -> Option<Ledger> {
 }
 
 /// Returns whether an unlisted value may be adopted: only the controller wrote it, in both maps; or, if the same value
-/// was listed before, a kubelet whose reset admission has undone.
+/// was listed before, the node's kubelet, whose reset admission has undone.
 pub(crate) fn is_adoptable(node: &Value, history: &[Arc<Value>], resource: &str, quantity: i128) -> bool {
     let was_listed = history.iter().any(|before| {
         let entry = ledger(before).and_then(|mut ledger| ledger.remove(resource));
         before["metadata"]["uid"] == node["metadata"]["uid"] && entry.is_some_and(|(listed, ..)| listed == quantity)
     });
-    let is_own = |manager: &&str| *manager == FIELD_MANAGER || was_listed && *manager == "kubelet";
+    let is_own = |manager: &&str| *manager == FIELD_MANAGER || was_listed && is_kubelet(node, manager);
     MAPS.iter().all(|map| {
         let managers = managers(node, map, resource);
         !managers.is_empty() && managers.iter().all(&is_own)
+    })
+}
+
+/// Returns whether this manager writes the heartbeats of the node.
+fn is_kubelet(node: &Value, manager: &str) -> bool {
+    let mut entries = node["metadata"]["managedFields"].as_array().into_iter().flatten();
+    entries.any(|entry| {
+        let ready = &entry["fieldsV1"]["f:status"]["f:conditions"][r#"k:{"type":"Ready"}"#];
+        entry["manager"] == manager && entry["subresource"] == "status" && !ready["f:lastHeartbeatTime"].is_null()
     })
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::cli::adopt::survey::Survey;
-use crate::model::node::Node;
+use crate::model::node::{Node, heartbeats};
 use crate::model::quantity::Quantity;
 use crate::planner::input::PlanningInput;
 use crate::planner::rules::RuleSet;
@@ -15,7 +15,7 @@ use crate::planner::{patch, plan};
 const RESOURCES: [&str; 3] = [DONGLE, "example.com/Key_1", "other.org/dongle"];
 const QUANTITIES: [&str; 9] = ["4", "4", "1k", "1024", "1Ki", "800Gi", "0", "500m", "9223372036854775807"];
 const MANAGERS: [&str; 7] =
-    ["kubectl-patch", "kubectl-patch", "script", "nfd-master", "kubelet", FIELD_MANAGER, "machine-controller"];
+    ["kubectl-patch", "kubectl-patch", "script", "nfd-master", "k3s", FIELD_MANAGER, "machine-controller"];
 
 fn pick<T: Copy>(random: &mut fastrand::Rng, all: &[T]) -> T {
     all[random.usize(..all.len())]
@@ -53,7 +53,7 @@ fn random_node(random: &mut fastrand::Rng, name: &str, by_pool: &[[&str; 3]], no
             object["status"]["allocatable"][resource] = json!(other);
         }
         let manager = if random.u8(..10) < noise { pick(random, &MANAGERS) } else { "kubectl-patch" };
-        let copier = pick(random, &[manager, "kubelet"]);
+        let copier = pick(random, &[manager, "k3s"]);
         for (map, manager) in [("f:capacity", manager), ("f:allocatable", copier)] {
             let fields = json!({map: {format!("f:{resource}"): {}}});
             if random.u8(..40) >= noise {
@@ -64,6 +64,7 @@ fn random_node(random: &mut fastrand::Rng, name: &str, by_pool: &[[&str; 3]], no
             listed.insert(resource.to_owned(), json!({"quantity": "4", "rule": pick(random, &["r0", "dongle"])}));
         }
     }
+    entries.push(heartbeats("k3s"));
     object["metadata"]["managedFields"] = json!(entries);
     if random.u8(..40) < noise {
         object["metadata"]["annotations"][ledger::ANNOTATION] = json!("{");
@@ -131,7 +132,7 @@ fn is_adoptable(object: &Value, resource: &str, rules: &RuleSet) -> bool {
     let ledger = object["metadata"]["annotations"][ledger::ANNOTATION].as_str().unwrap_or_default();
     let is_declared = rules.selecting(&decoded(object)).iter().any(|rule| rule.resource.as_str() == resource);
     let is_whole = |text: &str| ["4", "1k", "1024", "1Ki", "800Gi"].contains(&text);
-    manager.is_some_and(|manager| manager != "kubelet")
+    manager.is_some_and(|manager| manager != "k3s")
         && is_whole(capacity)
         && is_whole(allocatable)
         && capacity.parse::<Quantity>() == allocatable.parse()

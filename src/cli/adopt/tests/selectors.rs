@@ -10,7 +10,7 @@ fn selections(nodes: &[(Value, bool)]) -> (Vec<String>, String) {
         let name = format!("node-{at}");
         match has {
             true => dongles(&name, labels.clone(), "4"),
-            false => node(&name, labels.clone(), "kubelet", json!({})),
+            false => node(&name, labels.clone(), "k3s", json!({})),
         }
     });
     let yaml = adopt(&snapshot(&nodes.collect::<Vec<_>>(), &[])).yaml;

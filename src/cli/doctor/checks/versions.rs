@@ -43,7 +43,7 @@ pub(super) fn kubelets(snapshot: &Snapshot) -> Outcome {
     let mut odd = BTreeMap::<Version, Vec<ObjectName>>::new();
     for node in known(&snapshot.nodes)? {
         // A node without a kubelet has none.
-        let Some(kubelet) = Version::parse(&node.kubelet) else { continue };
+        let Some(kubelet) = Version::parse(&node.kubelet_version) else { continue };
         let is_older = kubelet.major < server.major || server.minor > kubelet.minor.saturating_add(KUBELET_SKEW);
         if release(&kubelet) > release(server) || is_older {
             odd.entry(kubelet).or_default().push(node.object());

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
-use crate::cli::doctor::snapshot::{NodeEntry, Snapshot, known};
-use crate::model::node::KUBELET;
+use crate::cli::doctor::snapshot::{NodeEntry, Repair, Snapshot, known};
+use crate::model::node::FieldManager;
 use crate::model::quantity::Quantity;
 use crate::planner::rules::Rule;
 
@@ -19,7 +19,7 @@ struct Foreign<'s> {
 /// Finds field managers that write what rules declare, where they do.
 pub(super) fn check(snapshot: &Snapshot) -> Outcome {
     let rules = snapshot.installed()?;
-    let mut foreign = BTreeMap::<(&str, &str, bool), Vec<Foreign<'_>>>::new();
+    let mut foreign = BTreeMap::<(&str, &str, bool), (&FieldManager, Vec<Foreign<'_>>)>::new();
     for node in known(&snapshot.nodes)? {
         let mut decided = Vec::new();
         for rule in rules.set.selecting(&node.node) {
@@ -30,11 +30,12 @@ pub(super) fn check(snapshot: &Snapshot) -> Outcome {
             }
             decided.push(resource);
             if let Some((manager, found)) = find(node, rule) {
-                foreign.entry((resource, manager, found.instead.is_some())).or_default().push(found);
+                let key = (resource, &**manager.name(), found.instead.is_some());
+                foreign.entry(key).or_insert_with(|| (manager, Vec::new())).1.push(found);
             }
         }
     }
-    let findings = foreign.into_iter().filter_map(|((resource, manager, _), found)| {
+    let findings = foreign.into_iter().filter_map(|((resource, ..), (manager, found))| {
         let nodes = found.iter().map(|found| found.node.object()).collect();
         let Foreign { node, rule, instead } = found.first()?;
         let fix = fix(manager, rule);
@@ -57,9 +58,9 @@ pub(super) fn check(snapshot: &Snapshot) -> Outcome {
 }
 
 /// Returns the other manager of a rule's value on a node, if there is one.
-fn find<'s>(node: &'s NodeEntry, rule: &'s Rule) -> Option<(&'s str, Foreign<'s>)> {
+fn find<'s>(node: &'s NodeEntry, rule: &'s Rule) -> Option<(&'s FieldManager, Foreign<'s>)> {
     let resource = rule.resource.as_str();
-    let manager = &**node.node.other_manager(resource)?;
+    let manager = node.node.other_manager(resource)?;
     let listed = node.ledger.as_ref().ok().and_then(|ledger| ledger.get(resource)?.quantity.parse().ok());
     let values = node.values(resource);
     let is = |wanted: Quantity| values == [Some(wanted); 2];
@@ -68,9 +69,9 @@ fn find<'s>(node: &'s NodeEntry, rule: &'s Rule) -> Option<(&'s str, Foreign<'s>
     let found = values.into_iter().flatten().max().unwrap_or_default();
     // managedFields also name the kubelet for a value that the policy has kept, and for a zero, which is no value; and
     // whoever wrote a value once, before the controller took it over.
-    let is_harmless = match manager {
-        KUBELET => is_declared || found.is_zero(),
-        _ => is_declared && listed.is_some() && !is_nfd(manager),
+    let is_harmless = match manager.is_kubelet() {
+        true => is_declared || found.is_zero(),
+        false => is_declared && listed.is_some() && !is_nfd(manager),
     };
     if is_harmless {
         return None;
@@ -79,13 +80,13 @@ fn find<'s>(node: &'s NodeEntry, rule: &'s Rule) -> Option<(&'s str, Foreign<'s>
 }
 
 /// Returns whether this is Node Feature Discovery, which writes again and again.
-fn is_nfd(manager: &str) -> bool {
-    manager.starts_with("nfd")
+fn is_nfd(manager: &FieldManager) -> bool {
+    manager.name().starts_with("nfd")
 }
 
-fn fix(manager: &str, rule: &Rule) -> String {
+fn fix(manager: &FieldManager, rule: &Rule) -> String {
     let Rule { name, .. } = rule;
-    if manager == KUBELET {
+    if manager.is_kubelet() {
         return format!(
             "a device plugin probably provides it: exclude these nodes from rule {name}, or rename its resource"
         );
@@ -100,7 +101,12 @@ fn fix(manager: &str, rule: &Rule) -> String {
 /// Finds kubelets that have reset values that a rule declares.
 pub(super) fn resets(snapshot: &Snapshot) -> Outcome {
     let mut resets = BTreeMap::<&str, BTreeMap<&str, usize>>::new();
-    for reset in known(&snapshot.resets)? {
+    let kubelets: BTreeMap<_, _> =
+        known(&snapshot.nodes)?.iter().map(|node| (&*node.node.name, &node.kubelets)).collect();
+    let is_of_kubelet = |repair: &&Repair| {
+        kubelets.get(&*repair.node).is_some_and(|kubelets| kubelets.iter().any(|name| **name == *repair.manager))
+    };
+    for reset in known(&snapshot.repairs)?.iter().filter(is_of_kubelet) {
         *resets.entry(&reset.resource).or_default().entry(&reset.node).or_default() += 1;
     }
     let findings = resets.into_iter().map(|(resource, nodes)| {

@@ -11,11 +11,11 @@ use super::{
 };
 use crate::cli::doctor::finding::Severity::{Error, Warning};
 use crate::cli::doctor::report::Report;
-use crate::cli::doctor::snapshot::{NodeEntry, Policies, Reset, RuleEntry, Rules, Snapshot, Version};
+use crate::cli::doctor::snapshot::{NodeEntry, Policies, Repair, RuleEntry, Rules, Snapshot, Version};
 use crate::cli::doctor::{checks, read};
 use crate::model::api;
+use crate::model::node::Interner;
 use crate::model::node::object::NodeObject;
-use crate::model::node::{Interner, Node};
 use crate::planner::rules::Rule;
 
 #[test]
@@ -62,7 +62,7 @@ fn rule_that_is_not_as_declared_is_found() {
         cluster.rules = Ok(Some(Rules::new(rules)));
         // What it declares is not unknown.
         cluster.waiting = Ok(pods(&[("a", "example.com/key", "9")]));
-        cluster.nodes = Ok(vec![node("n", &json!({"example.com/key": "0"}), None, "kubelet")]);
+        cluster.nodes = Ok(vec![node("n", &json!({"example.com/key": "0"}), None, "k3s")]);
     });
     assert_found("rule-status", Error, "the object cannot be read", |cluster| {
         let rules = vec![ready(), rule("bad", "example.com/key", json!({"odd": [1]}), &[])];
@@ -97,11 +97,11 @@ fn request_is_not_found_while_its_resource_is_only_down() {
     let mut cluster = healthy();
     let amounts = json!({"capacity": {key: "4", keys: "4"}, "allocatable": {key: "0", keys: "4"}});
     let unhealthy = parse::<NodeObject>(json!({"metadata": {"name": "node-2"}, "status": amounts}));
-    let unhealthy = NodeEntry::new(Node::new(unhealthy.node, &mut Interner::default()), "".into());
+    let unhealthy = NodeEntry::new(unhealthy, &mut Interner::default());
     cluster.nodes.as_mut().unwrap().push(unhealthy);
     cluster.waiting = Ok(pods(&[("a", key, "1")]));
     assert_eq!(found(&cluster), [], "all devices of a plugin are unhealthy");
-    let zero = node("node-2", &json!({key: "0", keys: "4"}), None, "kubelet");
+    let zero = node("node-2", &json!({key: "0", keys: "4"}), None, "k3s");
     *cluster.nodes.as_mut().unwrap().last_mut().unwrap() = zero;
     let found: Vec<_> = found(&cluster).into_iter().map(|(check, severity, _)| (check, severity)).collect();
     let expected = [("undeclared-request", Warning), ("leftover-zero", Warning)];
@@ -163,7 +163,7 @@ fn other_writer_of_a_value_is_found() {
     assert_found("another-writer", Error, "Node node-1: nfd-master writes example.com/dongle: node-1 has 9, and", {
         on(vec![listed("node-1", "9", "nfd-master")])
     });
-    assert_found("another-writer", Error, "a device plugin probably", on(vec![listed("node-1", "2", "kubelet")]));
+    assert_found("another-writer", Error, "a device plugin probably", on(vec![listed("node-1", "2", "k3s")]));
     assert_found("another-writer", Warning, "nfd-master has written example.com/dongle too", {
         on(vec![listed("node-1", "4", "nfd-master")])
     });
@@ -176,21 +176,26 @@ fn other_writer_of_a_value_is_found() {
     assert_eq!(found(&own), []);
     // Admission has kept the value.
     let mut kept = healthy();
-    kept.nodes = Ok(vec![listed("node-1", "4", "kubelet")]);
+    kept.nodes = Ok(vec![listed("node-1", "4", "k3s")]);
     assert_eq!(found(&kept), []);
     assert_found(
         "kubelet-reset",
         Warning,
         "has reset example.com/dongle to 0 within the last hour, on one",
         |cluster| {
-            let message = "Repaired example.com/dongle on node-1: 0 (by kubelet) -> 4, as rule dongle declares";
-            let reset = read::reset(message).unwrap();
-            cluster.resets =
-                Ok(vec![reset.clone(), reset, Reset { node: "b".to_owned(), resource: DONGLE.to_owned() }]);
+            let message = "Repaired example.com/dongle on node-1: 0 (by k3s) -> 4, as rule dongle declares";
+            let repair = read::repair(message).unwrap();
+            // A node that is gone has no kubelet to name.
+            let gone = Repair { node: "b".to_owned(), ..repair.clone() };
+            cluster.repairs = Ok(vec![repair.clone(), repair, gone]);
         },
     );
-    for other in ["", "Repaired a on b: 9 (by kubelet) -> 4", "Repaired a on b: 0 (by nfd-master) -> 4"] {
-        assert_eq!(read::reset(other), None, "{other}");
+    let mut others = healthy();
+    let by_others = ["kubelet", "nfd-master"].map(|name| format!("Repaired {DONGLE} on node-1: 0 (by {name}) -> 4"));
+    others.repairs = Ok(by_others.map(|message| read::repair(&message).unwrap()).into());
+    assert_eq!(found(&others), [], "neither is the kubelet of this node");
+    for other in ["", "Repaired a on b: 9 (by k3s) -> 4", "Repaired a on b: 10 (by k3s) -> 4"] {
+        assert_eq!(read::repair(other), None, "{other}");
     }
 }
 
@@ -202,7 +207,7 @@ fn ledger_that_is_wrong_is_found() {
         cluster.nodes = Ok(vec![node("node-1", &amounts, Some("{"), own)]);
     });
     assert_found("ledger", Error, "the node has none of it", |cluster| {
-        cluster.nodes = Ok(vec![listed("node-1", "0", "kubelet")]);
+        cluster.nodes = Ok(vec![listed("node-1", "0", "k3s")]);
     });
     assert_found("ledger", Warning, "withdraws them, or lets them stay where the entry says Retain", |cluster| {
         let text = LISTED.replace(r#""rule":"dongle""#, r#""rule":"gone","deletionPolicy":"Retain""#);
@@ -217,11 +222,11 @@ fn ledger_that_is_wrong_is_found() {
 #[test]
 fn leftover_zero_is_found() {
     assert_found("leftover-zero", Warning, "prune --zeros --node node-1 --force", |cluster| {
-        cluster.nodes = Ok(vec![node("node-1", &json!({"example.com/old": "0"}), None, "kubelet")]);
+        cluster.nodes = Ok(vec![node("node-1", &json!({"example.com/old": "0"}), None, "k3s")]);
     });
     // The controller treats it as absent.
     let mut declared = healthy();
-    declared.nodes = Ok(vec![node("node-1", &json!({DONGLE: "0"}), None, "kubelet")]);
+    declared.nodes = Ok(vec![node("node-1", &json!({DONGLE: "0"}), None, "k3s")]);
     assert_eq!(found(&declared), []);
 }
 
@@ -278,7 +283,7 @@ fn version_that_does_not_fit_is_found() {
     let kubelet = |text: &'static str| {
         |cluster: &mut Snapshot| {
             let entry = listed("node-1", "4", api::FIELD_MANAGER);
-            cluster.nodes = Ok(vec![NodeEntry { kubelet: text.into(), ..entry }]);
+            cluster.nodes = Ok(vec![NodeEntry { kubelet_version: text.into(), ..entry }]);
         }
     };
     assert_found("kubelet-version", Warning, "v1.38.0 is newer than", kubelet("v1.38.0"));

@@ -65,6 +65,44 @@ fn lost_annotation_is_a_contest_under_overwrite() {
     assert_eq!(world.ready("dongle"), "False Contested");
 }
 
+/// A policy may write a number of its own with every write to a node.
+#[test]
+fn own_write_that_admission_changes_is_a_contest_with_admission() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.admission = |node| node["status"]["capacity"]["example.com/dongle"] = json!("2");
+    world.set_dongles("node-0", 2);
+    let patches = patches(&mut world, 600, |_| {});
+    assert!((6..=12).contains(&patches), "{patches} patches in ten minutes");
+    assert_eq!(world.ready("dongle"), "False Contested");
+    let (_, status) = world.statuses.last().unwrap();
+    let expected = "an admission policy or webhook keeps changing what the controller writes";
+    let advice = "exempt the controller from that policy or webhook, or exclude the node from the rule";
+    let contested = status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "Contested").unwrap();
+    assert_eq!(contested["message"], format!("{expected} on node-0; {advice}"));
+    assert_eq!(status["problems"][0]["message"], format!("{expected}; {advice}"));
+    // What admission puts back is not reported as withdrawn.
+    world.events.clear();
+    world.delete_rule("dongle");
+    world.run_until_idle();
+    assert_eq!(world.ledger("node-0"), None);
+    world.advance(Duration::from_secs(2));
+    // The value is another one than the ledger's, so it stays.
+    assert_eq!(world.events, ["Released"]);
+}
+
+#[test]
+fn value_that_admission_puts_back_is_not_reported_as_withdrawn() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.admission = |node| node["status"]["capacity"]["example.com/dongle"] = json!("4");
+    world.delete_rule("dongle");
+    world.run_until_idle();
+    world.advance(Duration::from_secs(2));
+    assert_eq!(world.ledger("node-0"), None);
+    assert_eq!(world.events, ["PatchFailed"]);
+}
+
 /// An edit of the rule does not wait for the end of a pause.
 #[test]
 fn edited_rule_is_written_during_a_contest() {

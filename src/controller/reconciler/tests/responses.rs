@@ -2,15 +2,23 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
 use json_patch::{Patch, PatchOperation};
+use kube::core::Status;
 use serde_json::json;
 
-use super::world::{DONGLE, Open, World, error, object};
+use super::world::{DONGLE, Open, World, object};
 use crate::cluster::node_client::{PodsByNode, Reply};
+use crate::cluster::requests::RequestError;
 use crate::controller::effect::{Completion, PodScope, RequestId};
 use crate::controller::reconciler::{Event, Observation};
 use crate::model::pod::{Pod, Requests};
 use crate::planner::tests::try_apply;
+
+pub(super) fn error(code: u16) -> RequestError {
+    let code = StatusCode::from_u16(code).unwrap();
+    RequestError::Api { code, status: Box::new(Status::failure("no", "")), retry_after: None }
+}
 
 impl World {
     /// Answers a patch as the API server does: applies it, or says that a `test` does not hold.
@@ -55,6 +63,7 @@ impl World {
         }
         node["metadata"]["resourceVersion"] = json!(self.next_version());
         node["metadata"]["managedFields"] = json!([]);
+        (self.admission)(&mut node);
         self.nodes.insert(name.to_owned(), node.clone());
         self.show(name);
         Reply::Patched(Box::new(object(node)))

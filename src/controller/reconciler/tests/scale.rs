@@ -14,7 +14,7 @@ use super::*;
 use crate::controller::RolloutLimits;
 use crate::controller::limiter::Limiter;
 use crate::model::ledger;
-use crate::model::node::ApiNode;
+use crate::model::node::{ApiNode, heartbeats};
 
 /// The rule that selects all nodes; the others select none.
 const RULE: &str = "dongle";
@@ -106,8 +106,7 @@ impl Fleet {
                 "creationTimestamp": "2026-01-01T00:00:00Z", "labels": labels,
                 "annotations": annotations,
                 "managedFields": [
-                    {"manager": "kubelet", "operation": "Update", "time": "2026-01-01T00:00:00Z",
-                        "fieldsV1": {"f:status": {"f:capacity": {"f:cpu": {}}, "f:conditions": {}}}},
+                    heartbeats("kubelet"),
                     {"manager": "node-resource-advertiser", "operation": "Update", "time": "2026-01-01T00:00:00Z",
                         "subresource": "status",
                         "fieldsV1": {"f:status": {"f:capacity": fields, "f:allocatable": fields}}},

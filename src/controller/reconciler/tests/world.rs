@@ -3,20 +3,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use http::StatusCode;
 use json_patch::Patch;
 use k8s_openapi::jiff::SignedDuration;
-use kube::core::Status;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::responses::error;
 use crate::cluster::lease::Written;
-use crate::cluster::requests::RequestError;
 use crate::controller::RolloutLimits;
 use crate::controller::effect::{PodScope, RequestId, WrittenStatus};
 use crate::controller::reconciler::*;
 use crate::controller::rules::{RuleList, RuleObject};
 use crate::model::ledger;
+use crate::model::node::heartbeats;
 
 pub(super) const DONGLE: &str = "example.com/dongle";
 
@@ -57,6 +56,8 @@ pub(super) struct World {
     pub(super) events: Vec<String>,
     /// The self-tests, none of which is answered: each with its number, its node and its label.
     pub(super) self_tests: Vec<(u64, String, String)>,
+    /// What admission makes of a node that is written.
+    pub(super) admission: fn(&mut Value),
     /// How many times the nodes were listed again for what rules read from them.
     pub(super) relists: usize,
     readiness: watch::Receiver<Readiness>,
@@ -99,6 +100,7 @@ impl World {
             statuses: Vec::new(),
             events: Vec::new(),
             self_tests: Vec::new(),
+            admission: |_| {},
             relists: 0,
             readiness,
         }
@@ -212,7 +214,7 @@ impl World {
         self.set_dongles(name, 0);
         self.watching = watching;
         let node = self.nodes.get_mut(name).unwrap();
-        node["metadata"]["managedFields"] = json!([{"manager": "kubelet",
+        node["metadata"]["managedFields"] = json!([heartbeats("k3s"), {"manager": "k3s",
             "fieldsV1": {"f:status": {"f:capacity": fields, "f:allocatable": fields}}}]);
         self.show(name);
     }
@@ -391,9 +393,4 @@ impl World {
 
 pub(super) fn object<T: serde::de::DeserializeOwned>(object: Value) -> T {
     serde_json::from_value(object).unwrap()
-}
-
-pub(super) fn error(code: u16) -> RequestError {
-    let code = StatusCode::from_u16(code).unwrap();
-    RequestError::Api { code, status: Box::new(Status::failure("no", "")), retry_after: None }
 }

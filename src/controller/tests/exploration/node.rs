@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::ANNOTATION;
-use crate::model::node::{ApiNode, Interner, KUBELET, Node};
+use crate::model::node::{ApiNode, Interner, Node, heartbeats};
 
 pub(in crate::controller) const RESOURCES: [&str; 2] = ["example.com/a", "example.com/b"];
 pub(in crate::controller) const RULES: [&str; 2] = ["first", "second"];
@@ -94,10 +94,13 @@ impl SmallNode {
                 ledger.insert(resource.to_owned(), entry);
             }
         }
-        let managers = fields.map(|(writer, [capacity, allocatable])| {
-            let status = json!({"f:capacity": capacity, "f:allocatable": allocatable});
-            json!({"manager": writer.to_string(), "fieldsV1": {"f:status": status}})
-        });
+        let mut managers: Vec<_> = fields
+            .map(|(writer, [capacity, allocatable])| {
+                let status = json!({"f:capacity": capacity, "f:allocatable": allocatable});
+                json!({"manager": writer.to_string(), "fieldsV1": {"f:status": status}})
+            })
+            .into();
+        managers.push(heartbeats(&Writer::Kubelet.to_string()));
         let mut metadata = json!({
             "name": "node-1", "uid": format!("uid-{}", self.uid), "creationTimestamp": created,
             "managedFields": managers,
@@ -140,7 +143,7 @@ impl fmt::Display for Writer {
         f.write_str(match self {
             Self::Nobody => "nobody",
             Self::Controller => FIELD_MANAGER,
-            Self::Kubelet => KUBELET,
+            Self::Kubelet => "hollow-kubelet",
             Self::Other => "kubectl-patch",
         })
     }

@@ -115,6 +115,9 @@ impl World {
             "spec": {}, "status": {"capacity": amounts, "allocatable": amounts},
         });
         self.create(Kind::Node, node, "kubelet");
+        let heartbeat = json!([{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]);
+        let heartbeat = json!({"status": {"conditions": heartbeat}});
+        self.merge(Kind::Node, Subresource::Status, &format!("node-{number}"), heartbeat, "kubelet");
         let ready = json!({"spec": {"taints": null}});
         self.merge(Kind::Node, Subresource::None, &format!("node-{number}"), ready, "kube-controller-manager");
     }

@@ -63,14 +63,16 @@ impl World {
         if let Some(slots) = slots {
             node["metadata"]["labels"][SLOTS] = json!(slots);
         }
-        if has_conditions {
-            node["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]);
-        }
         let name = name.clone();
         let writer = Writer::new("kubelet");
         if self.write(|server| server.create(Kind::Node, node, &writer)).is_some() {
             self.count("node created");
             self.record(|| format!("{name} is created in zone {zone}"));
+            if has_conditions {
+                // By these, the field manager is known for a kubelet.
+                let ready = json!([{"type": "Ready", "status": "False", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]);
+                self.patch_node(&name, Subresource::Status, json!({"status": {"conditions": ready}}), "kubelet");
+            }
         }
     }
 

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use super::super::responses::error;
 use super::super::responses::failed;
-use super::super::world::{error, object};
+use super::super::world::object;
 use super::calm::Rest;
 use super::world::{Late, MAX_LATENCY, NODE, Open, Shown, World};
 use crate::cluster::node_client::{PodsByNode, Reply};
