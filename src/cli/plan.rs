@@ -9,7 +9,7 @@ use super::args::ClusterArgs;
 use super::diff::files::{self, PodFiles};
 use super::diff::filter::Filter;
 use super::diff::label_filter::LabelFilter;
-use super::diff::rules::Rules;
+use super::diff::rules::{ClusterRules, Rules};
 use super::diff::{Detail, Format, Keep, Preview, Report, TableLimits, cluster};
 use super::error::Error;
 use super::message::print_message;
@@ -192,7 +192,7 @@ async fn from_cluster(args: &Args, rules: Vec<Rule>, progress: &ProgressBar) -> 
     let present = match cluster::rules(&client).await? {
         Some(present) => present,
         // A plan may precede the installation.
-        None if !rules.is_empty() => Vec::new(),
+        None if !rules.is_empty() => ClusterRules::default(),
         None => return Err(Error::NoCrd),
     };
     let rules = Rules::from_cluster(present, rules, args.prune);

@@ -1,5 +1,6 @@
 //! The cache of rules, and the compiled set of rules for planning.
 
+mod deleting;
 mod hold;
 mod state;
 
@@ -31,6 +32,8 @@ const MAX_DELETED: usize = 1000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     by_name: BTreeMap<Arc<str>, RuleState>,
+    /// The rules that the watch shows to be deleted, and that still exist.
+    deleting: BTreeMap<Arc<str>, RuleState>,
     /// The contents of a list in progress.
     listing: Option<Listing>,
     /// The number of lists that the watch has begun.
@@ -55,6 +58,7 @@ pub(super) struct Rules {
 #[derive(Clone, Debug, Default)]
 struct Listing {
     rules: BTreeMap<Arc<str>, RuleState>,
+    deleting: BTreeMap<Arc<str>, RuleState>,
     /// The newest version of a rule known when the list began, or that of the list: what is newer may be missing.
     newest: Option<u64>,
     /// Whether another list has been completed since this one began. Neither is known to be the later one.
@@ -127,22 +131,24 @@ impl Rules {
                 Seen::nothing()
             }
             Event::InitApply(object) => {
-                if object.meta().deletion_timestamp.is_none()
-                    && let Some(listing) = &mut self.listing
-                {
-                    listing.rules.insert(object.name_any().into(), RuleState::new(object));
+                if let Some(Listing { rules, deleting, .. }) = &mut self.listing {
+                    let (name, rule) = (object.name_any().into(), RuleState::new(object));
+                    let listed = if rule.waits_for.is_some() { deleting } else { rules };
+                    listed.insert(name, rule);
                 }
                 Seen::nothing()
             }
             Event::InitDone => {
-                let listing = self.listing.take().unwrap_or_default();
+                let mut listing = self.listing.take().unwrap_or_default();
+                let deleting = std::mem::take(&mut listing.deleting);
                 let names: BTreeSet<_> = listing.rules.keys().cloned().collect();
                 let mut listed = listing.rules.iter();
                 let is_unclear = |(name, rule): (&Arc<str>, &RuleState)| {
                     self.is_newer(rule).is_none() && !self.by_name.contains_key(name) && !self.is_gone(name, rule)
                 };
                 let is_new = listing.is_raced && listed.any(is_unclear);
-                let seen = self.replace(listing);
+                let mut seen = self.replace(listing);
+                self.replace_deleting(deleting, &mut seen);
                 let is_in_doubt = is_new || self.by_name.keys().any(|name| !names.contains(name));
                 Seen { is_in_doubt, ..seen }
             }
@@ -156,6 +162,7 @@ impl Rules {
                 // For an object that cannot be decoded, the last written status applies.
                 let known = known.filter(|known| known.uid == new.uid && new.is_malformed());
                 new.status = new.status.or_else(|| known.and_then(|known| known.status.clone()));
+                self.deleting.remove(&name);
                 let was_held = self.hold.exists(&name);
                 let old = self.by_name.insert(Arc::clone(&name), new);
                 let enqueue = self.changed(old, &name);
@@ -163,24 +170,8 @@ impl Rules {
                 let enqueue = if was_held { Enqueue::All } else { enqueue };
                 Seen { enqueue, touched: vec![name], ..Seen::nothing() }
             }
-            Event::Apply(object) | Event::Delete(object) => {
-                let name: Arc<str> = object.name_any().into();
-                let gone = RuleState::new(object);
-                let Some(known) = self.by_name.get(&name) else {
-                    // A list has shown that before, but not why.
-                    let was_held = self.hold.deleted(&name);
-                    self.is_dirty |= was_held;
-                    return if was_held { Seen { enqueue: Enqueue::All, ..Seen::nothing() } } else { Seen::nothing() };
-                };
-                if known.uid != gone.uid || gone.version < known.version {
-                    return Seen::nothing();
-                }
-                let old = self.by_name.remove(&name);
-                self.hold.deleted(&name);
-                self.remember_deleted(&name, gone.uid);
-                let enqueue = self.changed(old, &name);
-                Seen { enqueue, removed: vec![name], ..Seen::nothing() }
-            }
+            Event::Apply(object) => self.observe_deletion(object),
+            Event::Delete(object) => self.observe_end(object),
         }
     }
 
@@ -218,13 +209,13 @@ impl Rules {
         let listed = listed.map(|object| (object.name_any().into(), RuleState::new(object)));
         // What was observed while the list was under way may be older than the list, and gone.
         let newest = newest.max(version);
-        let seen = self.replace(Listing { rules: listed.collect(), newest, is_raced: false });
+        let seen = self.replace(Listing { rules: listed.collect(), newest, ..Listing::default() });
         self.list_version = version;
         seen
     }
 
     fn replace(&mut self, listing: Listing) -> Seen {
-        let Listing { mut rules, newest, is_raced: _ } = listing;
+        let Listing { mut rules, newest, .. } = listing;
         rules.retain(|name, listed| !self.is_gone(name, listed));
         // What was observed while the list was in flight, and is newer.
         for (name, state) in &self.by_name {
@@ -362,10 +353,6 @@ impl Rules {
 
     pub(super) fn get(&self, name: &str) -> Option<&RuleState> {
         self.by_name.get(name)
-    }
-
-    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut RuleState> {
-        self.by_name.get_mut(name)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &RuleState)> {

@@ -19,6 +19,9 @@ pub(super) fn status(
     mapping: &Mapping,
     now: Timestamp,
 ) -> NodeExtendedResourceStatus {
+    if let Some(waits_for) = &state.waits_for {
+        return deleting(state, waits_for, now);
+    }
     let none = Counts::default();
     let counts = counts.unwrap_or(&none);
     let nodes = node_counts(state, counts);
@@ -34,6 +37,19 @@ pub(super) fn status(
         nodes: Some(nodes),
         total: state.rule.as_ref().ok().map(|rule| counts.total(rule.quantity.fixed()).to_string()),
         problems: problems(counts),
+    }
+}
+
+/// Returns the last status of a rule.
+fn deleting(state: &RuleState, waits_for: &str, now: Timestamp) -> NodeExtendedResourceStatus {
+    let before = state.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let said = conditions::for_deleting(waits_for);
+    NodeExtendedResourceStatus {
+        observed_generation: state.generation,
+        conditions: said.into_iter().map(|said| said.into_api(state.generation, before, now)).collect(),
+        nodes: Some(NodeCounts { summary: "0/0".to_owned(), ..NodeCounts::default() }),
+        total: Some("0".to_owned()),
+        problems: Vec::new(),
     }
 }
 

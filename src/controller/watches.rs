@@ -76,7 +76,7 @@ impl Watches {
     /// Records a failure. The watch is retried.
     pub(super) fn failed(&mut self, watched: Watched, error: &watcher::Error, message: &str, now: Now) -> Failed {
         let state = self.state(watched);
-        state.settle(now.instant);
+        state.conclude(now.instant);
         state.began = None;
         let cause = match error {
             error if is_outage(error) => Cause::Outage,
@@ -112,7 +112,7 @@ impl Watches {
     /// Returns the report about a watch, if it has changed.
     pub(super) fn take_report(&mut self, watched: Watched, now: Instant) -> Option<Report> {
         let state = self.state(watched);
-        state.settle(now);
+        state.conclude(now);
         let report = state.report(now);
         let is_new = report != state.reported;
         state.reported.clone_from(&report);
@@ -159,7 +159,7 @@ impl Watches {
 
 impl State {
     /// Ends the outage if the watch has lasted.
-    fn settle(&mut self, now: Instant) {
+    fn conclude(&mut self, now: Instant) {
         if self.began.is_some_and(|began| began + STABLE <= now) {
             (self.broken, self.began) = (None, None);
         }

@@ -12,12 +12,13 @@ mod status;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::model::count::{NAMED, few};
 pub use json_schema::json_schema;
 pub use quantities::{DeclaredQuantity, NativeResource, NodeKey, QuantityFrom, WhenMissing};
 pub use reason::Reason;
@@ -160,6 +161,18 @@ pub enum ShrinkPolicy {
     WhenFree,
     /// At once.
     Immediate,
+}
+
+/// Returns the finalizers that keep an object although it is being deleted, for messages; none if it is not.
+#[must_use]
+pub fn waits_for(metadata: &ObjectMeta) -> Option<String> {
+    metadata.deletion_timestamp.as_ref()?;
+    let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
+    Some(match finalizers.len() {
+        0 => "its end".to_owned(),
+        1 => format!("the finalizer {}", few(finalizers, NAMED, ", ")),
+        _ => format!("the finalizers {}", few(finalizers, NAMED, ", ")),
+    })
 }
 
 /// The CustomResourceDefinition, as `crds/` holds it.

@@ -58,7 +58,7 @@ pub(super) async fn snapshot(client: &Client) -> Result<Snapshot, ReadError> {
     })?;
     let mut gaps = Vec::new();
     let rules = match rules {
-        Ok(Some(rules)) => Rules::new(rules),
+        Ok(Some(rules)) => Rules::new(rules.present),
         Ok(None) => {
             let lack = "there is no CustomResourceDefinition of rules in the cluster: install \
                         node-resource-advertiser before you apply the output";

@@ -7,12 +7,12 @@ use kube::core::DeserializeGuard;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use thiserror::Error;
 
-use super::rules::ClusterRule;
+use super::rules::{ClusterRule, ClusterRules};
 use super::{NotPlanned, Preview};
 use crate::cluster::error::describe;
 use crate::cluster::node_client::{self, NodeClient, describe_pods_error};
 use crate::cluster::paging::{self, Page};
-use crate::model::api::{NodeExtendedResource, Reason};
+use crate::model::api::{self, NodeExtendedResource, Reason};
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::planner::input::PodUsage;
 use crate::planner::rules::{InvalidRule, Rule};
@@ -38,16 +38,19 @@ pub enum ClusterError {
 ///
 /// # Errors
 /// If they cannot be listed.
-pub async fn rules(client: &Client) -> Result<Option<Vec<ClusterRule>>, ClusterError> {
+pub async fn rules(client: &Client) -> Result<Option<ClusterRules>, ClusterError> {
     let api = Api::<DeserializeGuard<NodeExtendedResource>>::all(client.clone());
-    let mut rules = Vec::new();
+    let mut rules = ClusterRules::default();
     let on_page = |page: Page<DeserializeGuard<NodeExtendedResource>>| match page {
-        Page::Restarted => rules.clear(),
+        Page::Restarted => rules = ClusterRules::default(),
         Page::Items(objects) => {
-            // A rule that is being deleted counts as gone, as in the controller.
-            let objects = objects.into_iter();
-            let alive = objects.filter(|object| object.meta().deletion_timestamp.is_none());
-            rules.extend(alive.map(present));
+            for object in objects {
+                // It counts as gone, as in the controller.
+                match api::waits_for(object.meta()) {
+                    Some(waits_for) => drop(rules.deleting.insert(object.name_any().into(), waits_for)),
+                    None => rules.present.push(present(object)),
+                }
+            }
         }
     };
     match paging::list(&api, on_page).await {

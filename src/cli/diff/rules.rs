@@ -25,6 +25,21 @@ pub struct ClusterRule {
     pub contested: Vec<Arc<str>>,
 }
 
+/// The rules of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterRules {
+    /// Those that declare something, or are invalid.
+    pub present: Vec<ClusterRule>,
+    /// What keeps each rule that is being deleted, by name.
+    pub deleting: BTreeMap<Arc<str>, String>,
+}
+
+impl From<Vec<ClusterRule>> for ClusterRules {
+    fn from(present: Vec<ClusterRule>) -> Self {
+        Self { present, deleting: BTreeMap::new() }
+    }
+}
+
 /// A note that is not about one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -43,6 +58,7 @@ pub struct Note {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NoteKind {
     InvalidRule,
+    Deleting,
     NoNodeSelected,
     EmptyFilter,
 }
@@ -67,7 +83,11 @@ impl Rules {
     /// Returns the rules of a cluster after the rules of files are applied, which replace rules of the same name. With
     /// `prune`, the cluster's other rules are gone.
     #[must_use]
-    pub fn from_cluster(present: Vec<ClusterRule>, mut files: Vec<Rule>, prune: bool) -> Self {
+    pub fn from_cluster(cluster: impl Into<ClusterRules>, mut files: Vec<Rule>, prune: bool) -> Self {
+        let ClusterRules { present, deleting } = cluster.into();
+        // An edit of a rule does not end its deletion.
+        let in_files: BTreeSet<_> = files.iter().map(|rule| Arc::clone(&rule.name)).collect();
+        files.retain(|rule| !deleting.contains_key(&rule.name));
         let ages: HashMap<_, _> = present.iter().map(|rule| (Arc::clone(&rule.name), rule.created)).collect();
         for rule in &mut files {
             // The API server sets it, whatever the file says.
@@ -90,7 +110,15 @@ impl Rules {
                 Err(invalid) => drop(frozen.insert(name, invalid)),
             }
         }
-        Self { contested, ..Self::new(files, frozen) }
+        let mut rules = Self { contested, ..Self::new(files, frozen) };
+        let notes = deleting.into_iter().map(|(name, waits_for)| {
+            let and_file = if in_files.contains(&name) { ", and its file has no effect until it is gone" } else { "" };
+            let message =
+                format!("rule {name} is being deleted and declares nothing{and_file}: it waits for {waits_for}");
+            Note { rule: Some(name), message, kind: NoteKind::Deleting }
+        });
+        rules.notes.extend(notes);
+        rules
     }
 
     fn new(rules: Vec<Rule>, frozen: BTreeMap<Arc<str>, InvalidRule>) -> Self {

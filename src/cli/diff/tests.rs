@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::amounts::Amounts;
-use super::rules::ClusterRule;
+use super::rules::{ClusterRule, ClusterRules};
 use super::*;
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::{ApiNode, Interner};
@@ -171,6 +171,22 @@ fn file_rule_replaces_cluster_rule_and_keeps_its_age() {
 }
 
 #[test]
+fn rule_that_is_being_deleted_declares_nothing_whatever_its_file_declares() {
+    let cluster = || ClusterRules {
+        deleting: [("dongle".into(), "the finalizer example.com/keep".to_owned())].into(),
+        ..vec![present("other", "2026-01-01T00:00:00Z", json!({"nodeSelector": null, "allNodes": true}))].into()
+    };
+    let in_file = Rules::from_cluster(cluster(), vec![rule("dongle", json!({}))], true);
+    assert!(!in_file.contains("dongle"));
+    let expected = "rule dongle is being deleted and declares nothing, and its file has no effect until it is gone: it \
+                    waits for the finalizer example.com/keep";
+    assert_eq!(in_file.notes()[0].message, expected);
+    let alone = Rules::from_cluster(cluster(), Vec::new(), false);
+    assert!(alone.contains("other"));
+    assert_eq!(alone.notes()[0].message, expected.replace(", and its file has no effect until it is gone", ""));
+}
+
+#[test]
 fn diff_of_a_contested_value_reports_backoff() {
     let mut rule = present("dongle", "2026-01-01T00:00:00Z", json!({}));
     rule.contested = vec!["node-1".into()];
@@ -198,6 +214,22 @@ fn diff_of_a_contested_value_reports_backoff() {
     let report = preview.finish().unwrap();
     let reason = report.nodes[0].outcomes[0].reason.as_deref().unwrap();
     assert_eq!(reason, "contested: the annotation keeps losing it; rule dongle declares 4");
+
+    // Nobody else has written what differs.
+    let mut rule = present("dongle", "2026-01-01T00:00:00Z", json!({}));
+    rule.contested = vec!["node-1".into()];
+    let rules = Rules::from_cluster(vec![rule], Vec::new(), false);
+    let mut object = own_node(["2", "4"]);
+    object["metadata"]["annotations"][ANNOTATION] = json!({DONGLE: ledger}).to_string().into();
+    let mut preview = Preview::new(rules, Filter::default(), Detail { keep: Keep::Nodes, ..Detail::default() });
+    let node = read(&object);
+    let plan = preview.plan(&node, PodUsage::NotFetched);
+    preview.add(&node, plan).unwrap();
+    let report = preview.finish().unwrap();
+    let reason = report.nodes[0].outcomes[0].reason.as_deref().unwrap();
+    let expected = "contested: an admission policy or webhook keeps changing what the controller writes; rule dongle \
+                    declares 4";
+    assert_eq!(reason, expected);
 }
 
 /// A node whose values the controller wrote, and whose annotation is lost.

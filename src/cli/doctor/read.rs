@@ -32,7 +32,7 @@ use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
 use crate::cluster::paging::{self, PAGE_SIZE, Page};
 use crate::cluster::requests::{RequestError, Requests};
 use crate::controller::PROTECTION_LABEL;
-use crate::model::api::{FIELD_MANAGER, NodeExtendedResource};
+use crate::model::api::{self, FIELD_MANAGER, NodeExtendedResource};
 use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};
 use crate::model::pod::object::PodObject;
@@ -158,19 +158,32 @@ async fn crd<T: DeserializeOwned>(requests: &Requests) -> Read<Option<T>> {
 
 async fn rules(requests: &Requests) -> Read<Option<Rules>> {
     let path = NodeExtendedResource::url_path(&(), None);
-    match list(requests, &path, ListParams::default(), rule).await {
-        Ok(rules) => Ok(Some(Rules::new(rules))),
+    let mut deleting = BTreeMap::new();
+    let keep = |object: Value| match waits_for(&object) {
+        // It counts as gone, as in the controller.
+        Some((name, waits_for)) => {
+            deleting.insert(name, waits_for);
+            None
+        }
+        None => rule(object),
+    };
+    match list(requests, &path, ListParams::default(), keep).await {
+        Ok(rules) => Ok(Some(Rules { deleting, ..Rules::new(rules) })),
         Err(error) if is_not_served(&error) => Ok(None),
         Err(error) => Err(not_run("list nodeextendedresources", error)),
     }
 }
 
-/// Reads a rule; none if it is being deleted, and so counts as gone, as in the controller.
+/// Returns the name of a rule that is being deleted, and what keeps it.
+pub(super) fn waits_for(object: &Value) -> Option<(String, String)> {
+    let metadata = ObjectMeta::deserialize(object.get("metadata")?).ok()?;
+    let waits_for = api::waits_for(&metadata)?;
+    Some((metadata.name?, waits_for))
+}
+
+/// Reads a rule.
 pub(super) fn rule(object: Value) -> Option<RuleEntry> {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).map(str::to_owned);
-    if object.pointer("/metadata/deletionTimestamp").is_some() {
-        return None;
-    }
     // Of an object that the CRD's validation would reject, as much as there is.
     let (name, resource) = (text("/metadata/name")?.into(), text("/spec/resourceName"));
     Some(match serde_json::from_value::<NodeExtendedResource>(object) {

@@ -70,6 +70,8 @@ pub(super) struct Rules {
     pub(super) all: Vec<RuleEntry>,
     /// The valid ones.
     pub(super) set: RuleSet,
+    /// What keeps each rule that is being deleted, by name. These declare nothing, and are not in the other two.
+    pub(super) deleting: BTreeMap<String, String>,
 }
 
 /// A rule of the cluster, and its status.
@@ -103,10 +105,10 @@ pub(super) struct SchedulerConfig {
 pub(super) struct Repair {
     pub(super) node: String,
     pub(super) resource: String,
-}
-
     /// The field manager of the 0.
     pub(super) manager: String,
+}
+
 /// Admission policies and their bindings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Policies {
@@ -224,7 +226,7 @@ fn leading_number(text: &str) -> Option<u32> {
 impl Rules {
     pub(super) fn new(all: Vec<RuleEntry>) -> Self {
         let valid = all.iter().filter_map(|entry| entry.rule.as_ref().ok());
-        Self { set: RuleSet::new(valid.cloned(), std::iter::empty()), all }
+        Self { set: RuleSet::new(valid.cloned(), std::iter::empty()), all, deleting: BTreeMap::new() }
     }
 }
 

@@ -42,7 +42,7 @@ pub(in crate::cli) async fn inventory(client: &Client, labels: &LabelFilter) -> 
     };
     let rules = match rules {
         Err(ClusterError::Rules(error)) if is_forbidden(&error) => Err(Refusal(describe(&error))),
-        rules => Ok(rules?),
+        rules => Ok(rules?.map(|rules| rules.present)),
     };
     let lists = Lists {
         nodes: granted("nodes", nodes)?,
@@ -73,7 +73,7 @@ pub(in crate::cli) async fn resource_names(client: &Client) -> BTreeSet<String> 
     let labels = LabelFilter::default();
     let (nodes, rules) = tokio::join!(nodes(&requests, &labels), cluster::rules(client));
     let (nodes, rules) = (nodes.unwrap_or_default(), rules.unwrap_or_default().unwrap_or_default());
-    let declared = rules.into_iter().filter_map(|rule| Some(rule.rule.ok()?.resource.as_str().to_owned()));
+    let declared = rules.present.into_iter().filter_map(|rule| Some(rule.rule.ok()?.resource.as_str().to_owned()));
     let present = nodes.values().flat_map(|entry| entry.node.resources().into_keys()).map(str::to_owned);
     declared.chain(present).collect()
 }

@@ -30,7 +30,7 @@ impl Reconciler {
     }
 
     pub(super) fn touch_all_statuses(&mut self, now: Instant) {
-        let rules: Vec<_> = self.rules.iter().map(|(name, _)| Arc::clone(name)).collect();
+        let rules: Vec<_> = self.rules.names_with_status().cloned().collect();
         for rule in rules {
             self.touch_status(&rule, now);
         }
@@ -65,7 +65,7 @@ impl Reconciler {
     }
 
     fn send_status(&mut self, name: &Arc<str>, now: Now, step: &mut Step) {
-        let Some(state) = self.rules.get(name) else { return };
+        let Some(state) = self.rules.with_status(name) else { return };
         let mapping = self.cluster.device_classes.mapping(state.resource().unwrap_or_default());
         let status = status(state, self.nodes.counts(name), &mapping, now.wall);
         if state.status.as_ref() == Some(&status) {
@@ -120,7 +120,7 @@ impl Reconciler {
         let dirty = self.schedule.queue.end(&Key::Rule(Arc::clone(rule)));
         let seed = self.schedule.seed();
         // A rule recreated under the same name in the meantime does not have this status.
-        let Some(state) = self.rules.get_mut(rule) else { return };
+        let Some(state) = self.rules.with_status_mut(rule) else { return };
         if state.uid != uid {
             self.touch_status(rule, now);
             return;

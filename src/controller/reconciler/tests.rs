@@ -133,6 +133,44 @@ fn rule_is_advertised_and_withdrawn() {
     assert_eq!((world.dongles("node-0"), world.ledger("node-0")), (-1, None));
 }
 
+/// Somebody's finalizer keeps the rule, and not its values.
+#[test]
+fn rule_that_a_finalizer_keeps_is_withdrawn_and_reports_that() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.advance(Duration::from_secs(2));
+    let before = world.nodes.clone();
+    let version = world.next_version();
+    let rule = world.rules.get_mut("dongle").unwrap();
+    let metadata = rule["metadata"].as_object_mut().unwrap();
+    metadata["resourceVersion"] = json!(version);
+    metadata.insert("deletionTimestamp".to_owned(), json!("2026-01-03T00:00:00Z"));
+    metadata.insert("finalizers".to_owned(), json!(["example.com/keep"]));
+    let deleting = rule.clone();
+    world.observe(Observation::Rule(Ok(Event::Apply(object(deleting)))));
+    world.run_until_idle();
+    world.advance(Duration::from_secs(2));
+    assert_eq!((world.dongles("node-0"), world.ledger("node-0")), (-1, None));
+    assert_eq!(world.ready("dongle"), "False Deleting");
+    let (_, status) = world.statuses.last().unwrap();
+    assert_eq!((&status["total"], &status["nodes"]["summary"]), (&json!("0"), &json!("0/0")));
+    let written = world.statuses.len();
+    world.pass(60);
+    assert_eq!(world.statuses.len(), written, "it is written once");
+
+    // A new leader that finds the rule so, and its values still there, does not wait as for rules that are missing.
+    let mut next = World::new(16);
+    (next.nodes, next.rules, next.version) = (before, world.rules, world.version);
+    next.rules.get_mut("dongle").unwrap()["status"] = json!({});
+    next.start();
+    next.run_until_idle();
+    next.advance(Duration::from_secs(2));
+    assert_eq!((next.dongles("node-0"), &*next.ready("dongle")), (-1, "False Deleting"));
+    next.delete_rule("dongle");
+    next.pass(60);
+    assert_eq!(next.statuses.len(), 1, "{:?}", next.statuses);
+}
+
 /// I10: what is changed is reported, on the node and on a rule that exists, and once.
 #[test]
 fn each_change_is_reported_by_one_event() {

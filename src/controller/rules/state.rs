@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::Resource as _;
 use kube::core::DeserializeGuard;
 
-use crate::model::api::{NodeExtendedResource, NodeExtendedResourceStatus};
+use crate::model::api::{self, NodeExtendedResource, NodeExtendedResourceStatus};
 use crate::model::resource_version;
 use crate::planner::rules::{InvalidRule, Rule};
 
@@ -23,6 +23,8 @@ pub(in crate::controller) struct RuleState {
     /// The observed status of the object.
     pub(in crate::controller) status: Option<NodeExtendedResourceStatus>,
     pub(in crate::controller) rule: Result<Arc<Rule>, InvalidRule>,
+    /// The finalizers that keep it although it is being deleted.
+    pub(in crate::controller) waits_for: Option<Box<str>>,
 }
 
 impl RuleState {
@@ -44,10 +46,11 @@ impl RuleState {
         let metadata = object.meta();
         let (uid, generation) = (metadata.uid.clone(), metadata.generation);
         let version = metadata.resource_version.as_deref().and_then(resource_version::number);
+        let waits_for = api::waits_for(metadata).map(String::into_boxed_str);
         let (rule, status, priority) = match object.0 {
             Ok(object) => (Rule::new(&object).map(Arc::new), object.status, Some(object.spec.priority)),
             Err(invalid) => (Err(InvalidRule::Malformed(invalid.error)), None, None),
         };
-        Self { uid, generation, version, priority, status, rule }
+        Self { uid, generation, version, priority, status, rule, waits_for }
     }
 }

@@ -55,14 +55,48 @@ fn pausing_and_resuming_a_rule_enqueues_all_nodes() {
     assert!(!rules.set().is_frozen("a"));
 }
 
-#[test]
-fn rule_being_deleted_counts_as_deleted() {
-    let mut rules = listed([object("a", json!(4))]);
-    let mut deleting = object("a", json!(4));
+fn deleting(name: &str) -> RuleObject {
+    let mut deleting = object(name, json!(4));
     let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
     deleting.meta_mut().deletion_timestamp = Some(now);
-    assert!(matches!(rules.observe(Event::Apply(deleting)).enqueue, Enqueue::Selected(_)));
+    deleting.meta_mut().finalizers = Some(["example.com/keep", "foregroundDeletion"].map(str::to_owned).into());
+    deleting
+}
+
+#[test]
+fn rule_being_deleted_counts_as_deleted_and_keeps_its_status() {
+    let mut rules = listed([object("a", json!(4))]);
+    let seen = rules.observe(Event::Apply(deleting("a")));
+    assert!(matches!(seen.enqueue, Enqueue::Selected(_)));
+    assert_eq!((seen.removed, seen.touched), (vec!["a".into()], vec!["a".into()]));
     assert!(rules.get("a").is_none());
+    let waits_for = rules.with_status("a").unwrap().waits_for.clone();
+    assert_eq!(waits_for.as_deref(), Some("the finalizers example.com/keep, foregroundDeletion"));
+    let again = rules.observe(Event::Apply(deleting("a")));
+    assert_eq!((again.enqueue, again.touched), (Enqueue::None, vec!["a".into()]));
+    let gone = rules.observe(Event::Delete(deleting("a")));
+    assert_eq!((gone.enqueue, gone.removed), (Enqueue::None, vec!["a".into()]));
+    assert!(rules.with_status("a").is_none());
+}
+
+/// The deletion of such a rule is certain, unlike that of one that a list lacks.
+#[test]
+fn listed_rule_that_is_being_deleted_is_not_held() {
+    let mut rules = Rules::default();
+    rules.observe(Event::Init);
+    rules.observe(Event::InitApply(deleting("a")));
+    assert_eq!(rules.observe(Event::InitDone).touched, ["a".into()]);
+    let in_ledgers = ["a", "b"].map(Arc::from).into();
+    rules.hold_missing(&in_ledgers, Duration::from_secs(300), Instant::now());
+    assert_eq!(rules.hold().names().collect::<Vec<_>>(), Vec::<&Arc<str>>::new(), "only half of the rules are missing");
+    // It ends while the watch is broken.
+    rules.observe(Event::Init);
+    assert_eq!(rules.observe(Event::InitDone).removed, ["a".into()]);
+    assert!(rules.with_status("a").is_none());
+    // Or another one has its name.
+    rules.observe(Event::Apply(deleting("a")));
+    rules.observe(Event::Apply(object("a", json!(4))));
+    assert_eq!(rules.with_status("a").unwrap().waits_for, None);
 }
 
 #[test]

@@ -76,6 +76,19 @@ pub(super) fn for_invalid(why: &str) -> Vec<ConditionUpdate> {
     ]
 }
 
+/// Returns the conditions of a rule that is being deleted.
+pub(super) fn for_deleting(waits_for: &str) -> Vec<ConditionUpdate> {
+    let ready = format!(
+        "the rule is being deleted and declares nothing anymore; it waits for {waits_for}, which keeps the rule, not its \
+         values"
+    );
+    vec![
+        ConditionUpdate::new("Ready", false, Reason::Deleting, ready),
+        ConditionUpdate::new("Reconciling", false, Reason::Deleting, String::new()),
+        ConditionUpdate::new("Stalled", false, Reason::Deleting, String::new()),
+    ]
+}
+
 /// Returns the conditions of a rule with these nodes.
 pub(super) fn for_valid(rule: &Rule, nodes: &NodeCounts, counts: &Counts, mapping: &Mapping) -> Vec<ConditionUpdate> {
     let (ready, reason) = readiness(rule, nodes, counts);

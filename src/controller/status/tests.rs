@@ -18,7 +18,8 @@ fn state(spec: serde_json::Value) -> RuleState {
     });
     object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     let rule = Rule::new(&serde_json::from_value(object).unwrap()).map(Arc::new);
-    RuleState { uid: Some("uid".to_owned()), generation: Some(3), version: None, priority: None, status: None, rule }
+    let uid = Some("uid".to_owned());
+    RuleState { uid, generation: Some(3), version: None, priority: None, status: None, rule, waits_for: None }
 }
 
 /// So many nodes in each of these states.
@@ -233,4 +234,17 @@ fn device_class_condition_names_the_device_class() {
         assert!(said.message.starts_with(message), "{}", said.message);
         assert_eq!(reported(&status)[0], "Ready=True NoNodesSelected", "it is a warning, and no more");
     }
+}
+
+#[test]
+fn rule_that_is_being_deleted_carries_nothing() {
+    let mut deleting = state(json!({"nodeNames": ["a", "b"]}));
+    deleting.waits_for = Some("the finalizer example.com/keep".into());
+    let counts = nodes(&[(State::Advertised, 2)]);
+    let status = status(&deleting, Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
+    assert_eq!(reported(&status), ["Ready=False Deleting", "Reconciling=False Deleting", "Stalled=False Deleting"]);
+    assert!(ready_message(&status).contains("it waits for the finalizer example.com/keep"), "{status:?}");
+    let nodes = status.nodes.unwrap();
+    assert_eq!((nodes.summary.as_str(), nodes.selected, nodes.missing), ("0/0", 0, 0));
+    assert_eq!((status.total.as_deref(), status.observed_generation), (Some("0"), Some(3)));
 }

@@ -36,6 +36,8 @@ pub enum Reason {
     QuantityUnknown,
     /// The rule does not match the CRD's schema.
     InvalidSpec,
+    /// The rule is being deleted, and declares nothing: somebody's finalizer keeps it.
+    Deleting,
     /// No other rule decides anywhere.
     NoOverlap,
     /// Only age or name decides between rules that declare different quantities.
@@ -52,7 +54,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Advertised,
         Self::Overridden,
         Self::NoNodesSelected,
@@ -68,6 +70,7 @@ impl Reason {
         Self::Paused,
         Self::QuantityUnknown,
         Self::InvalidSpec,
+        Self::Deleting,
         Self::NoOverlap,
         Self::EqualPriority,
         Self::NotContested,
@@ -95,6 +98,7 @@ impl Reason {
             Self::Paused => "Paused",
             Self::QuantityUnknown => "QuantityUnknown",
             Self::InvalidSpec => "InvalidSpec",
+            Self::Deleting => "Deleting",
             Self::NoOverlap => "NoOverlap",
             Self::EqualPriority => "EqualPriority",
             Self::NotContested => "NotContested",

@@ -10,7 +10,16 @@ fn object(rule: &RuleEntry) -> ObjectName {
 
 /// Finds rules that are not as declared, as their status reports it.
 pub(super) fn status(snapshot: &Snapshot) -> Outcome {
-    Ok(snapshot.installed()?.all.iter().flat_map(of_rule).collect())
+    let rules = snapshot.installed()?;
+    let deleting = rules.deleting.iter().map(|(name, waits_for)| {
+        let problem = format!("it is being deleted and declares nothing: it waits for {waits_for}");
+        let fix = format!(
+            "let the program whose finalizer it is finish, or remove it: kubectl patch ner {name} --type=merge -p \
+             '{{\"metadata\":{{\"finalizers\":null}}}}'"
+        );
+        Finding::warning(vec![ObjectName::new("NodeExtendedResource", name)], problem, fix)
+    });
+    Ok(rules.all.iter().flat_map(of_rule).chain(deleting).collect())
 }
 
 fn of_rule(rule: &RuleEntry) -> Vec<Finding> {

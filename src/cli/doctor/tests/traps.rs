@@ -69,6 +69,18 @@ fn rule_that_is_not_as_declared_is_found() {
         cluster.rules = Ok(Some(Rules::new(rules)));
         cluster.waiting = Ok(pods(&[("a", "example.com/key", "9")]));
     });
+    assert_found(
+        "rule-status",
+        Warning,
+        "kept: it is being deleted and declares nothing: it waits for the",
+        |cluster| {
+            let metadata =
+                json!({"name": "kept", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.example/b"]});
+            let (name, waits_for) = read::waits_for(&json!({"metadata": metadata})).unwrap();
+            assert_eq!(waits_for, "the finalizer a.example/b");
+            cluster.rules.as_mut().unwrap().as_mut().unwrap().deleting.insert(name, waits_for);
+        },
+    );
     assert_found("device-class", Error, "DeviceClass dra maps example.com/dongle too", |cluster| {
         cluster.classes = Ok(BTreeMap::from([(DONGLE.to_owned(), "dra".to_owned())]));
     });

@@ -1,0 +1,83 @@
+//! Rules that are being deleted, and that somebody's finalizer keeps. They declare nothing, as if they were gone: a
+//! finalizer keeps the object, not its values. What is left of them is a status that says so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+
+use super::{Enqueue, RuleObject, RuleState, Rules, Seen};
+
+impl Rules {
+    /// Handles a rule that is being deleted.
+    pub(super) fn observe_deletion(&mut self, object: RuleObject) -> Seen {
+        let (name, rule) = (Arc::from(object.name_any()), RuleState::new(object));
+        let mut seen = self.end(&name, &rule);
+        let is_newest = |known: &RuleState| known.version <= rule.version;
+        if !self.by_name.contains_key(&name) && self.deleting.get(&name).is_none_or(is_newest) {
+            self.deleting.insert(Arc::clone(&name), rule);
+            seen.touched.push(name);
+        }
+        seen
+    }
+
+    /// Handles a rule that is gone.
+    pub(super) fn observe_end(&mut self, object: RuleObject) -> Seen {
+        let (name, rule) = (Arc::from(object.name_any()), RuleState::new(object));
+        let mut seen = self.end(&name, &rule);
+        if self.deleting.get(&name).is_some_and(|known| known.uid == rule.uid) {
+            self.deleting.remove(&name);
+            seen.removed.push(name);
+        }
+        seen
+    }
+
+    /// Forgets what a rule declares.
+    fn end(&mut self, name: &Arc<str>, gone: &RuleState) -> Seen {
+        let Some(known) = self.by_name.get(name) else {
+            // A list has shown that before, but not why.
+            let was_held = self.hold.deleted(name);
+            self.is_dirty |= was_held;
+            return if was_held { Seen { enqueue: Enqueue::All, ..Seen::nothing() } } else { Seen::nothing() };
+        };
+        if known.uid != gone.uid || gone.version < known.version {
+            return Seen::nothing();
+        }
+        let old = self.by_name.remove(name);
+        self.hold.deleted(name);
+        self.remember_deleted(name, gone.uid.clone());
+        let enqueue = self.changed(old, name);
+        Seen { enqueue, removed: vec![Arc::clone(name)], ..Seen::nothing() }
+    }
+
+    /// Replaces the rules that are being deleted by those of a complete list of the watch.
+    pub(super) fn replace_deleting(&mut self, mut listed: BTreeMap<Arc<str>, RuleState>, seen: &mut Seen) {
+        listed.retain(|name, _| !self.by_name.contains_key(name));
+        // Their deletion is certain, unlike that of rules that a list lacks.
+        for name in listed.keys() {
+            self.is_dirty |= self.hold.deleted(name);
+        }
+        let before = std::mem::replace(&mut self.deleting, listed);
+        let gone = before.into_keys().filter(|name| !self.deleting.contains_key(name));
+        seen.removed.extend(gone.filter(|name| !self.by_name.contains_key(name)));
+        seen.touched.extend(self.deleting.keys().cloned());
+    }
+
+    /// Returns a rule that has a status: one that exists, or that is being deleted.
+    pub(in crate::controller) fn with_status(&self, name: &str) -> Option<&RuleState> {
+        self.by_name.get(name).or_else(|| self.deleting.get(name))
+    }
+
+    /// Returns the same rule, to be changed.
+    pub(in crate::controller) fn with_status_mut(&mut self, name: &str) -> Option<&mut RuleState> {
+        match self.by_name.get_mut(name) {
+            Some(rule) => Some(rule),
+            None => self.deleting.get_mut(name),
+        }
+    }
+
+    /// Returns the names of all rules that have a status.
+    pub(in crate::controller) fn names_with_status(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.by_name.keys().chain(self.deleting.keys())
+    }
+}
