@@ -2,15 +2,20 @@
 //!
 //! The same patch writes the ledger and the values, so that the two never disagree. The controller never withdraws what
 //! the ledger does not list.
+//!
+//! The chart's policy reads it too, in CEL, which has no JSON parser. So that both read the same, an entry holds no object,
+//! no text has a brace or a backslash, and no resource is there twice. No later version may change that.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::model::api::DeletionPolicy;
+use crate::model::label::excerpt;
 use crate::model::quantity::{MAX_QUANTITY, Quantity};
 use crate::model::resource_name;
 
@@ -21,10 +26,36 @@ pub const ANNOTATION: &str = "noderesource.dev/advertised";
 pub const MAX_BYTES: usize = 64 * 1024;
 
 /// What the controller advertises on one node, by resource name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     entries: BTreeMap<String, Entry>,
+}
+
+impl<'de> Deserialize<'de> for Ledger {
+    fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
+        struct Entries;
+
+        impl<'de> Visitor<'de> for Entries {
+            type Value = BTreeMap<String, Entry>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                let mut entries = BTreeMap::new();
+                while let Some((resource, entry)) = map.next_entry::<String, Entry>()? {
+                    if entries.contains_key(&resource) {
+                        return Err(M::Error::custom(format_args!("{} is there twice", excerpt(&resource))));
+                    }
+                    entries.insert(resource, entry);
+                }
+                Ok(entries)
+            }
+        }
+
+        Ok(Self { entries: decoder.deserialize_map(Entries)? })
+    }
 }
 
 /// One resource in the ledger.
@@ -37,7 +68,7 @@ pub struct Entry {
     /// What happens to the value when it is no longer declared: the rule may be gone by then.
     #[serde(default, rename = "deletionPolicy")]
     pub deletion_policy: DeletionPolicy,
-    /// Fields of later versions, which are kept.
+    /// Fields of later versions, which are kept. None is an object.
     #[serde(flatten)]
     pub unknown: BTreeMap<String, Value>,
 }
@@ -48,6 +79,9 @@ pub enum InvalidLedger {
     /// Longer than [`MAX_BYTES`].
     #[error("annotation {ANNOTATION} is {0} bytes long, more than {MAX_BYTES}")]
     TooLong(usize),
+    /// A text that the chart's policy would read differently.
+    #[error("annotation {ANNOTATION} has {0}")]
+    Ambiguous(&'static str),
     /// Not JSON, or JSON with another schema.
     #[error("annotation {ANNOTATION} cannot be read: {0}")]
     Malformed(String),
@@ -72,6 +106,17 @@ impl Ledger {
             return Err(InvalidLedger::TooLong(text.len()));
         }
         let ledger: Self = serde_json::from_str(text).map_err(|error| InvalidLedger::Malformed(error.to_string()))?;
+        let is_other = |byte: u8| !(byte.is_ascii_graphic() || byte.is_ascii_whitespace()) || byte == b'\\';
+        if text.bytes().any(is_other) {
+            return Err(InvalidLedger::Ambiguous("a backslash, or a character that is not printable ASCII"));
+        }
+        // One brace for each entry, and one around all.
+        if [b'{', b'}']
+            .iter()
+            .any(|brace| text.bytes().filter(|byte| byte == brace).count() != ledger.entries.len() + 1)
+        {
+            return Err(InvalidLedger::Ambiguous("an object inside an entry, or a brace in a text"));
+        }
         for (resource, entry) in &ledger.entries {
             if !resource_name::is_extended(resource) {
                 return Err(InvalidLedger::NotExtended(resource.clone()));
@@ -156,7 +201,7 @@ mod tests {
 
     #[test]
     fn ledger_roundtrip_is_lossless() {
-        let kept = r#""example.com/key":{"quantity":"4","rule":"a \"\\\n","deletionPolicy":"Retain"}"#;
+        let kept = r#""example.com/key":{"quantity":"4","rule":"a","deletionPolicy":"Retain"}"#;
         let text = format!(r#"{{"example.com/dongle":{{"quantity":"4","rule":"dongle"}},{kept}}}"#);
         let mut ledger = Ledger::parse(Some(&text)).unwrap();
         assert_eq!(ledger.length(), text.len());
@@ -171,8 +216,7 @@ mod tests {
 
     #[test]
     fn ledger_fields_of_a_later_version_are_preserved() {
-        let text =
-            r#"{"example.com/a":{"quantity":"4","rule":"a","at":[1,{"b":null}],"fraction":5e-231,"later":true}}"#;
+        let text = r#"{"example.com/a":{"quantity":"4","rule":"a","at":[1,[null]],"fraction":5e-231,"later":true}}"#;
         assert_eq!(Ledger::parse(Some(text)).unwrap().to_annotation().as_deref(), Some(text));
     }
 
@@ -199,6 +243,22 @@ mod tests {
             (r#"{"example.com/a":{"quantity":"-1","rule":"a"}}"#, "cannot be declared"),
             (r#"{"example.com/a":{"quantity":"1.5","rule":"a"}}"#, "cannot be declared"),
             (long.as_str(), "bytes long"),
+            // The policy splits the text, and would find another resource, none, or another quantity.
+            (
+                r#"{"example.com/a":{"quantity":"4","rule":"a","y":{"z":1},"b.com/b":{"quantity":"1"}}}"#,
+                "an object inside an entry",
+            ),
+            (r#"{"example.com/a":{"x":{},"quantity":"8","rule":"r"}}"#, "an object inside an entry"),
+            (r#"{"example.com/a":{"x":[{}],"quantity":"8","rule":"r"}}"#, "an object inside an entry"),
+            (r#"{"example.com/a":{"x":"},","quantity":"8","rule":"r"}}"#, "a brace in a text"),
+            (r#"{"example.com/a":{"x":"{","y":"}","quantity":"8","rule":"r"}}"#, "a brace in a text"),
+            (r#"{"example.com/a":{"quantity":"8","r\u0075le":"r"}}"#, "a backslash"),
+            (r#"{"example.com/a":{"quantity":"8","rule":"r","x":"é"}}"#, "not printable ASCII"),
+            (
+                r#"{"example.com/a":{"quantity":"8","rule":"r"},"example.com/a":{"quantity":"9","rule":"r"}}"#,
+                "is there twice",
+            ),
+            (r#"{"example.com/a":{"quantity":"8","rule":"r","quantity":"9"}}"#, "duplicate field"),
         ] {
             let error = Ledger::parse(Some(text)).unwrap_err().to_string();
             assert!(error.contains(expected), "{text:.40}: {error}");

@@ -6,7 +6,7 @@ fn ledger_keys_are_where_the_policy_reads_them() {
     let texts = [
         r#"{"example.com/a":{"quantity":"4","rule":"a"}}"#,
         r#"{"b.example.com/Key_1":{"quantity":"800Gi","rule":"a.b"},"example.com/a":{"quantity":"1k","rule":"a","deletionPolicy":"Retain"},"x/y":{"quantity":"1","rule":"z"}}"#,
-        r#"{"example.com/a":{"quantity":"4","rule":"a","later":{"x":{"y":1},"z":["},\"",{}]}},"example.com/b":{"quantity":"4","rule":"b","later":{"x":{}}}}"#,
+        r#"{"example.com/a":{"quantity":"4","rule":"a","later":[1,["x"]],"z":"],"},"example.com/b":{"quantity":"4","rule":"b","later":[[]]}}"#,
     ];
     for text in texts {
         let ledger = Ledger::parse(Some(text)).unwrap();
