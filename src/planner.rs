@@ -19,6 +19,7 @@ mod patch;
 mod plan;
 mod repairs;
 mod resolve;
+mod room;
 pub mod rules;
 pub mod selector;
 pub mod withdraw;

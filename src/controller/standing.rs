@@ -201,7 +201,8 @@ impl Standing {
         match self {
             Self::Failed(message) | Self::InvalidLedger(message) => message.to_string(),
             Self::LedgerFull => {
-                "the annotation has no room for this resource; delete rules, or select this node in fewer rules"
+                "the node has no room for this resource, since its annotation has at most 64 KiB, and the node 496 extended \
+                 resources; delete rules, or select this node in fewer rules"
                     .to_owned()
             }
             Self::Contested { lost, manager: by } => {

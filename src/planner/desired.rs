@@ -1,5 +1,6 @@
 //! The desired state of a node, by resource, and the rule that decides it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -124,6 +125,11 @@ impl Desired {
             deletion_policy: rule.deletion_policy,
             shrink_policy: rule.shrink_policy,
         }
+    }
+
+    /// Returns what sorts by precedence, the winner first.
+    pub(super) fn turn(&self) -> impl Ord + use<> {
+        (Reverse(self.priority), self.created.is_none(), self.created, Arc::clone(&self.rule))
     }
 
     /// Rules arrive in order of precedence, so a later valid rule yields to an earlier one.

@@ -9,10 +9,11 @@ use super::desired::{Desired, Selecting, desired};
 use super::input::{NewValues, PlanningInput, PodUsage};
 use super::observed::Observed;
 use super::plan::{NodePlan, Outcome};
+use super::room::Room;
 use super::rules::{Rule, RuleSet};
 use super::{repairs, withdraw};
 use crate::model::api::{ConflictPolicy, ShrinkPolicy};
-use crate::model::ledger::{Entry, Ledger, MAX_BYTES};
+use crate::model::ledger::{Entry, Ledger};
 use crate::model::node::Node;
 use crate::model::quantity::{MAX_QUANTITY, Quantity};
 
@@ -23,8 +24,8 @@ struct Resolver<'a> {
     input: &'a PlanningInput,
     changes: Vec<Change>,
     needs_pods: bool,
-    /// How many bytes the ledger may still grow; `None` until needed.
-    room: Option<usize>,
+    /// `None` until needed.
+    room: Option<Room>,
 }
 
 /// Plans a node that the rules at these places select.
@@ -47,9 +48,13 @@ fn resolve(
     let selecting = &Selecting::on(node, rules_here);
     let desired = desired(ledger, selecting, rules, input);
     let mut decided = BTreeMap::new();
-    for (resource, desired) in &desired {
+    // Where there is not room for all, precedence decides, and not the name of the resource.
+    let mut in_turn: Vec<_> = desired.iter().collect();
+    in_turn.sort_by_key(|(_, desired)| desired.turn());
+    for (resource, desired) in in_turn {
         decided.insert(*resource, resolver.reconcile(resource, desired));
     }
+    resolver.changes.sort_by(|one, other| one.resource.cmp(&other.resource));
     for (resource, entry) in ledger.entries() {
         if !desired.contains_key(resource) {
             let observed = Observed::on(node, ledger, resource);
@@ -262,22 +267,17 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns whether the ledger has room for an entry, and reserves it. Room from other changes does not count: any
-    /// part of a plan may be sent alone.
+    /// Returns whether the node has room for an entry, and reserves it.
     fn has_room(&mut self, resource: &str, entry: &Entry) -> bool {
         let listed = self.ledger.get(resource);
         let length = |entry: &Entry| Ledger::length_of(resource, entry);
         let growth = length(entry).saturating_sub(listed.map_or(0, length));
-        if growth == 0 {
+        let is_absent = self.node.values(resource).map(|value| value.is_none());
+        if growth == 0 && is_absent == [false; 2] {
             return true;
         }
-        let room = match self.room {
-            Some(room) => room,
-            None => MAX_BYTES.saturating_sub(self.ledger.length()),
-        };
-        let left = room.checked_sub(growth);
-        self.room = Some(left.unwrap_or(room));
-        left.is_some()
+        let room = self.room.get_or_insert_with(|| Room::on(self.node, self.ledger));
+        room.reserve(resource, growth, is_absent)
     }
 }
 

@@ -14,6 +14,7 @@ mod admission_policy;
 mod adopt;
 mod adoption;
 mod answers;
+mod authors;
 mod autoscaler;
 mod chart;
 mod confinement;

@@ -1,7 +1,8 @@
 //! Why patches of a node fail, and when they are sent again.
 //!
 //! A failure concerns the whole node (no response, no permission, a stale observation) or one resource: if admission
-//! rejects a patch, its changes are sent one by one, so that a rejected value does not delay the others.
+//! rejects a patch, its changes are sent in halves, and again, so that a rejected value does not delay the others. Of 512
+//! changes, one is found with ten patches.
 
 use std::collections::BTreeMap;
 use std::iter::repeat_n;
@@ -41,8 +42,8 @@ pub(in crate::controller) enum Cause {
 pub(in crate::controller) struct Failures {
     node: Option<Failure>,
     resources: BTreeMap<String, Failure>,
-    /// Whether changes are sent one by one.
-    one_by_one: bool,
+    /// How many changes a patch has at most, after one was rejected.
+    most: Option<usize>,
     /// How often in a row the node changed in the meantime.
     stale: u32,
 }
@@ -72,7 +73,7 @@ pub(super) enum Sendable {
 impl Failures {
     /// Returns whether there are no failures.
     pub(in crate::controller) fn is_empty(&self) -> bool {
-        self.node.is_none() && self.resources.is_empty() && !self.one_by_one && self.stale == 0
+        self.node.is_none() && self.resources.is_empty() && self.most.is_none() && self.stale == 0
     }
 
     /// Chooses among the changes of a plan.
@@ -92,12 +93,30 @@ impl Failures {
         if chosen.is_empty() {
             return Sendable::Later(later.unwrap_or(now));
         }
-        if self.one_by_one && !changes.iter().any(Change::discards_ledger) {
-            let is_repair = |place: &&usize| changes.get(**place).is_some_and(Change::is_repair);
-            let first = chosen.iter().find(is_repair).or(chosen.first());
-            chosen = first.copied().into_iter().collect();
+        if !changes.iter().any(Change::discards_ledger) {
+            self.narrow(&mut chosen, changes);
         }
         Sendable::Now(chosen)
+    }
+
+    /// Reduces the changes of the next patch after one was rejected: what may be rejected delays neither a repair nor
+    /// what is new.
+    fn narrow(&self, chosen: &mut Vec<usize>, changes: &[Change]) {
+        let is_repair = |place: &usize| changes.get(*place).is_some_and(Change::is_repair);
+        let was_rejected = |place: &usize| {
+            let resource = changes.get(*place).map(|change| &change.resource);
+            resource.is_some_and(|resource| self.resources.contains_key(resource))
+        };
+        let most = if chosen.iter().all(was_rejected) {
+            1
+        } else {
+            chosen.retain(|place| !was_rejected(place));
+            self.most.unwrap_or(usize::MAX)
+        };
+        if most < chosen.len() && chosen.iter().any(is_repair) {
+            chosen.retain(is_repair);
+        }
+        chosen.truncate(most);
     }
 
     /// Returns the earliest time to send a change. A repair that has not failed yet does not wait: a pod's life may
@@ -131,7 +150,7 @@ impl Failures {
                 // The API server responds, so earlier failures of the node are over.
                 self.node = None;
                 if changes.len() > 1 && !changes.iter().any(Change::discards_ledger) {
-                    self.one_by_one = true;
+                    self.most = Some(changes.len() / 2);
                     return Vec::new();
                 }
                 let mut new = Vec::new();
@@ -159,6 +178,7 @@ impl Failures {
     pub(super) fn succeed(&mut self, changes: &[Change]) {
         self.node.take_if(|failure| failure.cause != Cause::Undone);
         self.stale = 0;
+        self.most = self.most.map(|most| most.saturating_mul(2));
         for change in changes {
             self.resources.remove(&change.resource);
         }
@@ -173,7 +193,7 @@ impl Failures {
     /// Returns whether the change of the condition goes along with others: not after a rejection, which may be because
     /// of the condition.
     pub(super) fn takes_along(&self, condition: &Change, now: Instant) -> bool {
-        !self.one_by_one && self.not_before(condition).is_none_or(|not_before| not_before <= now)
+        self.most.is_none() && self.not_before(condition).is_none_or(|not_before| not_before <= now)
     }
 
     /// Forgets failures of the condition: it is right.

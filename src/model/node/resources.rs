@@ -23,6 +23,11 @@ impl ResourceList {
         self.iter().find(|(name, _)| *name == resource).map(|(_, quantity)| quantity)
     }
 
+    /// Returns the name of every resource.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.iter().map(|(name, _)| name)
+    }
+
     /// Returns the list that nodes with the same quantities share.
     pub(super) fn shared(&self, pool: &mut Pool<[Amount]>) -> Self {
         Self(pool.intern(&*self.0))

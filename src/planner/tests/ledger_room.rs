@@ -1,4 +1,4 @@
-//! A ledger that has no room for more.
+//! A node that has no room for more: in its ledger, or in the bounds of the policy.
 
 use super::*;
 use crate::model::ledger::MAX_BYTES;
@@ -105,4 +105,52 @@ fn value_is_repaired_as_it_is_listed_where_another_spelling_has_no_room() {
     assert_eq!(first.changes().len(), entries);
     assert_eq!(object["status"]["capacity"][name(0)], "1Ki");
     assert_eq!(plan(&decoded(&object), &rules, &free()).plan, Plan::InSync);
+}
+
+/// Rules that each declare a resource of this length, the first of the lowest precedence.
+fn declared(count: usize, length: usize) -> RuleSet {
+    let rules = (0..count).map(|number| {
+        let name = format!("{number:04}");
+        let prefix = "e".repeat(length - 5);
+        (name.clone(), json!({"resourceName": format!("{prefix}/{name}"), "priority": number}))
+    });
+    rule_set(&Value::Object(rules.collect()))
+}
+
+fn full(planned: &NodePlan) -> Vec<String> {
+    let texts = outcome_texts(&planned.outcomes);
+    texts.into_iter().filter(|(_, text)| *text == "ledger full").map(|(rule, _)| rule.to_string()).collect()
+}
+
+/// The policy rejects a patch beyond its bounds as a whole, and so would delay every other rule.
+#[test]
+fn resources_beyond_the_bounds_of_the_policy_are_refused_by_precedence() {
+    // 496 names, or 32,256 characters.
+    for (length, most) in [(20, 496), (200, 161)] {
+        let mut object = node_object(&bare());
+        let rules = declared(600, length);
+        let first = planned(&mut object, &rules);
+        assert_eq!(first.changes().len(), most, "of {length} characters");
+        let refused = full(&first);
+        let expected: Vec<_> = (0..600 - most).map(|number| format!("{number:04}")).collect();
+        assert_eq!(refused, expected, "those of the lowest precedence");
+        assert_eq!(plan(&decoded(&object), &rules, &free()).plan, Plan::InSync);
+    }
+}
+
+/// Others may have filled the node.
+#[test]
+fn full_node_lets_repairs_and_withdrawals_go_on() {
+    let names = || (0..600).map(name);
+    let amounts: Map<_, _> = names().map(|name| (name, json!("0"))).collect();
+    let ledger: Map<_, _> =
+        (0..3).map(|number| (name(number), json!({"quantity": "4", "rule": long(number)}))).collect();
+    let mut object = node_object(&json!({"capacity": amounts, "allocatable": amounts, "ledger": ledger}));
+    // Number 0 is gone, and another resource has no place.
+    let mut rules: Map<_, _> = (1..3).map(|number| (long(number), json!({"resourceName": name(number)}))).collect();
+    rules.insert("new".to_owned(), json!({"resourceName": "example.com/new"}));
+    let first = planned(&mut object, &rule_set(&Value::Object(rules)));
+    assert_eq!(full(&first), ["new"]);
+    let count = |name| first.changes().iter().filter(|change| change.action_name() == name).count();
+    assert_eq!((count("repair"), count("withdraw"), first.changes().len()), (2, 1, 3));
 }

@@ -156,6 +156,36 @@ fn rejected_resource_does_not_hold_up_the_others() {
     assert_eq!(world.ready("r2"), "False PatchFailed");
 }
 
+#[test]
+fn rejected_resource_among_many_is_found_in_few_patches() {
+    let mut world = World::leading(1, &[]);
+    world.run_until_idle();
+    world.watching = false;
+    for number in 0..256 {
+        let resource = format!("example.com/r{number:03}");
+        world.set_rule(&format!("r{number:03}"), json!({"resourceName": resource}));
+    }
+    world.list_all();
+    let mut patches = 0;
+    let mut answer = |world: &mut World| {
+        world.answer_all(|world, node, patch| {
+            patches += 1;
+            let is_rejected = serde_json::to_string(patch).unwrap().contains("example.com~1r100");
+            if is_rejected { Reply::Rejected("a policy".to_owned()) } else { world.apply(node, patch) }
+        });
+        world.ledger("node-0").map_or(0, |ledger| ledger.matches("quantity").count())
+    };
+    let mut rounds = 0;
+    while answer(&mut world) < 255 {
+        world.advance(Duration::from_secs(1));
+        rounds += 1;
+        assert!(rounds < 60, "{rounds} rounds");
+    }
+    assert!(patches < 40, "{patches} patches");
+    world.advance(Duration::from_secs(2));
+    assert_eq!([world.ready("r099"), world.ready("r100")], ["True Advertised", "False PatchFailed"]);
+}
+
 /// The next edit of what was rejected, and what somebody else has written since, waits for nothing.
 #[test]
 fn rejection_is_forgotten_once_the_resource_is_as_declared() {
