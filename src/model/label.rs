@@ -44,9 +44,13 @@ pub(crate) fn is_domain_below(domain: &str, parent: &str) -> bool {
 
 /// Returns an untrusted text as an error message may show it: one line, and limited in length.
 pub(crate) fn excerpt(text: &str) -> String {
-    const MOST: usize = 80;
-    let mut shown: String = text.escape_debug().take(MOST).collect();
-    if text.escape_debug().nth(MOST).is_some() {
+    excerpt_of(text, 80)
+}
+
+/// Returns at most so many characters of an untrusted text, without control characters.
+pub(crate) fn excerpt_of(text: &str, most: usize) -> String {
+    let mut shown: String = text.escape_debug().take(most).collect();
+    if text.escape_debug().nth(most).is_some() {
         shown.push('…');
     }
     shown

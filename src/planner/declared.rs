@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::model::api::{DeclaredQuantity, NodeExtendedResourceSpec, QuantityFrom, WhenMissing};
-use crate::model::label::{excerpt, is_qualified_name};
+use crate::model::label::{excerpt, excerpt_of, is_qualified_name};
 use crate::model::node::{Fact, Node};
 use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH, ParseQuantityError, Quantity};
 
@@ -23,6 +23,8 @@ pub enum Declared {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Derivation {
     fact: Fact,
+    /// How much of it messages quote. A status can be read by clients that may not read nodes.
+    quote: Quote,
     /// Of a native resource.
     divisor: Option<Quantity>,
     min: Quantity,
@@ -30,6 +32,20 @@ pub struct Derivation {
     default: Option<Quantity>,
     when_missing: WhenMissing,
 }
+
+/// How much of a text on a node messages quote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quote {
+    /// Nothing, of an annotation outside the domain of the resource: it may hold a secret.
+    Nothing,
+    /// A few characters.
+    Beginning,
+    /// A quantity.
+    All,
+}
+
+/// How many characters of a label's value messages quote.
+const QUOTED: usize = 10;
 
 /// The quantity that a rule declares on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +107,7 @@ impl Declared {
     pub fn new(spec: &NodeExtendedResourceSpec) -> Result<Self, InvalidQuantity> {
         match (&spec.quantity, &spec.quantity_from) {
             (Some(quantity), None) => Ok(Self::Fixed(advertisable("spec.quantity", quantity)?)),
-            (None, Some(from)) => Ok(Self::Derived(Arc::new(Derivation::new(from)?))),
+            (None, Some(from)) => Ok(Self::Derived(Arc::new(Derivation::new(from, &spec.resource_name)?))),
             _ => Err(InvalidQuantity::NotOne),
         }
     }
@@ -164,7 +180,7 @@ impl fmt::Display for Declared {
 }
 
 impl Derivation {
-    fn new(from: &QuantityFrom) -> Result<Self, InvalidQuantity> {
+    fn new(from: &QuantityFrom, declared: &str) -> Result<Self, InvalidQuantity> {
         let QuantityFrom { node_label, node_annotation, resource, max, min, default, when_missing } = from;
         let (fact, divisor) = match (node_label, node_annotation, resource) {
             (Some(label), None, None) => (Fact::Label(key(&label.key)?), None),
@@ -181,6 +197,12 @@ impl Derivation {
             }
             _ => return Err(InvalidQuantity::NotOneSource),
         };
+        let quote = match &fact {
+            Fact::Label(_) => Quote::Beginning,
+            Fact::Annotation(key) if domain(key).is_some() && domain(key) == domain(declared) => Quote::Beginning,
+            Fact::Annotation(_) => Quote::Nothing,
+            Fact::Capacity(_) => Quote::All,
+        };
         let max = advertisable("spec.quantityFrom.max", max)?;
         let bound =
             |name, bound: &Option<DeclaredQuantity>| bound.as_ref().map(|bound| advertisable(name, bound)).transpose();
@@ -195,7 +217,7 @@ impl Derivation {
         if default.is_some() && when_missing.is_some() {
             return Err(InvalidQuantity::DefaultAndWhenMissing);
         }
-        Ok(Self { fact, divisor, min, max, default, when_missing: when_missing.unwrap_or_default() })
+        Ok(Self { fact, quote, divisor, min, max, default, when_missing: when_missing.unwrap_or_default() })
     }
 
     fn on(&self, node: &Node) -> OnNode {
@@ -207,9 +229,8 @@ impl Derivation {
         let Some(text) = text else {
             return self.missing(|| format!("the node has no {}", self.fact));
         };
-        let (fact, max) = (&self.fact, self.max);
-        let unknown =
-            |why: &str| OnNode::Unknown(format!("the {fact} is \"{}\", which is {why}", excerpt(text)).into());
+        let max = self.max;
+        let unknown = |why: &str| OnNode::Unknown(self.judged(text, why).into());
         if text.chars().count() > MAX_QUANTITY_LENGTH {
             return unknown("too long for a quantity");
         }
@@ -227,9 +248,20 @@ impl Derivation {
             return unknown(&format!("{more}more than max, {max}"));
         }
         if quantity < self.min {
-            return self.missing(|| format!("the {fact} is {text}, which is too little for min, {}", self.min));
+            return self.missing(|| self.judged(text, &format!("too little for min, {}", self.min)));
         }
         OnNode::Known(quantity)
+    }
+
+    /// Returns what is wrong with a text on a node.
+    fn judged(&self, text: &str, why: &str) -> String {
+        let fact = &self.fact;
+        let quoted = match self.quote {
+            Quote::Nothing => return format!("the {fact} is {why}"),
+            Quote::Beginning => excerpt_of(text, QUOTED),
+            Quote::All => excerpt(text),
+        };
+        format!("the {fact} is \"{quoted}\", which is {why}")
     }
 
     fn missing(&self, why: impl FnOnce() -> String) -> OnNode {
@@ -259,6 +291,11 @@ fn advertisable(field: &'static str, declared: &DeclaredQuantity) -> Result<Quan
         Some(whole) if whole > MAX_QUANTITY.into() => Err(InvalidQuantity::TooLarge(field, quantity)),
         Some(_) => Ok(quantity),
     }
+}
+
+/// Returns the part before the slash.
+fn domain(name: &str) -> Option<&str> {
+    name.split_once('/').map(|(domain, _)| domain)
 }
 
 /// Returns the key of a label or annotation that is not the controller's own.

@@ -64,9 +64,9 @@ fn quantity_that_cannot_be_read_keeps_what_is_advertised_and_adds_nothing() {
         (Some("11"), r#"the label example.com/slots is "11", which is more than max, 10"#.to_owned()),
         (
             Some(&*long),
-            format!(r#"the label example.com/slots is "{}…", which is too long for a quantity"#, &long[..80]),
+            format!(r#"the label example.com/slots is "{}…", which is too long for a quantity"#, &long[..10]),
         ),
-        (Some("0"), "the label example.com/slots is 0, which is too little for min, 1".to_owned()),
+        (Some("0"), r#"the label example.com/slots is "0", which is too little for min, 1"#.to_owned()),
     ] {
         let rules = json!({"r": from_label(json!({}))});
         let stays = format!("unknown, 4 stays: {why}");
@@ -83,6 +83,22 @@ fn quantity_that_cannot_be_read_keeps_what_is_advertised_and_adds_nothing() {
         let unknown = format!("unknown: {why}");
         let node = labelled(bare(), slots);
         Case { node, rules, outcomes: &[("r", &unknown)], changes: &[], after: json!({}) }.check();
+    }
+}
+
+/// A status can be read by clients that may not read nodes.
+#[test]
+fn annotation_outside_the_domain_of_the_resource_is_not_quoted() {
+    for (key, says) in [
+        ("k3s.io/node-env", "the annotation k3s.io/node-env is not a quantity"),
+        ("plain", "the annotation plain is not a quantity"),
+        (KEY, r#"the annotation example.com/slots is "S3CRET-tok…", which is not a quantity"#),
+    ] {
+        let mut node = bare();
+        node["annotations"] = json!({ key: "S3CRET-token-of-the-node" });
+        let rules = json!({"r": {"quantityFrom": {"nodeAnnotation": {"key": key}, "max": 10}}});
+        let outcome = format!("unknown: {says}");
+        Case { node, rules, outcomes: &[("r", &outcome)], changes: &[], after: json!({}) }.check();
     }
 }
 
