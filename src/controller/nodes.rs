@@ -10,12 +10,13 @@ mod resets;
 mod start;
 mod state;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube::runtime::watcher::Event;
 
 use super::effect::RequestId;
+use super::rules::NamedRules;
 use super::tally::{Standings, Tally};
 use super::work_queue::Rank;
 use crate::model::ledger::Ledger;
@@ -46,7 +47,7 @@ pub(super) struct Nodes {
     /// The minor version of the newest kubelet so far.
     newest_kubelet: Option<u32>,
     /// The rules that ledgers name, unless a ledger has changed since they were last read.
-    rules_in_ledgers: Option<Arc<BTreeSet<Arc<str>>>>,
+    rules_in_ledgers: Option<Arc<NamedRules>>,
     tally: Tally,
 }
 
@@ -280,19 +281,15 @@ impl Nodes {
         affected.map(|(name, _)| Arc::clone(name)).collect()
     }
 
-    /// Returns the rules that ledgers name. Ledgers are read once, until one changes.
-    pub(super) fn rules_in_ledgers(&mut self) -> Arc<BTreeSet<Arc<str>>> {
+    /// Returns the rules that ledgers name. Each ledger that nodes share is read once, until one changes.
+    pub(super) fn rules_in_ledgers(&mut self) -> Arc<NamedRules> {
         if let Some(rules) = &self.rules_in_ledgers {
             return Arc::clone(rules);
         }
-        let mut rules = BTreeSet::new();
-        for ledger in distinct(self.by_name.iter().filter_map(|(_, state)| state.node.ledger.as_ref())) {
+        let mut rules = NamedRules::default();
+        for (ledger, nodes) in distinct(self.by_name.iter().filter_map(|(_, state)| state.node.ledger.as_ref())) {
             let ledger = Ledger::parse(Some(ledger)).unwrap_or_default();
-            for (_, entry) in ledger.entries() {
-                if !rules.contains(entry.rule.as_str()) {
-                    rules.insert(entry.rule.as_str().into());
-                }
-            }
+            rules.add(ledger.entries().map(|(_, entry)| entry.rule.as_str()), nodes);
         }
         let rules = Arc::new(rules);
         self.rules_in_ledgers = Some(Arc::clone(&rules));
@@ -313,10 +310,13 @@ impl Nodes {
     }
 }
 
-/// Returns each of these texts once. They are interned, so that equal ones have one address.
-fn distinct<'a>(texts: impl Iterator<Item = &'a Arc<str>>) -> impl Iterator<Item = &'a str> {
-    let mut seen = HashSet::new();
-    texts.filter(move |text| seen.insert(Arc::as_ptr(text))).map(|text| &**text)
+/// Returns each of these texts with the number of its occurrences. They are interned, so that equal ones have one address.
+fn distinct<'a>(texts: impl Iterator<Item = &'a Arc<str>>) -> impl Iterator<Item = (&'a str, usize)> {
+    let mut counts = HashMap::<*const str, (&str, usize)>::new();
+    for text in texts {
+        counts.entry(Arc::as_ptr(text)).or_insert((text, 0)).1 += 1;
+    }
+    counts.into_values()
 }
 
 /// Returns the rank of a change. If the ledger is unchanged but values are not, a value may have been lost.

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::model::node::{Fact, FactNames};
 use crate::planner::rules::{Rule, RuleSet};
 use hold::Hold;
+pub(super) use hold::NamedRules;
 pub(super) use state::{RuleObject, RuleState};
 
 /// A complete list.
@@ -283,7 +284,7 @@ impl Rules {
 
     /// Decides after a complete list whether rules that ledgers name but that do not exist are held for `delay`.
     /// Returns whether nodes must be planned again.
-    pub(super) fn hold_missing(&mut self, in_ledgers: &BTreeSet<Arc<str>>, delay: Duration, now: Instant) -> bool {
+    pub(super) fn hold_missing(&mut self, in_ledgers: &NamedRules, delay: Duration, now: Instant) -> bool {
         let by_name = &self.by_name;
         let changed = self.hold.evaluate(in_ledgers, |name| by_name.contains_key(name), delay, now);
         self.is_dirty |= changed;

@@ -6,7 +6,7 @@
 //! after these minutes decides. A deletion in the watch takes effect at once, even if the API server deletes all rules
 //! together with their CustomResourceDefinition.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,56 @@ use tokio::time::Instant;
 
 /// The maximum number of rules that are known to be gone.
 const MAX_GONE: usize = 10_000;
+
+/// How many missing rules that only one node names are counted of this node: a kubelet can write its node's ledger, and
+/// must not delay the withdrawals of other nodes.
+const COUNTED_OF_A_NODE: usize = 3;
+
+/// The rules that ledgers name.
+#[derive(Clone, Debug, Default)]
+pub(in crate::controller) struct NamedRules {
+    /// Each with the number of its node, if only one names it.
+    rules: BTreeMap<Arc<str>, Option<usize>>,
+    nodes: usize,
+}
+
+impl NamedRules {
+    /// Adds the rules that a ledger names which so many nodes have.
+    pub(in crate::controller) fn add<'a>(&mut self, rules: impl IntoIterator<Item = &'a str>, nodes: usize) {
+        let only = (nodes == 1).then_some(self.nodes);
+        self.nodes += nodes;
+        for rule in rules {
+            match self.rules.get_mut(rule) {
+                Some(by) => *by = by.filter(|by| Some(*by) == only),
+                None => drop(self.rules.insert(rule.into(), only)),
+            }
+        }
+    }
+
+    pub(in crate::controller) fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    fn contains(&self, rule: &str) -> bool {
+        self.rules.contains_key(rule)
+    }
+
+    /// Returns whether these missing rules are most of all. Where there is only one node, it counts with all its rules.
+    fn are_most(&self, missing: &BTreeSet<Arc<str>>) -> bool {
+        let mut of_nodes = HashMap::<usize, usize>::new();
+        let counted = missing.iter().filter(|rule| match self.rules.get(*rule).copied().flatten() {
+            Some(node) if self.nodes > 1 => {
+                let counted = of_nodes.entry(node).or_default();
+                *counted += 1;
+                *counted <= COUNTED_OF_A_NODE
+            }
+            _ => true,
+        });
+        let counted = counted.count();
+        let others = self.len() - missing.len();
+        counted > others
+    }
+}
 
 /// Rules that ledgers name and that do not exist.
 #[derive(Clone, Debug, Default)]
@@ -39,15 +89,15 @@ impl Hold {
     /// whether the held rules have changed.
     pub(super) fn evaluate(
         &mut self,
-        in_ledgers: &BTreeSet<Arc<str>>,
+        in_ledgers: &NamedRules,
         exists: impl Fn(&str) -> bool,
         delay: Duration,
         now: Instant,
     ) -> bool {
         self.gone.retain(|name| in_ledgers.contains(name) && !exists(name));
-        let missing = in_ledgers.iter().filter(|name| !exists(name) && !self.gone.contains(*name));
+        let missing = in_ledgers.rules.keys().filter(|name| !exists(name) && !self.gone.contains(*name));
         let missing: BTreeSet<_> = missing.cloned().collect();
-        let holds = missing.len() * 2 > in_ledgers.len() && !delay.is_zero();
+        let holds = in_ledgers.are_most(&missing) && !delay.is_zero();
         // Held rules stay held when others are back: the rest may follow.
         let rules = if holds { missing } else { &missing & &self.rules };
         // Further lists do not postpone the end.
@@ -131,7 +181,10 @@ mod tests {
     const DELAY: Duration = Duration::from_secs(300);
 
     fn evaluate(hold: &mut Hold, in_ledgers: &[&str], existing: &[&str], now: Instant) -> usize {
-        let in_ledgers = in_ledgers.iter().map(|name| Arc::from(*name)).collect();
+        let mut named = NamedRules::default();
+        // Two nodes name each.
+        named.add(in_ledgers.iter().copied(), 2);
+        let in_ledgers = named;
         hold.evaluate(&in_ledgers, |name| existing.contains(&name), DELAY, now);
         assert_eq!(hold.end.is_some(), hold.len() > 0);
         hold.len()
@@ -145,6 +198,30 @@ mod tests {
         {
             assert_eq!(evaluate(&mut Hold::default(), in_ledgers, existing, now), held);
         }
+    }
+
+    /// A kubelet can write its node's ledger.
+    #[tokio::test(start_paused = true)]
+    async fn rules_that_one_node_invents_hold_no_withdrawal_of_others() {
+        let now = Instant::now();
+        let invented: Vec<_> = (0..400).map(|number| format!("invented-{number}")).collect();
+        let invented = || invented.iter().map(String::as_str);
+        let held = |ledgers: &[Vec<&str>], existing: &[&str]| {
+            let mut named = NamedRules::default();
+            ledgers.iter().for_each(|ledger| named.add(ledger.iter().copied(), 1));
+            let mut hold = Hold::default();
+            hold.evaluate(&named, |name| existing.contains(&name), DELAY, now);
+            hold.len()
+        };
+        let honest = ["a", "b", "c", "d", "gone"];
+        let existing = &honest[..4];
+        assert_eq!(held(&[invented().collect(), honest.to_vec(), honest.to_vec()], existing), 0);
+        assert_eq!(held(&[invented().collect(), honest.to_vec()], existing), 0);
+        // The CRD was recreated: on one node, on two with rules of their own, and on many.
+        assert_eq!(held(&[honest.to_vec()], &[]), 5);
+        assert_eq!(held(&[honest.to_vec()], &["a", "b"]), 3);
+        assert_eq!(held(&[vec!["a", "b", "c", "d"], vec!["e", "f"]], &[]), 6);
+        assert_eq!(held(&[vec!["a"], vec!["b"], vec!["c"]], &["c"]), 2);
     }
 
     #[tokio::test(start_paused = true)]

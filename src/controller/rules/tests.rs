@@ -236,10 +236,12 @@ fn deletion_that_the_watch_shows_after_a_list_ends_the_hold() {
     let mut rules = listed([object("a", json!(4))]);
     let mark = rules.mark();
     rules.observe_list(list([]), &mark);
-    assert!(rules.hold_missing(&["a".into()].into(), Duration::from_secs(300), Instant::now()));
+    let mut named = NamedRules::default();
+    named.add(["a"], 1);
+    assert!(rules.hold_missing(&named, Duration::from_secs(300), Instant::now()));
     let seen = rules.observe(Event::Delete(object("a", json!(4))));
     assert_eq!((seen.enqueue, rules.hold().len()), (Enqueue::All, 0));
-    assert!(!rules.hold_missing(&["a".into()].into(), Duration::from_secs(300), Instant::now()));
+    assert!(!rules.hold_missing(&named, Duration::from_secs(300), Instant::now()));
     assert_eq!(rules.observe(Event::Delete(object("a", json!(4)))), Seen::nothing());
 }
 
