@@ -14,6 +14,7 @@ mod error;
 mod inventory;
 mod log;
 mod man;
+mod memory_limit;
 mod message;
 mod output;
 mod plan;

@@ -1,6 +1,7 @@
 //! Requests to the API server, and the meaning of its responses.
 
 pub(crate) mod backoff;
+pub(crate) mod bounded_pages;
 mod certificates;
 pub mod client;
 pub(crate) mod clock;

@@ -45,6 +45,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 use thiserror::Error;
 
+use crate::cluster::bounded_pages;
 use crate::cluster::lease::{Candidate, Leases};
 use crate::cluster::paging::PAGE_SIZE;
 use crate::cluster::protobuf;
@@ -87,8 +88,10 @@ pub async fn run(
     let by_pages = watcher::Config::default().page_size(PAGE_SIZE);
     let mut lease_events = pin!(leases.watch(seed));
     let (client_of_rules, mut rules_begin) = reporting(&client);
-    let rules = Api::<RuleObject>::all(client_of_rules);
-    let mut rule_events = pin!(watch_objects(rules, watcher::Config::default(), seed));
+    let rules = Api::<RuleObject>::all(bounded_pages::client(&client_of_rules));
+    let by_small_pages = watcher::Config::default().page_size(bounded_pages::PAGE_SIZE);
+    let watch_rules = || watch_objects(rules.clone(), by_small_pages.clone(), seed);
+    let mut rule_events = pin!(watch_rules());
     let (client_of_nodes, mut nodes_begin) = reporting(&client);
     let nodes = Api::<ApiNode>::all(protobuf::client(&client_of_nodes));
     let watch_nodes = || watch_objects(nodes.clone(), by_pages.clone(), seed);
@@ -112,6 +115,9 @@ pub async fn run(
         }
         if step.relists_nodes {
             node_events.set(watch_nodes());
+        }
+        if step.relists_rules {
+            rule_events.set(watch_rules());
         }
         in_flight.extend(step.requests.into_iter().map(|request| executor.send(request)));
         diagnostics.heartbeat.send_replace(now.instant);

@@ -48,6 +48,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         mass_withdrawal_delay: settings.mass_withdrawal_delay,
         confinement_test: settings.confinement_test,
         node_condition: settings.node_condition,
+        max_rules_memory: settings.max_rules_memory,
         seed: seed(),
     };
     controller::run(client, candidate, options, diagnostics, wait_for(stop)).await?;

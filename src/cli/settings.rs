@@ -12,7 +12,17 @@ use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 
 use super::args::{ClusterArgs, LeaseArgs};
+use super::memory_limit;
 use crate::model::label::{excerpt, is_dns_subdomain};
+use crate::model::quantity::Quantity;
+
+/// The memory of rules, in bytes.
+const MIN_RULES_MEMORY: u64 = 1 << 20;
+const MAX_RULES_MEMORY: u64 = 1 << 40;
+/// Without a memory limit.
+const DEFAULT_RULES_MEMORY: u64 = 256 << 20;
+/// With one, rules may take this part.
+const RULES_SHARE: u64 = 4;
 
 /// kube logs its own errors for failures that the controller reports itself.
 const LOG_DIRECTIVES: &str = "kube_runtime=error,kube_client=error";
@@ -57,6 +67,10 @@ pub(super) struct Args {
     /// With false, the controller removes the condition from nodes that have it.
     #[arg(long, env = "NRA_NODE_CONDITION", default_value = "false")]
     pub(super) node_condition: String,
+    /// Memory that rules may take, 1Mi to 1Ti; the youngest of those that do not fit are stalled, and keep their values
+    /// [default: a quarter of the memory limit of the container, or 256Mi without one]
+    #[arg(long, env = "NRA_MAX_RULES_MEMORY", value_name = "QUANTITY")]
+    pub(super) max_rules_memory: Option<String>,
     #[command(flatten)]
     pub(super) lease: LeaseArgs,
     /// Lease duration: how long standbys wait after the last renewal, 3s to 300s
@@ -96,6 +110,8 @@ pub(super) struct Settings {
     pub(super) mass_withdrawal_delay: Duration,
     pub(super) confinement_test: bool,
     pub(super) node_condition: bool,
+    /// In bytes.
+    pub(super) max_rules_memory: usize,
     pub(super) cluster: ClusterArgs,
     pub(super) lease: LeaseArgs,
     pub(super) lease_duration: Duration,
@@ -128,6 +144,10 @@ impl Settings {
             errors.duration("mass-withdrawal-delay", &args.mass_withdrawal_delay, 0..=24 * 60 * 60);
         let confinement_test = errors.parse("confinement-test", &args.confinement_test, "true or false");
         let node_condition = errors.parse("node-condition", &args.node_condition, "true or false");
+        let max_rules_memory = match &args.max_rules_memory {
+            Some(quantity) => errors.bytes("max-rules-memory", quantity, MIN_RULES_MEMORY..=MAX_RULES_MEMORY),
+            None => Some(memory_limit::read().map_or(DEFAULT_RULES_MEMORY, |limit| limit / RULES_SHARE)),
+        };
         let lease_duration = errors.duration("leader-elect-lease-duration", &args.leader_elect_lease_duration, 3..=300);
         let log_format = match args.log_format.as_str() {
             "text" => Some(LogFormat::Text),
@@ -155,11 +175,11 @@ impl Settings {
         }
         let durations = request_timeout.zip(mass_withdrawal_delay).zip(lease_duration);
         let log = log.zip(log_format);
-        let limits = concurrency.zip(max_rollout_rate);
+        let limits = concurrency.zip(max_rollout_rate).zip(max_rules_memory);
         match (listen, limits, durations, confinement_test.zip(node_condition), log, errors.0) {
             (
                 Some(listen),
-                Some((concurrency, max_rollout_rate)),
+                Some(((concurrency, max_rollout_rate), max_rules_memory)),
                 Some(((request_timeout, mass_withdrawal_delay), lease_duration)),
                 Some((confinement_test, node_condition)),
                 Some((log, log_format)),
@@ -172,6 +192,7 @@ impl Settings {
                 mass_withdrawal_delay,
                 confinement_test,
                 node_condition,
+                max_rules_memory: usize::try_from(max_rules_memory).unwrap_or(usize::MAX),
                 cluster: args.cluster,
                 lease: args.lease,
                 lease_duration,
@@ -205,6 +226,13 @@ impl SettingErrors {
         let number = value.parse().ok().filter(|number| range.contains(number));
         let instead = format!("a whole number from {least} to {most}");
         number.or_else(|| self.add(flag, value, instead))
+    }
+
+    /// Parses a number of bytes in the notation of Kubernetes (`32Mi`).
+    fn bytes(&mut self, flag: &str, value: &str, range: RangeInclusive<u64>) -> Option<u64> {
+        let bytes = value.parse::<Quantity>().ok().and_then(|bytes| u64::try_from(bytes.whole()?).ok());
+        let instead = "a whole number of bytes from 1Mi to 1Ti, such as 64Mi";
+        bytes.filter(|bytes| range.contains(bytes)).or_else(|| self.add(flag, value, instead))
     }
 
     /// Parses a duration in the notation of Kubernetes (`15s`, `1m30s`); a number without a unit is seconds.

@@ -74,7 +74,7 @@ pub fn client(client: &Client) -> Client {
     Client::new(tower::service_fn(move |request| reader.clone().send(request)), namespace)
 }
 
-type ConvertedBody = UnsyncBoxBody<Bytes, BoxError>;
+pub(super) type ConvertedBody = UnsyncBoxBody<Bytes, BoxError>;
 
 #[derive(Clone)]
 struct Reader {
@@ -126,7 +126,7 @@ impl Reader {
     }
 }
 
-fn unchanged(body: Body) -> ConvertedBody {
+pub(super) fn unchanged(body: Body) -> ConvertedBody {
     body.map_err(unwrapped).boxed_unsync()
 }
 
@@ -150,7 +150,7 @@ fn lines(body: Body) -> impl Stream<Item = Result<Bytes, BoxError>> {
 }
 
 /// Returns the error of a body as it was, because the outer client wraps it again.
-fn unwrapped(error: kube::Error) -> BoxError {
+pub(super) fn unwrapped(error: kube::Error) -> BoxError {
     match error {
         kube::Error::Service(error) => error,
         error => error.into(),

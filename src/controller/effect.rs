@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::device_classes::DeviceClass;
 use super::limiter::Kind;
 use super::protection::{self, PolicyObject};
-use super::rules::{RuleList, RuleObject};
+use super::rules::{ObservedStatus, RuleList, RuleObject};
 use crate::cluster::clock;
 use crate::cluster::lease::{Election, LeaseWrite, Written};
 use crate::cluster::node_client::{PodsByNode, Reply};
@@ -97,6 +97,8 @@ pub(super) enum Effect {
     /// All rules, consistently: a new leader decides withdrawals by this list.
     ListRules {
         id: RequestId,
+        /// How many bytes they may take.
+        max_size: usize,
     },
     PatchNode {
         id: RequestId,
@@ -131,7 +133,7 @@ pub(super) struct Request {
 /// A status that the API server stored, and the rule's version since.
 #[derive(Clone, Debug)]
 pub(super) struct WrittenStatus {
-    pub(super) status: NodeExtendedResourceStatus,
+    pub(super) status: ObservedStatus,
     pub(super) version: Option<u64>,
 }
 
@@ -185,6 +187,8 @@ pub(super) struct Step {
     pub(super) planned: usize,
     /// Whether the watch of nodes is to begin anew with a list, because rules read from nodes what was not kept.
     pub(super) relists_nodes: bool,
+    /// Whether the watch of rules is to begin anew with a list, because there is room for rules that did not fit.
+    pub(super) relists_rules: bool,
     /// Whether the process may end.
     pub(super) done: bool,
 }

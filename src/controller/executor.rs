@@ -9,16 +9,17 @@ use futures::future::BoxFuture;
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::events::v1::Event as KubeEvent;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, Request as ApiRequest};
-use kube::core::{PartialObjectMeta, Resource as _};
+use kube::core::Resource as _;
 use kube::{Client, ResourceExt as _};
+use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::effect::{Completion, Effect, PodScope, Request, RequestId, WrittenStatus};
-use super::rules::{RuleList, RuleObject};
+use super::rules::{ObservedStatus, RuleList, RuleObject};
+use crate::cluster::bounded_pages;
 use crate::cluster::lease;
 use crate::cluster::node_client::{NodeClient, PodsByNode, Reply};
-use crate::cluster::paging::PAGE_SIZE;
 use crate::cluster::requests::{Page, RequestError, Requests};
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource, NodeExtendedResourceStatus};
 use crate::model::resource_version;
@@ -31,11 +32,13 @@ pub(super) type InFlight = BoxFuture<'static, Completion>;
 
 pub(super) struct Executor {
     client: Client,
+    /// For lists of rules.
+    by_bounded_pages: Client,
 }
 
 impl Executor {
     pub(super) fn new(client: Client) -> Self {
-        Self { client }
+        Self { by_bounded_pages: bounded_pages::client(&client), client }
     }
 
     /// Sends a request. The future completes by the deadline of the request; for a paged list, some pages later.
@@ -59,8 +62,10 @@ impl Executor {
                 let ended = lease::end_election(self.client.clone(), *election);
                 ended.map(|_| Completion::LeaseReleased).boxed()
             }
-            Effect::ListRules { id } => {
-                list_rules(requests).map(move |reply| Completion::RulesListed { id, reply }).boxed()
+            Effect::ListRules { id, max_size } => {
+                let requests = Requests::new(self.by_bounded_pages.clone(), timeout);
+                let list = list_rules(requests, max_size);
+                list.map(move |reply| Completion::RulesListed { id, reply }).boxed()
             }
             Effect::PatchNode { id, node, patch } => patch_node(nodes, id, node, patch, deadline, timeout).boxed(),
             Effect::ListPods { id, scope } => list_pods(nodes, id, scope, deadline).boxed(),
@@ -75,18 +80,16 @@ impl Executor {
 }
 
 /// Lists all rules, in pages of one version that is at least as new as every earlier write.
-async fn list_rules(requests: Requests) -> Result<RuleList, RequestError> {
+async fn list_rules(requests: Requests, max_size: usize) -> Result<RuleList, RequestError> {
     let rules = ApiRequest::new(NodeExtendedResource::url_path(&(), None));
-    let mut page = ListParams::default().limit(PAGE_SIZE);
-    let (mut version, mut items) = (None, Vec::new());
+    let mut page = ListParams::default().limit(bounded_pages::PAGE_SIZE);
+    let mut listed = RuleList::new(max_size);
     loop {
         let mut list: Page<RuleObject> = requests.send(rules.list(&page)).await?;
-        items.append(&mut list.items);
-        // All pages have one version. Where a server does not keep to that, the first is certain.
-        version = version.or(list.version());
+        listed.add(list.version(), std::mem::take(&mut list.items));
         page.continue_token = list.next();
         if page.continue_token.is_none() {
-            return Ok(RuleList { version, items });
+            return Ok(listed);
         }
     }
 }
@@ -139,12 +142,24 @@ async fn patch_status(
     let request = status_patch(uid.as_deref(), &status)
         .map_err(kube::core::request::Error::SerializeBody)
         .and_then(|patch| rules.patch_subresource("status", &rule, &params, &Patch::Json::<()>(patch)));
-    let stored = requests.send::<PartialObjectMeta<NodeExtendedResource>>(request).await;
+    let stored = requests.send::<Stored>(request).await;
     let result = stored.map(|stored| {
         let version = stored.metadata.resource_version.as_deref().and_then(resource_version::number);
-        WrittenStatus { status, version }
+        WrittenStatus { status: ObservedStatus::new(&status), version }
     });
     Completion::StatusPatched { rule, uid, result }
+}
+
+/// A rule in the response to a write, of which only the version matters.
+#[derive(Deserialize)]
+struct Stored {
+    metadata: StoredMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredMetadata {
+    resource_version: Option<String>,
 }
 
 /// Returns the patch that replaces the whole status of the rule with this uid: a rule recreated under the same name is

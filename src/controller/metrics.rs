@@ -38,6 +38,9 @@ pub struct Metrics {
     pub(crate) rules_without_nodes: Gauge,
     /// Missing rules whose values are kept for now, because most rules are missing.
     pub(crate) rules_held: Gauge,
+    /// How many bytes rules take, about, and how many they may.
+    pub(crate) rules_memory: Gauge,
+    pub(crate) rules_memory_limit: Gauge,
     /// Time from when a node has to be planned until the response to its patch.
     pub(crate) event_to_patch: Histogram,
     /// Time to plan a node.
@@ -91,6 +94,8 @@ impl Default for Metrics {
             rules: Family::default(),
             rules_without_nodes: Gauge::default(),
             rules_held: Gauge::default(),
+            rules_memory: Gauge::default(),
+            rules_memory_limit: Gauge::default(),
             event_to_patch: Histogram::new(EVENT_TO_PATCH),
             plan: Histogram::new(PLAN),
             watch_restarts: Family::default(),
@@ -139,6 +144,12 @@ impl Default for Metrics {
             "rules_held",
             "Missing rules whose values are kept for now, because most rules are missing",
             metrics.rules_held.clone(),
+        );
+        registry.register("rules_memory_bytes", "Memory that rules take, about", metrics.rules_memory.clone());
+        registry.register(
+            "rules_memory_limit_bytes",
+            "Memory that rules may take: the youngest of those that do not fit are stalled",
+            metrics.rules_memory_limit.clone(),
         );
         registry.register(
             "event_to_patch_duration_seconds",

@@ -10,7 +10,7 @@ mod resets;
 mod start;
 mod state;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use kube::runtime::watcher::Event;

@@ -25,6 +25,8 @@ pub struct Options {
     pub confinement_test: bool,
     /// Whether to keep a condition on each node that a rule selects. Otherwise it is removed.
     pub node_condition: bool,
+    /// How many bytes rules take at most: the youngest of those that do not fit are stalled.
+    pub max_rules_memory: usize,
     /// The seed for the randomness of pauses and of the names of Events.
     pub seed: u64,
 }

@@ -111,9 +111,9 @@ impl Reconciler {
             leader: Leader::new(candidate),
             schedule: Schedule::new(options.concurrency, options.rollouts, options.seed),
             nodes: Nodes::new(options.node_condition),
+            rules: Rules::new(options.max_rules_memory),
             options,
             diagnostics,
-            rules: Rules::default(),
             plans: Memo::default(),
             reports,
             cluster,
@@ -173,7 +173,8 @@ impl Reconciler {
 
     /// Decides what to send now.
     pub(super) fn next(&mut self, now: Now) -> Step {
-        let mut step = Step { relists_nodes: self.nodes.take_relist(), ..Step::default() };
+        let relists_rules = self.rules.take_relist(now.instant);
+        let mut step = Step { relists_nodes: self.nodes.take_relist(), relists_rules, ..Step::default() };
         step.wake = self.leader.next(now, &mut step.requests);
         self.follow_leadership(now);
         self.follow_watches(now, &mut step);
@@ -217,6 +218,7 @@ impl Reconciler {
         {
             self.reconcile(&name, now);
         }
+        self.bound_memory(now);
         if self.schedule.queue.len(Stage::Plan) == 0 {
             self.plan_backlog(now);
         }

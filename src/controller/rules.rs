@@ -1,10 +1,15 @@
 //! The cache of rules, and the compiled set of rules for planning.
 
+mod crowding;
 mod deleting;
 mod hold;
+mod list;
+mod object;
+mod observed_status;
 mod state;
+mod states;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,27 +19,26 @@ use tokio::time::Instant;
 
 use crate::model::node::{Fact, FactNames};
 use crate::planner::rules::{Rule, RuleSet};
+use crowding::Crowding;
 use hold::Hold;
 pub(super) use hold::NamedRules;
-pub(super) use state::{RuleObject, RuleState};
-
-/// A complete list.
-#[derive(Debug)]
-pub(super) struct RuleList {
-    /// The version of the list: it shows all that was written up to there.
-    pub(super) version: Option<u64>,
-    pub(super) items: Vec<RuleObject>,
-}
+use list::Listing;
+pub(super) use list::{Mark, RuleList, Validity};
+pub(super) use object::RuleObject;
+pub(super) use observed_status::ObservedStatus;
+pub(super) use state::{RuleState, Stalled};
+use states::Inserted;
+pub(super) use states::RuleStates;
 
 /// The maximum number of remembered deletions.
 const MAX_DELETED: usize = 1000;
 
 /// All rules.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Rules {
-    by_name: BTreeMap<Arc<str>, RuleState>,
+    by_name: RuleStates,
     /// The rules that the watch shows to be deleted, and that still exist.
-    deleting: BTreeMap<Arc<str>, RuleState>,
+    deleting: RuleStates,
     /// The contents of a list in progress.
     listing: Option<Listing>,
     /// The number of lists that the watch has begun.
@@ -53,38 +57,7 @@ pub(super) struct Rules {
     set: Arc<RuleSet>,
     /// Whether the set must be compiled again.
     is_dirty: bool,
-}
-
-/// A list in progress.
-#[derive(Clone, Debug, Default)]
-struct Listing {
-    rules: BTreeMap<Arc<str>, RuleState>,
-    deleting: BTreeMap<Arc<str>, RuleState>,
-    /// The newest version of a rule known when the list began, or that of the list: what is newer may be missing.
-    newest: Option<u64>,
-    /// Whether another list has been completed since this one began. Neither is known to be the later one.
-    is_raced: bool,
-}
-
-/// What was known when a new leader requested a list.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
-    /// The newest version of a rule.
-    newest: Option<u64>,
-    /// The number of lists that the watch had begun, and whether the last one was in progress.
-    lists_begun: u64,
-    is_watch_listing: bool,
-    deletions_forgotten: u64,
-}
-
-/// Whether a list that a new leader requested shows what exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Validity {
-    Usable,
-    /// The watch has listed the rules since.
-    Superseded,
-    /// It may contain rules that were deleted before the watch listed them, or whose deletion is forgotten.
-    Doubtful,
+    crowding: Crowding,
 }
 
 /// The nodes to plan after an event.
@@ -120,6 +93,24 @@ impl Seen {
 }
 
 impl Rules {
+    /// Returns no rules, which take this many bytes at most.
+    pub(super) fn new(max_size: usize) -> Self {
+        Self {
+            by_name: RuleStates::new(max_size),
+            deleting: deleting::none(max_size),
+            listing: None,
+            lists_begun: 0,
+            listed: false,
+            list_version: None,
+            hold: Hold::default(),
+            deleted: VecDeque::new(),
+            deletions_forgotten: 0,
+            set: Arc::default(),
+            is_dirty: false,
+            crowding: Crowding::default(),
+        }
+    }
+
     /// Handles an event of the watch. A rule counts as deleted once its deletion is requested.
     pub(super) fn observe(&mut self, event: Event<RuleObject>) -> Seen {
         match event {
@@ -128,29 +119,30 @@ impl Rules {
                 self.deleted.clear();
                 self.list_version = None;
                 self.lists_begun += 1;
-                self.listing = Some(Listing { newest: self.newest(), ..Listing::default() });
+                self.listing = Some(Listing::new(self.by_name.max_size(), self.newest()));
                 Seen::nothing()
             }
             Event::InitApply(object) => {
                 if let Some(Listing { rules, deleting, .. }) = &mut self.listing {
-                    let (name, rule) = (object.name_any().into(), RuleState::new(object));
-                    let listed = if rule.waits_for.is_some() { deleting } else { rules };
-                    listed.insert(name, rule);
+                    let (name, mut state) = (object.name_any(), RuleState::new(object));
+                    self.by_name.share(&name, &mut state);
+                    let listed = if state.waits_for.is_some() { deleting } else { rules };
+                    listed.insert(name.into(), state);
                 }
                 Seen::nothing()
             }
             Event::InitDone => {
-                let mut listing = self.listing.take().unwrap_or_default();
-                let deleting = std::mem::take(&mut listing.deleting);
-                let names: BTreeSet<_> = listing.rules.keys().cloned().collect();
+                let Some(mut listing) = self.listing.take() else { return Seen::nothing() };
+                let deleting = listing.take_deleting();
+                let names: BTreeSet<_> = listing.rules.names().cloned().collect();
                 let mut listed = listing.rules.iter();
                 let is_unclear = |(name, rule): (&Arc<str>, &RuleState)| {
-                    self.is_newer(rule).is_none() && !self.by_name.contains_key(name) && !self.is_gone(name, rule)
+                    self.is_newer(rule).is_none() && !self.by_name.contains(name) && !self.is_gone(name, rule)
                 };
                 let is_new = listing.is_raced && listed.any(is_unclear);
                 let mut seen = self.replace(listing);
                 self.replace_deleting(deleting, &mut seen);
-                let is_in_doubt = is_new || self.by_name.keys().any(|name| !names.contains(name));
+                let is_in_doubt = is_new || self.by_name.names().any(|name| !names.contains(name));
                 Seen { is_in_doubt, ..seen }
             }
             Event::Apply(object) if object.meta().deletion_timestamp.is_none() => {
@@ -160,16 +152,20 @@ impl Rules {
                 if known.is_some_and(|known| new.version < known.version) || self.is_gone(&name, &new) {
                     return Seen::nothing();
                 }
-                // For an object that cannot be decoded, the last written status applies.
-                let known = known.filter(|known| known.uid == new.uid && new.is_malformed());
-                new.status = new.status.or_else(|| known.and_then(|known| known.status.clone()));
+                self.by_name.share(&name, &mut new);
                 self.deleting.remove(&name);
                 let was_held = self.hold.exists(&name);
-                let old = self.by_name.insert(Arc::clone(&name), new);
-                let enqueue = self.changed(old, &name);
-                // Held values may be on nodes that the rule no longer selects.
-                let enqueue = if was_held { Enqueue::All } else { enqueue };
-                Seen { enqueue, touched: vec![name], ..Seen::nothing() }
+                let inserted = self.by_name.insert(Arc::clone(&name), new);
+                let Inserted { before, stalled: mut touched, forgotten: removed } = inserted;
+                let enqueue = self.changed(before, &name);
+                let is_crowded = !touched.is_empty() || !removed.is_empty();
+                self.is_dirty |= is_crowded;
+                // Held values may be on nodes that the rule no longer selects, and others may have made room for it.
+                let enqueue = if was_held || is_crowded { Enqueue::All } else { enqueue };
+                if self.by_name.contains(&name) && !touched.contains(&name) {
+                    touched.push(name);
+                }
+                Seen { enqueue, touched, removed, ..Seen::nothing() }
             }
             Event::Apply(object) => self.observe_deletion(object),
             Event::Delete(object) => self.observe_end(object),
@@ -202,24 +198,25 @@ impl Rules {
 
     /// Handles a complete list that a new leader requested at `mark`. The watch may be behind or ahead of the list.
     pub(super) fn observe_list(&mut self, list: RuleList, mark: &Mark) -> Seen {
-        let (newest, RuleList { version, items }) = (mark.newest, list);
+        let (newest, RuleList { version, rules }) = (mark.newest, list);
         self.listing.iter_mut().for_each(|listing| listing.is_raced = true);
         // An earlier list does not show whether what this one has is gone.
         self.list_version = None;
-        let listed = items.into_iter().filter(|object| object.meta().deletion_timestamp.is_none());
-        let listed = listed.map(|object| (object.name_any().into(), RuleState::new(object)));
         // What was observed while the list was under way may be older than the list, and gone.
         let newest = newest.max(version);
-        let seen = self.replace(Listing { rules: listed.collect(), newest, ..Listing::default() });
+        let listing = Listing { rules, newest, ..Listing::new(self.by_name.max_size(), None) };
+        let seen = self.replace(listing);
         self.list_version = version;
         seen
     }
 
     fn replace(&mut self, listing: Listing) -> Seen {
         let Listing { mut rules, newest, .. } = listing;
-        rules.retain(|name, listed| !self.is_gone(name, listed));
+        let is_gone = |(name, listed): (&Arc<str>, &RuleState)| self.is_gone(name, listed).then(|| Arc::clone(name));
+        let gone: Vec<_> = rules.iter().filter_map(is_gone).collect();
+        gone.iter().for_each(|name| drop(rules.remove(name)));
         // What was observed while the list was in flight, and is newer.
-        for (name, state) in &self.by_name {
+        for (name, state) in self.by_name.iter() {
             // A list with lower versions than those known before it comes from a server that went back, for example
             // because etcd was restored.
             let is_newer = |listed: &RuleState| state.version > listed.version;
@@ -228,19 +225,21 @@ impl Rules {
             }
         }
         let before = std::mem::replace(&mut self.by_name, rules);
-        for name in self.by_name.keys() {
+        for name in self.by_name.names() {
             self.hold.exists(name);
         }
         let first = !std::mem::replace(&mut self.listed, true);
         let same = before.len() == self.by_name.len()
             && before
                 .iter()
-                .zip(&self.by_name)
+                .zip(self.by_name.iter())
                 .all(|((name, old), (other, new))| name == other && old.planned() == new.planned());
-        let gone = before.into_iter().filter(|(name, _)| !self.by_name.contains_key(name));
-        let gone: Vec<_> = gone.map(|(name, state)| (name, state.uid)).collect();
-        // A watch that is behind the list may still show them.
-        gone.iter().for_each(|(name, uid)| self.remember_deleted(name, uid.clone()));
+        let gone = before.iter().filter(|(name, _)| !self.by_name.contains(name));
+        let gone: Vec<_> = gone.map(|(name, state)| (Arc::clone(name), state.uid.clone())).collect();
+        // A watch that is behind the list may still show them. Those that are only forgotten it may show again.
+        if !self.by_name.is_partial() {
+            gone.iter().for_each(|(name, uid)| self.remember_deleted(name, uid.clone()));
+        }
         let removed = gone.into_iter().map(|(name, _)| name).collect();
         let enqueue = if same && !first {
             Enqueue::None
@@ -248,7 +247,7 @@ impl Rules {
             self.is_dirty = true;
             Enqueue::All
         };
-        let touched = self.by_name.keys().cloned().collect();
+        let touched = self.by_name.names().cloned().collect();
         Seen { enqueue, touched, removed, is_list: true, is_in_doubt: false }
     }
 
@@ -279,14 +278,15 @@ impl Rules {
         let invalid = self.by_name.iter();
         let invalid = invalid.filter_map(|(name, state)| Some((Arc::clone(name), state.planned().err()?)));
         let held = self.hold.names().map(|name| (Arc::clone(name), None));
-        self.set = Arc::new(RuleSet::new(valid, invalid.chain(held)));
+        let set = RuleSet::new(valid, invalid.chain(held));
+        self.set = Arc::new(if self.by_name.is_partial() { set.among_others() } else { set });
     }
 
     /// Decides after a complete list whether rules that ledgers name but that do not exist are held for `delay`.
     /// Returns whether nodes must be planned again.
     pub(super) fn hold_missing(&mut self, in_ledgers: &NamedRules, delay: Duration, now: Instant) -> bool {
         let by_name = &self.by_name;
-        let changed = self.hold.evaluate(in_ledgers, |name| by_name.contains_key(name), delay, now);
+        let changed = self.hold.evaluate(in_ledgers, |name| by_name.contains(name), delay, now);
         self.is_dirty |= changed;
         changed
     }
@@ -338,7 +338,10 @@ impl Rules {
     /// a new leader, which is later, lacks it.
     fn is_gone(&self, name: &str, state: &RuleState) -> bool {
         let is_deleted = || self.deleted.iter().any(|(deleted, uid)| *uid == state.uid && **deleted == *name);
-        let is_missing = || self.is_newer(state) == Some(false) && !self.by_name.contains_key(name);
+        let is_missing = || {
+            let is_unknown = !self.by_name.contains(name) && !self.by_name.is_partial();
+            is_unknown && self.is_newer(state) == Some(false)
+        };
         is_deleted() || is_missing()
     }
 
@@ -350,6 +353,29 @@ impl Rules {
     /// Returns the newest known version of a rule.
     fn newest(&self) -> Option<u64> {
         self.by_name.values().filter_map(|state| state.version).max()
+    }
+
+    /// Returns whether the rules are to be listed again, because some that did not fit would fit by now.
+    pub(super) fn take_relist(&mut self, now: Instant) -> bool {
+        self.listing.is_none() && self.crowding.take_relist(&self.by_name, now)
+    }
+
+    /// Returns whether the rules have begun to take nearly all memory that they may.
+    pub(super) fn becomes_scarce(&mut self) -> bool {
+        self.crowding.becomes_scarce(&self.by_name)
+    }
+
+    /// Stalls the youngest rules if all together select more nodes than the memory has room for. Returns them.
+    pub(super) fn bound_nodes(&mut self, nodes: usize, selected: impl Fn(&str) -> usize) -> Vec<Arc<str>> {
+        let stalled = self.crowding.bound_nodes(&mut self.by_name, nodes, selected);
+        // Nodes are still to be planned without rules that have just been stalled.
+        self.is_dirty |= !stalled.is_empty();
+        stalled
+    }
+
+    /// Returns all rules.
+    pub(super) fn states(&self) -> &RuleStates {
+        &self.by_name
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&RuleState> {

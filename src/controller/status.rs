@@ -5,10 +5,10 @@ mod conditions;
 use k8s_openapi::jiff::Timestamp;
 
 use super::device_classes::Mapping;
-use super::rules::RuleState;
+use super::rules::{ObservedStatus, RuleState};
 use super::standing::State;
 use super::tally::{Counts, MAX_PROBLEMS};
-use crate::model::api::{NodeCounts, NodeExtendedResourceStatus, NodeProblem, Reason};
+use crate::model::api::{NodeCounts, NodeExtendedResourceStatus, NodeProblem};
 use crate::planner::selector::Selection;
 
 /// Returns the status that a rule must have now. Conditions equal to those in the observed status keep their
@@ -26,10 +26,10 @@ pub(super) fn status(
     let counts = counts.unwrap_or(&none);
     let nodes = node_counts(state, counts);
     let said = match &state.rule {
-        Err(invalid) => conditions::for_invalid(&invalid.to_string()),
+        Err(stalled) => conditions::for_stalled(stalled),
         Ok(rule) => conditions::for_valid(rule, &nodes, counts, mapping),
     };
-    let before = state.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let before = state.status.as_ref();
     let conditions = said.into_iter().map(|said| said.into_api(state.generation, before, now));
     NodeExtendedResourceStatus {
         observed_generation: state.generation,
@@ -42,7 +42,7 @@ pub(super) fn status(
 
 /// Returns the last status of a rule.
 fn deleting(state: &RuleState, waits_for: &str, now: Timestamp) -> NodeExtendedResourceStatus {
-    let before = state.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let before = state.status.as_ref();
     let said = conditions::for_deleting(waits_for);
     NodeExtendedResourceStatus {
         observed_generation: state.generation,
@@ -82,18 +82,9 @@ fn problems(counts: &Counts) -> Vec<NodeProblem> {
     problems.map(problem).collect()
 }
 
-/// Returns whether a condition has this reason.
-pub(super) fn reports(status: Option<&NodeExtendedResourceStatus>, reason: Reason) -> bool {
-    let mut conditions = status.iter().flat_map(|status| &status.conditions);
-    conditions.any(|condition| condition.reason == reason.as_str())
-}
-
 /// Returns the state of a status for the metrics.
-pub(super) fn metric_state(status: Option<&NodeExtendedResourceStatus>) -> &'static str {
-    let holds = |kind| {
-        let mut conditions = status.iter().flat_map(|status| &status.conditions);
-        conditions.any(|condition| condition.type_ == kind && condition.status == "True")
-    };
+pub(super) fn metric_state(status: Option<&ObservedStatus>) -> &'static str {
+    let holds = |kind| status.is_some_and(|status| status.holds(kind));
     match (holds("Stalled"), holds("Ready")) {
         (true, _) => "stalled",
         (false, true) => "ready",

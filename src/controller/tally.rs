@@ -135,6 +135,11 @@ impl Tally {
         self.totals[state as usize]
     }
 
+    /// Returns the number of nodes that rules select, over all rules: a node that two rules select counts twice.
+    pub(super) fn selected(&self) -> usize {
+        self.totals.iter().sum()
+    }
+
     /// Returns the number of nodes in each state, by name, over all rules.
     pub(super) fn totals(&self) -> impl Iterator<Item = (&'static str, usize)> {
         TABLE.iter().map(|row| row.name).zip(self.totals)

@@ -51,6 +51,7 @@ fn start(network: &Network) -> (tokio::task::JoinHandle<()>, oneshot::Sender<()>
         mass_withdrawal_delay: Duration::ZERO,
         confinement_test: false,
         node_condition: false,
+        max_rules_memory: 64 << 20,
         seed: 1,
     };
     let (readiness, _) = watch::channel(Readiness::default());

@@ -22,6 +22,7 @@ use crate::model::count::{NAMED, few};
 pub use json_schema::json_schema;
 pub use quantities::{DeclaredQuantity, NativeResource, NodeKey, QuantityFrom, WhenMissing};
 pub use reason::Reason;
+pub use schema::{MAX_NAMES, MAX_NAMES_LENGTH, MAX_REQUIREMENTS, MAX_VALUES, MAX_VALUES_LENGTH};
 pub use status::{MAX_MESSAGE, NodeCounts, NodeExtendedResourceStatus, NodeProblem};
 
 /// The API group, which is also the domain of the annotation on nodes.

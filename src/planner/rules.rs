@@ -1,15 +1,16 @@
 //! Compiled rules: checked, parsed once per change, and sorted by precedence.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
 use super::declared::{Declared, InvalidQuantity};
 use super::selector::{InvalidSelection, Selection};
-use crate::model::api::{ConflictPolicy, DeletionPolicy, NodeExtendedResource, ShrinkPolicy};
+use crate::model::api::{ConflictPolicy, DeletionPolicy, NodeExtendedResource, NodeExtendedResourceSpec, ShrinkPolicy};
 use crate::model::node::Node;
 use crate::model::resource_name::{InvalidResourceName, ResourceName};
 
@@ -63,7 +64,14 @@ impl Rule {
     /// # Errors
     /// If the CRD's validation would reject the object.
     pub fn new(object: &NodeExtendedResource) -> Result<Self, InvalidRule> {
-        let NodeExtendedResource { metadata, spec, .. } = object;
+        Self::of(&object.metadata, &object.spec)
+    }
+
+    /// Does the same with the parts of an object.
+    ///
+    /// # Errors
+    /// If the CRD's validation would reject the object.
+    pub fn of(metadata: &ObjectMeta, spec: &NodeExtendedResourceSpec) -> Result<Self, InvalidRule> {
         let quantity = Declared::new(spec)?;
         Ok(Self {
             name: metadata.name.as_deref().unwrap_or_default().into(),
@@ -102,6 +110,8 @@ pub struct RuleSet {
     /// The same, by the key of a label and its value.
     by_label: HashMap<String, HashMap<String, Vec<usize>>>,
     unindexed: Vec<usize>,
+    /// The names of the rules, if there may be more rules than these. What others have advertised stays too.
+    known: Option<HashSet<Arc<str>>>,
 }
 
 impl RuleSet {
@@ -139,6 +149,13 @@ impl RuleSet {
         }
         set.rules = rules;
         set
+    }
+
+    /// Treats each other rule as frozen, because it may exist.
+    #[must_use]
+    pub fn among_others(mut self) -> Self {
+        self.known = Some(self.rules.iter().map(|rule| Arc::clone(&rule.name)).collect());
+        self
     }
 
     /// Returns the rules that select `node`, the winner first.
@@ -181,7 +198,7 @@ impl RuleSet {
     /// Returns whether the rule of this name is frozen: it keeps its values, and gets no new ones.
     #[must_use]
     pub fn is_frozen(&self, rule: &str) -> bool {
-        self.frozen.contains_key(rule)
+        self.frozen.contains_key(rule) || self.known.as_ref().is_some_and(|known| !known.contains(rule))
     }
 
     /// Returns the priority of a frozen rule, if it can be read.

@@ -7,8 +7,12 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use thiserror::Error;
 
+use crate::model::api::{MAX_NAMES, MAX_NAMES_LENGTH, MAX_REQUIREMENTS, MAX_VALUES, MAX_VALUES_LENGTH};
 use crate::model::label;
 use crate::model::node::Node;
+
+/// What a node name or a label's value takes besides its text, in bytes, with its place in an index.
+const ITEM_SIZE: usize = 192;
 
 /// The nodes that a rule selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +56,18 @@ pub enum InvalidSelection {
     /// `nodeNames: []`
     #[error("nodeNames is empty: name at least one node")]
     NoNames,
+    /// More names than one rule may have, or longer ones.
+    #[error(
+        "nodeNames holds {0} names of {1} characters together, and at most {MAX_NAMES} of {MAX_NAMES_LENGTH} are allowed: \
+         select the nodes by a label"
+    )]
+    TooManyNames(usize, usize),
+    /// More requirements than one selector may have, or more or longer values.
+    #[error(
+        "nodeSelector is too large: at most {MAX_REQUIREMENTS} labels and as many expressions are allowed, with {MAX_VALUES} \
+         values each that have {MAX_VALUES_LENGTH} characters together"
+    )]
+    TooManyRequirements,
     /// A name that no Node can have.
     #[error("nodeNames holds {0:?}, which is not a node name")]
     NodeName(String),
@@ -96,6 +112,10 @@ impl Selection {
     }
 
     fn by_names(names: &[String]) -> Result<Self, InvalidSelection> {
+        let length = names.iter().map(String::len).sum();
+        if names.len() > MAX_NAMES || length > MAX_NAMES_LENGTH {
+            return Err(InvalidSelection::TooManyNames(names.len(), length));
+        }
         let mut distinct = BTreeSet::<Arc<str>>::new();
         for name in names {
             if !label::is_dns_subdomain(name) {
@@ -110,15 +130,25 @@ impl Selection {
     }
 
     fn by_labels(selector: &LabelSelector) -> Result<Self, InvalidSelection> {
+        let (labels, expressions) = (selector.match_labels.iter().flatten(), selector.match_expressions.as_deref());
+        let expressions = expressions.unwrap_or_default();
+        let values = expressions.iter().filter_map(|expression| expression.values.as_deref());
+        let length: usize = values.clone().flatten().map(String::len).sum();
+        if labels.count() > MAX_REQUIREMENTS
+            || expressions.len() > MAX_REQUIREMENTS
+            || values.clone().any(|values| values.len() > MAX_VALUES)
+            || length > MAX_VALUES_LENGTH
+        {
+            return Err(InvalidSelection::TooManyRequirements);
+        }
         let equalities = selector
             .match_labels
             .iter()
             .flatten()
             .map(|(key, value)| Requirement::new(key, "In", std::slice::from_ref(value)));
-        let expressions =
-            selector.match_expressions.iter().flatten().map(|LabelSelectorRequirement { key, operator, values }| {
-                Requirement::new(key, operator, values.as_deref().unwrap_or_default())
-            });
+        let expressions = expressions.iter().map(|LabelSelectorRequirement { key, operator, values }| {
+            Requirement::new(key, operator, values.as_deref().unwrap_or_default())
+        });
         let requirements: Vec<_> = equalities.chain(expressions).collect::<Result<_, _>>()?;
         if requirements.is_empty() {
             return Err(InvalidSelection::NoRequirement);
@@ -173,6 +203,16 @@ impl Selection {
         }
     }
 
+    /// Returns about how many bytes it takes, with its place in the index of a set of rules.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Names(names) => names.iter().map(|name| ITEM_SIZE + name.len()).sum(),
+            Self::Labels(requirements) => requirements.iter().map(Requirement::size).sum(),
+            Self::All => 0,
+        }
+    }
+
     /// Returns labels (key and value) of which every selected node has at least one, so that rules can be looked up by
     /// a node's labels; `None` if no such list exists.
     #[must_use]
@@ -210,6 +250,14 @@ impl Requirement {
             _ => return Err(InvalidSelection::Operator(operator.to_owned())),
         };
         Ok(Self { key: key.to_owned(), test })
+    }
+
+    fn size(&self) -> usize {
+        let values = match &self.test {
+            Test::In(values) | Test::NotIn(values) => values.iter(),
+            Test::Exists | Test::DoesNotExist => return ITEM_SIZE + self.key.len(),
+        };
+        ITEM_SIZE + self.key.len() + values.map(|value| ITEM_SIZE + 2 * value.len()).sum::<usize>()
     }
 
     /// Returns the key of the label.
@@ -265,96 +313,4 @@ impl fmt::Display for Requirement {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::model::node::Interner;
-
-    fn selection(spec: Value) -> Result<Selection, InvalidSelection> {
-        let selector = spec.get("nodeSelector").cloned();
-        let selector: Option<LabelSelector> = selector.map(|selector| serde_json::from_value(selector).unwrap());
-        let names: Option<Vec<String>> =
-            spec.get("nodeNames").map(|names| serde_json::from_value(names.clone()).unwrap());
-        let all = spec.get("allNodes").and_then(Value::as_bool);
-        Selection::new(selector.as_ref(), names.as_deref(), all)
-    }
-
-    fn expression(key: &str, operator: &str, values: &[&str]) -> Value {
-        json!({"nodeSelector": {"matchExpressions": [
-            {"key": key, "operator": operator, "values": values}
-        ]}})
-    }
-
-    #[test]
-    fn selector_matches_like_kubernetes() {
-        let node = serde_json::from_value(json!({
-            "metadata": {"name": "node-1", "labels": {"zone": "a", "ssd": ""}}
-        }));
-        let node = Node::new(node.unwrap(), &mut Interner::default());
-        for (spec, selects) in [
-            (json!({"allNodes": true}), true),
-            (json!({"nodeSelector": {"matchLabels": {"zone": "a"}}}), true),
-            (json!({"nodeSelector": {"matchLabels": {"zone": "a", "ssd": "x"}}}), false),
-            (expression("zone", "In", &["a", "b"]), true),
-            (expression("zone", "In", &["b"]), false),
-            (expression("rack", "In", &["b"]), false),
-            (expression("zone", "NotIn", &["b"]), true),
-            (expression("zone", "NotIn", &["a"]), false),
-            (expression("rack", "NotIn", &["a"]), true),
-            (expression("ssd", "Exists", &[]), true),
-            (expression("rack", "Exists", &[]), false),
-            (expression("rack", "DoesNotExist", &[]), true),
-            (expression("ssd", "DoesNotExist", &[]), false),
-            (json!({"nodeNames": ["node-1", "node-2"]}), true),
-            (json!({"nodeNames": ["node-2"]}), false),
-        ] {
-            assert_eq!(selection(spec.clone()).unwrap().selects(&node), selects, "{spec}");
-        }
-    }
-
-    #[test]
-    fn repeated_node_name_counts_once() {
-        let selection = selection(json!({"nodeNames": ["a", "b", "a"]})).unwrap();
-        assert!(matches!(selection, Selection::Names(names) if names.len() == 2));
-    }
-
-    #[test]
-    fn selector_rejects_what_kubernetes_rejects() {
-        for (spec, says) in [
-            (json!({}), "exactly one"),
-            (json!({"allNodes": true, "nodeNames": ["a"]}), "exactly one"),
-            (json!({"allNodes": true, "nodeSelector": {}}), "exactly one"),
-            (json!({"allNodes": false}), "can only be true"),
-            (json!({"nodeSelector": {}}), "replace nodeSelector: {} by allNodes: true"),
-            (
-                json!({"nodeSelector": {"matchLabels": {}, "matchExpressions": []}}),
-                "replace nodeSelector: {} by allNodes: true",
-            ),
-            (json!({"nodeNames": []}), "empty"),
-            (json!({"nodeNames": ["Node"]}), "not a node name"),
-            (json!({"nodeNames": [""]}), "not a node name"),
-            (expression("zone", "in", &["a"]), "operator \"in\""),
-            (expression("zone", "In", &[]), "In on zone with 0 values"),
-            (expression("zone", "Exists", &["a"]), "Exists on zone with 1 values"),
-            (expression("-zone", "Exists", &[]), "not a label key"),
-            (expression("zone", "In", &["a b"]), "not a label value"),
-            (json!({"nodeSelector": {"matchLabels": {"a/b/c": "x"}}}), "not a label key"),
-        ] {
-            let error = selection(spec.clone()).unwrap_err().to_string();
-            assert!(error.contains(says), "{spec}: {error}");
-        }
-    }
-
-    #[test]
-    fn selector_in_requirement_is_indexable() {
-        let labels = |spec| {
-            let selection = selection(spec).unwrap();
-            selection.indexable_labels().map(|labels| labels.map(|(key, value)| format!("{key}={value}")).collect())
-        };
-        let by_value = labels(expression("zone", "In", &["a", "b"]));
-        assert_eq!(by_value, Some(vec!["zone=a".to_owned(), "zone=b".to_owned()]));
-        assert_eq!(labels(expression("zone", "NotIn", &["a"])), None::<Vec<_>>);
-        assert_eq!(labels(json!({"allNodes": true})), None);
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
 //! The CRD's CEL rules (`x-kubernetes-validations`), evaluated as the API server does.
 
+mod list;
 mod pattern;
 mod quantity;
 
@@ -36,7 +37,8 @@ impl CelEnv {
         let added = env
             .add_extension(cel::extensions::strings)
             .and_then(|()| env.add_extension(pattern::extension))
-            .and_then(|()| env.add_extension(quantity::extension));
+            .and_then(|()| env.add_extension(quantity::extension))
+            .and_then(|()| env.add_extension(list::extension));
         added.map_err(|error| error.to_string())?;
         Ok(Self(Arc::new(env)))
     }
@@ -117,6 +119,8 @@ mod tests {
             ("quantity(self).isGreaterThan(quantity('1'))", json!("1500m")),
             ("['1', '2'].exists(n, quantity(self).sub(3).compareTo(quantity(n)) == 0)", json!("5")),
             ("int(quantity(self).asApproximateFloat()) == 1", json!("1500m")),
+            ("self.map(item, item.size()).sum() == 3", json!(["a", "bc"])),
+            ("self.map(item, item.size()).sum() == 0", json!([])),
             ("!(self.operator in ['In']) || has(self.values)", json!({"operator": "Exists"})),
         ] {
             assert_eq!(evaluate(expression, &value), Ok(true), "{expression}");
@@ -131,6 +135,7 @@ mod tests {
             ("self >= 1", json!("x")),
             ("quantity(self).sub(1) == quantity('1')", json!("x")),
             ("self.matches('(')", json!("x")),
+            ("self.sum() == 1", json!(["x"])),
             ("1", json!(1)),
         ] {
             assert!(evaluate(expression, &value).is_err(), "{expression}");

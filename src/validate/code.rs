@@ -102,7 +102,7 @@ codes! {
 
 /// The code of each CEL rule of the CRD: by the path of its schema and a part of its message, since a CEL rule has no
 /// identifier. A test fails for a missing rule.
-const CRD_RULES: [(&str, &str, Code); 39] = [
+const CRD_RULES: [(&str, &str, Code); 41] = [
     ("spec", "exactly one of nodeSelector", NodeChoice),
     ("spec", "exactly one of quantity and", QuantityChoice),
     ("spec.quantityFrom", "exactly one of nodeLabel", QuantitySource),
@@ -142,6 +142,8 @@ const CRD_RULES: [(&str, &str, Code); 39] = [
     ("spec.nodeSelector.matchLabels", "a label without a value", LabelWithoutValue),
     ("spec.allNodes", "can only be true", AllNodesTrue),
     ("spec.nodeNames[]", "not a node name", NodeName),
+    ("spec.nodeNames", "too long", Code::MaxLength),
+    ("spec.nodeSelector.matchExpressions", "too long", Code::MaxLength),
 ];
 
 impl Code {

@@ -7,6 +7,7 @@
 mod ledgers;
 mod objects;
 mod self_test;
+mod statuses;
 
 use std::fs;
 use std::path::Path;

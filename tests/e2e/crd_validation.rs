@@ -10,7 +10,9 @@ use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::DynamicObject;
 use kube::{Api, Client, Config};
-use node_resource_advertiser::model::api::NodeExtendedResource;
+use node_resource_advertiser::model::api::{
+    MAX_NAMES, MAX_NAMES_LENGTH, MAX_REQUIREMENTS, MAX_VALUES, MAX_VALUES_LENGTH, NodeExtendedResource,
+};
 use serde_json::{Value, json};
 
 use crate::support::rejected_objects;
@@ -148,6 +150,36 @@ async fn crd_accepts_every_whole_quantity() {
     let whole = whole.iter().filter(|whole| **whole).count();
     println!("{count} quantities, {whole} of them whole: no difference");
     assert!(count > 5000 && whole > 2000, "{whole} of {count}");
+}
+
+/// A replica keeps every rule in memory.
+#[test]
+fn crd_bounds_the_size_of_a_spec() {
+    let cluster = Cluster::shared();
+    let padded = |number: usize, length: usize| format!("{number:0length$}");
+    // One more character than allowed, or none.
+    let names = |more: usize| {
+        let longer = MAX_NAMES_LENGTH % MAX_NAMES + more;
+        let names =
+            (0..MAX_NAMES).map(|number| padded(number, MAX_NAMES_LENGTH / MAX_NAMES + usize::from(number < longer)));
+        json!({"nodeNames": names.collect::<Vec<_>>()})
+    };
+    let selector = |more: usize| {
+        let length = MAX_VALUES_LENGTH / (MAX_REQUIREMENTS * MAX_VALUES);
+        let expressions = (0..MAX_REQUIREMENTS).map(|expression| {
+            let values =
+                (0..MAX_VALUES).map(|value| padded(value, length + if expression + value == 0 { more } else { 0 }));
+            let key = format!("{expression:0253}/{}", "k".repeat(63));
+            json!({"key": key, "operator": "In", "values": values.collect::<Vec<_>>()})
+        });
+        json!({"nodeSelector": {"matchExpressions": expressions.collect::<Vec<_>>()}})
+    };
+    for (spec, is_accepted) in [(names(0), true), (names(1), false), (selector(0), true), (selector(1), false)] {
+        let args = ["create", "--dry-run=server", "-f", "-"];
+        let output = cluster.control_plane.kubectl_output(&args, Some(&rule("a", &spec).to_string())).unwrap();
+        let is_right = if is_accepted { output.code == 0 } else { output.stderr.contains("too long: at most") };
+        assert!(is_right, "{spec:.80}: {output:?}");
+    }
 }
 
 #[test]

@@ -44,6 +44,7 @@ mod prune;
 mod quantities;
 mod rbac;
 mod rollouts;
+mod rules_memory;
 mod scale;
 mod scheduling;
 mod server_side_apply;

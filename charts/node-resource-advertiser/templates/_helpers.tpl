@@ -157,6 +157,10 @@ volumeMounts: {{ toYaml . | nindent 2 }}
   value: {{ .Values.controller.requestTimeout | quote }}
 - name: NRA_MASS_WITHDRAWAL_DELAY
   value: {{ .Values.controller.massWithdrawalDelay | quote }}
+{{- with .Values.controller.maxRulesMemory }}
+- name: NRA_MAX_RULES_MEMORY
+  value: {{ . | quote }}
+{{- end }}
 - name: NRA_LOG_LEVEL
   value: {{ .Values.controller.logLevel | quote }}
 - name: NRA_LOG_FORMAT

@@ -49,8 +49,6 @@ pub(in crate::cli) struct Spec {
 }
 
 pub(super) const MAX_WEIGHT: i64 = 10_000;
-/// The most requirements that an overlay may have.
-pub(super) const MAX_REQUIREMENTS: usize = 100;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(default)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::declared;
 use super::label_keys::LabelKey;
-use super::overlay::{MAX_REQUIREMENTS, MAX_WEIGHT, NodeOverlay, OverlayRequirement, Spec};
+use super::overlay::{MAX_WEIGHT, NodeOverlay, OverlayRequirement, Spec};
 use crate::model::count::{NAMED, few};
 use crate::model::label::excerpt;
 use crate::planner::overlap::Overlap;
@@ -133,10 +133,6 @@ fn requirements(selection: &Selection) -> Result<Vec<OverlayRequirement>, String
         ));
     }
     let requirements = selection.requirements();
-    if requirements.len() > MAX_REQUIREMENTS {
-        let count = requirements.len();
-        return Err(format!("it has {count} requirements, and a NodeOverlay at most {MAX_REQUIREMENTS}"));
-    }
     for key in requirements.iter().map(Requirement::key) {
         match LabelKey::of(key) {
             LabelKey::AfterStart => {

@@ -2,12 +2,12 @@
 
 use kube::runtime::events::EventType;
 
+use crate::controller::rules::Stalled;
 use crate::controller::standing::{ADMISSION, Standing, conflict_advice, contest_advice};
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::InvalidLedger;
 use crate::model::node::FieldManager;
 use crate::planner::input::Lost;
-use crate::planner::rules::InvalidRule;
 use crate::planner::{Action, Change, ReleaseCause};
 
 /// An Event without its subject.
@@ -147,11 +147,14 @@ impl EventTemplate {
         warning("PatchFailed", "Patch", text)
     }
 
-    /// Returns the Event of an invalid rule. If the rule does not even match the CRD's schema, the API server
+    /// Returns the Event of a rule that is not in force. If the rule does not even match the CRD's schema, the API server
     /// rejects its status, and this Event is the only report.
-    pub(in crate::controller) fn for_invalid(why: &InvalidRule) -> Self {
-        let text = format!("Rejected the rule: {why}. Its advertised values stay; correct or delete the rule");
-        warning("InvalidSpec", "Validate", text)
+    pub(in crate::controller) fn for_stalled(why: &Stalled) -> Self {
+        let text = format!("Rejected the rule: {why}. Its advertised values stay until you {}", why.remedy());
+        match why {
+            Stalled::Invalid(_) => warning("InvalidSpec", "Validate", text),
+            Stalled::MemoryFull { .. } => warning("MemoryFull", "Validate", text),
+        }
     }
 
     /// Returns the Event of a rollout that has stopped.

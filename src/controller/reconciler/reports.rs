@@ -10,7 +10,6 @@ use super::{Now, Reconciler};
 use crate::controller::change_log::{log_change, log_conflict};
 use crate::controller::events::{EventTemplate, NodeSubject, RuleSubject, contest};
 use crate::controller::standing::{ADMISSION, Standing};
-use crate::model::api::Reason;
 use crate::model::ledger::Ledger;
 use crate::model::node::ResourceManagers;
 use crate::planner::input::Lost;
@@ -113,9 +112,8 @@ impl Reconciler {
     pub(super) fn resume_contests(&mut self, now: Instant) {
         for (_, rule) in self.rules.iter() {
             let Some(resource) = rule.resource() else { continue };
-            let problems = rule.status.iter().flat_map(|status| &status.problems);
-            for problem in problems.filter(|problem| problem.reason == Reason::Contested.as_str()) {
-                if let Some(state) = self.nodes.get_mut(&problem.node) {
+            for node in rule.status.iter().flat_map(|status| status.contested()) {
+                if let Some(state) = self.nodes.get_mut(node) {
                     state.work_mut().conflicts.resume(resource, now);
                 }
             }

@@ -10,6 +10,7 @@ use crate::cluster::backoff::Backoff;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::RequestId;
 use crate::controller::rules::{Enqueue, RuleList, RuleObject, Seen, Validity};
+use crate::controller::tally::Counts;
 
 impl Reconciler {
     pub(super) fn observe_rule(&mut self, event: watcher::Result<Event<RuleObject>>, now: Now) {
@@ -74,7 +75,38 @@ impl Reconciler {
             info!(rules = touched.len(), "all rules listed");
             self.set_ready(|readiness| readiness.rules = None);
         }
+        self.report_memory();
         self.reports.gauges_changed = true;
+    }
+
+    /// Stalls the youngest rules if the states of all rules on all nodes take too much memory.
+    pub(super) fn bound_memory(&mut self, now: Now) {
+        let (rules, nodes) = (&mut self.rules, &mut self.nodes);
+        let selected = nodes.tally().selected();
+        let touched = rules.bound_nodes(selected, |rule| nodes.counts(rule).map_or(0, Counts::selected));
+        if !touched.is_empty() {
+            let (removed, is_list, is_in_doubt) = (Vec::new(), false, false);
+            self.follow_rules(Seen { enqueue: Enqueue::All, touched, removed, is_list, is_in_doubt }, now);
+        }
+    }
+
+    /// Reports how much memory the rules take of what they may.
+    fn report_memory(&mut self) {
+        let states = self.rules.states();
+        let (rules, unfit) = (states.len(), states.unfit());
+        let (size, max_size) = (states.size(), states.max_size());
+        let bytes = |size: usize| i64::try_from(size).unwrap_or(i64::MAX);
+        self.diagnostics.metrics.rules_memory.set(bytes(size));
+        self.diagnostics.metrics.rules_memory_limit.set(bytes(max_size));
+        if self.rules.becomes_scarce() {
+            warn!(
+                rules,
+                bytes = size,
+                limit = max_size,
+                "rules take nearly all memory that they may, and the youngest of those that do not fit are stalled, {unfit} \
+                 so far: delete rules, or raise --max-rules-memory and the memory limit of the pods"
+            );
+        }
     }
 
     /// Lists the rules for a new leader: its watch may be behind what the previous leader observed.
@@ -84,7 +116,8 @@ impl Reconciler {
             return;
         }
         let id = self.schedule.request_id(Kind::PodList);
-        if !self.send(Effect::ListRules { id }, now, step) {
+        let max_size = self.options.max_rules_memory;
+        if !self.send(Effect::ListRules { id, max_size }, now, step) {
             return;
         }
         let done = std::mem::replace(&mut self.schedule.rules, RulesList::Done);

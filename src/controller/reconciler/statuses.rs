@@ -11,8 +11,9 @@ use crate::controller::change_log::log_equal_priority;
 use crate::controller::effect::WrittenStatus;
 use crate::controller::events::EventTemplate;
 use crate::controller::metrics::{self, LeaderGauges};
-use crate::controller::status::{metric_state, reports, status};
-use crate::model::api::{NodeExtendedResourceStatus, Reason};
+use crate::controller::rules::ObservedStatus;
+use crate::controller::status::{metric_state, status};
+use crate::model::api::Reason;
 
 impl Reconciler {
     /// Marks the status of a rule as changed.
@@ -68,11 +69,12 @@ impl Reconciler {
         let Some(state) = self.rules.with_status(name) else { return };
         let mapping = self.cluster.device_classes.mapping(state.resource().unwrap_or_default());
         let status = status(state, self.nodes.counts(name), &mapping, now.wall);
-        if state.status.as_ref() == Some(&status) {
+        let observed = ObservedStatus::new(&status);
+        if state.status.as_ref() == Some(&observed) {
             return;
         }
         let uid = state.uid.clone();
-        self.report_status(name, &status, now);
+        self.report_status(name, &observed, now);
         let (rule, status) = (Arc::clone(name), Box::new(status));
         if !self.send(Effect::PatchStatus { rule, uid, status }, now.instant, step) {
             return;
@@ -83,16 +85,16 @@ impl Reconciler {
     }
 
     /// Reports what is new in a status.
-    fn report_status(&mut self, name: &Arc<str>, status: &NodeExtendedResourceStatus, now: Now) {
+    fn report_status(&mut self, name: &Arc<str>, status: &ObservedStatus, now: Now) {
         let Some(state) = self.rules.get(name) else { return };
-        if let Err(invalid) = &state.rule {
-            warn!(rule = %name, "the rule is invalid and stalled: {invalid}");
-            let template = EventTemplate::for_invalid(invalid);
+        if let Err(why) = &state.rule {
+            warn!(rule = %name, "the rule is stalled: {why}");
+            let template = EventTemplate::for_stalled(why);
             let rule = self.rule_subject(name);
             self.reports.events.on_rule(&rule, &template, now);
         }
-        let ties = |status| reports(status, Reason::EqualPriority);
-        if !ties(Some(status)) || ties(state.status.as_ref()) {
+        let ties = |status: &ObservedStatus| status.reports(Reason::EqualPriority);
+        if !ties(status) || state.status.as_ref().is_some_and(ties) {
             return;
         }
         let resource = state.resource().unwrap_or_default();
@@ -120,7 +122,7 @@ impl Reconciler {
         let dirty = self.schedule.queue.end(&Key::Rule(Arc::clone(rule)));
         let seed = self.schedule.seed();
         // A rule recreated under the same name in the meantime does not have this status.
-        let Some(state) = self.rules.with_status_mut(rule) else { return };
+        let Some(state) = self.rules.with_status(rule) else { return };
         if state.uid != uid {
             self.touch_status(rule, now);
             return;
@@ -130,7 +132,7 @@ impl Reconciler {
                 self.reports.statuses.succeeded(rule);
                 // What the watch has shown since is newer: an earlier write may land late, after this one.
                 if version.is_none() || state.version <= version {
-                    state.status = Some(status);
+                    self.rules.set_status(rule, status);
                 }
                 self.reports.gauges_changed = true;
                 false
@@ -173,7 +175,8 @@ impl Reconciler {
             for (state, count) in &mut rules {
                 *count += usize::from(*state == word);
             }
-            rules_without_nodes += usize::from(reports(rule.status.as_ref(), Reason::NoNodesSelected));
+            let is_without = |status: &ObservedStatus| status.reports(Reason::NoNodesSelected);
+            rules_without_nodes += usize::from(rule.status.as_ref().is_some_and(is_without));
         }
         LeaderGauges {
             nodes: self.nodes.tally().totals().collect(),

@@ -12,6 +12,7 @@ mod leadership;
 mod list_rates;
 mod lists_ahead;
 mod lists_that_fail;
+mod memory;
 mod metrics;
 mod paused;
 mod pods;

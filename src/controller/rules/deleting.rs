@@ -1,12 +1,19 @@
 //! Rules that are being deleted, and that somebody's finalizer keeps. They declare nothing, as if they were gone: a
 //! finalizer keeps the object, not its values. What is left of them is a status that says so.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::ResourceExt as _;
 
-use super::{Enqueue, RuleObject, RuleState, Rules, Seen};
+use super::{Enqueue, ObservedStatus, RuleObject, RuleState, RuleStates, Rules, Seen};
+
+/// Rules that are being deleted may take this part of what others may. More of them have no status that says so.
+const SHARE: usize = 4;
+
+/// Returns no rules, for an owner whose other rules take this many bytes at most.
+pub(super) fn none(max_size: usize) -> RuleStates {
+    RuleStates::new(max_size / SHARE)
+}
 
 impl Rules {
     /// Handles a rule that is being deleted.
@@ -14,7 +21,7 @@ impl Rules {
         let (name, rule) = (Arc::from(object.name_any()), RuleState::new(object));
         let mut seen = self.end(&name, &rule);
         let is_newest = |known: &RuleState| known.version <= rule.version;
-        if !self.by_name.contains_key(&name) && self.deleting.get(&name).is_none_or(is_newest) {
+        if !self.by_name.contains(&name) && self.deleting.get(&name).is_none_or(is_newest) {
             self.deleting.insert(Arc::clone(&name), rule);
             seen.touched.push(name);
         }
@@ -51,16 +58,16 @@ impl Rules {
     }
 
     /// Replaces the rules that are being deleted by those of a complete list of the watch.
-    pub(super) fn replace_deleting(&mut self, mut listed: BTreeMap<Arc<str>, RuleState>, seen: &mut Seen) {
-        listed.retain(|name, _| !self.by_name.contains_key(name));
+    pub(super) fn replace_deleting(&mut self, mut listed: RuleStates, seen: &mut Seen) {
+        self.by_name.names().for_each(|name| drop(listed.remove(name)));
         // Their deletion is certain, unlike that of rules that a list lacks.
-        for name in listed.keys() {
+        for name in listed.names() {
             self.is_dirty |= self.hold.deleted(name);
         }
         let before = std::mem::replace(&mut self.deleting, listed);
-        let gone = before.into_keys().filter(|name| !self.deleting.contains_key(name));
-        seen.removed.extend(gone.filter(|name| !self.by_name.contains_key(name)));
-        seen.touched.extend(self.deleting.keys().cloned());
+        let gone = before.names().filter(|name| !self.deleting.contains(name) && !self.by_name.contains(name));
+        seen.removed.extend(gone.cloned());
+        seen.touched.extend(self.deleting.names().cloned());
     }
 
     /// Returns a rule that has a status: one that exists, or that is being deleted.
@@ -68,16 +75,14 @@ impl Rules {
         self.by_name.get(name).or_else(|| self.deleting.get(name))
     }
 
-    /// Returns the same rule, to be changed.
-    pub(in crate::controller) fn with_status_mut(&mut self, name: &str) -> Option<&mut RuleState> {
-        match self.by_name.get_mut(name) {
-            Some(rule) => Some(rule),
-            None => self.deleting.get_mut(name),
-        }
+    /// Replaces the status that was observed of a rule.
+    pub(in crate::controller) fn set_status(&mut self, name: &str, status: ObservedStatus) {
+        let rules = if self.by_name.contains(name) { &mut self.by_name } else { &mut self.deleting };
+        rules.set_status(name, status);
     }
 
     /// Returns the names of all rules that have a status.
     pub(in crate::controller) fn names_with_status(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.by_name.keys().chain(self.deleting.keys())
+        self.by_name.names().chain(self.deleting.names())
     }
 }

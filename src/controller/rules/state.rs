@@ -2,15 +2,25 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
-use kube::core::DeserializeGuard;
+use thiserror::Error;
 
-use crate::model::api::{self, NodeExtendedResource, NodeExtendedResourceStatus};
+use super::object::RuleObject;
+use super::observed_status::ObservedStatus;
+use crate::model::api::{self, Reason};
 use crate::model::resource_version;
 use crate::planner::rules::{InvalidRule, Rule};
 
-/// An object of the watch: an object that cannot be decoded is still known by name.
-pub(in crate::controller) type RuleObject = DeserializeGuard<NodeExtendedResource>;
+/// What each rule takes besides its selection, in bytes: its state, counts of nodes, the pace of its status, its place
+/// in queues.
+const BASE_SIZE: usize = 2 * 1024;
+
+/// What the state of a rule on a node takes, in bytes.
+pub(in crate::controller) const STANDING_SIZE: usize = 64;
+
+/// What a rule takes that is not in force.
+const STALLED_SIZE: usize = 1024;
 
 /// One rule.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,39 +28,76 @@ pub(in crate::controller) struct RuleState {
     pub(in crate::controller) uid: Option<String>,
     pub(in crate::controller) generation: Option<i64>,
     pub(in crate::controller) version: Option<u64>,
-    /// Also set for an invalid rule, if it can be read.
+    /// Also set for a rule that is not in force, if it can be read.
     pub(in crate::controller) priority: Option<i32>,
+    pub(in crate::controller) created: Option<Timestamp>,
     /// The observed status of the object.
-    pub(in crate::controller) status: Option<NodeExtendedResourceStatus>,
-    pub(in crate::controller) rule: Result<Arc<Rule>, InvalidRule>,
+    pub(in crate::controller) status: Option<ObservedStatus>,
+    pub(in crate::controller) rule: Result<Arc<Rule>, Stalled>,
     /// The finalizers that keep it although it is being deleted.
     pub(in crate::controller) waits_for: Option<Box<str>>,
 }
 
+/// Why a rule is not in force: its values stay and are repaired, and it gets no new ones.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(in crate::controller) enum Stalled {
+    #[error(transparent)]
+    Invalid(#[from] InvalidRule),
+    /// With this many bytes and selected nodes, it exceeds what rules may take together.
+    #[error(
+        "the memory for rules is full, and this rule is among the youngest: delete rules, name fewer nodes, or raise \
+         --max-rules-memory and the memory limit of the pods"
+    )]
+    MemoryFull { size: usize, nodes: usize },
+}
+
+impl Stalled {
+    pub(in crate::controller) fn reason(&self) -> Reason {
+        match self {
+            Self::Invalid(_) => Reason::InvalidSpec,
+            Self::MemoryFull { .. } => Reason::MemoryFull,
+        }
+    }
+
+    /// Returns what ends it, after "until you".
+    pub(in crate::controller) fn remedy(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "correct or delete it",
+            Self::MemoryFull { .. } => "make room or delete it",
+        }
+    }
+}
+
 impl RuleState {
-    /// Returns what plans depend on: the rule, or the priority of an invalid one, which keeps its values.
+    /// Returns what plans depend on: the rule, or the priority of one that is not in force, which keeps its values.
     pub(super) fn planned(&self) -> Result<&Arc<Rule>, Option<i32>> {
         self.rule.as_ref().map_err(|_| self.priority)
     }
 
-    pub(super) fn is_malformed(&self) -> bool {
-        matches!(self.rule, Err(InvalidRule::Malformed(_)))
-    }
-
-    /// Returns the declared resource; `None` for an invalid rule.
+    /// Returns the declared resource; `None` for a rule that is not in force.
     pub(in crate::controller) fn resource(&self) -> Option<&str> {
         self.rule.as_ref().ok().map(|rule| rule.resource.as_str())
     }
 
-    pub(super) fn new(object: RuleObject) -> Self {
+    /// Returns about how many bytes the rule takes, in a selection's index too.
+    pub(super) fn size(&self) -> usize {
+        match &self.rule {
+            Ok(rule) => BASE_SIZE + rule.selection.size(),
+            Err(_) => STALLED_SIZE,
+        }
+    }
+
+    pub(in crate::controller) fn new(object: RuleObject) -> Self {
         let metadata = object.meta();
         let (uid, generation) = (metadata.uid.clone(), metadata.generation);
+        let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
         let version = metadata.resource_version.as_deref().and_then(resource_version::number);
         let waits_for = api::waits_for(metadata).map(String::into_boxed_str);
-        let (rule, status, priority) = match object.0 {
-            Ok(object) => (Rule::new(&object).map(Arc::new), object.status, Some(object.spec.priority)),
-            Err(invalid) => (Err(InvalidRule::Malformed(invalid.error)), None, None),
+        let (rule, priority) = match &object.spec {
+            Ok(spec) => (Rule::of(metadata, spec).map(Arc::new), Some(spec.priority)),
+            Err(why) => (Err(InvalidRule::Malformed(why.clone())), None),
         };
-        Self { uid, generation, version, priority, status, rule, waits_for }
+        let rule = rule.map_err(Stalled::from);
+        Self { uid, generation, version, priority, created, status: object.status, rule, waits_for }
     }
 }

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+const MAX_SIZE: usize = 16 << 20;
+
 fn object(name: &str, quantity: Value) -> RuleObject {
     serde_json::from_value(json!({
         "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
@@ -15,11 +17,17 @@ fn object(name: &str, quantity: Value) -> RuleObject {
 
 /// A list of unknown version.
 fn list(items: impl IntoIterator<Item = RuleObject>) -> RuleList {
-    RuleList { version: None, items: items.into_iter().collect() }
+    at(None, items)
+}
+
+fn at(version: impl Into<Option<u64>>, items: impl IntoIterator<Item = RuleObject>) -> RuleList {
+    let mut list = RuleList::new(MAX_SIZE);
+    list.add(version.into(), items);
+    list
 }
 
 fn listed(objects: impl IntoIterator<Item = RuleObject>) -> Rules {
-    let mut rules = Rules::default();
+    let mut rules = Rules::new(MAX_SIZE);
     rules.observe(Event::Init);
     for object in objects {
         assert_eq!(rules.observe(Event::InitApply(object)).enqueue, Enqueue::None);
@@ -44,7 +52,7 @@ fn edited_rule_enqueues_old_and_new_selection() {
 fn pausing_and_resuming_a_rule_enqueues_all_nodes() {
     let paused = |paused: bool| {
         let mut rule = object("a", json!(4));
-        rule.0.as_mut().unwrap().spec.paused = paused;
+        rule.spec.as_mut().unwrap().paused = paused;
         rule
     };
     let mut rules = listed([paused(false)]);
@@ -82,11 +90,12 @@ fn rule_being_deleted_counts_as_deleted_and_keeps_its_status() {
 /// The deletion of such a rule is certain, unlike that of one that a list lacks.
 #[test]
 fn listed_rule_that_is_being_deleted_is_not_held() {
-    let mut rules = Rules::default();
+    let mut rules = Rules::new(MAX_SIZE);
     rules.observe(Event::Init);
     rules.observe(Event::InitApply(deleting("a")));
     assert_eq!(rules.observe(Event::InitDone).touched, ["a".into()]);
-    let in_ledgers = ["a", "b"].map(Arc::from).into();
+    let mut in_ledgers = NamedRules::default();
+    in_ledgers.add(["a", "b"], 2);
     rules.hold_missing(&in_ledgers, Duration::from_secs(300), Instant::now());
     assert_eq!(rules.hold().names().collect::<Vec<_>>(), Vec::<&Arc<str>>::new(), "only half of the rules are missing");
     // It ends while the watch is broken.
@@ -114,7 +123,7 @@ fn invalid_rule_is_kept_without_affecting_others() {
 fn priority_of_an_invalid_rule_enqueues_nodes() {
     let invalid = |priority: i32| {
         let mut rule = object("bad", json!(0));
-        rule.0.as_mut().unwrap().spec.priority = priority;
+        rule.spec.as_mut().unwrap().priority = priority;
         rule
     };
     let mut rules = listed([invalid(1), object("good", json!(4))]);
@@ -256,7 +265,7 @@ fn rule_that_precedes_a_list_and_is_not_in_it_is_gone() {
     for (version, is_known) in [(6, false), (7, false), (8, true)] {
         let mut rules = listed([object("a", 1)]);
         let mark = rules.mark();
-        rules.observe_list(RuleList { version: Some(7), items: vec![object("a", 1)] }, &mark);
+        rules.observe_list(at(7, [object("a", 1)]), &mark);
         rules.observe(Event::Apply(object("b", version)));
         assert_eq!(rules.get("b").is_some(), is_known, "{version}");
         // It shows again what the list has.
@@ -266,13 +275,13 @@ fn rule_that_precedes_a_list_and_is_not_in_it_is_gone() {
         let mut rules = listed([object("a", 1)]);
         let mark = rules.mark();
         rules.observe(Event::Apply(object("b", version)));
-        rules.observe_list(RuleList { version: Some(7), items: vec![object("a", 1)] }, &mark);
+        rules.observe_list(at(7, [object("a", 1)]), &mark);
         assert_eq!(rules.get("b").is_some(), is_known, "{version}");
         // What it lists meanwhile.
         let mut rules = listed([object("a", 1)]);
         rules.observe(Event::Init);
         let mark = rules.mark();
-        rules.observe_list(RuleList { version: Some(7), items: vec![object("a", 1)] }, &mark);
+        rules.observe_list(at(7, [object("a", 1)]), &mark);
         rules.observe(Event::InitApply(object("a", 1)));
         rules.observe(Event::InitApply(object("b", version)));
         assert!(!rules.observe(Event::InitDone).is_in_doubt);
@@ -284,7 +293,7 @@ fn rule_that_precedes_a_list_and_is_not_in_it_is_gone() {
         assert!(rules.get("b").is_some());
         for items in [vec![object("a", 1)], vec![object("a", 1), object("c", version)]] {
             let (mark, is_listed) = (rules.mark(), items.len() > 1);
-            rules.observe_list(RuleList { version: Some(9), items }, &mark);
+            rules.observe_list(at(9, items), &mark);
             assert_eq!((rules.get("b").is_some(), rules.get("c").is_some()), (false, is_listed));
         }
     }

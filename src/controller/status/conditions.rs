@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::controller::device_classes::Mapping;
+use crate::controller::rules::{ObservedStatus, Stalled};
 use crate::controller::standing::{ADMISSION, Standing, State, TABLE, contest_advice};
 use crate::controller::tally::{Counts, MAX_PROBLEMS};
 use crate::model::api::{MAX_MESSAGE, NodeCounts, Reason};
@@ -47,14 +48,16 @@ impl ConditionUpdate {
     }
 
     /// Returns the condition. It keeps its transition time if its status is unchanged.
-    pub(super) fn into_api(self, generation: Option<i64>, before: &[Condition], now: Timestamp) -> Condition {
+    pub(super) fn into_api(
+        self,
+        generation: Option<i64>,
+        before: Option<&ObservedStatus>,
+        now: Timestamp,
+    ) -> Condition {
         let Self { kind, status, reason, message } = self;
         let message = shortened(message);
         let status = status.as_str();
-        let since = before
-            .iter()
-            .find(|condition| condition.type_ == kind && condition.status == status)
-            .map_or(Time(now), |condition| condition.last_transition_time.clone());
+        let since = before.and_then(|before| before.since(kind, status)).cloned().unwrap_or(Time(now));
         Condition {
             type_: kind.to_owned(),
             status: status.to_owned(),
@@ -66,13 +69,14 @@ impl ConditionUpdate {
     }
 }
 
-/// Returns the conditions of an invalid rule.
-pub(super) fn for_invalid(why: &str) -> Vec<ConditionUpdate> {
-    let stalled = format!("{why}. The values that the rule advertised stay until you correct or delete it");
+/// Returns the conditions of a rule that is not in force.
+pub(super) fn for_stalled(why: &Stalled) -> Vec<ConditionUpdate> {
+    let reason = why.reason();
+    let stalled = format!("{why}. The values that the rule advertised stay until you {}", why.remedy());
     vec![
-        ConditionUpdate::new("Ready", false, Reason::InvalidSpec, why.to_owned()),
-        ConditionUpdate::new("Reconciling", false, Reason::InvalidSpec, String::new()),
-        ConditionUpdate::new("Stalled", true, Reason::InvalidSpec, stalled),
+        ConditionUpdate::new("Ready", false, reason, why.to_string()),
+        ConditionUpdate::new("Reconciling", false, reason, String::new()),
+        ConditionUpdate::new("Stalled", true, reason, stalled),
     ]
 }
 

@@ -6,8 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 
 use super::*;
+use crate::controller::rules::Stalled;
 use crate::controller::standing::Standing;
-use crate::model::api::MAX_MESSAGE;
+use crate::model::api::{MAX_MESSAGE, Reason};
 use crate::planner::rules::{InvalidRule, Rule};
 
 fn state(spec: serde_json::Value) -> RuleState {
@@ -17,9 +18,9 @@ fn state(spec: serde_json::Value) -> RuleState {
         "spec": {"resourceName": "example.com/dongle", "quantity": 4},
     });
     object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-    let rule = Rule::new(&serde_json::from_value(object).unwrap()).map(Arc::new);
-    let uid = Some("uid".to_owned());
-    RuleState { uid, generation: Some(3), version: None, priority: None, status: None, rule, waits_for: None }
+    let rule = Rule::new(&serde_json::from_value(object).unwrap()).map(Arc::new).map_err(Stalled::from);
+    let (uid, generation) = (Some("uid".to_owned()), Some(3));
+    RuleState { uid, generation, version: None, priority: None, created: None, status: None, rule, waits_for: None }
 }
 
 /// So many nodes in each of these states.
@@ -117,7 +118,7 @@ fn ready_condition_follows_the_node_counts() {
 #[test]
 fn invalid_rule_is_stalled() {
     let mut state = everywhere();
-    state.rule = Err(InvalidRule::Malformed("a quantity of dongles".to_owned()));
+    state.rule = Err(Stalled::Invalid(InvalidRule::Malformed("a quantity of dongles".to_owned())));
     let status = status(&state, None, &Mapping::None, Timestamp::UNIX_EPOCH);
     let says = ["Ready=False InvalidSpec", "Reconciling=False InvalidSpec", "Stalled=True InvalidSpec"];
     assert_eq!(reported(&status), says);
@@ -130,7 +131,7 @@ fn overlapping_condition_names_the_deciding_rules() {
         let overridden_by = [("a".into(), 2), ("b".into(), 1)].into();
         let counts = Counts { tied, overridden_by, ..nodes(&[(State::Overridden, 3)]) };
         let status = status(&everywhere(), Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
-        assert_eq!(reports(Some(&status), Reason::EqualPriority), tied > 0);
+        assert_eq!(ObservedStatus::new(&status).reports(Reason::EqualPriority), tied > 0);
         status.conditions.into_iter().find(|said| said.type_ == "Overlapping").unwrap()
     };
     let said = overlap(0);
@@ -159,7 +160,7 @@ fn condition_transition_time_follows_its_status() {
     let mut state = everywhere();
     let one = nodes(&[(State::Advertised, 1)]);
     let before = status(&state, Some(&one), &Mapping::None, first);
-    state.status = Some(before.clone());
+    state.status = Some(ObservedStatus::new(&before));
     assert_eq!(status(&state, Some(&one), &Mapping::None, later), before, "nothing to write");
 
     let pending = nodes(&[(State::Pending, 1)]);
@@ -215,7 +216,7 @@ fn total_is_what_advertised_and_held_nodes_carry() {
     assert!(total(everywhere("9223372036854775"), &counts).is_some());
 
     let mut invalid = self::everywhere();
-    invalid.rule = Err(InvalidRule::Malformed("x".to_owned()));
+    invalid.rule = Err(Stalled::Invalid(InvalidRule::Malformed("x".to_owned())));
     let status = status(&invalid, None, &Mapping::None, Timestamp::UNIX_EPOCH);
     assert_eq!(status.total, None, "what it advertised before is not counted");
 }

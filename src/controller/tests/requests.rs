@@ -1,6 +1,6 @@
 //! What is sent, and read, by each request.
 
-use kube::{Client, ResourceExt as _};
+use kube::Client;
 
 use super::*;
 use crate::controller::effect::{Completion, Effect, PodScope, Request, RequestId};
@@ -26,11 +26,11 @@ async fn rules_beyond_the_first_page_count() {
         }
     });
     let client = client::over(network.connection("pod-1"));
-    let listed = send(client, Effect::ListRules { id: ID }).await;
+    let listed = send(client, Effect::ListRules { id: ID, max_size: usize::MAX }).await;
     let Completion::RulesListed { reply: Ok(rules), .. } = listed else { panic!() };
     assert_eq!(rules.version, Some(network.read(|api| api.version())));
-    assert_eq!(rules.items.len(), 301);
-    assert!(rules.items.iter().any(|rule| rule.name_any() == "dongle"));
+    assert_eq!(rules.rules.len(), 301);
+    assert!(rules.rules.contains("dongle"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,6 +38,8 @@ pub enum Reason {
     InvalidSpec,
     /// The rule is being deleted, and declares nothing: somebody's finalizer keeps it.
     Deleting,
+    /// Rules take too much memory, and this one is among the youngest.
+    MemoryFull,
     /// No other rule decides anywhere.
     NoOverlap,
     /// Only age or name decides between rules that declare different quantities.
@@ -54,7 +56,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Advertised,
         Self::Overridden,
         Self::NoNodesSelected,
@@ -71,6 +73,7 @@ impl Reason {
         Self::QuantityUnknown,
         Self::InvalidSpec,
         Self::Deleting,
+        Self::MemoryFull,
         Self::NoOverlap,
         Self::EqualPriority,
         Self::NotContested,
@@ -99,6 +102,7 @@ impl Reason {
             Self::QuantityUnknown => "QuantityUnknown",
             Self::InvalidSpec => "InvalidSpec",
             Self::Deleting => "Deleting",
+            Self::MemoryFull => "MemoryFull",
             Self::NoOverlap => "NoOverlap",
             Self::EqualPriority => "EqualPriority",
             Self::NotContested => "NotContested",

@@ -21,6 +21,18 @@ const BAD_KEY: &str =
     "not a label key: write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
 const NATIVE_RESOURCE: &str = "^(cpu|memory|ephemeral-storage|pods|hugepages-[1-9][0-9]*[KMGTPE]i)$";
 
+/// The number of names in `nodeNames`, and the characters of all together. With these bounds and those of `nodeSelector`,
+/// no spec has 64 KiB.
+pub const MAX_NAMES: usize = 1000;
+/// See [`MAX_NAMES`].
+pub const MAX_NAMES_LENGTH: usize = 48 * 1024;
+/// The number of `matchLabels`, and of `matchExpressions`.
+pub const MAX_REQUIREMENTS: usize = 32;
+/// The number of values of an expression.
+pub const MAX_VALUES: usize = 64;
+/// The characters of the values of all expressions together.
+pub const MAX_VALUES_LENGTH: usize = 24 * 1024;
+
 /// The rule of a boolean that cannot be false.
 pub(super) const ONLY_TRUE: &str = "self";
 
@@ -232,7 +244,7 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
             "matchLabels": {
                 "description": "Labels that a node must have, with these values.",
                 "type": "object",
-                "maxProperties": 32,
+                "maxProperties": MAX_REQUIREMENTS,
                 "additionalProperties": {
                     "type": "string",
                     // So that a null reaches the rule below: the API server would drop it, and the rule would
@@ -252,8 +264,15 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
             "matchExpressions": {
                 "description": "Requirements on a node's labels, all of which must hold.",
                 "type": "array",
-                "maxItems": 32,
+                "maxItems": MAX_REQUIREMENTS,
                 "x-kubernetes-list-type": "atomic",
+                "x-kubernetes-validations": [rule(
+                    format!(
+                        "self.map(expression, has(expression.values) ? expression.values.map(value, value.size()).sum() : 0)\
+                         .sum() <= {MAX_VALUES_LENGTH}"
+                    ),
+                    &format!("too long: at most {MAX_VALUES_LENGTH} characters of values are allowed; give the nodes a label"),
+                )],
                 "items": {
                     "type": "object",
                     "required": ["key", "operator"],
@@ -272,7 +291,7 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
                         "values": {
                             "description": "The values for In and NotIn; none for Exists and DoesNotExist.",
                             "type": "array",
-                            "maxItems": 64,
+                            "maxItems": MAX_VALUES,
                             "x-kubernetes-list-type": "atomic",
                             "items": {
                                 "type": "string",
@@ -312,9 +331,13 @@ pub(super) fn node_names(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "minItems": 1,
-        "maxItems": 1000,
+        "maxItems": MAX_NAMES,
         // The names of two field managers are not merged. A repeated name counts once.
         "x-kubernetes-list-type": "atomic",
+        "x-kubernetes-validations": [rule(
+            format!("self.map(name, name.size()).sum() <= {MAX_NAMES_LENGTH}"),
+            &format!("too long: at most {MAX_NAMES_LENGTH} characters of names are allowed; select the nodes by a label"),
+        )],
         "items": {
             "type": "string",
             "maxLength": 253,

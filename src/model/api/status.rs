@@ -4,8 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// The longest message in a status, in characters: as in Kubernetes' own conditions.
-pub const MAX_MESSAGE: usize = 32_768;
+/// The longest message in a status, in characters: a status must not fill the memory of a controller.
+pub const MAX_MESSAGE: usize = 1024;
+/// The longest reason.
+const MAX_REASON: usize = 64;
 
 /// What the controller last observed and did.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -75,7 +77,7 @@ pub struct NodeProblem {
     pub node: String,
     /// Machine-readable reason: Held, PodsUnavailable, Conflict, Contested, PatchFailed, InvalidLedger, LedgerFull
     /// or Paused.
-    #[schemars(length(max = 1024))]
+    #[schemars(length(max = MAX_REASON))]
     pub reason: String,
     /// Human-readable message, with the current value.
     #[schemars(length(max = MAX_MESSAGE))]
@@ -84,7 +86,7 @@ pub struct NodeProblem {
 
 fn conditions(generator: &mut SchemaGenerator) -> Schema {
     let mut condition = Condition::json_schema(generator);
-    for (field, length) in [("type", 316), ("status", 16), ("reason", 1024), ("message", MAX_MESSAGE)] {
+    for (field, length) in [("type", 316), ("status", 16), ("reason", MAX_REASON), ("message", MAX_MESSAGE)] {
         if let Some(field) = condition.pointer_mut(&format!("/properties/{field}"))
             && let Some(field) = field.as_object_mut()
         {

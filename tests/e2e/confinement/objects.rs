@@ -42,14 +42,14 @@ fn policy_restricts_events_and_leases() {
         lease
     };
     let own = "node-resource-advertiser may report Events about nodes and rules only, and in its own name";
-    let short_texts = "node-resource-advertiser may put 16 annotations of 1024 characters and 64 labels on what it \
+    let short_texts = "node-resource-advertiser may put 4 annotations of 256 characters and 8 labels on what it \
                        creates at most";
     let owners = "node-resource-advertiser may not put finalizers or ownerReferences on what it creates";
     let references = "node-resource-advertiser may put references of 253 characters on Events at most";
     let holder = "node-resource-advertiser may hold its Lease by a name of 512 characters at most";
     let one = "node-resource-advertiser may write the Lease node-resource-advertiser only";
     let short = "node-resource-advertiser may hold its Lease for 601 seconds at most";
-    let large = "a".repeat(200_000);
+    let large = "a".repeat(257);
     let many = |count| {
         let labels: Map<_, _> = (0..count).map(|it| (format!("a-{it}"), json!("b"))).collect();
         Value::from(labels)
@@ -65,16 +65,16 @@ fn policy_restricts_events_and_leases() {
         (event(&json!({"reportingController": "node-controller"})), own),
         (event(&json!({"regarding": {"kind": "Pod", "namespace": "default"}})), own),
         (event(&json!({"metadata": {"annotations": {"a": large}}})), short_texts),
-        (event(&json!({"metadata": {"annotations": many(17)}})), short_texts),
-        (event(&json!({"metadata": {"labels": many(65)}})), short_texts),
+        (event(&json!({"metadata": {"annotations": many(5)}})), short_texts),
+        (event(&json!({"metadata": {"labels": many(9)}})), short_texts),
         (event(&json!({"metadata": {"finalizers": ["example.com/a"]}})), owners),
         (event(&json!({"metadata": {"ownerReferences": [owner]}})), owners),
         (event(&json!({"regarding": {"fieldPath": large}})), references),
         (lease(&json!({"metadata": {"name": "kube-scheduler"}})), one),
         (lease(&json!({"spec": {"leaseDurationSeconds": i32::MAX}})), short),
-        (lease(&json!({"spec": {"holderIdentity": large}})), holder),
+        (lease(&json!({"spec": {"holderIdentity": "a".repeat(513)}})), holder),
         (lease(&json!({"metadata": {"annotations": {"a": large}}})), short_texts),
-        (lease(&json!({"metadata": {"labels": many(65)}})), short_texts),
+        (lease(&json!({"metadata": {"labels": many(9)}})), short_texts),
         (lease(&json!({"metadata": {"finalizers": ["example.com/a"]}})), owners),
         (lease(&json!({"metadata": {"ownerReferences": [owner]}})), owners),
     ] {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{Cluster, DEADLINE, Process, Signal, credentials, free_port, http, program, wait_until};
+use crate::{Cgroup, Cluster, DEADLINE, Process, Signal, credentials, free_port, http, program, wait_until};
 
 /// The running program. Methods without a Result panic if they fail.
 #[derive(Debug)]
@@ -37,7 +37,8 @@ impl Controller {
     #[must_use]
     pub fn start_as_shipped(cluster: &Cluster) -> Self {
         let kubeconfig = cluster.control_plane.kubeconfig();
-        let controller = Self::start_process(&cluster.control_plane.logs(), &kubeconfig, &["run"], &[]);
+        let program = program().expect("the program is built");
+        let controller = Self::start_process(&program, &cluster.control_plane.logs(), &kubeconfig, &["run"], &[]);
         let controller = controller.expect("the controller starts");
         controller.wait_ready();
         controller
@@ -50,22 +51,42 @@ impl Controller {
         Self::spawn(&cluster.control_plane.logs(), kubeconfig, &args, &[]).expect("the controller starts")
     }
 
+    /// Starts the program as an administrator in a cgroup, without waiting.
+    #[must_use]
+    pub fn start_in(cgroup: &Cgroup, cluster: &Cluster, args: &[&str]) -> Self {
+        let (processes, program) = (cgroup.processes(), program().expect("the program is built"));
+        // The shell enters the cgroup, and becomes the program.
+        let enter = r#"echo $$ > "$0" && exec "$@""#;
+        let shell = ["-c", enter, processes.to_str().unwrap(), program.to_str().unwrap(), "run"];
+        let (logs, kubeconfig) = (cluster.control_plane.logs(), cluster.control_plane.kubeconfig());
+        let args = [&shell, args].concat();
+        let env = [("NRA_MASS_WITHDRAWAL_DELAY", "0s")];
+        Self::start_process(Path::new("/bin/sh"), &logs, &kubeconfig, &args, &env).expect("the controller starts")
+    }
+
     /// Starts it with just these arguments and this environment, with an address to listen on, and a log in `logs`.
     ///
     /// # Errors
     /// Returns an error if it cannot be started.
     pub fn spawn(logs: &Path, kubeconfig: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<Self> {
-        Self::start_process(logs, kubeconfig, args, &[env, &[("NRA_MASS_WITHDRAWAL_DELAY", "0s")]].concat())
+        let env = [env, &[("NRA_MASS_WITHDRAWAL_DELAY", "0s")]].concat();
+        Self::start_process(&program()?, logs, kubeconfig, args, &env)
     }
 
-    fn start_process(logs: &Path, kubeconfig: &Path, args: &[&str], env: &[(&str, &str)]) -> Result<Self> {
+    fn start_process(
+        program: &Path,
+        logs: &Path,
+        kubeconfig: &Path,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Result<Self> {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let log = logs.join(format!("controller-{}.log", address.port()));
         let kubeconfig = credentials::distinguish(kubeconfig, logs)?;
         let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
         let bind_address = address.to_string();
         let env = [env, &[("KUBECONFIG", kubeconfig), ("NRA_BIND_ADDRESS", &bind_address)]].concat();
-        let process = Process::spawn("controller", &program()?, args, &env, &log)?;
+        let process = Process::spawn("controller", program, args, &env, &log)?;
         Ok(Self { process, address })
     }
 

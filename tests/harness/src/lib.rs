@@ -9,6 +9,7 @@
 //! | [`Karpenter`] | Karpenter with its provider without a cloud, and kwok as the kubelets of its nodes |
 //! | [`FaultProxy`] | network faults between the program and the API server |
 //! | [`Process`] | any program, which cannot outlive its owner |
+//! | [`Cgroup`] | a memory limit for the program |
 //! | [`Cluster`], [`SharedCluster`], [`Controller`] | drive the CRD and the program in a test: a failure is a panic. At the end, each patch of the program is judged by the invariants |
 //! | [`objects`], [`helm`] | Kubernetes objects as JSON; helm and the chart |
 //! | [`protection`] | the policy against a kubelet's reset; writes with a kubelet's credentials |
@@ -32,6 +33,7 @@ mod audit;
 mod authority;
 mod builder;
 mod canary;
+mod cgroup;
 mod cluster;
 mod control_plane;
 mod controller;
@@ -62,6 +64,7 @@ mod shared;
 mod wait;
 
 pub use builder::{Builder, free_port};
+pub use cgroup::Cgroup;
 pub use cluster::Cluster;
 pub use control_plane::ControlPlane;
 pub use controller::Controller;

@@ -81,6 +81,10 @@ var healthy = map[string]string{
 	`node_resource_advertiser_rules{pod="a",state="not_ready"}`:                   "0x120",
 	`node_resource_advertiser_rules{pod="a",state="stalled"}`:                     "0x120",
 	`node_resource_advertiser_rules_without_nodes{pod="a"}`:                       "0x120",
+	`node_resource_advertiser_rules_memory_bytes{pod="a"}`:                        "6000x120",
+	`node_resource_advertiser_rules_memory_bytes{pod="b"}`:                        "6000x120",
+	`node_resource_advertiser_rules_memory_limit_bytes{pod="a"}`:                  "33554432x120",
+	`node_resource_advertiser_rules_memory_limit_bytes{pod="b"}`:                  "33554432x120",
 	`node_resource_advertiser_rules_held{pod="a"}`:                                "0x120",
 	`node_resource_advertiser_rules_held{pod="b"}`:                                "0x120",
 	`node_resource_advertiser_protection{pod="a",state="present"}`:                "1x120",
@@ -155,6 +159,9 @@ var troubles = map[string]map[string]string{
 	},
 	"NodeResourceAdvertiserRulesStalled": {
 		`node_resource_advertiser_rules{pod="a",state="stalled"}`: "1x120",
+	},
+	"NodeResourceAdvertiserRulesMemory": {
+		`node_resource_advertiser_rules_memory_bytes{pod="a"}`: "6000x90 30000000x29",
 	},
 	"NodeResourceAdvertiserRulesWithoutNodes": {
 		`node_resource_advertiser_rules_without_nodes{pod="a"}`: "1x120",

@@ -148,6 +148,7 @@ impl World {
             mass_withdrawal_delay: Duration::ZERO,
             confinement_test: false,
             node_condition: false,
+            max_rules_memory: 64 << 20,
             seed: self.rng.u64(..),
         };
         let client = client::over(self.network.connection(identity));

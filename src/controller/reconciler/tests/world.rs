@@ -13,7 +13,7 @@ use crate::cluster::lease::Written;
 use crate::controller::RolloutLimits;
 use crate::controller::effect::{PodScope, RequestId, WrittenStatus};
 use crate::controller::reconciler::*;
-use crate::controller::rules::{RuleList, RuleObject};
+use crate::controller::rules::{ObservedStatus, RuleList, RuleObject};
 use crate::model::ledger;
 use crate::model::node::heartbeats;
 
@@ -76,6 +76,7 @@ impl World {
             mass_withdrawal_delay: Duration::from_secs(300),
             confinement_test: true,
             node_condition: false,
+            max_rules_memory: 64 << 20,
             seed: 7,
         };
         let (ready, readiness) = watch::channel(Readiness::default());
@@ -255,6 +256,7 @@ impl World {
                 self.relists += 1;
                 self.list_nodes();
             }
+            step.relists_rules.then(|| self.list_all());
             let idle = step.requests.is_empty() && wake == step.wake;
             for request in step.requests {
                 self.take(request);
@@ -281,9 +283,9 @@ impl World {
                 self.events.push("released".to_owned());
                 Completion::LeaseReleased
             }
-            Effect::ListRules { id } => {
-                let items = self.rules.values().cloned().map(object::<RuleObject>).collect();
-                let list = RuleList { version: Some(self.version), items };
+            Effect::ListRules { id, max_size } => {
+                let mut list = RuleList::new(max_size);
+                list.add(Some(self.version), self.rules.values().cloned().map(object::<RuleObject>));
                 if self.holds_lists {
                     return self.open.push(Open::Rules { id, list });
                 }
@@ -305,7 +307,7 @@ impl World {
                     object["status"] = serde_json::to_value(&*status).unwrap();
                 }
                 let version = self.overtake_status(&rule);
-                let written = WrittenStatus { status: *status, version };
+                let written = WrittenStatus { status: ObservedStatus::new(&status), version };
                 let result = if is_ok { Ok(written) } else { Err(error(self.write_status)) };
                 Completion::StatusPatched { rule, uid, result }
             }
@@ -380,8 +382,7 @@ impl World {
     }
 
     pub(super) fn metric(&self, line: &str) -> bool {
-        let text = self.reconciler.diagnostics.metrics.text().unwrap();
-        text.lines().any(|other| other.ends_with(line))
+        self.reconciler.diagnostics.metrics.text().unwrap().lines().any(|other| other.ends_with(line))
     }
 
     pub(super) fn renews_no_more(&mut self) {

@@ -49,6 +49,7 @@ impl World {
             mass_withdrawal_delay: Duration::from_secs([0, 30, 300][rng.usize(..3)]),
             confinement_test: false,
             node_condition: false,
+            max_rules_memory: 64 << 20,
             seed,
         };
         let monitor = Monitor::new(&network);

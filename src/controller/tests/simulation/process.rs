@@ -68,6 +68,7 @@ impl World {
             mass_withdrawal_delay: MASS_WITHDRAWAL_DELAY,
             confinement_test: false,
             node_condition: keeps_condition,
+            max_rules_memory: 64 << 20,
             seed: 7 + number as u64 * 1000,
         };
         let (readiness, _) = watch::channel(Readiness::default());

@@ -17,7 +17,7 @@ use crate::cluster::lease::Written;
 use crate::cluster::node_client::{PodsByNode, Reply};
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::{Completion, Effect, PodScope, WrittenStatus};
-use crate::controller::rules::RuleList;
+use crate::controller::rules::{ObservedStatus, RuleList};
 use crate::model::pod::{Pod, Requests};
 
 impl World {
@@ -63,9 +63,12 @@ impl World {
                     Completion::LeaseWritten { started, written, found: None }
                 }
                 Effect::ReleaseLease(_) => Completion::LeaseReleased,
-                Effect::ListRules { id } => {
-                    let list =
-                        |body: Value| RuleList { version: body["version"].as_u64(), items: objects(&body["items"]) };
+                Effect::ListRules { id, max_size } => {
+                    let list = |body: Value| {
+                        let mut list = RuleList::new(max_size);
+                        list.add(body["version"].as_u64(), objects(&body["items"]));
+                        list
+                    };
                     let reply = result.map(list);
                     if let Ok(RuleList { version: Some(version), .. }) = reply {
                         self.rules_are_known(process, &sent, version);
@@ -82,7 +85,8 @@ impl World {
                 Effect::PatchStatus { rule, uid, status } => {
                     let written = |body: Value| {
                         let version = body["metadata"]["resourceVersion"].as_str();
-                        WrittenStatus { status: *status, version: version.and_then(|version| version.parse().ok()) }
+                        let status = ObservedStatus::new(&status);
+                        WrittenStatus { status, version: version.and_then(|version| version.parse().ok()) }
                     };
                     Completion::StatusPatched { rule, uid, result: result.map(written) }
                 }

@@ -196,9 +196,9 @@ impl World {
             }
             Open::Rules { id, is_valid } => {
                 self.has_rules |= is_valid;
-                let items = self.rules.values().cloned().map(object).collect();
-                let reply = Ok(RuleList { version: Some(self.version), items });
-                Completion::RulesListed { id, reply }
+                let mut list = RuleList::new(self.reconciler.options.max_rules_memory);
+                list.add(Some(self.version), self.rules.values().cloned().map(object));
+                Completion::RulesListed { id, reply: Ok(list) }
             }
             Open::Pods { id, scope } => {
                 self.listed = Some(self.pods);

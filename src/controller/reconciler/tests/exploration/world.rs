@@ -16,6 +16,7 @@ use crate::cluster::node_client::Reply;
 use crate::controller::RolloutLimits;
 use crate::controller::effect::{PodScope, RequestId, WrittenStatus};
 use crate::controller::reconciler::*;
+use crate::controller::rules::ObservedStatus;
 use crate::controller::tests::exploration::checks::{Floor, Grant, License, check};
 use crate::controller::tests::exploration::node::{RESOURCES, RULES, SmallNode};
 use crate::controller::tests::exploration::planning::Kind as Planned;
@@ -292,7 +293,7 @@ impl World {
                 Completion::LeaseWritten { started: self.now.instant, written, found: None }
             }
             Effect::ReleaseLease(_) => Completion::LeaseReleased,
-            Effect::ListRules { id } => {
+            Effect::ListRules { id, .. } => {
                 self.open.push(Open::Rules { id, is_valid: true });
                 return Ok(());
             }
@@ -314,7 +315,7 @@ impl World {
                 return Ok(());
             }
             Effect::PatchStatus { rule, uid, status } => {
-                let result = Ok(WrittenStatus { status: *status, version: None });
+                let result = Ok(WrittenStatus { status: ObservedStatus::new(&status), version: None });
                 Completion::StatusPatched { rule, uid, result }
             }
             Effect::CreateEvent(event) => Completion::EventCreated { event, result: Ok(()) },
@@ -381,6 +382,7 @@ fn reconciler() -> Reconciler {
         mass_withdrawal_delay: Duration::from_secs(300),
         confinement_test: false,
         node_condition: false,
+        max_rules_memory: 64 << 20,
         seed: 7,
     };
     let (readiness, _) = watch::channel(Readiness::default());

@@ -1,0 +1,148 @@
+//! Rules that take more memory than they may.
+
+use super::*;
+
+impl World {
+    /// A leader of one node, whose rules may take this many bytes.
+    fn with_rules_memory(max_rules_memory: usize) -> Self {
+        let mut world = Self::new(16);
+        world.set_node("node-0", json!({}));
+        world.restart(max_rules_memory);
+        world
+    }
+
+    fn restart(&mut self, max_rules_memory: usize) {
+        let Reconciler { options, diagnostics, .. } = self.reconciler.clone();
+        let options = Options { max_rules_memory, ..options };
+        self.reconciler = Reconciler::new(Candidate::for_test("pod-1"), options, diagnostics);
+        self.start();
+    }
+
+    fn settle(&mut self) {
+        self.run_until_idle();
+        self.advance(Duration::from_secs(2));
+    }
+
+    /// Writes a rule that was created after all others, with its own resource and this many names besides the node's.
+    fn add_rule(&mut self, name: &str, names: usize) {
+        let all: Vec<_> = (0..names).map(|number| format!("name-{number:04}")).chain(["node-0".to_owned()]).collect();
+        let resource = format!("example.com/{name}");
+        let watching = std::mem::replace(&mut self.watching, false);
+        self.set_rule(name, json!({"resourceName": resource, "allNodes": null, "nodeNames": all}));
+        self.watching = watching;
+        let second = self.version;
+        let rule = self.rules.get_mut(name).unwrap();
+        rule["metadata"]["creationTimestamp"] =
+            json!(format!("2026-01-02T00:{:02}:{:02}Z", second / 60 % 60, second % 60));
+        let rule = rule.clone();
+        self.observe(Observation::Rule(Ok(Event::Apply(object(rule)))));
+        self.settle();
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        self.nodes["node-0"]["status"]["allocatable"][format!("example.com/{name}")].as_str()
+    }
+}
+
+#[test]
+fn youngest_rule_that_does_not_fit_is_stalled_and_repaired() {
+    let mut world = World::with_rules_memory(256 * 1024);
+    world.add_rule("first", 500);
+    world.add_rule("second", 500);
+    assert_eq!((world.ready("second").as_str(), world.value("second")), ("True Advertised", Some("4")));
+    assert!(!world.reconciler.rules.becomes_scarce());
+    // The older one is edited, and takes the room of the younger one.
+    let mut rule = world.rules["first"].clone();
+    let names: Vec<_> = (0..900).map(|number| format!("name-{number:04}")).chain(["node-0".to_owned()]).collect();
+    rule["spec"]["nodeNames"] = json!(names);
+    rule["metadata"]["resourceVersion"] = json!(world.next_version());
+    world.rules.insert("first".to_owned(), rule.clone());
+    world.observe(Observation::Rule(Ok(Event::Apply(object(rule)))));
+    world.settle();
+    world.add_rule("third", 500);
+    for name in ["second", "third"] {
+        assert_eq!(world.ready(name), "False MemoryFull", "{name}");
+    }
+    assert_eq!(world.ready("first"), "True Advertised");
+    assert_eq!((world.value("second"), world.value("third")), (Some("4"), None), "kept, and not added");
+    assert!(world.metric("rules_memory_limit_bytes 262144"));
+    // What it had is repaired.
+    world.edit_node("node-0", |node| {
+        for map in ["capacity", "allocatable"] {
+            node["status"][map]["example.com/second"] = json!("0");
+        }
+    });
+    world.settle();
+    assert_eq!(world.value("second"), Some("4"));
+    // There is room again, for all.
+    world.delete_rule("first");
+    world.settle();
+    world.advance(Duration::from_secs(61));
+    world.settle();
+    assert_eq!([world.ready("second"), world.ready("third")], ["True Advertised"; 2]);
+    assert_eq!((world.value("first"), world.value("third")), (None, Some("4")));
+}
+
+/// Nothing may be withdrawn because of what is not known.
+#[test]
+fn values_of_rules_that_are_not_even_known_stay() {
+    let mut world = World::with_rules_memory(1 << 20);
+    let names: Vec<_> = (0..20).map(|number| format!("rule-{number:02}")).collect();
+    names.iter().for_each(|name| world.add_rule(name, 0));
+    assert!(names.iter().all(|name| world.value(name) == Some("4")));
+    // Room for seven in force, and four others.
+    world.restart(16 * 1024);
+    world.settle();
+    assert_eq!(world.reconciler.rules.states().len(), 11);
+    world.edit_node("node-0", |node| {
+        for map in ["capacity", "allocatable"] {
+            node["status"][map]["example.com/rule-19"] = json!("0");
+        }
+    });
+    world.settle();
+    assert!(names.iter().all(|name| world.value(name) == Some("4")), "{:?}", world.nodes["node-0"]["status"]);
+    // They are known again once there is room.
+    names[..14].iter().for_each(|name| world.delete_rule(name));
+    world.settle();
+    world.advance(Duration::from_secs(61));
+    world.settle();
+    assert!(names[14..].iter().all(|name| world.ready(name) == "True Advertised"));
+    world.delete_rule("rule-19");
+    world.settle();
+    let left = names.iter().filter(|name| world.value(name).is_some()).count();
+    assert_eq!(left, 5, "those of the deleted rules are withdrawn");
+}
+
+/// The state of each rule on each node takes memory, too.
+#[test]
+fn youngest_of_rules_that_select_too_many_nodes_are_stalled() {
+    // Room for four rules of 512 nodes each.
+    let mut world = World::with_rules_memory(4 * 512 * 64);
+    for number in 1..512 {
+        world.set_node(&format!("node-{number}"), json!({}));
+    }
+    for number in 0..8 {
+        world.add_rule(&format!("rule-{number}"), 0);
+        let name = format!("rule-{number}");
+        let mut rule = world.rules[&name].clone();
+        rule["spec"]["nodeNames"] = json!(null);
+        rule["spec"]["allNodes"] = json!(true);
+        rule["metadata"]["resourceVersion"] = json!(world.next_version());
+        world.rules.insert(name, rule.clone());
+        world.observe(Observation::Rule(Ok(Event::Apply(object(rule)))));
+        world.settle();
+    }
+    let ready: Vec<_> = (0..8).map(|number| world.ready(&format!("rule-{number}"))).collect();
+    assert_eq!(ready[..4], ["True Advertised"; 4]);
+    assert_eq!(ready[4..], ["False MemoryFull"; 4]);
+    world.advance(Duration::from_secs(300));
+    assert_eq!(world.ready("rule-4"), "False MemoryFull");
+    world.delete_rule("rule-0");
+    world.delete_rule("rule-1");
+    world.settle();
+    world.advance(Duration::from_secs(70));
+    world.settle();
+    let ready: Vec<_> = (2..8).map(|number| world.ready(&format!("rule-{number}"))).collect();
+    assert_eq!(ready[..4], ["True Advertised"; 4]);
+    assert_eq!(ready[4..], ["False MemoryFull"; 2]);
+}

@@ -1,0 +1,55 @@
+//! What follows from rules that take nearly all memory that they may.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::states::RuleStates;
+
+/// The time between two lists for rules that did not fit before: rules that come and go must not cause lists.
+const RELIST_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How many tenths of the memory are taken when that is reported, and when it may be reported again.
+const SCARCE_TENTHS: usize = 8;
+const AMPLE_TENTHS: usize = 6;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Crowding {
+    is_scarce: bool,
+    /// The number of nodes that rules select together.
+    nodes: usize,
+    next_relist: Option<Instant>,
+}
+
+impl Crowding {
+    /// Returns whether the rules have begun to take nearly all memory that they may.
+    pub(super) fn becomes_scarce(&mut self, states: &RuleStates) -> bool {
+        let tenths = |taken: usize, most: usize| taken.saturating_mul(10) / most.max(1);
+        let of_nodes = tenths(self.nodes, states.max_nodes());
+        let tenths = tenths(states.size(), states.max_size()).max(of_nodes);
+        let was_scarce = self.is_scarce;
+        self.is_scarce = tenths >= if was_scarce { AMPLE_TENTHS } else { SCARCE_TENTHS };
+        self.is_scarce && !was_scarce
+    }
+
+    /// Returns whether the rules are to be listed again, because some that did not fit would fit by now.
+    pub(super) fn take_relist(&mut self, states: &RuleStates, now: Instant) -> bool {
+        let is_due = states.has_room_again(self.nodes) && self.next_relist.is_none_or(|next| next <= now);
+        if is_due {
+            self.next_relist = Some(now + RELIST_INTERVAL);
+        }
+        is_due
+    }
+
+    /// Stalls the youngest rules if all together select more nodes than the memory has room for. Returns them.
+    pub(super) fn bound_nodes(
+        &mut self,
+        states: &mut RuleStates,
+        nodes: usize,
+        selected: impl Fn(&str) -> usize,
+    ) -> Vec<Arc<str>> {
+        self.nodes = nodes;
+        if nodes <= states.max_nodes() { Vec::new() } else { states.stall_selecting(selected) }
+    }
+}

@@ -1,0 +1,141 @@
+//! What is kept of a rule's status: it has up to a megabyte if something else wrote it.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::io;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::controller::tally::MAX_PROBLEMS;
+use crate::model::api::{NodeExtendedResourceStatus, Reason};
+
+/// A status, reduced to what the next one depends on. Two are equal if the statuses are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::controller) struct ObservedStatus {
+    /// Of the whole status.
+    hash: u64,
+    conditions: Vec<ObservedCondition>,
+    /// The nodes whose value is contested.
+    contested: Vec<Arc<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ObservedCondition {
+    kind: &'static str,
+    status: &'static str,
+    reason: Option<Reason>,
+    since: Time,
+}
+
+/// The types of conditions that the controller writes.
+const KINDS: [&str; 6] = ["Ready", "Reconciling", "Stalled", "Overlapping", "Contested", "DeviceClassMapped"];
+const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
+
+/// The longest name of a node.
+const MAX_NAME: usize = 253;
+
+impl ObservedStatus {
+    pub(in crate::controller) fn new(status: &NodeExtendedResourceStatus) -> Self {
+        let conditions = status.conditions.iter().filter_map(|condition| {
+            Some(ObservedCondition {
+                kind: KINDS.into_iter().find(|kind| **kind == *condition.type_)?,
+                status: STATUSES.into_iter().find(|status| **status == *condition.status)?,
+                reason: Reason::ALL.into_iter().find(|reason| reason.as_str() == condition.reason),
+                since: condition.last_transition_time.clone(),
+            })
+        });
+        let problems = status.problems.iter().take(MAX_PROBLEMS);
+        let contested = problems.filter(|problem| problem.reason == Reason::Contested.as_str());
+        let contested = contested.filter(|problem| problem.node.len() <= MAX_NAME);
+        Self {
+            hash: hash(status),
+            conditions: conditions.take(KINDS.len()).collect(),
+            contested: contested.map(|problem| problem.node.as_str().into()).collect(),
+        }
+    }
+
+    /// Returns since when a condition has this status.
+    pub(in crate::controller) fn since(&self, kind: &str, status: &str) -> Option<&Time> {
+        let mut conditions = self.conditions.iter();
+        let condition = conditions.find(|condition| condition.kind == kind && condition.status == status)?;
+        Some(&condition.since)
+    }
+
+    /// Returns whether a condition has this reason.
+    pub(in crate::controller) fn reports(&self, reason: Reason) -> bool {
+        self.conditions.iter().any(|condition| condition.reason == Some(reason))
+    }
+
+    /// Returns whether a condition is `True`.
+    pub(in crate::controller) fn holds(&self, kind: &str) -> bool {
+        self.since(kind, "True").is_some()
+    }
+
+    /// Returns the nodes whose value is contested.
+    pub(in crate::controller) fn contested(&self) -> &[Arc<str>] {
+        &self.contested
+    }
+}
+
+/// Returns a hash of a status, as it would be written.
+fn hash(status: &NodeExtendedResourceStatus) -> u64 {
+    struct Hashing(DefaultHasher);
+
+    impl io::Write for Hashing {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.write(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut hashing = Hashing(DefaultHasher::new());
+    // Neither the status nor this writer can fail.
+    let _ = serde_json::to_writer(&mut hashing, status);
+    hashing.0.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn observed(status: Value) -> ObservedStatus {
+        ObservedStatus::new(&serde_json::from_value(status).unwrap())
+    }
+
+    fn status(reason: &str, message: &str) -> Value {
+        json!({"observedGeneration": 1, "total": "4", "conditions": [{"type": "Ready", "status": "True",
+            "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
+    }
+
+    #[test]
+    fn statuses_that_differ_in_any_text_are_not_equal() {
+        let first = observed(status("Advertised", "all"));
+        assert_eq!(first, observed(status("Advertised", "all")));
+        for other in [status("Advertised", "none"), status("Progressing", "all"), json!({})] {
+            assert_ne!(first, observed(other));
+        }
+    }
+
+    #[test]
+    fn observed_status_answers_what_the_next_one_asks() {
+        let observed = observed(status("NoNodesSelected", ""));
+        assert!(observed.reports(Reason::NoNodesSelected) && !observed.reports(Reason::Advertised));
+        assert!(observed.holds("Ready") && !observed.holds("Stalled"));
+        assert!(observed.since("Ready", "True").is_some() && observed.since("Ready", "False").is_none());
+    }
+
+    #[test]
+    fn every_condition_that_is_written_is_kept() {
+        let source = include_str!("../status/conditions.rs");
+        let quoted = source.split("kind = \"").skip(1).chain(source.split("new(\"").skip(1));
+        let kinds: Vec<_> = quoted.filter_map(|rest| rest.split('"').next()).collect();
+        assert!(KINDS.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
+        assert!(kinds.iter().all(|kind| KINDS.contains(kind)), "{kinds:?}");
+    }
+}
