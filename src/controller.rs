@@ -39,9 +39,9 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
-use kube::runtime::watcher;
+use futures::stream::{self, FuturesUnordered};
+use futures::{FutureExt as _, Stream, StreamExt as _, future};
+use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use thiserror::Error;
 
@@ -57,6 +57,9 @@ pub use options::{Diagnostics, Options, RolloutLimits};
 pub(crate) use protection::LABEL as PROTECTION_LABEL;
 use reconciler::Reconciler;
 use rules::RuleObject;
+
+/// The number of rules that are observed before nodes are planned, and rules compiled, again. One takes up to 1.5 MB.
+const RULES_AT_ONCE: usize = 8;
 
 /// How often the controller sends a heartbeat if nothing else happens.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
@@ -87,18 +90,20 @@ pub async fn run(
     let seed = options.seed;
     let by_pages = watcher::Config::default().page_size(PAGE_SIZE);
     let mut lease_events = pin!(leases.watch(seed));
-    let (client_of_rules, mut rules_begin) = reporting(&client);
+    let (client_of_rules, rules_begin) = reporting(&client);
     let rules = Api::<RuleObject>::all(bounded_pages::client(&client_of_rules));
     let by_small_pages = watcher::Config::default().page_size(bounded_pages::PAGE_SIZE);
-    let watch_rules = || watch_objects(rules.clone(), by_small_pages.clone(), seed);
+    let watch_rules = || watch_objects(rules.clone(), by_small_pages.clone(), seed).ready_chunks(RULES_AT_ONCE);
     let mut rule_events = pin!(watch_rules());
-    let (client_of_nodes, mut nodes_begin) = reporting(&client);
+    let (client_of_nodes, nodes_begin) = reporting(&client);
     let nodes = Api::<ApiNode>::all(protobuf::client(&client_of_nodes));
     let watch_nodes = || watch_objects(nodes.clone(), by_pages.clone(), seed);
     let mut node_events = pin!(watch_nodes());
+    let mut begins = stream::select(rules_begin.map(|()| Watched::Rules), nodes_begin.map(|()| Watched::Nodes));
     let mut class_events = pin!(device_classes::watch(client.clone(), seed));
     let mut policy_events = pin!(protection::watch(client.clone(), seed));
-    let mut shutdown = pin!(futures::FutureExt::fuse(shutdown));
+    let mut shutdown = pin!(shutdown.fuse());
+    let mut rules_first = true;
     let executor = Executor::new(client);
     let mut in_flight = FuturesUnordered::<InFlight>::new();
     let mut reconciler = Reconciler::new(candidate, options, diagnostics.clone());
@@ -106,10 +111,7 @@ pub async fn run(
     loop {
         let now = Now::read();
         let step = reconciler.next(now);
-        if step.planned > 0 {
-            let time = now.instant.elapsed().as_secs_f64() / step.planned as f64;
-            (0..step.planned).for_each(|_| diagnostics.metrics.plan.observe(time));
-        }
+        diagnostics.report_plans(step.planned, now.instant.elapsed());
         if step.done {
             break;
         }
@@ -127,20 +129,10 @@ pub async fn run(
             biased;
             () = &mut shutdown => reconciler.observe(Observation::Stop, Now::read()),
             Some(completion) = in_flight.next() => reconciler.complete(completion, Now::read()),
-            Some(event) = lease_events.next() => {
-                reconciler.observe(Observation::Lease(event), Now::read());
-            }
-            Some(()) = rules_begin.next() => {
-                reconciler.observe(Observation::WatchBegan(Watched::Rules), Now::read());
-            }
-            Some(()) = nodes_begin.next() => {
-                reconciler.observe(Observation::WatchBegan(Watched::Nodes), Now::read());
-            }
-            Some(event) = rule_events.next() => {
-                reconciler.observe(Observation::Rule(event), Now::read());
-            }
-            Some(event) = node_events.next() => {
-                reconciler.observe(Observation::Node(event), Now::read());
+            Some(event) = lease_events.next() => reconciler.observe(Observation::Lease(event), Now::read()),
+            Some(watched) = begins.next() => reconciler.observe(Observation::WatchBegan(watched), Now::read()),
+            observations = observed(&mut rule_events, &mut node_events, &mut rules_first) => {
+                observations.into_iter().for_each(|observation| reconciler.observe(observation, Now::read()));
             }
             Some(event) = class_events.next() => {
                 reconciler.observe(Observation::DeviceClass(event), Now::read());
@@ -154,6 +146,24 @@ pub async fn run(
         }
     }
     if reconciler.server_went_back() { Err(WentBack) } else { Ok(()) }
+}
+
+/// Returns what happens next to rules or nodes. They take turns, so that rules that come and go do not delay repairs. Neither
+/// stream ends.
+async fn observed(
+    rules: &mut (impl Stream<Item = Vec<watcher::Result<Event<RuleObject>>>> + Send + Unpin),
+    nodes: &mut (impl Stream<Item = watcher::Result<Event<ApiNode>>> + Send + Unpin),
+    rules_first: &mut bool,
+) -> Vec<Observation> {
+    let rules = rules.next().map(|events| events.into_iter().flatten().map(Observation::Rule).collect());
+    let nodes = nodes.next().map(|event| event.into_iter().map(Observation::Node).collect());
+    let mut turns = [rules.boxed(), nodes.boxed()];
+    if !*rules_first {
+        turns.reverse();
+    }
+    let (observations, ..) = future::select_all(turns).await;
+    *rules_first = !*rules_first;
+    observations
 }
 
 #[cfg(test)]

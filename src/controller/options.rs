@@ -92,3 +92,13 @@ pub struct Diagnostics {
     /// The metrics.
     pub metrics: Arc<Metrics>,
 }
+
+impl Diagnostics {
+    /// Records that so many plans took this long together.
+    pub(super) fn report_plans(&self, plans: usize, time: Duration) {
+        if plans > 0 {
+            let time = time.as_secs_f64() / plans as f64;
+            (0..plans).for_each(|_| self.metrics.plan.observe(time));
+        }
+    }
+}

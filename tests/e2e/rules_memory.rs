@@ -137,8 +137,8 @@ fn youngest_of_too_many_legal_rules_are_stalled_and_rules_that_come_and_go_do_no
     assert!(metric("rules_memory_bytes") > LIMIT / 5, "{}", metric("rules_memory_bytes"));
     assert_repairs(&cluster);
 
-    for round in 0..3 {
-        create_all(&cluster, (0..500).map(|number| fleeting(number, &names)));
+    for round in 0..2 {
+        create_all(&cluster, (0..200).map(|number| fleeting(number, &names)));
         let all = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
         send(&cluster, "DELETE", &format!("{RULES}?labelSelector=fleeting"), "application/json", &all);
         assert_repairs(&cluster);
