@@ -56,7 +56,8 @@ fn make_later_node(node: &mut Value) {
     let parsed = ledger(node).and_then(|text| serde_json::from_str::<Value>(text).ok());
     if let Some(mut ledger) = parsed {
         for entry in ledger.as_object_mut().unwrap().values_mut() {
-            entry[LATER] = json!({"a": [1, null]});
+            // No version puts an object into an entry.
+            entry[LATER] = json!(["a", 1, null]);
             if is_unknown {
                 entry["deletionPolicy"] = json!(LATER);
             }
