@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use crate::change::Change;
 use crate::condition::remove_conditions;
 pub use crate::condition::{conditions, due_status};
 use crate::ledger::{LEDGER, MAPS, is_adoptable};
-pub use crate::ledger::{Ledger, ledger, units};
+pub use crate::ledger::{Ledger, ledger, managers, units};
 use crate::rules::may_declare;
-pub use crate::rules::{Calm, Declared, decider, declared, is_derived, is_frozen, selects};
+pub use crate::rules::{Calm, Declared, decider, declared, is_derived, is_frozen, selections, selects};
 
 /// What the other invariants are about.
 const LEDGER_AND_VALUES: [&str; 3] =
@@ -56,67 +57,14 @@ pub type Violation = String;
 
 /// One resource on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+pub(crate) struct Place {
     /// The values in both maps.
-    values: [Option<i128>; 2],
+    pub(crate) values: [Option<i128>; 2],
     /// Quantity, rule and the rest.
-    entry: Option<(i128, String, Value)>,
-}
-
-/// The effect of a patch on one resource.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// The resource.
-    pub resource: String,
-    /// The name of the action.
-    pub name: &'static str,
-    /// The previous value, if a rule lowered it.
-    pub lowered_from: Option<i128>,
+    pub(crate) entry: Option<(i128, String, Value)>,
 }
 
 impl NodeWrite<'_> {
-    /// Returns the changes of the patch.
-    #[must_use]
-    pub fn changes(&self) -> Vec<Change> {
-        let [before, after] = [self.before, self.after].map(|node| ledger(node).unwrap_or_default());
-        let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-        let changes = names.into_iter().filter_map(|name| {
-            let old = Place::on(self.before, &before, name);
-            let new = Place::on(self.after, &after, name);
-            if old == new {
-                return None;
-            }
-            // The sender did not intend to lower a value that it had not seen.
-            let listed = old.entry.as_ref().map(|(listed, ..)| *listed);
-            let value = match self.was_seen {
-                true => old.values.iter().copied().flatten().max().max(listed),
-                false => listed,
-            };
-            let lowered_from = match (&new.entry, value) {
-                (Some((quantity, rule, _)), Some(most)) => {
-                    (*quantity < most && !self.is_immediate(rule)).then_some(most)
-                }
-                _ => None,
-            };
-            let writes = old.values != new.values;
-            let vacant = old.values.iter().all(|value| value.is_none_or(|value| value == 0));
-            let what = match (&old.entry, &new.entry) {
-                (None, _) if !writes => "adopted",
-                (None, _) if vacant => "advertised",
-                (None, _) => "taken over",
-                (Some(_), None) if old.values == [None; 2] => "unlisted",
-                (Some(_), None) if new.values == [None; 2] => "withdrawn",
-                (Some(_), None) => "released",
-                (Some(old_entry), Some(_)) if old.values != [Some(old_entry.0); 2] => "repaired",
-                (Some(old_entry), Some(new_entry)) if old_entry.0 < new_entry.0 => "raised",
-                (Some(old_entry), Some(new_entry)) if old_entry.0 > new_entry.0 => "lowered",
-                (Some(_), Some(_)) => "relisted",
-            };
-            Some(Change { resource: name.clone(), name: what, lowered_from })
-        });
-        changes.collect()
-    }
-
     /// Checks all invariants.
     ///
     /// # Errors
@@ -315,11 +263,11 @@ impl NodeWrite<'_> {
     }
 
     /// Returns the versions of a rule at the moments.
-    fn objects(&self, rule: &str) -> impl Iterator<Item = &Arc<Value>> {
+    pub(crate) fn objects(&self, rule: &str) -> impl Iterator<Item = &Arc<Value>> {
         self.known.iter().flatten().filter(move |object| object["metadata"]["name"] == rule)
     }
 
-    fn is_immediate(&self, rule: &str) -> bool {
+    pub(crate) fn is_immediate(&self, rule: &str) -> bool {
         self.objects(rule).any(|rule| rule["spec"]["shrinkPolicy"] == "Immediate")
     }
 
@@ -365,7 +313,7 @@ impl NodeWrite<'_> {
 }
 
 impl Place {
-    fn on(node: &Value, ledger: &Ledger, name: &str) -> Self {
+    pub(crate) fn on(node: &Value, ledger: &Ledger, name: &str) -> Self {
         let value = |map: &str| units(&node["status"][map][name]);
         Self { values: MAPS.map(value), entry: ledger.get(name).cloned() }
     }

@@ -58,8 +58,9 @@ fn is_kubelet(node: &Value, manager: &str) -> bool {
     })
 }
 
-/// Returns the last writer of a value.
-fn managers<'a>(node: &'a Value, map: &str, resource: &str) -> Vec<&'a str> {
+/// Returns the field managers that own a value.
+#[must_use]
+pub fn managers<'a>(node: &'a Value, map: &str, resource: &str) -> Vec<&'a str> {
     let entries = node["metadata"]["managedFields"].as_array().into_iter().flatten();
     let owning = entries.filter(|entry| {
         let fields = &entry["fieldsV1"]["f:status"][format!("f:{map}")];

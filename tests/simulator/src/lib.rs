@@ -12,6 +12,7 @@
 //! does this for HTTP clients, on tokio's clock. `tests/conformance` sends the same operations to the model and to a
 //! real server, and compares the results.
 
+mod change;
 mod chaos;
 mod checks;
 mod condition;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::ledger::{Ledger, ledger, units};
+use crate::ledger::{Ledger, is_adoptable, ledger, units};
 
 /// What a rule declares on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Declared {
     Unknown,
     /// Nothing there.
     Nothing,
-    /// Nothing anywhere: the rule is invalid.
+    /// Nothing anywhere: the rule is invalid, by its quantity, or because it does not select nodes in exactly one way.
     Invalid,
 }
 
@@ -31,6 +31,9 @@ impl Declared {
 /// Returns what a rule declares on a node with these labels. The rule reads labels only.
 #[must_use]
 pub fn declared(rule: &Value, labels: &Value) -> Declared {
+    if selections(rule) != 1 {
+        return Declared::Invalid;
+    }
     let number = |value: &Value| value.as_i64().map(i128::from).or_else(|| units(value));
     let from = &rule["spec"]["quantityFrom"];
     if from.is_null() {
@@ -96,10 +99,13 @@ fn selects_labels(selector: &Value, labels: &Value) -> bool {
 /// Returns whether a rule only keeps what it has: it is paused or invalid.
 #[must_use]
 pub fn is_frozen(rule: &Value) -> bool {
-    let spec = &rule["spec"];
-    let selections =
-        ["nodeSelector", "nodeNames", "allNodes"].into_iter().filter(|field| !spec[*field].is_null()).count();
-    spec["paused"] == true || selections != 1 || declared(rule, &Value::Null) == Declared::Invalid
+    rule["spec"]["paused"] == true || declared(rule, &Value::Null) == Declared::Invalid
+}
+
+/// Returns in how many ways a rule selects nodes.
+#[must_use]
+pub fn selections(rule: &Value) -> usize {
+    ["nodeSelector", "nodeNames", "allNodes"].into_iter().filter(|field| !rule["spec"][*field].is_null()).count()
 }
 
 /// Returns the rule that decides about a resource on a node, unless a frozen one keeps its value there.
@@ -185,8 +191,14 @@ impl Calm {
         };
         let quantity = declared(decider, labels).quantity();
         let is_foreign = entry.is_none() && values.into_iter().flatten().any(|value| value != 0);
-        let is_left = is_foreign && decider["spec"]["conflictPolicy"] != "Overwrite";
-        if is_left || Some(self.requested(&node["metadata"]["name"], resource)) > quantity {
+        // What the controller wrote before is no other client's value: it is recorded again.
+        let is_own = values == [quantity; 2] && is_adoptable(node, &[], resource, quantity.unwrap_or_default());
+        if is_foreign && !is_own && decider["spec"]["conflictPolicy"] != "Overwrite" {
+            return Ok(());
+        }
+        // What is held is not judged here. Under Immediate, nothing is.
+        let is_immediate = decider["spec"]["shrinkPolicy"] == "Immediate";
+        if !is_immediate && Some(self.requested(&node["metadata"]["name"], resource)) > quantity {
             return Ok(());
         }
         let rule = decider["metadata"]["name"].as_str().unwrap_or_default();

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
+use simulator::invariants::conditions;
 use simulator::{
     ApiServer, Call, Chaos, Fate, Fates, Key, Kind, ListOptions, Network, Outcome, PatchBody, Seeds, Subresource, Verb,
     Write, Writer,
@@ -23,6 +24,7 @@ use crate::cluster::lease::Candidate;
 use crate::controller::readiness::Readiness;
 use crate::controller::{self, Diagnostics, Options, RolloutLimits};
 use crate::model::ledger::ANNOTATION;
+use crate::model::node::CONDITION_TYPE;
 
 const DEFAULT_SEEDS: u64 = 100;
 const RESOURCES: [&str; 2] = ["example.com/dongle", "example.com/key"];
@@ -73,9 +75,13 @@ impl Writes {
         }
         let name = write.call.key.name.clone();
         let after = write.api.get(Kind::Node, &write.call.key).unwrap();
-        let [before, after] = [write.before.as_ref().unwrap(), &after].map(|node| ledger(node));
+        let nodes = [&**write.before.as_ref().unwrap(), &*after];
+        let [before, after] = nodes.map(ledger);
         if write.client == "prune" {
             self.count += 1;
+            if let [[_, ..], []] = nodes.map(conditions).each_ref().map(Vec::as_slice) {
+                *self.pruned.entry((name.clone(), format!("condition/{CONDITION_TYPE}"))).or_default() += 1;
+            }
             for resource in before.keys().filter(|resource| !after.contains_key(*resource)) {
                 *self.pruned.entry((name.clone(), resource.clone())).or_default() += 1;
             }
@@ -146,8 +152,8 @@ impl World {
             rollouts: RolloutLimits::NONE,
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: Duration::ZERO,
-            confinement_test: false,
-            node_condition: false,
+            confinement_test: self.rng.bool(),
+            node_condition: self.rng.bool(),
             max_rules_memory: 64 << 20,
             seed: self.rng.u64(..),
         };

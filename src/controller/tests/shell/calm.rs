@@ -1,6 +1,6 @@
 //! The end: nothing goes wrong any more, and the cluster becomes as it is declared, and silent.
 
-use simulator::invariants::Calm;
+use simulator::invariants::{Calm, conditions, due_status};
 use simulator::{ApiServer, Kind};
 use tokio::time::sleep;
 
@@ -24,6 +24,8 @@ impl World {
     pub(super) async fn calm(&mut self) -> Result<(), String> {
         self.heal();
         let end = Instant::now() + MAX_SETTLING;
+        let keeps_condition = self.options.node_condition;
+        let unconverged = |api: &ApiServer| unconverged(api).and_then(|()| wrong_condition(api, keeps_condition));
         while let Err(why) = self.network.read(unconverged) {
             self.monitor.check()?;
             if end < Instant::now() {
@@ -51,9 +53,16 @@ impl World {
                 .flat_map(|(_, plan)| plan.outcomes.clone())
                 .any(|(_, outcome)| matches!(outcome, NodeOutcome::Held { .. }))
         });
+        let is_test = |line: &str| line.contains(" (dry run)");
+        let tests = log[before..].iter().filter(|line| is_test(line)).count() as u64;
+        let is_tested = self.options.confinement_test && !self.network.read(|api| all(api, Kind::Node)).is_empty();
+        let due = if is_tested { QUIET.as_secs() / 60 } else { 0 };
+        if tests.abs_diff(due) > 1 || due == 0 && tests > 0 {
+            return Err(format!("{tests} tests of the confinement in {QUIET:?}"));
+        }
         let is_quiet = |line: &&String| {
             let is_held_list = is_held && line.contains(": list pods");
-            line.contains(": replace leases/lease ") || line.contains(": watch ") || is_held_list
+            line.contains(": replace leases/lease ") || line.contains(": watch ") || is_test(line) || is_held_list
         };
         if let Some(noise) = log[before + 1..].iter().find(|line| !is_quiet(line)) {
             return Err(format!("it is not quiet: {noise}"));
@@ -89,6 +98,19 @@ fn plans(api: &ApiServer) -> Vec<(String, NodePlan)> {
         (name, planner::plan(&Node::new(node, &mut Interner::default()), &rules, &input))
     };
     all(api, Kind::Node).iter().map(plan).collect()
+}
+
+/// How the condition of a node is not what the rules and its values ask for.
+fn wrong_condition(api: &ApiServer, is_kept: bool) -> Result<(), String> {
+    let rules = all(api, Kind::Rule);
+    for node in all(api, Kind::Node) {
+        let due = due_status(&rules, &node, &node["metadata"]["labels"]).filter(|_| is_kept);
+        let own: Vec<_> = conditions(&node).into_iter().map(|own| own["status"].as_str().unwrap_or_default()).collect();
+        if own != Vec::from_iter(due) {
+            return Err(format!("the condition of {} is {own:?}, not {due:?}", name(&node)));
+        }
+    }
+    Ok(())
 }
 
 /// Why not everything is as declared.

@@ -22,6 +22,8 @@ pub(super) struct Monitor(Arc<Mutex<State>>);
 type Usage = BTreeMap<String, i128>;
 
 struct State {
+    /// Whether the replicas keep the condition of nodes.
+    keeps_condition: bool,
     violation: Option<String>,
     watches: [Watch; 2],
     /// The rules after each change of one.
@@ -43,9 +45,10 @@ struct Term {
 }
 
 impl Monitor {
-    pub(super) fn new(network: &Network) -> Self {
+    pub(super) fn new(network: &Network, keeps_condition: bool) -> Self {
         let watch = |kind| network.read(|api| api.watch(kind, Selector::default(), 0));
         let state = State {
+            keeps_condition,
             violation: None,
             watches: [watch(Kind::Rule), watch(Kind::Node)],
             rules: vec![Vec::new()],
@@ -188,7 +191,7 @@ impl State {
             labels: &labels,
             was_seen: false,
             history: &history,
-            keeps_condition: false,
+            keeps_condition: self.keeps_condition,
             pods: self.usage(write.client, node, sent).as_ref(),
         }
         .check()

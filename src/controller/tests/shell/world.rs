@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use simulator::{ApiServer, Chaos, Connection, Fate, Network};
+use simulator::{ApiServer, Call, Chaos, Connection, Failure, Fate, Fates, Network};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -10,6 +10,27 @@ use super::monitor::Monitor;
 use super::*;
 use crate::cluster::client;
 use crate::cluster::clock::simulated::{self, SimulatedClock};
+
+/// The policy that confines the account of the controller: it rejects the dry runs that would be processed.
+struct Policy<F> {
+    is_confined: bool,
+    others: F,
+}
+
+impl<F: Fates> Fates for Policy<F> {
+    fn fate(&mut self, client: &str, call: &Call, time: Duration) -> Fate {
+        let fate = self.others.fate(client, call, time);
+        let is_processed = matches!(fate, Fate::Answered | Fate::Slow(_));
+        if !(self.is_confined && is_processed && call.is_dry_run()) {
+            return fate;
+        }
+        let message = "ValidatingAdmissionPolicy 'node-resource-advertiser' with binding 'node-resource-advertiser' \
+                       denied request: node-resource-advertiser may not change metadata.labels";
+        let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": message, "reason": "Invalid", "code": 422});
+        Fate::Failed(Failure { code: 422, status, retry_after: None })
+    }
+}
 
 /// A run of the program.
 pub(super) struct Replica {
@@ -27,7 +48,8 @@ pub(super) struct World {
     pub(super) replicas: Vec<Option<Replica>>,
     /// How many have been started.
     started: usize,
-    options: Options,
+    pub(super) options: Options,
+    is_confined: bool,
     _clock: SimulatedClock,
 }
 
@@ -36,7 +58,9 @@ impl World {
         let start = "2026-02-01T00:00:00Z".parse().unwrap();
         let mut rng = fastrand::Rng::with_seed(seed);
         let one_in = [2, 4, 12, 1000][rng.usize(..4)];
-        let network = Network::new(ApiServer::default(), start, Chaos::new(seed, one_in));
+        let is_confined = rng.bool();
+        let network =
+            Network::new(ApiServer::default(), start, Policy { is_confined, others: Chaos::new(seed, one_in) });
         let options = Options {
             concurrency: [1, 4, 16][rng.usize(..3)],
             rollouts: RolloutLimits {
@@ -47,15 +71,16 @@ impl World {
             },
             request_timeout: Duration::from_secs([5, 15][rng.usize(..2)]),
             mass_withdrawal_delay: Duration::from_secs([0, 30, 300][rng.usize(..3)]),
-            confinement_test: false,
-            node_condition: false,
+            confinement_test: rng.bool(),
+            node_condition: rng.bool(),
             max_rules_memory: 64 << 20,
             seed,
         };
-        let monitor = Monitor::new(&network);
+        let monitor = Monitor::new(&network, options.node_condition);
         let clock = simulated::start(start);
         network.note(format!("one in {one_in} requests goes wrong, {options:?}"));
-        let mut world = Self { network, rng, monitor, replicas: Vec::new(), started: 0, options, _clock: clock };
+        let mut world =
+            Self { network, rng, monitor, replicas: Vec::new(), started: 0, options, is_confined, _clock: clock };
         world.populate();
         let replicas = world.rng.usize(1..=3);
         world.replicas.resize_with(replicas, || None);
@@ -116,7 +141,8 @@ impl World {
     /// Nothing goes wrong any more, and every replica runs.
     pub(super) fn heal(&mut self) {
         self.network.note("nothing happens any more, and nothing goes wrong");
-        self.network.set_fates(|_: &str, _: &simulator::Call, _| Fate::Answered);
+        let others = |_: &str, _: &Call, _| Fate::Answered;
+        self.network.set_fates(Policy { is_confined: self.is_confined, others });
         for number in 0..self.replicas.len() {
             self.freeze(number, Duration::ZERO);
             if self.replicas[number].is_none() {

@@ -171,6 +171,22 @@ impl World {
         }
     }
 
+    /// A kubelet reports something that no rule is about.
+    pub(super) fn report_heartbeat(&mut self, number: usize, heartbeat: u64) {
+        let name = self.machines[number].name.clone();
+        let patch = json!({"status": {"nodeInfo": {"kernelVersion": heartbeat.to_string()}}});
+        self.patch_node(&name, Subresource::Status, patch, "kubelet");
+    }
+
+    /// An administrator removes a value from both maps.
+    pub(super) fn remove_value(&mut self, number: usize, resource: &str) {
+        let name = self.machines[number].name.clone();
+        let maps = json!({"capacity": {resource: null}, "allocatable": {resource: null}});
+        if self.patch_node(&name, Subresource::Status, json!({"status": maps}), "kubectl-patch") {
+            self.count("administrator removed a value");
+        }
+    }
+
     /// A device plugin registers, loses devices or ends.
     pub(super) fn change_plugin(&mut self, number: usize) {
         let resource = self.choices.one_of(&RESOURCES);

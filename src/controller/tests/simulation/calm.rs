@@ -8,6 +8,7 @@ use serde_json::json;
 use simulator::Kind;
 use simulator::invariants::{Calm, conditions, due_status, is_derived};
 
+use super::confinement::INTERVAL;
 use super::process::{LEASE, Process};
 use super::world::{Due, Millis, World};
 use crate::controller::standing::{Standing, State};
@@ -30,6 +31,10 @@ const QUIET_LOOKS: u32 = 3;
 const EDIT_TIME: Millis = 10_000;
 /// How long a retry takes at most that is under way then, while nothing fails.
 const RETRY_TIME: Millis = 5_000;
+
+/// How long retries are counted, and how many requests of any kind a node may cost in that time.
+const RETRY_SECONDS: u64 = 120;
+const MAX_RETRIES: u64 = 20;
 
 impl World {
     /// Ends all faults and actors, but a rejection of some patches.
@@ -82,6 +87,7 @@ impl World {
         let minutes = (self.now - start) / 60_000;
         self.count(if minutes == 0 { "calm within a minute" } else { "calm after minutes" });
         self.check_lowerings();
+        self.check_events();
         if self.violation.is_none() && !self.rejected.is_empty() {
             self.check_edit();
         }
@@ -109,14 +115,12 @@ impl World {
             self.run_until(self.now + 1);
         }
         // An edit does not end the pause of a node where a field manager reverts the value.
-        let is_contested = self.objects(Kind::Rule).iter().any(|rule| {
-            let mut conditions = rule["status"]["conditions"].as_array().into_iter().flatten();
-            rule["metadata"]["name"] == *name
-                && conditions.any(|condition| condition["type"] == "Contested" && condition["status"] == "True")
-        });
-        if let Err(what) = self.standings()
+        let rules = self.objects(Kind::Rule);
+        let problems = rules.iter().flat_map(|rule| rule["status"]["problems"].as_array().into_iter().flatten());
+        let contested = problems.filter(|problem| problem["reason"] == "Contested");
+        let contested = contested.filter_map(|problem| problem["node"].as_str().map(str::to_owned)).collect();
+        if let Err(what) = self.standings(&contested)
             && self.violation.is_none()
-            && !is_contested
         {
             self.violate(format!("I9: after an edit beside a rejection, {what}"));
         }
@@ -125,7 +129,7 @@ impl World {
     /// I7: nothing is sent but renewals, and lists of pods where values are held.
     fn check_silence(&mut self) {
         if !self.rejected.is_empty() {
-            return;
+            return self.check_retries();
         }
         let is_long = self.choices.percent(10);
         let time = if is_long { 600_000 } else { 40_000 };
@@ -135,7 +139,9 @@ impl World {
         let alive = self.processes.iter().filter(|process| !process.is_dead);
         // After lowerings that may have been applied late.
         let owed: u64 = alive.map(|process| process.reconciler.lowered_nodes()).sum();
+        let tests = self.checks.tests;
         self.run_until(self.now + time);
+        self.check_tests(self.checks.tests - tests, time);
         let held = self
             .objects(Kind::Rule)
             .iter()
@@ -151,9 +157,35 @@ impl World {
         }
     }
 
+    /// I7: what is rejected is retried after pauses that grow, also where nodes change in the meantime.
+    fn check_retries(&mut self) {
+        let requests = self.checks.requests;
+        for second in 0..RETRY_SECONDS {
+            for machine in 0..self.machines.len() {
+                self.report_heartbeat(machine, second);
+            }
+            self.run_until(self.now + 1000);
+        }
+        let (requests, nodes) = (self.checks.requests - requests, self.machines.len() as u64);
+        self.count("retries of what is rejected");
+        if requests > nodes * MAX_RETRIES {
+            self.violate(format!("I7: {requests} requests in {RETRY_SECONDS} s for what is rejected on {nodes} nodes"));
+        }
+    }
+
+    /// I7: the leader has tested the confinement once a minute.
+    fn check_tests(&mut self, tests: u64, time: Millis) {
+        let interval = INTERVAL.as_millis() as Millis;
+        let is_tested = self.processes.iter().any(|process| process.leads_since.is_some() && process.tests_confinement);
+        let due = if is_tested && !self.objects(Kind::Node).is_empty() { time / interval } else { 0 };
+        if tests > due + u64::from(due > 0 || is_tested) || tests + 1 < due {
+            self.violate(format!("I7: {tests} tests of the confinement in {time} ms"));
+        }
+    }
+
     /// What is not as the rules declare, or is not reported like that.
     fn unconverged(&self) -> Option<String> {
-        let Standings { counts, missing } = match self.standings() {
+        let Standings { counts, missing } = match self.standings(&BTreeSet::new()) {
             Ok(standings) => standings,
             Err(what) => return Some(what),
         };
@@ -162,6 +194,10 @@ impl World {
             leaders.filter_map(|(number, leader)| leader.reconciler.postponed(self.clock(number).instant));
         if let Some(what) = postponed.next() {
             return Some(format!("{what} is postponed"));
+        }
+        let alive = self.processes.iter().filter(|process| !process.is_dead);
+        if let Some(what) = alive.into_iter().find_map(|process| self.wrong_confinement(process)) {
+            return Some(what);
         }
         let rules = self.objects(Kind::Rule);
         let leader = self.processes.iter().find(|process| process.leads_since.is_some())?;
@@ -174,9 +210,9 @@ impl World {
             .or_else(|| rules.iter().find_map(|rule| self.unconverged_status(rule, &counts)))
     }
 
-    /// On how many nodes each rule stands how, where they are as the rules declare: by the planner and, apart from it, by
-    /// the objects as they are.
-    fn standings(&self) -> Result<Standings, String> {
+    /// On how many nodes each rule stands how, where they are as the rules declare: by the planner and, apart from it,
+    /// by the objects as they are. These nodes may differ.
+    fn standings(&self, excused: &BTreeSet<String>) -> Result<Standings, String> {
         let leaders = self.processes.iter().filter(|process| process.leads_since.is_some());
         let leaders: Vec<_> = leaders.filter(|process| process.knows_rules).collect();
         let [leader] = leaders[..] else {
@@ -207,7 +243,7 @@ impl World {
         for object in self.objects(Kind::Node) {
             let node = Node::new(serde_json::from_value((*object).clone()).unwrap(), &mut Interner::default());
             let pods = PodUsage::Known(self.requested(&node.name));
-            let is_rejected = self.rejected.contains(&*node.name);
+            let is_rejected = self.rejected.contains(&*node.name) || excused.contains(&*node.name);
             // What a ledger has lost is listed again, unless admission rejects that.
             let mut released = leader.reconciler.released(&node.name);
             released.retain(|resource| is_rejected || self.rejected.contains(&**resource));
@@ -239,8 +275,9 @@ impl World {
         }
         let [nodes, pods] = [Kind::Node, Kind::Pod].map(|kind| self.objects(kind));
         let calm = Calm { rules: objects.clone(), nodes, pods };
-        let is_rejected =
-            |node: &str, resource: &str| [node, resource].iter().any(|what| self.rejected.contains(*what));
+        let is_rejected = |node: &str, resource: &str| {
+            excused.contains(node) || [node, resource].iter().any(|what| self.rejected.contains(*what))
+        };
         calm.check(is_rejected).map(|()| Standings { counts, missing })
     }
 

@@ -9,6 +9,7 @@ use simulator::invariants::{NodeWrite, Right, conditions, ledger};
 use simulator::{Key, Kind};
 use tokio::time::Instant;
 
+use super::events::Events;
 use super::process::LEASE;
 use super::world::{Millis, World};
 use crate::controller::effect::{Effect, PodScope, RequestId};
@@ -34,20 +35,22 @@ pub(super) struct Checks {
     lowerings: Vec<Lowering>,
     /// How often each resource on a node was changed, by what Events call it.
     pub(super) changes: BTreeMap<(String, String, &'static str), u64>,
-    /// How often Events have reported that.
-    pub(super) reported: BTreeMap<(String, String, &'static str), u64>,
-    /// Requests but those for Leases; and how many of them are lists of pods.
+    /// The Events that there were, and those that there are to be.
+    pub(super) events: Events,
+    /// Requests but those for Leases and dry runs; and how many of them are lists of pods.
     pub(super) requests: u64,
     pub(super) lists: u64,
+    /// Dry runs.
+    pub(super) tests: u64,
 }
 
 /// What a process knew when it sent a request.
 #[derive(Clone)]
 pub(super) struct Sent {
     pub(super) instant: Instant,
-    at: Millis,
+    pub(super) at: Millis,
     right: Right,
-    leads_since: Option<Millis>,
+    pub(super) leads_since: Option<Millis>,
     /// The versions up to which it had seen nodes and rules; and the version by then.
     pub(super) nodes: u64,
     rules: u64,
@@ -78,6 +81,11 @@ impl Checks {
     pub(super) fn versions(&self, node: &str) -> impl Iterator<Item = &Arc<Value>> {
         let objects = self.nodes.iter().filter_map(|(_, object)| object.as_ref().ok());
         objects.filter(move |object| object["metadata"]["name"] == node)
+    }
+
+    /// Every version of every rule.
+    pub(super) fn all_rules(&self) -> impl Iterator<Item = &Arc<Value>> {
+        self.rules.iter().filter_map(|(_, object)| object.as_ref().ok())
     }
 
     /// The rules and nodes that a process may have known when it sent a request.
@@ -150,9 +158,15 @@ impl World {
         }
         let lease = self.server.get(Kind::Lease, &Key::namespaced(LEASE.0, LEASE.1));
         let holder = lease.map(|lease| lease["spec"]["holderIdentity"].clone()).unwrap_or_default();
-        if process.stood == 0 && holder != *name {
+        if process.stood_since_renewal.is_none() && holder != *name {
             self.violate(format!("I6: {name} writes as the leader, and {holder} holds the Lease"));
         }
+    }
+
+    /// A process has renewed the Lease.
+    pub(super) fn lease_is_renewed(&mut self, number: usize, sent: &Sent) {
+        let stood = &mut self.processes[number].stood_since_renewal;
+        *stood = stood.filter(|since| sent.at < *since);
     }
 
     /// A list of rules has come, of this version.
@@ -251,7 +265,9 @@ impl World {
         }
         for change in write.changes() {
             self.count(change.name);
-            let names = [Some(change.name), (!write.was_seen).then_some("unseen")];
+            self.expect_event(number, after, &change, sent);
+            let held = change.may_be_held.then_some("held");
+            let names = [Some(change.name), held, (!write.was_seen).then_some("unseen")];
             for what in names.into_iter().flatten() {
                 let key = (name.to_owned(), change.resource.clone(), what);
                 *self.checks.changes.entry(key).or_default() += 1;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use simulator::invariants::is_derived;
+use simulator::invariants::{is_derived, selections};
 use simulator::{Key, Kind, PatchBody, Subresource, Writer};
 
 use super::actors::{RESOURCES, SLOTS};
@@ -24,11 +24,14 @@ impl World {
         } else {
             spec["quantity"] = quantity;
         }
-        match self.choices.below(4) {
-            0 | 1 => spec["allNodes"] = json!(true),
-            2 => spec["nodeSelector"] = json!({"matchLabels": {"zone": "a"}}),
-            _ => spec["nodeNames"] = json!(["node-1", "node-9"]),
-        }
+        let all = json!({"allNodes": true});
+        let zone = json!({"nodeSelector": {"matchLabels": {"zone": "a"}}});
+        let names = json!({"nodeNames": ["node-1", "node-9"]});
+        // The CustomResourceDefinition rejects the last two: they were stored before it did.
+        let both = json!({"allNodes": true, "nodeNames": ["node-1"]});
+        let selections = [&all, &all, &all, &all, &all, &zone, &zone, &zone, &names, &names, &both, &json!({})];
+        let selection = self.choices.one_of(&selections);
+        spec.as_object_mut().unwrap().extend(selection.as_object().unwrap().clone());
         if self.choices.percent(20) {
             spec["priority"] = json!(1);
         }
@@ -64,8 +67,12 @@ impl World {
         }
         let (text, writer) = (spec.to_string(), Writer::new("argocd"));
         let rule = json!({"metadata": {"name": name}, "spec": spec});
+        let selections = selections(&rule);
         if self.write(|server| server.create(Kind::Rule, rule, &writer)).is_some() {
             self.count("rule created");
+            if selections != 1 {
+                self.count("rule of no or several selections");
+            }
             self.record(|| format!("{name} is created: {text}"));
         }
     }
@@ -75,6 +82,15 @@ impl World {
         if self.write(|server| server.delete(Kind::Rule, &key, None)).is_some() {
             self.count("rule deleted");
             self.record(|| format!("{name} is deleted"));
+        }
+    }
+
+    /// Somebody removes by hand what a rule has advertised.
+    fn remove_values(&mut self, rule: &str) {
+        let Ok(rule) = self.server.get(Kind::Rule, &Key::named(rule)) else { return };
+        let resource = rule["spec"]["resourceName"].as_str().unwrap_or_default();
+        for number in 0..self.machines.len() {
+            self.remove_value(number, resource);
         }
     }
 
@@ -114,7 +130,12 @@ impl World {
                 }
                 self.edit_rule(name, &spec);
             }
-            6 | 7 => self.delete_rule(name),
+            6 | 7 => {
+                if self.choices.percent(25) {
+                    self.remove_values(name);
+                }
+                self.delete_rule(name);
+            }
             8 => {
                 self.delete_rule(name);
                 self.create_rule(name);

@@ -75,9 +75,18 @@ impl World {
         let deadline = if is_list { deadline + MAX_LIST_TIME } else { deadline };
         let line = describe(&effect);
         let name = Arc::clone(&self.processes[process].name);
-        self.checks.requests += u64::from(!matches!(effect, Effect::WriteLease(_)));
+        match effect {
+            Effect::WriteLease(_) => {}
+            Effect::TestConfinement { .. } => self.checks.tests += 1,
+            _ => self.checks.requests += 1,
+        }
         self.checks.lists += u64::from(is_list);
         self.check_right(process, &effect);
+        match &effect {
+            Effect::TestConfinement { .. } => self.check_test(process),
+            Effect::CreateEvent(event) => self.event_is_sent(process, event),
+            _ => {}
+        }
         let sent = self.sent(process, &effect);
         let patch = match &effect {
             Effect::PatchNode { node, patch, .. } => Some((Arc::clone(node), patch.clone())),
@@ -133,7 +142,7 @@ impl World {
             2 => Fate::Rejected(422),
             3 => Fate::Rejected(403),
             4 => Fate::Rejected(429),
-            5 => Fate::Rejected(500),
+            5 => Fate::Rejected(self.choices.one_of(&[500, 401, 404, 410, 413, 503, 504])),
             6 => Fate::Lost,
             7 => Fate::Refused,
             8 | 9 => Fate::Unanswered,
@@ -184,12 +193,13 @@ impl World {
         self.in_flight.insert(number, request);
     }
 
-    /// Whether a request, but for a renewal, is still to be served or waited for.
+    /// Whether a request, but for a renewal or a dry run, is still to be served or waited for.
     pub(super) fn is_any_under_way(&self) -> bool {
         self.in_flight.values().any(|request| {
-            let is_renewal = matches!(request.call, Call::Effect(Effect::WriteLease(_)));
+            let is_regular =
+                matches!(request.call, Call::Effect(Effect::WriteLease(_) | Effect::TestConfinement { .. }));
             let is_waited_for = !request.is_ended && !self.processes[request.process].is_dead;
-            request.fate == Fate::Late || is_waited_for && !is_renewal
+            request.fate == Fate::Late || is_waited_for && !is_regular
         })
     }
 
@@ -248,6 +258,12 @@ impl Fate {
             Self::Rejected(422) => "fault: 422",
             Self::Rejected(403) => "fault: 403",
             Self::Rejected(429) => "fault: 429",
+            Self::Rejected(401) => "fault: 401",
+            Self::Rejected(404) => "fault: 404",
+            Self::Rejected(410) => "fault: 410",
+            Self::Rejected(413) => "fault: 413",
+            Self::Rejected(503) => "fault: 503",
+            Self::Rejected(504) => "fault: 504",
             Self::Rejected(_) => "fault: 500",
             Self::Lost => "fault: lost on the way",
             Self::Refused => "fault: connection refused",

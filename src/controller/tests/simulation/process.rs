@@ -8,6 +8,7 @@ use k8s_openapi::jiff::SignedDuration;
 use simulator::Kind;
 use tokio::sync::watch;
 
+use super::confinement::LastTest;
 use super::stream::Stream;
 use super::world::{Due, Millis, World};
 use crate::cluster::lease::Candidate;
@@ -27,10 +28,17 @@ pub(super) struct Process {
     pub(super) streams: [Stream; 3],
     /// For how long its clock has stood still.
     pub(super) stood: Millis,
+    /// When it went on after that, unless it has renewed the Lease since: until then it may take itself for the leader
+    /// for longer than it is.
+    pub(super) stood_since_renewal: Option<Millis>,
     /// By how much its clock on the wall is ahead.
     skew: SignedDuration,
     /// Whether it keeps the condition of nodes.
     pub(super) keeps_condition: bool,
+    /// Whether it tests the confinement of its account, when it did so last, and what it shows.
+    pub(super) tests_confinement: bool,
+    pub(super) last_test: Option<LastTest>,
+    pub(super) readiness: watch::Receiver<Readiness>,
     pub(super) is_dead: bool,
     pub(super) is_paused: bool,
     /// Since when its clock has been standing still.
@@ -54,24 +62,28 @@ impl World {
         self.count("process started");
         let skew = self.choices.one_of(&[0, 2, -2, 30]);
         let keeps_condition = self.choices.percent(30);
-        let how = if keeps_condition { ", and keeps the condition of nodes" } else { "" };
-        self.record(|| format!("{name} starts{how}"));
+        let tests_confinement = self.choices.percent(50);
+        self.record(|| {
+            let condition = if keeps_condition { ", keeps the condition of nodes" } else { "" };
+            let test = if tests_confinement { ", tests the confinement" } else { "" };
+            format!("{name} starts{condition}{test}")
+        });
         let options = Options {
             concurrency: self.choices.one_of(&[16, 2, 1]),
             rollouts: RolloutLimits {
                 patches_per_second: self.choices.one_of(&[None, Some(1), Some(50)]),
-                max_failed_nodes: self.choices.one_of(&[usize::MAX, 3, 2]),
+                max_failed_nodes: self.choices.one_of(&[usize::MAX, 3, 2, 1]),
                 max_planned: self.choices.one_of(&[usize::MAX, 2, 1]),
                 max_listed: self.choices.one_of(&[usize::MAX, 2, 1]),
             },
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: MASS_WITHDRAWAL_DELAY,
-            confinement_test: false,
+            confinement_test: tests_confinement,
             node_condition: keeps_condition,
             max_rules_memory: 64 << 20,
             seed: 7 + number as u64 * 1000,
         };
-        let (readiness, _) = watch::channel(Readiness::default());
+        let (readiness, shown) = watch::channel(Readiness::default());
         let (heartbeat, _) = watch::channel(self.instant(0));
         let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::default() };
         let candidate = Candidate::for_test(&name);
@@ -80,8 +92,12 @@ impl World {
             reconciler: Reconciler::new(candidate, options, diagnostics),
             streams: [Kind::Lease, Kind::Rule, Kind::Node].map(Stream::new),
             stood: 0,
+            stood_since_renewal: None,
             skew: SignedDuration::from_secs(skew),
             keeps_condition,
+            tests_confinement,
+            last_test: None,
+            readiness: shown,
             is_dead: false,
             is_paused: false,
             standing_since: None,
@@ -209,6 +225,9 @@ impl World {
         process.is_paused = false;
         let stood = process.standing_since.take().map_or(0, |since| now - since);
         process.stood += stood;
+        if stood > 0 {
+            process.stood_since_renewal = Some(now);
+        }
         process.wake_at = None;
         let mut held_back: VecDeque<Due> = std::mem::take(&mut process.held_back).into();
         let name = Arc::clone(&process.name);

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use json_patch::{Patch, PatchOperation};
-use k8s_openapi::api::events::v1::Event;
-use serde_json::Value;
+use serde_json::{Value, json};
 use simulator::invariants::{declared, ledger, units};
 
 use super::actors::RESOURCES;
-use super::checks::{Checks, Sent};
+use super::checks::Sent;
 use super::world::World;
 use crate::model::api::NodeExtendedResourceStatus;
+use crate::model::ledger::ANNOTATION;
 
 /// Whether a patch writes a value of a resource.
 fn writes(patch: &Patch, resource: &str) -> bool {
@@ -97,44 +97,14 @@ impl World {
                 *self.checks.changes.entry(key).or_default() += 1;
             }
         }
-    }
-
-    /// What an Event reports has been done.
-    pub(super) fn check_event(&mut self, event: &Event) {
-        let (name, done): (_, &[&'static str]) = match event.reason.as_deref() {
-            // Where the node had changed before the patch arrived, such as by a kubelet that copies capacity, what is
-            // reported is what was seen.
-            Some("Repaired") => ("event: repaired", &["repaired", "repeated", "lost", "unseen"]),
-            Some("TakenOver") => ("event: taken over", &["taken over", "adopted", "advertised", "repeated"]),
-            Some("Withdrawn") => ("event: withdrawn", &["withdrawn", "unlisted"]),
-            Some("Released") => ("event: released", &["released", "unlisted"]),
-            Some("Adopted") => ("event: adopted", &["adopted", "listing lost"]),
-            Some("Held") => ("event: held", &["lowered", "raised", "advertised", "taken over", "relisted"]),
-            Some("RolloutStopped") => return self.count("event: rollout stopped"),
-            _ => return self.count("event: of something else"),
-        };
-        self.count(name);
-        let regarding = event.regarding.clone().unwrap_or_default();
-        if regarding.kind.as_deref() != Some("Node") {
-            return;
-        }
-        let (node, note) = (regarding.name.unwrap_or_default(), event.note.clone().unwrap_or_default());
-        let resource = note.split([' ', ':']).find(|word| word.contains('/')).unwrap_or_default().to_owned();
-        let times = |what: &&'static str| self.checks.changes.get(&(node.clone(), resource.clone(), *what)).copied();
-        let times: u64 = done.iter().filter_map(times).sum();
-        // By others: where a response is lost, a node that is as was asked for counts as patched.
-        let others = match done[0] {
-            "withdrawn" => self.checks.times_unlisted(&node, &resource, false),
-            "released" => self.checks.times_unlisted(&node, &resource, true),
-            _ => 0,
-        };
-        let times = times + others;
-        let reported = self.checks.reported.entry((node, resource, done[0])).or_default();
-        *reported += 1;
-        if *reported > times {
-            let reported = *reported;
-            self.violate(format!("I10: {reported} Events of what was done {times} times: {note}"));
-        }
+        let ledgers = patch.0.iter().filter_map(|operation| match operation {
+            PatchOperation::Add(add) => add.value.as_str().or_else(|| add.value[ANNOTATION].as_str()),
+            _ => None,
+        });
+        self.checks
+            .events
+            .lost
+            .extend(ledgers.map(|text| json!({"metadata": {"name": node, "annotations": {ANNOTATION: text}}}).into()));
     }
 
     /// What the rules' statuses have to say in the end, where they do not.
@@ -148,19 +118,6 @@ impl World {
             expected.iter().find(|(field, number)| status["nodes"][field].as_i64().unwrap_or_default() != *number);
         wrong
             .map(|(field, number)| format!("the status of {name} has {} {field}, not {number}", status["nodes"][field]))
-    }
-}
-
-impl Checks {
-    /// How often a resource of a node has lost its entry, or its value, with the value as said.
-    fn times_unlisted(&self, node: &str, resource: &str, has_value: bool) -> u64 {
-        let versions = self.versions(node).map(|object| {
-            let is_listed = ledger(object).is_none_or(|ledger| ledger.contains_key(resource));
-            let is_there = !object["status"]["capacity"][resource].is_null();
-            !is_listed && is_there == has_value
-        });
-        let versions: Vec<_> = versions.collect();
-        versions.windows(2).map(|pair| u64::from(!pair[0] && pair[1])).sum()
     }
 }
 

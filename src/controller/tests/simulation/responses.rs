@@ -26,6 +26,7 @@ impl World {
         let completion = match call {
             Call::Nothing => return,
             Call::ReadNode { id, node, error } => {
+                self.patch_failed(process, &node);
                 let read = result.map(|body| Box::new(object(&body))).map_err(Reply::from);
                 Completion::NodePatched { id, node, reply: Reply::stale(&error, read) }
             }
@@ -43,15 +44,22 @@ impl World {
                         return;
                     }
                     Ok(body) => {
+                        self.confirm_events(process, &body);
                         let reply = Reply::Patched(Box::new(object(&body)));
                         Completion::NodePatched { id, node, reply }
                     }
-                    Err(error) => Completion::NodePatched { id, node, reply: error.into() },
+                    Err(error) => {
+                        self.patch_failed(process, &node);
+                        Completion::NodePatched { id, node, reply: error.into() }
+                    }
                 },
                 Effect::WriteLease(_) => {
                     let started = sent.instant;
                     let written = match result {
-                        Ok(body) => Written::Done(Box::new(object(&body))),
+                        Ok(body) => {
+                            self.lease_is_renewed(process, &sent);
+                            Written::Done(Box::new(object(&body)))
+                        }
                         Err(RequestError::Transport(why)) => Written::Failed(why),
                         Err(RequestError::Api { status, .. }) => kube::Error::Api(status).into(),
                     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use simulator::{Failure, Key, Kind, ListOptions, PatchBody, Selector, Subresource, Writer};
+use simulator::{Failure, Key, Kind, ListOptions, PatchBody, Selector, Subresource, Writer, plain_text};
 
 use super::checks::Sent;
 use super::network::Call;
@@ -12,6 +12,13 @@ use super::world::World;
 use crate::controller::effect::{Effect, PodScope};
 use crate::controller::executor::status_patch;
 use crate::model::api::FIELD_MANAGER;
+
+/// A rejection with this code and reason.
+pub(super) fn of_code(code: u16, reason: &str, message: &str) -> Failure {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code});
+    Failure { code, status, retry_after: None }
+}
 
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
@@ -35,6 +42,13 @@ impl World {
                 Failure::forbidden(user, "patch", resource, Kind::Node, &key)
             }
             429 => Failure::too_many_requests(3),
+            // Of something between the process and the API server.
+            404 => plain_text(404, "404 page not found\n"),
+            503 => plain_text(503, "upstream connect error or disconnect/reset before headers"),
+            401 => of_code(401, "Unauthorized", "Unauthorized"),
+            410 => Failure::expired("The provided continue parameter is too old."),
+            413 => of_code(413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728"),
+            504 => of_code(504, "Timeout", "Timeout: request did not complete within the allotted timeout"),
             _ => Failure::internal("etcdserver: request timed out"),
         }
     }
@@ -104,8 +118,7 @@ impl World {
                 }
                 patched.map(of)
             }
-            // The policy rejects it, or there is none: the node stays as it is.
-            Effect::TestConfinement { node, .. } => self.server.get(Kind::Node, &Key::named(&**node)).map(of),
+            Effect::TestConfinement { node, .. } => self.serve_test(node),
             Effect::CreateEvent(event) => {
                 let created = self.server.create(Kind::Event, serde_json::to_value(event).unwrap(), &writer);
                 if created.is_ok() {

@@ -57,6 +57,7 @@ impl World {
         let processes = u64::from(self.choices.below(3)) + 1;
         let young = self.choices.percent(40);
         self.faults = self.choices.one_of(&[0, 5, 5, 15, 40]);
+        self.is_confined = self.choices.percent(50);
         if !young {
             self.set_age(SignedDuration::from_hours(2));
             (0..nodes).for_each(|number| self.add_machine(number));
@@ -78,7 +79,7 @@ impl World {
         let machine = self.choices.below(self.machines.len() as u32) as usize;
         let process = self.choices.below(self.processes.len().max(1) as u32) as usize;
         let is_alive = self.processes.get(process).is_some_and(|process| !process.is_dead);
-        match self.choices.below(48) {
+        match self.choices.below(49) {
             1..=8 => self.change_rules(),
             9..=13 => self.edit_node(machine),
             14..=21 => self.change_pod(machine),
@@ -140,6 +141,7 @@ impl World {
                 let time = self.choices.one_of(&[10_000, 60_000, 300_000]);
                 self.queue_requests(time);
             }
+            48 => self.change_policy(),
             _ => {}
         }
     }

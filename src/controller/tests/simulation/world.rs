@@ -60,6 +60,8 @@ pub(super) struct World {
     pub(super) queued_until: Millis,
     /// Whether the CustomResourceDefinition is missing.
     pub(super) crd_missing: bool,
+    /// Whether a policy confines the account of the processes.
+    pub(super) is_confined: bool,
     /// Patches of this node, and those that write this resource, are rejected by an admission webhook.
     pub(super) rejected: BTreeSet<String>,
     /// The rules that are restored with it.
@@ -92,6 +94,7 @@ impl World {
             faults: 0,
             queued_until: 0,
             crd_missing: false,
+            is_confined: false,
             rejected: BTreeSet::new(),
             backup: Vec::new(),
             names: 0,
