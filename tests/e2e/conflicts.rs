@@ -10,20 +10,23 @@ use serde_json::json;
 #[test]
 fn keep_policy_leaves_foreign_value() {
     let cluster = Cluster::shared();
-    cluster.create_nodes(["node-1", "node-2"], &json!({}));
+    cluster.create_nodes(["node-1", "node-2", "node-3"], &json!({}));
+    // More than the rule declares, and less.
     cluster.write_quantity("node-1", DONGLE, "8");
+    cluster.write_quantity("node-3", DONGLE, "2");
     let before = cluster.node("node-1");
     let controller = Controller::start(&cluster);
     cluster.apply_rule("dongle", &json!({}));
-    let status = cluster.wait_status("dongle", "a conflict", |status| {
-        status["nodes"]["conflicted"] == 1 && status["nodes"]["advertised"] == 1
+    let status = cluster.wait_status("dongle", "two conflicts", |status| {
+        status["nodes"]["conflicted"] == 2 && status["nodes"]["advertised"] == 1
     });
     assert_eq!(condition(&status, "Ready"), ("False", "Conflict"));
-    let problem = json!({
-        "node": "node-1", "reason": "Conflict",
-        "message": "already 8, last written by kubectl-patch; to take it over, set conflictPolicy: Overwrite",
+    let problems = [("node-1", 8), ("node-3", 2)].map(|(node, value)| {
+        let message =
+            format!("already {value}, last written by kubectl-patch; to take it over, set conflictPolicy: Overwrite");
+        json!({"node": node, "reason": "Conflict", "message": message})
     });
-    assert_eq!(status["problems"], json!([problem]));
+    assert_eq!(status["problems"], json!(problems));
     for subject in ["node-1", "dongle"] {
         let note = "Skipped example.com/dongle on node-1: already 8 (by kubectl-patch)";
         cluster.wait_event(subject, "Conflict", note);
@@ -44,9 +47,10 @@ fn keep_policy_leaves_foreign_value() {
 
     // The controller writes as soon as the other field manager sets 0.
     cluster.apply_rule("dongle", &json!({}));
-    cluster.wait_status("dongle", "a conflict", |status| status["nodes"]["conflicted"] == 1);
+    cluster.wait_status("dongle", "two conflicts", |status| status["nodes"]["conflicted"] == 2);
     cluster.write_quantity("node-1", DONGLE, "0");
-    cluster.wait_ready("dongle", "2/2");
+    cluster.write_quantity("node-3", DONGLE, "0");
+    cluster.wait_ready("dongle", "3/3");
     controller.stop();
 }
 

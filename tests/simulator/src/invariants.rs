@@ -48,8 +48,10 @@ pub struct NodeWrite<'a> {
     pub history: &'a [Arc<Value>],
     /// Whether the sender keeps the node's condition; if not, it removes it.
     pub keeps_condition: bool,
-    /// What pods on the node requested when the sender listed them last, by resource.
+    /// What pods on the node requested when the sender listed them last, by resource. If that is uncertain, the least.
     pub pods: Option<&'a BTreeMap<String, i128>>,
+    /// The most that they may have requested, if that is uncertain.
+    pub most_pods: Option<&'a BTreeMap<String, i128>>,
 }
 
 /// The violated invariant, and how.
@@ -230,7 +232,8 @@ impl NodeWrite<'_> {
 
     /// An entry is what a rule declares, or more.
     fn check_declared(&self, name: &str, quantity: i128, rule: &str, old: &Place) -> Result<(), Violation> {
-        let requested = self.pods.and_then(|pods| pods.get(name)).copied().unwrap_or_default();
+        let pods = self.most_pods.or(self.pods);
+        let requested = pods.and_then(|pods| pods.get(name)).copied().unwrap_or_default();
         let most = old.most().unwrap_or_default().max(requested);
         let declares = |rules: &Vec<Arc<Value>>| {
             self.labels.iter().any(|labels| {

@@ -193,6 +193,7 @@ impl State {
             history: &history,
             keeps_condition: self.keeps_condition,
             pods: self.usage(write.client, node, sent).as_ref(),
+            most_pods: None,
         }
         .check()
     }

@@ -245,6 +245,7 @@ impl World {
             history: &history,
             keeps_condition: self.processes[number].keeps_condition,
             pods: sent.pods.as_ref(),
+            most_pods: None,
         };
         let checked = write.check();
         let who = Arc::clone(&self.processes[number].name);

@@ -264,8 +264,7 @@ impl History {
         let mut labels: Vec<_> = history.iter().map(|node| node["metadata"]["labels"].clone()).collect();
         labels.dedup();
         let name = before.node["metadata"]["name"].as_str().unwrap_or_default();
-        let usage = [Bound::Least, Bound::Most].map(|bound| self.usage(&after.writer, name, bound));
-        let [least, most] = usage.each_ref().map(Option::as_ref);
+        let [least, most] = [Bound::Least, Bound::Most].map(|bound| self.usage(&after.writer, name, bound));
         let write = NodeWrite {
             before: &before.node,
             after: &after.node,
@@ -275,7 +274,8 @@ impl History {
             was_seen: false,
             history,
             keeps_condition: false,
-            pods: least,
+            pods: least.as_ref(),
+            most_pods: most.as_ref(),
         };
         let is_unknown = |resource: &str| {
             knowledge.rules.iter().flatten().any(|rule| {
@@ -286,12 +286,7 @@ impl History {
         if write.changes().iter().any(|change| is_unknown(&change.resource)) {
             return None;
         }
-        let checked = match write.check() {
-            // A cached list may have shown pods that hold the value.
-            Err(violation) if violation.starts_with("I1") => NodeWrite { pods: most, ..write }.check(),
-            checked => checked,
-        };
-        checked.err().map(|violation| story::describe(&violation, before, after, &knowledge))
+        write.check().err().map(|violation| story::describe(&violation, before, after, &knowledge))
     }
 
     /// Returns what a process may do and know.
