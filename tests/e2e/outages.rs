@@ -6,6 +6,7 @@
 mod control_plane;
 mod crd;
 mod credentials;
+mod late_patches;
 mod network;
 mod permissions;
 mod restore;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! client ──TLS──▶ proxy ──the same bytes──▶ API server
-//!        ◀─ fault ┘                         requests always arrive; responses meet the fault
+//!        ◀─ fault ┘                         responses meet the fault; Hold is for requests
 //! ```
 //!
 //! TLS ends at the API server, whose certificate holds for the proxy's address too. Each connection has two
@@ -35,6 +35,8 @@ pub enum Fault {
     Stall,
     /// A connection on which the server sends something is reset (RST).
     Reset,
+    /// Nothing from the client arrives until the fault changes.
+    Hold,
 }
 
 /// The proxy, which ends when this value is dropped.
@@ -168,7 +170,7 @@ impl Shared {
         drop(state);
         let (shared, requests) = (Arc::clone(self), Arc::clone(&connection));
         thread::spawn(move || {
-            requests.forward_requests();
+            requests.forward_requests(&shared);
             shared.lock().open.remove(&requests.id);
         });
         let shared = Arc::clone(self);
@@ -207,7 +209,17 @@ impl Shared {
                 state.hits += 1;
                 Verdict::Reset
             }
-            Some(Fault::Truncate(_) | Fault::Refuse) | None => Verdict::Send,
+            Some(Fault::Truncate(_) | Fault::Refuse | Fault::Hold) | None => Verdict::Send,
+        }
+    }
+
+    /// Waits while requests are held.
+    fn hold(&self) {
+        let mut state = self.lock();
+        if state.fault == Some(Fault::Hold) {
+            state.hits += 1;
+            let holds = |state: &mut State| state.fault == Some(Fault::Hold) && !state.is_over;
+            drop(self.changed.wait_while(state, holds));
         }
     }
 }
@@ -229,9 +241,15 @@ enum Verdict {
 }
 
 impl Connection {
-    fn forward_requests(&self) {
+    fn forward_requests(&self, shared: &Shared) {
         // An error ends the connection too. The other direction detects it, and ends the client's side.
-        let _ = std::io::copy(&mut &self.client, &mut &self.server);
+        let mut buffer = [0; 16 << 10];
+        while let Ok(size @ 1..) = (&self.client).read(&mut buffer) {
+            shared.hold();
+            if (&self.server).write_all(buffer.get(..size).unwrap_or_default()).is_err() {
+                break;
+            }
+        }
         let _ = self.server.shutdown(Shutdown::Both);
     }
 
@@ -325,7 +343,16 @@ mod tests {
         let error = exchange(&connect(&proxy), "hello").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 
+        proxy.set(Some(Fault::Hold));
+        let held = thread::spawn({
+            let stream = connect(&proxy);
+            move || exchange(&stream, "hello").unwrap()
+        });
+        proxy.wait_hits(1).unwrap();
+        assert!(!held.is_finished());
+
         proxy.set(None);
+        assert_eq!(held.join().unwrap(), "hello");
         assert_eq!(exchange(&connect(&proxy), "hello").unwrap(), "hello");
     }
 
