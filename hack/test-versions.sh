@@ -4,8 +4,7 @@
 #   hack/test-versions.sh [MINOR…]     by default all of tests/kubernetes-*
 #
 # The tests on a real kubelet run on the oldest version only. etcd and everything that is no part of the control plane is
-# that of `make controlplane`. The file `skipped` beside a version's go.mod has the tests that it cannot pass, each with
-# the reason; tests/skipped-on-older-versions has those that run on no older version.
+# that of `make controlplane`. tests/skipped-on-older-versions has the tests that a version cannot pass, with the reasons.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,9 +32,11 @@ for minor in "${minors[@]}"; do
 		continue
 	fi
 	skips=()
-	while IFS=$'\t' read -r name _; do
-		skips+=(--skip "$name")
-	done < <(grep --no-filename -v '^#' tests/skipped-on-older-versions "tests/$module/skipped")
+	while IFS=$'\t' read -r since name _; do
+		if [[ $since == none ]] || ((${minor#*.} < ${since#*.})); then
+			skips+=(--skip "$name")
+		fi
+	done < <(grep -v '^#' tests/skipped-on-older-versions)
 	echo "==> Kubernetes $version"
 	CONTROLPLANE_BIN=$folder cargo test --workspace --locked --test e2e -- "${skips[@]}"
 	if [[ $minor == "$oldest" ]]; then

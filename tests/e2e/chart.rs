@@ -201,12 +201,15 @@ fn uninstall(cluster: &Cluster, args: &[&str]) {
 /// of the Deployment still run.
 fn assert_only_crd_is_left(cluster: &Cluster) {
     cluster.get(&["crd", "nodeextendedresources.noderesource.dev"]);
-    let kinds = "ner,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,services,\
-                 deployments,jobs,configmaps,secrets,validatingadmissionpolicies,\
-                 validatingadmissionpolicybindings,mutatingadmissionpolicies,\
-                 mutatingadmissionpolicybindings,poddisruptionbudgets";
+    // Older versions of Kubernetes do not serve all.
+    let served = cluster.kubectl(&["api-resources", "--output=name"]);
+    let served: Vec<_> = served.lines().filter_map(|name| name.split('.').next()).collect();
+    let kinds = "nodeextendedresources clusterroles clusterrolebindings roles rolebindings serviceaccounts services \
+                 deployments jobs configmaps secrets validatingadmissionpolicies validatingadmissionpolicybindings \
+                 mutatingadmissionpolicies mutatingadmissionpolicybindings poddisruptionbudgets";
+    let kinds: Vec<_> = kinds.split(' ').filter(|kind| served.contains(kind)).collect();
     let of_release = format!("app.kubernetes.io/instance={RELEASE}");
-    let left = cluster.get(&[kinds, "--all-namespaces", "--selector", &of_release]);
+    let left = cluster.get(&[&kinds.join(","), "--all-namespaces", "--selector", &of_release]);
     assert_eq!(left["items"], json!([]), "nothing is left");
     assert_eq!(cluster.get(&["ner"])["items"], json!([]), "no rule is left");
     let leases = cluster.get(&["leases", "--namespace", NAMESPACE]);
