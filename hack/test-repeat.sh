@@ -7,6 +7,13 @@ cd "$(dirname "$0")/.."
 
 count=$1
 shift
+run() {
+	cargo test --config hack/test-runner.toml --workspace --locked --test e2e -- "$@"
+}
+if ! run --list "$@" 2> /dev/null | grep --quiet ': test$'; then
+	echo "no end-to-end test has a name with: $*" >&2
+	exit 2
+fi
 # They end with this script, and after two hours in any case.
 busy=()
 trap 'kill "${busy[@]}" 2> /dev/null || true' EXIT
@@ -16,7 +23,7 @@ for ((core = 0; core < $(nproc); core++)); do
 done
 for ((run = 1; run <= count; run++)); do
 	echo "==> run $run of $count"
-	cargo test --config hack/test-runner.toml --workspace --locked --test e2e -- "$@" || {
+	run "$@" || {
 		echo "==> FAILED in run $run of $count: $*" >&2
 		exit 1
 	}
