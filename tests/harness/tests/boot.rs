@@ -6,7 +6,7 @@
 
 use harness::objects::{self, DONGLE, LEDGER};
 use harness::{Cluster, ControlPlane, DEADLINE, Process, Signal, protection, wait_until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn is_running(pid: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
@@ -170,7 +170,47 @@ fn shared_cluster_is_as_new_for_the_next_test() {
     assert_eq!(cluster.control_plane.apiserver_pid(), pid, "it is the same API server");
 }
 
-/// A program that is killed by SIGKILL cannot clean up after itself.
+/// Policies, each with what shows its effect. The API server lists them once a second, into a cache.
+fn cached_policies() -> [(&'static str, Value, &'static str); 2] {
+    let group = "admissionregistration.k8s.io/v1";
+    let policy = |kind: &str, mut spec: Value, binding: &Value| {
+        spec["matchConstraints"] = json!({"resourceRules": [{
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"],
+        }]});
+        let object = |kind: &str, spec: &Value| json!({"apiVersion": group, "kind": kind, "metadata": {"name": "left"}, "spec": spec});
+        json!([object(kind, &spec), object(&format!("{kind}Binding"), binding)])
+    };
+    let denies = json!({"validations": [{"expression": "false", "message": "left behind"}]});
+    let binding = json!({"policyName": "left", "validationActions": ["Deny"]});
+    let validating = policy("ValidatingAdmissionPolicy", denies, &binding);
+    let label = "[JSONPatch{op: 'add', path: '/metadata/labels', value: {'left': 'behind'}}]";
+    let labels = json!({
+        "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": label}}],
+    });
+    let mutating = policy("MutatingAdmissionPolicy", labels, &json!({"policyName": "left"}));
+    [("validating policy", validating, "left behind"), ("mutating policy", mutating, r#""left": "behind""#)]
+}
+
+#[test]
+fn policies_of_a_shared_cluster_have_no_effect_on_the_next_test() {
+    for (what, objects, effect) in cached_policies() {
+        let has_effect = |cluster: &Cluster| {
+            let create = ["create", "configmap", "probe", "--dry-run=server", "--output=json"];
+            let output = cluster.control_plane.kubectl_output(&create, None).unwrap();
+            format!("{}{}", output.stdout, output.stderr).contains(effect)
+        };
+        // By chance, the cache may be up to date.
+        for _ in 0..5 {
+            let cluster = Cluster::shared();
+            assert!(!has_effect(&cluster), "the {what} of the test before has an effect");
+            cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string());
+            wait_until(what, || Ok(has_effect(&cluster).then_some(()))).unwrap();
+        }
+        assert!(!has_effect(&Cluster::shared()), "the {what} of the test before has an effect");
+    }
+}
+
 #[test]
 fn process_ends_when_its_owner_is_killed() {
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
