@@ -158,7 +158,6 @@ impl Builder {
         credentials::wait_certificate(&dir, &apiserver)?;
         let proxy = Proxy::start(&credentials::kubeconfig(&dir, credentials::OBSERVER), &logs)?;
         let mut control_plane = ControlPlane::new(dir, etcd, apiserver, proxy, authority);
-        control_plane.judge = audit.map(Judge::new);
         control_plane.wait_apiserver()?;
         if self.controller_manager {
             control_plane.add(start_controller_manager(&control_plane, &keys)?);
@@ -171,6 +170,8 @@ impl Builder {
             control_plane.start_kubelet(node)?;
         }
         control_plane.wait_kubelets()?;
+        // If the start fails, its error is what matters.
+        control_plane.judge = audit.map(Judge::new);
         Ok(control_plane)
     }
 
