@@ -114,8 +114,15 @@ impl World {
         while self.is_any_under_way() && self.now < end {
             self.run_until(self.now + 1);
         }
-        // An edit does not end the pause of a node where a field manager reverts the value.
         let rules = self.objects(Kind::Rule);
+        let is_stopped = |condition: &serde_json::Value| condition["reason"] == "RolloutStopped";
+        let mut conditions =
+            rules.iter().flat_map(|rule| rule["status"]["conditions"].as_array().into_iter().flatten());
+        if conditions.any(is_stopped) {
+            // Where as many nodes reject the edit as may, it comes to no other.
+            return self.count("edit that stops its rollout");
+        }
+        // An edit does not end the pause of a node where a field manager reverts the value.
         let problems = rules.iter().flat_map(|rule| rule["status"]["problems"].as_array().into_iter().flatten());
         let contested = problems.filter(|problem| problem["reason"] == "Contested");
         let contested = contested.filter_map(|problem| problem["node"].as_str().map(str::to_owned)).collect();
