@@ -99,6 +99,7 @@ impl fmt::Display for Disruption {
             Self::Fault(Fault::Truncate(_)) => "responses cut",
             Self::Fault(Fault::Stall) => "responses stalled",
             Self::Fault(Fault::Reset) => "connections reset",
+            Self::Fault(Fault::Hold) => "requests held",
             Self::ApiServer => "API server killed",
             Self::Leader => "leader killed",
             Self::Isolation => "leader isolated, the next killed",
