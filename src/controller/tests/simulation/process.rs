@@ -33,6 +33,8 @@ pub(super) struct Process {
     pub(super) stood_since_renewal: Option<Millis>,
     /// By how much its clock on the wall is ahead.
     skew: SignedDuration,
+    /// After how many failed nodes it stops a rollout.
+    pub(super) max_failed_nodes: usize,
     /// Whether it keeps the condition of nodes.
     pub(super) keeps_condition: bool,
     /// Whether it tests the confinement of its account, when it did so last, and what it shows.
@@ -68,11 +70,12 @@ impl World {
             let test = if tests_confinement { ", tests the confinement" } else { "" };
             format!("{name} starts{condition}{test}")
         });
+        let max_failed_nodes = self.choices.one_of(&[usize::MAX, 3, 2, 1]);
         let options = Options {
             concurrency: self.choices.one_of(&[16, 2, 1]),
             rollouts: RolloutLimits {
                 patches_per_second: self.choices.one_of(&[None, Some(1), Some(50)]),
-                max_failed_nodes: self.choices.one_of(&[usize::MAX, 3, 2, 1]),
+                max_failed_nodes,
                 max_planned: self.choices.one_of(&[usize::MAX, 2, 1]),
                 max_listed: self.choices.one_of(&[usize::MAX, 2, 1]),
             },
@@ -94,6 +97,7 @@ impl World {
             stood: 0,
             stood_since_renewal: None,
             skew: SignedDuration::from_secs(skew),
+            max_failed_nodes,
             keeps_condition,
             tests_confinement,
             last_test: None,
