@@ -97,7 +97,7 @@ impl Rules {
     pub(super) fn new(max_size: usize) -> Self {
         Self {
             by_name: RuleStates::new(max_size),
-            deleting: deleting::none(max_size),
+            deleting: RuleStates::of_deleted(max_size),
             listing: None,
             lists_begun: 0,
             listed: false,

@@ -7,14 +7,6 @@ use kube::ResourceExt as _;
 
 use super::{Enqueue, ObservedStatus, RuleObject, RuleState, RuleStates, Rules, Seen};
 
-/// Rules that are being deleted may take this part of what others may. More of them have no status that says so.
-const SHARE: usize = 4;
-
-/// Returns no rules, for an owner whose other rules take this many bytes at most.
-pub(super) fn none(max_size: usize) -> RuleStates {
-    RuleStates::new(max_size / SHARE)
-}
-
 impl Rules {
     /// Handles a rule that is being deleted.
     pub(super) fn observe_deletion(&mut self, object: RuleObject) -> Seen {

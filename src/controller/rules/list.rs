@@ -2,7 +2,6 @@
 
 use kube::{Resource as _, ResourceExt as _};
 
-use super::deleting;
 use super::object::RuleObject;
 use super::state::RuleState;
 use super::states::RuleStates;
@@ -45,11 +44,11 @@ pub(super) struct Listing {
 impl Listing {
     /// Returns an empty list of rules that take this many bytes at most.
     pub(super) fn new(max_size: usize, newest: Option<u64>) -> Self {
-        Self { rules: RuleStates::new(max_size), deleting: deleting::none(max_size), newest, is_raced: false }
+        Self { rules: RuleStates::new(max_size), deleting: RuleStates::of_deleted(max_size), newest, is_raced: false }
     }
 
     pub(super) fn take_deleting(&mut self) -> RuleStates {
-        let none = deleting::none(self.rules.max_size());
+        let none = RuleStates::of_deleted(self.rules.max_size());
         std::mem::replace(&mut self.deleting, none)
     }
 }

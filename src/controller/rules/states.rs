@@ -33,6 +33,9 @@ const ROOM_TO_SPARE: usize = 16;
 /// Rules that are not in force may take this part of what those in force may.
 const STALLED_SHARE: usize = 4;
 
+/// Rules that are being deleted may take this part of what others may. More of them have no status that says so.
+const DELETED_SHARE: usize = 4;
+
 /// What an insertion has changed.
 #[derive(Debug)]
 pub(super) struct Inserted {
@@ -64,6 +67,11 @@ impl RuleStates {
             stalled_size: 0,
             is_partial: false,
         }
+    }
+
+    /// Returns none of the rules that are being deleted, beside others that take this many bytes at most.
+    pub(super) fn of_deleted(max_size: usize) -> Self {
+        Self::new(max_size / DELETED_SHARE)
     }
 
     /// Adds or replaces a rule. The youngest rules make room for it.
