@@ -56,10 +56,10 @@ fn bloat_status(cluster: &Cluster, name: &str, managers: usize) {
             "lastTransitionTime": "2026-01-01T00:00:00Z"})
     };
     let conditions: Vec<_> = (0..8).map(condition).collect();
-    let path = format!("{RULES}/{name}/status?fieldManager=thief");
+    let path = format!("{RULES}/{name}/status?fieldManager=attacker");
     send(cluster, "PATCH", &path, "application/merge-patch+json", &json!({"status": {"conditions": conditions}}));
     for manager in 0..managers {
-        let path = format!("{RULES}/{name}/status?force=true&fieldManager=thief-{manager}");
+        let path = format!("{RULES}/{name}/status?force=true&fieldManager=attacker-{manager}");
         let applied = json!({"apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
             "metadata": {"name": name}, "status": {"total": "4", "observedGeneration": 1}});
         send(cluster, "PATCH", &path, "application/apply-patch+yaml", &applied);

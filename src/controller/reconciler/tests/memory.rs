@@ -18,7 +18,7 @@ impl World {
         self.start();
     }
 
-    fn settle(&mut self) {
+    fn converge(&mut self) {
         self.run_until_idle();
         self.advance(Duration::from_secs(2));
     }
@@ -36,7 +36,7 @@ impl World {
             json!(format!("2026-01-02T00:{:02}:{:02}Z", second / 60 % 60, second % 60));
         let rule = rule.clone();
         self.observe(Observation::Rule(Ok(Event::Apply(object(rule)))));
-        self.settle();
+        self.converge();
     }
 
     fn value(&self, name: &str) -> Option<&str> {
@@ -58,7 +58,7 @@ fn youngest_rule_that_does_not_fit_is_stalled_and_repaired() {
     rule["metadata"]["resourceVersion"] = json!(world.next_version());
     world.rules.insert("first".to_owned(), rule.clone());
     world.observe(Observation::Rule(Ok(Event::Apply(object(rule)))));
-    world.settle();
+    world.converge();
     world.add_rule("third", 500);
     for name in ["second", "third"] {
         assert_eq!(world.ready(name), "False MemoryFull", "{name}");
@@ -72,13 +72,13 @@ fn youngest_rule_that_does_not_fit_is_stalled_and_repaired() {
             node["status"][map]["example.com/second"] = json!("0");
         }
     });
-    world.settle();
+    world.converge();
     assert_eq!(world.value("second"), Some("4"));
     // There is room again, for all.
     world.delete_rule("first");
-    world.settle();
+    world.converge();
     world.advance(Duration::from_secs(61));
-    world.settle();
+    world.converge();
     assert_eq!([world.ready("second"), world.ready("third")], ["True Advertised"; 2]);
     assert_eq!((world.value("first"), world.value("third")), (None, Some("4")));
 }
@@ -92,23 +92,23 @@ fn values_of_rules_that_are_not_even_known_stay() {
     assert!(names.iter().all(|name| world.value(name) == Some("4")));
     // Room for seven in force, and four others.
     world.restart(16 * 1024);
-    world.settle();
+    world.converge();
     assert_eq!(world.reconciler.rules.states().len(), 11);
     world.edit_node("node-0", |node| {
         for map in ["capacity", "allocatable"] {
             node["status"][map]["example.com/rule-19"] = json!("0");
         }
     });
-    world.settle();
+    world.converge();
     assert!(names.iter().all(|name| world.value(name) == Some("4")), "{:?}", world.nodes["node-0"]["status"]);
     // They are known again once there is room.
     names[..14].iter().for_each(|name| world.delete_rule(name));
-    world.settle();
+    world.converge();
     world.advance(Duration::from_secs(61));
-    world.settle();
+    world.converge();
     assert!(names[14..].iter().all(|name| world.ready(name) == "True Advertised"));
     world.delete_rule("rule-19");
-    world.settle();
+    world.converge();
     let left = names.iter().filter(|name| world.value(name).is_some()).count();
     assert_eq!(left, 5, "those of the deleted rules are withdrawn");
 }
@@ -130,7 +130,7 @@ fn youngest_of_rules_that_select_too_many_nodes_are_stalled() {
         rule["metadata"]["resourceVersion"] = json!(world.next_version());
         world.rules.insert(name, rule.clone());
         world.observe(Observation::Rule(Ok(Event::Apply(object(rule)))));
-        world.settle();
+        world.converge();
     }
     let ready: Vec<_> = (0..8).map(|number| world.ready(&format!("rule-{number}"))).collect();
     assert_eq!(ready[..4], ["True Advertised"; 4]);
@@ -139,9 +139,9 @@ fn youngest_of_rules_that_select_too_many_nodes_are_stalled() {
     assert_eq!(world.ready("rule-4"), "False MemoryFull");
     world.delete_rule("rule-0");
     world.delete_rule("rule-1");
-    world.settle();
+    world.converge();
     world.advance(Duration::from_secs(70));
-    world.settle();
+    world.converge();
     let ready: Vec<_> = (2..8).map(|number| world.ready(&format!("rule-{number}"))).collect();
     assert_eq!(ready[..4], ["True Advertised"; 4]);
     assert_eq!(ready[4..], ["False MemoryFull"; 2]);
