@@ -48,7 +48,7 @@ use thiserror::Error;
 use crate::cluster::bounded_pages;
 use crate::cluster::lease::{Candidate, Leases};
 use crate::cluster::paging::PAGE_SIZE;
-use crate::cluster::protobuf;
+use crate::cluster::protobuf::{self, Objects};
 use crate::cluster::watch::{reporting, watch as watch_objects};
 use crate::model::node::ApiNode;
 use effect::{Now, Observation, Watched};
@@ -96,7 +96,7 @@ pub async fn run(
     let watch_rules = || watch_objects(rules.clone(), by_small_pages.clone(), seed).ready_chunks(RULES_AT_ONCE);
     let mut rule_events = pin!(watch_rules());
     let (client_of_nodes, nodes_begin) = reporting(&client);
-    let nodes = Api::<ApiNode>::all(protobuf::client(&client_of_nodes));
+    let nodes = Api::<ApiNode>::all(protobuf::client(&client_of_nodes, Objects::Nodes));
     let watch_nodes = || watch_objects(nodes.clone(), by_pages.clone(), seed);
     let mut node_events = pin!(watch_nodes());
     let mut begins = stream::select(rules_begin.map(|()| Watched::Rules), nodes_begin.map(|()| Watched::Nodes));

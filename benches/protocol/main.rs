@@ -37,7 +37,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::ObjectList;
 use kube::{Api, Client, Config};
 use machine::Cpu;
-use node_resource_advertiser::cluster::protobuf::object_to_json;
+use node_resource_advertiser::cluster::protobuf::{Objects, object_to_json};
 use node_resource_advertiser::model::node::ApiNode;
 use serde_json::{Value, json};
 
@@ -240,7 +240,7 @@ async fn patch_one(api: &Api<Node>, number: usize, patch: &Patch<Value>) -> Resu
 fn read_page(encoding: Encoding, page: &Bytes) -> Result<(usize, String)> {
     let list: ObjectList<ApiNode> = match encoding {
         Encoding::Json => serde_json::from_slice(page)?,
-        Encoding::Protobuf => serde_json::from_slice(&object_to_json(page)?)?,
+        Encoding::Protobuf => serde_json::from_slice(&object_to_json(page, Objects::Nodes)?)?,
     };
     Ok((list.items.len(), list.metadata.continue_.unwrap_or_default()))
 }

@@ -25,7 +25,7 @@ use super::diff::order::NodeName;
 use super::diff::rules::Rules;
 use crate::model::node::object::{NodeObject, Readiness};
 use crate::model::node::{Interner, Node};
-use crate::model::pod::Requests;
+use crate::model::pod::NodeRequests;
 use crate::planner::input::{PlanningInput, PodUsage};
 use crate::planner::rules::Rule;
 use crate::planner::{NodePlan, plan};
@@ -155,19 +155,18 @@ impl Inventory {
     }
 
     /// Returns what pods on each node request.
-    pub(super) fn requests(&self) -> HashMap<&NodeName, Requests> {
-        let mut nodes = HashMap::<_, Requests>::new();
+    pub(super) fn requests(&self) -> HashMap<&NodeName, NodeRequests> {
+        let mut nodes = HashMap::<_, NodeRequests>::new();
         for pod in self.pods() {
-            let Some(node) = &pod.node else { continue };
-            let of_node = nodes.entry(node).or_default();
-            pod.requests.iter().for_each(|(resource, quantity)| of_node.add_amount(resource, *quantity));
-            pod.claimed.iter().for_each(|(resource, quantity)| of_node.add_claimed(resource, *quantity));
+            if let Some(node) = &pod.node {
+                nodes.entry(node).or_default().add(&pod.all_requests(), pod.has_started);
+            }
         }
         nodes
     }
 
     /// Returns what the controller does on a node whose pods request this, as `plan` shows it.
-    pub(super) fn plan(&self, rules: &Rules, node: &Node, requests: Option<&Requests>) -> NodePlan {
+    pub(super) fn plan(&self, rules: &Rules, node: &Node, requests: Option<&NodeRequests>) -> NodePlan {
         let pods = match self.pods {
             Some(_) => PodUsage::Known(requests.cloned().unwrap_or_default()),
             None => PodUsage::Unavailable("what pods request is unknown".into()),

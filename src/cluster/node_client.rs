@@ -16,7 +16,7 @@ use serde_json::json;
 use super::requests::{Page, RequestError, Requests as ApiRequests};
 use crate::model::api::FIELD_MANAGER;
 use crate::model::node::ApiNode;
-use crate::model::pod::{Pod, PodList, Requests};
+use crate::model::pod::{NodeRequests, Pod, PodList, Requests};
 
 /// The default timeout of a request.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
@@ -98,14 +98,14 @@ impl Reply {
 #[derive(Debug, Default)]
 pub(crate) struct PodsByNode {
     /// What they request on each node; nodes without such requests may be absent.
-    pub(crate) requests: HashMap<Arc<str>, Requests>,
+    pub(crate) requests: HashMap<Arc<str>, NodeRequests>,
     /// How many they are on all nodes, if those of all nodes were listed.
     pub(crate) total: Option<usize>,
 }
 
 impl PodsByNode {
     /// The pods of one node.
-    pub(crate) fn of(node: Arc<str>, requests: Requests) -> Self {
+    pub(crate) fn of(node: Arc<str>, requests: NodeRequests) -> Self {
         Self { requests: [(node, requests)].into(), total: None }
     }
 
@@ -158,10 +158,10 @@ impl NodeClient {
     }
 
     /// Returns the requests of the unfinished pods that are assigned to a node.
-    pub(crate) async fn pods(self, node: Arc<str>) -> Result<Requests, RequestError> {
+    pub(crate) async fn pods(self, node: Arc<str>) -> Result<NodeRequests, RequestError> {
         let fields = format!("spec.nodeName={node},{UNFINISHED}");
         let pods: PodList = self.requests.send(pods().list(&ListParams::default().fields(&fields))).await?;
-        Ok(Requests::from_pods(&pods))
+        Ok(NodeRequests::from_pods(&pods))
     }
 
     /// Returns the unfinished pods that are assigned to nodes, from a list in pages.

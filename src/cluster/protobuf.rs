@@ -1,6 +1,6 @@
-//! Nodes as protobuf on the wire.
+//! Nodes and pods as protobuf on the wire.
 //!
-//! To encode a node, the API server needs about twice as long for JSON as for protobuf. It encodes each event of a watch
+//! To encode an object, the API server needs about twice as long for JSON as for protobuf. It encodes each event of a watch
 //! once for each encoding, and the clients of Kubernetes itself read protobuf: a watch that reads it too costs the API
 //! server next to nothing. See decision 8.
 //!
@@ -11,6 +11,7 @@
 //! A response in JSON stays as it is: a proxy or an API server may know nothing else.
 
 mod objects;
+mod pods;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,9 +26,10 @@ use hyper::body::{Bytes, Frame};
 use kube::Client;
 use kube::client::Body;
 use objects::{Node, NodeList, RawExtension, Status, TypeMeta, Unknown, WatchEvent, lossy, text};
+use pods::{Pod, PodList, Trimmed};
 use prost::Message as _;
 use prost::bytes::BytesMut;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use thiserror::Error;
 use tokio_util::codec::{Decoder as _, LengthDelimitedCodec};
 use tower::BoxError;
@@ -55,22 +57,39 @@ pub enum Invalid {
     #[error("an event in the response of the API server is invalid: {0}")]
     Frame(std::io::Error),
     /// An object is of a kind that was not requested.
-    #[error("the API server responded with an object of kind {0:?}, where nodes were requested")]
-    Kind(String),
+    #[error("the API server responded with an object of kind {0:?}, where {1} were requested")]
+    Kind(String, Objects),
     /// The fields of a field manager are not JSON.
     #[error("an object in the response of the API server has no form in JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// Returns a client that reads nodes as protobuf: for lists, watches and reads of nodes only. To its callers, they are
-/// JSON, reduced to the fields that [`ApiNode`](crate::model::node::ApiNode) reads.
+/// The objects that are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objects {
+    /// To the callers of the client, JSON reduced to the fields that [`ApiNode`](crate::model::node::ApiNode) reads.
+    Nodes,
+    /// The same for [`ApiPod`](crate::model::pod::ApiPod).
+    Pods,
+}
+
+impl fmt::Display for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nodes => "nodes",
+            Self::Pods => "pods",
+        })
+    }
+}
+
+/// Returns a client that reads these objects as protobuf: for their lists, watches and reads only.
 ///
-/// After a response that is not what it should be, the client reads JSON: what makes one node unreadable must not hide
+/// After a response that is not what it should be, the client reads JSON: what makes one object unreadable must not hide
 /// all others.
 #[must_use]
-pub fn client(client: &Client) -> Client {
+pub fn client(client: &Client, objects: Objects) -> Client {
     let namespace = client.default_namespace().to_owned();
-    let reader = Reader { client: client.clone(), reads_json: Arc::default() };
+    let reader = Reader { client: client.clone(), objects, reads_json: Arc::default() };
     Client::new(tower::service_fn(move |request| reader.clone().send(request)), namespace)
 }
 
@@ -79,6 +98,7 @@ pub(super) type ConvertedBody = UnsyncBoxBody<Bytes, BoxError>;
 #[derive(Clone)]
 struct Reader {
     client: Client,
+    objects: Objects,
     reads_json: Arc<AtomicBool>,
 }
 
@@ -100,14 +120,14 @@ impl Reader {
         head.headers.insert(CONTENT_TYPE, JSON);
         head.headers.remove(CONTENT_LENGTH);
         let body = if is_watch && head.status.is_success() {
-            let lines = lines(body).inspect_err(move |error| {
+            let lines = lines(body, self.objects).inspect_err(move |error| {
                 if error.is::<Invalid>() {
                     self.give_up(error);
                 }
             });
             StreamBody::new(lines.map_ok(Frame::data)).boxed_unsync()
         } else {
-            match object_to_json(&body.collect().await?.to_bytes()) {
+            match object_to_json(&body.collect().await?.to_bytes(), self.objects) {
                 Ok(object) => Full::new(object.into()).map_err(|never| match never {}).boxed_unsync(),
                 Err(error) => {
                     self.give_up(&error);
@@ -121,7 +141,7 @@ impl Reader {
     }
 
     fn give_up(&self, error: &dyn fmt::Display) {
-        warn!("{error}: reading nodes as JSON from now on");
+        warn!("{error}: reading {} as JSON from now on", self.objects);
         self.reads_json.store(true, Ordering::Relaxed);
     }
 }
@@ -132,12 +152,12 @@ pub(super) fn unchanged(body: Body) -> ConvertedBody {
 
 /// Converts the events of a watch, each to a line. What is left of an event when the watch ends is dropped: the next
 /// watch begins with it.
-fn lines(body: Body) -> impl Stream<Item = Result<Bytes, BoxError>> {
+fn lines(body: Body, objects: Objects) -> impl Stream<Item = Result<Bytes, BoxError>> {
     let state = (body.into_data_stream(), BytesMut::new(), LengthDelimitedCodec::new());
-    stream::try_unfold(state, |(mut chunks, mut buffer, mut codec)| async move {
+    stream::try_unfold(state, move |(mut chunks, mut buffer, mut codec)| async move {
         loop {
             if let Some(event) = codec.decode(&mut buffer).map_err(Invalid::Frame)? {
-                let mut line = event_to_json(event.freeze())?;
+                let mut line = event_to_json(event.freeze(), objects)?;
                 line.push(b'\n');
                 return Ok(Some((line.into(), (chunks, buffer, codec))));
             }
@@ -160,8 +180,8 @@ pub(super) fn unwrapped(error: kube::Error) -> BoxError {
 /// Converts an event of a watch.
 ///
 /// # Errors
-/// If it is no event about a node.
-pub fn event_to_json(event: Bytes) -> Result<Vec<u8>, Invalid> {
+/// If it is no event about one of these objects.
+pub fn event_to_json(event: Bytes, objects: Objects) -> Result<Vec<u8>, Invalid> {
     #[derive(Serialize)]
     struct Event {
         #[serde(rename = "type", serialize_with = "text")]
@@ -171,15 +191,15 @@ pub fn event_to_json(event: Bytes) -> Result<Vec<u8>, Invalid> {
 
     let WatchEvent { kind, object } = WatchEvent::decode(event)?;
     let RawExtension { raw } = object.unwrap_or_default();
-    Ok(serde_json::to_vec(&Event { kind, object: Object::decode(&raw)? })?)
+    Ok(serde_json::to_vec(&Event { kind, object: Object::decode(&raw, objects)? })?)
 }
 
-/// Converts a node, a list of nodes, or the status of a request that failed.
+/// Converts such an object, a list of them, or the status of a request that failed.
 ///
 /// # Errors
 /// If it is none of these.
-pub fn object_to_json(object: &Bytes) -> Result<Vec<u8>, Invalid> {
-    Ok(serde_json::to_vec(&Object::decode(object)?)?)
+pub fn object_to_json(object: &Bytes, objects: Objects) -> Result<Vec<u8>, Invalid> {
+    Ok(serde_json::to_vec(&Object::decode(object, objects)?)?)
 }
 
 #[derive(Serialize)]
@@ -194,22 +214,30 @@ struct Object {
 #[serde(untagged)]
 enum Content {
     Node(Node),
-    List(NodeList),
+    Nodes(NodeList),
+    Pod(#[serde(serialize_with = "trimmed")] Pod),
+    Pods(PodList),
     Status(Status),
 }
 
+fn trimmed<S: Serializer>(pod: &Pod, to: S) -> Result<S::Ok, S::Error> {
+    Trimmed(pod).serialize(to)
+}
+
 impl Object {
-    fn decode(object: &Bytes) -> Result<Self, Invalid> {
+    fn decode(object: &Bytes, objects: Objects) -> Result<Self, Invalid> {
         if !object.starts_with(MAGIC) {
             return Err(Invalid::Magic);
         }
         let Unknown { kind, raw } = Unknown::decode(object.slice(MAGIC.len()..))?;
         let kind = kind.unwrap_or_default();
-        let content = match &*kind.kind {
-            b"Node" => Content::Node(Node::decode(raw)?),
-            b"NodeList" => Content::List(NodeList::decode(raw)?),
-            b"Status" => Content::Status(Status::decode(raw)?),
-            _ => return Err(Invalid::Kind(lossy(&kind.kind).into_owned())),
+        let content = match (objects, &*kind.kind) {
+            (Objects::Nodes, b"Node") => Content::Node(Node::decode(raw)?),
+            (Objects::Nodes, b"NodeList") => Content::Nodes(NodeList::decode(raw)?),
+            (Objects::Pods, b"Pod") => Content::Pod(Pod::decode(raw)?),
+            (Objects::Pods, b"PodList") => Content::Pods(PodList::decode(raw)?),
+            (_, b"Status") => Content::Status(Status::decode(raw)?),
+            _ => return Err(Invalid::Kind(lossy(&kind.kind).into_owned(), objects)),
         };
         Ok(Self { kind, content })
     }

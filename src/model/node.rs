@@ -10,7 +10,6 @@ mod field_managers;
 mod interner;
 mod labels;
 pub mod object;
-mod pool;
 mod resources;
 mod shape;
 

@@ -2,13 +2,17 @@
 
 mod amounts;
 pub mod object;
+pub mod pod_use;
+mod status;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
 use crate::model::quantity::Quantity;
 use amounts::Amounts;
+use status::PodStatus;
 
 /// A list of Pods from the API server, decoded without unused fields.
 #[derive(Clone, Debug, Deserialize)]
@@ -36,26 +40,6 @@ struct PodSpec {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct PodStatus {
-    phase: String,
-    /// Set if devices of a ResourceClaim replace extended resources (KEP-5004).
-    extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ExtendedResourceClaimStatus {
-    request_mappings: Option<Vec<RequestMapping>>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct RequestMapping {
-    resource_name: String,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
 struct Container {
     resources: Resources,
     restart_policy: Option<String>,
@@ -69,7 +53,7 @@ struct Resources {
 }
 
 /// Amounts of extended resources, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Requests {
     /// Of pods that have them from the node.
     own: BTreeMap<String, Quantity>,
@@ -78,28 +62,19 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Returns the total requests of the unfinished pods in a list.
+    /// Returns what a pod requests of its node, and what it has from a ResourceClaim instead. A pod that has finished
+    /// requests nothing.
     #[must_use]
-    pub fn from_pods(pods: &PodList) -> Self {
-        let mut total = Self::default();
-        for pod in &pods.items {
-            total.add_pod(pod);
-        }
-        total
-    }
-
-    /// Adds the requests of a pod, unless it has finished.
-    pub fn add_pod(&mut self, pod: &Pod) {
+    pub fn on_node(pod: &Pod) -> Self {
         if pod.is_finished() {
-            return;
+            return Self::default();
         }
         let mut requests = Self::of(pod);
+        requests.own.retain(|_, quantity| !quantity.is_zero());
         for resource in pod.claimed() {
-            if let Some((resource, quantity)) = requests.own.remove_entry(resource) {
-                self.add_claimed(&resource, quantity);
-            }
+            requests.claimed.extend(requests.own.remove_entry(resource));
         }
-        self.add(&requests);
+        requests
     }
 
     /// Returns the requests of one pod, like `PodRequests` in `k8s.io/component-helpers/resource`.
@@ -155,8 +130,15 @@ impl Requests {
         Self { own, claimed: BTreeMap::new() }
     }
 
+    /// Returns whether nothing is requested.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.claimed.is_empty()
+    }
+
     fn add(&mut self, other: &Self) {
         other.own.iter().for_each(|(resource, quantity)| self.add_amount(resource, *quantity));
+        other.claimed.iter().for_each(|(resource, quantity)| self.add_claimed(resource, *quantity));
     }
 
     /// Adds what a pod has of a resource from the node.
@@ -175,6 +157,44 @@ impl Requests {
         for (resource, quantity) in &other.own {
             let largest = self.own.entry(resource.to_owned()).or_default();
             *largest = (*largest).max(*quantity);
+        }
+    }
+}
+
+impl From<&Requests> for Arc<Requests> {
+    fn from(requests: &Requests) -> Self {
+        Self::new(requests.clone())
+    }
+}
+
+/// What the unfinished pods on a node request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeRequests {
+    /// Of all pods that are bound to it.
+    pub bound: Requests,
+    /// Of those in which something has run: a kubelet has admitted them.
+    pub started: Requests,
+}
+
+impl NodeRequests {
+    /// Returns the requests of the pods in a list.
+    #[must_use]
+    pub fn from_pods(pods: &PodList) -> Self {
+        let mut total = Self::default();
+        pods.items.iter().for_each(|pod| total.add_pod(pod));
+        total
+    }
+
+    /// Adds the requests of a pod, unless it has finished.
+    pub fn add_pod(&mut self, pod: &Pod) {
+        self.add(&Requests::on_node(pod), pod.has_started());
+    }
+
+    /// Adds the requests of a pod.
+    pub fn add(&mut self, requests: &Requests, has_started: bool) {
+        self.bound.add(requests);
+        if has_started {
+            self.started.add(requests);
         }
     }
 }
@@ -212,6 +232,12 @@ impl Pod {
         &self.status.phase
     }
 
+    /// Returns whether something of the pod has run.
+    #[must_use]
+    pub fn has_started(&self) -> bool {
+        self.status.has_started
+    }
+
     /// Returns whether nothing of the pod runs, or will run, anymore.
     #[must_use]
     pub fn is_finished(&self) -> bool {
@@ -237,7 +263,7 @@ mod tests {
 
     fn dongles(pods: &[Value]) -> String {
         let pods = serde_json::from_value(json!({"items": pods})).unwrap();
-        let requests = Requests::from_pods(&pods);
+        let requests = NodeRequests::from_pods(&pods).bound;
         assert_eq!(requests.get("cpu"), Quantity::from(0), "native resources are not counted");
         requests.get("example.com/dongle").to_string()
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::node::FieldManager;
-use crate::model::pod::Requests;
+use crate::model::pod::NodeRequests;
 use crate::model::quantity::Quantity;
 
 /// What the controller knows about a node that is not in the Node object.
@@ -75,7 +75,7 @@ pub enum PodUsage {
     /// The pods cannot be listed, for this reason.
     Unavailable(Arc<str>),
     /// The requests, as of the last list.
-    Known(Requests),
+    Known(NodeRequests),
 }
 
 /// What a value that appears on a node requires first under `WhenFree`: running pods may request more than the value

@@ -213,7 +213,7 @@ impl Resolver<'_> {
         if let PodUsage::Known(requests) = &self.input.pods {
             let before = self.input.lowered_from.get(resource).copied();
             let limit = if appears { None } else { Some(current).max(before) };
-            let requested = requests.get(resource);
+            let requested = requests.bound.get(resource);
             let held = limit.map_or(requested, |limit| requested.min(limit));
             return Ok(desired.quantity.max(advertisable(held)));
         }

@@ -8,7 +8,7 @@ use harness::Cluster;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
-use node_resource_advertiser::cluster::protobuf;
+use node_resource_advertiser::cluster::protobuf::{self, Objects};
 use node_resource_advertiser::model::node::ApiNode;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ impl Encodings {
         let options = KubeConfigOptions::default();
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
         let json = node_resource_advertiser::cluster::client::with_config(config).unwrap();
-        let protobuf = protobuf::client(&json);
+        let protobuf = protobuf::client(&json, Objects::Nodes);
         Self { json, protobuf }
     }
 

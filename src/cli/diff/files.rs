@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::manifest::{self, Limits, SourceLocation};
 use crate::model::node::ApiNode;
-use crate::model::pod::{Pod, Requests};
+use crate::model::pod::{NodeRequests, Pod};
 
 /// How much of a file is read to distinguish JSON from YAML.
 const SNIFF_BYTES: u64 = 4096;
@@ -300,7 +300,7 @@ impl<'de, T: Trimmed> Visitor<'de> for Items<'_, T> {
 /// The pod requests of each node, from files.
 #[derive(Debug, Default)]
 pub struct PodFiles {
-    by_node: HashMap<Arc<str>, Requests>,
+    by_node: HashMap<Arc<str>, NodeRequests>,
 }
 
 impl PodFiles {
@@ -323,7 +323,7 @@ impl PodFiles {
 
     /// Returns what the pods on a node request.
     #[must_use]
-    pub fn requests(&self, node: &str) -> Requests {
+    pub fn requests(&self, node: &str) -> NodeRequests {
         self.by_node.get(node).cloned().unwrap_or_default()
     }
 }

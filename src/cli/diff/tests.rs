@@ -7,7 +7,7 @@ use super::rules::{ClusterRule, ClusterRules};
 use super::*;
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::{ApiNode, Interner};
-use crate::model::pod::{PodList, Requests};
+use crate::model::pod::{NodeRequests, PodList};
 use crate::planner::Plan;
 use crate::planner::rules::{InvalidRule, Rule};
 use crate::planner::tests::apply;
@@ -57,13 +57,13 @@ fn node(amounts: [Option<&str>; 2], ledger: Option<&Value>) -> Value {
     node
 }
 
-fn pods(dongles: u32) -> Requests {
+fn pods(dongles: u32) -> NodeRequests {
     let requests = json!({DONGLE: dongles.to_string()});
     let pods: PodList = serde_json::from_value(json!({
         "items": [{"spec": {"containers": [{"resources": {"requests": requests}}]}}],
     }))
     .unwrap();
-    Requests::from_pods(&pods)
+    NodeRequests::from_pods(&pods)
 }
 
 fn node_diff(node: &Value, rules: &[Rule], pod_usage: PodUsage) -> (NodeDiff, Summary) {

@@ -32,6 +32,8 @@ pub(in crate::cli) struct PodEntry {
     pub(in crate::cli) requests: Box<[(Arc<str>, Quantity)]>,
     /// What it has from a ResourceClaim, by resource.
     pub(in crate::cli) claimed: Box<[(Arc<str>, Quantity)]>,
+    /// Whether something of it has run.
+    pub(in crate::cli) has_started: bool,
 }
 
 impl PodEntry {
@@ -50,6 +52,14 @@ impl PodEntry {
     pub(in crate::cli) fn requests(&self, resource: &str) -> Quantity {
         let found = self.requests.iter().find(|(name, _)| **name == *resource);
         found.map(|(_, quantity)| *quantity).unwrap_or_default()
+    }
+
+    /// Returns everything that the pod requests of a node, or has from a ResourceClaim instead.
+    pub(in crate::cli) fn all_requests(&self) -> Requests {
+        let mut all = Requests::default();
+        self.requests.iter().for_each(|(resource, quantity)| all.add_amount(resource, *quantity));
+        self.claimed.iter().for_each(|(resource, quantity)| all.add_claimed(resource, *quantity));
+        all
     }
 }
 
@@ -102,6 +112,7 @@ impl Pods {
             device_classes: pod.device_classes().map(Into::into).collect(),
             requests: requests.into(),
             claimed: from_claims.into(),
+            has_started: pod.has_started(),
         }
     }
 

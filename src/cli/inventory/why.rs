@@ -12,7 +12,7 @@ use crate::cli::diff::order::NodeName;
 use crate::cli::diff::reasons;
 use crate::cli::diff::rules::Rules;
 use crate::model::count::and_more;
-use crate::model::pod::Requests;
+use crate::model::pod::NodeRequests;
 use crate::model::quantity::Quantity;
 use crate::planner::{NodePlan, Plan};
 
@@ -96,7 +96,7 @@ struct OnNode<'i> {
     inventory: &'i Inventory,
     name: &'i NodeName,
     entry: &'i NodeEntry,
-    requests: Option<&'i Requests>,
+    requests: Option<&'i NodeRequests>,
 }
 
 impl OnNode<'_> {

@@ -38,7 +38,7 @@ fn texts<S: Serializer>(entries: &[TextEntry], to: S) -> Result<S::Ok, S::Error>
     to.collect_map(entries.iter().map(|TextEntry { key, value }| (lossy(key), lossy(value))))
 }
 
-fn quantities<S: Serializer>(entries: &[QuantityEntry], to: S) -> Result<S::Ok, S::Error> {
+pub(super) fn quantities<S: Serializer>(entries: &[QuantityEntry], to: S) -> Result<S::Ok, S::Error> {
     to.collect_map(entries.iter().map(|QuantityEntry { key, value }| {
         let text = value.as_ref().map(|quantity| lossy(&quantity.text)).unwrap_or_default();
         (lossy(key), text)
@@ -54,9 +54,9 @@ struct TextEntry {
 }
 
 #[derive(Message)]
-struct QuantityEntry {
+pub(super) struct QuantityEntry {
     #[prost(bytes = "bytes", tag = "1")]
-    key: Bytes,
+    pub(super) key: Bytes,
     #[prost(message, optional, tag = "2")]
     value: Option<Quantity>,
 }
@@ -111,7 +111,7 @@ pub(super) struct NodeList {
 
 #[derive(Message, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ListMeta {
+pub(super) struct ListMeta {
     #[prost(bytes = "bytes", tag = "2")]
     #[serde(serialize_with = "text", skip_serializing_if = "Bytes::is_empty")]
     resource_version: Bytes,
@@ -174,7 +174,7 @@ struct ManagedFields {
 
 /// A time in whole seconds. An empty message is no time.
 #[derive(Message)]
-struct Time {
+pub(super) struct Time {
     #[prost(int64, tag = "1")]
     seconds: i64,
 }

@@ -6,6 +6,7 @@ use std::pin::pin;
 use axum::body::Body as ResponseBody;
 use kube::Api;
 use kube::api::{ListParams, WatchParams};
+use prost::encoding::encode_varint;
 use serde_json::{Value, json};
 
 use super::*;
@@ -14,9 +15,10 @@ use crate::model::node::ApiNode;
 
 /// The bytes of a field with a length, in a message.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(content.len()).unwrap();
-    assert!(length < 128, "a longer one needs two bytes");
-    [&[number << 3 | 2, length], content].concat()
+    let mut bytes = BytesMut::new();
+    encode_varint(u64::from(number) << 3 | 2, &mut bytes);
+    encode_varint(content.len() as u64, &mut bytes);
+    [&bytes, content].concat()
 }
 
 fn object(kind: &str, content: &[u8]) -> Vec<u8> {
@@ -49,7 +51,7 @@ fn api(code: u16, kind: &'static str, chunks: Vec<Result<Vec<u8>, ErrorKind>>) -
         };
         async move { response.map_err(BoxError::from) }
     });
-    Api::all(client(&Client::new(service, "default")))
+    Api::all(client(&Client::new(service, "default"), Objects::Nodes))
 }
 
 /// The names in the events of a watch, and its error.
@@ -132,7 +134,7 @@ async fn response_that_is_not_what_it_claims_is_read_as_json() {
         ([MAGIC, b"\x0a\xff"].concat(), "no valid protobuf"),
         (object("Node", b"\x0a\xff"), "no valid protobuf"),
     ] {
-        let error = object_to_json(&content.clone().into()).unwrap_err();
+        let error = object_to_json(&content.clone().into(), Objects::Nodes).unwrap_err();
         assert!(error.to_string().contains(reason), "{error}");
         let nodes = api(200, PROTOBUF, vec![Ok(content)]);
         assert_eq!(kube::ResourceExt::name_any(&nodes.get("a").await.unwrap()), "json");
@@ -159,8 +161,8 @@ async fn text_that_is_not_utf_8_is_read_like_go_reads_it() {
 #[test]
 fn fields_of_a_manager_on_several_lines_stay_in_one_line() {
     let managed = field(7, &field(1, b"{\n\"f:status\": {}}"));
-    let metadata = [vec![0x8a, 0x01, u8::try_from(managed.len()).unwrap()], managed].concat();
-    let json = object_to_json(&object("Node", &field(1, &metadata)).into()).unwrap();
+    let metadata = field(17, &managed);
+    let json = object_to_json(&object("Node", &field(1, &metadata)).into(), Objects::Nodes).unwrap();
     assert!(!json.contains(&b'\n'));
     let json: Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(json["metadata"]["managedFields"][0]["fieldsV1"], json!({"f:status": {}}));
@@ -169,16 +171,78 @@ fn fields_of_a_manager_on_several_lines_stay_in_one_line() {
 #[test]
 fn fields_of_a_manager_that_are_no_json_are_an_error() {
     let managed = field(7, &field(1, b"{"));
-    let metadata = [vec![0x8a, 0x01, u8::try_from(managed.len()).unwrap()], managed].concat();
-    let error = object_to_json(&object("Node", &field(1, &metadata)).into()).unwrap_err();
+    let metadata = field(17, &managed);
+    let error = object_to_json(&object("Node", &field(1, &metadata)).into(), Objects::Nodes).unwrap_err();
     assert!(matches!(error, Invalid::Json(_)), "{error}");
 }
 
 #[test]
 fn empty_fields_are_absent() {
     let metadata = [field(1, b"a"), field(8, b"")].concat();
-    let json = object_to_json(&object("Node", &field(1, &metadata)).into()).unwrap();
+    let json = object_to_json(&object("Node", &field(1, &metadata)).into(), Objects::Nodes).unwrap();
     let json: Value = serde_json::from_slice(&json).unwrap();
     let metadata = json!({"name": "a", "uid": "", "resourceVersion": "", "creationTimestamp": null});
     assert_eq!(json, json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata}));
+}
+
+fn pod(name: &str, resource: &str) -> Vec<u8> {
+    let request = [field(1, resource.as_bytes()), field(2, &field(1, b"2"))].concat();
+    let container = [field(1, b"main"), field(8, &field(2, &request)), field(24, b"Always")].concat();
+    let condition = [field(1, b"Initialized"), field(2, b"False"), field(6, b"message")].concat();
+    let state = field(2, &field(2, b""));
+    let mapping = field(1, &[field(1, b"main"), field(2, b"example.com/key")].concat());
+    let started = field(7, &[0x08, 1]);
+    let status = [field(1, b"Pending"), field(2, &condition), started, field(10, &state), field(18, &mapping)].concat();
+    let metadata = [field(1, name.as_bytes()), field(5, b"u"), field(6, b"7"), field(11, &field(1, b"label"))].concat();
+    let spec = [field(2, &container), field(10, b"node-1"), field(20, &container), field(32, &request)].concat();
+    [field(1, &metadata), field(2, &spec), field(3, &status)].concat()
+}
+
+#[test]
+fn pod_is_reduced_to_its_requests_and_whether_it_has_started() {
+    let metadata = json!({"uid": "u", "resourceVersion": "7"});
+    let requests = json!({"example.com/dongle": "2"});
+    let container = json!({"resources": {"requests": requests}, "restartPolicy": "Always"});
+    let full = json!({
+        "metadata": metadata,
+        "spec": {"nodeName": "node-1", "containers": [container], "initContainers": [container], "overhead": requests},
+        "status": {
+            "phase": "Pending", "startTime": "1970-01-01T00:00:01Z",
+            "conditions": [{"type": "Initialized", "status": "False"}],
+            "initContainerStatuses": [{"state": {"running": {}}, "restartCount": 0}],
+            "extendedResourceClaimStatus": {"requestMappings": [{"resourceName": "example.com/key"}]},
+        },
+    });
+    let json = |object: Vec<u8>| -> Value {
+        serde_json::from_slice(&object_to_json(&object.into(), Objects::Pods).unwrap()).unwrap()
+    };
+    let [mut a, mut native] = ["example.com/dongle", "cpu"].map(|resource| json(object("Pod", &pod("a", resource))));
+    for pod in [&mut a, &mut native] {
+        let fields = pod.as_object_mut().unwrap();
+        assert_eq!([fields.remove("apiVersion"), fields.remove("kind")], [Some(json!("v1")), Some(json!("Pod"))]);
+    }
+    assert_eq!(a, full);
+    assert_eq!(native, json!({ "metadata": metadata }), "it requests no extended resource");
+
+    // What requests them may be anywhere.
+    let request = [field(1, b"example.com/dongle"), field(2, &field(1, b"2"))].concat();
+    let container = field(8, &field(2, &request));
+    for spec in [field(2, &container), field(20, &container), field(32, &request)] {
+        let pod = json(object("Pod", &field(2, &spec)));
+        assert!(pod["spec"].to_string().contains("example.com/dongle"), "{pod}");
+    }
+
+    let items = [field(2, &pod("a", "example.com/dongle")), field(2, &pod("b", "cpu"))].concat();
+    let content = [field(1, &[field(2, b"9"), field(3, b"next")].concat()), items].concat();
+    let list = json(object("PodList", &content));
+    assert_eq!(list["metadata"], json!({"resourceVersion": "9", "continue": "next"}));
+    assert_eq!(list["items"], json!([full, { "metadata": metadata }]));
+}
+
+#[test]
+fn objects_of_another_kind_than_requested_are_an_error() {
+    for (kind, objects) in [("Node", Objects::Pods), ("PodList", Objects::Nodes)] {
+        let error = object_to_json(&object(kind, b"").into(), objects).unwrap_err().to_string();
+        assert!(error.contains(&format!("kind {kind:?}, where {objects} were requested")), "{error}");
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::cluster::backoff::Backoff;
-use crate::model::pod::Requests;
+use crate::model::pod::NodeRequests;
 
 /// The minimum interval between lists of the pods on a node.
 const MIN_LIST_INTERVAL: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct PodPolls {
     /// The requests, and when they were listed.
-    listed: Option<(Requests, Instant)>,
+    listed: Option<(NodeRequests, Instant)>,
     /// Why the last list failed.
     pub(in crate::controller) error: Option<Arc<str>>,
     /// The earliest time of the next list.
@@ -37,7 +37,7 @@ pub(in crate::controller) struct PodPolls {
 
 impl PodPolls {
     /// Records a successful list.
-    pub(in crate::controller) fn succeed(&mut self, requests: Requests, now: Instant) {
+    pub(in crate::controller) fn succeed(&mut self, requests: NodeRequests, now: Instant) {
         self.listed = Some((requests, now));
         (self.error, self.backoff) = (None, None);
         self.not_before = Some(now + MIN_LIST_INTERVAL);
@@ -45,14 +45,14 @@ impl PodPolls {
 
     /// Returns the requests if they were just listed: a node that is planned again before its patch is sent needs no
     /// other list.
-    pub(in crate::controller) fn usage(&self, now: Instant) -> Option<&Requests> {
+    pub(in crate::controller) fn usage(&self, now: Instant) -> Option<&NodeRequests> {
         let (requests, at) = self.listed.as_ref()?;
         (now.duration_since(*at) <= MAX_USAGE_AGE).then_some(requests)
     }
 
     /// Forgets requests that are too old for a patch. Returns whether there were any.
     pub(in crate::controller) fn expire(&mut self, now: Instant) -> bool {
-        let is_old = |(_, at): &mut (Requests, Instant)| now.duration_since(*at) > MAX_USAGE_AGE_OF_PATCH;
+        let is_old = |(_, at): &mut (NodeRequests, Instant)| now.duration_since(*at) > MAX_USAGE_AGE_OF_PATCH;
         self.listed.take_if(is_old).is_some()
     }
 

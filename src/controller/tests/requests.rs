@@ -49,7 +49,7 @@ async fn pods_beyond_the_first_page_count() {
     let client = client::over(network.connection("pod-1"));
     let listed = send(client, Effect::ListPods { id: ID, scope: PodScope::Cluster }).await;
     let Completion::PodsListed { reply: Ok(pods), .. } = listed else { panic!() };
-    let requested = pods.requests["node-1"].get("example.com/dongle");
+    let requested = pods.requests["node-1"].bound.get("example.com/dongle");
     assert_eq!((requested.to_string().as_str(), pods.total), ("600", Some(600)));
 }
 

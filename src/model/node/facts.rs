@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::labels::Labels;
-use super::pool::Pool;
 use super::resources::Native;
+use crate::model::pool::Pool;
 
 /// A fact about a node, from which a quantity derives.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

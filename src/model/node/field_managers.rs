@@ -10,8 +10,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::pool::Pool;
 use crate::model::api::FIELD_MANAGER;
+use crate::model::pool::Pool;
 use crate::model::resource_name;
 
 /// The name in messages if managedFields name no manager.

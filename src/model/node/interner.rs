@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::conditions::Conditions;
 use super::facts::FactNames;
 use super::field_managers::ResourceManagers;
-use super::pool::Pool;
 use super::resources::Amount;
+use crate::model::pool::Pool;
 
 /// What many nodes share, each kept once: most labels, ledgers, quantities, and the names of field managers.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::pool::Pool;
+use crate::model::pool::Pool;
 
 /// The label with the host name, which is not always the name of the node.
 const HOSTNAME: &str = "kubernetes.io/hostname";

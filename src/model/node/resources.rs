@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 
-use super::pool::Pool;
+use crate::model::pool::Pool;
 use crate::model::resource_name;
 
 /// The extended resources in `status.capacity` or `status.allocatable`, with their quantities as the API server wrote

@@ -5,7 +5,8 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::amounts::Amounts;
-use super::{Container, ExtendedResourceClaimStatus, Pod, PodSpec, PodStatus};
+use super::status::ApiPodStatus;
+use super::{Container, Pod, PodSpec};
 
 /// A Pod from the API server, decoded without unused fields.
 #[derive(Clone, Debug, kube::Resource)]
@@ -37,7 +38,7 @@ impl<'de> Deserialize<'de> for PodObject {
             kind: Option<Box<str>>,
             metadata: Metadata,
             spec: Spec,
-            status: Status,
+            status: ApiPodStatus,
         }
 
         #[derive(Default, Deserialize)]
@@ -60,31 +61,11 @@ impl<'de> Deserialize<'de> for PodObject {
             scheduling_gates: Option<Vec<IgnoredAny>>,
         }
 
-        #[derive(Default, Deserialize)]
-        #[serde(default, rename_all = "camelCase")]
-        struct Status {
-            phase: String,
-            reason: Option<String>,
-            message: Option<String>,
-            extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
-            nominated_node_name: Option<Box<str>>,
-            conditions: Option<Vec<Condition>>,
-        }
-
-        #[derive(Deserialize)]
-        struct Condition {
-            #[serde(rename = "type")]
-            kind: Box<str>,
-            status: Box<str>,
-            message: Option<Box<str>>,
-        }
-
-        let Trimmed { kind, metadata, spec, status } = Trimmed::deserialize(decoder)?;
-        let scheduled = status.conditions.into_iter().flatten().find(|condition| *condition.kind == *"PodScheduled");
-        let message =
-            scheduled.filter(|scheduled| *scheduled.status != *"True").and_then(|scheduled| scheduled.message);
-        let failure: Vec<_> =
-            [status.reason, status.message].into_iter().flatten().filter(|text| !text.is_empty()).collect();
+        let Trimmed { kind, metadata, spec, mut status } = Trimmed::deserialize(decoder)?;
+        let unscheduled = status.condition("PodScheduled").filter(|scheduled| *scheduled.status != *"True");
+        let message = unscheduled.and_then(|unscheduled| unscheduled.message.clone());
+        let failure = [status.reason.take(), status.message.take()].into_iter().flatten();
+        let failure: Vec<_> = failure.filter(|text| !text.is_empty()).collect();
         Ok(Self {
             metadata: ObjectMeta {
                 namespace: metadata.namespace,
@@ -95,7 +76,7 @@ impl<'de> Deserialize<'de> for PodObject {
             priority: spec.priority.unwrap_or_default(),
             is_gated: spec.scheduling_gates.is_some_and(|gates| !gates.is_empty()),
             is_terminating: metadata.deletion_timestamp.is_some(),
-            nominated_node: status.nominated_node_name.filter(|name| !name.is_empty()),
+            nominated_node: status.nominated_node_name.take().filter(|name| !name.is_empty()),
             message: message.filter(|message| !message.is_empty()),
             failure: (!failure.is_empty()).then(|| failure.join(": ").into()),
             pod: Pod {
@@ -106,10 +87,7 @@ impl<'de> Deserialize<'de> for PodObject {
                     init_containers: spec.init_containers,
                     overhead: spec.overhead,
                 },
-                status: PodStatus {
-                    phase: status.phase,
-                    extended_resource_claim_status: status.extended_resource_claim_status,
-                },
+                status: status.into(),
             },
         })
     }

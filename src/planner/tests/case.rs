@@ -140,7 +140,7 @@ pub(in crate::planner) fn used(dongles: i64) -> PlanningInput {
     let requests = json!({"resources": {"requests": {"example.com/dongle": dongles.to_string()}}});
     let pods = json!({"items": [{"spec": {"containers": [requests]}}]});
     let pods = serde_json::from_value(pods).unwrap();
-    let pods = PodUsage::Known(crate::model::pod::Requests::from_pods(&pods));
+    let pods = PodUsage::Known(crate::model::pod::NodeRequests::from_pods(&pods));
     PlanningInput { pods, ..PlanningInput::default() }
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::{ANNOTATION, Ledger};
 use crate::model::node::{FactNames, Interner, heartbeats};
-use crate::model::pod::Requests;
+use crate::model::pod::NodeRequests;
 
 const NAMES: [&str; 3] = ["example.com/a", "example.com/b", "example.com/c"];
 const MAPS: [&str; 2] = ["capacity", "allocatable"];
@@ -17,7 +17,7 @@ struct Case {
     object: Value,
     rules: Value,
     input: PlanningInput,
-    requests: Requests,
+    requests: NodeRequests,
 }
 
 impl Case {
@@ -127,7 +127,7 @@ impl Case {
             for map in MAPS {
                 let (old, new) = (quantity(before, map), quantity(after, map));
                 let is_less = old.is_some_and(|old| new.is_some_and(|new| new < old));
-                let requested = self.requests.get(name);
+                let requested = self.requests.bound.get(name);
                 let is_new = appears && new.is_some_and(|new| !new.is_zero());
                 let is_safe = new.is_none_or(|new| new >= requested.min(old.unwrap_or(requested)));
                 let is_known = matches!(self.input.pods, PodUsage::Known(_));
@@ -168,11 +168,11 @@ fn managers(random: &mut fastrand::Rng) -> Value {
     json!([entries.to_vec(), vec![heartbeats("kubelet")]].concat())
 }
 
-fn input(random: &mut fastrand::Rng) -> (PlanningInput, Requests) {
+fn input(random: &mut fastrand::Rng) -> (PlanningInput, NodeRequests) {
     let amounts = NAMES.map(|name| (name.to_owned(), json!(random.i64(0..6).to_string())));
     let container = json!({"resources": {"requests": Map::from_iter(amounts)}});
     let pods = json!({"items": [{"spec": {"containers": [container]}}]});
-    let requests = Requests::from_pods(&serde_json::from_value(pods).unwrap());
+    let requests = NodeRequests::from_pods(&serde_json::from_value(pods).unwrap());
     let pods = match random.u8(..4) {
         0 => PodUsage::NotFetched,
         1 => PodUsage::Unavailable("no right".into()),

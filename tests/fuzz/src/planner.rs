@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arbitrary::Unstructured;
 use node_resource_advertiser::model::ledger::{ANNOTATION, Ledger};
 use node_resource_advertiser::model::node::{ApiNode, FactNames, Interner, Node};
-use node_resource_advertiser::model::pod::Requests;
+use node_resource_advertiser::model::pod::NodeRequests;
 use node_resource_advertiser::model::quantity::Quantity;
 use node_resource_advertiser::planner::input::{Contest, Lost, NewValues, PlanningInput, PodUsage};
 use node_resource_advertiser::planner::rules::{Rule, RuleSet};
@@ -161,11 +161,11 @@ impl Circumstances {
     }
 }
 
-fn requests(amounts: &[u16; NAMES.len()]) -> Requests {
+fn requests(amounts: &[u16; NAMES.len()]) -> NodeRequests {
     let amounts = NAMES.into_iter().zip(amounts).map(|(name, amount)| (name.to_owned(), json!(format!("{amount}m"))));
     let container = json!({"resources": {"requests": Map::from_iter(amounts)}});
     let pods = json!({"items": [{"spec": {"containers": [container]}}]});
-    Requests::from_pods(&serde_json::from_value(pods).expect("pods are decoded"))
+    NodeRequests::from_pods(&serde_json::from_value(pods).expect("pods are decoded"))
 }
 
 fn decoded(node: &Value) -> Node {

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use kube::core::{DeserializeGuard, ObjectList, Status, WatchEvent};
 use node_resource_advertiser::model::api::NodeExtendedResource;
 use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
-use node_resource_advertiser::model::pod::{PodList, Requests};
+use node_resource_advertiser::model::pod::{NodeRequests, PodList};
 use node_resource_advertiser::planner::input::PlanningInput;
 use node_resource_advertiser::planner::rules::{Rule, RuleSet};
 use node_resource_advertiser::planner::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
@@ -45,8 +45,8 @@ pub fn check(bytes: &[u8]) {
             }
         }
         if let Ok(pods) = serde_json::from_slice::<PodList>(bytes) {
-            let requests = Requests::from_pods(&pods);
-            requests.iter().for_each(|(_, quantity)| drop(quantity.ceil().to_string()));
+            let requests = NodeRequests::from_pods(&pods);
+            requests.bound.iter().for_each(|(_, quantity)| drop(quantity.ceil().to_string()));
         }
         if let Ok(status) = serde_json::from_slice::<Status>(bytes) {
             drop(status.to_string());

@@ -131,6 +131,6 @@ fn pod_file_requests_are_summed_by_node() {
         Ok(())
     };
     read_from("f", list.as_bytes(), take).unwrap();
-    let requested = |node: &str| files.requests(node).get("example.com/a").to_string();
+    let requested = |node: &str| files.requests(node).bound.get("example.com/a").to_string();
     assert_eq!([requested("a"), requested("b"), requested("c")], ["4", "2", "0"]);
 }

@@ -12,7 +12,7 @@ use crate::cluster::node_client::{PodsByNode, Reply};
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::{Completion, PodScope, RequestId};
 use crate::controller::reconciler::{Event, Observation};
-use crate::model::pod::{Pod, Requests};
+use crate::model::pod::{NodeRequests, Pod, Requests};
 use crate::planner::tests::try_apply;
 
 pub(super) fn error(code: u16) -> RequestError {
@@ -151,10 +151,11 @@ impl World {
     }
 }
 
-fn requests(dongles: u64) -> Requests {
+fn requests(dongles: u64) -> NodeRequests {
     let container = json!({"resources": {"requests": {DONGLE: dongles.to_string()}}});
     let pod: Pod = object(json!({"spec": {"containers": [container]}}));
-    Requests::of(&pod)
+    let requests = Requests::of(&pod);
+    NodeRequests { bound: requests.clone(), started: requests }
 }
 
 /// I6: what a process sends that does not lead restores values that are 0 in both maps, if the ledger is as it was.

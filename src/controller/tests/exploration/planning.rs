@@ -12,7 +12,7 @@ use super::node::{Entry, RESOURCES, RULES, SmallNode};
 use super::search::FastHasher;
 use super::state::PatchId;
 use crate::model::node::Node;
-use crate::model::pod::Requests;
+use crate::model::pod::{NodeRequests, Requests};
 use crate::model::quantity::Quantity;
 use crate::planner::input::{Contested, NewValues, PlanningInput, PodUsage};
 use crate::planner::rules::{Rule, RuleSet};
@@ -269,9 +269,11 @@ fn rule_set(variants: &[Vec<Spec>; 2], rules: [u8; 2]) -> RuleSet {
     RuleSet::new(valid, frozen)
 }
 
-pub(in crate::controller) fn requests(pods: [u8; 2]) -> Requests {
+/// What pods request of which each has started.
+pub(in crate::controller) fn requests(pods: [u8; 2]) -> NodeRequests {
     let amounts = RESOURCES.iter().zip(pods).map(|(name, amount)| (*name, amount.to_string()));
     let amounts: BTreeMap<_, _> = amounts.collect();
     let pod = json!({"spec": {"containers": [{"resources": {"requests": amounts}}]}});
-    Requests::of(&serde_json::from_value(pod).unwrap())
+    let requests = Requests::of(&serde_json::from_value(pod).unwrap());
+    NodeRequests { bound: requests.clone(), started: requests }
 }

@@ -9,7 +9,7 @@ use super::world::World;
 use super::*;
 use crate::model::api::NodeExtendedResource;
 use crate::model::node::{Interner, Node};
-use crate::model::pod::{PodList, Requests};
+use crate::model::pod::{NodeRequests, PodList};
 use crate::planner::input::{NewValues, PlanningInput, PodUsage};
 use crate::planner::rules::{Rule, RuleSet};
 use crate::planner::{self, NodePlan, Outcome as NodeOutcome};
@@ -89,7 +89,7 @@ fn plans(api: &ApiServer) -> Vec<(String, NodePlan)> {
         let items: Vec<_> = here.map(|pod| (*pod).clone()).collect();
         let pods: PodList = serde_json::from_value(json!({ "items": items })).unwrap();
         let input = PlanningInput {
-            pods: PodUsage::Known(Requests::from_pods(&pods)),
+            pods: PodUsage::Known(NodeRequests::from_pods(&pods)),
             new_values: NewValues::Check,
             ..PlanningInput::default()
         };

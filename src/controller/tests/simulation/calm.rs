@@ -14,7 +14,7 @@ use super::world::{Due, Millis, World};
 use crate::controller::standing::{Standing, State};
 use crate::model::api::NodeExtendedResource;
 use crate::model::node::{Interner, Node};
-use crate::model::pod::{Pod, Requests};
+use crate::model::pod::{NodeRequests, Pod};
 use crate::planner::input::{PlanningInput, PodUsage};
 use crate::planner::rules::{Rule, RuleSet};
 use crate::planner::{self, Plan};
@@ -309,8 +309,8 @@ impl World {
     }
 
     /// What pods on a node request.
-    fn requested(&self, node: &str) -> Requests {
-        let mut requests = Requests::default();
+    fn requested(&self, node: &str) -> NodeRequests {
+        let mut requests = NodeRequests::default();
         for pod in self.objects(Kind::Pod) {
             let pod: Pod = serde_json::from_value((*pod).clone()).unwrap();
             if pod.node() == Some(node) {

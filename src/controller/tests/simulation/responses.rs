@@ -18,7 +18,7 @@ use crate::cluster::node_client::{PodsByNode, Reply};
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::{Completion, Effect, PodScope, WrittenStatus};
 use crate::controller::rules::{ObservedStatus, RuleList};
-use crate::model::pod::{Pod, Requests};
+use crate::model::pod::{NodeRequests, Pod};
 
 impl World {
     /// Hands the process what the executor would.
@@ -119,7 +119,7 @@ fn objects<T: DeserializeOwned>(list: &Value) -> Vec<T> {
 fn pods_by_node(list: &Value, scope: &PodScope) -> PodsByNode {
     let pods: Vec<Pod> = objects(list);
     let mut listed = match scope {
-        PodScope::Node(node) => PodsByNode::of(Arc::clone(node), Requests::default()),
+        PodScope::Node(node) => PodsByNode::of(Arc::clone(node), NodeRequests::default()),
         PodScope::Cluster => PodsByNode::all(),
     };
     pods.iter().for_each(|pod| listed.add(pod));

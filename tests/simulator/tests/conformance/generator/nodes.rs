@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use node_resource_advertiser::model::api::{FIELD_MANAGER, NodeExtendedResource, Reason};
 use node_resource_advertiser::model::node::{Interner, Node};
-use node_resource_advertiser::model::pod::Requests;
+use node_resource_advertiser::model::pod::NodeRequests;
 use node_resource_advertiser::planner::input::{PlanningInput, PodUsage};
 use node_resource_advertiser::planner::rules::{Rule, RuleSet};
 use node_resource_advertiser::planner::{Condition, condition, patch, plan};
@@ -36,7 +36,7 @@ impl Generator {
     fn planned(&mut self, object: &Value) -> Option<Vec<Value>> {
         let node = Node::new(serde_json::from_value(object.clone()).ok()?, &mut Interner::default());
         let rules: Vec<_> = (0..self.rng.usize(..=2)).map(|number| self.planned_rule(number).into()).collect();
-        let input = PlanningInput { pods: PodUsage::Known(Requests::default()), ..PlanningInput::default() };
+        let input = PlanningInput { pods: PodUsage::Known(NodeRequests::default()), ..PlanningInput::default() };
         let mut changes = plan(&node, &RuleSet::new(rules, []), &input).changes().to_vec();
         if self.chance(40) {
             let desired = self.chance(80).then(|| Condition {

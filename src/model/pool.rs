@@ -1,4 +1,4 @@
-//! Values that many nodes share, each kept once.
+//! Values that many objects share, each kept once.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use foldhash::{HashSet, HashSetExt as _};
 
 /// Values of one type, such as label keys.
 #[derive(Debug)]
-pub(super) struct Pool<T: ?Sized> {
+pub(in crate::model) struct Pool<T: ?Sized> {
     /// With a hash that is fast for short texts: each event of a node looks up some thirty of them.
     interned: HashSet<Arc<T>>,
     /// The size at which values without users are dropped.
@@ -28,7 +28,7 @@ impl<T: ?Sized> Default for Pool<T> {
 
 impl<T: ?Sized + Eq + Hash> Pool<T> {
     /// Returns the one copy of `value`.
-    pub(super) fn intern<'a>(&mut self, value: &'a T) -> Arc<T>
+    pub(in crate::model) fn intern<'a>(&mut self, value: &'a T) -> Arc<T>
     where
         Arc<T>: From<&'a T>,
     {
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pool_drops_values_that_no_node_uses() {
+    fn pool_drops_values_that_nothing_uses() {
         let mut pool = Pool::<str>::default();
         for number in 0..10_000 {
             pool.intern(&number.to_string());
