@@ -16,7 +16,7 @@ use node_resource_advertiser::cluster::client::with_config;
 use node_resource_advertiser::model::api::FIELD_MANAGER;
 use node_resource_advertiser::model::ledger;
 use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
-use node_resource_advertiser::model::pod::Requests;
+use node_resource_advertiser::model::pod::NodeRequests;
 use node_resource_advertiser::planner::input::{PlanningInput, PodUsage};
 use node_resource_advertiser::planner::rules::RuleSet;
 use node_resource_advertiser::planner::{patch, plan};
@@ -35,7 +35,7 @@ pub struct NodePatch {
 
 /// Returns the patches that the controller would send if pods request less than declared.
 pub fn patches(nodes: &[Node], rules: &RuleSet) -> Vec<NodePatch> {
-    let pods = PodUsage::Known(Requests::default());
+    let pods = PodUsage::Known(NodeRequests::default());
     let input = PlanningInput { pods, ..PlanningInput::default() };
     let patches = nodes.iter().filter_map(|node| {
         let plan = plan(node, rules, &input);

@@ -74,7 +74,7 @@ pub enum PodUsage {
     NotFetched,
     /// The pods cannot be listed, for this reason.
     Unavailable(Arc<str>),
-    /// The requests, as of the last list.
+    /// The requests.
     Known(NodeRequests),
 }
 

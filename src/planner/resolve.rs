@@ -15,6 +15,7 @@ use super::{repairs, withdraw};
 use crate::model::api::{ConflictPolicy, ShrinkPolicy};
 use crate::model::ledger::{Entry, Ledger};
 use crate::model::node::Node;
+use crate::model::pod::NodeRequests;
 use crate::model::quantity::{MAX_QUANTITY, Quantity};
 
 /// The plan of one node so far.
@@ -201,22 +202,22 @@ impl Resolver<'_> {
 
     /// Returns the target quantity, or the outcome of the rule while the target is undecided.
     ///
-    /// If a value falls below what pods request, the kubelet rejects those pods when it restarts. The same holds for a
-    /// value that appears. So neither goes below that, unless the rule demands it.
+    /// If a value falls below what pods request, the kubelet rejects those pods when it restarts. So it goes no lower than
+    /// what bound pods request, unless the rule demands it. It goes up again, or appears, for started pods only: a kubelet
+    /// has admitted them. Any other bound pod it may still reject, and who creates one would set the quantity.
     fn target(&mut self, resource: &str, desired: &Desired, observed: &Observed<'_>) -> Result<Quantity, Outcome> {
         if desired.shrink_policy == ShrinkPolicy::Immediate {
             return Ok(desired.quantity);
         }
         let listed = observed.listed_quantity();
         let appears = listed.is_none() && observed.is_vacant();
-        let current = observed.most_or_listed().unwrap_or(desired.quantity);
-        if let PodUsage::Known(requests) = &self.input.pods {
+        if let PodUsage::Known(NodeRequests { bound, started }) = &self.input.pods {
             let before = self.input.lowered_from.get(resource).copied();
-            let limit = if appears { None } else { Some(current).max(before) };
-            let requested = requests.bound.get(resource);
-            let held = limit.map_or(requested, |limit| requested.min(limit));
+            let had = observed.most_or_listed().max(before).unwrap_or_default();
+            let held = bound.get(resource).min(had.max(started.get(resource)));
             return Ok(desired.quantity.max(advertisable(held)));
         }
+        let current = observed.most_or_listed().unwrap_or(desired.quantity);
         if appears {
             if !self.checks_new_value(desired, observed) {
                 return Ok(desired.quantity);

@@ -10,6 +10,8 @@ use simulator::{Failure, json_patch};
 
 use crate::model::api::NodeExtendedResource;
 use crate::model::node::{FactNames, Interner, Node, heartbeats};
+use crate::model::pod::{NodeRequests, Requests};
+use crate::model::quantity::Quantity;
 use crate::planner::input::{Lost, PlanningInput, PodUsage};
 use crate::planner::rules::{Rule, RuleSet};
 use crate::planner::{NodePlan, Outcome, Plan, patch, plan};
@@ -135,13 +137,19 @@ pub(in crate::planner) fn free() -> PlanningInput {
     used(0)
 }
 
-/// The circumstances of a node whose pods use so many dongles.
+/// The circumstances of a node whose pods use so many dongles, and have all started.
 pub(in crate::planner) fn used(dongles: i64) -> PlanningInput {
-    let requests = json!({"resources": {"requests": {"example.com/dongle": dongles.to_string()}}});
-    let pods = json!({"items": [{"spec": {"containers": [requests]}}]});
-    let pods = serde_json::from_value(pods).unwrap();
-    let pods = PodUsage::Known(crate::model::pod::NodeRequests::from_pods(&pods));
-    PlanningInput { pods, ..PlanningInput::default() }
+    bound(dongles, dongles)
+}
+
+/// The circumstances of a node whose pods request so many dongles, and those that have started so many.
+pub(in crate::planner) fn bound(bound: i64, started: i64) -> PlanningInput {
+    let [bound, started] = [bound, started].map(|dongles| {
+        let mut requests = Requests::default();
+        requests.add_amount("example.com/dongle", Quantity::from(dongles));
+        requests
+    });
+    PlanningInput { pods: PodUsage::Known(NodeRequests { bound, started }), ..PlanningInput::default() }
 }
 
 /// A node before and after it is planned, with no pods on it.

@@ -33,7 +33,7 @@ fn lowered_value_is_held_at_pod_requests() {
     let held = ["held example.com/dongle at 3, which pods request (rule r declares 2)"];
     check_input(two(), &used(3), "held at 3", &held, false);
     check_input(two(), &used(4), "held at 4", &[], false);
-    check_input(two(), &used(9), "held at 4", &[], false);
+    check_input(two(), &bound(9, 4), "held at 4", &[], false);
     // Nothing is lowered, nor called held, before pods are listed.
     let unknown = PlanningInput::default();
     check_input(two(), &unknown, "awaiting pods", &[], true);
@@ -48,6 +48,53 @@ fn lowered_value_is_held_at_pod_requests() {
     check_input(raised, &unknown, "advertised", &expected_changes, false);
     let gone = plan(&decoded(&node_object(&two().0)), &rule_set(&json!({})), &unknown);
     assert_eq!((gone.changes().len(), gone.needs_pods()), (1, false));
+}
+
+/// max(declared, min(bound, max(current, recorded, started))), also where there is nothing yet.
+#[test]
+fn value_is_no_less_than_what_bound_pods_request_and_rises_with_those_that_have_started() {
+    let target = |current: Option<&str>, recorded: Option<&str>, pods: &PlanningInput| {
+        let mut before = current.map_or_else(bare, |current| dongles(current, current));
+        if let Some(recorded) = recorded {
+            before = owned(before, recorded, "r");
+        }
+        let rules = rule_set(&json!({"r": {"quantity": 2, "conflictPolicy": "Overwrite"}}));
+        let mut object = node_object(&before);
+        let planned = plan(&decoded(&object), &rules, pods);
+        let patch = patch(&decoded(&object), planned.changes());
+        patch.iter().for_each(|patch| apply(&mut object, patch));
+        assert!(plan(&decoded(&object), &rules, pods).changes().is_empty(), "{object} {pods:?}");
+        fields(&object)["allocatable"]["example.com/dongle"].as_str().unwrap().to_owned()
+    };
+    for (current, recorded, pods, expected) in [
+        // On the way down: what bound pods request.
+        (Some("9"), Some("9"), bound(0, 0), "2"),
+        (Some("9"), Some("9"), bound(5, 0), "5"),
+        (Some("9"), Some("9"), bound(5, 5), "5"),
+        (Some("4"), Some("4"), bound(9, 0), "4"),
+        (Some("4"), Some("4"), bound(9, 3), "4"),
+        // On the way up: what those request that have started.
+        (Some("4"), Some("4"), bound(9, 6), "6"),
+        (Some("2"), Some("2"), bound(9, 0), "2"),
+        (Some("2"), Some("2"), bound(3, 3), "3"),
+        (Some("2"), Some("2"), bound(2, 2), "2"),
+        // Lost, or changed by another manager.
+        (Some("0"), Some("4"), bound(9, 0), "4"),
+        (Some("0"), Some("4"), bound(3, 0), "3"),
+        (Some("0"), Some("4"), bound(9, 6), "6"),
+        (None, Some("4"), bound(9, 0), "4"),
+        (Some("7"), Some("4"), bound(9, 0), "7"),
+        (Some("7"), None, bound(9, 0), "7"),
+        (Some("3"), None, bound(9, 8), "8"),
+        // It appears.
+        (None, None, bound(0, 0), "2"),
+        (None, None, bound(9, 0), "2"),
+        (None, None, bound(9, 1), "2"),
+        (None, None, bound(9, 3), "3"),
+        (Some("0"), None, bound(9, 3), "3"),
+    ] {
+        assert_eq!(target(current, recorded, &pods), expected, "{current:?} {recorded:?} {pods:?}");
+    }
 }
 
 #[test]
@@ -104,7 +151,7 @@ fn second_list_of_pods_raises_a_lowered_value_again() {
     let after = |present: &str| (owned(dongles(present, present), "2", "r"), json!({"quantity": 2}));
     let lowered_from = |dongles: i64, from: i64| PlanningInput {
         lowered_from: [("example.com/dongle".into(), Quantity::from(from))].into(),
-        ..used(dongles)
+        ..bound(dongles, 0)
     };
     check_input(after("2"), &lowered_from(2, 4), "advertised", &[], false);
     let held = ["held example.com/dongle at 3, which pods request (rule r declares 2)"];
@@ -113,7 +160,7 @@ fn second_list_of_pods_raises_a_lowered_value_again() {
     // No higher than it was, and no higher where it has not been lowered.
     let held = ["held example.com/dongle at 4, which pods request (rule r declares 2)"];
     check_input(after("2"), &lowered_from(9, 4), "held at 4", &held, false);
-    check_input(after("2"), &used(9), "advertised", &[], false);
+    check_input(after("2"), &bound(9, 0), "advertised", &[], false);
     let repaired = ["repaired example.com/dongle=3 (rule r; was 0)"];
     check_input(after("0"), &lowered_from(3, 4), "held at 3", &repaired, false);
     // What is raised again is held as any other value.
@@ -158,8 +205,9 @@ fn random_plans_never_lower_below_pod_requests() {
         let spec = json!({"quantity": random.i64(1..9), "shrinkPolicy": policy});
         let rules = rule_set(&json!({ "r": spec }));
         let requested = random.i64(0..9);
+        let started = random.i64(0..=requested);
         let known = random.bool();
-        let input = if known { used(requested) } else { PlanningInput::default() };
+        let input = if known { bound(requested, started) } else { PlanningInput::default() };
         let mut after = node_object(&before);
         let planned = plan(&decoded(&after), &rules, &input);
         let patch = patch(&decoded(&after), planned.changes()).unwrap();
@@ -172,10 +220,10 @@ fn random_plans_never_lower_below_pod_requests() {
         let desired = spec["quantity"].as_i64().unwrap();
         let least = match (policy, known) {
             ("Immediate", _) => desired,
-            (_, true) => desired.max(requested.min(listed.max(capacity).max(allocatable))),
+            (_, true) => desired.max(requested.min(listed.max(capacity).max(allocatable).max(started))),
             (_, false) => desired.max(listed),
         };
-        let context = format!("{before} {spec} {requested} {known}");
+        let context = format!("{before} {spec} {requested} {started} {known}");
         let is_left = after == (capacity, allocatable);
         let may_be_left = !known && policy == "WhenFree";
         assert!(after == (least, least) || (is_left && may_be_left), "{context}: {after:?}");

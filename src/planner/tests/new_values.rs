@@ -25,6 +25,8 @@ fn new_value_is_no_less_than_what_pods_request() {
         assert!(planned.changes()[0].lowered_from().is_none() && !planned.changes()[0].was_listed());
     }
     check_input(two(), &used(2), "advertised", &ADVERTISED, false);
+    // Whoever binds a pod does not set the quantity.
+    check_input(two(), &bound(3, 0), "advertised", &ADVERTISED, false);
     let immediate = json!({"quantity": 2, "shrinkPolicy": "Immediate"});
     check_input((bare(), immediate), &used(3), "advertised", &ADVERTISED, false);
 }
@@ -59,7 +61,11 @@ fn new_value_on_a_younger_node_needs_no_pods() {
         let (mut before, spec) = two();
         before["created"] = created;
         if is_younger {
-            check_input((before, spec), &check, "advertised", &ADVERTISED, false);
+            check_input((before.clone(), spec.clone()), &check, "advertised", &ADVERTISED, false);
+            // A Node object that was deleted and created again under the pods that are bound to it.
+            let known = PlanningInput { new_values: NewValues::CheckOlderNodes, ..used(3) };
+            let held = ["held example.com/dongle at 3, which pods request (rule r declares 2)"];
+            check_input((before, spec), &known, "held at 3", &held, false);
         } else {
             check_input((before, spec), &check, "awaiting pods", &[], true);
         }

@@ -6,7 +6,7 @@ use super::*;
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::{ANNOTATION, Ledger};
 use crate::model::node::{FactNames, Interner, heartbeats};
-use crate::model::pod::NodeRequests;
+use crate::model::pod::{NodeRequests, Requests};
 
 const NAMES: [&str; 3] = ["example.com/a", "example.com/b", "example.com/c"];
 const MAPS: [&str; 2] = ["capacity", "allocatable"];
@@ -111,7 +111,8 @@ impl Case {
         rules.any(|it| it["resourceName"] == resource && it["conflictPolicy"] == "Overwrite" && it["paused"] == false)
     }
 
-    /// Under `WhenFree`, no value is lowered below what pods request, nor does one appear below it (I5).
+    /// Under `WhenFree`, no value is lowered below what pods request, nor does one appear below what those request that have
+    /// started (I5).
     fn assert_pods_are_safe(&self, before: &Value, after: &Value) {
         // The rule that the value is written for decides.
         let entries = ledger(after);
@@ -127,12 +128,13 @@ impl Case {
             for map in MAPS {
                 let (old, new) = (quantity(before, map), quantity(after, map));
                 let is_less = old.is_some_and(|old| new.is_some_and(|new| new < old));
-                let requested = self.requests.bound.get(name);
+                let NodeRequests { bound, started } = &self.requests;
+                let (requested, started) = (bound.get(name), started.get(name));
                 let is_new = appears && new.is_some_and(|new| !new.is_zero());
                 let is_safe = new.is_none_or(|new| new >= requested.min(old.unwrap_or(requested)));
                 let is_known = matches!(self.input.pods, PodUsage::Known(_));
                 assert!(!is_less || (is_known && is_safe), "{name} {before} {after} {}", self.rules);
-                let is_high_enough = new.is_some_and(|new| new >= requested);
+                let is_high_enough = new.is_some_and(|new| new >= started);
                 assert!(!(is_new && is_known) || is_high_enough, "{name} {before} {after}");
             }
         }
@@ -169,10 +171,12 @@ fn managers(random: &mut fastrand::Rng) -> Value {
 }
 
 fn input(random: &mut fastrand::Rng) -> (PlanningInput, NodeRequests) {
-    let amounts = NAMES.map(|name| (name.to_owned(), json!(random.i64(0..6).to_string())));
-    let container = json!({"resources": {"requests": Map::from_iter(amounts)}});
-    let pods = json!({"items": [{"spec": {"containers": [container]}}]});
-    let requests = NodeRequests::from_pods(&serde_json::from_value(pods).unwrap());
+    let mut requests = NodeRequests::default();
+    for has_started in [false, true] {
+        let mut pod = Requests::default();
+        NAMES.iter().for_each(|name| pod.add_amount(name, Quantity::from(random.i64(0..4))));
+        requests.add(&pod, has_started);
+    }
     let pods = match random.u8(..4) {
         0 => PodUsage::NotFetched,
         1 => PodUsage::Unavailable("no right".into()),

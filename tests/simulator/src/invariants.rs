@@ -1,7 +1,7 @@
 //! The invariants of every node patch of the controller (`docs/architecture.md`), checked from the objects alone,
 //! independently of the planner.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -11,6 +11,7 @@ use crate::condition::remove_conditions;
 pub use crate::condition::{conditions, due_status};
 use crate::ledger::{LEDGER, MAPS, is_adoptable};
 pub use crate::ledger::{Ledger, ledger, managers, units};
+use crate::pods::{Amounts, Usage};
 use crate::rules::may_declare;
 pub use crate::rules::{Calm, Declared, decider, declared, is_derived, is_frozen, selections, selects};
 
@@ -48,10 +49,10 @@ pub struct NodeWrite<'a> {
     pub history: &'a [Arc<Value>],
     /// Whether the sender keeps the node's condition; if not, it removes it.
     pub keeps_condition: bool,
-    /// What pods on the node requested when the sender listed them last, by resource. If that is uncertain, the least.
-    pub pods: Option<&'a BTreeMap<String, i128>>,
+    /// What pods on the node requested when the sender listed them last. If that is uncertain, the least.
+    pub pods: Option<&'a Usage>,
     /// The most that they may have requested, if that is uncertain.
-    pub most_pods: Option<&'a BTreeMap<String, i128>>,
+    pub most_pods: Option<&'a Usage>,
 }
 
 /// The violated invariant, and how.
@@ -233,7 +234,7 @@ impl NodeWrite<'_> {
     /// An entry is what a rule declares, or more.
     fn check_declared(&self, name: &str, quantity: i128, rule: &str, old: &Place) -> Result<(), Violation> {
         let pods = self.most_pods.or(self.pods);
-        let requested = pods.and_then(|pods| pods.get(name)).copied().unwrap_or_default();
+        let requested = pods.and_then(|pods| pods.bound.get(name)).copied().unwrap_or_default();
         let most = old.most().unwrap_or_default().max(requested);
         let declares = |rules: &Vec<Arc<Value>>| {
             self.labels.iter().any(|labels| {
@@ -296,7 +297,7 @@ impl NodeWrite<'_> {
             if objects.any(|rule| node > age(rule)) {
                 return Ok(());
             }
-            i128::MAX
+            0
         } else {
             let listed = old.entry.as_ref().map(|(listed, ..)| *listed);
             match if self.was_seen { old.most() } else { listed } {
@@ -307,7 +308,8 @@ impl NodeWrite<'_> {
         let Some(pods) = self.pods else {
             return Err("I5: a value is lowered, or appears, without a list of pods".to_owned());
         };
-        let requested = pods.get(name).copied().unwrap_or_default().min(limit);
+        let amount = |amounts: &Amounts| amounts.get(name).copied().unwrap_or_default();
+        let requested = amount(&pods.bound).min(limit.max(amount(&pods.started)));
         if quantity < requested {
             return Err(format!("I5: pods request {requested}"));
         }

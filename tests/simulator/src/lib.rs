@@ -26,6 +26,7 @@ mod kind;
 mod ledger;
 mod list;
 mod node;
+pub mod pods;
 pub mod protobuf;
 mod quantity;
 mod rules;

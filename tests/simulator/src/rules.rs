@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::ledger::{Ledger, is_adoptable, ledger, units};
+use crate::pods::Usage;
 
 /// What a rule declares on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,11 +212,8 @@ impl Calm {
 
     /// Returns the requests of pods on a node.
     fn requested(&self, node: &Value, resource: &str) -> i128 {
-        let pods = self.pods.iter().filter(|pod| {
-            let phase = pod["status"]["phase"].as_str();
-            pod["spec"]["nodeName"] == *node && !matches!(phase, Some("Succeeded" | "Failed"))
-        });
-        let containers = pods.filter_map(|pod| pod["spec"]["containers"].as_array()).flatten();
-        containers.filter_map(|it| units(&it["resources"]["requests"][resource])).sum()
+        let pods = self.pods.iter().filter(|pod| pod["spec"]["nodeName"] == *node);
+        let usage: Usage = pods.map(|pod| &**pod).collect();
+        usage.bound.get(resource).copied().unwrap_or_default()
     }
 }

@@ -78,7 +78,9 @@ impl World {
             return;
         }
         let without = self.planning.ask(Question { pods: None, ..self.question(leader) });
-        if leader.listed && (without.needs_pods || leader.lowered_from != [0; 2]) && leader.pods != Some(state.pods) {
+        let with = self.planning.ask(Question { pods: Some(state.pods), ..self.question(leader) });
+        let needs_pods = without.needs_pods || leader.lowered_from != [0; 2] || with.changes != without.changes;
+        if leader.listed && needs_pods && leader.pods != Some(state.pods) {
             let leader = Leader { pods: Some(state.pods), ..*leader };
             calm(steps, Step::ListPods, State { leader, ..*state });
         }

@@ -259,7 +259,11 @@ impl World {
                 {"name": "main", "resources": {"requests": amounts, "limits": amounts}},
             ]},
         });
+        let key = Key::of(&pod);
         self.create(Kind::Pod, pod, "kube-scheduler");
+        let started = PatchBody::Merge(json!({"status": simulator::pods::running()}));
+        let kubelet = Writer::new("kubelet");
+        let _ = self.network.act(|api| api.patch(Kind::Pod, Subresource::Status, &key, &started, &kubelet));
     }
 
     fn end_pod(&mut self) {

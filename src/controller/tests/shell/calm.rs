@@ -9,7 +9,7 @@ use super::world::World;
 use super::*;
 use crate::model::api::NodeExtendedResource;
 use crate::model::node::{Interner, Node};
-use crate::model::pod::{NodeRequests, PodList};
+use crate::model::pod::{NodeRequests, PodList, Requests};
 use crate::planner::input::{NewValues, PlanningInput, PodUsage};
 use crate::planner::rules::{Rule, RuleSet};
 use crate::planner::{self, NodePlan, Outcome as NodeOutcome};
@@ -88,11 +88,10 @@ fn plans(api: &ApiServer) -> Vec<(String, NodePlan)> {
         let here = pods.filter(|pod| pod["spec"]["nodeName"] == node["metadata"]["name"]);
         let items: Vec<_> = here.map(|pod| (*pod).clone()).collect();
         let pods: PodList = serde_json::from_value(json!({ "items": items })).unwrap();
-        let input = PlanningInput {
-            pods: PodUsage::Known(NodeRequests::from_pods(&pods)),
-            new_values: NewValues::Check,
-            ..PlanningInput::default()
-        };
+        // What a lost leader has lowered is raised for started pods only once they are watched.
+        let pods = NodeRequests { started: Requests::default(), ..NodeRequests::from_pods(&pods) };
+        let input =
+            PlanningInput { pods: PodUsage::Known(pods), new_values: NewValues::Check, ..PlanningInput::default() };
         let name = name(node);
         let node = serde_json::from_value((**node).clone()).unwrap();
         (name, planner::plan(&Node::new(node, &mut Interner::default()), &rules, &input))

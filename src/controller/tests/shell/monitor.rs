@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use simulator::invariants::{NodeWrite, Right, units};
+use simulator::invariants::{NodeWrite, Right};
+use simulator::pods::Usage;
 use simulator::{ApiServer, Fate, Key, Kind, Network, Selector, Watch, WatchEvent, Write};
 
 use super::actors::all;
@@ -17,9 +18,6 @@ const MAX_USAGE_AGE: Duration = Duration::from_secs(2 + 60 + 30);
 /// Looks at writes.
 #[derive(Clone)]
 pub(super) struct Monitor(Arc<Mutex<State>>);
-
-/// What pods request, by resource.
-type Usage = BTreeMap<String, i128>;
 
 struct State {
     /// Whether the replicas keep the condition of nodes.
@@ -135,13 +133,8 @@ impl State {
             if call.contains("spec.nodeName=") && !call.contains(&format!("spec.nodeName={name},")) {
                 continue;
             }
-            let mut usage = Usage::new();
-            for pod in pods.iter().filter(|pod| pod["spec"]["nodeName"] == name) {
-                let requests = &pod["spec"]["containers"][0]["resources"]["requests"];
-                for (resource, amount) in requests.as_object().into_iter().flatten() {
-                    *usage.entry(resource.clone()).or_default() += units(amount).unwrap_or_default();
-                }
-            }
+            let here = pods.iter().filter(|pod| pod["spec"]["nodeName"] == name);
+            let usage = here.map(|pod| &**pod).collect();
             let usages = self.usages.entry((list.client.to_owned(), name.to_owned())).or_default();
             usages.push((now, usage));
         }
@@ -150,16 +143,8 @@ impl State {
     /// The least that a client may think is requested on a node, if it has listed that.
     fn usage(&self, client: &str, node: &str, sent: Instant) -> Option<Usage> {
         let usages = self.usages.get(&(client.to_owned(), node.to_owned()))?.iter();
-        let mut recent =
-            usages.filter(|(at, _)| *at <= sent && sent.duration_since(*at) <= MAX_USAGE_AGE).map(|(_, usage)| usage);
-        let mut least = recent.next()?.clone();
-        for other in recent {
-            least.retain(|resource, _| other.contains_key(resource));
-            for (resource, amount) in &mut least {
-                *amount = (*amount).min(other[resource]);
-            }
-        }
-        Some(least)
+        let recent = usages.filter(|(at, _)| *at <= sent && sent.duration_since(*at) <= MAX_USAGE_AGE);
+        recent.map(|(_, usage)| usage.clone()).reduce(|one, other| one.merged(&other, i128::min))
     }
 
     fn check(&self, write: &Write<'_>) -> Result<(), String> {

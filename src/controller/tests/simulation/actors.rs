@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use simulator::invariants::units;
+use simulator::pods::{self, requests};
 use simulator::{Key, Kind, PatchBody, Subresource, Writer};
 
-use super::checks::{requests, show_node};
+use super::checks::show_node;
 use super::world::{Due, World};
 use crate::model::ledger;
 use crate::model::node::CONDITION_TYPE;
@@ -327,8 +328,11 @@ impl World {
             "spec": {"nodeName": name, "containers": [
                 {"name": "c", "resources": {"requests": {resource: amount.to_string()}}}]},
         });
-        let writer = Writer::new("kube-scheduler");
-        if self.write(|server| server.create(Kind::Pod, object, &writer)).is_some() {
+        let key = Key::of(&object);
+        let [scheduler, kubelet] = ["kube-scheduler", "kubelet"].map(Writer::new);
+        if self.write(|server| server.create(Kind::Pod, object, &scheduler)).is_some() {
+            let started = PatchBody::Merge(json!({"status": pods::running()}));
+            self.write(|server| server.patch(Kind::Pod, Subresource::Status, &key, &started, &kubelet));
             self.count("pod bound");
             self.record(|| format!("{pod}, which requests {amount} {resource}, is bound to {name}"));
         }

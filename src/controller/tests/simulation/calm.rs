@@ -14,7 +14,7 @@ use super::world::{Due, Millis, World};
 use crate::controller::standing::{Standing, State};
 use crate::model::api::NodeExtendedResource;
 use crate::model::node::{Interner, Node};
-use crate::model::pod::{NodeRequests, Pod};
+use crate::model::pod::{NodeRequests, Pod, Requests};
 use crate::planner::input::{PlanningInput, PodUsage};
 use crate::planner::rules::{Rule, RuleSet};
 use crate::planner::{self, Plan};
@@ -246,7 +246,9 @@ impl World {
         let Standings { mut counts, mut missing } = Standings::default();
         for object in self.objects(Kind::Node) {
             let node = Node::new(serde_json::from_value((*object).clone()).unwrap(), &mut Interner::default());
-            let pods = PodUsage::Known(self.requested(&node.name));
+            // What a lost leader has lowered is raised for started pods only once they are watched.
+            let pods = NodeRequests { started: Requests::default(), ..self.requested(&node.name) };
+            let pods = PodUsage::Known(pods);
             let is_rejected = self.rejected.contains(&*node.name) || excused.contains(&*node.name);
             // What a ledger has lost is listed again, unless admission rejects that.
             let mut released = leader.reconciler.released(&node.name);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use simulator::invariants::{NodeWrite, Right, conditions, ledger};
+use simulator::pods::Usage;
 use simulator::{Key, Kind};
 use tokio::time::Instant;
 
@@ -17,9 +18,8 @@ use crate::controller::effect::{Effect, PodScope, RequestId};
 /// A version at which an object was written, and how; or whose object was deleted.
 pub(super) type History = Vec<(u64, Result<Arc<Value>, Key>)>;
 
-/// What pods request, by resource; and by node.
-type Requested = BTreeMap<String, i128>;
-type Usage = BTreeMap<String, Requested>;
+/// What pods request, by node.
+type Usages = BTreeMap<String, Usage>;
 
 /// How long what pods request is valid for a patch: 30 seconds in the controller, and the time of a step.
 const MAX_USAGE_AGE: Duration = Duration::from_secs(2 + 30);
@@ -29,9 +29,9 @@ pub(super) struct Checks {
     nodes: History,
     rules: History,
     /// What lists of pods have found that are on their way, by process, and at which version.
-    listing: BTreeMap<(usize, u64), (Usage, u64)>,
+    listing: BTreeMap<(usize, u64), (Usages, u64)>,
     /// What processes know of pods on a node, and since when.
-    pods: BTreeMap<(usize, String), (Requested, Instant)>,
+    pods: BTreeMap<(usize, String), (Usage, Instant)>,
     lowerings: Vec<Lowering>,
     /// How often each resource on a node was changed, by what Events call it.
     pub(super) changes: BTreeMap<(String, String, &'static str), u64>,
@@ -56,7 +56,7 @@ pub(super) struct Sent {
     rules: u64,
     version: u64,
     /// What pods requested on the node that a patch is for.
-    pods: Option<Requested>,
+    pods: Option<Usage>,
 }
 
 /// A value that was lowered, so that pods are to be listed once more.
@@ -180,15 +180,11 @@ impl World {
 
     /// A list of pods has been served.
     pub(super) fn pods_are_listed(&mut self, process: usize, id: RequestId, scope: &PodScope) {
-        let mut usage = Usage::new();
+        let mut usage = Usages::new();
         for pod in self.objects(Kind::Pod) {
             let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-            let is_finished = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-            if is_finished || matches!(scope, PodScope::Node(name) if **name != *node) {
-                continue;
-            }
-            for (resource, amount) in requests(&pod) {
-                *usage.entry(node.to_owned()).or_default().entry(resource).or_default() += amount;
+            if !matches!(scope, PodScope::Node(name) if **name != *node) {
+                usage.entry(node.to_owned()).or_default().add(&pod);
             }
         }
         if let PodScope::Node(name) = scope {
@@ -211,7 +207,7 @@ impl World {
         let follows = |it: &&mut Lowering| it.process == process && it.version <= version;
         for lowering in self.checks.lowerings.iter_mut().filter(follows) {
             if let Some(usage) = usage.get(&lowering.node) {
-                let requested = usage.get(&lowering.resource).copied().unwrap_or_default();
+                let requested = usage.bound.get(&lowering.resource).copied().unwrap_or_default();
                 lowering.requested = Some(requested.min(lowering.from));
             }
         }
@@ -315,17 +311,6 @@ impl World {
             }
         }
     }
-}
-
-/// What a pod requests, by resource.
-pub(super) fn requests(pod: &Value) -> BTreeMap<String, i128> {
-    let mut sum: BTreeMap<String, i128> = BTreeMap::new();
-    for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
-        for (name, amount) in container["resources"]["requests"].as_object().into_iter().flatten() {
-            *sum.entry(name.clone()).or_default() += simulator::invariants::units(amount).unwrap_or_default();
-        }
-    }
-    sum
 }
 
 /// A node's extended resources and its ledger, for a story.

@@ -1,11 +1,12 @@
 //! What the audit log says about nodes, and what a process may have known when it patched one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use simulator::invariants::{NodeWrite, Right, units};
+use simulator::invariants::{NodeWrite, Right};
+use simulator::pods::{self, Usage};
 
 use super::story;
 use super::{Era, RULES};
@@ -88,11 +89,10 @@ struct Pod {
     since: Timestamp,
     /// When it has perhaps ended.
     until: Option<Timestamp>,
-    spec: Value,
+    /// When it certainly had started.
+    started: Option<Timestamp>,
+    object: Value,
 }
-
-/// What pods request, by resource.
-type Usage = BTreeMap<String, i128>;
 
 /// What a process may do at a moment, and which rules it may know.
 pub(super) struct Knowledge {
@@ -231,9 +231,13 @@ impl History {
             }
             ("create", _) if !is_binding => {
                 let node = written["spec"]["nodeName"].as_str().map(str::to_owned);
-                self.pods.push(Pod { key, node, since: entry.end(), until: None, spec: written["spec"].clone() });
+                let (since, object) = (entry.end(), written.clone());
+                self.pods.push(Pod { key, node, since, until: None, started: None, object });
             }
             (_, Some(pod)) if is_over || verb == "delete" => pod.until = Some(entry.begin()),
+            (_, Some(pod)) if pod.started.is_none() && pods::has_started(written) => {
+                pod.started = Some(entry.end());
+            }
             _ => {}
         }
     }
@@ -325,14 +329,9 @@ impl History {
             list.client == writer.client && list.uri.contains("/pods") && is_of_node && is_recent
         });
         let usages = lists.map(|list| self.listed_usage(list, node, bound));
-        usages.reduce(|one, other| {
-            let resources: BTreeSet<_> = one.keys().chain(other.keys()).cloned().collect();
-            let amount = |usage: &Usage, resource: &str| usage.get(resource).copied().unwrap_or_default();
-            let both = |resource: &str| match bound {
-                Bound::Least => amount(&one, resource).min(amount(&other, resource)),
-                Bound::Most => amount(&one, resource).max(amount(&other, resource)),
-            };
-            resources.into_iter().map(|resource| (resource.clone(), both(&resource))).collect()
+        usages.reduce(|one, other| match bound {
+            Bound::Least => one.merged(&other, i128::min),
+            Bound::Most => one.merged(&other, i128::max),
         })
     }
 
@@ -350,11 +349,15 @@ impl History {
             };
             pod.node.as_deref() == Some(node) && is_listed
         });
-        let containers = pods.filter_map(|pod| pod.spec["containers"].as_array()).flatten();
-        let requests = containers.filter_map(|it| it["resources"]["requests"].as_object()).flatten();
-        let mut usage = Usage::new();
-        for (resource, amount) in requests {
-            *usage.entry(resource.clone()).or_default() += units(amount).unwrap_or_default();
+        let mut usage = Usage::default();
+        for pod in pods {
+            let has_started = pod.started.is_some_and(|started| list.begin.duration_since(started) >= lag);
+            for (resource, amount) in pods::requests(&pod.object) {
+                if has_started {
+                    *usage.started.entry(resource.clone()).or_default() += amount;
+                }
+                *usage.bound.entry(resource).or_default() += amount;
+            }
         }
         usage
     }

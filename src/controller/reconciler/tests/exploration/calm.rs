@@ -8,6 +8,7 @@ use super::actions::Action;
 use super::world::{NODE, Open, World};
 use crate::controller::reconciler::*;
 use crate::controller::tests::exploration::planning::requests;
+use crate::model::pod::{NodeRequests, Requests};
 use crate::planner::input::{NewValues, PlanningInput, PodUsage};
 use crate::planner::plan;
 use crate::planner::rules::{Rule, RuleSet};
@@ -107,11 +108,10 @@ impl World {
         let Some(node) = self.node_object() else { return Ok(true) };
         let valid = self.rules.values().cloned().map(|rule| Arc::new(Rule::new(&object(rule)).unwrap()));
         let rules = RuleSet::new(valid, []);
-        let input = PlanningInput {
-            pods: PodUsage::Known(requests([self.pods, 0])),
-            new_values: NewValues::Check,
-            ..PlanningInput::default()
-        };
+        // What a lost leader has lowered is raised for started pods only once they are watched.
+        let pods = NodeRequests { started: Requests::default(), ..requests([self.pods, 0]) };
+        let input =
+            PlanningInput { pods: PodUsage::Known(pods), new_values: NewValues::Check, ..PlanningInput::default() };
         let node = crate::controller::tests::exploration::node::SmallNode::decoded(node);
         if !plan(&node, &rules, &input).changes().is_empty() {
             return Ok(false);
