@@ -20,6 +20,7 @@ mod limiter;
 pub mod metrics;
 mod nodes;
 mod options;
+mod pod_watch;
 mod protection;
 pub mod prune;
 pub mod readiness;
@@ -32,6 +33,7 @@ mod standing;
 mod status;
 mod status_writes;
 mod tally;
+mod usage;
 mod watches;
 mod work_queue;
 
@@ -54,6 +56,7 @@ use crate::model::node::ApiNode;
 use effect::{Now, Observation, Watched};
 use executor::{Executor, InFlight};
 pub use options::{Diagnostics, Options, RolloutLimits};
+use pod_watch::PodWatch;
 pub(crate) use protection::LABEL as PROTECTION_LABEL;
 use reconciler::Reconciler;
 use rules::RuleObject;
@@ -100,6 +103,7 @@ pub async fn run(
     let watch_nodes = || watch_objects(nodes.clone(), by_pages.clone(), seed);
     let mut node_events = pin!(watch_nodes());
     let mut begins = stream::select(rules_begin.map(|()| Watched::Rules), nodes_begin.map(|()| Watched::Nodes));
+    let mut pod_watch = PodWatch::new(&client, seed);
     let mut class_events = pin!(device_classes::watch(client.clone(), seed));
     let mut policy_events = pin!(protection::watch(client.clone(), seed));
     let mut shutdown = pin!(shutdown.fuse());
@@ -121,6 +125,7 @@ pub async fn run(
         if step.relists_rules {
             rule_events.set(watch_rules());
         }
+        pod_watch.turn(step.watches_pods);
         in_flight.extend(step.requests.into_iter().map(|request| executor.send(request)));
         diagnostics.heartbeat.send_replace(now.instant);
         let heartbeat = now.instant + HEARTBEAT_INTERVAL;
@@ -134,6 +139,7 @@ pub async fn run(
             observations = observed(&mut rule_events, &mut node_events, &mut rules_first) => {
                 observations.into_iter().for_each(|observation| reconciler.observe(observation, Now::read()));
             }
+            observation = pod_watch.next() => reconciler.observe(observation, Now::read()),
             Some(event) = class_events.next() => {
                 reconciler.observe(Observation::DeviceClass(event), Now::read());
             }

@@ -25,6 +25,11 @@ pub(crate) const POD_PAGE_SIZE: u32 = 500;
 /// Finished pods stay until they are deleted, and there may be many.
 pub(crate) const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
+/// Which pods use a node: those that are bound to one, and have not finished.
+pub(crate) const BOUND: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
+/// The page size of the first list of a watch of all pods. For each page, the API server copies all pods that are left.
+pub(crate) const BOUND_PAGE_SIZE: u32 = 2500;
+
 /// The label that [`NodeClient::try_label`] adds.
 const SELF_TEST_LABEL: &str = "noderesource.dev/self-test";
 
@@ -166,8 +171,7 @@ impl NodeClient {
 
     /// Returns the unfinished pods that are assigned to nodes, from a list in pages.
     pub(crate) async fn pods_by_node(self) -> Result<PodsByNode, RequestError> {
-        let fields = format!("spec.nodeName!=,{UNFINISHED}");
-        let mut page = ListParams::default().fields(&fields).limit(POD_PAGE_SIZE);
+        let mut page = ListParams::default().fields(BOUND).limit(POD_PAGE_SIZE);
         let mut listed = PodsByNode::all();
         let mut restarted = false;
         loop {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::channel::mpsc::{UnboundedReceiver, unbounded};
 use futures::{Stream, StreamExt as _, stream};
 use http::Request;
+use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
@@ -116,6 +117,30 @@ pub(crate) fn reporting(client: &Client) -> (Client, UnboundedReceiver<()>) {
         }
     });
     (Client::new(service, namespace), begins)
+}
+
+/// Returns a client for one watch, and when the API server sent anything in it last, be it a bookmark, which kube's watcher
+/// keeps to itself. A watch that is open has not sent anything yet.
+pub(crate) fn heard(client: &Client) -> (Client, tokio::sync::watch::Receiver<Instant>) {
+    let (report, heard) = tokio::sync::watch::channel(Instant::now());
+    let (namespace, client) = (client.default_namespace().to_owned(), client.clone());
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, report) = (client.clone(), report.clone());
+        async move {
+            let is_watch = is_watch(request.uri());
+            let response = client.send(request).await?;
+            let hears = is_watch && response.status().is_success();
+            Ok::<_, kube::Error>(response.map(|body| {
+                body.map_frame(move |frame| {
+                    if hears {
+                        report.send_replace(Instant::now());
+                    }
+                    frame
+                })
+            }))
+        }
+    });
+    (Client::new(service, namespace), heard)
 }
 
 /// The pauses of a watch after failures.

@@ -17,6 +17,7 @@ use super::device_classes::DeviceClass;
 use super::limiter::Kind;
 use super::protection::{self, PolicyObject};
 use super::rules::{ObservedStatus, RuleList, RuleObject};
+use super::usage::PodObject;
 use crate::cluster::clock;
 use crate::cluster::lease::{Election, LeaseWrite, Written};
 use crate::cluster::node_client::{PodsByNode, Reply};
@@ -63,6 +64,10 @@ pub(super) enum Observation {
     Lease(watcher::Result<Event<Lease>>),
     Rule(watcher::Result<Event<RuleObject>>),
     Node(watcher::Result<Event<ApiNode>>),
+    /// What the watch of pods shows.
+    Pods(watcher::Result<Event<PodObject>>),
+    /// When the watch of pods showed anything last, be it a bookmark.
+    PodsHeard(Instant),
     /// The watch of this resource is open, perhaps again, and shows what changes from now on.
     WatchBegan(Watched),
     DeviceClass(watcher::Result<Event<DeviceClass>>),
@@ -189,6 +194,8 @@ pub(super) struct Step {
     pub(super) relists_nodes: bool,
     /// Whether the watch of rules is to begin anew with a list, because there is room for rules that did not fit.
     pub(super) relists_rules: bool,
+    /// Whether pods are to be watched. The watch begins with a list, and ends when it is no longer wanted.
+    pub(super) watches_pods: bool,
     /// Whether the process may end.
     pub(super) done: bool,
 }

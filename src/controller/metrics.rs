@@ -47,6 +47,8 @@ pub struct Metrics {
     pub(crate) plan: Histogram,
     /// Watches that ended and were restarted.
     pub(crate) watch_restarts: Family<Label, Counter>,
+    /// How many pods cannot be decoded.
+    pub(crate) unreadable_pods: Gauge,
     /// Since when a watch is broken, in seconds since the Unix epoch; 0 while it works.
     pub(crate) watch_broken: Family<Label, Gauge>,
     /// Whether this process is the leader: 1 or 0.
@@ -99,6 +101,7 @@ impl Default for Metrics {
             event_to_patch: Histogram::new(EVENT_TO_PATCH),
             plan: Histogram::new(PLAN),
             watch_restarts: Family::default(),
+            unreadable_pods: Gauge::default(),
             watch_broken: Family::default(),
             leader: Gauge::default(),
             protection: Family::default(),
@@ -158,6 +161,11 @@ impl Default for Metrics {
         );
         registry.register("plan_duration_seconds", "Time to plan a node", metrics.plan.clone());
         registry.register("watch_restarts", "Watches that ended and were restarted", metrics.watch_restarts.clone());
+        registry.register(
+            "unreadable_pods",
+            "Bound pods that cannot be decoded, so that their requests are not known",
+            metrics.unreadable_pods.clone(),
+        );
         registry.register(
             "watch_broken_timestamp_seconds",
             "Since when a watch is broken, in seconds since the Unix epoch; 0 while it works",

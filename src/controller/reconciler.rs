@@ -25,6 +25,7 @@ mod standby;
 mod standings;
 mod statuses;
 mod turns;
+mod usage;
 mod watches;
 
 use std::sync::Arc;
@@ -46,6 +47,7 @@ use super::readiness::Readiness;
 use super::rules::Rules;
 use super::schedule::{RulesList, Schedule};
 use super::status_writes::StatusWrites;
+use super::usage::Usage;
 use super::watches::{Failed, Watches};
 use super::work_queue::{Key, Rank, Stage};
 use crate::cluster::lease::{Candidate, Leadership};
@@ -67,6 +69,7 @@ pub(super) struct Reconciler {
     reports: Reports,
     cluster: ClusterFacts,
     watches: Watches,
+    usage: Usage,
 }
 
 /// What the reconciler knows about the cluster besides nodes and rules.
@@ -118,6 +121,7 @@ impl Reconciler {
             reports,
             cluster,
             watches: Watches::default(),
+            usage: Usage::default(),
         };
         reconciler.report_confinement();
         reconciler
@@ -129,6 +133,8 @@ impl Reconciler {
             Observation::Lease(event) => self.leader.observe(event, now),
             Observation::Rule(event) => self.observe_rule(event, now),
             Observation::Node(event) => self.observe_node(event, now),
+            Observation::Pods(event) => self.observe_pods(event, now),
+            Observation::PodsHeard(at) => _ = self.usage.heard(at),
             Observation::WatchBegan(watched) => self.watches.began(watched, now.instant),
             Observation::DeviceClass(event) => {
                 if self.cluster.device_classes.apply(event) {
@@ -185,6 +191,7 @@ impl Reconciler {
         } else {
             self.stand_by(now, &mut step);
         }
+        self.follow_usage(now, &mut step);
         self.report_gauges(now.instant);
         step
     }

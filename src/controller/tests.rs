@@ -96,3 +96,21 @@ async fn controller_that_is_dropped_sends_nothing_more() {
     sleep(Duration::from_secs(60)).await;
     assert_eq!(network.log(), before, "nothing of it goes on elsewhere");
 }
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_use_nodes_are_watched_by_the_leader() {
+    let (network, mut asked) = cluster(Fate::Answered);
+    let (_controller, _stop) = start(&network);
+    asked.recv().await.unwrap();
+    let bound = "fieldSelector=spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
+    let is_watched = || network.log().iter().any(|line| line.contains("watch pods") && line.contains(bound));
+    let watched = async {
+        while !is_watched() {
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let watched = timeout(Duration::from_secs(600), watched).await;
+    assert!(watched.is_ok(), "no watch of pods begins: {:#?}", network.log());
+    let lists = network.log().iter().filter(|line| line.contains("list pods") && line.contains(bound)).count();
+    assert_eq!(lists, 1, "{:#?}", network.log());
+}

@@ -76,6 +76,14 @@ pub enum PodUsage {
     Unavailable(Arc<str>),
     /// The requests.
     Known(NodeRequests),
+    /// The requests may have changed since, for this reason: nothing is lowered, and nothing appears, but what started pods
+    /// request still raises.
+    LastKnown {
+        /// The requests.
+        requests: NodeRequests,
+        /// Why they may have changed.
+        why: Arc<str>,
+    },
 }
 
 /// What a value that appears on a node requires first under `WhenFree`: running pods may request more than the value

@@ -175,7 +175,7 @@ impl Resolver<'_> {
         } else if !observed.is_as_listed() {
             let (observed, manager) = was();
             Action::Repair { quantity, rule, observed, manager }
-        } else if target != desired.quantity && matches!(self.input.pods, PodUsage::Known(_)) {
+        } else if target != desired.quantity && self.is_requested(target, &observed) {
             Action::Hold { quantity, rule, declared: desired.quantity.to_string() }
         } else {
             Action::Advertise { quantity, rule }
@@ -218,17 +218,24 @@ impl Resolver<'_> {
             return Ok(desired.quantity.max(advertisable(held)));
         }
         let current = observed.most_or_listed().unwrap_or(desired.quantity);
+        let raised = match &self.input.pods {
+            PodUsage::LastKnown { requests, .. } => advertisable(requests.started.get(resource)),
+            _ => Quantity::default(),
+        };
         if appears {
             if !self.checks_new_value(desired, observed) {
-                return Ok(desired.quantity);
+                return Ok(desired.quantity.max(raised));
             }
             self.needs_pods = true;
             return Err(Outcome::AwaitingPods { pods_error: self.pods_error() });
         }
-        if current <= desired.quantity {
+        if current.max(raised) <= desired.quantity {
             return Ok(desired.quantity);
         }
         self.needs_pods = true;
+        if raised > current {
+            return Ok(raised);
+        }
         // A lost value is restored at once: pods may be using it.
         let is_lost = !observed.is_as_listed();
         match listed {
@@ -254,16 +261,25 @@ impl Resolver<'_> {
     /// Returns the outcome of a rule whose node has more than it declares.
     fn holds(&self, at: Option<Quantity>) -> Outcome {
         match (at, &self.input.pods) {
-            (Some(at), PodUsage::Known(_) | PodUsage::Unavailable(_)) => {
+            (Some(at), PodUsage::Known(_) | PodUsage::LastKnown { .. } | PodUsage::Unavailable(_)) => {
                 Outcome::Held { at, pods_error: self.pods_error() }
             }
             _ => Outcome::AwaitingPods { pods_error: self.pods_error() },
         }
     }
 
+    /// Returns whether pods are known to request a target above the declared quantity.
+    fn is_requested(&self, target: Quantity, observed: &Observed<'_>) -> bool {
+        match self.input.pods {
+            PodUsage::Known(_) => true,
+            PodUsage::LastKnown { .. } => Some(target) > observed.most_or_listed(),
+            PodUsage::NotFetched | PodUsage::Unavailable(_) => false,
+        }
+    }
+
     fn pods_error(&self) -> Option<Arc<str>> {
         match &self.input.pods {
-            PodUsage::Unavailable(error) => Some(Arc::clone(error)),
+            PodUsage::Unavailable(error) | PodUsage::LastKnown { why: error, .. } => Some(Arc::clone(error)),
             PodUsage::NotFetched | PodUsage::Known(_) => None,
         }
     }

@@ -278,3 +278,37 @@ async fn list_that_is_reset_is_requested_ever_more_rarely() {
     let lists = *requests.lock().unwrap();
     assert!((8..=25).contains(&lists), "{lists} lists in ten minutes");
 }
+
+/// kube's watcher keeps bookmarks to itself.
+#[tokio::test(start_paused = true)]
+async fn bookmark_is_heard_and_the_response_to_a_list_is_not() {
+    let begun = Instant::now();
+    let service = tower::service_fn(|request: Request<Body>| async move {
+        let body = if request.uri().to_string().contains("watch=true") {
+            let metadata = json!({"resourceVersion": "8", "creationTimestamp": null});
+            let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata});
+            let bookmark = format!("{}\n", json!({"type": "BOOKMARK", "object": object}));
+            let frames = stream::iter([Ok::<_, io::Error>(bookmark.into_bytes())]);
+            let last = stream::pending();
+            ResponseBody::from_stream(
+                frames
+                    .then(|frame| async {
+                        sleep(Duration::from_secs(60)).await;
+                        frame
+                    })
+                    .chain(last),
+            )
+        } else {
+            ResponseBody::from(page("").1.to_string())
+        };
+        Ok::<_, tower::BoxError>(Response::new(body))
+    });
+    let (client, mut heard) = heard(&Client::new(service, "default"));
+    let mut events = Box::pin(watch(Api::<Node>::all(client), watcher::Config::default(), 7));
+    let listed = timeout(Duration::from_secs(59), async { while events.next().await.is_some() {} });
+    assert!(listed.await.is_err() && !heard.has_changed().unwrap(), "the watch ends, or the list is heard");
+    let silent = timeout(Duration::from_secs(2), events.next()).await;
+    assert!(silent.is_err(), "{silent:?}");
+    let at = *heard.borrow_and_update();
+    assert_eq!((at - begun).as_secs(), 60);
+}

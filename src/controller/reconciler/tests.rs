@@ -24,6 +24,7 @@ mod scale;
 mod shared_lists;
 mod standby;
 mod starts;
+mod usage;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,7 @@ use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::PodScope;
 use crate::planner;
+use crate::planner::input::PodUsage;
 use responses::{error, failed};
 use world::{Open, World, object};
 
@@ -58,6 +60,11 @@ impl Reconciler {
     }
 
     /// What the node has lost from its ledger, with its value unchanged.
+    /// Returns what is known of the pods on a node.
+    pub(in crate::controller) fn usage_on(&self, node: &str, now: Instant) -> PodUsage {
+        self.usage.on(node, now)
+    }
+
     pub(in crate::controller) fn released(&self, node: &str) -> BTreeSet<Arc<str>> {
         self.nodes.get(node).map(|state| state.released.names().clone()).unwrap_or_default()
     }

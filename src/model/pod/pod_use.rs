@@ -40,6 +40,14 @@ impl<'de> Deserialize<'de> for ApiPod {
     }
 }
 
+impl ApiPod {
+    /// Returns the node that the pod is bound to.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.pod.node().filter(|node| !node.is_empty())
+    }
+}
+
 /// An unfinished pod that is bound to a node, and requests extended resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodUse {
@@ -59,7 +67,7 @@ impl PodUse {
     pub fn new(object: &ApiPod, interner: &mut PodInterner) -> Option<Self> {
         let pod = &object.pod;
         let requests = Requests::on_node(pod);
-        let node = pod.node().filter(|node| !node.is_empty() && !requests.is_empty())?;
+        let node = object.node().filter(|_| !requests.is_empty())?;
         Some(Self {
             node: interner.nodes.intern(node),
             uid: PodUid::of(&object.metadata),

@@ -97,6 +97,38 @@ fn value_is_no_less_than_what_bound_pods_request_and_rises_with_those_that_have_
     }
 }
 
+/// Nothing is lowered while what pods request may have changed; what they requested still raises.
+#[test]
+fn value_rises_with_pods_that_were_known_to_have_started_and_goes_no_lower() {
+    let last_known = |pods: PlanningInput| match pods.pods {
+        PodUsage::Known(requests) => {
+            let pods = PodUsage::LastKnown { requests, why: "no right".into() };
+            PlanningInput { pods, new_values: NewValues::CheckOlderNodes, ..PlanningInput::default() }
+        }
+        _ => unreachable!(),
+    };
+    let at = |value: &str| (owned(dongles(value, value), value, "r"), json!({"quantity": 2}));
+    let free = last_known(used(0));
+    check_input(at("4"), &free, "held at 4: no right", &[], true);
+    check_input(at("2"), &free, "advertised", &[], false);
+    let held = ["held example.com/dongle at 5, which pods request (rule r declares 2)"];
+    check_input(at("4"), &last_known(used(5)), "held at 5: no right", &held, true);
+    check_input(at("2"), &last_known(bound(9, 5)), "held at 5: no right", &held, true);
+    check_input(at("2"), &last_known(bound(9, 2)), "advertised", &[], false);
+    let lost = (owned(dongles("0", "0"), "4", "r"), json!({"quantity": 2}));
+    let repaired = ["repaired example.com/dongle=5 (rule r; was 0)"];
+    check_input(lost, &last_known(used(5)), "held at 5: no right", &repaired, true);
+    // What a succeeding rule keeps is not claimed to be requested.
+    let succeeds = (owned(dongles("4", "4"), "4", "gone"), json!({"quantity": 2}));
+    let kept = ["advertised example.com/dongle=4 (rule r)"];
+    check_input(succeeds, &last_known(used(3)), "held at 4: no right", &kept, true);
+    // It appears on a younger node only, and is no less there.
+    check_input((bare(), json!({"quantity": 2})), &last_known(used(5)), "awaiting pods: no right", &[], true);
+    let mut young = bare();
+    young["created"] = json!("2026-01-03T00:00:00Z");
+    check_input((young, json!({"quantity": 2})), &last_known(used(5)), "held at 5: no right", &held, false);
+}
+
 #[test]
 fn held_value_is_repaired_to_the_held_quantity() {
     let held = |present: &str| (owned(dongles(present, present), "3", "r"), json!({"quantity": 2}));

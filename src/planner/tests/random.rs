@@ -179,7 +179,8 @@ fn input(random: &mut fastrand::Rng) -> (PlanningInput, NodeRequests) {
     }
     let pods = match random.u8(..4) {
         0 => PodUsage::NotFetched,
-        1 => PodUsage::Unavailable("no right".into()),
+        1 if random.bool() => PodUsage::Unavailable("no right".into()),
+        1 => PodUsage::LastKnown { requests: requests.clone(), why: "no right".into() },
         _ => PodUsage::Known(requests.clone()),
     };
     let new_values = [NewValues::Write, NewValues::CheckOlderNodes, NewValues::Check];

@@ -9,7 +9,7 @@ pub fn required() -> Vec<Value> {
     vec![
         rule("", "nodes", &["get", "list", "watch"]),
         rule("", "nodes/status", &["patch"]),
-        rule("", "pods", &["list"]),
+        rule("", "pods", &["list", "watch"]),
         rule("noderesource.dev", "nodeextendedresources", &["list", "watch"]),
         rule("noderesource.dev", "nodeextendedresources/status", &["patch"]),
         rule("events.k8s.io", "events", &["create"]),

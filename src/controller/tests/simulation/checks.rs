@@ -10,10 +10,12 @@ use simulator::pods::Usage;
 use simulator::{Key, Kind};
 use tokio::time::Instant;
 
+use super::actors::RESOURCES;
 use super::events::Events;
-use super::process::LEASE;
+use super::process::{LEASE, PODS};
 use super::world::{Millis, World};
 use crate::controller::effect::{Effect, PodScope, RequestId};
+use crate::planner::input::PodUsage;
 
 /// A version at which an object was written, and how; or whose object was deleted.
 pub(super) type History = Vec<(u64, Result<Arc<Value>, Key>)>;
@@ -28,6 +30,8 @@ const MAX_USAGE_AGE: Duration = Duration::from_secs(2 + 30);
 pub(super) struct Checks {
     nodes: History,
     rules: History,
+    /// Every version of every pod.
+    pods_written: History,
     /// What lists of pods have found that are on their way, by process, and at which version.
     listing: BTreeMap<(usize, u64), (Usages, u64)>,
     /// What processes know of pods on a node, and since when.
@@ -74,7 +78,11 @@ struct Lowering {
 
 impl Checks {
     pub(super) fn history(&mut self, kind: Kind) -> &mut History {
-        if kind == Kind::Node { &mut self.nodes } else { &mut self.rules }
+        match kind {
+            Kind::Node => &mut self.nodes,
+            Kind::Pod => &mut self.pods_written,
+            _ => &mut self.rules,
+        }
     }
 
     /// Every version of a node.
@@ -283,6 +291,55 @@ impl World {
                     requested: None,
                 });
             }
+        }
+    }
+
+    /// What a process knows of pods is what there was at the version up to which its watch has shown everything.
+    pub(super) fn check_usage(&mut self, number: usize) {
+        let process = &self.processes[number];
+        let now = self.clock(number).instant;
+        let position = process.streams[PODS].position;
+        let pods = states(&self.checks.pods_written, position, position).pop().unwrap_or_default();
+        let mut wrong = None;
+        let mut known = "not known";
+        for machine in &self.machines {
+            let here = pods.iter().filter(|pod| pod["spec"]["nodeName"] == *machine.name);
+            let expected: Usage = here.map(|pod| &**pod).collect();
+            let usage = process.reconciler.usage_on(&machine.name, now);
+            let requests = match &usage {
+                PodUsage::Known(requests) => {
+                    known = "known";
+                    requests
+                }
+                PodUsage::LastKnown { requests, .. } => {
+                    known = "known until a while ago";
+                    requests
+                }
+                PodUsage::NotFetched | PodUsage::Unavailable(_) => continue,
+            };
+            let is_right = RESOURCES.iter().all(|resource| {
+                [(&requests.bound, &expected.bound), (&requests.started, &expected.started)].iter().all(
+                    |(found, expected)| {
+                        let expected = expected.get(*resource).copied().unwrap_or_default();
+                        found.get(resource) == i64::try_from(expected).unwrap().into()
+                    },
+                )
+            });
+            if !is_right {
+                wrong = Some(format!(
+                    "usage: {} knows {requests:?} of {}, where pods request {expected:?} at version \
+                                      {position}",
+                    process.name, machine.name
+                ));
+            }
+        }
+        self.count(match known {
+            "known" => "pods known",
+            "not known" => "pods not known",
+            _ => "pods known until a while ago",
+        });
+        if let Some(wrong) = wrong {
+            self.violate(wrong);
         }
     }
 

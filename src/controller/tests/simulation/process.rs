@@ -22,10 +22,15 @@ pub(super) const LEASE: (&str, &str) = ("system", "lease");
 /// Shorter than what is usual, so that runs reach its end.
 pub(super) const MASS_WITHDRAWAL_DELAY: Duration = Duration::from_secs(60);
 
+/// How often the API server sends a bookmark.
+pub(super) const BOOKMARKS: Millis = 60_000;
+/// The stream of pods.
+pub(super) const PODS: usize = 3;
+
 pub(super) struct Process {
     pub(super) name: Arc<str>,
     pub(super) reconciler: Reconciler,
-    pub(super) streams: [Stream; 3],
+    pub(super) streams: [Stream; 4],
     /// For how long its clock has stood still.
     pub(super) stood: Millis,
     /// When it went on after that, unless it has renewed the Lease since: until then it may take itself for the leader
@@ -93,7 +98,7 @@ impl World {
         self.processes.push(Process {
             name,
             reconciler: Reconciler::new(candidate, options, diagnostics),
-            streams: [Kind::Lease, Kind::Rule, Kind::Node].map(Stream::new),
+            streams: [Kind::Lease, Kind::Rule, Kind::Node, Kind::Pod].map(Stream::new),
             stood: 0,
             stood_since_renewal: None,
             skew: SignedDuration::from_secs(skew),
@@ -114,6 +119,7 @@ impl World {
         for stream in 0..3 {
             self.after(1, Due::Watch(number, stream));
         }
+        self.after(BOOKMARKS, Due::Bookmark(number));
         self.act(number);
     }
 
@@ -150,6 +156,10 @@ impl World {
                 self.violate(format!("I8: {name} sleeps through {what}"));
             }
             self.follow_leadership(number);
+            if self.processes[number].streams[PODS].turn(step.watches_pods) {
+                self.count(if step.watches_pods { "pods watched" } else { "pods watched no more" });
+                self.wake_watches(number);
+            }
             if step.relists_nodes {
                 self.count("nodes are listed for what rules read");
                 self.processes[number].streams[2].restart();

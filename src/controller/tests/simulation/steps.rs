@@ -3,11 +3,14 @@
 use k8s_openapi::jiff::SignedDuration;
 
 use super::choices::Choices;
+use super::process::PODS;
 use super::world::{Due, Millis, World};
 use crate::controller::effect::Observation;
 
 /// How long a process, or a watch, is silent at most: longer than a Lease lasts.
 const LONG: Millis = 40_000;
+/// How long the watch of pods is: longer than it counts as live.
+const STALE: Millis = 100_000;
 /// How long it is until the next step.
 const PAUSES: [Millis; 10] = [0, 1, 3, 10, 100, 500, 1000, 3000, 10_000, 30_000];
 
@@ -154,8 +157,9 @@ impl World {
 
     /// A watch of a process lags, shows nothing for a while, breaks, or cannot list.
     fn disturb_watch(&mut self, process: usize) {
-        let place = self.choices.below(3) as usize;
-        let time = self.choices.one_of(&[500, 3000, 10_000, LONG]);
+        let place = self.choices.below(4) as usize;
+        let longest = if place == PODS { STALE } else { LONG };
+        let time = self.choices.one_of(&[500, 3000, 10_000, longest]);
         let what = self.choices.below(5);
         let now = self.now;
         let stream = &mut self.processes[process].streams[place];
@@ -183,7 +187,7 @@ impl World {
             }
         };
         self.count(done);
-        let kind = ["Leases", "rules", "nodes"][place];
+        let kind = ["Leases", "rules", "nodes", "pods"][place];
         let name = std::sync::Arc::clone(&self.processes[process].name);
         self.record(|| format!("the watch of {kind} of {name} {text}"));
         self.wake_watches(process);

@@ -7,8 +7,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use simulator::{Failure, Kind, ListOptions, Selector, Watch, WatchEvent};
 
+use super::process::{BOOKMARKS, PODS};
 use super::responses::{object, status_of};
 use super::world::{Due, Millis, World};
+use crate::cluster::node_client::BOUND;
 use crate::controller::effect::Observation;
 
 /// How many objects a page of a list has: few, so that lists have some.
@@ -28,6 +30,8 @@ pub(super) struct Stream {
     /// What it watches is not served any more: once it has shown everything it begins anew.
     pub(super) is_to_restart: bool,
     is_due: bool,
+    /// Whether it is on.
+    is_on: bool,
     pauses: Millis,
 }
 
@@ -50,7 +54,8 @@ impl Stream {
             fails_until: 0,
             position: 0,
             is_to_restart: false,
-            is_due: true,
+            is_due: kind != Kind::Pod,
+            is_on: kind != Kind::Pod,
             pauses: 0,
         }
     }
@@ -62,6 +67,22 @@ impl Stream {
             // It was to go on at the end of its silence.
             (self.silent_until, self.is_due) = (now, false);
         }
+    }
+
+    /// It begins or ends. Returns whether it was the other way round.
+    pub(super) fn turn(&mut self, is_on: bool) -> bool {
+        if self.is_on == is_on {
+            return false;
+        }
+        self.is_on = is_on;
+        self.restart();
+        true
+    }
+
+    /// The pods that a process watches; of other kinds, it watches all objects.
+    fn selector(kind: Kind) -> Selector {
+        let fields = if kind == Kind::Pod { BOUND } else { "" };
+        Selector::parse(fields, "").unwrap()
     }
 
     /// It begins anew with a list.
@@ -76,9 +97,9 @@ impl World {
         if self.processes[process].is_dead {
             return;
         }
-        for place in 0..3 {
+        for place in 0..4 {
             let stream = &mut self.processes[process].streams[place];
-            if !stream.is_due {
+            if !stream.is_due && stream.is_on {
                 stream.is_due = true;
                 let at = (self.now + stream.lag).max(stream.silent_until);
                 self.at(at, Due::Watch(process, place));
@@ -95,6 +116,9 @@ impl World {
             return self.at(until, Due::Watch(process, place));
         }
         stream.is_due = false;
+        if !stream.is_on {
+            return;
+        }
         let (kind, lag) = (stream.kind, stream.lag);
         // What has piled up comes one after another: a response may come in between.
         let next = lag / 8;
@@ -106,7 +130,8 @@ impl World {
                 vec![observe(kind, Event::Init)]
             }
             State::Listing { token } => {
-                let options = ListOptions { limit: PAGE, token: token.clone(), ..ListOptions::default() };
+                let selector = Stream::selector(kind);
+                let options = ListOptions { selector, limit: PAGE, token: token.clone(), ..ListOptions::default() };
                 let is_missing = kind == Kind::Rule && self.crd_missing;
                 let list = if is_missing {
                     Err(Failure::not_found(Kind::Rule, &simulator::Key::named("")))
@@ -121,7 +146,7 @@ impl World {
                         *token = list.next;
                         if token.is_none() {
                             events.push(observe(kind, Event::InitDone));
-                            let selector = Selector::default();
+                            let selector = Stream::selector(kind);
                             stream.state = State::Watching(self.server.watch(kind, selector, list.version));
                             (stream.position, stream.pauses) = (list.version, 0);
                         }
@@ -175,6 +200,19 @@ impl World {
         for event in observation {
             self.observe(process, event);
         }
+        if kind == Kind::Pod && self.violation.is_none() {
+            self.check_usage(process);
+        }
+    }
+
+    /// The API server sends a bookmark in the watch of pods, even if nothing changes.
+    pub(super) fn bookmark(&mut self, process: usize) {
+        self.after(BOOKMARKS, Due::Bookmark(process));
+        let stream = &self.processes[process].streams[PODS];
+        if stream.is_on && self.now >= stream.silent_until && matches!(stream.state, State::Watching(_)) {
+            let at = self.clock(process).instant;
+            self.observe(process, Observation::PodsHeard(at));
+        }
     }
 }
 
@@ -186,6 +224,7 @@ fn observe(kind: Kind, event: Event<()>) -> Observation {
     match kind {
         Kind::Lease => Observation::Lease(Ok(of(&event))),
         Kind::Rule => Observation::Rule(Ok(of(&event))),
+        Kind::Pod => Observation::Pods(Ok(of(&event))),
         _ => Observation::Node(Ok(of(&event))),
     }
 }
@@ -198,6 +237,7 @@ fn apply(kind: Kind, value: &Value, is_list: bool) -> Observation {
     match kind {
         Kind::Lease => Observation::Lease(of(value, is_list)),
         Kind::Rule => Observation::Rule(of(value, is_list)),
+        Kind::Pod => Observation::Pods(of(value, is_list)),
         _ => Observation::Node(of(value, is_list)),
     }
 }
@@ -206,6 +246,7 @@ fn delete(kind: Kind, value: &Value) -> Observation {
     match kind {
         Kind::Lease => Observation::Lease(Ok(Event::Delete(object(value)))),
         Kind::Rule => Observation::Rule(Ok(Event::Delete(object(value)))),
+        Kind::Pod => Observation::Pods(Ok(Event::Delete(object(value)))),
         _ => Observation::Node(Ok(Event::Delete(object(value)))),
     }
 }
@@ -214,6 +255,7 @@ fn fail(kind: Kind, error: watcher::Error) -> Observation {
     match kind {
         Kind::Lease => Observation::Lease(Err(error)),
         Kind::Rule => Observation::Rule(Err(error)),
+        Kind::Pod => Observation::Pods(Err(error)),
         _ => Observation::Node(Err(error)),
     }
 }
@@ -239,6 +281,7 @@ fn describe(observation: &Observation) -> String {
         Observation::Lease(event) => format!("of Leases: {}", of(event)),
         Observation::Rule(event) => format!("of rules: {}", of(event)),
         Observation::Node(event) => format!("of nodes: {}", of(event)),
+        Observation::Pods(event) => format!("of pods: {}", of(event)),
         _ => String::new(),
     }
 }

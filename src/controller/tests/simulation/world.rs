@@ -26,6 +26,8 @@ pub(super) enum Due {
     Wake(usize),
     /// A watch of a process shows what comes next, or its list goes on.
     Watch(usize, usize),
+    /// The watch of pods of a process sends a bookmark.
+    Bookmark(usize),
     /// A request comes to the API server.
     Arrive(u64),
     /// Its response comes to the process.
@@ -74,13 +76,13 @@ pub(super) struct World {
     started: Instant,
     epoch: Timestamp,
     second: Millis,
-    changes: [Watch; 2],
+    changes: [Watch; 3],
 }
 
 impl World {
     pub(super) fn new(choices: Choices, is_recorded: bool) -> Self {
         let server = ApiServer::default();
-        let changes = [Kind::Node, Kind::Rule].map(|kind| server.watch(kind, Selector::default(), 0));
+        let changes = [Kind::Node, Kind::Rule, Kind::Pod].map(|kind| server.watch(kind, Selector::default(), 0));
         Self {
             server,
             now: 0,
@@ -183,7 +185,7 @@ impl World {
     fn happen(&mut self, due: Due) {
         self.count("steps");
         let process = match due {
-            Due::Wake(process) | Due::Watch(process, _) => Some(process),
+            Due::Wake(process) | Due::Watch(process, _) | Due::Bookmark(process) => Some(process),
             Due::Answer(number) | Due::Expire(number) => self.in_flight.get(&number).map(|request| request.process),
             _ => None,
         };
@@ -199,6 +201,7 @@ impl World {
         match due {
             Due::Wake(process) => self.wake(process),
             Due::Watch(process, stream) => self.show(process, stream),
+            Due::Bookmark(process) => self.bookmark(process),
             Due::Arrive(number) => self.arrive(number),
             Due::Answer(number) => self.answer(number),
             Due::Expire(number) => self.expire(number),
@@ -213,7 +216,7 @@ impl World {
     /// Something has been written: watches show it after a while.
     pub(super) fn written(&mut self) {
         for place in 0..self.changes.len() {
-            let kind = [Kind::Node, Kind::Rule][place];
+            let kind = [Kind::Node, Kind::Rule, Kind::Pod][place];
             while let Some(event) = self.server.next_event(&mut self.changes[place]) {
                 let (object, exists) = match event {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, true),

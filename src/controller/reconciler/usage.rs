@@ -1,0 +1,40 @@
+//! The watch of pods: when it is on, and what follows from what it shows.
+
+use kube::runtime::watcher::{self, Event};
+use tracing::{info, warn};
+
+use super::{Now, Reconciler, Step};
+use crate::controller::usage::PodObject;
+use crate::model::api::ShrinkPolicy;
+
+impl Reconciler {
+    /// Has pods watched while a leader has a rule that depends on them. Once a rule needs the watch, it stays until no
+    /// such rule is left: to begin it costs a list of all pods.
+    pub(super) fn follow_usage(&mut self, now: Now, step: &mut Step) {
+        let leads = self.leads(now.instant) && !self.leader.is_stopping() && self.knows_all();
+        let is_wanted = leads && {
+            let is_on = self.usage.is_on();
+            self.rules.iter().any(|(name, state)| {
+                let when_free = state.rule.as_ref().is_ok_and(|rule| rule.shrink_policy == ShrinkPolicy::WhenFree);
+                when_free && (is_on || self.nodes.counts(name).is_some_and(|counts| counts.selected() > 0))
+            })
+        };
+        self.usage.follow(is_wanted);
+        step.watches_pods = is_wanted;
+        step.wake = step.wake.into_iter().chain(self.usage.next_change(now.instant)).min();
+    }
+
+    pub(super) fn observe_pods(&mut self, event: watcher::Result<Event<PodObject>>, now: Now) {
+        let before = self.usage.broken().cloned();
+        let _ = self.usage.observe(event, now.instant);
+        match self.usage.broken() {
+            Some(why) if before.as_ref() != Some(why) => warn!("{why}"),
+            None if before.is_some() => info!("the watch of pods works again"),
+            _ => {}
+        }
+        self.diagnostics.metrics.unreadable_pods.set(self.usage.unreadable().try_into().unwrap_or(i64::MAX));
+        if let Some(error) = self.usage.take_unreadable() {
+            warn!("a pod cannot be decoded, and what it requests is not known: {error}");
+        }
+    }
+}
