@@ -18,6 +18,7 @@ mod events;
 mod gitops;
 mod network;
 mod notes;
+mod pods;
 mod process;
 mod reports;
 mod responses;

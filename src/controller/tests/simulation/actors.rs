@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use simulator::invariants::units;
-use simulator::pods::{self, requests};
 use simulator::{Key, Kind, PatchBody, Subresource, Writer};
 
 use super::checks::show_node;
@@ -295,46 +293,6 @@ impl World {
                 let name = Key::of(&node).name;
                 self.patch_node(&name, Subresource::None, patch, "kubectl-patch");
             }
-        }
-    }
-
-    /// The scheduler binds a pod where there is room for it, or one ends.
-    pub(super) fn change_pod(&mut self, number: usize) {
-        let name = self.machines[number].name.clone();
-        let resource = self.choices.one_of(&RESOURCES);
-        let amount = i128::from(self.choices.below(3)) + 1;
-        let ends = self.choices.percent(40);
-        let pods = self.objects(Kind::Pod);
-        let mut on_node =
-            pods.iter().filter(|pod| pod["spec"]["nodeName"] == name && pod["status"]["phase"] != "Succeeded");
-        if ends {
-            let Some(pod) = on_node.next_back() else { return };
-            let (key, writer) = (Key::of(pod), Writer::new("kubelet"));
-            let patch = PatchBody::Merge(json!({"status": {"phase": "Succeeded"}}));
-            self.write(|server| server.patch(Kind::Pod, Subresource::Status, &key, &patch, &writer));
-            self.count("pod ended");
-            return self.record(|| format!("{key} on {name} ends"));
-        }
-        let Ok(node) = self.server.get(Kind::Node, &Key::named(&name)) else { return };
-        let used: i128 = on_node.map(|pod| requests(pod).get(resource).copied().unwrap_or(0)).sum();
-        let room = units(&node["status"]["allocatable"][resource]).unwrap_or_default() - used;
-        if room < amount {
-            return;
-        }
-        self.names += 1;
-        let pod = format!("job-{}", self.names);
-        let object = json!({
-            "metadata": {"name": pod, "namespace": "default"},
-            "spec": {"nodeName": name, "containers": [
-                {"name": "c", "resources": {"requests": {resource: amount.to_string()}}}]},
-        });
-        let key = Key::of(&object);
-        let [scheduler, kubelet] = ["kube-scheduler", "kubelet"].map(Writer::new);
-        if self.write(|server| server.create(Kind::Pod, object, &scheduler)).is_some() {
-            let started = PatchBody::Merge(json!({"status": pods::running()}));
-            self.write(|server| server.patch(Kind::Pod, Subresource::Status, &key, &started, &kubelet));
-            self.count("pod bound");
-            self.record(|| format!("{pod}, which requests {amount} {resource}, is bound to {name}"));
         }
     }
 }

@@ -42,6 +42,12 @@ pub(super) enum Due {
     Tick(usize),
     /// A kubelet reports the boot of its machine.
     Boot(usize),
+    /// A kubelet decides about a pod.
+    Admit(u64),
+    /// A pod that was admitted starts.
+    Run(u64),
+    /// A pod that a starting kubelet does not admit fails.
+    Reject(u64),
     /// The CustomResourceDefinition is there again.
     Crd,
 }
@@ -209,6 +215,9 @@ impl World {
             Due::Resume(process) => self.resume(process),
             Due::Tick(machine) => self.tick(machine),
             Due::Boot(machine) => self.boot(machine),
+            Due::Admit(job) => self.admit(job),
+            Due::Run(job) => self.run_pod(job),
+            Due::Reject(job) => self.reject(job),
             Due::Crd => self.install_crd(),
         }
     }
