@@ -344,8 +344,6 @@ impl Reconciler {
             && let Some(state) = self.nodes.get_mut(name)
             && let Some(work) = state.working()
         {
-            // The plan now starts from this event, not from the last response.
-            work.applied.clear();
             // The event may show a lowering whose response was lost: pods must be listed after it (I5).
             if !work.lowered_from.is_empty() {
                 work.pods.forget_usage();

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
 
 use super::input::Lost;
 use super::observed::same;
 use crate::model::api::{FIELD_MANAGER, Reason};
-use crate::model::ledger::Entry;
-use crate::model::node::{CONDITION_TYPE, FieldManager};
+use crate::model::ledger::{ANNOTATION, Entry, Ledger};
+use crate::model::node::{ApiNode, CONDITION_TYPE, FieldManager};
 use crate::model::quantity::Quantity;
 
 /// One change of a plan: of one resource, or of the whole ledger.
@@ -312,6 +313,22 @@ impl Change {
                 .is_ok_and(|quantity| values.into_iter().all(|value| value.is_some_and(|text| same(text, quantity)))),
             Edit::Resource(ResourceEdit { value: ValueEdit::Remove, .. }) => values == [None, None],
             _ => true,
+        }
+    }
+
+    /// Returns whether a node is as the change makes it, so that no plan asks for the same again. What is not in the ledger
+    /// anymore may have any value, and whether a condition stays says nothing about values.
+    #[must_use]
+    pub(crate) fn is_in(&self, node: &ApiNode) -> bool {
+        let Edit::Resource(edit) = &self.edit else { return true };
+        let annotation = node.annotations().get(ANNOTATION).map(String::as_str);
+        let entry = || Ledger::parse(annotation).ok()?.get(&self.resource).cloned();
+        let is_stored = || self.is_stored(node.values(&self.resource));
+        match &edit.ledger {
+            LedgerEdit::Keep => is_stored(),
+            LedgerEdit::List(listed) => entry().as_ref() == Some(listed) && is_stored(),
+            LedgerEdit::Unlist => entry().is_none(),
+            LedgerEdit::Discard => annotation.is_none(),
         }
     }
 

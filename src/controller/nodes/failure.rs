@@ -174,9 +174,9 @@ impl Failures {
         failure.fail(Some(message).filter(|_| is_reported), changes, retry_after, now)
     }
 
-    /// Records that a patch with these changes succeeded. The next plan shows whether it was undone.
-    pub(super) fn succeed(&mut self, changes: &[Change]) {
-        self.node.take_if(|failure| failure.cause != Cause::Undone);
+    /// Records that a patch with these changes succeeded. One that is undone each time keeps its growing pauses.
+    pub(super) fn succeed(&mut self, changes: &[Change], is_undone: bool) {
+        self.node.take_if(|failure| !is_undone || failure.cause != Cause::Undone);
         self.stale = 0;
         self.most = self.most.map(|most| most.saturating_mul(2));
         for change in changes {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::conflict::Conflicts;
-use super::failure::{Cause, Failures, Sendable};
+use super::failure::{Failures, Sendable};
 use super::moves::Moves;
 use super::pod_polls::PodPolls;
 use super::released::Released;
@@ -26,10 +26,6 @@ use crate::planner::{self, Action, Change};
 /// A patch without a response is applied within this time or never: the API server ends a request after a minute
 /// (`--request-timeout`).
 const MAX_LATENCY: Duration = Duration::from_secs(60);
-
-/// Why a patch that succeeded counts as a failure.
-const UNDONE: &str = "the API server accepted the patch, but the node is unchanged: something between the controller and the \
-                      API server's storage undoes it";
 
 /// A node with its states and work.
 #[derive(Clone, Debug)]
@@ -64,10 +60,6 @@ pub(in crate::controller) struct Work {
     pub(in crate::controller) maybe_applied: Vec<Change>,
     /// When the last response was lost.
     pub(in crate::controller) lost_at: Option<Instant>,
-    /// The changes of the last response, until the next plan: a change that is planned again was undone.
-    pub(in crate::controller) applied: Vec<Change>,
-    /// When that patch was sent.
-    pub(in crate::controller) applied_at: Option<Instant>,
     /// Resources of the controller whose ledger entries were lost: writing them again counts towards a contest.
     pub(in crate::controller) undone: BTreeSet<String>,
     pub(in crate::controller) failures: Failures,
@@ -79,15 +71,6 @@ pub(in crate::controller) struct Work {
     pub(in crate::controller) lowered_from: BTreeMap<Arc<str>, Quantity>,
     /// The quantities that were read from the node and have moved a moment ago.
     pub(in crate::controller) moves: Moves,
-}
-
-/// What became of the changes of a patch that succeeded.
-#[derive(Debug, Default)]
-pub(in crate::controller) struct Checked {
-    /// Those that were undone, with a message.
-    pub(in crate::controller) undone: Option<(Arc<str>, Vec<Change>)>,
-    /// Those that stay.
-    pub(in crate::controller) stays: Vec<Change>,
 }
 
 /// A request in flight.
@@ -305,10 +288,10 @@ impl Work {
         is_raise && self.lowered_from.contains_key(change.resource.as_str())
     }
 
-    /// Records that a patch with these changes succeeded.
-    pub(in crate::controller) fn succeed(&mut self, changes: &[Change], now: Instant) {
+    /// Records that a patch with these changes succeeded, and whether all of them were undone.
+    pub(in crate::controller) fn succeed(&mut self, changes: &[Change], is_undone: bool, now: Instant) {
         self.moves.record(changes, now);
-        self.failures.succeed(changes);
+        self.failures.succeed(changes, is_undone);
         self.maybe_applied.retain(|before| !has_resource(changes, before));
     }
 
@@ -325,34 +308,11 @@ impl Work {
         self.lost_at = Some(now);
     }
 
-    /// If the plan for the response to a patch requests the same again, something undoes patches in between: records a
-    /// failure, and returns its message with the changes. What the plan does not request while it `is_undecided`, for want of
-    /// the list of pods or the rules, is checked with the next plan.
-    pub(in crate::controller) fn check_undone(
-        &mut self,
-        changes: &[Change],
-        is_undecided: impl Fn(&Change) -> bool,
-        time: (Instant, u64),
-    ) -> Checked {
-        let applied = std::mem::take(&mut self.applied);
-        let (again, others): (Vec<_>, Vec<_>) = applied.into_iter().partition(|change| changes.contains(change));
-        let stays;
-        (self.applied, stays) = others.into_iter().partition(is_undecided);
-        if again.is_empty() || !stays.is_empty() {
-            return Checked { undone: None, stays };
-        }
-        let message: Arc<str> = UNDONE.into();
-        self.failures.fail(Cause::Undone, &message, &again, None, time);
-        Checked { undone: Some((message, again)), stays }
-    }
-
     fn is_idle(&self) -> bool {
         let Self {
             planned,
             sent,
             maybe_applied,
-            applied,
-            applied_at: _,
             undone,
             failures,
             conflicts,
@@ -365,7 +325,6 @@ impl Work {
         planned.is_empty()
             && sent.is_none()
             && maybe_applied.is_empty()
-            && applied.is_empty()
             && undone.is_empty()
             && failures.is_empty()
             && conflicts.is_empty()

@@ -11,7 +11,7 @@ use crate::cluster::lease::AtEnd;
 use crate::cluster::node_client;
 use crate::controller::RolloutLimits;
 use crate::controller::effect::{Completion, Step};
-use crate::controller::nodes::{Cause, NodeState, Nodes, has_resource};
+use crate::controller::nodes::{Cause, Nodes, has_resource};
 use crate::controller::schedule::Schedule;
 use crate::controller::schedule::patches::{Answered, PatchOutcome};
 use crate::controller::work_queue::{Key, Rank, Stage};
@@ -151,11 +151,7 @@ impl Pruner {
         match outcome {
             PatchOutcome::Applied { node, .. } => {
                 self.outage = None;
-                if self.observe_node(&name, *node, sent.version)
-                    && let Some(work) = self.nodes.get_mut(&name).and_then(NodeState::working)
-                {
-                    work.applied.clone_from(&sent.changes);
-                }
+                self.observe_node(&name, *node, sent.version);
                 if let Some(job) = self.jobs.get_mut(&name) {
                     add(&mut job.done, sent.changes);
                 }
@@ -271,7 +267,6 @@ impl Pruner {
         // A change that is planned again was not made.
         job.done.retain(|done| !has_resource(&changes, done));
         let work = state.work_mut();
-        work.check_undone(&changes, |_| false, (now, self.schedule.seed()));
         let attempts: Vec<_> = work.failures.attempts(&changes).collect();
         if attempts.iter().all(|(tries, _)| *tries >= TRIES) {
             let messages = attempts.iter().map(|(_, message)| message.map_or(CHANGING, |why| why));
@@ -293,12 +288,12 @@ impl Pruner {
         self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, rank);
     }
 
-    /// Handles a node in a response. Returns whether it is the newest state.
-    fn observe_node(&mut self, name: &str, node: ApiNode, sent: Option<u64>) -> bool {
+    /// Handles a node in a response.
+    fn observe_node(&mut self, name: &str, node: ApiNode, sent: Option<u64>) {
         if let Some(job) = self.jobs.get_mut(name) {
             job.own = node.own_resources();
         }
-        self.nodes.observe_response(node, sent).1
+        self.nodes.observe_response(node, sent);
     }
 
     /// Fails every node without a request in flight.

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::conditions::Claims;
-use super::rollouts::{awaits_list, withhold, withhold_list};
+use super::rollouts::{withhold, withhold_list};
 use super::turns::list_before_turn;
 use super::{Key, Now, Rank, Reconciler, Stage};
 use crate::controller::events::{EventTemplate, NodeSubject};
@@ -147,27 +147,11 @@ impl Reconciler {
         let is_lowered = state.has_due_lowering(&input.contested);
         needs_pods |= is_planned && !has_pods && is_lowered;
         let is_held = outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Held { .. }));
-        let time = (now.instant, self.schedule.seed());
-        let applied_at = state.work().and_then(|work| work.applied_at);
-        let is_undecided =
-            |change: &Change| !knows_all || (needs_pods && (is_lowered || awaits_list(&outcomes, &self.rules, change)));
-        let checked = state.working().map(|work| work.check_undone(&changes, is_undecided, time)).unwrap_or_default();
-        if let Some((message, _)) = &checked.undone {
-            warn!(node = %name, "{message}");
-        }
         if is_planned
             && !needs_pods
             && let Some(work) = state.working()
         {
             work.failures.forget_others(&changes);
-        }
-        let is_rollout = state.is_rollout;
-        if let Some(sent_at) = applied_at {
-            // Only now is it known whether what was applied stays.
-            self.rollout_succeeded(name, &checked.stays, sent_at, now);
-            if let Some((message, changes)) = checked.undone.filter(|_| is_rollout) {
-                self.rollout_failed(name, &changes, sent_at, &message, now);
-            }
         }
         let Some(state) = self.nodes.get_mut(name) else { return };
         let rollouts = &mut self.schedule.rollouts;

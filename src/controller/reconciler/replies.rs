@@ -9,7 +9,7 @@ use crate::cluster::node_client::Reply;
 use crate::controller::effect::RequestId;
 use crate::controller::limiter::Kind;
 use crate::controller::nodes::{Cause, Sent};
-use crate::controller::schedule::patches::{Answered, PatchOutcome};
+use crate::controller::schedule::patches::{Answered, PatchOutcome, UNDONE};
 use crate::model::node::ApiNode;
 use crate::planner::input::Lost;
 use crate::planner::{Action, Change};
@@ -22,8 +22,13 @@ impl Reconciler {
         let answered = self.schedule.patch_answered(&mut self.nodes, id, node, reply, now.instant);
         let Some(Answered { sent, rank, outcome }) = answered else { return };
         match outcome {
-            PatchOutcome::Applied { node: answer, had_waited_for } => {
+            PatchOutcome::Applied { node: answer, had_waited_for, stays, undone } => {
+                let sent_at = sent.at;
                 self.node_changed(node, sent, *answer, now);
+                self.rollout_succeeded(node, &stays, sent_at, now);
+                if id.kind == Kind::Rollout {
+                    self.rollout_failed(node, &undone, sent_at, UNDONE, now);
+                }
                 self.schedule.probe(&mut self.nodes, had_waited_for, now.instant);
             }
             PatchOutcome::Failed { cause, message, new, node: answer } => {
@@ -59,7 +64,7 @@ impl Reconciler {
 
     /// Handles a successful patch.
     fn node_changed(&mut self, node: &Arc<str>, sent: Sent, answer: ApiNode, now: Now) {
-        let Sent { id, at, changes, version } = sent;
+        let Sent { id, at: _, changes, version } = sent;
         for change in &changes {
             match &change.action {
                 Action::Withdraw { rule } if !is_stored(change, &answer) => {
@@ -80,14 +85,8 @@ impl Reconciler {
             state.work_mut().resets.repaired(&change.resource, now.instant);
         }
         self.count_conflicts(node, &changes, &answer, now);
-        let (seen, is_newest) = self.nodes.observe_response(answer, version);
+        let (seen, _) = self.nodes.observe_response(answer, version);
         self.follow_node(seen, now);
-        if is_newest && let Some(state) = self.nodes.get_mut(node) {
-            let work = state.work_mut();
-            // Whether a condition stays says nothing about values.
-            let applied = changes.into_iter().filter(|change| !change.is_of_condition());
-            (work.applied, work.applied_at) = (applied.collect(), Some(at));
-        }
     }
 
     fn log_failure(&mut self, node: &Arc<str>, cause: Cause, message: &str) {

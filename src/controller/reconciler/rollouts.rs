@@ -46,17 +46,6 @@ pub(super) fn withhold(
     withheld
 }
 
-/// Returns whether a list of pods decides about the resource of a change.
-pub(super) fn awaits_list(outcomes: &[(Arc<str>, Outcome)], rules: &Rules, change: &Change) -> bool {
-    outcomes.iter().any(|(rule, outcome)| {
-        let needs_list = matches!(
-            outcome,
-            Outcome::AwaitingPods { .. } | Outcome::Contested { .. } | Outcome::Held { pods_error: Some(_), .. }
-        );
-        needs_list && rules.get(rule).and_then(|rule| rule.resource()) == Some(&*change.resource)
-    })
-}
-
 /// Returns whether the list of pods that a node needs must wait, because the rollouts of all rules that need it are stopped:
 /// thousands of nodes would be listed for nothing.
 pub(super) fn withhold_list(

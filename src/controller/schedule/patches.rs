@@ -15,6 +15,10 @@ use crate::controller::work_queue::{Key, Rank, Stage};
 use crate::model::node::ApiNode;
 use crate::planner::{self, Action, Change};
 
+/// Why a patch that succeeded counts as a failure.
+pub(in crate::controller) const UNDONE: &str = "the API server accepted the patch, but the node is unchanged: something between the controller and the \
+                      API server's storage undoes it";
+
 /// The response to the patch in flight for a node.
 #[derive(Debug)]
 pub(in crate::controller) struct Answered {
@@ -33,6 +37,10 @@ pub(in crate::controller) enum PatchOutcome {
         node: Box<ApiNode>,
         /// What the node had been waiting for, if no other success has shown before that it is over.
         had_waited_for: Option<Cause>,
+        /// The changes that the patched node shows, apart from its condition.
+        stays: Vec<Change>,
+        /// The changes that were undone, if that counts as a failure: nothing else stays.
+        undone: Vec<Change>,
     },
     /// Failed, or unknown.
     Failed {
@@ -158,8 +166,18 @@ impl Schedule {
             Reply::Patched(node) => {
                 self.limiter.patched(now.duration_since(sent.at), now);
                 let had_waited_for = self.kept_back.remove(name);
-                work.succeed(&sent.changes, now);
-                let outcome = PatchOutcome::Applied { node, had_waited_for };
+                let of_values = sent.changes.iter().filter(|change| !change.is_of_condition()).cloned();
+                let (stays, mut undone): (Vec<_>, Vec<_>) = of_values.partition(|change| change.is_in(&node));
+                if !stays.is_empty() {
+                    undone.clear();
+                }
+                work.succeed(&sent.changes, !undone.is_empty(), now);
+                if !undone.is_empty() {
+                    warn!(node = %name, "{UNDONE}");
+                    let time = (now, self.seed());
+                    work.failures.fail(Cause::Undone, &UNDONE.into(), &undone, None, time);
+                }
+                let outcome = PatchOutcome::Applied { node, had_waited_for, stays, undone };
                 return Some(Answered { sent, rank, outcome });
             }
             Reply::Stale { node, message } => (Cause::Stale, message, None, Some(node)),

@@ -5,7 +5,7 @@ use simulator::seeds;
 use super::*;
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::{ANNOTATION, Ledger};
-use crate::model::node::{FactNames, Interner, heartbeats};
+use crate::model::node::{ApiNode, FactNames, Interner, heartbeats};
 use crate::model::pod::{NodeRequests, Requests};
 
 const NAMES: [&str; 3] = ["example.com/a", "example.com/b", "example.com/c"];
@@ -83,6 +83,9 @@ impl Case {
         apply(&mut after, &patch(&decoded(before), changes).unwrap());
         let what = || format!("{before} {} {:?} {changes:?}", self.rules, self.input);
         assert!(!agrees(before) || agrees(&after), "I2: {}", what());
+        let [old, new] = [before, &after].map(|node| serde_json::from_value::<ApiNode>(node.clone()).unwrap());
+        let shows = |change: &Change| change.is_in(&new) && !change.is_in(&old);
+        assert!(changes.iter().all(shows), "I10: the response shows what a patch has done: {}", what());
         let listed = ledger(before);
         for map in MAPS {
             assert_eq!(before["status"][map].get("cpu"), after["status"][map].get("cpu"));

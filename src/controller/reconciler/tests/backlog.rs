@@ -95,8 +95,8 @@ fn held_node_does_not_wait_behind_a_rollout() {
         world.run_until_idle();
         assert!(world.listing(other) < 20);
         world.pods.clear();
-        world.pass(20);
-        assert!(world.listing(other) < 40);
+        world.pass(32);
+        assert!(world.listing(other) < 55);
         assert_eq!(world.dongles("node-59"), 2, "{policy}");
     }
 }
