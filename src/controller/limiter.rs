@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::work_queue::Rank;
 use pace::Pace;
 
 /// The number of patches beyond the limit that may be in flight if they are repairs.
@@ -56,6 +57,17 @@ pub(super) enum Kind {
     PodListAhead,
     Status,
     Event,
+}
+
+impl Kind {
+    /// Returns the kind of a patch of this rank.
+    pub(super) fn of_patch(rank: Rank) -> Self {
+        match rank {
+            Rank::Repair => Self::Repair,
+            Rank::Changed => Self::Patch,
+            Rank::Replan => Self::Rollout,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

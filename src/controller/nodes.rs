@@ -23,7 +23,7 @@ use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 pub(super) use failure::Cause;
 use map::NodeMap;
-pub(super) use pod_polls::MAX_USAGE_AGE_OF_PATCH;
+pub(super) use pod_polls::{MAX_USAGE_AGE, MAX_USAGE_AGE_OF_PATCH};
 pub(super) use start::Start;
 pub(super) use state::{NodeState, Sent, has_resource};
 

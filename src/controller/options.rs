@@ -38,9 +38,6 @@ pub struct RolloutLimits {
     pub patches_per_second: Option<u32>,
     /// The number of nodes whose patches fail that stops a rollout, if they are also most of those tried.
     pub max_failed_nodes: usize,
-    /// The number of nodes that may wait with a plan for their patch, at least 1. Further nodes are planned again when it
-    /// is their turn.
-    pub max_planned: usize,
     /// The number of nodes whose pods may be listed before it is their turn, at least 1.
     pub max_listed: usize,
 }
@@ -48,25 +45,15 @@ pub struct RolloutLimits {
 /// The number of failed nodes that stops a rollout: few enough to be harmless, and more than one broken rack.
 const MAX_FAILED_NODES: usize = 10;
 
-/// For how many seconds of patches nodes of a rollout wait with a plan. What else becomes due on such a node, as a list of
-/// its pods after a lowering, may wait as long.
-const SECONDS_PLANNED: usize = 5;
-
-/// The number of such nodes: enough that slots are not idle, and too few for their memory to matter.
-const MIN_PLANNED: usize = 8;
-const MAX_PLANNED: usize = 256;
+/// The least number of nodes whose pods may be listed ahead.
+const MIN_LISTED: usize = 256;
 
 /// For how many seconds of patches pods are listed ahead: a list is valid for 30.
 const SECONDS_AHEAD: usize = 20;
 
 impl RolloutLimits {
     /// No limits.
-    pub const NONE: Self = Self {
-        patches_per_second: None,
-        max_failed_nodes: usize::MAX,
-        max_planned: usize::MAX,
-        max_listed: usize::MAX,
-    };
+    pub const NONE: Self = Self { patches_per_second: None, max_failed_nodes: usize::MAX, max_listed: usize::MAX };
 
     /// The limits at a maximum rate. Without one, a list of all pods may serve the whole rollout.
     #[must_use]
@@ -75,9 +62,7 @@ impl RolloutLimits {
         Self {
             patches_per_second,
             max_failed_nodes: MAX_FAILED_NODES,
-            max_planned: patched(SECONDS_PLANNED)
-                .map_or(MAX_PLANNED, |planned| planned.clamp(MIN_PLANNED, MAX_PLANNED)),
-            max_listed: patched(SECONDS_AHEAD).map_or(usize::MAX, |listed| listed.max(MAX_PLANNED)),
+            max_listed: patched(SECONDS_AHEAD).map_or(usize::MAX, |listed| listed.max(MIN_LISTED)),
         }
     }
 }

@@ -9,7 +9,7 @@
 //!        ├─ as declared ────────────▶ nothing, or wait (a contest, a held node)
 //!        ├─ pods are needed ────────▶ a list ────slot──▶ in flight ──▶ Plan, with what they request
 //!        └─ a patch ─▶ after a failure: wait
-//!                   └▶ else: Patch ──slot──▶ in flight ──▶ Plan, with the node as it is now
+//!                   └▶ else: Patch ──slot──▶ planned again ──▶ in flight ──▶ Plan, with the node as it is now
 //! ```
 
 mod conditions;
@@ -227,7 +227,7 @@ impl Reconciler {
         }
         self.bound_memory(now);
         if self.schedule.queue.len(Stage::Plan) == 0 {
-            self.plan_backlog(now);
+            self.plan_list_backlog(now);
         }
         while self.reports.planned < PLAN_BATCH_SIZE
             && let Some(name) = self.schedule.standings_due.pop_first()
@@ -239,7 +239,7 @@ impl Reconciler {
         }
         step.planned = self.reports.planned;
         if let Some(deadline) = self.write_deadline(now.instant) {
-            self.schedule.send_patches(&mut self.nodes, deadline, now.instant, step);
+            self.send_patches(deadline, now, step);
         }
         // While nodes are still to be planned, the counts are about to change.
         if !self.has_unplanned() {

@@ -39,7 +39,7 @@ pub(super) struct Schedule {
     /// Nodes of rollouts whose last list of pods failed. They count as ahead: if all lists fail, others are not tried.
     pub(super) unlisted: BTreeSet<Arc<str>>,
     /// Whether the last patch was from [`Stage::PatchAsListed`].
-    sent_as_listed: bool,
+    pub(super) sent_as_listed: bool,
     /// Whether the last list of pods was for [`Stage::ListAhead`].
     pub(super) listed_ahead: bool,
     /// Nodes in flight whose rules have changed: they are planned for their states.

@@ -39,17 +39,14 @@ pub(super) enum Rank {
 pub(super) enum Stage {
     /// The node must be planned.
     Plan,
-    /// The node is planned, and waits for a slot for its patch.
+    /// The node waits for a slot for its patch, and is then planned again.
     Patch,
-    /// The same for a node of a rollout whose pods were listed, so that the plan is soon too old.
+    /// The same for a node of a rollout whose pods were listed: the list is soon too old.
     PatchAsListed,
     /// The node needs a list of its pods.
     ListPods,
     /// The status of the rule must be written.
     Status,
-    /// The node belongs to a rollout behind many others, and is planned again when it is its turn: thousands of plans
-    /// would take as much memory as the nodes.
-    Backlog,
     /// The node belongs to a rollout, and needs a list of its pods before its patch. After a patch, that is
     /// [`Stage::ListPods`], which comes first.
     ListAhead,
@@ -73,7 +70,7 @@ type Ready = BTreeMap<(Rank, u64), Key>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkQueue {
     places: HashMap<Key, Place>,
-    ready: [Ready; 8],
+    ready: [Ready; 7],
     /// The keys with a time, waiting or ready.
     due: BTreeSet<(Instant, Key)>,
     sequence: u64,

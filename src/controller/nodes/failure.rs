@@ -61,60 +61,45 @@ struct Failure {
     changes: Vec<Change>,
 }
 
-/// The changes to send now.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Sendable {
-    /// These changes, by index.
-    Now(Vec<usize>),
-    /// None before this time.
-    Later(Instant),
-}
-
 impl Failures {
     /// Returns whether there are no failures.
     pub(in crate::controller) fn is_empty(&self) -> bool {
         self.node.is_none() && self.resources.is_empty() && self.most.is_none() && self.stale == 0
     }
 
-    /// Chooses among the changes of a plan.
-    pub(super) fn sendable(&self, changes: &[Change], now: Instant) -> Sendable {
+    /// Returns the changes of a plan that may be sent now; or when the first may be sent.
+    pub(in crate::controller) fn sendable(&self, changes: Vec<Change>, now: Instant) -> Result<Vec<Change>, Instant> {
+        let belong_together = changes.iter().any(Change::discards_ledger);
         let mut later: Option<Instant> = None;
         let mut chosen = Vec::new();
-        let mut first = 0;
-        for unit in units(changes) {
-            let places = first..first + unit.len();
-            first = places.end;
+        for unit in units(&changes) {
             let not_before = unit.iter().filter_map(|change| self.not_before(change));
             match not_before.max().filter(|not_before| now < *not_before) {
                 Some(until) => later = Some(later.map_or(until, |later| later.min(until))),
-                None => chosen.extend(places),
+                None => chosen.extend_from_slice(unit),
             }
         }
         if chosen.is_empty() {
-            return Sendable::Later(later.unwrap_or(now));
+            return Err(later.unwrap_or(now));
         }
-        if !changes.iter().any(Change::discards_ledger) {
-            self.narrow(&mut chosen, changes);
+        if !belong_together {
+            self.narrow(&mut chosen);
         }
-        Sendable::Now(chosen)
+        Ok(chosen)
     }
 
     /// Reduces the changes of the next patch after one was rejected: what may be rejected delays neither a repair nor
     /// what is new.
-    fn narrow(&self, chosen: &mut Vec<usize>, changes: &[Change]) {
-        let is_repair = |place: &usize| changes.get(*place).is_some_and(Change::is_repair);
-        let was_rejected = |place: &usize| {
-            let resource = changes.get(*place).map(|change| &change.resource);
-            resource.is_some_and(|resource| self.resources.contains_key(resource))
-        };
+    fn narrow(&self, chosen: &mut Vec<Change>) {
+        let was_rejected = |change: &Change| self.resources.contains_key(&change.resource);
         let most = if chosen.iter().all(was_rejected) {
             1
         } else {
-            chosen.retain(|place| !was_rejected(place));
+            chosen.retain(|change| !was_rejected(change));
             self.most.unwrap_or(usize::MAX)
         };
-        if most < chosen.len() && chosen.iter().any(is_repair) {
-            chosen.retain(is_repair);
+        if most < chosen.len() && chosen.iter().any(Change::is_repair) {
+            chosen.retain(Change::is_repair);
         }
         chosen.truncate(most);
     }
@@ -192,7 +177,7 @@ impl Failures {
 
     /// Returns whether the change of the condition goes along with others: not after a rejection, which may be because
     /// of the condition.
-    pub(super) fn takes_along(&self, condition: &Change, now: Instant) -> bool {
+    pub(in crate::controller) fn takes_along(&self, condition: &Change, now: Instant) -> bool {
         self.most.is_none() && self.not_before(condition).is_none_or(|not_before| not_before <= now)
     }
 

@@ -11,8 +11,8 @@ use crate::model::pod::NodeRequests;
 /// The minimum interval between lists of the pods on a node.
 const MIN_LIST_INTERVAL: Duration = Duration::from_secs(1);
 /// How long pod requests are valid for a plan; the list after a lowering shows later pods.
-const MAX_USAGE_AGE: Duration = Duration::from_secs(2);
-/// How long they are valid for a patch, which may wait while the API server asks for a pause.
+pub(in crate::controller) const MAX_USAGE_AGE: Duration = Duration::from_secs(2);
+/// How long they are valid for the plan of a patch that has waited for its turn.
 pub(in crate::controller) const MAX_USAGE_AGE_OF_PATCH: Duration = Duration::from_secs(30);
 /// The initial interval between pod lists of a held node.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -43,17 +43,10 @@ impl PodPolls {
         self.not_before = Some(now + MIN_LIST_INTERVAL);
     }
 
-    /// Returns the requests if they were just listed: a node that is planned again before its patch is sent needs no
-    /// other list.
-    pub(in crate::controller) fn usage(&self, now: Instant) -> Option<&NodeRequests> {
+    /// Returns the requests if they were listed at most this long ago.
+    pub(in crate::controller) fn usage(&self, max_age: Duration, now: Instant) -> Option<&NodeRequests> {
         let (requests, at) = self.listed.as_ref()?;
-        (now.duration_since(*at) <= MAX_USAGE_AGE).then_some(requests)
-    }
-
-    /// Forgets requests that are too old for a patch. Returns whether there were any.
-    pub(in crate::controller) fn expire(&mut self, now: Instant) -> bool {
-        let is_old = |(_, at): &mut (NodeRequests, Instant)| now.duration_since(*at) > MAX_USAGE_AGE_OF_PATCH;
-        self.listed.take_if(is_old).is_some()
+        (now.duration_since(*at) <= max_age).then_some(requests)
     }
 
     /// Returns the age of the requests for a patch, if there are any.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::conflict::Conflicts;
-use super::failure::{Failures, Sendable};
+use super::failure::Failures;
 use super::moves::Moves;
 use super::pod_polls::PodPolls;
 use super::released::Released;
@@ -52,8 +52,6 @@ pub(in crate::controller) struct NodeState {
 /// The work on a node; idle nodes have none.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Work {
-    /// The planned changes for the node in its current state.
-    pub(in crate::controller) planned: Vec<Change>,
     /// The request in flight.
     pub(in crate::controller) sent: Option<Sent>,
     /// The changes of patches whose responses were lost.
@@ -191,6 +189,37 @@ impl NodeState {
         change.is_repair() || self.work().is_some_and(|work| work.raises_again(change))
     }
 
+    /// Returns the changes of a plan that may be sent now; or when the first may be sent.
+    pub(in crate::controller) fn sendable(&self, changes: Vec<Change>, now: Instant) -> Result<Vec<Change>, Instant> {
+        match self.work() {
+            Some(work) => work.failures.sendable(changes, now),
+            None => Ok(changes),
+        }
+    }
+
+    /// Returns the change of the condition alone; or when it may be sent, if later.
+    pub(in crate::controller) fn sendable_condition(
+        &self,
+        condition: Change,
+        now: Instant,
+    ) -> Result<Vec<Change>, Instant> {
+        match self.work().and_then(|work| work.moves.not_before(&condition.resource, now)) {
+            Some(at) => Err(at),
+            None => self.sendable(vec![condition], now),
+        }
+    }
+
+    /// Returns the rank of changes that may be sent. What is urgent waits for no rollout.
+    pub(in crate::controller) fn rank(&self, changes: &[Change]) -> Rank {
+        if changes.iter().any(Change::is_repair) {
+            Rank::Repair
+        } else if self.is_rollout && !changes.iter().any(|change| self.is_urgent(change)) {
+            Rank::Replan
+        } else {
+            Rank::Changed
+        }
+    }
+
     /// Records that the node has changed by itself: what it needs now waits for no rollout. If that is a drift of its
     /// values, repairs are all that it needs now, which never wait; the rest stays in the rollout.
     pub(in crate::controller) fn changed_by_itself(&mut self, is_drift: bool) {
@@ -210,7 +239,6 @@ impl NodeState {
     pub(in crate::controller) fn mark_in_sync(&mut self) {
         self.mark_repaired();
         if let Some(work) = &mut self.work {
-            work.planned.clear();
             work.failures.clear();
             work.undone.clear();
         }
@@ -239,47 +267,9 @@ impl NodeState {
 }
 
 impl Work {
-    /// Accepts the changes of a plan that may be sent now; or returns when the first may be sent, if later.
-    pub(in crate::controller) fn plan(&mut self, changes: Vec<Change>, now: Instant) -> Result<(), Instant> {
-        self.planned.clear();
-        match self.failures.sendable(&changes, now) {
-            Sendable::Now(places) => {
-                let mut changes: Vec<_> = changes.into_iter().map(Some).collect();
-                let chosen = places.into_iter().filter_map(|place| changes.get_mut(place)?.take());
-                self.planned = chosen.collect();
-                Ok(())
-            }
-            Sendable::Later(at) => Err(at),
-        }
-    }
-
-    /// Adds the change of the condition that goes with the planned changes.
-    pub(in crate::controller) fn take_along(&mut self, condition: Option<Change>, now: Instant) {
-        self.planned.extend(condition.filter(|change| self.failures.takes_along(change, now)));
-    }
-
-    /// Plans a change of the condition alone; or returns when it may be sent, if later.
-    pub(in crate::controller) fn plan_condition(&mut self, condition: Change, now: Instant) -> Result<(), Instant> {
-        match self.moves.not_before(&condition.resource, now) {
-            Some(at) => Err(at),
-            None => self.plan(vec![condition], now),
-        }
-    }
-
     /// Returns when the plan for the same node may be another one.
     pub(in crate::controller) fn next_change(&self, now: Instant) -> Option<Instant> {
         self.conflicts.next_change(now).into_iter().chain(self.moves.next(now)).min()
-    }
-
-    /// Returns the rank of the planned changes. What is urgent waits for no rollout.
-    pub(in crate::controller) fn rank(&self, is_rollout: bool) -> Rank {
-        if self.planned.iter().any(Change::is_repair) {
-            Rank::Repair
-        } else if is_rollout && !self.planned.iter().any(|change| self.raises_again(change)) {
-            Rank::Replan
-        } else {
-            Rank::Changed
-        }
     }
 
     /// Returns whether a change raises a value that was lowered, because a pod was bound in the meantime (I5).
@@ -309,21 +299,9 @@ impl Work {
     }
 
     fn is_idle(&self) -> bool {
-        let Self {
-            planned,
-            sent,
-            maybe_applied,
-            undone,
-            failures,
-            conflicts,
-            resets,
-            pods,
-            lowered_from,
-            moves,
-            lost_at: _,
-        } = self;
-        planned.is_empty()
-            && sent.is_none()
+        let Self { sent, maybe_applied, undone, failures, conflicts, resets, pods, lowered_from, moves, lost_at: _ } =
+            self;
+        sent.is_none()
             && maybe_applied.is_empty()
             && undone.is_empty()
             && failures.is_empty()

@@ -10,7 +10,7 @@ use super::plan::{NodePrune, Scope};
 use crate::cluster::lease::AtEnd;
 use crate::cluster::node_client;
 use crate::controller::RolloutLimits;
-use crate::controller::effect::{Completion, Step};
+use crate::controller::effect::{Completion, Request, Step};
 use crate::controller::nodes::{Cause, Nodes, has_resource};
 use crate::controller::schedule::Schedule;
 use crate::controller::schedule::patches::{Answered, PatchOutcome};
@@ -195,13 +195,18 @@ impl Pruner {
             self.schedule.queue.add(&key, Stage::Plan, Rank::Changed);
         }
         while let Some((Key::Node(name), _)) = self.schedule.queue.pop(Stage::Plan, Rank::Replan) {
-            self.plan(&name, now);
+            match self.plan(&name, now) {
+                Some(Ok(_)) => {
+                    self.schedule.queue.add(&Key::Node(name), Stage::Patch, Rank::Changed);
+                }
+                Some(Err(at)) => self.schedule.queue.wait(&Key::Node(name), at),
+                None => {}
+            }
         }
         let mut end_of_wait = None;
         match self.may_write(now) {
             MayWrite::Until(until) => {
-                let deadline = now + node_client::TIMEOUT;
-                self.schedule.send_patches(&mut self.nodes, deadline, now, &mut step);
+                self.send_patches(now, &mut step);
                 end_of_wait = until;
             }
             MayWrite::NotBefore(until) => end_of_wait = Some(until),
@@ -253,15 +258,36 @@ impl Pruner {
         }
     }
 
-    /// Plans a node in its current state.
-    fn plan(&mut self, name: &Arc<str>, now: Instant) {
-        let Some(state) = self.nodes.get_mut(name) else { return };
-        let Some(job) = self.jobs.get_mut(name) else { return };
+    /// Sends the patches for which there are slots, each with what its node needs by now.
+    fn send_patches(&mut self, now: Instant, step: &mut Step) {
+        let deadline = now + node_client::TIMEOUT;
+        while let Some((name, _)) = self.schedule.pop_patch(now) {
+            match self.plan(&name, now) {
+                Some(Ok(changes)) => {
+                    let Some(state) = self.nodes.get_mut(&name) else { continue };
+                    let effect = self.schedule.start_patch(state, changes, Rank::Changed, now);
+                    step.requests.extend(effect.map(|effect| Request { effect, deadline }));
+                }
+                Some(Err(at)) => self.schedule.queue.wait(&Key::Node(name), at),
+                None => {}
+            }
+        }
+    }
+
+    /// Plans a node in its current state. Returns the changes to send now, or when to try again; `None` if the node is
+    /// finished.
+    fn plan(&mut self, name: &Arc<str>, now: Instant) -> Option<Result<Vec<Change>, Instant>> {
+        let state = self.nodes.get_mut(name)?;
+        let job = self.jobs.get_mut(name)?;
         let changes = match self.scope.plan(&state.node, &job.own).0.plan {
             Plan::Patch { changes, .. } => changes,
-            Plan::InSync | Plan::NeedsPods => return self.finish(name, NodeOutcome::Pruned),
+            Plan::InSync | Plan::NeedsPods => {
+                self.finish(name, NodeOutcome::Pruned);
+                return None;
+            }
             Plan::Blocked(unreadable) => {
-                return self.finish(name, NodeOutcome::Failed(unreadable.to_string()));
+                self.finish(name, NodeOutcome::Failed(unreadable.to_string()));
+                return None;
             }
         };
         // A change that is planned again was not made.
@@ -273,15 +299,10 @@ impl Pruner {
             let messages: BTreeSet<_> = messages.collect();
             let messages: Vec<_> = messages.into_iter().collect();
             let why = format!("stopped after {TRIES} attempts: {}", messages.join("; "));
-            return self.finish(name, NodeOutcome::Failed(why));
+            self.finish(name, NodeOutcome::Failed(why));
+            return None;
         }
-        let key = Key::Node(Arc::clone(name));
-        match work.plan(changes, now) {
-            Ok(_) => {
-                self.schedule.queue.add(&key, Stage::Patch, Rank::Changed);
-            }
-            Err(at) => self.schedule.queue.wait(&key, at),
-        }
+        Some(work.failures.sendable(changes, now))
     }
 
     fn enqueue(&mut self, name: &Arc<str>, rank: Rank) {

@@ -1,6 +1,7 @@
 //! One node: from an observation to a plan, and from a plan to the next step.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::warn;
@@ -8,9 +9,9 @@ use tracing::warn;
 use super::conditions::Claims;
 use super::rollouts::{withhold, withhold_list};
 use super::turns::list_before_turn;
-use super::{Key, Now, Rank, Reconciler, Stage};
+use super::{Key, Now, Rank, Reconciler, Request, Stage, Step};
 use crate::controller::events::{EventTemplate, NodeSubject};
-use crate::controller::nodes::{NodeState, Seen};
+use crate::controller::nodes::{MAX_USAGE_AGE, MAX_USAGE_AGE_OF_PATCH, NodeState, Seen};
 use crate::controller::rollouts::Rollouts;
 use crate::controller::rules::Rules;
 use crate::model::node::Node;
@@ -23,11 +24,13 @@ const YOUNG_NODE_SECONDS: i64 = 600;
 const CLOCK_SKEW_SECONDS: i64 = 60;
 
 /// The next step for a planned node.
-enum Next {
+pub(super) enum Next {
     Nothing,
     Wait(Instant),
-    /// And when something else is due, if that is earlier.
-    Ready(Stage, Rank, Option<Instant>),
+    /// A list of pods; and when something else is due, if that is earlier.
+    List(Stage, Rank, Option<Instant>),
+    /// A patch with these changes, and when something else is due.
+    Patch(Vec<Change>, Stage, Rank, Option<Instant>),
 }
 
 impl Reconciler {
@@ -108,17 +111,62 @@ impl Reconciler {
 
     /// Plans a node in its current state, records the states of its rules, and puts it where it must go next.
     pub(super) fn reconcile(&mut self, name: &Arc<str>, now: Now) {
+        self.reports.planned += 1;
+        let next = self.decide(name, MAX_USAGE_AGE, now);
+        if !self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name))) {
+            self.put(name, next);
+        }
+    }
+
+    /// Puts a node where it must go next.
+    pub(super) fn put(&mut self, name: &Arc<str>, next: Next) {
+        let (key, queue) = (Key::Node(Arc::clone(name)), &mut self.schedule.queue);
+        match next {
+            Next::Nothing => queue.remove(&key),
+            Next::Wait(until) => queue.wait(&key, until),
+            Next::List(stage, rank, wake) | Next::Patch(_, stage, rank, wake) => {
+                queue.add(&key, stage, rank);
+                wake.into_iter().for_each(|at| queue.wake_at(&key, at));
+            }
+        }
+    }
+
+    /// Sends the patches for which there are slots. Each node is planned once more when it is its turn: nothing that was
+    /// decided before is sent.
+    pub(super) fn send_patches(&mut self, deadline: Instant, now: Now, step: &mut Step) {
+        while let Some((name, stage)) = self.schedule.pop_patch(now.instant) {
+            let is_listed = stage == Stage::PatchAsListed;
+            let age = self.nodes.get(&name).and_then(|state| state.work()?.pods.age(now.instant));
+            self.schedule.sent_as_listed = is_listed;
+            self.schedule.used_list(age.filter(|_| is_listed), now.instant);
+            let next = if self.leads(now.instant) {
+                self.decide(&name, MAX_USAGE_AGE_OF_PATCH, now)
+            } else {
+                self.decide_reset(&name, now.instant)
+            };
+            let Next::Patch(changes, _, rank, _) = next else {
+                self.put(&name, next);
+                continue;
+            };
+            let Some(state) = self.nodes.get_mut(&name) else { continue };
+            let effect = self.schedule.start_patch(state, changes, rank, now.instant);
+            step.requests.extend(effect.map(|effect| Request { effect, deadline }));
+        }
+    }
+
+    /// Plans a node in its current state, with a list of pods of at most this age, and records the states of its rules.
+    /// Returns what it needs next.
+    fn decide(&mut self, name: &Arc<str>, max_age: Duration, now: Now) -> Next {
         let (knows_all, has_condition) = (self.knows_all(), self.options.node_condition);
         let rules = self.rules.set();
-        let Some(state) = self.nodes.get_mut(name) else { return };
-        let input = planning_input(state, now);
+        let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
+        let input = planning_input(state, max_age, now);
         let has_pods = matches!(input.pods, PodUsage::Known(_));
         let plan = if knows_all {
             self.plans.plan(&state.node, &rules, &input)
         } else {
             planner::plan_repairs(&state.node, &input.contested)
         };
-        self.reports.planned += 1;
         let NodePlan { outcomes, plan } = plan;
         let (mut changes, mut needs_pods, blocked) = match plan {
             Plan::Patch { changes, needs_pods } => (changes, needs_pods, None),
@@ -153,7 +201,7 @@ impl Reconciler {
         {
             work.failures.forget_others(&changes);
         }
-        let Some(state) = self.nodes.get_mut(name) else { return };
+        let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
         let rollouts = &mut self.schedule.rollouts;
         let mut withheld = withhold(rollouts, (name, state), &mut changes, now.instant);
         if needs_pods && !is_lowered {
@@ -167,19 +215,11 @@ impl Reconciler {
         if knows_all {
             self.record(name, outcomes, (&changes, &withheld), now);
         }
-        let key = Key::Node(Arc::clone(name));
-        if self.schedule.queue.is_in_flight(&key) {
-            return;
+        if self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name))) {
+            return Next::Nothing;
         }
         let poll = has_pods && is_held && !needs_pods;
-        match self.place(name, (changes, withheld.until, claims), (needs_pods, is_lowered), poll, is_planned, now) {
-            Next::Nothing => self.schedule.queue.remove(&key),
-            Next::Wait(until) => self.schedule.queue.wait(&key, until),
-            Next::Ready(stage, rank, wake) => {
-                self.schedule.queue.add(&key, stage, rank);
-                wake.into_iter().for_each(|at| self.schedule.queue.wake_at(&key, at));
-            }
-        }
+        self.place(name, (changes, withheld.until, claims), (needs_pods, is_lowered), (poll, has_pods), is_planned, now)
     }
 
     /// Decides the next step for a node that was planned with these changes.
@@ -188,7 +228,7 @@ impl Reconciler {
         name: &Arc<str>,
         (changes, withheld_until, claims): (Vec<Change>, Option<Instant>, Option<Claims>),
         (needs_pods, is_lowered): (bool, bool),
-        poll: bool,
+        (poll, has_pods): (bool, bool),
         is_planned: bool,
         now: Now,
     ) -> Next {
@@ -215,99 +255,84 @@ impl Reconciler {
             return Next::Nothing;
         }
         let is_rollout = state.is_rollout;
-        // A list of pods that has just been fetched would be too old.
-        let has_pods = state.work().is_some_and(|work| work.pods.usage(now.instant).is_some());
         let list_at = state.work().and_then(|work| work.pods.not_before.max(work.failures.pause(now.instant)));
         let list_at = list_at.filter(|at| now.instant < *at);
-        let mut wake = state.work().and_then(|work| work.next_change(now.instant));
+        let wake = state.work().and_then(|work| work.next_change(now.instant));
+        let mut wait = wake.into_iter().chain(withheld_until).min();
+        let mut until = |at: Instant| wait = Some(wait.map_or(at, |wait| wait.min(at)));
         if is_rollout
+            && needs_pods
             && !has_pods
             && !changes.is_empty()
             && !changes.iter().any(|change| state.is_urgent(change))
-            && self.schedule.queue.len(Stage::Patch) >= self.options.rollouts.max_planned
         {
-            if let Some(work) = state.working() {
-                work.planned.clear();
-            }
             self.schedule.unlisted.remove(name);
-            let list_at = needs_pods.then(|| list_before_turn(state, (is_lowered, list_at), now.instant)).flatten();
-            if list_at.is_some_and(|at| at <= now.instant) {
-                return Next::Ready(Stage::ListPods, Rank::Replan, wake);
+            match list_before_turn(state, (is_lowered, list_at), now.instant) {
+                Some(at) if at <= now.instant => return Next::List(Stage::ListPods, Rank::Replan, wait),
+                at => at.into_iter().for_each(&mut until),
             }
-            let wake = wake.into_iter().chain(list_at).chain(withheld_until).min();
-            return Next::Ready(Stage::Backlog, Rank::Replan, wake);
         }
         if is_rollout
             && needs_pods
             && changes.is_empty()
             && let Some(stage) = self.stage_before_list(name, now.instant)
         {
-            return Next::Ready(stage, Rank::Replan, None);
+            return Next::List(stage, Rank::Replan, None);
         }
         if !needs_pods {
             self.schedule.unlisted.remove(name);
         }
         let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
         let is_quiet = changes.is_empty() && !needs_pods;
-        let (now, work) = (now.instant, state.work_mut());
-        work.planned.clear();
-        let mut wait = wake.into_iter().chain(withheld_until).min();
-        let mut until = |at: Instant| wait = Some(wait.map_or(at, |wait| wait.min(at)));
-        let mut next = None;
+        let mut patch = None;
         if !changes.is_empty() {
-            match work.plan(changes, now) {
-                Ok(()) => {
-                    let rank = work.rank(is_rollout);
+            match state.sendable(changes, now.instant) {
+                Ok(mut changes) => {
+                    let rank = state.rank(&changes);
                     let stage = if has_pods && rank == Rank::Replan { Stage::PatchAsListed } else { Stage::Patch };
-                    next = Some((stage, rank));
-                    let along = state.work().and_then(|work| condition(&self.rules, state, &work.planned));
-                    state.work_mut().take_along(along, now);
+                    let goes_along = |change: &Change| {
+                        state.work().is_none_or(|work| work.failures.takes_along(change, now.instant))
+                    };
+                    changes.extend(condition(&self.rules, state, &changes).filter(goes_along));
+                    patch = Some((changes, stage, rank));
                 }
                 Err(at) => until(at),
             }
         }
-        let work = state.work_mut();
-        if needs_pods && next.is_none() {
-            match list_at {
-                Some(at) => until(at),
-                None => {
-                    let rank = if is_rollout { Rank::Replan } else { Rank::Changed };
-                    next = Some((Stage::ListPods, rank));
-                }
-            }
+        let mut lists = needs_pods && patch.is_none();
+        if lists && let Some(at) = list_at {
+            lists = false;
+            until(at);
         }
         match alone {
-            None if knows_all => work.failures.forget_condition(),
-            None => {}
-            Some(_) if next.is_some() => {}
-            Some(_) if self.schedule.queue.len(Stage::Patch) >= self.options.rollouts.max_planned => {
-                // The next list of its pods does not wait for that.
-                next = (!needs_pods).then_some((Stage::Backlog, Rank::Replan));
-            }
-            Some(change) => match work.plan_condition(change, now) {
+            None if knows_all => state.working().into_iter().for_each(|work| work.failures.forget_condition()),
+            Some(change) if patch.is_none() && !lists => match state.sendable_condition(change, now.instant) {
                 // Pods do not depend on it, so it has the limits of a rollout.
-                Ok(()) => next = Some((Stage::Patch, Rank::Replan)),
+                Ok(changes) => patch = Some((changes, Stage::Patch, Rank::Replan)),
                 Err(at) => until(at),
             },
+            None | Some(_) => {}
         }
         // Also while the rollout of another rule is stopped.
-        if is_quiet && knows_all {
+        if is_quiet
+            && knows_all
+            && let Some(work) = state.working()
+        {
             work.pods.forget_usage();
             if poll {
-                let at = work.pods.next(held, (now, seed));
-                wake = wake.into_iter().chain([at]).min();
-                until(at);
+                until(work.pods.next(held, (now.instant, seed)));
             } else {
                 work.pods.restart();
             }
         }
         if is_converged || withheld_until.is_some() {
-            state.compact(now);
+            state.compact(now.instant);
         }
-        match (next, wait) {
-            // Its condition waits for a turn. All else keeps its time.
-            (Some((stage @ Stage::Backlog, rank)), wait) => Next::Ready(stage, rank, wait),
-            (Some((stage, rank)), _) => Next::Ready(stage, rank, wake),
+        match (patch, wait) {
+            (Some((changes, stage, rank)), wait) => Next::Patch(changes, stage, rank, wait),
+            (None, wait) if lists => {
+                Next::List(Stage::ListPods, if is_rollout { Rank::Replan } else { Rank::Changed }, wait)
+            }
             (None, Some(until)) => Next::Wait(until),
             (None, None) => Next::Nothing,
         }
@@ -323,7 +348,7 @@ pub(super) fn is_young(node: &Node, now: Now) -> bool {
 }
 
 /// Returns the input of a plan besides the node and the rules.
-pub(super) fn planning_input(state: &mut NodeState, now: Now) -> PlanningInput {
+pub(super) fn planning_input(state: &mut NodeState, max_age: Duration, now: Now) -> PlanningInput {
     // A new value on a young node cannot be less than what the pods there started with.
     let new_values =
         if is_young(&state.node, now) && !state.has_withdrawn { NewValues::CheckOlderNodes } else { NewValues::Check };
@@ -332,7 +357,7 @@ pub(super) fn planning_input(state: &mut NodeState, now: Now) -> PlanningInput {
         return PlanningInput { new_values, released, ..PlanningInput::default() };
     }
     let work = state.work_mut();
-    let pods = match (work.pods.usage(now.instant), &work.pods.error) {
+    let pods = match (work.pods.usage(max_age, now.instant), &work.pods.error) {
         (Some(pods), _) => PodUsage::Known(pods.clone()),
         (None, Some(why)) => PodUsage::Unavailable(Arc::clone(why)),
         (None, None) => PodUsage::NotFetched,

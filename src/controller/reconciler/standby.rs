@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::nodes::Next;
 use super::{Key, Now, PLAN_BATCH_SIZE, Rank, Reconciler, Stage, Step};
 use crate::planner;
 
@@ -19,21 +20,23 @@ impl Reconciler {
         for _ in 0..PLAN_BATCH_SIZE {
             let next = self.schedule.queue.pop(Stage::Plan, Rank::Replan);
             let Some((Key::Node(name), _)) = next else { break };
-            self.plan_resets(&name, now.instant);
+            let next = self.decide_reset(&name, now.instant);
+            if !self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(&name))) {
+                self.put(&name, next);
+            }
         }
         // The patch is correct whenever it is applied, so no Lease bounds it.
         let deadline = now.instant + self.options.request_timeout;
-        self.schedule.send_patches(&mut self.nodes, deadline, now.instant, step);
+        self.send_patches(deadline, now, step);
         let is_unplanned = self.schedule.queue.len(Stage::Plan) > 0;
         let wakes = [step.wake, self.schedule.queue.next_due(), is_unplanned.then_some(now.instant)];
         step.wake = wakes.into_iter().flatten().min();
     }
 
-    /// Plans a node from its ledger alone.
-    fn plan_resets(&mut self, name: &Arc<str>, now: Instant) {
-        let Some(state) = self.nodes.get_mut(name) else { return };
+    /// Plans a node from its ledger alone. Returns what it needs next.
+    pub(super) fn decide_reset(&mut self, name: &Arc<str>, now: Instant) -> Next {
+        let Some(state) = self.nodes.get_mut(name) else { return Next::Nothing };
         let plan = planner::plan_resets(&state.node);
-        let key = Key::Node(Arc::clone(name));
         if plan.changes().is_empty() {
             state.mark_in_sync();
             // The process that restored the value reports it.
@@ -42,28 +45,23 @@ impl Reconciler {
             }
             state.compact(now);
             self.schedule.kept_back.remove(name);
-            return;
+            return Next::Nothing;
         }
         let due = *state.pending_since.get_or_insert(now) + LEADER_TIME;
         let (mut changes, mut waits) = (Vec::new(), Vec::new());
         for change in plan.changes() {
-            let not_before = state.work_mut().resets.not_before(&change.resource, now);
+            let not_before = state.working().and_then(|work| work.resets.not_before(&change.resource, now));
             match not_before.or((now < due).then_some(due)) {
                 None => changes.push(change.clone()),
                 Some(at) => waits.push(at),
             }
         }
         if !changes.is_empty() {
-            match state.work_mut().plan(changes, now) {
-                Ok(_) => {
-                    self.schedule.queue.add(&key, Stage::Patch, Rank::Repair);
-                    return;
-                }
+            match state.sendable(changes, now) {
+                Ok(changes) => return Next::Patch(changes, Stage::Patch, Rank::Repair, None),
                 Err(at) => waits.push(at),
             }
         }
-        if let Some(until) = waits.into_iter().min() {
-            self.schedule.queue.wait(&key, until);
-        }
+        waits.into_iter().min().map_or(Next::Nothing, Next::Wait)
     }
 }

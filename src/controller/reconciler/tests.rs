@@ -37,6 +37,7 @@ use super::*;
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::PodScope;
+use crate::controller::nodes::MAX_USAGE_AGE;
 use crate::planner;
 use crate::planner::input::PodUsage;
 use responses::{error, failed};
@@ -99,7 +100,7 @@ impl Reconciler {
             ("the end of a pause", leads, self.schedule.limiter.next_wake(now.instant)),
             ("an Event", leads, self.reports.events.next_due(now.instant)),
             ("the end of a stop", leads, self.schedule.rollouts.next_end()),
-            ("the turn of a node", leads, self.has_due_backlog().then_some(now.instant)),
+            ("the turn of a node", leads, self.has_due_lists().then_some(now.instant)),
         ];
         let is_missed = |at: Instant| step.wake.is_none_or(|wake| at < wake);
         let missed = waits.into_iter().find(|(_, waits, at)| *waits && at.is_some_and(is_missed));
@@ -115,7 +116,7 @@ impl Reconciler {
             if queue.has(&Key::Node(Arc::clone(name))) {
                 return None;
             }
-            let input = nodes::planning_input(state, now);
+            let input = nodes::planning_input(state, MAX_USAGE_AGE, now);
             let plan = match (leads, knows_all) {
                 (false, _) => planner::plan_resets(&state.node),
                 (true, false) => planner::plan_repairs(&state.node, &input.contested),

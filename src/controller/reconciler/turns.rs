@@ -1,4 +1,4 @@
-//! Whose turn it is in a rollout: of thousands of nodes, few are planned at a time, and of few the pods are listed.
+//! Whose turn it is in a rollout: of thousands of nodes, the pods of few are listed at a time.
 
 use std::sync::Arc;
 
@@ -10,46 +10,27 @@ use crate::controller::nodes::NodeState;
 impl Reconciler {
     /// Returns whether nodes are to be planned now.
     pub(super) fn has_unplanned(&self) -> bool {
-        self.schedule.queue.len(Stage::Plan) > 0 || !self.schedule.standings_due.is_empty() || self.has_due_backlog()
-    }
-
-    /// Returns whether the next nodes of a rollout are to be planned.
-    pub(super) fn has_due_backlog(&self) -> bool {
-        self.has_due_patches() || self.has_due_lists()
-    }
-
-    /// Returns whether few nodes wait for their patch. How many wait for a list of pods does not matter: lists that fail
-    /// delay no rollout that needs none.
-    fn has_due_patches(&self) -> bool {
-        let few = self.options.rollouts.max_planned.div_ceil(2);
-        self.schedule.queue.len(Stage::Patch) < few && self.schedule.queue.len(Stage::Backlog) > 0
+        self.schedule.queue.len(Stage::Plan) > 0 || !self.schedule.standings_due.is_empty() || self.has_due_lists()
     }
 
     /// Returns whether few nodes are ahead with their lists, or not yet as many as may be: lists are sent after that, so that
     /// as many nodes as possible share one.
-    fn has_due_lists(&self) -> bool {
+    pub(super) fn has_due_lists(&self) -> bool {
         let is_filling = self.schedule.fills_lists_ahead && self.schedule.has_room_for_lists();
         (is_filling || self.schedule.has_few_ahead()) && self.schedule.queue.len(Stage::ListBacklog) > 0
     }
 
-    /// Plans the next nodes of a rollout, if they are due: of those that need a list of pods, and of those that do not.
-    pub(super) fn plan_backlog(&mut self, now: Now) {
-        let (due_lists, due_patches) = (self.has_due_lists(), self.has_due_patches());
-        while due_lists
+    /// Plans the next nodes of a rollout that need a list of pods, if they are due.
+    pub(super) fn plan_list_backlog(&mut self, now: Now) {
+        let are_due = self.has_due_lists();
+        while are_due
             && self.reports.planned < PLAN_BATCH_SIZE
             && self.schedule.has_room_for_lists()
             && let Some((Key::Node(name), _)) = self.schedule.queue.pop(Stage::ListBacklog, Rank::Replan)
         {
             self.reconcile(&name, now);
         }
-        self.schedule.fills_lists_ahead = due_lists && self.schedule.has_room_for_lists();
-        while due_patches
-            && self.reports.planned < PLAN_BATCH_SIZE
-            && self.schedule.queue.len(Stage::Patch) < self.options.rollouts.max_planned
-            && let Some((Key::Node(name), _)) = self.schedule.queue.pop(Stage::Backlog, Rank::Replan)
-        {
-            self.reconcile(&name, now);
-        }
+        self.schedule.fills_lists_ahead = are_due && self.schedule.has_room_for_lists();
     }
 
     /// Returns where a node of a rollout waits whose pods must be listed before its patch.
@@ -66,7 +47,6 @@ impl Reconciler {
             if work.pods.not_before.is_some_and(|at| now < at) {
                 return None;
             }
-            work.planned.clear();
             // It is too old for the plan.
             work.pods.forget_usage();
         }
@@ -82,7 +62,7 @@ impl Reconciler {
     }
 }
 
-/// Returns when the pods are listed of a node that goes to the backlog, and needs a list not before `list_at`. For its
+/// Returns when the pods are listed of a node whose patch waits for its turn, and that needs a list not before `list_at`. For its
 /// rollout, that is not before its turn. But neither the list after a lowering (I5) waits for that, nor those while pods
 /// hold a value (I9).
 pub(super) fn list_before_turn(

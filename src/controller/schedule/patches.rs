@@ -1,6 +1,7 @@
 //! The life of a patch: planned, sent, answered. All patches of nodes follow it, whatever their purpose.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Resource as _;
 use tokio::time::Instant;
@@ -8,9 +9,9 @@ use tracing::warn;
 
 use super::Schedule;
 use crate::cluster::node_client::Reply;
-use crate::controller::effect::{Effect, Request, RequestId, Step};
+use crate::controller::effect::{Effect, RequestId};
 use crate::controller::limiter::Kind;
-use crate::controller::nodes::{Cause, Nodes, Sent};
+use crate::controller::nodes::{Cause, MAX_USAGE_AGE_OF_PATCH, NodeState, Nodes, Sent};
 use crate::controller::work_queue::{Key, Rank, Stage};
 use crate::model::node::ApiNode;
 use crate::planner::{self, Action, Change};
@@ -54,28 +55,12 @@ pub(in crate::controller) enum PatchOutcome {
 }
 
 impl Schedule {
-    /// Sends the patches for which there are slots, repairs first. Each has this `deadline`.
-    pub(in crate::controller) fn send_patches(
-        &mut self,
-        nodes: &mut Nodes,
-        deadline: Instant,
-        now: Instant,
-        step: &mut Step,
-    ) {
-        while let Some((stage, rank)) = self.next_patch() {
-            let kind = match rank {
-                Rank::Repair => Kind::Repair,
-                Rank::Changed => Kind::Patch,
-                Rank::Replan => Kind::Rollout,
-            };
-            if !self.limiter.is_free(kind, now) {
-                return;
-            }
-            if let Some((Key::Node(name), _)) = self.queue.pop(stage, rank) {
-                self.sent_as_listed = stage == Stage::PatchAsListed;
-                let effect = self.start_patch(nodes, &name, (kind, self.sent_as_listed), now);
-                step.requests.extend(effect.map(|effect| Request { effect, deadline }));
-            }
+    /// Removes and returns the first node whose patch waits, and where it did, if there is a slot: repairs come first.
+    pub(in crate::controller) fn pop_patch(&mut self, now: Instant) -> Option<(Arc<str>, Stage)> {
+        let (stage, rank) = self.next_patch().filter(|(_, rank)| self.limiter.is_free(Kind::of_patch(*rank), now))?;
+        match self.queue.pop(stage, rank)? {
+            (Key::Node(name), _) => Some((name, stage)),
+            (Key::Rule(_), _) => None,
         }
     }
 
@@ -90,28 +75,20 @@ impl Schedule {
         }
     }
 
-    fn start_patch(
+    /// Returns the patch of a node with these changes, and takes a slot for it. Returns `None` if there is none by now.
+    pub(in crate::controller) fn start_patch(
         &mut self,
-        nodes: &mut Nodes,
-        name: &Arc<str>,
-        (kind, is_listed): (Kind, bool),
+        state: &mut NodeState,
+        changes: Vec<Change>,
+        rank: Rank,
         now: Instant,
     ) -> Option<Effect> {
-        let (id, key) = (self.request_id(kind), Key::Node(Arc::clone(name)));
-        let state = nodes.get_mut(name)?;
-        // I5: a pod may have been bound since the plan was made.
-        let age = state.work_mut().pods.age(now);
-        let is_expired = state.work_mut().pods.expire(now);
-        let is_stopped =
-            |change: &Change| kind == Kind::Rollout && self.rollouts.stopped_until(change, name, now).is_some();
-        if is_expired && is_listed {
-            self.lists_ahead.expired(self.ahead() + 1, now);
-        }
-        if is_expired || state.work_mut().planned.iter().any(is_stopped) {
-            self.queue.add(&key, Stage::Plan, if kind == Kind::Repair { Rank::Repair } else { Rank::Changed });
+        let (name, kind) = (Arc::clone(&state.node.name), Kind::of_patch(rank));
+        let key = Key::Node(Arc::clone(&name));
+        if !self.limiter.is_free(kind, now) {
+            self.queue.add(&key, Stage::Plan, rank);
             return None;
         }
-        let changes = std::mem::take(&mut state.work_mut().planned);
         let patch = match planner::patch(&state.node, &changes) {
             Ok(patch) => patch,
             Err(error) => {
@@ -124,6 +101,7 @@ impl Schedule {
                 return None;
             }
         };
+        let id = self.request_id(kind);
         self.limiter.start(kind, now);
         self.queue.start(&key);
         // Both apply from now on: the patch may be applied even if its response is lost.
@@ -133,12 +111,18 @@ impl Schedule {
             changes.iter().filter_map(|change| Some((change.resource.as_str().into(), change.lowered_from()?)));
         state.work_mut().lowered_from.extend(lowered);
         let version = state.node.version();
-        if let Some(age) = age.filter(|_| is_listed) {
-            self.lists_ahead.used(age);
-        }
         state.work_mut().pods.forget_usage();
         state.work_mut().sent = Some(Sent { id, at: now, changes, version });
-        Some(Effect::PatchNode { id, node: Arc::clone(name), patch })
+        Some(Effect::PatchNode { id, node: name, patch })
+    }
+
+    /// Records the age at which a list of pods is used for the patch of a node that waited with it for its turn.
+    pub(in crate::controller) fn used_list(&mut self, age: Option<Duration>, now: Instant) {
+        match age {
+            Some(age) if age > MAX_USAGE_AGE_OF_PATCH => self.lists_ahead.expired(self.ahead() + 1, now),
+            Some(age) => self.lists_ahead.used(age),
+            None => {}
+        }
     }
 
     /// Handles the response to a patch. Returns `None` if the node was deleted or recreated in the meantime.

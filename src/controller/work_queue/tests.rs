@@ -91,15 +91,15 @@ async fn ready_key_with_a_time_is_due_unless_it_is_popped_or_moved_before() {
     let now = Instant::now();
     let later = now + Duration::from_secs(1);
     for number in 1..=3 {
-        queue.add(&key(number), Stage::Backlog, Rank::Replan);
+        queue.add(&key(number), Stage::Patch, Rank::Replan);
         queue.wake_at(&key(number), later);
     }
     assert_eq!(queue.pop_due(now), None);
-    assert_eq!(queue.pop(Stage::Backlog, Rank::Replan), Some((key(1), Rank::Replan)));
+    assert_eq!(queue.pop(Stage::Patch, Rank::Replan), Some((key(1), Rank::Replan)));
     queue.add(&key(2), Stage::Plan, Rank::Replan);
-    queue.add(&key(3), Stage::Backlog, Rank::Replan);
+    queue.add(&key(3), Stage::Patch, Rank::Replan);
     assert_eq!(queue.pop_due(later), Some(key(3)));
-    assert_eq!((queue.pop_due(later), queue.len(Stage::Backlog)), (None, 0));
+    assert_eq!((queue.pop_due(later), queue.len(Stage::Patch)), (None, 0));
     queue.wake_at(&key(3), later);
     queue.start(&key(2));
     queue.wake_at(&key(2), later);
@@ -114,8 +114,7 @@ fn stages() -> Vec<Stage> {
         Stage::Patch => Some(Stage::PatchAsListed),
         Stage::PatchAsListed => Some(Stage::ListPods),
         Stage::ListPods => Some(Stage::Status),
-        Stage::Status => Some(Stage::Backlog),
-        Stage::Backlog => Some(Stage::ListAhead),
+        Stage::Status => Some(Stage::ListAhead),
         Stage::ListAhead => Some(Stage::ListBacklog),
         Stage::ListBacklog => None,
     };
@@ -129,7 +128,7 @@ fn random_operations_leave_every_key_in_one_place() {
     let mut queue = WorkQueue::default();
     let stages = stages();
     assert_eq!(stages.len(), queue.ready.len(), "every stage has its keys");
-    let mut popped = [0; 8];
+    let mut popped = [0; 7];
     for _ in 0..40_000 {
         let key = key(random.u32(0..8));
         let rank = [Rank::Repair, Rank::Changed, Rank::Replan][random.usize(0..3)];

@@ -4,7 +4,7 @@ use super::*;
 use crate::controller::RolloutLimits;
 
 pub(super) const KEY: &str = "example.com/key";
-pub(super) const LIMITS: RolloutLimits = RolloutLimits { max_planned: 8, max_listed: 8, ..RolloutLimits::NONE };
+pub(super) const LIMITS: RolloutLimits = RolloutLimits { max_listed: 8, ..RolloutLimits::NONE };
 
 /// A leader without rules, of an API server that is at least as new as this kubelet.
 pub(super) fn leading(kubelet: &str, nodes: usize, limits: RolloutLimits) -> World {
@@ -146,11 +146,9 @@ fn lists_that_are_never_answered_delay_no_rollout_that_needs_none() {
 /// Neither of two rollouts keeps the other waiting until its end, though one of them lists pods.
 #[test]
 fn rollouts_that_list_pods_and_that_do_not_go_on_side_by_side() {
-    for (max_planned, max_listed) in [(8, 8), (4, 32), (32, 8)] {
-        let mut world = with_cache(
-            60,
-            RolloutLimits { patches_per_second: Some(2), max_planned, max_listed, ..RolloutLimits::NONE },
-        );
+    for max_listed in [8, 32] {
+        let mut world =
+            with_cache(60, RolloutLimits { patches_per_second: Some(2), max_listed, ..RolloutLimits::NONE });
         for number in 0..30 {
             world.relabel(&format!("node-{number:02}"), json!({"zone": "a"}));
         }

@@ -138,7 +138,7 @@ fn stop_withholds_the_lists_that_are_due() {
 /// A list that a pause of the API server has made too old says little about the rate of patches.
 #[test]
 fn pause_of_the_api_server_leaves_enough_lists_ahead() {
-    let limits = RolloutLimits { patches_per_second: Some(2), max_planned: 8, max_listed: 32, ..RolloutLimits::NONE };
+    let limits = RolloutLimits { patches_per_second: Some(2), max_listed: 32, ..RolloutLimits::NONE };
     let mut world = with_cache(80, limits);
     world.set_rule("dongle", json!({}));
     world.run();
