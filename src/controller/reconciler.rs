@@ -28,8 +28,6 @@ mod turns;
 mod usage;
 mod watches;
 
-use std::sync::Arc;
-
 use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 use tracing::info;
@@ -49,7 +47,7 @@ use super::schedule::{RulesList, Schedule};
 use super::status_writes::StatusWrites;
 use super::usage::Usage;
 use super::watches::{Failed, Watches};
-use super::work_queue::{Key, Rank, Stage};
+use super::work_queue::{Rank, Stage};
 use crate::cluster::lease::{Candidate, Leadership};
 use crate::model::node::ApiNode;
 use crate::planner::Memo;
@@ -221,7 +219,7 @@ impl Reconciler {
         self.list_rules(now.instant, step);
         self.reports.planned = 0;
         while self.reports.planned < PLAN_BATCH_SIZE
-            && let Some((Key::Node(name), _)) = self.schedule.queue.pop(Stage::Plan, Rank::Replan)
+            && let Some((name, _)) = self.schedule.queue.pop(Stage::Plan, Rank::Replan)
         {
             self.reconcile(&name, now);
         }
@@ -233,7 +231,7 @@ impl Reconciler {
             && let Some(name) = self.schedule.standings_due.pop_first()
         {
             // If the response has arrived in the meantime, the node was planned with it.
-            if self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(&name))) {
+            if self.schedule.queue.is_in_flight(&name) {
                 self.reconcile(&name, now);
             }
         }
@@ -262,6 +260,7 @@ impl Reconciler {
             self.schedule.rules.not_before(),
             self.schedule.rollouts.next_end(),
             self.reports.events.next_due(now.instant),
+            self.reports.statuses.next_due(now.instant),
             self.cluster.confinement.next_due().filter(|_| self.nodes.listed()),
         ];
         step.wake = wakes.into_iter().flatten().min();
@@ -336,7 +335,7 @@ impl Reconciler {
         // it.
         if let Some((name, _)) = &seen.changed
             && let Some(state) = self.nodes.get_mut(name)
-            && (state.is_listing_pods() || !self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name))))
+            && (state.is_listing_pods() || !self.schedule.queue.is_in_flight(name))
         {
             state.changed_by_itself(seen.is_drift);
         }

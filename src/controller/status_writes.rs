@@ -1,6 +1,6 @@
-//! Paces the status writes of rules: at most one per second and rule, with pauses after failures.
+//! The statuses that are to be written: at most one write per second and rule, with pauses after failures.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +13,18 @@ const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a first change waits for others, so that a rule that becomes ready within this time costs one write.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// The time of the last status write per rule.
+/// The status writes of each rule.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StatusWrites(HashMap<Arc<str>, StatusWrite>);
+pub(super) struct StatusWrites {
+    rules: BTreeMap<Arc<str>, StatusWrite>,
+    /// The rules whose status is to be written, with the time of each.
+    due: BTreeSet<(Instant, Arc<str>)>,
+}
 
 #[derive(Clone, Debug, Default)]
 struct StatusWrite {
+    place: Place,
+    /// When the last write was sent.
     at: Option<Instant>,
     /// Set while writes fail.
     backoff: Option<Backoff>,
@@ -26,39 +32,89 @@ struct StatusWrite {
     not_before: Option<Instant>,
 }
 
+#[derive(Clone, Copy, Debug, Default)]
+enum Place {
+    /// Nothing is to be written.
+    #[default]
+    Rest,
+    Due(Instant),
+    InFlight {
+        /// Whether the status has changed since it was sent.
+        is_dirty: bool,
+    },
+}
+
 impl StatusWrites {
-    /// Returns when a changed status is written.
-    pub(super) fn due(&mut self, rule: &Arc<str>, now: Instant) -> Instant {
-        let write = self.of(rule);
-        let earliest = write.at.map(|at| at + MIN_WRITE_INTERVAL).max(write.not_before);
-        let debounced = now + DEBOUNCE;
-        earliest.map_or(debounced, |earliest| earliest.max(debounced))
+    /// Records that a status has changed, or may have.
+    pub(super) fn touch(&mut self, rule: &Arc<str>, now: Instant) {
+        let write = self.rules.entry(Arc::clone(rule)).or_default();
+        match &mut write.place {
+            Place::Due(_) => {}
+            Place::InFlight { is_dirty } => *is_dirty = true,
+            Place::Rest => {
+                let earliest = write.at.map(|at| at + MIN_WRITE_INTERVAL).max(write.not_before);
+                let due = earliest.max(Some(now + DEBOUNCE)).unwrap_or(now);
+                write.place = Place::Due(due);
+                self.due.insert((due, Arc::clone(rule)));
+            }
+        }
+    }
+
+    /// Removes and returns a rule whose status is to be written now.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Arc<str>> {
+        self.due.first().filter(|(due, _)| *due <= now)?;
+        let (_, rule) = self.due.pop_first()?;
+        if let Some(write) = self.rules.get_mut(&rule) {
+            write.place = Place::Rest;
+        }
+        Some(rule)
+    }
+
+    /// Returns when the next status becomes due.
+    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
+        self.due.iter().map(|(due, _)| *due).find(|due| now < *due)
     }
 
     /// Records that a status was sent.
     pub(super) fn sent(&mut self, rule: &Arc<str>, now: Instant) {
-        self.of(rule).at = Some(now);
+        let write = self.rules.entry(Arc::clone(rule)).or_default();
+        (write.place, write.at) = (Place::InFlight { is_dirty: false }, Some(now));
+    }
+
+    /// Records that a write has ended. Returns whether the status has changed since.
+    pub(super) fn ended(&mut self, rule: &str) -> bool {
+        let Some(write) = self.rules.get_mut(rule) else { return false };
+        matches!(std::mem::take(&mut write.place), Place::InFlight { is_dirty: true })
     }
 
     /// Records that a status was written.
-    pub(super) fn succeeded(&mut self, rule: &Arc<str>) {
-        let write = self.of(rule);
-        (write.backoff, write.not_before) = (None, None);
+    pub(super) fn succeeded(&mut self, rule: &str) {
+        if let Some(write) = self.rules.get_mut(rule) {
+            (write.backoff, write.not_before) = (None, None);
+        }
     }
 
     /// Records that a status write failed.
-    pub(super) fn failed(&mut self, rule: &Arc<str>, retry_after: Option<Duration>, (now, seed): (Instant, u64)) {
-        let write = self.of(rule);
-        let backoff = write.backoff.get_or_insert_with(|| Backoff::new(seed));
-        write.not_before = Some(now + backoff.next(retry_after));
+    pub(super) fn failed(&mut self, rule: &str, retry_after: Option<Duration>, (now, seed): (Instant, u64)) {
+        if let Some(write) = self.rules.get_mut(rule) {
+            let backoff = write.backoff.get_or_insert_with(|| Backoff::new(seed));
+            write.not_before = Some(now + backoff.next(retry_after));
+        }
     }
 
-    /// Forgets a deleted rule.
-    pub(super) fn forget(&mut self, rule: &str) {
-        self.0.remove(rule);
+    /// Forgets a deleted rule, unless a write is in flight.
+    pub(super) fn forget(&mut self, rule: &Arc<str>) {
+        match self.rules.get(rule).map(|write| write.place) {
+            Some(Place::InFlight { .. }) => return,
+            Some(Place::Due(due)) => drop(self.due.remove(&(due, Arc::clone(rule)))),
+            Some(Place::Rest) | None => {}
+        }
+        self.rules.remove(rule);
     }
 
-    fn of(&mut self, rule: &Arc<str>) -> &mut StatusWrite {
-        self.0.entry(Arc::clone(rule)).or_default()
+    /// Returns whether a status is to be written, or being written.
+    #[cfg(test)]
+    pub(super) fn is_pending(&self, rule: &str) -> bool {
+        self.rules.get(rule).is_some_and(|write| !matches!(write.place, Place::Rest))
     }
 }

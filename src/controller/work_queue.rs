@@ -1,5 +1,5 @@
-//! The work queue: every node and every rule with work to do is in exactly one place: ready at a stage, in flight, or
-//! waiting for a time. What is ready may have a time too, at which something else is due.
+//! The work queue: every node with work to do is in exactly one place: ready at a stage, in flight, or waiting for a
+//! time. What is ready may have a time too, at which something else is due.
 //!
 //! ```text
 //!                 add                         start                end
@@ -14,14 +14,6 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use tokio::time::Instant;
-
-/// The subject of the work.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Key {
-    Node(Arc<str>),
-    /// The status of a rule.
-    Rule(Arc<str>),
-}
 
 /// The priority: the lowest rank is handled first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,8 +37,6 @@ pub(super) enum Stage {
     PatchAsListed,
     /// The node needs a list of its pods.
     ListPods,
-    /// The status of the rule must be written.
-    Status,
     /// The node belongs to a rollout, and needs a list of its pods before its patch. After a patch, that is
     /// [`Stage::ListPods`], which comes first.
     ListAhead,
@@ -61,79 +51,79 @@ enum Place {
     Waiting { until: Instant },
 }
 
-/// The number of keys whose memory is not worth releasing.
+/// The number of nodes whose memory is not worth releasing.
 const MIN_RELEASED: usize = 4096;
 
-/// Keys by the order in which they are popped.
-type Ready = BTreeMap<(Rank, u64), Key>;
+/// Names by the order in which they are popped.
+type Ready = BTreeMap<(Rank, u64), Arc<str>>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkQueue {
-    places: HashMap<Key, Place>,
-    ready: [Ready; 7],
-    /// The keys with a time, waiting or ready.
-    due: BTreeSet<(Instant, Key)>,
+    places: HashMap<Arc<str>, Place>,
+    ready: [Ready; 6],
+    /// The nodes with a time, waiting or ready.
+    due: BTreeSet<(Instant, Arc<str>)>,
     sequence: u64,
 }
 
 impl WorkQueue {
-    /// Enqueues a key, or moves it to this stage, where it has no time. The key keeps its rank if that is higher. Returns
-    /// false if the key is in flight, in which case it becomes dirty.
-    pub(super) fn add(&mut self, key: &Key, stage: Stage, rank: Rank) -> bool {
-        match self.places.get_mut(key) {
+    /// Enqueues a node, or moves it to this stage, where it has no time. The node keeps its rank if that is higher. Returns
+    /// false if the node is in flight, in which case it becomes dirty.
+    pub(super) fn add(&mut self, name: &Arc<str>, stage: Stage, rank: Rank) -> bool {
+        match self.places.get_mut(name) {
             Some(Place::InFlight { dirty }) => {
                 *dirty = Some(dirty.map_or(rank, |before| before.min(rank)));
                 false
             }
             Some(&mut Place::Ready { stage: before, rank: old, .. }) => {
                 if before != stage || rank < old {
-                    self.remove(key);
-                    self.insert(key, stage, rank.min(old));
+                    self.remove(name);
+                    self.insert(name, stage, rank.min(old));
                 }
                 true
             }
             Some(Place::Waiting { .. }) | None => {
-                self.remove(key);
-                self.insert(key, stage, rank);
+                self.remove(name);
+                self.insert(name, stage, rank);
                 true
             }
         }
     }
 
-    fn insert(&mut self, key: &Key, stage: Stage, rank: Rank) {
+    fn insert(&mut self, name: &Arc<str>, stage: Stage, rank: Rank) {
         self.sequence += 1;
         let sequence = self.sequence;
-        self.ready[stage as usize].insert((rank, sequence), key.clone());
-        self.places.insert(key.clone(), Place::Ready { stage, rank, sequence, wake: None });
+        self.ready[stage as usize].insert((rank, sequence), Arc::clone(name));
+        self.places.insert(Arc::clone(name), Place::Ready { stage, rank, sequence, wake: None });
     }
 
-    /// Gives a ready key a time, if it has none: then it is due, unless it is popped or moved before.
-    pub(super) fn wake_at(&mut self, key: &Key, at: Instant) {
-        if let Some(Place::Ready { wake: wake @ None, .. }) = self.places.get_mut(key) {
+    /// Gives a ready node a time, if it has none: then it is due, unless it is popped or moved before.
+    pub(super) fn wake_at(&mut self, name: &Arc<str>, at: Instant) {
+        if let Some(Place::Ready { wake: wake @ None, .. }) = self.places.get_mut(name) {
             *wake = Some(at);
-            self.due.insert((at, key.clone()));
+            self.due.insert((at, Arc::clone(name)));
         }
     }
 
-    /// Makes a key that is not in flight wait until this time.
-    pub(super) fn wait(&mut self, key: &Key, until: Instant) {
-        if !self.is_in_flight(key) {
-            self.remove(key);
-            self.due.insert((until, key.clone()));
-            self.places.insert(key.clone(), Place::Waiting { until });
+    /// Makes a node that is not in flight wait until this time.
+    pub(super) fn wait(&mut self, name: &Arc<str>, until: Instant) {
+        if !self.is_in_flight(name) {
+            self.remove(name);
+            self.due.insert((until, Arc::clone(name)));
+            self.places.insert(Arc::clone(name), Place::Waiting { until });
         }
     }
 
-    /// Removes and returns the first key at a stage with at least this rank.
-    pub(super) fn pop(&mut self, stage: Stage, least: Rank) -> Option<(Key, Rank)> {
-        let (&(rank, _), key) = self.ready[stage as usize].first_key_value()?;
+    /// Removes and returns the first node at a stage with at least this rank.
+    pub(super) fn pop(&mut self, stage: Stage, least: Rank) -> Option<(Arc<str>, Rank)> {
+        let (&(rank, _), name) = self.ready[stage as usize].first_key_value()?;
         if rank > least {
             return None;
         }
-        let key = key.clone();
-        self.remove(&key);
+        let name = Arc::clone(name);
+        self.remove(&name);
         self.release_memory();
-        Some((key, rank))
+        Some((name, rank))
     }
 
     /// Returns the memory that all nodes took while they were waiting for their turn.
@@ -144,26 +134,26 @@ impl WorkQueue {
         }
     }
 
-    /// Records that a request for the key was sent.
-    pub(super) fn start(&mut self, key: &Key) {
-        self.remove(key);
-        self.places.insert(key.clone(), Place::InFlight { dirty: None });
+    /// Records that a request about the node was sent.
+    pub(super) fn start(&mut self, name: &Arc<str>) {
+        self.remove(name);
+        self.places.insert(Arc::clone(name), Place::InFlight { dirty: None });
     }
 
-    /// Records that the request has ended. Returns the highest rank with which the key was added in the meantime.
-    pub(super) fn end(&mut self, key: &Key) -> Option<Rank> {
-        match self.places.get(key) {
+    /// Records that the request has ended. Returns the highest rank with which the node was added in the meantime.
+    pub(super) fn end(&mut self, name: &Arc<str>) -> Option<Rank> {
+        match self.places.get(name) {
             Some(&Place::InFlight { dirty }) => {
-                self.places.remove(key);
+                self.places.remove(name);
                 dirty
             }
             _ => None,
         }
     }
 
-    /// Forgets a key.
-    pub(super) fn remove(&mut self, key: &Key) {
-        let at = match self.places.remove(key) {
+    /// Forgets a node.
+    pub(super) fn remove(&mut self, name: &Arc<str>) {
+        let at = match self.places.remove(name) {
             Some(Place::Ready { stage, rank, sequence, wake }) => {
                 self.ready[stage as usize].remove(&(rank, sequence));
                 wake
@@ -172,55 +162,56 @@ impl WorkQueue {
             Some(Place::InFlight { .. }) | None => None,
         };
         if let Some(at) = at {
-            self.due.remove(&(at, key.clone()));
+            self.due.remove(&(at, Arc::clone(name)));
         }
     }
 
-    /// Removes and returns a key whose time has come.
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Key> {
+    /// Removes and returns a node whose time has come.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Arc<str>> {
         self.due.first().filter(|(at, _)| *at <= now)?;
-        let (_, key) = self.due.pop_first()?;
-        self.remove(&key);
-        Some(key)
+        let (_, name) = self.due.pop_first()?;
+        self.remove(&name);
+        Some(name)
     }
 
-    /// Returns when the first key is due.
+    /// Returns when the first node is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    pub(super) fn is_in_flight(&self, key: &Key) -> bool {
-        matches!(self.places.get(key), Some(Place::InFlight { .. }))
+    pub(super) fn is_in_flight(&self, name: &Arc<str>) -> bool {
+        matches!(self.places.get(name), Some(Place::InFlight { .. }))
     }
 
-    /// Returns whether the key is waiting.
-    pub(super) fn is_waiting(&self, key: &Key) -> bool {
-        matches!(self.places.get(key), Some(Place::Waiting { .. }))
+    /// Returns whether the node is waiting.
+    pub(super) fn is_waiting(&self, name: &Arc<str>) -> bool {
+        matches!(self.places.get(name), Some(Place::Waiting { .. }))
     }
 
-    /// Returns whether the key is ready at this stage.
-    pub(super) fn is_at(&self, key: &Key, stage: Stage) -> bool {
-        matches!(self.places.get(key), Some(Place::Ready { stage: at, .. }) if *at == stage)
+    /// Returns whether the node is ready at this stage.
+    pub(super) fn is_at(&self, name: &Arc<str>, stage: Stage) -> bool {
+        matches!(self.places.get(name), Some(Place::Ready { stage: at, .. }) if *at == stage)
     }
 
-    /// Returns the number of ready keys at a stage.
+    /// Returns the number of ready nodes at a stage.
     pub(super) fn len(&self, stage: Stage) -> usize {
         self.ready[stage as usize].len()
     }
 
-    /// Returns the number of ready keys at a stage with at least this rank.
+    /// Returns the number of ready nodes at a stage with at least this rank.
     pub(super) fn len_of(&self, stage: Stage, least: Rank) -> usize {
         self.ready[stage as usize].keys().take_while(|(rank, _)| *rank <= least).count()
     }
 
-    /// Returns the rank of the first key at a stage.
+    /// Returns the rank of the first node at a stage.
     pub(super) fn first_rank(&self, stage: Stage) -> Option<Rank> {
         self.ready[stage as usize].keys().next().map(|(rank, _)| *rank)
     }
 
-    /// Returns whether the key is ready, in flight or waiting.
-    pub(super) fn has(&self, key: &Key) -> bool {
-        self.places.contains_key(key)
+    /// Returns whether the node is ready, in flight or waiting.
+    #[cfg(test)]
+    pub(super) fn has(&self, name: &Arc<str>) -> bool {
+        self.places.contains_key(name)
     }
 }
 

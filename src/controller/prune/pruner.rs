@@ -14,7 +14,7 @@ use crate::controller::effect::{Completion, Request, Step};
 use crate::controller::nodes::{Cause, Nodes, has_resource};
 use crate::controller::schedule::Schedule;
 use crate::controller::schedule::patches::{Answered, PatchOutcome};
-use crate::controller::work_queue::{Key, Rank, Stage};
+use crate::controller::work_queue::{Rank, Stage};
 use crate::model::node::ApiNode;
 use crate::planner::{Change, Plan};
 
@@ -191,15 +191,15 @@ impl Pruner {
     /// Decides what to send now.
     pub(super) fn next(&mut self, now: Instant) -> Step {
         let mut step = Step::default();
-        while let Some(key) = self.schedule.queue.pop_due(now) {
-            self.schedule.queue.add(&key, Stage::Plan, Rank::Changed);
+        while let Some(name) = self.schedule.queue.pop_due(now) {
+            self.schedule.queue.add(&name, Stage::Plan, Rank::Changed);
         }
-        while let Some((Key::Node(name), _)) = self.schedule.queue.pop(Stage::Plan, Rank::Replan) {
+        while let Some((name, _)) = self.schedule.queue.pop(Stage::Plan, Rank::Replan) {
             match self.plan(&name, now) {
                 Some(Ok(_)) => {
-                    self.schedule.queue.add(&Key::Node(name), Stage::Patch, Rank::Changed);
+                    self.schedule.queue.add(&name, Stage::Patch, Rank::Changed);
                 }
-                Some(Err(at)) => self.schedule.queue.wait(&Key::Node(name), at),
+                Some(Err(at)) => self.schedule.queue.wait(&name, at),
                 None => {}
             }
         }
@@ -268,7 +268,7 @@ impl Pruner {
                     let effect = self.schedule.start_patch(state, changes, Rank::Changed, now);
                     step.requests.extend(effect.map(|effect| Request { effect, deadline }));
                 }
-                Some(Err(at)) => self.schedule.queue.wait(&Key::Node(name), at),
+                Some(Err(at)) => self.schedule.queue.wait(&name, at),
                 None => {}
             }
         }
@@ -306,7 +306,7 @@ impl Pruner {
     }
 
     fn enqueue(&mut self, name: &Arc<str>, rank: Rank) {
-        self.schedule.queue.add(&Key::Node(Arc::clone(name)), Stage::Plan, rank);
+        self.schedule.queue.add(name, Stage::Plan, rank);
     }
 
     /// Handles a node in a response.
@@ -319,7 +319,7 @@ impl Pruner {
 
     /// Fails every node without a request in flight.
     fn give_up(&mut self, why: &str) {
-        let is_in_flight = |name: &Arc<str>| self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name)));
+        let is_in_flight = |name: &Arc<str>| self.schedule.queue.is_in_flight(name);
         let names: Vec<_> = self.jobs.keys().filter(|name| !is_in_flight(name)).cloned().collect();
         for name in names {
             self.finish(&name, NodeOutcome::Failed(why.to_owned()));
@@ -328,7 +328,7 @@ impl Pruner {
 
     fn finish(&mut self, name: &Arc<str>, outcome: NodeOutcome) {
         let Some(Job { own, done }) = self.jobs.remove(name) else { return };
-        self.schedule.queue.remove(&Key::Node(Arc::clone(name)));
+        self.schedule.queue.remove(name);
         self.schedule.kept_back.remove(name);
         let mut changes = Vec::new();
         if let Some(state) = self.nodes.get_mut(name) {

@@ -9,7 +9,7 @@ use tracing::warn;
 use super::conditions::Claims;
 use super::rollouts::{withhold, withhold_list};
 use super::turns::list_before_turn;
-use super::{Key, Now, Rank, Reconciler, Request, Stage, Step};
+use super::{Now, Rank, Reconciler, Request, Stage, Step};
 use crate::controller::events::{EventTemplate, NodeSubject};
 use crate::controller::nodes::{MAX_USAGE_AGE, MAX_USAGE_AGE_OF_PATCH, NodeState, Seen};
 use crate::controller::rollouts::Rollouts;
@@ -38,8 +38,8 @@ impl Reconciler {
     pub(super) fn follow_node(&mut self, seen: Seen, now: Now) {
         self.report_start(&seen, now);
         for name in seen.removed {
-            self.schedule.queue.end(&Key::Node(Arc::clone(&name)));
-            self.schedule.queue.remove(&Key::Node(Arc::clone(&name)));
+            self.schedule.queue.end(&name);
+            self.schedule.queue.remove(&name);
             self.schedule.kept_back.remove(&name);
             self.schedule.unlisted.remove(&name);
             self.schedule.rollouts.forget_node(&name);
@@ -57,12 +57,11 @@ impl Reconciler {
             state.is_rollout = true;
         }
         state.pending_since.get_or_insert(now.instant);
-        let key = Key::Node(Arc::clone(name));
         // A repair does not wait for a list of pods, whose response is then ignored.
         if rank == Rank::Repair && state.is_listing_pods() && needs_repair(state, now.instant) {
             self.abandon_list(name, now);
         }
-        if !self.schedule.queue.add(&key, Stage::Plan, rank) {
+        if !self.schedule.queue.add(name, Stage::Plan, rank) {
             self.schedule.standings_due.insert(Arc::clone(name));
         }
     }
@@ -73,7 +72,7 @@ impl Reconciler {
         let work = state.work_mut();
         work.sent = None;
         work.pods.abandon(now.instant);
-        self.schedule.queue.end(&Key::Node(Arc::clone(name)));
+        self.schedule.queue.end(name);
     }
 
     /// Plans every node again, by the rules.
@@ -94,18 +93,14 @@ impl Reconciler {
             state.pending_since = Some(now.instant);
         }
         for name in self.nodes.names_where(|_| true) {
-            self.schedule.queue.add(&Key::Node(name), Stage::Plan, Rank::Replan);
+            self.schedule.queue.add(&name, Stage::Plan, Rank::Replan);
         }
     }
 
-    /// Makes waiting keys ready when they are due.
+    /// Enqueues the nodes that wait when they are due.
     pub(super) fn wake_due(&mut self, now: Now) {
-        while let Some(key) = self.schedule.queue.pop_due(now.instant) {
-            let stage = match key {
-                Key::Node(_) => Stage::Plan,
-                Key::Rule(_) => Stage::Status,
-            };
-            self.schedule.queue.add(&key, stage, Rank::Changed);
+        while let Some(name) = self.schedule.queue.pop_due(now.instant) {
+            self.schedule.queue.add(&name, Stage::Plan, Rank::Changed);
         }
     }
 
@@ -113,20 +108,20 @@ impl Reconciler {
     pub(super) fn reconcile(&mut self, name: &Arc<str>, now: Now) {
         self.reports.planned += 1;
         let next = self.decide(name, MAX_USAGE_AGE, now);
-        if !self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name))) {
+        if !self.schedule.queue.is_in_flight(name) {
             self.put(name, next);
         }
     }
 
     /// Puts a node where it must go next.
     pub(super) fn put(&mut self, name: &Arc<str>, next: Next) {
-        let (key, queue) = (Key::Node(Arc::clone(name)), &mut self.schedule.queue);
+        let queue = &mut self.schedule.queue;
         match next {
-            Next::Nothing => queue.remove(&key),
-            Next::Wait(until) => queue.wait(&key, until),
+            Next::Nothing => queue.remove(name),
+            Next::Wait(until) => queue.wait(name, until),
             Next::List(stage, rank, wake) | Next::Patch(_, stage, rank, wake) => {
-                queue.add(&key, stage, rank);
-                wake.into_iter().for_each(|at| queue.wake_at(&key, at));
+                queue.add(name, stage, rank);
+                wake.into_iter().for_each(|at| queue.wake_at(name, at));
             }
         }
     }
@@ -215,7 +210,7 @@ impl Reconciler {
         if knows_all {
             self.record(name, outcomes, (&changes, &withheld), now);
         }
-        if self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(name))) {
+        if self.schedule.queue.is_in_flight(name) {
             return Next::Nothing;
         }
         let poll = has_pods && is_held && !needs_pods;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Effect, Key, Kind, Now, Rank, Reconciler, Stage, Step};
+use super::{Effect, Kind, Now, Rank, Reconciler, Stage, Step};
 use crate::cluster::node_client::{PodsByNode, describe_pods_error};
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::{PodScope, RequestId};
@@ -34,7 +34,7 @@ impl Reconciler {
         while let Some((kind, stage, is_batch)) = self.due_lists(now, step) {
             let id = self.schedule.request_id(kind);
             let mut nodes = Vec::new();
-            while let Some((Key::Node(name), _)) = self.schedule.queue.pop(stage, Rank::Replan) {
+            while let Some((name, _)) = self.schedule.queue.pop(stage, Rank::Replan) {
                 nodes.push(name);
                 if !is_batch {
                     break;
@@ -46,14 +46,14 @@ impl Reconciler {
             };
             if !self.send(Effect::ListPods { id, scope }, now, step) {
                 for name in nodes {
-                    self.schedule.queue.add(&Key::Node(name), Stage::Plan, Rank::Changed);
+                    self.schedule.queue.add(&name, Stage::Plan, Rank::Changed);
                 }
                 return;
             }
             self.schedule.limiter.start(kind, now);
             self.schedule.listed_ahead = stage == Stage::ListAhead;
             for name in &nodes {
-                self.schedule.queue.start(&Key::Node(Arc::clone(name)));
+                self.schedule.queue.start(name);
                 if let Some(state) = self.nodes.get_mut(name) {
                     state.work_mut().sent = Some(Sent { id, at: now, changes: Vec::new(), version: None });
                 }
@@ -179,7 +179,7 @@ impl Reconciler {
             let Some(state) = self.nodes.in_flight(&name, id) else { continue };
             let work = state.work_mut();
             work.sent = None;
-            let dirty = self.schedule.queue.end(&Key::Node(Arc::clone(&name)));
+            let dirty = self.schedule.queue.end(&name);
             match &reply {
                 Ok(pods) => {
                     let requests = pods.requests.get(&name).cloned().unwrap_or_default();
@@ -196,7 +196,7 @@ impl Reconciler {
                 }
             }
             let rank = dirty.unwrap_or(Rank::Changed).min(Rank::Changed);
-            self.schedule.queue.add(&Key::Node(name), Stage::Plan, rank);
+            self.schedule.queue.add(&name, Stage::Plan, rank);
         }
     }
 }

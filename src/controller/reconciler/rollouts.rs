@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Key, Now, Rank, Reconciler, Stage};
+use super::{Now, Rank, Reconciler, Stage};
 use crate::controller::events::{EventTemplate, NodeSubject};
 use crate::controller::nodes::NodeState;
 use crate::controller::rollouts::{Rollouts, Stopped};
@@ -150,11 +150,11 @@ impl Reconciler {
 
     fn resume(&mut self, nodes: BTreeSet<Arc<str>>, now: Now) {
         for node in nodes {
-            let (key, queue) = (Key::Node(Arc::clone(&node)), &self.schedule.queue);
-            let is_before_list = || queue.is_at(&key, Stage::ListAhead) || queue.is_at(&key, Stage::ListBacklog);
+            let queue = &self.schedule.queue;
+            let is_before_list = || queue.is_at(&node, Stage::ListAhead) || queue.is_at(&node, Stage::ListBacklog);
             // One that is to be listed for another rule may need no list for this one. The others are being handled, in their
             // order.
-            if queue.is_waiting(&key) || is_before_list() {
+            if queue.is_waiting(&node) || is_before_list() {
                 self.enqueue(&node, Rank::Replan, now);
             }
         }

@@ -66,7 +66,7 @@ impl Reconciler {
             }
         }
         for rule in &removed {
-            self.forget_status(rule);
+            self.reports.statuses.forget(rule);
         }
         for rule in &touched {
             self.touch_status(rule, now.instant);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::nodes::Next;
-use super::{Key, Now, PLAN_BATCH_SIZE, Rank, Reconciler, Stage, Step};
+use super::{Now, PLAN_BATCH_SIZE, Rank, Reconciler, Stage, Step};
 use crate::planner;
 
 /// How long a standby waits for the leader.
@@ -19,9 +19,9 @@ impl Reconciler {
         self.wake_due(now);
         for _ in 0..PLAN_BATCH_SIZE {
             let next = self.schedule.queue.pop(Stage::Plan, Rank::Replan);
-            let Some((Key::Node(name), _)) = next else { break };
+            let Some((name, _)) = next else { break };
             let next = self.decide_reset(&name, now.instant);
-            if !self.schedule.queue.is_in_flight(&Key::Node(Arc::clone(&name))) {
+            if !self.schedule.queue.is_in_flight(&name) {
                 self.put(&name, next);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Effect, Key, Kind, Now, Rank, Reconciler, Stage, Step};
+use super::{Effect, Kind, Now, Reconciler, Step};
 use crate::cluster::requests::RequestError;
 use crate::controller::change_log::log_equal_priority;
 use crate::controller::effect::WrittenStatus;
@@ -18,16 +18,7 @@ use crate::model::api::Reason;
 impl Reconciler {
     /// Marks the status of a rule as changed.
     pub(super) fn touch_status(&mut self, rule: &Arc<str>, now: Instant) {
-        let key = Key::Rule(Arc::clone(rule));
-        if self.schedule.queue.has(&key) {
-            // The key is waiting already; in flight it becomes dirty.
-            if self.schedule.queue.is_in_flight(&key) {
-                self.schedule.queue.add(&key, Stage::Status, Rank::Changed);
-            }
-            return;
-        }
-        let due = self.reports.statuses.due(rule, now);
-        self.schedule.queue.wait(&key, due);
+        self.reports.statuses.touch(rule, now);
     }
 
     pub(super) fn touch_all_statuses(&mut self, now: Instant) {
@@ -35,15 +26,6 @@ impl Reconciler {
         for rule in rules {
             self.touch_status(&rule, now);
         }
-    }
-
-    /// Forgets a deleted rule.
-    pub(super) fn forget_status(&mut self, rule: &Arc<str>) {
-        let key = Key::Rule(Arc::clone(rule));
-        if !self.schedule.queue.is_in_flight(&key) {
-            self.schedule.queue.remove(&key);
-        }
-        self.reports.statuses.forget(rule);
     }
 
     /// Sends the statuses that are due, if they have changed.
@@ -59,7 +41,7 @@ impl Reconciler {
             return;
         }
         while self.schedule.limiter.is_free(Kind::Status, now.instant)
-            && let Some((Key::Rule(rule), _)) = self.schedule.queue.pop(Stage::Status, Rank::Replan)
+            && let Some(rule) = self.reports.statuses.pop(now.instant)
         {
             self.send_status(&rule, now, step);
         }
@@ -80,7 +62,6 @@ impl Reconciler {
             return;
         }
         self.schedule.limiter.start(Kind::Status, now.instant);
-        self.schedule.queue.start(&Key::Rule(Arc::clone(name)));
         self.reports.statuses.sent(name, now.instant);
     }
 
@@ -119,10 +100,10 @@ impl Reconciler {
         now: Instant,
     ) {
         self.schedule.limiter.end(Kind::Status);
-        let dirty = self.schedule.queue.end(&Key::Rule(Arc::clone(rule)));
+        let is_dirty = self.reports.statuses.ended(rule);
         let seed = self.schedule.seed();
         // A rule recreated under the same name in the meantime does not have this status.
-        let Some(state) = self.rules.with_status(rule) else { return };
+        let Some(state) = self.rules.with_status(rule) else { return self.reports.statuses.forget(rule) };
         if state.uid != uid {
             self.touch_status(rule, now);
             return;
@@ -151,7 +132,7 @@ impl Reconciler {
                 true
             }
         };
-        if failed || dirty.is_some() {
+        if failed || is_dirty {
             self.touch_status(rule, now);
         }
     }

@@ -28,6 +28,7 @@ mod usage;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::Status;
@@ -74,7 +75,7 @@ impl Reconciler {
     pub(in crate::controller) fn postponed(&self, now: Instant) -> Option<&'static str> {
         let works = self.nodes.iter().filter_map(|(_, state)| state.work());
         let mut lists = works.filter(|work| !work.lowered_from.is_empty()).map(|work| &work.pods);
-        let is_status = |(name, _): (&Arc<str>, _)| self.schedule.queue.has(&Key::Rule(Arc::clone(name)));
+        let is_status = |(name, _): (&Arc<str>, _)| self.reports.statuses.is_pending(name);
         let is_list = lists.any(|pods| pods.error.is_some() && pods.not_before.is_some_and(|at| at > now));
         is_list.then_some("a list of pods").or(self.rules.iter().any(is_status).then_some("a status"))
     }
@@ -88,7 +89,8 @@ impl Reconciler {
         let knows_all = leads && self.knows_all();
         let is_listing = self.schedule.queue.len(Stage::ListAhead) > 0;
         let waits = [
-            ("a node or a status", true, self.schedule.queue.next_due()),
+            ("a node", true, self.schedule.queue.next_due()),
+            ("a status", leads, self.reports.statuses.next_due(now.instant)),
             (
                 "a broken watch",
                 true,
@@ -113,7 +115,7 @@ impl Reconciler {
         let (knows_all, rules) = (self.knows_all(), self.rules.set());
         let queue = &self.schedule.queue;
         let lost = self.nodes.unordered_mut().filter_map(|(name, state)| {
-            if queue.has(&Key::Node(Arc::clone(name))) {
+            if queue.has(name) {
                 return None;
             }
             let input = nodes::planning_input(state, MAX_USAGE_AGE, now);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Key, Now, PLAN_BATCH_SIZE, Rank, Reconciler, Stage};
+use super::{Now, PLAN_BATCH_SIZE, Rank, Reconciler, Stage};
 use crate::controller::nodes::NodeState;
 
 impl Reconciler {
@@ -26,7 +26,7 @@ impl Reconciler {
         while are_due
             && self.reports.planned < PLAN_BATCH_SIZE
             && self.schedule.has_room_for_lists()
-            && let Some((Key::Node(name), _)) = self.schedule.queue.pop(Stage::ListBacklog, Rank::Replan)
+            && let Some((name, _)) = self.schedule.queue.pop(Stage::ListBacklog, Rank::Replan)
         {
             self.reconcile(&name, now);
         }

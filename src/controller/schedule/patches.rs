@@ -12,7 +12,7 @@ use crate::cluster::node_client::Reply;
 use crate::controller::effect::{Effect, RequestId};
 use crate::controller::limiter::Kind;
 use crate::controller::nodes::{Cause, MAX_USAGE_AGE_OF_PATCH, NodeState, Nodes, Sent};
-use crate::controller::work_queue::{Key, Rank, Stage};
+use crate::controller::work_queue::{Rank, Stage};
 use crate::model::node::ApiNode;
 use crate::planner::{self, Action, Change};
 
@@ -58,10 +58,8 @@ impl Schedule {
     /// Removes and returns the first node whose patch waits, and where it did, if there is a slot: repairs come first.
     pub(in crate::controller) fn pop_patch(&mut self, now: Instant) -> Option<(Arc<str>, Stage)> {
         let (stage, rank) = self.next_patch().filter(|(_, rank)| self.limiter.is_free(Kind::of_patch(*rank), now))?;
-        match self.queue.pop(stage, rank)? {
-            (Key::Node(name), _) => Some((name, stage)),
-            (Key::Rule(_), _) => None,
-        }
+        let (name, _) = self.queue.pop(stage, rank)?;
+        Some((name, stage))
     }
 
     /// Returns where the next patch waits, with its rank. Rollouts that list pods, and those that do not, take turns:
@@ -84,9 +82,8 @@ impl Schedule {
         now: Instant,
     ) -> Option<Effect> {
         let (name, kind) = (Arc::clone(&state.node.name), Kind::of_patch(rank));
-        let key = Key::Node(Arc::clone(&name));
         if !self.limiter.is_free(kind, now) {
-            self.queue.add(&key, Stage::Plan, rank);
+            self.queue.add(&name, Stage::Plan, rank);
             return None;
         }
         let patch = match planner::patch(&state.node, &changes) {
@@ -97,13 +94,13 @@ impl Schedule {
                 warn!(node = %name, "{message}");
                 let time = (now, self.seed());
                 state.work_mut().failures.fail(Cause::Undone, &message, &changes, None, time);
-                self.queue.add(&key, Stage::Plan, Rank::Changed);
+                self.queue.add(&name, Stage::Plan, Rank::Changed);
                 return None;
             }
         };
         let id = self.request_id(kind);
         self.limiter.start(kind, now);
-        self.queue.start(&key);
+        self.queue.start(&name);
         // Both apply from now on: the patch may be applied even if its response is lost.
         state.has_withdrawn |= changes.iter().any(is_withdrawal);
         // I5: the value is raised up to this again if a pod is bound in the meantime.
@@ -137,7 +134,7 @@ impl Schedule {
         self.limiter.end(id.kind);
         let work = nodes.in_flight(name, id)?.work_mut();
         let sent = work.sent.take()?;
-        let dirty = self.queue.end(&Key::Node(Arc::clone(name)));
+        let dirty = self.queue.end(name);
         let rank = dirty.unwrap_or(Rank::Changed).min(Rank::Changed);
         let (cause, message, retry_after, node) = match reply {
             Reply::Patched(node) | Reply::Stale { node, .. } if node.meta().name.as_deref() != Some(&**name) => {
@@ -202,9 +199,8 @@ impl Schedule {
                 state.work_mut().failures.end_pause(now);
             }
             // A node that is not waiting is already being handled.
-            let key = Key::Node(name);
-            if self.queue.is_waiting(&key) {
-                self.queue.add(&key, Stage::Plan, Rank::Replan);
+            if self.queue.is_waiting(&name) {
+                self.queue.add(&name, Stage::Plan, Rank::Replan);
             }
         }
     }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::super::world::object;
 use super::actions::Action;
 use super::world::{NODE, Open, World};
-use crate::controller::reconciler::*;
 use crate::controller::tests::exploration::planning::requests;
 use crate::model::pod::{NodeRequests, Requests};
 use crate::planner::input::{NewValues, PlanningInput, PodUsage};
@@ -37,7 +36,7 @@ impl World {
     /// Every node with work to do is in exactly one place (I8).
     pub(super) fn check_places(&self) -> Result<(), String> {
         let queue = &self.reconciler.schedule.queue;
-        let key = Key::Node(NODE.into());
+        let key = NODE.into();
         let requests = |open: &&Open| !matches!(open, Open::Rules { .. });
         let open = self.open.iter().filter(requests).count();
         let Some(state) = self.reconciler.nodes.get(NODE) else {
@@ -117,7 +116,7 @@ impl World {
             return Ok(false);
         }
         // What a crashed process has lowered is owed to nobody, and may be raised all the same.
-        let is_queued = self.reconciler.schedule.queue.has(&Key::Node(NODE.into()));
+        let is_queued = self.reconciler.schedule.queue.has(&NODE.into());
         let is_lowered = self
             .reconciler
             .nodes

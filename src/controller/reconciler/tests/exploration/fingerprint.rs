@@ -66,13 +66,10 @@ fn reconciler(reconciler: &Reconciler, now: Now) -> String {
     let leads = reconciler.leads(now.instant);
     let nodes: Vec<_> = nodes.iter().map(|(_, state)| state).collect();
     let schedule = format!("{schedule:?}");
-    // The table of places has no order.
     let (before, places) = schedule.split_once("places: {").unwrap();
     let (places, after) = places.split_once("}, ready: ").unwrap();
-    let places = places.replace("Node(", "\nNode(").replace("Rule(", "\nRule(");
-    let places: BTreeSet<_> = places.lines().map(|line| line.trim_end_matches([',', ' '])).collect();
-    let forbidden = &reports.forbidden;
-    format!("{leads} {rules:?} {nodes:?} {before} {places:?} {after} {forbidden:?}")
+    let (forbidden, statuses) = (&reports.forbidden, &reports.statuses);
+    format!("{leads} {rules:?} {nodes:?} {before} {places} {after} {forbidden:?} {statuses:?}")
 }
 
 fn number(found: &Captures<'_>, group: usize) -> Option<u64> {
