@@ -14,6 +14,7 @@
 
 mod conditions;
 mod confinement;
+mod decide;
 mod nodes;
 mod pods;
 mod protection;

@@ -80,6 +80,11 @@ impl Conflicts {
         self.0.is_empty()
     }
 
+    /// Forgets what was calm for long enough.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.0.retain(|_, history| !history.is_over(now));
+    }
+
     /// Resumes a contest that the previous leader reported.
     pub(in crate::controller) fn resume(&mut self, resource: &str, now: Instant) {
         let repairs = [Repair { at: now, of_zero: false }].into();
@@ -88,9 +93,8 @@ impl Conflicts {
     }
 
     /// Returns the current contests, for the plan.
-    pub(in crate::controller) fn contested(&mut self, now: Instant) -> Contested {
-        self.0.retain(|_, history| !history.is_over(now));
-        let contests = self.0.iter().filter_map(|(resource, history)| {
+    pub(in crate::controller) fn contested(&self, now: Instant) -> Contested {
+        let contests = self.0.iter().filter(|(_, history)| !history.is_over(now)).filter_map(|(resource, history)| {
             let until = history.pause_end()?;
             let (manager, lost) = (history.manager.clone(), history.lost);
             let contest = Contest { may_repair: until <= now, manager, lost };

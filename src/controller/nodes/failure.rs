@@ -170,8 +170,7 @@ impl Failures {
     }
 
     /// Forgets failures of resources that a plan does not change: another client may have written the rejected value.
-    pub(in crate::controller) fn forget_others(&mut self, changes: &[Change]) {
-        let is_planned = |resource: &str| changes.iter().any(|change| change.resource == *resource);
+    pub(in crate::controller) fn forget_others(&mut self, is_planned: impl Fn(&str) -> bool) {
         self.resources.retain(|resource, _| *resource == *CONDITION || is_planned(resource));
     }
 

@@ -15,10 +15,10 @@ pub(in crate::controller) struct Resets(BTreeMap<String, Vec<Instant>>);
 
 impl Resets {
     /// Returns the earliest time to restore the resource again.
-    pub(in crate::controller) fn not_before(&mut self, resource: &str, now: Instant) -> Option<Instant> {
-        self.expire(now);
-        let repairs = self.0.get(resource).filter(|repairs| repairs.len() >= MAX_REPAIRS)?;
-        repairs.first().map(|first| *first + WINDOW)
+    pub(in crate::controller) fn not_before(&self, resource: &str, now: Instant) -> Option<Instant> {
+        let mut recent = self.0.get(resource)?.iter().filter(|at| now.duration_since(**at) < WINDOW);
+        let first = *recent.next()?;
+        (1 + recent.count() >= MAX_REPAIRS).then_some(first + WINDOW)
     }
 
     /// Forgets repairs that are too old to count.

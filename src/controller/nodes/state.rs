@@ -151,12 +151,13 @@ impl NodeState {
     /// Forgets lowerings after which pods were listed, unless the resulting changes are still to be written: those of the
     /// plan, and those that wait for the end of a contest's pause. A lowering whose response was lost stays until the
     /// node shows it or it can no longer be applied: it may be applied later, or be applied but not observed yet.
-    pub(in crate::controller) fn forget_lowerings(&mut self, changes: &[Change], contested: &Contested, now: Instant) {
+    pub(in crate::controller) fn forget_lowerings(&mut self, is_planned: impl Fn(&str) -> bool, now: Instant) {
         let Self { node, work: Some(work), .. } = self else { return };
+        let contested = &work.conflicts.contested(now);
         let may_be_late = work.may_be_patched_late(now);
         let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
         work.lowered_from.retain(|resource, from| {
-            if changes.iter().any(|change| change.resource == **resource) {
+            if is_planned(resource) {
                 return true;
             }
             let is_paused = is_paused(contested, resource);
@@ -187,6 +188,12 @@ impl NodeState {
     /// lowered below what they request.
     pub(in crate::controller) fn is_urgent(&self, change: &Change) -> bool {
         change.is_repair() || self.work().is_some_and(|work| work.raises_again(change))
+    }
+
+    /// Returns when the plan for the same node may be another one.
+    pub(in crate::controller) fn next_change(&self, now: Instant) -> Option<Instant> {
+        let work = self.work()?;
+        work.conflicts.next_change(now).into_iter().chain(work.moves.next(now)).min()
     }
 
     /// Returns the changes of a plan that may be sent now; or when the first may be sent.
@@ -247,6 +254,7 @@ impl NodeState {
     /// Drops state that is no longer needed.
     pub(in crate::controller) fn compact(&mut self, now: Instant) {
         self.work.take_if(|work| {
+            work.conflicts.expire(now);
             work.resets.expire(now);
             work.moves.expire(now);
             work.is_idle()
@@ -267,11 +275,6 @@ impl NodeState {
 }
 
 impl Work {
-    /// Returns when the plan for the same node may be another one.
-    pub(in crate::controller) fn next_change(&self, now: Instant) -> Option<Instant> {
-        self.conflicts.next_change(now).into_iter().chain(self.moves.next(now)).min()
-    }
-
     /// Returns whether a change raises a value that was lowered, because a pod was bound in the meantime (I5).
     fn raises_again(&self, change: &Change) -> bool {
         let is_raise = matches!(change.action, Action::Hold { .. }) && change.lowered_from().is_none();

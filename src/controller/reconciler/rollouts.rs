@@ -8,82 +8,8 @@ use tracing::warn;
 
 use super::{Now, Rank, Reconciler, Stage};
 use crate::controller::events::{EventTemplate, NodeSubject};
-use crate::controller::nodes::NodeState;
-use crate::controller::rollouts::{Rollouts, Stopped};
-use crate::controller::rules::Rules;
-use crate::planner::{Change, Outcome};
-
-/// The changes of a node that wait because rollouts are stopped.
-#[derive(Debug, Default)]
-pub(super) struct Withheld {
-    pub(super) changes: Vec<Change>,
-    /// The rules for which pods would have to be listed first.
-    pub(super) unlisted: Vec<Arc<str>>,
-    /// When the first of them may be sent.
-    pub(super) until: Option<Instant>,
-}
-
-/// Removes the changes that must wait because the rollouts of their rules are stopped.
-pub(super) fn withhold(
-    rollouts: &mut Rollouts,
-    (name, state): (&Arc<str>, &NodeState),
-    changes: &mut Vec<Change>,
-    now: Instant,
-) -> Withheld {
-    let mut withheld = Withheld::default();
-    if !state.is_rollout {
-        return withheld;
-    }
-    let stopped = changes.extract_if(.., |change| {
-        let until = rollouts.stopped_until(change, name, now).filter(|_| !state.is_urgent(change));
-        withheld.until = withheld.until.into_iter().chain(until).min();
-        until.is_some()
-    });
-    withheld.changes = stopped.collect();
-    for rule in withheld.changes.iter().filter_map(Change::rule) {
-        rollouts.withhold(rule, name);
-    }
-    withheld
-}
-
-/// Returns whether the list of pods that a node needs must wait, because the rollouts of all rules that need it are stopped:
-/// thousands of nodes would be listed for nothing.
-pub(super) fn withhold_list(
-    rollouts: &mut Rollouts,
-    rules: &Rules,
-    (name, state): (&Arc<str>, &NodeState),
-    outcomes: &[(Arc<str>, Outcome)],
-    withheld: &mut Withheld,
-    now: Instant,
-) -> bool {
-    if !state.is_rollout {
-        return false;
-    }
-    let (mut until, mut needs_list) = (withheld.until, false);
-    for (rule, outcome) in outcomes {
-        let stopped = match outcome {
-            Outcome::AwaitingPods { .. } => rules.get(rule).and_then(|known| {
-                let resource = known.resource()?;
-                rollouts.rule_stopped_until(rule, name, resource, now)
-            }),
-            // A contested value may need the list too, and so does one that is held although pods cannot be listed.
-            Outcome::Contested { .. } | Outcome::Held { .. } => None,
-            _ => continue,
-        };
-        if let Some(stopped) = stopped {
-            until = Some(until.map_or(stopped, |until| until.min(stopped)));
-            rollouts.withhold(rule, name);
-            withheld.unlisted.push(Arc::clone(rule));
-        } else {
-            needs_list = true;
-        }
-    }
-    if needs_list || withheld.unlisted.is_empty() {
-        return false;
-    }
-    withheld.until = until;
-    true
-}
+use crate::controller::rollouts::Stopped;
+use crate::planner::Change;
 
 impl Reconciler {
     /// Records that changes of a rollout failed, in a patch that was sent at this time.

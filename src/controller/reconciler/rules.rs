@@ -4,7 +4,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::nodes::is_young;
+use super::decide::is_young;
 use super::{Effect, Kind, Now, Rank, Reconciler, RulesList, Step, Watched};
 use crate::cluster::backoff::Backoff;
 use crate::cluster::requests::RequestError;

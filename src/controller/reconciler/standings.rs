@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::rollouts::Withheld;
+use super::decide::Withheld;
 use super::{Now, Reconciler};
 use crate::controller::nodes::{NodeState, has_resource};
 use crate::controller::standing::{Standing, State};

@@ -5,6 +5,7 @@ mod broken_watches;
 mod conditions;
 mod confinement;
 mod conflicts;
+mod decisions;
 mod derived;
 mod exploration;
 mod failures;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::Status;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::node_client::Reply;
@@ -41,6 +42,7 @@ use crate::controller::effect::PodScope;
 use crate::controller::nodes::MAX_USAGE_AGE;
 use crate::planner;
 use crate::planner::input::PodUsage;
+use decide::{Authority, Question};
 use responses::{error, failed};
 use world::{Open, World, object};
 
@@ -114,16 +116,26 @@ impl Reconciler {
         let leads = self.leads(now.instant);
         let (knows_all, rules) = (self.knows_all(), self.rules.set());
         let queue = &self.schedule.queue;
-        let lost = self.nodes.unordered_mut().filter_map(|(name, state)| {
+        let lost = self.nodes.iter().filter_map(|(name, state)| {
             if queue.has(name) {
                 return None;
             }
-            let input = nodes::planning_input(state, MAX_USAGE_AGE, now);
-            let plan = match (leads, knows_all) {
-                (false, _) => planner::plan_resets(&state.node),
-                (true, false) => planner::plan_repairs(&state.node, &input.contested),
-                (true, true) => planner::plan(&state.node, &rules, &input),
+            let authority = match (leads, knows_all) {
+                (false, _) => Authority::Resets,
+                (true, false) => Authority::Repairs,
+                (true, true) => Authority::Rules,
             };
+            let question = Question {
+                state,
+                authority,
+                rules: &self.rules,
+                rule_set: &rules,
+                pods: nodes::usage(state, MAX_USAGE_AGE, now.instant),
+                rollouts: &self.schedule.rollouts,
+                has_condition: false,
+                now,
+            };
+            let plan = question.plan(&question.input(), &mut planner::Memo::default());
             let is_lost = !plan.changes().is_empty() || plan.needs_pods();
             is_lost.then(|| Arc::clone(name))
         });

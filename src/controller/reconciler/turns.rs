@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::decide::{Decision, Next};
 use super::{Now, PLAN_BATCH_SIZE, Rank, Reconciler, Stage};
 use crate::controller::nodes::NodeState;
 
@@ -31,6 +32,57 @@ impl Reconciler {
             self.reconcile(&name, now);
         }
         self.schedule.fills_lists_ahead = are_due && self.schedule.has_room_for_lists();
+    }
+
+    /// Returns where a node waits for a list of its pods, if that comes next; or records when it is due.
+    pub(super) fn due_list(&mut self, name: &Arc<str>, decision: &mut Decision, now: Instant) -> Option<(Stage, Rank)> {
+        if !decision.awaits_usage || (decision.next != Next::AwaitUsage && !decision.changes.is_empty()) {
+            self.schedule.unlisted.remove(name);
+        }
+        let state = self.nodes.get(name)?;
+        let list_at = state.work().and_then(|work| work.pods.not_before.max(work.failures.pause(now)));
+        let list_at = list_at.filter(|at| now < *at);
+        match decision.next {
+            Next::Send { rank: Rank::Replan, .. } if decision.awaits_usage && !decision.changes.is_empty() => {
+                let due = list_before_turn(state, (decision.owes_list, list_at), now)?;
+                if due <= now {
+                    return Some((Stage::ListPods, Rank::Replan));
+                }
+                decision.until = Some(decision.until.map_or(due, |until| until.min(due)));
+                None
+            }
+            Next::AwaitUsage => {
+                let is_rollout = state.is_rollout;
+                if is_rollout
+                    && decision.changes.is_empty()
+                    && let Some(stage) = self.stage_before_list(name, now)
+                {
+                    return Some((stage, Rank::Replan));
+                }
+                let Some(at) = list_at else {
+                    return Some((Stage::ListPods, if is_rollout { Rank::Replan } else { Rank::Changed }));
+                };
+                decision.until = Some(decision.until.map_or(at, |until| until.min(at)));
+                None
+            }
+            Next::Send { .. } | Next::Rest => None,
+        }
+    }
+
+    /// Decides when the pods of a node are listed again that needs nothing now: while they hold a value.
+    pub(super) fn poll_held(&mut self, name: &Arc<str>, decision: &mut Decision, is_held: bool, now: Instant) {
+        let (held, seed) = (self.nodes.held(), self.schedule.seed());
+        let is_quiet = decision.changes.is_empty() && !decision.awaits_usage;
+        let Some(work) = self.nodes.get_mut(name).and_then(NodeState::working).filter(|_| is_quiet) else { return };
+        if decision.next == Next::Rest {
+            work.pods.forget_usage();
+        }
+        if is_held && decision.knows_usage {
+            let at = work.pods.next(held, (now, seed));
+            decision.until = Some(decision.until.map_or(at, |until| until.min(at)));
+        } else {
+            work.pods.restart();
+        }
     }
 
     /// Returns where a node of a rollout waits whose pods must be listed before its patch.

@@ -151,7 +151,7 @@ impl World {
     }
 }
 
-fn requests(dongles: u64) -> NodeRequests {
+pub(super) fn requests(dongles: u64) -> NodeRequests {
     let container = json!({"resources": {"requests": {DONGLE: dongles.to_string()}}});
     let pod: Pod = object(json!({"spec": {"containers": [container]}}));
     let requests = Requests::of(&pod);

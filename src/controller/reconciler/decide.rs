@@ -1,0 +1,331 @@
+//! The one decision about a node: what its rules come to there, and what it needs next. Each step narrows what the plan
+//! asks for.
+//!
+//! ```text
+//! plan ─▶ as recorded, where rejected ─▶ without stopped rollouts ─▶ without what failed a moment ago ─▶ Decision
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Now;
+use super::conditions::Claims;
+use crate::controller::nodes::NodeState;
+use crate::controller::rollouts::Rollouts;
+use crate::controller::rules::Rules;
+use crate::controller::work_queue::Rank;
+use crate::model::ledger::InvalidLedger;
+use crate::model::node::Node;
+use crate::planner::input::{Contested, NewValues, PlanningInput, PodUsage};
+use crate::planner::rules::RuleSet;
+use crate::planner::{self, Change, Memo, NodePlan, Outcome, Plan};
+
+/// The age up to which a node is young.
+const YOUNG_NODE_SECONDS: i64 = 600;
+/// The maximum difference between the clocks of this process and of the API server.
+const CLOCK_SKEW_SECONDS: i64 = 60;
+/// How long a standby waits for the leader.
+const LEADER_TIME: Duration = Duration::from_millis(100);
+
+/// What this process may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Authority {
+    /// A standby: values that a kubelet has reset (I6).
+    Resets,
+    /// A leader that does not know all rules: repairs of recorded values (I4).
+    Repairs,
+    /// A leader.
+    Rules,
+}
+
+/// All that a decision depends on.
+pub(super) struct Question<'a> {
+    pub(super) state: &'a NodeState,
+    pub(super) authority: Authority,
+    pub(super) rules: &'a Rules,
+    pub(super) rule_set: &'a Arc<RuleSet>,
+    pub(super) pods: PodUsage,
+    pub(super) rollouts: &'a Rollouts,
+    /// Whether the node has a condition.
+    pub(super) has_condition: bool,
+    pub(super) now: Now,
+}
+
+/// What a node comes to.
+#[derive(Debug)]
+pub(super) struct Decision {
+    /// The outcome of each rule that selects the node.
+    pub(super) outcomes: Vec<(Arc<str>, Outcome)>,
+    /// Why the ledger cannot be read, if it cannot.
+    pub(super) unreadable: Option<InvalidLedger>,
+    /// What the plan asks for, apart from what is withheld.
+    pub(super) changes: Vec<Change>,
+    pub(super) withheld: Withheld,
+    /// Whether the plan may ask for more once it is known what pods request.
+    pub(super) awaits_usage: bool,
+    /// Whether a list of pods is to follow a lowering (I5).
+    pub(super) owes_list: bool,
+    /// Whether it is known what pods request.
+    pub(super) knows_usage: bool,
+    /// Whether the condition is as it is to be.
+    pub(super) is_condition_right: bool,
+    pub(super) next: Next,
+    /// When something else is due, or the first that waits.
+    pub(super) until: Option<Instant>,
+}
+
+/// What a node needs next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing.
+    Rest,
+    /// Knowledge of what pods request.
+    AwaitUsage,
+    /// A patch with these changes.
+    Send { rank: Rank, changes: Vec<Change> },
+}
+
+/// The changes of a node that wait because rollouts are stopped.
+#[derive(Debug, Default)]
+pub(super) struct Withheld {
+    pub(super) changes: Vec<Change>,
+    /// The rules for which pods would have to be listed first.
+    pub(super) unlisted: Vec<Arc<str>>,
+    /// When the first of them may be sent.
+    pub(super) until: Option<Instant>,
+}
+
+impl Withheld {
+    /// Returns the rules whose stopped rollouts withhold something.
+    pub(super) fn rules(&self) -> impl Iterator<Item = &str> {
+        self.changes.iter().filter_map(Change::rule).chain(self.unlisted.iter().map(|rule| &**rule))
+    }
+}
+
+impl Decision {
+    /// Returns whether the plan asks for a change of a resource.
+    pub(super) fn asks_for(&self, resource: &str) -> bool {
+        self.changes.iter().chain(&self.withheld.changes).any(|change| *change.resource == *resource)
+    }
+
+    /// Returns whether nothing is to be done, now or later, as far as this process may write.
+    pub(super) fn is_in_sync(&self) -> bool {
+        self.changes.is_empty() && self.withheld.until.is_none() && !self.awaits_usage && self.is_condition_right
+    }
+}
+
+/// Decides what a node needs. The plans of nodes that are alike are made once.
+pub(super) fn decide(question: &Question<'_>, plans: &mut Memo) -> Decision {
+    let input = question.input();
+    let NodePlan { outcomes, plan } = question.plan(&input, plans);
+    let (mut changes, mut awaits_usage, unreadable) = match plan {
+        Plan::Patch { changes, needs_pods } => (changes, needs_pods, None),
+        Plan::NeedsPods => (Vec::new(), true, None),
+        Plan::InSync => (Vec::new(), false, None),
+        Plan::Blocked(error) => (Vec::new(), false, Some(error)),
+    };
+    question.repair_as_recorded(&mut changes, &input.contested);
+    let mut withheld = question.withhold(&mut changes);
+    let owes_list = unreadable.is_none() && question.owes_list();
+    if owes_list {
+        awaits_usage = true;
+    } else if awaits_usage && question.withholds_list(&outcomes, &mut withheld) {
+        awaits_usage = false;
+    }
+    let claims = question.claims(&outcomes, || changes.iter().chain(&withheld.changes));
+    let condition =
+        |changes: &[Change]| claims.as_ref()?.change(question.state, question.rules, changes, question.now.wall);
+    let alone = condition(&[]);
+    let is_condition_right = alone.is_none();
+    let mut until = earliest([question.state.next_change(question.now.instant), withheld.until]);
+    let next = match question.sendable(&changes, &mut until) {
+        Some(mut sent) => {
+            let rank = question.state.rank(&sent);
+            sent.extend(condition(&sent).filter(|change| question.goes_along(change)));
+            Next::Send { rank, changes: sent }
+        }
+        None if awaits_usage && question.pods == PodUsage::NotFetched => Next::AwaitUsage,
+        None => match alone.and_then(|alone| question.sendable_alone(alone, &mut until)) {
+            // Pods do not depend on it, so it has the limits of a rollout.
+            Some(changes) => Next::Send { rank: Rank::Replan, changes },
+            None if awaits_usage => Next::AwaitUsage,
+            None => Next::Rest,
+        },
+    };
+    let knows_usage = matches!(question.pods, PodUsage::Known(_));
+    Decision {
+        outcomes,
+        unreadable,
+        changes,
+        withheld,
+        awaits_usage,
+        owes_list,
+        knows_usage,
+        is_condition_right,
+        next,
+        until,
+    }
+}
+
+impl Question<'_> {
+    /// Returns the input of the plan besides the node and the rules.
+    pub(super) fn input(&self) -> PlanningInput {
+        let (state, now) = (self.state, self.now.instant);
+        // A new value on a young node cannot be less than what the pods there started with.
+        let is_new = is_young(&state.node, self.now) && !state.has_withdrawn;
+        let work = state.work();
+        PlanningInput {
+            contested: work.map(|work| work.conflicts.contested(now)).unwrap_or_default(),
+            pods: self.pods.clone(),
+            new_values: if is_new { NewValues::CheckOlderNodes } else { NewValues::Check },
+            lowered_from: work.map(|work| work.lowered_from.clone()).unwrap_or_default(),
+            released: state.released.names().clone(),
+            moved: work.map(|work| work.moves.recent(now)).unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn plan(&self, input: &PlanningInput, plans: &mut Memo) -> NodePlan {
+        let node = &self.state.node;
+        match self.authority {
+            Authority::Resets => planner::plan_resets(node),
+            Authority::Repairs => planner::plan_repairs(node, &input.contested),
+            Authority::Rules => plans.plan(node, self.rule_set, input),
+        }
+    }
+
+    /// If the API server rejects what a rule declares, on this node or on many others, a lost value is restored as it was
+    /// recorded.
+    fn repair_as_recorded(&self, changes: &mut [Change], contested: &Contested) {
+        let node = &self.state.node;
+        let is_rejected = |change: &Change| {
+            let is_rejected_here = self.state.work().is_some_and(|work| work.failures.is_rejected(&change.resource));
+            let is_stopped = || self.rollouts.stopped_until(change, &node.name, self.now.instant).is_some();
+            change.is_repair() && (is_rejected_here || is_stopped())
+        };
+        if !changes.iter().any(is_rejected) {
+            return;
+        }
+        let repairs = planner::plan_repairs(node, contested);
+        for change in changes.iter_mut().filter(|change| is_rejected(change)) {
+            let recorded = repairs.changes().iter().find(|other| other.resource == change.resource);
+            if let Some(recorded) = recorded {
+                change.clone_from(recorded);
+            }
+        }
+    }
+
+    /// Removes the changes that wait: for the end of the stop of a rollout, or for the leader.
+    fn withhold(&self, changes: &mut Vec<Change>) -> Withheld {
+        let mut withheld = Withheld::default();
+        let waiting = changes.extract_if(.., |change| {
+            let until = match self.authority {
+                Authority::Resets => self.left_to_leader_until(change),
+                Authority::Repairs | Authority::Rules => self.stopped_until(change),
+            };
+            withheld.until = earliest([withheld.until, until]);
+            until.is_some()
+        });
+        withheld.changes = waiting.collect();
+        withheld
+    }
+
+    fn stopped_until(&self, change: &Change) -> Option<Instant> {
+        let waits = self.state.is_rollout && !self.state.is_urgent(change);
+        self.rollouts.stopped_until(change, &self.state.node.name, self.now.instant).filter(|_| waits)
+    }
+
+    /// I6: a standby gives the leader a moment, and restores the same value a few times only.
+    fn left_to_leader_until(&self, change: &Change) -> Option<Instant> {
+        let now = self.now.instant;
+        let due = self.state.pending_since.unwrap_or(now) + LEADER_TIME;
+        let again = self.state.work().and_then(|work| work.resets.not_before(&change.resource, now));
+        again.or(Some(due)).filter(|at| now < *at)
+    }
+
+    /// I5: returns whether pods must be listed because a value was lowered.
+    fn owes_list(&self) -> bool {
+        let is_known = matches!(self.pods, PodUsage::Known(_));
+        self.authority == Authority::Rules && !is_known && self.state.has_due_lowering(&self.input().contested)
+    }
+
+    /// Returns whether the list of pods that a node needs must wait, because the rollouts of all rules that need it are
+    /// stopped: thousands of nodes would be listed for nothing.
+    fn withholds_list(&self, outcomes: &[(Arc<str>, Outcome)], withheld: &mut Withheld) -> bool {
+        if !self.state.is_rollout {
+            return false;
+        }
+        let (mut until, mut unlisted, mut needs_list) = (withheld.until, Vec::new(), false);
+        for (rule, outcome) in outcomes {
+            let stopped = match outcome {
+                Outcome::AwaitingPods { .. } => self.rules.get(rule).and_then(|known| {
+                    let resource = known.resource()?;
+                    self.rollouts.rule_stopped_until(rule, &self.state.node.name, resource, self.now.instant)
+                }),
+                // A contested value may need the list too, and so does one that is held although pods cannot be listed.
+                Outcome::Contested { .. } | Outcome::Held { .. } => None,
+                _ => continue,
+            };
+            match stopped {
+                Some(stopped) => {
+                    until = earliest([until, Some(stopped)]);
+                    unlisted.push(Arc::clone(rule));
+                }
+                None => needs_list = true,
+            }
+        }
+        withheld.unlisted = unlisted;
+        let withholds = !needs_list && !withheld.unlisted.is_empty();
+        if withholds {
+            withheld.until = until;
+        }
+        withholds
+    }
+
+    /// Returns what decides the condition; with no rule, or without the option, there is none.
+    fn claims<'c, I: Iterator<Item = &'c Change>>(
+        &self,
+        outcomes: &[(Arc<str>, Outcome)],
+        planned: impl Fn() -> I,
+    ) -> Option<Claims> {
+        (self.authority == Authority::Rules).then(|| match self.has_condition {
+            true => Claims::new(outcomes, self.rules, planned),
+            false => Claims::default(),
+        })
+    }
+
+    /// Returns the changes that may be sent now, if any: what failed a moment ago waits (I9).
+    fn sendable(&self, changes: &[Change], until: &mut Option<Instant>) -> Option<Vec<Change>> {
+        if changes.is_empty() {
+            return None;
+        }
+        unless_later(self.state.sendable(changes.to_vec(), self.now.instant), until)
+    }
+
+    /// Returns the change of the condition alone, if it may be sent now.
+    fn sendable_alone(&self, condition: Change, until: &mut Option<Instant>) -> Option<Vec<Change>> {
+        unless_later(self.state.sendable_condition(condition, self.now.instant), until)
+    }
+
+    fn goes_along(&self, condition: &Change) -> bool {
+        self.state.work().is_none_or(|work| work.failures.takes_along(condition, self.now.instant))
+    }
+}
+
+/// Returns whether a node was created a short time ago.
+pub(super) fn is_young(node: &Node, now: Now) -> bool {
+    node.created.is_some_and(|created| {
+        let age = now.wall.duration_since(created).as_secs();
+        (-CLOCK_SKEW_SECONDS..YOUNG_NODE_SECONDS).contains(&age)
+    })
+}
+
+/// Returns what may be sent now; or records when it may be.
+fn unless_later<T>(sendable: Result<T, Instant>, until: &mut Option<Instant>) -> Option<T> {
+    sendable.map_err(|at| *until = earliest([*until, Some(at)])).ok()
+}
+
+fn earliest<const N: usize>(times: [Option<Instant>; N]) -> Option<Instant> {
+    times.into_iter().flatten().min()
+}
