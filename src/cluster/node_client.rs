@@ -1,6 +1,5 @@
 //! Requests about a node and its pods, and the meaning of their responses.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +12,10 @@ use kube::core::{Resource, Status};
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::requests::{Page, RequestError, Requests as ApiRequests};
+use super::requests::{RequestError, Requests as ApiRequests};
 use crate::model::api::FIELD_MANAGER;
 use crate::model::node::ApiNode;
-use crate::model::pod::{NodeRequests, Pod, PodList, Requests};
+use crate::model::pod::{NodeRequests, PodList};
 
 /// The default timeout of a request.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
@@ -99,36 +98,6 @@ impl Reply {
     }
 }
 
-/// The unfinished pods that are assigned to one node, or to any.
-#[derive(Debug, Default)]
-pub(crate) struct PodsByNode {
-    /// What they request on each node; nodes without such requests may be absent.
-    pub(crate) requests: HashMap<Arc<str>, NodeRequests>,
-    /// How many they are on all nodes, if those of all nodes were listed.
-    pub(crate) total: Option<usize>,
-}
-
-impl PodsByNode {
-    /// The pods of one node.
-    pub(crate) fn of(node: Arc<str>, requests: NodeRequests) -> Self {
-        Self { requests: [(node, requests)].into(), total: None }
-    }
-
-    /// Those of all nodes, as far as they are listed: none yet.
-    pub(crate) fn all() -> Self {
-        Self { total: Some(0), ..Self::default() }
-    }
-
-    pub(crate) fn add(&mut self, pod: &Pod) {
-        self.total = self.total.map(|total| total + 1);
-        if let Some(node) = pod.node()
-            && Requests::of(pod).iter().next().is_some()
-        {
-            self.requests.entry(node.into()).or_default().add_pod(pod);
-        }
-    }
-}
-
 impl NodeClient {
     pub(crate) fn new(client: Client, timeout: Duration) -> Self {
         Self { requests: ApiRequests::new(client, timeout) }
@@ -167,30 +136,6 @@ impl NodeClient {
         let fields = format!("spec.nodeName={node},{UNFINISHED}");
         let pods: PodList = self.requests.send(pods().list(&ListParams::default().fields(&fields))).await?;
         Ok(NodeRequests::from_pods(&pods))
-    }
-
-    /// Returns the unfinished pods that are assigned to nodes, from a list in pages.
-    pub(crate) async fn pods_by_node(self) -> Result<PodsByNode, RequestError> {
-        let mut page = ListParams::default().fields(BOUND).limit(POD_PAGE_SIZE);
-        let mut listed = PodsByNode::all();
-        let mut restarted = false;
-        loop {
-            let pods: Page<Pod> = match self.requests.send(pods().list(&page)).await {
-                // The list took so long that its rest has expired: it is started again, once.
-                Err(error) if error.is_expired() && page.continue_token.is_some() && !restarted => {
-                    restarted = true;
-                    listed = PodsByNode::all();
-                    page.continue_token = None;
-                    continue;
-                }
-                pods => pods?,
-            };
-            pods.items.iter().for_each(|pod| listed.add(pod));
-            page.continue_token = pods.next();
-            if page.continue_token.is_none() {
-                return Ok(listed);
-            }
-        }
     }
 }
 

@@ -20,7 +20,7 @@ use super::rules::{ObservedStatus, RuleList, RuleObject};
 use super::usage::PodObject;
 use crate::cluster::clock;
 use crate::cluster::lease::{Election, LeaseWrite, Written};
-use crate::cluster::node_client::{PodsByNode, Reply};
+use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::model::api::NodeExtendedResourceStatus;
 use crate::model::node::ApiNode;
@@ -85,14 +85,6 @@ pub(super) struct RequestId {
     pub(super) kind: Kind,
 }
 
-/// The pods to list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PodScope {
-    Node(Arc<str>),
-    /// The pods of all nodes, in pages: cheaper than one list for each of many nodes.
-    Cluster,
-}
-
 /// A request to the API server.
 #[derive(Debug)]
 pub(super) enum Effect {
@@ -109,10 +101,6 @@ pub(super) enum Effect {
         id: RequestId,
         node: Arc<str>,
         patch: Patch,
-    },
-    ListPods {
-        id: RequestId,
-        scope: PodScope,
     },
     PatchStatus {
         rule: Arc<str>,
@@ -160,11 +148,6 @@ pub(super) enum Completion {
         id: RequestId,
         node: Arc<str>,
         reply: Reply,
-    },
-    PodsListed {
-        id: RequestId,
-        scope: PodScope,
-        reply: Result<PodsByNode, RequestError>,
     },
     StatusPatched {
         rule: Arc<str>,

@@ -15,17 +15,14 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::effect::{Completion, Effect, PodScope, Request, RequestId, WrittenStatus};
+use super::effect::{Completion, Effect, Request, RequestId, WrittenStatus};
 use super::rules::{ObservedStatus, RuleList, RuleObject};
 use crate::cluster::bounded_pages;
 use crate::cluster::lease;
-use crate::cluster::node_client::{NodeClient, PodsByNode, Reply};
+use crate::cluster::node_client::{NodeClient, Reply};
 use crate::cluster::requests::{Page, RequestError, Requests};
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource, NodeExtendedResourceStatus};
 use crate::model::resource_version;
-
-/// How long a list may take beyond the timeout of one request: it writes nothing, so it may outlive the Lease.
-const MAX_LIST_TIME: Duration = Duration::from_secs(45);
 
 /// A request in flight.
 pub(super) type InFlight = BoxFuture<'static, Completion>;
@@ -68,7 +65,6 @@ impl Executor {
                 list.map(move |reply| Completion::RulesListed { id, reply }).boxed()
             }
             Effect::PatchNode { id, node, patch } => patch_node(nodes, id, node, patch, deadline, timeout).boxed(),
-            Effect::ListPods { id, scope } => list_pods(nodes, id, scope, deadline).boxed(),
             Effect::PatchStatus { rule, uid, status } => patch_status(requests, rule, uid, *status).boxed(),
             Effect::CreateEvent(event) => create_event(requests, event).boxed(),
             Effect::TestConfinement { number, node, label } => {
@@ -112,23 +108,6 @@ async fn patch_node(
     let reply = tokio::time::timeout_at(deadline, patched).await;
     let reply = reply.unwrap_or_else(|_| failed(format!("no response within {timeout:?}"), true));
     Completion::NodePatched { id, node, reply }
-}
-
-async fn list_pods(nodes: NodeClient, id: RequestId, scope: PodScope, deadline: Instant) -> Completion {
-    let list = async {
-        match &scope {
-            PodScope::Node(node) => {
-                let requests = nodes.pods(Arc::clone(node)).await;
-                requests.map(|requests| PodsByNode::of(Arc::clone(node), requests))
-            }
-            PodScope::Cluster => nodes.pods_by_node().await,
-        }
-    };
-    // The timeout of a request applies to each page.
-    let reply = tokio::time::timeout_at(deadline + MAX_LIST_TIME, list).await;
-    let reply =
-        reply.unwrap_or_else(|_| Err(RequestError::Transport("the list of pods did not complete in time".to_owned())));
-    Completion::PodsListed { id, scope, reply }
 }
 
 async fn patch_status(

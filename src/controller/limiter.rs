@@ -17,13 +17,6 @@ use pace::Pace;
 const REPAIR_SLOTS: usize = 2;
 /// The number of statuses, and of Events, written concurrently.
 const MAX_SIDE_WRITES: usize = 4;
-/// The number of concurrent pod lists: they are the largest responses.
-const MAX_POD_LISTS: usize = 4;
-/// A rollout lists the pods of as many nodes at a time as it may patch in this time. Each list may take half
-/// of it: an API server asks etcd ten times a second whether its cache is current (`progressRequestPeriod` in
-/// <https://github.com/kubernetes/apiserver/blob/v0.37.1/pkg/storage/cacher/progress/watch_progress.go>). With fewer, lists
-/// would limit the rate, and patches would be sent in bursts, whenever lists end; a lowering needs two for each patch.
-const CACHED_LISTS_TIME: Duration = Duration::from_millis(200);
 /// Failures within this interval count as one: requests that are in flight together fail together.
 const REACTION_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -49,12 +42,8 @@ pub(super) enum Kind {
     Patch,
     /// A patch that follows from an edit of rules.
     Rollout,
-    /// A list of pods that the API server may read from etcd.
-    PodList,
-    /// A list of pods that the API server reads from its cache.
-    CachedPodList,
-    /// Such a list before a patch of a rollout.
-    PodListAhead,
+    /// The list of rules, which has no limit.
+    RuleList,
     Status,
     Event,
 }
@@ -75,13 +64,9 @@ pub(super) struct Limiter {
     max_patches: usize,
     /// The current limit of patches in flight: at most `max_patches`.
     window: f64,
-    in_flight: [usize; 8],
+    in_flight: [usize; 6],
     /// Of [`Kind::Rollout`].
     rollouts: Pace,
-    /// Of [`Kind::PodListAhead`].
-    lists_ahead: Pace,
-    /// The number of concurrent pod lists that a rollout needs, if they are read from the cache.
-    rollout_lists: usize,
     /// The shortest time that a patch has taken: in the current interval, and in the one before.
     fastest: [Option<Duration>; 2],
     fastest_since: Option<Instant>,
@@ -99,11 +84,8 @@ impl Limiter {
         Self {
             max_patches,
             window: max_patches as f64,
-            in_flight: [0; 8],
+            in_flight: [0; 6],
             rollouts: Pace::new(rollout_rate),
-            lists_ahead: Pace::new(rollout_rate.map(rate_of_lists_ahead)),
-            rollout_lists: rollout_rate
-                .map_or(usize::MAX, |rate| CACHED_LISTS_TIME.saturating_mul(rate).as_secs() as usize),
             fastest: [None; 2],
             fastest_since: None,
             paused_until: None,
@@ -118,10 +100,8 @@ impl Limiter {
         let free = self.is_free(kind, now);
         if free {
             self.in_flight[kind as usize] += 1;
-            match kind {
-                Kind::Rollout => self.rollouts.take(now),
-                Kind::PodListAhead => self.lists_ahead.take(now),
-                _ => {}
+            if kind == Kind::Rollout {
+                self.rollouts.take(now);
             }
         }
         free
@@ -137,12 +117,7 @@ impl Limiter {
             Kind::Repair => patches < self.max_patches + REPAIR_SLOTS,
             Kind::Patch => !is_paused && patches < (self.window as usize).max(1),
             Kind::Rollout => self.is_free(Kind::Patch, now) && self.rollouts.is_due(now),
-            Kind::PodList => !is_paused && in_flight(kind) < MAX_POD_LISTS,
-            Kind::CachedPodList => {
-                let cached = in_flight(Kind::CachedPodList) + in_flight(Kind::PodListAhead);
-                !is_paused && cached < self.rollout_lists.min(self.window as usize).max(MAX_POD_LISTS)
-            }
-            Kind::PodListAhead => self.is_free(Kind::CachedPodList, now) && self.lists_ahead.is_due(now),
+            Kind::RuleList => true,
             Kind::Status => !is_paused && !is_side_paused && in_flight(kind) < MAX_SIDE_WRITES,
             Kind::Event => !is_paused && in_flight(kind) < MAX_SIDE_WRITES,
         }
@@ -208,19 +183,8 @@ impl Limiter {
 
     /// Returns when more requests other than repairs may be sent, as far as time decides.
     pub(super) fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let pauses = [self.paused_until, self.side_paused_until, self.rollouts.next(), self.lists_ahead.next()];
+        let pauses = [self.paused_until, self.side_paused_until, self.rollouts.next()];
         pauses.into_iter().flatten().filter(|until| now < *until).min()
-    }
-
-    /// Returns when another list before a patch of a rollout may be sent, if that is later.
-    #[cfg(test)]
-    pub(super) fn next_list_ahead(&self, now: Instant) -> Option<Instant> {
-        self.lists_ahead.next().filter(|until| now < *until)
-    }
-
-    /// Returns whether a request of this kind is in flight.
-    pub(super) fn has_in_flight(&self, kind: Kind) -> bool {
-        self.in_flight[kind as usize] > 0
     }
 
     /// Returns the number of patches of nodes in flight.
@@ -233,13 +197,6 @@ impl Limiter {
         let others = [Kind::Status, Kind::Event].map(|kind| self.in_flight[kind as usize]);
         self.patches() + others.iter().sum::<usize>()
     }
-}
-
-/// Returns the maximum rate of lists before the patches of a rollout: a fifth more than that of the patches, rounded up,
-/// since some lists are in vain. Faster ones would only wait for the patches, and would slow down repairs, with which they
-/// share the API server. Lists that are repeated after a failure do not count.
-fn rate_of_lists_ahead(rollout_rate: u32) -> u32 {
-    rollout_rate.saturating_add(rollout_rate.div_ceil(5))
 }
 
 #[cfg(test)]
@@ -306,22 +263,6 @@ mod tests {
         }
         // Ten at once, and then ten in each second.
         assert_eq!(sent, 10 + 49);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn cached_lists_keep_up_with_a_rollout_unless_the_server_is_overloaded() {
-        let now = Instant::now();
-        for (rate, lists) in [(None, 16), (Some(1), 4), (Some(50), 10), (Some(10_000), 16)] {
-            let mut limiter = Limiter::new(16, rate);
-            assert_eq!(
-                (fill(&mut limiter, Kind::CachedPodList, now), fill(&mut limiter, Kind::PodList, now)),
-                (lists, 4)
-            );
-            limiter.overloaded(None, now);
-            limiter.overloaded(None, now + Duration::from_secs(2));
-            (0..lists).for_each(|_| limiter.end(Kind::CachedPodList));
-            assert_eq!(fill(&mut limiter, Kind::CachedPodList, now), 4);
-        }
     }
 
     #[tokio::test(start_paused = true)]

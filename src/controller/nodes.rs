@@ -4,7 +4,6 @@ mod conflict;
 mod failure;
 mod map;
 mod moves;
-mod pod_polls;
 mod released;
 mod resets;
 mod start;
@@ -23,17 +22,8 @@ use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 pub(super) use failure::Cause;
 use map::NodeMap;
-pub(super) use pod_polls::{MAX_USAGE_AGE, MAX_USAGE_AGE_OF_PATCH};
 pub(super) use start::Start;
 pub(super) use state::{NodeState, Sent, has_resource};
-
-/// The minor version of Kubernetes 1 since which the API server answers consistent lists from its cache
-/// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list>). It is never older than a
-/// kubelet (<https://kubernetes.io/releases/version-skew-policy/>).
-const MIN_MINOR_WITH_CACHED_LISTS: u32 = 31;
-/// Also those in pages: the feature gate `ListFromCacheSnapshot`
-/// (<https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4988-serve-pagination-from-cache>).
-const MIN_MINOR_WITH_CACHED_PAGES: u32 = 34;
 
 /// All nodes.
 #[derive(Clone, Debug, Default)]
@@ -44,8 +34,6 @@ pub(super) struct Nodes {
     listed: bool,
     /// Whether rules read from nodes what was not kept when the nodes were read.
     is_relist_due: bool,
-    /// The minor version of the newest kubelet so far.
-    newest_kubelet: Option<u32>,
     /// The rules that ledgers name, unless a ledger has changed since they were last read.
     rules_in_ledgers: Option<Arc<NamedRules>>,
     tally: Tally,
@@ -169,19 +157,7 @@ impl Nodes {
     }
 
     fn decode(&mut self, node: ApiNode) -> Node {
-        self.newest_kubelet = self.newest_kubelet.max(node.kubelet_minor());
         Node::new(node, &mut self.interner)
-    }
-
-    /// Returns whether the API server is known to answer a list of the pods on one node from its cache, by an index.
-    /// Otherwise such a list costs it about as much as a list of all pods, which it reads from etcd.
-    pub(super) fn lists_pods_from_cache(&self) -> bool {
-        self.newest_kubelet >= Some(MIN_MINOR_WITH_CACHED_LISTS)
-    }
-
-    /// Returns whether it is known to answer a list of all pods from its cache, too.
-    pub(super) fn lists_all_pods_from_cache(&self) -> bool {
-        self.newest_kubelet >= Some(MIN_MINOR_WITH_CACHED_PAGES)
     }
 
     fn upsert(&mut self, node: Node) -> Seen {
@@ -294,11 +270,6 @@ impl Nodes {
         let rules = Arc::new(rules);
         self.rules_in_ledgers = Some(Arc::clone(&rules));
         rules
-    }
-
-    /// Returns the number of held nodes, counted once per rule.
-    pub(super) fn held(&self) -> usize {
-        self.tally.total(super::standing::State::Held)
     }
 
     pub(super) fn tally(&mut self) -> &mut Tally {

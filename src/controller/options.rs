@@ -13,7 +13,7 @@ use super::readiness::Readiness;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The maximum number of concurrent patches; repairs have two more slots of their own. About ten saturate the API
-    /// server. It also limits the concurrent lists of pods of single nodes that a rollout needs; four are always allowed.
+    /// server.
     pub concurrency: usize,
     /// The limits of patches that follow from edits of rules.
     pub rollouts: RolloutLimits,
@@ -38,32 +38,19 @@ pub struct RolloutLimits {
     pub patches_per_second: Option<u32>,
     /// The number of nodes whose patches fail that stops a rollout, if they are also most of those tried.
     pub max_failed_nodes: usize,
-    /// The number of nodes whose pods may be listed before it is their turn, at least 1.
-    pub max_listed: usize,
 }
 
 /// The number of failed nodes that stops a rollout: few enough to be harmless, and more than one broken rack.
 const MAX_FAILED_NODES: usize = 10;
 
-/// The least number of nodes whose pods may be listed ahead.
-const MIN_LISTED: usize = 256;
-
-/// For how many seconds of patches pods are listed ahead: a list is valid for 30.
-const SECONDS_AHEAD: usize = 20;
-
 impl RolloutLimits {
     /// No limits.
-    pub const NONE: Self = Self { patches_per_second: None, max_failed_nodes: usize::MAX, max_listed: usize::MAX };
+    pub const NONE: Self = Self { patches_per_second: None, max_failed_nodes: usize::MAX };
 
-    /// The limits at a maximum rate. Without one, a list of all pods may serve the whole rollout.
+    /// The limits at a maximum rate.
     #[must_use]
     pub fn at(patches_per_second: Option<u32>) -> Self {
-        let patched = |seconds| patches_per_second.map(|rate| (rate as usize).saturating_mul(seconds));
-        Self {
-            patches_per_second,
-            max_failed_nodes: MAX_FAILED_NODES,
-            max_listed: patched(SECONDS_AHEAD).map_or(usize::MAX, |listed| listed.max(MIN_LISTED)),
-        }
+        Self { patches_per_second, max_failed_nodes: MAX_FAILED_NODES }
     }
 }
 

@@ -6,8 +6,8 @@
 //!        │ enqueue
 //!        ▼
 //!      Plan ──▶ standings, always
-//!        ├─ as declared ────────────▶ nothing, or wait (a contest, a held node)
-//!        ├─ pods are needed ────────▶ a list ────slot──▶ in flight ──▶ Plan, with what they request
+//!        ├─ as declared ────────────▶ nothing, or wait (a contest)
+//!        ├─ pods decide ────────────▶ wait until it is known what they request
 //!        └─ a patch ─▶ after a failure: wait
 //!                   └▶ else: Patch ──slot──▶ planned again ──▶ in flight ──▶ Plan, with the node as it is now
 //! ```
@@ -16,7 +16,6 @@ mod conditions;
 mod confinement;
 mod decide;
 mod nodes;
-mod pods;
 mod protection;
 mod replies;
 mod reports;
@@ -25,7 +24,6 @@ mod rules;
 mod standby;
 mod standings;
 mod statuses;
-mod turns;
 mod usage;
 mod watches;
 
@@ -86,8 +84,6 @@ struct Reports {
     statuses: StatusWrites,
     /// The first rejection for a missing permission, while a node waits for that permission.
     forbidden: Option<String>,
-    /// Whether the last list of pods failed, so that the failure is logged once.
-    pods_unavailable: bool,
     /// Whether the gauges of a leader must be set again.
     gauges_changed: bool,
     /// The number of nodes planned in the current step.
@@ -100,7 +96,6 @@ impl Reconciler {
             events: Events::new(candidate.identity.clone(), options.seed),
             statuses: StatusWrites::default(),
             forbidden: None,
-            pods_unavailable: false,
             gauges_changed: false,
             planned: 0,
         };
@@ -133,7 +128,7 @@ impl Reconciler {
             Observation::Rule(event) => self.observe_rule(event, now),
             Observation::Node(event) => self.observe_node(event, now),
             Observation::Pods(event) => self.observe_pods(event, now),
-            Observation::PodsHeard(at) => _ = self.usage.heard(at),
+            Observation::PodsHeard(at) => self.pods_heard(at, now),
             Observation::WatchBegan(watched) => self.watches.began(watched, now.instant),
             Observation::DeviceClass(event) => {
                 if self.cluster.device_classes.apply(event) {
@@ -157,7 +152,6 @@ impl Reconciler {
             Completion::LeaseReleased => self.leader.released(),
             Completion::RulesListed { id, reply } => self.rules_listed(id, reply, now),
             Completion::NodePatched { id, node, reply } => self.node_patched(id, &node, reply, now),
-            Completion::PodsListed { id, scope, reply } => self.pods_listed(id, scope, reply, now),
             Completion::StatusPatched { rule, uid, result } => {
                 self.status_patched(&rule, uid, result, now.instant);
             }
@@ -183,6 +177,7 @@ impl Reconciler {
         step.wake = self.leader.next(now, &mut step.requests);
         self.follow_leadership(now);
         self.follow_watches(now, &mut step);
+        self.expire_usage(now);
         if self.leader.is_stopping() {
             self.finish(now, &mut step);
         } else if self.leads(now.instant) {
@@ -220,14 +215,11 @@ impl Reconciler {
         self.list_rules(now.instant, step);
         self.reports.planned = 0;
         while self.reports.planned < PLAN_BATCH_SIZE
-            && let Some((name, _)) = self.schedule.queue.pop(Stage::Plan, Rank::Replan)
+            && let Some(name) = self.schedule.queue.pop(Stage::Plan)
         {
             self.reconcile(&name, now);
         }
         self.bound_memory(now);
-        if self.schedule.queue.len(Stage::Plan) == 0 {
-            self.plan_list_backlog(now);
-        }
         while self.reports.planned < PLAN_BATCH_SIZE
             && let Some(name) = self.schedule.standings_due.pop_first()
         {
@@ -242,10 +234,8 @@ impl Reconciler {
         }
         // While nodes are still to be planned, the counts are about to change.
         if !self.has_unplanned() {
-            self.send_pod_lists(now.instant, step);
             self.send_statuses(now, step);
         }
-        // Each list that is sent makes room for another.
         if self.has_unplanned() {
             step.wake = Some(now.instant);
         }
@@ -265,6 +255,11 @@ impl Reconciler {
             self.cluster.confinement.next_due().filter(|_| self.nodes.listed()),
         ];
         step.wake = wakes.into_iter().flatten().min();
+    }
+
+    /// Returns whether nodes are to be planned now.
+    fn has_unplanned(&self) -> bool {
+        self.schedule.queue.len(Stage::Plan) > 0 || !self.schedule.standings_due.is_empty()
     }
 
     fn leads(&self, now: Instant) -> bool {
@@ -336,21 +331,9 @@ impl Reconciler {
         // it.
         if let Some((name, _)) = &seen.changed
             && let Some(state) = self.nodes.get_mut(name)
-            && (state.is_listing_pods() || !self.schedule.queue.is_in_flight(name))
+            && !self.schedule.queue.is_in_flight(name)
         {
             state.changed_by_itself(seen.is_drift);
-        }
-        if let Some((name, _)) = &seen.changed
-            && let Some(state) = self.nodes.get_mut(name)
-            && let Some(work) = state.working()
-        {
-            // The event may show a lowering whose response was lost: pods must be listed after it (I5).
-            if !work.lowered_from.is_empty() {
-                work.pods.forget_usage();
-            }
-            if state.shows_lost_lowering(now.instant) {
-                self.abandon_list(name, now);
-            }
         }
         self.follow_node(seen, now);
         if self.nodes.listed() && !listed {

@@ -130,11 +130,6 @@ impl Tally {
         self.rules.get(rule)
     }
 
-    /// Returns the number of nodes in a state, over all rules.
-    pub(super) fn total(&self, state: State) -> usize {
-        self.totals[state as usize]
-    }
-
     /// Returns the number of nodes that rules select, over all rules: a node that two rules select counts twice.
     pub(super) fn selected(&self) -> usize {
         self.totals.iter().sum()

@@ -146,15 +146,20 @@ impl Usage {
         if is_new { Woken::All } else { Woken::Nothing }
     }
 
+    /// Handles the silence of the watch: what it has shown may be out of date.
+    pub(super) fn expire(&mut self, now: Instant) -> Woken {
+        match self.source {
+            Source::Live { heard } if self.next_change(now).is_none() => self.broke(silent(), heard),
+            _ => Woken::Nothing,
+        }
+    }
+
     /// Returns what pods on a node request.
-    #[cfg_attr(not(test), expect(dead_code, reason = "values still follow lists of pods"))]
     pub(super) fn on(&self, node: &str, now: Instant) -> PodUsage {
         let why = match &self.source {
             Source::Off | Source::Listing => return PodUsage::NotFetched,
             Source::Live { .. } if self.next_change(now).is_some() => return PodUsage::Known(self.pods.on(node)),
-            Source::Live { .. } => {
-                format!("the watch of pods has shown nothing for {} s", MAX_SILENCE.as_secs()).into()
-            }
+            Source::Live { .. } => silent(),
             Source::Broken { why, has_listed: false, .. } => return PodUsage::Unavailable(Arc::clone(why)),
             Source::Broken { why, .. } => Arc::clone(why),
         };
@@ -188,6 +193,10 @@ impl Usage {
         self.is_reported = true;
         Some(Arc::clone(error))
     }
+}
+
+fn silent() -> Arc<str> {
+    format!("the watch of pods has shown nothing for {} s", MAX_SILENCE.as_secs()).into()
 }
 
 impl Woken {

@@ -33,22 +33,26 @@ pub(super) enum Stage {
     Plan,
     /// The node waits for a slot for its patch, and is then planned again.
     Patch,
-    /// The same for a node of a rollout whose pods were listed: the list is soon too old.
-    PatchAsListed,
-    /// The node needs a list of its pods.
-    ListPods,
-    /// The node belongs to a rollout, and needs a list of its pods before its patch. After a patch, that is
-    /// [`Stage::ListPods`], which comes first.
-    ListAhead,
-    /// The same, behind many others: the node is planned again when it is its turn, since a list is soon too old.
-    ListBacklog,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    Ready { stage: Stage, rank: Rank, sequence: u64, wake: Option<Instant> },
-    InFlight { dirty: Option<Rank> },
-    Waiting { until: Instant },
+    Ready {
+        stage: Stage,
+        rank: Rank,
+        sequence: u64,
+        wake: Option<Instant>,
+    },
+    InFlight {
+        dirty: Option<Rank>,
+    },
+    Waiting {
+        until: Instant,
+    },
+    /// Until it is known what pods request, or until this time.
+    AwaitsUsage {
+        until: Option<Instant>,
+    },
 }
 
 /// The number of nodes whose memory is not worth releasing.
@@ -60,7 +64,7 @@ type Ready = BTreeMap<(Rank, u64), Arc<str>>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkQueue {
     places: HashMap<Arc<str>, Place>,
-    ready: [Ready; 6],
+    ready: [Ready; 2],
     /// The nodes with a time, waiting or ready.
     due: BTreeSet<(Instant, Arc<str>)>,
     sequence: u64,
@@ -82,7 +86,7 @@ impl WorkQueue {
                 }
                 true
             }
-            Some(Place::Waiting { .. }) | None => {
+            Some(Place::Waiting { .. } | Place::AwaitsUsage { .. }) | None => {
                 self.remove(name);
                 self.insert(name, stage, rank);
                 true
@@ -114,16 +118,22 @@ impl WorkQueue {
         }
     }
 
-    /// Removes and returns the first node at a stage with at least this rank.
-    pub(super) fn pop(&mut self, stage: Stage, least: Rank) -> Option<(Arc<str>, Rank)> {
-        let (&(rank, _), name) = self.ready[stage as usize].first_key_value()?;
-        if rank > least {
-            return None;
+    /// Makes a node that is not in flight wait until it is known what pods request, or until this time.
+    pub(super) fn await_usage(&mut self, name: &Arc<str>, until: Option<Instant>) {
+        if !self.is_in_flight(name) {
+            self.remove(name);
+            self.due.extend(until.map(|at| (at, Arc::clone(name))));
+            self.places.insert(Arc::clone(name), Place::AwaitsUsage { until });
         }
+    }
+
+    /// Removes and returns the first node at a stage.
+    pub(super) fn pop(&mut self, stage: Stage) -> Option<Arc<str>> {
+        let (_, name) = self.ready[stage as usize].first_key_value()?;
         let name = Arc::clone(name);
         self.remove(&name);
         self.release_memory();
-        Some((name, rank))
+        Some(name)
     }
 
     /// Returns the memory that all nodes took while they were waiting for their turn.
@@ -159,6 +169,7 @@ impl WorkQueue {
                 wake
             }
             Some(Place::Waiting { until }) => Some(until),
+            Some(Place::AwaitsUsage { until }) => until,
             Some(Place::InFlight { .. }) | None => None,
         };
         if let Some(at) = at {
@@ -185,22 +196,18 @@ impl WorkQueue {
 
     /// Returns whether the node is waiting.
     pub(super) fn is_waiting(&self, name: &Arc<str>) -> bool {
-        matches!(self.places.get(name), Some(Place::Waiting { .. }))
+        matches!(self.places.get(name), Some(Place::Waiting { .. } | Place::AwaitsUsage { .. }))
     }
 
-    /// Returns whether the node is ready at this stage.
-    pub(super) fn is_at(&self, name: &Arc<str>, stage: Stage) -> bool {
-        matches!(self.places.get(name), Some(Place::Ready { stage: at, .. }) if *at == stage)
+    /// Returns whether the node waits until it is known what pods request.
+    #[cfg(test)]
+    pub(super) fn awaits_usage(&self, name: &Arc<str>) -> bool {
+        matches!(self.places.get(name), Some(Place::AwaitsUsage { .. }))
     }
 
     /// Returns the number of ready nodes at a stage.
     pub(super) fn len(&self, stage: Stage) -> usize {
         self.ready[stage as usize].len()
-    }
-
-    /// Returns the number of ready nodes at a stage with at least this rank.
-    pub(super) fn len_of(&self, stage: Stage, least: Rank) -> usize {
-        self.ready[stage as usize].keys().take_while(|(rank, _)| *rank <= least).count()
     }
 
     /// Returns the rank of the first node at a stage.

@@ -60,7 +60,6 @@ struct ApiNodeStatus {
 struct NodeInfo {
     #[serde(rename = "bootID")]
     boot_id: Option<Box<str>>,
-    kubelet_version: Option<Box<str>>,
 }
 
 impl ApiNode {
@@ -87,12 +86,6 @@ impl ApiNode {
     #[must_use]
     pub fn kind(&self) -> Option<&str> {
         self.kind.as_deref()
-    }
-
-    /// Returns the minor version of the kubelet, as of 1.37; `None` if it is no version of Kubernetes 1.
-    pub(crate) fn kubelet_minor(&self) -> Option<u32> {
-        let version = self.status.node_info.as_ref()?.kubelet_version.as_ref()?;
-        version.strip_prefix("v1.")?.split('.').next()?.parse().ok()
     }
 
     /// Returns the values of a resource in capacity and allocatable, as the API server wrote them.

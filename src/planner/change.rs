@@ -271,6 +271,12 @@ impl Change {
         self.lowered_from
     }
 
+    /// Returns whether the change raises a value to what started pods request (I5).
+    #[must_use]
+    pub fn raises_for_pods(&self) -> bool {
+        matches!(self.action, Action::Hold { .. }) && self.lowered_from.is_none() && self.was_listed
+    }
+
     /// Returns whether the change removes a ledger that cannot be read. Such changes of one plan belong together: a
     /// patch with only some of them would leave values that no ledger lists.
     #[must_use]

@@ -227,11 +227,6 @@ impl Failures {
     pub(in crate::controller) fn cause(&self) -> Option<Cause> {
         self.node.as_ref().map(|failure| failure.cause)
     }
-
-    /// Returns the earliest time to list pods: the patch that would follow has to wait.
-    pub(in crate::controller) fn pause(&self, now: Instant) -> Option<Instant> {
-        self.node.as_ref().map(|failure| failure.not_before).filter(|until| now < *until)
-    }
 }
 
 /// Returns the changes of a plan in units that are never split: single changes, or all if the ledger is discarded.

@@ -1,31 +1,21 @@
 //! The state of one node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::conflict::Conflicts;
 use super::failure::Failures;
 use super::moves::Moves;
-use super::pod_polls::PodPolls;
 use super::released::Released;
 use super::resets::Resets;
 use super::start::Start;
 use crate::controller::effect::RequestId;
 use crate::controller::standing::Standing;
 use crate::controller::work_queue::Rank;
-use crate::model::ledger::Ledger;
 use crate::model::node::Node;
-use crate::model::quantity::Quantity;
-use crate::planner::input::Contested;
-use crate::planner::observed::Observed;
-use crate::planner::{self, Action, Change};
-
-/// A patch without a response is applied within this time or never: the API server ends a request after a minute
-/// (`--request-timeout`).
-const MAX_LATENCY: Duration = Duration::from_secs(60);
+use crate::planner::{self, Change};
 
 /// A node with its states and work.
 #[derive(Clone, Debug)]
@@ -37,6 +27,8 @@ pub(in crate::controller) struct NodeState {
     pub(in crate::controller) pending_since: Option<Instant>,
     /// Whether it has work only because rules were edited, so that it belongs to a rollout.
     pub(in crate::controller) is_rollout: bool,
+    /// Whether its pods have changed while they held a value: that it follows them waits for no rollout.
+    pub(in crate::controller) follows_pods: bool,
     /// Whether this process has withdrawn a value from it: a value that appears again may be less than what
     /// long-running pods request.
     pub(in crate::controller) has_withdrawn: bool,
@@ -52,7 +44,7 @@ pub(in crate::controller) struct NodeState {
 /// The work on a node; idle nodes have none.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Work {
-    /// The request in flight.
+    /// The patch in flight.
     pub(in crate::controller) sent: Option<Sent>,
     /// The changes of patches whose responses were lost.
     pub(in crate::controller) maybe_applied: Vec<Change>,
@@ -64,20 +56,17 @@ pub(in crate::controller) struct Work {
     pub(in crate::controller) conflicts: Conflicts,
     /// The values that this process restored as a standby.
     pub(in crate::controller) resets: Resets,
-    pub(in crate::controller) pods: PodPolls,
-    /// The values before a lowering, by resource, until pods are listed after it.
-    pub(in crate::controller) lowered_from: BTreeMap<Arc<str>, Quantity>,
     /// The quantities that were read from the node and have moved a moment ago.
     pub(in crate::controller) moves: Moves,
 }
 
-/// A request in flight.
+/// A patch in flight.
 #[derive(Clone, Debug)]
 pub(in crate::controller) struct Sent {
     pub(in crate::controller) id: RequestId,
     /// When it was sent.
     pub(in crate::controller) at: Instant,
-    /// The changes of a patch; none for a list of pods.
+    /// The changes of the patch.
     pub(in crate::controller) changes: Vec<Change>,
     /// The resource version of the node when it was sent.
     pub(in crate::controller) version: Option<u64>,
@@ -90,6 +79,7 @@ impl NodeState {
             standings: Box::default(),
             pending_since: None,
             is_rollout: false,
+            follows_pods: false,
             has_withdrawn: false,
             is_reset: false,
             released: Released::default(),
@@ -127,12 +117,6 @@ impl NodeState {
         (!is_reset && self.node.ledger.is_some()).then_some(Start::Kept)
     }
 
-    /// Returns whether a list of its pods is in flight.
-    pub(in crate::controller) fn is_listing_pods(&self) -> bool {
-        let sent = self.work.as_ref().and_then(|work| work.sent.as_ref());
-        sent.is_some_and(|sent| sent.changes.is_empty())
-    }
-
     /// Returns whether a patch whose response was lost after `since` may still be applied.
     pub(in crate::controller) fn may_be_patched(&self, since: Instant) -> bool {
         self.work
@@ -140,54 +124,11 @@ impl NodeState {
             .is_some_and(|work| !work.maybe_applied.is_empty() && work.lost_at.is_some_and(|at| at >= since))
     }
 
-    /// Returns whether the node is below what a patch whose response was lost recently was to lower.
-    pub(in crate::controller) fn shows_lost_lowering(&self, now: Instant) -> bool {
-        let Some(work) = self.work.as_ref().filter(|work| work.may_be_patched_late(now)) else { return false };
-        let ledger = Ledger::default();
-        let most = |resource: &str| Observed::on(&self.node, &ledger, resource).most();
-        work.lowered_from.iter().any(|(resource, from)| most(resource) < Some(*from))
-    }
-
-    /// Forgets lowerings after which pods were listed, unless the resulting changes are still to be written: those of the
-    /// plan, and those that wait for the end of a contest's pause. A lowering whose response was lost stays until the
-    /// node shows it or it can no longer be applied: it may be applied later, or be applied but not observed yet.
-    pub(in crate::controller) fn forget_lowerings(&mut self, is_planned: impl Fn(&str) -> bool, now: Instant) {
-        let Self { node, work: Some(work), .. } = self else { return };
-        let contested = &work.conflicts.contested(now);
-        let may_be_late = work.may_be_patched_late(now);
-        let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
-        work.lowered_from.retain(|resource, from| {
-            if is_planned(resource) {
-                return true;
-            }
-            let is_paused = is_paused(contested, resource);
-            let observed = Observed::on(node, &ledger, resource);
-            if observed.listed_quantity().is_some() {
-                let may_land = may_be_late && observed.most_or_listed() >= Some(*from);
-                may_land || (is_paused && !observed.is_as_listed())
-            } else {
-                // A value that was withdrawn in the meantime is not raised anymore. One that is there may be adopted.
-                is_paused && observed.most() > Some(Quantity::from(0))
-            }
-        });
-    }
-
-    /// Returns whether pods must be listed because a value was lowered. A value that is lost in a contest cannot be raised
-    /// before the end of the pause, nor one that is no longer listed.
-    pub(in crate::controller) fn has_due_lowering(&self, contested: &Contested) -> bool {
-        let Some(work) = self.work().filter(|work| !work.lowered_from.is_empty()) else { return false };
-        let ledger = Ledger::parse(self.node.ledger.as_deref()).unwrap_or_default();
-        let can_be_raised = |resource: &str| {
-            let observed = Observed::on(&self.node, &ledger, resource);
-            observed.listed_quantity().is_some() && observed.is_as_listed()
-        };
-        work.lowered_from.keys().any(|resource| !is_paused(contested, resource) || can_be_raised(resource))
-    }
-
-    /// Returns whether a change is sent without regard to rollouts: pods depend on a value that is lost, or that was just
-    /// lowered below what they request.
+    /// Returns whether a change is sent without regard to rollouts: pods depend on a value that is lost, or lower
+    /// than what they request; or it follows pods that held it.
     pub(in crate::controller) fn is_urgent(&self, change: &Change) -> bool {
-        change.is_repair() || self.work().is_some_and(|work| work.raises_again(change))
+        let follows = self.follows_pods && change.lowered_from().is_some();
+        change.is_repair() || change.raises_for_pods() || follows
     }
 
     /// Returns when the plan for the same node may be another one.
@@ -239,7 +180,7 @@ impl NodeState {
 
     /// Records that nothing on the node is lost.
     pub(in crate::controller) fn mark_repaired(&mut self) {
-        (self.pending_since, self.is_rollout) = (None, false);
+        (self.pending_since, self.is_rollout, self.follows_pods) = (None, false, false);
     }
 
     /// Records that the node is as planned.
@@ -265,32 +206,21 @@ impl NodeState {
     /// flight stay.
     pub(in crate::controller) fn reset(&mut self, now: Instant) {
         if let Some(work) = self.work.take() {
-            let Work { sent, maybe_applied, lost_at, lowered_from, resets, .. } = *work;
-            *self.work_mut() = Work { sent, maybe_applied, lost_at, lowered_from, resets, ..Work::default() };
+            let Work { sent, maybe_applied, lost_at, resets, .. } = *work;
+            *self.work_mut() = Work { sent, maybe_applied, lost_at, resets, ..Work::default() };
             self.compact(now);
         }
-        (self.pending_since, self.is_rollout) = (None, false);
+        (self.pending_since, self.is_rollout, self.follows_pods) = (None, false, false);
         self.is_blocked = false;
     }
 }
 
 impl Work {
-    /// Returns whether a change raises a value that was lowered, because a pod was bound in the meantime (I5).
-    fn raises_again(&self, change: &Change) -> bool {
-        let is_raise = matches!(change.action, Action::Hold { .. }) && change.lowered_from().is_none();
-        is_raise && self.lowered_from.contains_key(change.resource.as_str())
-    }
-
     /// Records that a patch with these changes succeeded, and whether all of them were undone.
     pub(in crate::controller) fn succeed(&mut self, changes: &[Change], is_undone: bool, now: Instant) {
         self.moves.record(changes, now);
         self.failures.succeed(changes, is_undone);
         self.maybe_applied.retain(|before| !has_resource(changes, before));
-    }
-
-    /// Returns whether a patch whose response was lost may still be applied.
-    fn may_be_patched_late(&self, now: Instant) -> bool {
-        self.lost_at.is_some_and(|at| now.duration_since(at) < MAX_LATENCY)
     }
 
     /// Records that a patch with these changes may be applied, now or later.
@@ -302,8 +232,7 @@ impl Work {
     }
 
     fn is_idle(&self) -> bool {
-        let Self { sent, maybe_applied, undone, failures, conflicts, resets, pods, lowered_from, moves, lost_at: _ } =
-            self;
+        let Self { sent, maybe_applied, undone, failures, conflicts, resets, moves, lost_at: _ } = self;
         sent.is_none()
             && maybe_applied.is_empty()
             && undone.is_empty()
@@ -311,14 +240,7 @@ impl Work {
             && conflicts.is_empty()
             && resets.is_empty()
             && moves.is_empty()
-            && pods.is_idle()
-            && lowered_from.is_empty()
     }
-}
-
-/// Returns whether the contest of a resource has a pause.
-fn is_paused(contested: &Contested, resource: &str) -> bool {
-    contested.get(resource).is_some_and(|contest| !contest.may_repair)
 }
 
 fn has_resets(node: &Node) -> bool {

@@ -194,7 +194,7 @@ impl Pruner {
         while let Some(name) = self.schedule.queue.pop_due(now) {
             self.schedule.queue.add(&name, Stage::Plan, Rank::Changed);
         }
-        while let Some((name, _)) = self.schedule.queue.pop(Stage::Plan, Rank::Replan) {
+        while let Some(name) = self.schedule.queue.pop(Stage::Plan) {
             match self.plan(&name, now) {
                 Some(Ok(_)) => {
                     self.schedule.queue.add(&name, Stage::Patch, Rank::Changed);
@@ -261,7 +261,7 @@ impl Pruner {
     /// Sends the patches for which there are slots, each with what its node needs by now.
     fn send_patches(&mut self, now: Instant, step: &mut Step) {
         let deadline = now + node_client::TIMEOUT;
-        while let Some((name, _)) = self.schedule.pop_patch(now) {
+        while let Some(name) = self.schedule.pop_patch(now) {
             match self.plan(&name, now) {
                 Some(Ok(changes)) => {
                     let Some(state) = self.nodes.get_mut(&name) else { continue };

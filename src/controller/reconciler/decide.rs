@@ -5,6 +5,7 @@
 //! plan ─▶ as recorded, where rejected ─▶ without stopped rollouts ─▶ without what failed a moment ago ─▶ Decision
 //! ```
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,10 +66,6 @@ pub(super) struct Decision {
     pub(super) withheld: Withheld,
     /// Whether the plan may ask for more once it is known what pods request.
     pub(super) awaits_usage: bool,
-    /// Whether a list of pods is to follow a lowering (I5).
-    pub(super) owes_list: bool,
-    /// Whether it is known what pods request.
-    pub(super) knows_usage: bool,
     /// Whether the condition is as it is to be.
     pub(super) is_condition_right: bool,
     pub(super) next: Next,
@@ -91,8 +88,6 @@ pub(super) enum Next {
 #[derive(Debug, Default)]
 pub(super) struct Withheld {
     pub(super) changes: Vec<Change>,
-    /// The rules for which pods would have to be listed first.
-    pub(super) unlisted: Vec<Arc<str>>,
     /// When the first of them may be sent.
     pub(super) until: Option<Instant>,
 }
@@ -100,7 +95,7 @@ pub(super) struct Withheld {
 impl Withheld {
     /// Returns the rules whose stopped rollouts withhold something.
     pub(super) fn rules(&self) -> impl Iterator<Item = &str> {
-        self.changes.iter().filter_map(Change::rule).chain(self.unlisted.iter().map(|rule| &**rule))
+        self.changes.iter().filter_map(Change::rule)
     }
 }
 
@@ -120,20 +115,14 @@ impl Decision {
 pub(super) fn decide(question: &Question<'_>, plans: &mut Memo) -> Decision {
     let input = question.input();
     let NodePlan { outcomes, plan } = question.plan(&input, plans);
-    let (mut changes, mut awaits_usage, unreadable) = match plan {
+    let (mut changes, awaits_usage, unreadable) = match plan {
         Plan::Patch { changes, needs_pods } => (changes, needs_pods, None),
         Plan::NeedsPods => (Vec::new(), true, None),
         Plan::InSync => (Vec::new(), false, None),
         Plan::Blocked(error) => (Vec::new(), false, Some(error)),
     };
     question.repair_as_recorded(&mut changes, &input.contested);
-    let mut withheld = question.withhold(&mut changes);
-    let owes_list = unreadable.is_none() && question.owes_list();
-    if owes_list {
-        awaits_usage = true;
-    } else if awaits_usage && question.withholds_list(&outcomes, &mut withheld) {
-        awaits_usage = false;
-    }
+    let withheld = question.withhold(&mut changes);
     let claims = question.claims(&outcomes, || changes.iter().chain(&withheld.changes));
     let condition =
         |changes: &[Change]| claims.as_ref()?.change(question.state, question.rules, changes, question.now.wall);
@@ -154,19 +143,7 @@ pub(super) fn decide(question: &Question<'_>, plans: &mut Memo) -> Decision {
             None => Next::Rest,
         },
     };
-    let knows_usage = matches!(question.pods, PodUsage::Known(_));
-    Decision {
-        outcomes,
-        unreadable,
-        changes,
-        withheld,
-        awaits_usage,
-        owes_list,
-        knows_usage,
-        is_condition_right,
-        next,
-        until,
-    }
+    Decision { outcomes, unreadable, changes, withheld, awaits_usage, is_condition_right, next, until }
 }
 
 impl Question<'_> {
@@ -180,7 +157,7 @@ impl Question<'_> {
             contested: work.map(|work| work.conflicts.contested(now)).unwrap_or_default(),
             pods: self.pods.clone(),
             new_values: if is_new { NewValues::CheckOlderNodes } else { NewValues::Check },
-            lowered_from: work.map(|work| work.lowered_from.clone()).unwrap_or_default(),
+            lowered_from: BTreeMap::new(),
             released: state.released.names().clone(),
             moved: work.map(|work| work.moves.recent(now)).unwrap_or_default(),
         }
@@ -244,45 +221,6 @@ impl Question<'_> {
         again.or(Some(due)).filter(|at| now < *at)
     }
 
-    /// I5: returns whether pods must be listed because a value was lowered.
-    fn owes_list(&self) -> bool {
-        let is_known = matches!(self.pods, PodUsage::Known(_));
-        self.authority == Authority::Rules && !is_known && self.state.has_due_lowering(&self.input().contested)
-    }
-
-    /// Returns whether the list of pods that a node needs must wait, because the rollouts of all rules that need it are
-    /// stopped: thousands of nodes would be listed for nothing.
-    fn withholds_list(&self, outcomes: &[(Arc<str>, Outcome)], withheld: &mut Withheld) -> bool {
-        if !self.state.is_rollout {
-            return false;
-        }
-        let (mut until, mut unlisted, mut needs_list) = (withheld.until, Vec::new(), false);
-        for (rule, outcome) in outcomes {
-            let stopped = match outcome {
-                Outcome::AwaitingPods { .. } => self.rules.get(rule).and_then(|known| {
-                    let resource = known.resource()?;
-                    self.rollouts.rule_stopped_until(rule, &self.state.node.name, resource, self.now.instant)
-                }),
-                // A contested value may need the list too, and so does one that is held although pods cannot be listed.
-                Outcome::Contested { .. } | Outcome::Held { .. } => None,
-                _ => continue,
-            };
-            match stopped {
-                Some(stopped) => {
-                    until = earliest([until, Some(stopped)]);
-                    unlisted.push(Arc::clone(rule));
-                }
-                None => needs_list = true,
-            }
-        }
-        withheld.unlisted = unlisted;
-        let withholds = !needs_list && !withheld.unlisted.is_empty();
-        if withholds {
-            withheld.until = until;
-        }
-        withholds
-    }
-
     /// Returns what decides the condition; with no rule, or without the option, there is none.
     fn claims<'c, I: Iterator<Item = &'c Change>>(
         &self,
@@ -300,7 +238,13 @@ impl Question<'_> {
         if changes.is_empty() {
             return None;
         }
-        unless_later(self.state.sendable(changes.to_vec(), self.now.instant), until)
+        // In a rollout, what is urgent is sent alone: what the rollout asks for may be rejected, and has its turn.
+        let is_urgent = |change: &&Change| self.state.is_rollout && self.state.is_urgent(change);
+        let mut now: Vec<_> = changes.iter().filter(is_urgent).cloned().collect();
+        if now.is_empty() {
+            now = changes.to_vec();
+        }
+        unless_later(self.state.sendable(now, self.now.instant), until)
     }
 
     /// Returns the change of the condition alone, if it may be sent now.

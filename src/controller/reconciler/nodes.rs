@@ -1,7 +1,6 @@
 //! One node: from an observation to a decision, and to the place where the node goes next.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::warn;
@@ -9,10 +8,8 @@ use tracing::warn;
 use super::decide::{Authority, Decision, Next, Question, decide};
 use super::{Now, Rank, Reconciler, Request, Stage, Step};
 use crate::controller::events::{EventTemplate, NodeSubject};
-use crate::controller::nodes::{MAX_USAGE_AGE, MAX_USAGE_AGE_OF_PATCH, NodeState, Seen};
+use crate::controller::nodes::Seen;
 use crate::model::ledger::InvalidLedger;
-use crate::planner::input::PodUsage;
-use crate::planner::{self, Outcome};
 
 impl Reconciler {
     /// Handles changes in the cache of nodes.
@@ -22,7 +19,6 @@ impl Reconciler {
             self.schedule.queue.end(&name);
             self.schedule.queue.remove(&name);
             self.schedule.kept_back.remove(&name);
-            self.schedule.unlisted.remove(&name);
             self.schedule.rollouts.forget_node(&name);
         }
         if let Some((name, rank)) = seen.changed {
@@ -38,22 +34,9 @@ impl Reconciler {
             state.is_rollout = true;
         }
         state.pending_since.get_or_insert(now.instant);
-        // A repair does not wait for a list of pods, whose response is then ignored.
-        if rank == Rank::Repair && state.is_listing_pods() && needs_repair(state, now.instant) {
-            self.abandon_list(name, now);
-        }
         if !self.schedule.queue.add(name, Stage::Plan, rank) {
             self.schedule.standings_due.insert(Arc::clone(name));
         }
-    }
-
-    /// Ignores the response to a list of pods that is in flight.
-    pub(super) fn abandon_list(&mut self, name: &Arc<str>, now: Now) {
-        let Some(state) = self.nodes.get_mut(name).filter(|state| state.is_listing_pods()) else { return };
-        let work = state.work_mut();
-        work.sent = None;
-        work.pods.abandon(now.instant);
-        self.schedule.queue.end(name);
     }
 
     /// Plans every node again, by the rules.
@@ -66,7 +49,6 @@ impl Reconciler {
     /// Plans every node again, and drops all planned changes.
     pub(super) fn restart_nodes(&mut self, now: Now) {
         self.schedule.kept_back.clear();
-        self.schedule.unlisted.clear();
         self.schedule.standings_due.clear();
         self.schedule.rollouts.clear();
         for (_, state) in self.nodes.unordered_mut() {
@@ -88,48 +70,38 @@ impl Reconciler {
     /// Decides what a node needs, and puts it where it must go next.
     pub(super) fn reconcile(&mut self, name: &Arc<str>, now: Now) {
         self.reports.planned += 1;
-        if let Some(decision) = self.decide(name, MAX_USAGE_AGE, now) {
-            self.place(name, decision, now.instant);
+        if let Some(decision) = self.decide(name, now) {
+            self.place(name, &decision);
         }
     }
 
     /// Sends the patches for which there are slots. Each node is planned once more when it is its turn: nothing that was
     /// decided before is sent.
     pub(super) fn send_patches(&mut self, deadline: Instant, now: Now, step: &mut Step) {
-        while let Some((name, stage)) = self.schedule.pop_patch(now.instant) {
-            let is_listed = stage == Stage::PatchAsListed;
-            let age = self.nodes.get(&name).and_then(|state| state.work()?.pods.age(now.instant));
-            self.schedule.sent_as_listed = is_listed;
-            self.schedule.used_list(age.filter(|_| is_listed), now.instant);
-            let Some(mut decision) = self.decide(&name, MAX_USAGE_AGE_OF_PATCH, now) else { continue };
-            let list = self.due_list(&name, &mut decision, now.instant);
+        while let Some(name) = self.schedule.pop_patch(now.instant) {
+            let Some(decision) = self.decide(&name, now) else { continue };
             match decision.next {
-                Next::Send { rank, changes } if list.is_none() => {
+                Next::Send { rank, changes } => {
                     let Some(state) = self.nodes.get_mut(&name) else { continue };
                     let effect = self.schedule.start_patch(state, changes, rank, now.instant);
                     step.requests.extend(effect.map(|effect| Request { effect, deadline }));
                 }
-                _ => self.place(&name, decision, now.instant),
+                Next::AwaitUsage | Next::Rest => self.place(&name, &decision),
             }
         }
     }
 
     /// Puts a node where it must go next.
-    fn place(&mut self, name: &Arc<str>, mut decision: Decision, now: Instant) {
-        let list = self.due_list(name, &mut decision, now);
+    fn place(&mut self, name: &Arc<str>, decision: &Decision) {
         let queue = &mut self.schedule.queue;
-        let ready = list.or(match decision.next {
-            Next::Send { rank: Rank::Replan, .. } if decision.knows_usage => Some((Stage::PatchAsListed, Rank::Replan)),
-            Next::Send { rank, .. } => Some((Stage::Patch, rank)),
-            Next::AwaitUsage | Next::Rest => None,
-        });
-        match (ready, decision.until) {
-            (Some((stage, rank)), until) => {
-                queue.add(name, stage, rank);
+        match (&decision.next, decision.until) {
+            (Next::Send { rank, .. }, until) => {
+                queue.add(name, Stage::Patch, *rank);
                 until.into_iter().for_each(|at| queue.wake_at(name, at));
             }
-            (None, Some(until)) => queue.wait(name, until),
-            (None, None) => queue.remove(name),
+            (Next::AwaitUsage, until) => queue.await_usage(name, until),
+            (Next::Rest, Some(until)) => queue.wait(name, until),
+            (Next::Rest, None) => queue.remove(name),
         }
     }
 
@@ -141,9 +113,9 @@ impl Reconciler {
         }
     }
 
-    /// Decides what a node needs in its current state, by a list of pods of at most this age, and records what its rules
-    /// come to. Returns `None` if a request about it is in flight: it is decided again after the response.
-    fn decide(&mut self, name: &Arc<str>, max_age: Duration, now: Now) -> Option<Decision> {
+    /// Decides what a node needs in its current state, and records what its rules come to. Returns `None` if a request
+    /// about it is in flight: it is decided again after the response.
+    fn decide(&mut self, name: &Arc<str>, now: Now) -> Option<Decision> {
         let authority = self.authority(now.instant);
         let rule_set = &self.rules.set();
         let state = self.nodes.get_mut(name)?;
@@ -155,7 +127,7 @@ impl Reconciler {
             authority,
             rules: &self.rules,
             rule_set,
-            pods: usage(state, max_age, now.instant),
+            pods: self.usage.on(name, now.instant),
             rollouts: &self.schedule.rollouts,
             has_condition: self.options.node_condition,
             now,
@@ -163,21 +135,16 @@ impl Reconciler {
         let mut decision = decide(&question, &mut self.plans);
         self.report_unreadable(name, decision.unreadable.as_ref(), now);
         let state = self.nodes.get_mut(name)?;
-        if authority == Authority::Rules && decision.unreadable.is_none() {
-            if decision.knows_usage {
-                state.forget_lowerings(|resource| decision.asks_for(resource), now.instant);
-            }
-            if !decision.awaits_usage
-                && decision.withheld.unlisted.is_empty()
-                && let Some(work) = state.working()
-            {
-                work.failures.forget_others(|resource| decision.asks_for(resource));
-            }
+        if authority == Authority::Rules
+            && decision.unreadable.is_none()
+            && !decision.awaits_usage
+            && let Some(work) = state.working()
+        {
+            work.failures.forget_others(|resource| decision.asks_for(resource));
         }
         for rule in decision.withheld.rules() {
             self.schedule.rollouts.withhold(rule, name);
         }
-        let is_held = decision.outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Held { .. }));
         if authority == Authority::Rules {
             let outcomes = std::mem::take(&mut decision.outcomes);
             self.record(name, outcomes, (&decision.changes, &decision.withheld), now);
@@ -187,9 +154,6 @@ impl Reconciler {
         }
         if decision.is_in_sync() {
             self.follow_in_sync(name, authority, now);
-        }
-        if authority == Authority::Rules {
-            self.poll_held(name, &mut decision, is_held, now.instant);
         }
         let state = self.nodes.get_mut(name)?;
         if authority == Authority::Rules
@@ -239,20 +203,4 @@ impl Reconciler {
             }
         }
     }
-}
-
-/// Returns what is known of the requests of pods on a node, from a list of at most this age.
-pub(super) fn usage(state: &NodeState, max_age: Duration, now: Instant) -> PodUsage {
-    let pods = state.work().map(|work| &work.pods);
-    match pods.map(|pods| (pods.usage(max_age, now), &pods.error)) {
-        Some((Some(requests), _)) => PodUsage::Known(requests.clone()),
-        Some((None, Some(why))) => PodUsage::Unavailable(Arc::clone(why)),
-        Some((None, None)) | None => PodUsage::NotFetched,
-    }
-}
-
-/// Returns whether a value that the ledger lists is lost and may be restored.
-fn needs_repair(state: &NodeState, now: Instant) -> bool {
-    let contested = state.work().map(|work| work.conflicts.contested(now)).unwrap_or_default();
-    !planner::plan_repairs(&state.node, &contested).changes().is_empty()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Now, Rank, Reconciler, Stage};
+use super::{Now, Rank, Reconciler};
 use crate::controller::events::{EventTemplate, NodeSubject};
 use crate::controller::rollouts::Stopped;
 use crate::planner::Change;
@@ -28,7 +28,6 @@ impl Reconciler {
             let Some(rule) = change.rule() else { continue };
             let (rule, place): (Arc<str>, _) = (rule.into(), (node, &*change.resource));
             if let Some(stopped) = self.schedule.rollouts.failed(&rule, place, sent_at, now.instant) {
-                self.replan_lists();
                 self.report_stop(&rule, node, stopped, message, now);
             }
         }
@@ -76,11 +75,8 @@ impl Reconciler {
 
     fn resume(&mut self, nodes: BTreeSet<Arc<str>>, now: Now) {
         for node in nodes {
-            let queue = &self.schedule.queue;
-            let is_before_list = || queue.is_at(&node, Stage::ListAhead) || queue.is_at(&node, Stage::ListBacklog);
-            // One that is to be listed for another rule may need no list for this one. The others are being handled, in their
-            // order.
-            if queue.is_waiting(&node) || is_before_list() {
+            // The others are being handled, in their order.
+            if self.schedule.queue.is_waiting(&node) {
                 self.enqueue(&node, Rank::Replan, now);
             }
         }

@@ -115,7 +115,7 @@ impl Reconciler {
         if not_before.is_some_and(|not_before| now < not_before) {
             return;
         }
-        let id = self.schedule.request_id(Kind::PodList);
+        let id = self.schedule.request_id(Kind::RuleList);
         let max_size = self.options.max_rules_memory;
         if !self.send(Effect::ListRules { id, max_size }, now, step) {
             return;
@@ -172,7 +172,7 @@ impl Reconciler {
         }
     }
 
-    fn enqueue_all(&mut self, now: Now) {
+    pub(super) fn enqueue_all(&mut self, now: Now) {
         for name in self.nodes.names_where(|_| true) {
             self.enqueue(&name, Rank::Replan, now);
         }

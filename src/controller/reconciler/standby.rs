@@ -1,15 +1,14 @@
 //! The work of a standby: it restores values that a kubelet has reset to 0 if the leader does not (I6). A pod that uses
 //! the value survives for about a second after a reset, while a crashed leader is replaced after 15 seconds.
 
-use super::{Now, PLAN_BATCH_SIZE, Rank, Reconciler, Stage, Step};
+use super::{Now, PLAN_BATCH_SIZE, Reconciler, Stage, Step};
 
 impl Reconciler {
     /// Sends what a standby may send.
     pub(super) fn stand_by(&mut self, now: Now, step: &mut Step) {
         self.wake_due(now);
         for _ in 0..PLAN_BATCH_SIZE {
-            let next = self.schedule.queue.pop(Stage::Plan, Rank::Replan);
-            let Some((name, _)) = next else { break };
+            let Some(name) = self.schedule.queue.pop(Stage::Plan) else { break };
             self.reconcile(&name, now);
         }
         // The patch is correct whenever it is applied, so no Lease bounds it.

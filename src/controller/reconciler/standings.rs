@@ -44,7 +44,6 @@ impl Reconciler {
             if was_own && (may_be_lost() || change.is_some_and(is_lost)) {
                 undone.push(resource.to_owned());
             }
-            let keeps = matches!(outcome, Outcome::AwaitingPods { pods_error: None });
             let standing = Standing::new(outcome, is_changing, failure);
             let derived = || {
                 let declared = &known?.rule.as_ref().ok()?.quantity;
@@ -54,19 +53,8 @@ impl Reconciler {
                 Standing::Advertised => derived().map_or(standing, |at| Standing::Derived { at }),
                 standing => standing,
             };
-            // A held node is listed repeatedly and counts as held in between.
-            let is_withheld = || {
-                let is_change = change.is_some_and(|change| has_resource(&withheld.changes, change));
-                is_change || withheld.unlisted.contains(&rule)
-            };
-            let standing = match before {
-                Some(before @ Standing::Held { .. }) if keeps && standing == Standing::Pending => before.clone(),
-                _ if standing == Standing::Pending && is_withheld() => Standing::Stopped,
-                Some(before @ Standing::PodsUnavailable { .. }) if keeps && standing == Standing::Pending => {
-                    before.clone()
-                }
-                _ => standing,
-            };
+            let is_withheld = || change.is_some_and(|change| has_resource(&withheld.changes, change));
+            let standing = if standing == Standing::Pending && is_withheld() { Standing::Stopped } else { standing };
             (rule, standing)
         });
         let standings: Box<[_]> = standings.collect();

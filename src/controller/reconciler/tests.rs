@@ -1,6 +1,5 @@
 //! The state machine, tried without a network, a client or a runtime.
 
-mod backlog;
 mod broken_watches;
 mod conditions;
 mod confinement;
@@ -10,9 +9,6 @@ mod derived;
 mod exploration;
 mod failures;
 mod leadership;
-mod list_rates;
-mod lists_ahead;
-mod lists_that_fail;
 mod memory;
 mod metrics;
 mod paused;
@@ -22,9 +18,9 @@ mod races;
 mod responses;
 mod rollouts;
 mod scale;
-mod shared_lists;
 mod standby;
 mod starts;
+mod turns;
 mod usage;
 mod world;
 
@@ -38,8 +34,6 @@ use serde_json::{Value, json};
 use super::*;
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
-use crate::controller::effect::PodScope;
-use crate::controller::nodes::MAX_USAGE_AGE;
 use crate::planner;
 use crate::planner::input::PodUsage;
 use decide::{Authority, Question};
@@ -57,29 +51,20 @@ impl Reconciler {
         self.reports.events.next_due(now.instant).is_some()
     }
 
-    /// How many nodes have lowerings after which pods are to be listed, at the latest when the node changes.
-    pub(in crate::controller) fn lowered_nodes(&self) -> u64 {
-        let works = self.nodes.iter().filter_map(|(_, state)| state.work());
-        works.filter(|work| !work.lowered_from.is_empty()).count() as u64
-    }
-
-    /// What the node has lost from its ledger, with its value unchanged.
     /// Returns what is known of the pods on a node.
     pub(in crate::controller) fn usage_on(&self, node: &str, now: Instant) -> PodUsage {
         self.usage.on(node, now)
     }
 
+    /// What the node has lost from its ledger, with its value unchanged.
     pub(in crate::controller) fn released(&self, node: &str) -> BTreeSet<Arc<str>> {
         self.nodes.get(node).map(|state| state.released.names().clone()).unwrap_or_default()
     }
 
-    /// What is done later: a list of pods after a lowering, or the write of a status.
-    pub(in crate::controller) fn postponed(&self, now: Instant) -> Option<&'static str> {
-        let works = self.nodes.iter().filter_map(|(_, state)| state.work());
-        let mut lists = works.filter(|work| !work.lowered_from.is_empty()).map(|work| &work.pods);
+    /// What is done later: the write of a status.
+    pub(in crate::controller) fn postponed(&self) -> Option<&'static str> {
         let is_status = |(name, _): (&Arc<str>, _)| self.reports.statuses.is_pending(name);
-        let is_list = lists.any(|pods| pods.error.is_some() && pods.not_before.is_some_and(|at| at > now));
-        is_list.then_some("a list of pods").or(self.rules.iter().any(is_status).then_some("a status"))
+        self.rules.iter().any(is_status).then_some("a status")
     }
 
     /// What this process waits for at a moment that is earlier than the one at which `step` has it woken.
@@ -89,7 +74,6 @@ impl Reconciler {
         }
         let leads = self.leads(now.instant);
         let knows_all = leads && self.knows_all();
-        let is_listing = self.schedule.queue.len(Stage::ListAhead) > 0;
         let waits = [
             ("a node", true, self.schedule.queue.next_due()),
             ("a status", leads, self.reports.statuses.next_due(now.instant)),
@@ -100,11 +84,11 @@ impl Reconciler {
             ),
             ("the end of a hold", knows_all, self.rules.hold().until()),
             ("another list of rules", leads, self.schedule.rules.not_before()),
-            ("the turn of a list", leads && is_listing, self.schedule.limiter.next_list_ahead(now.instant)),
+            ("the silence of the watch of pods", true, self.usage.next_change(now.instant)),
             ("the end of a pause", leads, self.schedule.limiter.next_wake(now.instant)),
             ("an Event", leads, self.reports.events.next_due(now.instant)),
             ("the end of a stop", leads, self.schedule.rollouts.next_end()),
-            ("the turn of a node", leads, self.has_due_lists().then_some(now.instant)),
+            ("the turn of a node", leads, self.has_unplanned().then_some(now.instant)),
         ];
         let is_missed = |at: Instant| step.wake.is_none_or(|wake| at < wake);
         let missed = waits.into_iter().find(|(_, waits, at)| *waits && at.is_some_and(is_missed));
@@ -130,7 +114,7 @@ impl Reconciler {
                 authority,
                 rules: &self.rules,
                 rule_set: &rules,
-                pods: nodes::usage(state, MAX_USAGE_AGE, now.instant),
+                pods: self.usage.on(name, now.instant),
                 rollouts: &self.schedule.rollouts,
                 has_condition: false,
                 now,

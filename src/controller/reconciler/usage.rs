@@ -1,10 +1,12 @@
 //! The watch of pods: when it is on, and what follows from what it shows.
 
 use kube::runtime::watcher::{self, Event};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{Now, Reconciler, Step};
-use crate::controller::usage::PodObject;
+use super::{Now, Rank, Reconciler, Step};
+use crate::controller::standing::State;
+use crate::controller::usage::{PodObject, Woken};
 use crate::model::api::ShrinkPolicy;
 
 impl Reconciler {
@@ -24,9 +26,16 @@ impl Reconciler {
         step.wake = step.wake.into_iter().chain(self.usage.next_change(now.instant)).min();
     }
 
+    /// Notices that the watch has been silent for long.
+    pub(super) fn expire_usage(&mut self, now: Now) {
+        let woken = self.usage.expire(now.instant);
+        self.wake_usage(woken, now);
+    }
+
     pub(super) fn observe_pods(&mut self, event: watcher::Result<Event<PodObject>>, now: Now) {
         let before = self.usage.broken().cloned();
-        let _ = self.usage.observe(event, now.instant);
+        let woken = self.usage.observe(event, now.instant);
+        self.wake_usage(woken, now);
         match self.usage.broken() {
             Some(why) if before.as_ref() != Some(why) => warn!("{why}"),
             None if before.is_some() => info!("the watch of pods works again"),
@@ -35,6 +44,29 @@ impl Reconciler {
         self.diagnostics.metrics.unreadable_pods.set(self.usage.unreadable().try_into().unwrap_or(i64::MAX));
         if let Some(error) = self.usage.take_unreadable() {
             warn!("a pod cannot be decoded, and what it requests is not known: {error}");
+        }
+    }
+
+    /// Handles the time at which the watch of pods showed anything last.
+    pub(super) fn pods_heard(&mut self, at: Instant, now: Now) {
+        let woken = self.usage.heard(at);
+        self.wake_usage(woken, now);
+    }
+
+    /// Plans the nodes again for which it is known now what pods request, or not anymore. What follows on a node that pods
+    /// hold waits for no rollout.
+    fn wake_usage(&mut self, woken: Woken, now: Now) {
+        match woken {
+            Woken::Nothing => {}
+            Woken::Node(name) => {
+                if let Some(state) = self.nodes.get_mut(&name)
+                    && state.standings.iter().any(|(_, standing)| standing.state() == State::Held)
+                {
+                    state.follows_pods = true;
+                }
+                self.enqueue(&name, Rank::Changed, now);
+            }
+            Woken::All => self.enqueue_all(now),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The life of a patch: planned, sent, answered. All patches of nodes follow it, whatever their purpose.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::Resource as _;
 use tokio::time::Instant;
@@ -11,7 +10,7 @@ use super::Schedule;
 use crate::cluster::node_client::Reply;
 use crate::controller::effect::{Effect, RequestId};
 use crate::controller::limiter::Kind;
-use crate::controller::nodes::{Cause, MAX_USAGE_AGE_OF_PATCH, NodeState, Nodes, Sent};
+use crate::controller::nodes::{Cause, NodeState, Nodes, Sent};
 use crate::controller::work_queue::{Rank, Stage};
 use crate::model::node::ApiNode;
 use crate::planner::{self, Action, Change};
@@ -55,22 +54,11 @@ pub(in crate::controller) enum PatchOutcome {
 }
 
 impl Schedule {
-    /// Removes and returns the first node whose patch waits, and where it did, if there is a slot: repairs come first.
-    pub(in crate::controller) fn pop_patch(&mut self, now: Instant) -> Option<(Arc<str>, Stage)> {
-        let (stage, rank) = self.next_patch().filter(|(_, rank)| self.limiter.is_free(Kind::of_patch(*rank), now))?;
-        let (name, _) = self.queue.pop(stage, rank)?;
-        Some((name, stage))
-    }
-
-    /// Returns where the next patch waits, with its rank. Rollouts that list pods, and those that do not, take turns:
-    /// neither keeps the other waiting until its end.
-    fn next_patch(&self) -> Option<(Stage, Rank)> {
-        let [first, listed] = [Stage::Patch, Stage::PatchAsListed].map(|stage| self.queue.first_rank(stage));
-        match (first, listed) {
-            (None, listed) => Some((Stage::PatchAsListed, listed?)),
-            (Some(Rank::Replan), Some(listed)) if !self.sent_as_listed => Some((Stage::PatchAsListed, listed)),
-            (Some(rank), _) => Some((Stage::Patch, rank)),
-        }
+    /// Removes and returns the first node whose patch waits, if there is a slot for it: repairs come first.
+    pub(in crate::controller) fn pop_patch(&mut self, now: Instant) -> Option<Arc<str>> {
+        let rank = self.queue.first_rank(Stage::Patch)?;
+        let is_free = self.limiter.is_free(Kind::of_patch(rank), now);
+        is_free.then(|| self.queue.pop(Stage::Patch)).flatten()
     }
 
     /// Returns the patch of a node with these changes, and takes a slot for it. Returns `None` if there is none by now.
@@ -103,23 +91,9 @@ impl Schedule {
         self.queue.start(&name);
         // Both apply from now on: the patch may be applied even if its response is lost.
         state.has_withdrawn |= changes.iter().any(is_withdrawal);
-        // I5: the value is raised up to this again if a pod is bound in the meantime.
-        let lowered =
-            changes.iter().filter_map(|change| Some((change.resource.as_str().into(), change.lowered_from()?)));
-        state.work_mut().lowered_from.extend(lowered);
         let version = state.node.version();
-        state.work_mut().pods.forget_usage();
         state.work_mut().sent = Some(Sent { id, at: now, changes, version });
         Some(Effect::PatchNode { id, node: name, patch })
-    }
-
-    /// Records the age at which a list of pods is used for the patch of a node that waited with it for its turn.
-    pub(in crate::controller) fn used_list(&mut self, age: Option<Duration>, now: Instant) {
-        match age {
-            Some(age) if age > MAX_USAGE_AGE_OF_PATCH => self.lists_ahead.expired(self.ahead() + 1, now),
-            Some(age) => self.lists_ahead.used(age),
-            None => {}
-        }
     }
 
     /// Handles the response to a patch. Returns `None` if the node was deleted or recreated in the meantime.

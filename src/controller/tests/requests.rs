@@ -3,12 +3,12 @@
 use kube::Client;
 
 use super::*;
-use crate::controller::effect::{Completion, Effect, PodScope, Request, RequestId};
+use crate::controller::effect::{Completion, Effect, Request, RequestId};
 use crate::controller::executor::Executor;
 use crate::controller::limiter;
 use crate::model::api::NodeExtendedResourceStatus;
 
-const ID: RequestId = RequestId { number: 1, kind: limiter::Kind::PodList };
+const ID: RequestId = RequestId { number: 1, kind: limiter::Kind::RuleList };
 
 async fn send(client: Client, effect: Effect) -> Completion {
     let deadline = Instant::now() + Duration::from_secs(15);
@@ -31,26 +31,6 @@ async fn rules_beyond_the_first_page_count() {
     assert_eq!(rules.version, Some(network.read(|api| api.version())));
     assert_eq!(rules.rules.len(), 301);
     assert!(rules.rules.contains("dongle"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn pods_beyond_the_first_page_count() {
-    let (network, _asked) = cluster(Fate::Answered);
-    network.act(|api| {
-        for number in 0..600 {
-            let resources = json!({"requests": {"example.com/dongle": "1"}, "limits": {"example.com/dongle": "1"}});
-            let container = json!({"name": "main", "image": "image", "resources": resources});
-            let spec = json!({"nodeName": "node-1", "containers": [container]});
-            let metadata = json!({"name": format!("pod-{number:04}"), "namespace": "default"});
-            let pod = json!({"metadata": metadata, "spec": spec});
-            api.create(Kind::Pod, pod, &Writer::new("kubectl")).unwrap();
-        }
-    });
-    let client = client::over(network.connection("pod-1"));
-    let listed = send(client, Effect::ListPods { id: ID, scope: PodScope::Cluster }).await;
-    let Completion::PodsListed { reply: Ok(pods), .. } = listed else { panic!() };
-    let requested = pods.requests["node-1"].bound.get("example.com/dongle");
-    assert_eq!((requested.to_string().as_str(), pods.total), ("600", Some(600)));
 }
 
 /// A rule that was deleted, and created again under its name, has a status of its own.

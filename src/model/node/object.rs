@@ -128,7 +128,7 @@ impl<'de> Deserialize<'de> for NodeObject {
             format!("{key}{}:{effect}", value.unwrap_or_default()).into()
         });
         let Info { boot_id, kubelet_version } = node_info.unwrap_or_default();
-        let node_info = Some(NodeInfo { boot_id, kubelet_version: None });
+        let node_info = Some(NodeInfo { boot_id });
         Ok(Self {
             node: ApiNode::new(kind, metadata, ApiNodeStatus { capacity, allocatable, conditions: None, node_info }),
             readiness: Readiness {

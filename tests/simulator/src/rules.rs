@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::ledger::{Ledger, is_adoptable, ledger, units};
-use crate::pods::Usage;
+use crate::pods::{Amounts, Usage};
 
 /// What a rule declares on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,15 +194,23 @@ impl Calm {
         let is_foreign = entry.is_none() && values.into_iter().flatten().any(|value| value != 0);
         // What the controller wrote before is no other client's value: it is recorded again.
         let is_own = values == [quantity; 2] && is_adoptable(node, &[], resource, quantity.unwrap_or_default());
-        if is_foreign && !is_own && decider["spec"]["conflictPolicy"] != "Overwrite" {
-            return Ok(());
-        }
-        // What is held is not judged here. Under Immediate, nothing is.
-        let is_immediate = decider["spec"]["shrinkPolicy"] == "Immediate";
-        if !is_immediate && Some(self.requested(&node["metadata"]["name"], resource)) > quantity {
+        let is_left = is_foreign && !is_own && decider["spec"]["conflictPolicy"] != "Overwrite";
+        if is_left {
             return Ok(());
         }
         let rule = decider["metadata"]["name"].as_str().unwrap_or_default();
+        let (bound, started) = self.requested(&node["metadata"]["name"], resource);
+        if Some(bound) > quantity && decider["spec"]["shrinkPolicy"] != "Immediate" {
+            // It follows pods down, and is no less than what those request that have started, whoever leads (I5).
+            let range = quantity.max(Some(started))..=Some(bound);
+            let listed = entry.map(|(listed, ..)| *listed);
+            if values == [listed; 2] && range.contains(&listed) || (quantity == listed && Some(started) <= quantity) {
+                return Ok(());
+            }
+            return Err(format!(
+                "is {values:?}, listed as {entry:?}, where pods request {bound}, started ones {started}"
+            ));
+        }
         let is_listed = entry.is_some_and(|(listed, by, _)| by == rule && Some(*listed) == quantity);
         if is_listed && values == [quantity; 2] {
             return Ok(());
@@ -210,10 +218,11 @@ impl Calm {
         Err(format!("is {values:?}, listed as {entry:?}, and {rule} declares {quantity:?}"))
     }
 
-    /// Returns the requests of pods on a node.
-    fn requested(&self, node: &Value, resource: &str) -> i128 {
+    /// Returns the requests of pods on a node: of all, and of those that have started.
+    fn requested(&self, node: &Value, resource: &str) -> (i128, i128) {
         let pods = self.pods.iter().filter(|pod| pod["spec"]["nodeName"] == *node);
         let usage: Usage = pods.map(|pod| &**pod).collect();
-        usage.bound.get(resource).copied().unwrap_or_default()
+        let of = |amounts: &Amounts| amounts.get(resource).copied().unwrap_or_default();
+        (of(&usage.bound), of(&usage.started))
     }
 }

@@ -262,7 +262,7 @@ fn condition_is_false_while_the_value_is_lost_and_cannot_be_repaired() {
     let is_true = "noderesource.dev/Advertised True Advertised";
     for spec in [json!({}), unknown, json!({"quantity": 2})] {
         let mut world = advertised();
-        world.pods.insert("node-0".to_owned(), 4);
+        world.bind("node-0", 4);
         world.set_rule("dongle", spec.clone());
         world.pass(10);
         assert_eq!((world.dongles("node-0"), &*conditions(&world)[0]), (4, is_true), "{spec}");
@@ -289,23 +289,15 @@ fn condition_is_false_while_the_value_is_lost_and_cannot_be_repaired() {
 #[test]
 fn condition_is_false_while_a_value_of_another_manager_stays_for_want_of_pods() {
     let mut world = advertised();
+    world.watch_pods = 500;
+    world.list_pods();
     world.set_dongles("node-0", 10);
-    for _ in 0..60 {
-        world.run();
-        for open in std::mem::take(&mut world.open) {
-            match open {
-                Open::Pods { id, scope } => {
-                    let reply = Err(error(500));
-                    world.reconciler.complete(Completion::PodsListed { id, scope, reply }, world.now);
-                }
-                other => world.answer(other),
-            }
-        }
-        world.advance(Duration::from_secs(1));
-    }
+    world.pass(60);
     assert_eq!(world.dongles("node-0"), 10);
     assert_eq!(conditions(&world)[0], "noderesource.dev/Advertised False PodsUnavailable");
-    world.pass(600);
+    world.watch_pods = 200;
+    world.list_pods();
+    world.pass(60);
     assert_eq!((world.dongles("node-0"), &*conditions(&world)[0]), (4, "noderesource.dev/Advertised True Advertised"));
 }
 
@@ -345,7 +337,7 @@ fn node_condition_is_never_written_by_a_standby() {
 /// Enabled in a large cluster, it is written at the rate of a rollout.
 #[test]
 fn condition_alone_has_the_limits_of_a_rollout() {
-    let limits = RolloutLimits { patches_per_second: Some(10), max_failed_nodes: 10, max_listed: 20 };
+    let limits = RolloutLimits { patches_per_second: Some(10), max_failed_nodes: 10 };
     let mut world = World::with_limits(16, limits);
     for number in 0..100 {
         world.set_node(&format!("node-{number}"), json!({}));

@@ -49,7 +49,7 @@ fn lost_annotation_is_a_contest_under_overwrite() {
         world.run();
         while !world.open.is_empty() {
             match world.open.remove(0) {
-                list @ (Open::Pods { .. } | Open::Rules { .. }) => world.answer(list),
+                list @ Open::Rules { .. } => world.answer(list),
                 Open::Patch { id, node, patch, .. } => {
                     count += 1;
                     let reply = world.apply(&node, &patch);
@@ -151,10 +151,8 @@ fn lowering_in_a_contest_of_the_annotation_is_followed_by_a_list() {
     assert!(world.ledger("node-0").is_some() && world.events.contains(&"Contested".to_owned()), "{:?}", world.events);
     world.set_rule("dongle", json!({"conflictPolicy": "Overwrite", "quantity": 2}));
     world.run();
-    let list = world.open.remove(0);
-    world.answer(list);
     let (id, node, patch) = world.only_patch();
-    world.pods.insert(node.clone(), 3);
+    world.bind(&node, 3);
     let reply = world.apply(&node, &patch);
     world.reply(id, &node, reply);
     assert_eq!(world.dongles(&node), 2);

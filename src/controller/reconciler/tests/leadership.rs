@@ -24,12 +24,16 @@ fn standby_writes_nothing() {
     assert!(world.open.is_empty() && world.statuses.is_empty());
 }
 
-/// Pods that are listed once leadership is lost lead to no patch.
+/// Nor does what pods request lead to a patch once leadership is lost.
 #[test]
-fn pods_listed_after_leadership_is_lost_lead_to_no_patch() {
-    let (mut world, list) = World::listing_for_a_lowering();
+fn pods_that_start_after_leadership_is_lost_lead_to_no_patch() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
     world.renews_no_more();
-    world.answer(list);
+    assert!(!world.watches_pods);
+    world.watches_pods = true;
+    world.bind("node-0", 6);
+    world.watches_pods = false;
     world.advance(Duration::from_secs(5));
     assert!(world.open.is_empty(), "{:?}", world.open);
 }

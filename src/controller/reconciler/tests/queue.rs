@@ -6,20 +6,11 @@ use super::*;
 fn one_plan_follows_each_event_and_each_response() {
     let mut world = World::leading(1, &[]);
     world.run_until_idle();
-    world.set_rule("dongle", json!({}));
+    world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
     let step = world.reconciler.next(world.now);
     assert_eq!((step.planned, step.requests.len()), (1, 1), "the event");
     step.requests.into_iter().for_each(|request| world.take(request));
-    let (id, node, patch) = match world.open.remove(0) {
-        // The node is older than the rule.
-        Open::Pods { id, scope } => {
-            let reply = Ok(Default::default());
-            world.reconciler.complete(Completion::PodsListed { id, scope, reply }, world.now);
-            world.run();
-            world.only_patch()
-        }
-        other => panic!("{other:?}"),
-    };
+    let (id, node, patch) = world.only_patch();
     let reply = world.apply(&node, &patch);
     world.reconciler.complete(Completion::NodePatched { id, node: node.into(), reply }, world.now);
     let step = world.reconciler.next(world.now);
@@ -39,10 +30,6 @@ fn repair_overtakes_a_rollout_that_fills_all_slots() {
     world.run_until_idle();
     world.set_rule("key", json!({"resourceName": "example.com/key"}));
     world.run();
-    while let Some(place) = world.open.iter().position(|open| matches!(open, Open::Pods { .. })) {
-        let open = world.open.remove(place);
-        world.answer(open);
-    }
     assert_eq!(world.open.len(), 1, "one slot");
     world.set_dongles("node-15", 0);
     world.run();

@@ -5,13 +5,15 @@ use std::time::Duration;
 use http::StatusCode;
 use json_patch::{Patch, PatchOperation};
 use kube::core::Status;
+use kube::runtime::watcher;
 use serde_json::json;
 
 use super::world::{DONGLE, Open, World, object};
-use crate::cluster::node_client::{PodsByNode, Reply};
+use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
-use crate::controller::effect::{Completion, PodScope, RequestId};
+use crate::controller::effect::{Completion, RequestId};
 use crate::controller::reconciler::{Event, Observation};
+use crate::controller::usage::PodObject;
 use crate::model::pod::{NodeRequests, Pod, Requests};
 use crate::planner::tests::try_apply;
 
@@ -30,12 +32,6 @@ impl World {
             }
             Open::Rules { id, list } => {
                 self.reconciler.complete(Completion::RulesListed { id, reply: Ok(list) }, self.now);
-            }
-            Open::Pods { id, scope } => {
-                let nodes = self.pods.iter().map(|(node, dongles)| (node.as_str().into(), requests(*dongles)));
-                let total = (scope == PodScope::Cluster).then_some(self.pods_of_others + self.pods.len());
-                let reply = Ok(PodsByNode { requests: nodes.collect(), total });
-                self.reconciler.complete(Completion::PodsListed { id, scope, reply }, self.now);
             }
         }
         self.run();
@@ -88,42 +84,54 @@ impl World {
         panic!("it never comes to rest: {:?}", self.open);
     }
 
-    /// A node whose 4 dongles are to be lowered to 2, and the list of pods that precedes it.
-    pub(super) fn listing_for_a_lowering() -> (Self, Open) {
+    /// A node whose 4 dongles are being lowered to 2: then a pod has been bound that requests 3, and the patch is open.
+    pub(super) fn lowering_while_a_pod_is_bound() -> (Self, (RequestId, String, Patch)) {
         let mut world = Self::leading(1, &[("dongle", 4)]);
         world.run_until_idle();
         world.set_rule("dongle", json!({"quantity": 2}));
         world.run();
-        let list = world.open.remove(0);
-        (world, list)
-    }
-
-    /// A node whose 4 dongles are being lowered to 2: pods have been listed, then one was bound that requests 3, and the
-    /// patch is open.
-    pub(super) fn lowering_while_a_pod_is_bound() -> (Self, (RequestId, String, Patch)) {
-        let (mut world, list) = Self::listing_for_a_lowering();
-        world.answer(list);
-        world.pods.insert("node-0".to_owned(), 3);
         let patch = world.only_patch();
+        world.bind("node-0", 3);
         (world, patch)
     }
 
-    /// The API server asks for a pause, in response to a patch of another node.
-    pub(super) fn api_server_asks_for_a_pause(&mut self, seconds: u64) {
-        self.set_node("node-1", json!({}));
-        self.run();
-        let list = self.open.remove(0);
-        self.answer(list);
-        let (id, node, _) = self.only_patch();
-        let reply = Reply::Failed {
-            message: "too many requests".to_owned(),
-            retry_after: Some(Duration::from_secs(seconds)),
-            maybe_applied: false,
-        };
-        self.reply(id, &node, reply);
+    /// Has a pod on a node request so many dongles, and start. Before, none did.
+    pub(super) fn bind(&mut self, node: &str, dongles: u64) {
+        self.pods.insert(node.to_owned(), dongles);
+        self.show_pods(Event::Apply(pod(node, dongles)));
     }
 
-    /// Lets the reconciler do all that it can at this moment; answers lists, and patches by `reply`. Returns how many
+    /// Ends all pods.
+    pub(super) fn end_pods(&mut self) {
+        for (node, dongles) in std::mem::take(&mut self.pods) {
+            self.show_pods(Event::Delete(pod(&node, dongles)));
+        }
+    }
+
+    fn show_pods(&mut self, event: Event<PodObject>) {
+        if self.watches_pods && self.hears_pods && self.watch_pods == 200 {
+            self.observe(Observation::Pods(Ok(event)));
+        }
+    }
+
+    /// Lists all pods for the watch, if they are watched.
+    pub(super) fn list_pods(&mut self) {
+        if !self.watches_pods {
+            return;
+        }
+        if self.watch_pods != 200 {
+            let error = kube::Error::Api(Box::new(Status::failure("no", "").with_code(self.watch_pods)));
+            self.observe(Observation::Pods(Err(watcher::Error::InitialListFailed(error))));
+            return;
+        }
+        self.observe(Observation::Pods(Ok(Event::Init)));
+        for (node, dongles) in self.pods.clone() {
+            self.observe(Observation::Pods(Ok(Event::InitApply(pod(&node, dongles)))));
+        }
+        self.observe(Observation::Pods(Ok(Event::InitDone)));
+    }
+
+    /// Lets the reconciler do all that it can at this moment; answers lists of rules, and patches by `reply`. Returns how many
     /// patches there were.
     pub(super) fn answer_all(&mut self, mut reply: impl FnMut(&mut Self, &str, &Patch) -> Reply) -> usize {
         let mut patches = 0;
@@ -149,6 +157,13 @@ impl World {
         }
         self.run_until_idle();
     }
+}
+
+/// The pod on a node.
+fn pod(node: &str, dongles: u64) -> PodObject {
+    let container = json!({"resources": {"requests": {DONGLE: dongles.to_string()}}});
+    object(json!({"metadata": {"uid": node, "resourceVersion": "7"},
+        "spec": {"nodeName": node, "containers": [container]}, "status": simulator::pods::running()}))
 }
 
 pub(super) fn requests(dongles: u64) -> NodeRequests {

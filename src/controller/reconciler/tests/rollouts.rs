@@ -276,11 +276,11 @@ fn lists_of_pods_of_changed_nodes_wait_for_no_rollout() {
 
 /// Its pods may end long before the stop does.
 #[test]
-fn held_node_is_listed_while_another_rollout_is_stopped() {
+fn held_node_follows_its_pods_while_another_rollout_is_stopped() {
     let mut world = stopping(3, 2);
     world.set_rule("dongle", json!({"quantity": 8}));
     world.pass(5);
-    world.pods.insert("node-02".to_owned(), 6);
+    world.bind("node-02", 6);
     world.set_rule("dongle", json!({"quantity": 2}));
     world.pass(5);
     assert_eq!((world.dongles("node-02"), world.having(2)), (6, 2));
@@ -288,7 +288,7 @@ fn held_node_is_listed_while_another_rollout_is_stopped() {
     let is_key = |patch: &Patch| serde_json::to_string(patch).unwrap().contains("key");
     for second in 0..25 {
         if second == 5 {
-            world.pods.clear();
+            world.end_pods();
         }
         world.answer_all(|world, node, patch| match is_key(patch) {
             true => Reply::Rejected("no".to_owned()),
@@ -315,8 +315,7 @@ fn repair_of_a_node_in_a_rollout_counts_from_its_own_change() {
     assert!(world.metric("event_to_patch_duration_seconds_count 1"));
 }
 
-/// Its value is repaired at once. For what another rule declares, pods are to be listed first, and that waits for the
-/// node's turn.
+/// Its value is repaired at once, and alone. What another rule declares waits for the node's turn.
 #[test]
 fn node_whose_value_drifts_stays_in_the_rollout() {
     let mut world = leading(16, 6, RolloutLimits { patches_per_second: Some(2), ..RolloutLimits::NONE });
@@ -356,13 +355,9 @@ fn raise_after_a_lowering_waits_for_no_rollout() {
     assert_eq!(world.having(8), 30);
     world.set_rule("dongle", json!({"quantity": 2}));
     world.run();
-    while !world.open.iter().any(|open| matches!(open, Open::Patch { .. })) {
-        let open = world.open.remove(0);
-        world.answer(open);
-    }
     // While the node is patched, a pod is bound to it.
     let node = world.patched()[0].to_owned();
-    world.pods.insert(node.clone(), 6);
+    world.bind(&node, 6);
     world.run_until_idle();
     world.pass(7);
     assert_eq!(world.dongles(&node), 6);

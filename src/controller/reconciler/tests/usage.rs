@@ -8,17 +8,6 @@ impl World {
         self.reconciler.next(self.now).watches_pods
     }
 
-    fn show_pods(&mut self, event: watcher::Result<Event<serde_json::Value>>) {
-        let event = event.map(|event| match event {
-            Event::Init => Event::Init,
-            Event::InitDone => Event::InitDone,
-            Event::InitApply(pod) => Event::InitApply(object(pod)),
-            Event::Apply(pod) => Event::Apply(object(pod)),
-            Event::Delete(pod) => Event::Delete(object(pod)),
-        });
-        self.observe(Observation::Pods(event));
-    }
-
     fn knows_pods(&mut self) -> bool {
         self.reconciler.usage_on("node-0", self.now.instant) != PodUsage::NotFetched
     }
@@ -36,8 +25,6 @@ fn pods_are_watched_while_a_leader_has_a_rule_that_depends_on_them() {
     assert!(!world.watches_pods(), "no rule with WhenFree selects a node");
     world.set_rule("dongle", json!({}));
     assert!(world.watches_pods());
-    world.show_pods(Ok(Event::Init));
-    world.show_pods(Ok(Event::InitDone));
     assert!(world.knows_pods());
     // It may select one again at any time.
     world.set_rule("dongle", json!({"allNodes": null, "nodeNames": ["other"]}));
@@ -47,10 +34,7 @@ fn pods_are_watched_while_a_leader_has_a_rule_that_depends_on_them() {
     }
     assert!(!world.watches_pods() && !world.knows_pods());
     world.set_rule("dongle", json!({}));
-    assert!(world.watches_pods() && !world.knows_pods(), "what was known may be old");
-    world.show_pods(Ok(Event::Init));
-    world.show_pods(Ok(Event::InitDone));
-    assert!(world.knows_pods());
+    assert!(world.watches_pods() && world.knows_pods());
     world.renews = false;
     world.advance(Duration::from_secs(60));
     assert!(!world.watches_pods() && !world.knows_pods(), "it leads no longer");
@@ -60,10 +44,9 @@ fn pods_are_watched_while_a_leader_has_a_rule_that_depends_on_them() {
 fn pod_that_cannot_be_decoded_is_in_the_metrics() {
     let mut world = World::leading(1, &[("dongle", 4)]);
     assert!(world.watches_pods());
-    world.show_pods(Ok(Event::Init));
-    world.show_pods(Ok(Event::InitApply(json!({"metadata": {"uid": "odd", "resourceVersion": "1"}, "spec": 7}))));
-    world.show_pods(Ok(Event::InitDone));
+    let odd = |version: &str| object(json!({"metadata": {"uid": "odd", "resourceVersion": version}, "spec": 7}));
+    world.observe(Observation::Pods(Ok(Event::Apply(odd("1")))));
     assert!(world.metric("node_resource_advertiser_unreadable_pods 1"));
-    world.show_pods(Ok(Event::Delete(json!({"metadata": {"uid": "odd", "resourceVersion": "2"}}))));
+    world.observe(Observation::Pods(Ok(Event::Delete(odd("2")))));
     assert!(world.metric("node_resource_advertiser_unreadable_pods 0"));
 }

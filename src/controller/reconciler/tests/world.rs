@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::responses::error;
 use crate::cluster::lease::Written;
 use crate::controller::RolloutLimits;
-use crate::controller::effect::{PodScope, RequestId, WrittenStatus};
+use crate::controller::effect::{RequestId, WrittenStatus};
 use crate::controller::reconciler::*;
 use crate::controller::rules::{ObservedStatus, RuleList, RuleObject};
 use crate::model::ledger;
@@ -23,7 +23,6 @@ pub(super) const DONGLE: &str = "example.com/dongle";
 #[derive(Debug)]
 pub(super) enum Open {
     Patch { id: RequestId, node: String, patch: Patch, deadline: Instant },
-    Pods { id: RequestId, scope: PodScope },
     Rules { id: RequestId, list: RuleList },
 }
 
@@ -35,8 +34,12 @@ pub(super) struct World {
     pub(super) rules: BTreeMap<String, Value>,
     /// How many dongles pods on a node request.
     pub(super) pods: BTreeMap<String, u64>,
-    /// How many other pods there are.
-    pub(super) pods_of_others: usize,
+    /// Whether pods are watched.
+    pub(super) watches_pods: bool,
+    /// The code that lists and watches of pods are answered with.
+    pub(super) watch_pods: u16,
+    /// Whether the watch of pods shows anything, be it bookmarks.
+    pub(super) hears_pods: bool,
     pub(super) version: u64,
     pub(super) open: Vec<Open>,
     /// Whether the watches show what changes.
@@ -88,7 +91,9 @@ impl World {
             nodes: BTreeMap::new(),
             rules: BTreeMap::new(),
             pods: BTreeMap::new(),
-            pods_of_others: 0,
+            watches_pods: false,
+            watch_pods: 200,
+            hears_pods: true,
             version: 100,
             open: Vec::new(),
             watching: false,
@@ -197,11 +202,6 @@ impl World {
         self.edit_node(name, |node| node["metadata"]["labels"] = labels);
     }
 
-    pub(super) fn delete_node(&mut self, name: &str) {
-        let node = self.nodes.remove(name).unwrap();
-        self.observe(Observation::Node(Ok(Event::Delete(object(node)))));
-    }
-
     /// Writes dongles to a node, as another field manager does.
     pub(super) fn set_dongles(&mut self, name: &str, dongles: u64) {
         let amounts = json!({DONGLE: dongles.to_string()});
@@ -257,7 +257,11 @@ impl World {
                 self.list_nodes();
             }
             step.relists_rules.then(|| self.list_all());
-            let idle = step.requests.is_empty() && wake == step.wake;
+            let idle = step.requests.is_empty() && wake == step.wake && step.watches_pods == self.watches_pods;
+            if step.watches_pods != self.watches_pods {
+                self.watches_pods = step.watches_pods;
+                self.list_pods();
+            }
             for request in step.requests {
                 self.take(request);
             }
@@ -299,7 +303,6 @@ impl World {
                 let node = node.to_string();
                 return self.open.push(Open::Patch { id, node, patch, deadline });
             }
-            Effect::ListPods { id, scope } => return self.open.push(Open::Pods { id, scope }),
             Effect::PatchStatus { rule, uid, status } => {
                 self.statuses.push((rule.to_string(), serde_json::to_value(&*status).unwrap()));
                 let is_ok = self.write_status == 200;
@@ -337,6 +340,9 @@ impl World {
         let passed = instant.duration_since(self.now.instant);
         self.now.instant = instant;
         self.now.wall += SignedDuration::try_from(passed).unwrap();
+        if self.watches_pods && self.hears_pods && self.watch_pods == 200 {
+            self.observe(Observation::PodsHeard(instant));
+        }
     }
 
     /// The one open patch.

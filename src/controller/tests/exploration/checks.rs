@@ -18,7 +18,7 @@ pub(in crate::controller) struct Grant {
     /// What it saw there: it lowers nothing that another manager has raised since.
     pub(in crate::controller) seen: [Option<u8>; 2],
     pub(in crate::controller) floor: Floor,
-    /// Whether a value may appear without a list of pods.
+    /// Whether a value may appear where it is not known what pods request.
     pub(in crate::controller) may_appear: bool,
 }
 
@@ -26,10 +26,13 @@ pub(in crate::controller) struct Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::controller) enum Floor {
     Any,
-    /// Not at all: pods have not been listed.
+    /// Not at all: it is not known what pods request.
     Unknown,
-    /// To what pods requested when they were listed.
-    Listed(u8),
+    /// To what pods request that are bound; and what appears, to what those request that have started.
+    Known {
+        bound: u8,
+        started: u8,
+    },
 }
 
 /// Checks what an applied patch has done to the node.
@@ -110,16 +113,16 @@ fn check_pods(old: &Amount, new: &Amount, grant: &Grant) -> Result<(), String> {
         match grant.floor {
             Floor::Any => {}
             Floor::Unknown if is_lowered => {
-                return Err("I5: a value was lowered without a list of pods".to_owned());
+                return Err("I5: a value was lowered without knowing what pods request".to_owned());
             }
             Floor::Unknown if appears && !grant.may_appear => {
-                return Err("I5: a value appeared without a list of pods".to_owned());
+                return Err("I5: a value appeared without knowing what pods request".to_owned());
             }
             Floor::Unknown => {}
-            Floor::Listed(pods) => {
-                let least = if appears { pods } else { pods.min(value.unwrap_or_default()) };
+            Floor::Known { bound, started } => {
+                let least = if appears { started } else { bound.min(value.unwrap_or_default()) };
                 if (is_lowered || appears) && written < least {
-                    return Err(format!("I5: pods were listed that request {pods}"));
+                    return Err(format!("I5: pods request {bound}, and those that have started {started}"));
                 }
             }
         }

@@ -185,7 +185,9 @@ impl Planning {
             let floor = match (kind, decides) {
                 (Kind::Plan, Some(spec)) if spec.immediate && !spec.is_frozen => Floor::Any,
                 (Kind::Plan, None) => Floor::Any,
-                _ => pods.map_or(Floor::Unknown, |pods| Floor::Listed(pods[resource])),
+                _ => {
+                    pods.map_or(Floor::Unknown, |pods| Floor::Known { bound: pods[resource], started: pods[resource] })
+                }
             };
             let is_zeroed = amount.values.contains(&Some(0));
             Grant {

@@ -2,18 +2,16 @@
 //!
 //! What a replica has seen is not known here, so that whatever it may have seen counts in its favour.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use simulator::invariants::{NodeWrite, Right};
 use simulator::pods::Usage;
 use simulator::{ApiServer, Fate, Key, Kind, Network, Selector, Watch, WatchEvent, Write};
 
-use super::actors::all;
 use super::*;
 
-/// What pods request is good for a plan for 2 seconds. It comes by a list that takes 60 at most, and the patch may wait
-/// for a slot.
-const MAX_USAGE_AGE: Duration = Duration::from_secs(2 + 60 + 30);
+/// How old what a replica knows of pods is at most: a watch that shows nothing for longer is not relied on.
+const MAX_USAGE_AGE: Duration = Duration::from_secs(90);
 
 /// Looks at writes.
 #[derive(Clone)]
@@ -23,15 +21,18 @@ struct State {
     /// Whether the replicas keep the condition of nodes.
     keeps_condition: bool,
     violation: Option<String>,
-    watches: [Watch; 2],
+    watches: [Watch; 3],
     /// The rules after each change of one.
     rules: Vec<Vec<Arc<Value>>>,
     /// Every version of every node.
     nodes: Vec<Arc<Value>>,
     /// Who has held the Lease, the last one last.
     terms: Vec<Term>,
-    /// What lists of pods have found, by client and node, and when.
-    usages: BTreeMap<(String, String), Vec<(Instant, Usage)>>,
+    /// The pods, and what they requested on each node since when.
+    pods: BTreeMap<Key, Arc<Value>>,
+    usages: BTreeMap<String, Vec<(Instant, Usage)>>,
+    /// Who has listed pods, so as to watch them.
+    watching: BTreeSet<String>,
 }
 
 /// How long one replica holds the Lease.
@@ -48,11 +49,13 @@ impl Monitor {
         let state = State {
             keeps_condition,
             violation: None,
-            watches: [watch(Kind::Rule), watch(Kind::Node)],
+            watches: [watch(Kind::Rule), watch(Kind::Node), watch(Kind::Pod)],
             rules: vec![Vec::new()],
             nodes: Vec::new(),
             terms: Vec::new(),
+            pods: BTreeMap::new(),
             usages: BTreeMap::new(),
+            watching: BTreeSet::new(),
         };
         let monitor = Self(Arc::new(Mutex::new(state)));
         let [writes, lists] = [Arc::clone(&monitor.0), Arc::clone(&monitor.0)];
@@ -83,7 +86,7 @@ impl Monitor {
 
 impl State {
     fn follow(&mut self, api: &ApiServer) {
-        let [rules, nodes] = &mut self.watches;
+        let [rules, nodes, pods] = &mut self.watches;
         while let Some(event) = api.next_event(rules) {
             let mut now = self.rules.last().cloned().unwrap_or_default();
             let (object, exists) = match event {
@@ -101,6 +104,23 @@ impl State {
                 WatchEvent::Deleted(_) => {}
                 other => panic!("{other:?}"),
             }
+        }
+        while let Some(event) = api.next_event(pods) {
+            let pod = match event {
+                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
+                    self.pods.insert(Key::of(&pod), Arc::clone(&pod));
+                    pod
+                }
+                WatchEvent::Deleted(pod) => {
+                    self.pods.remove(&Key::of(&pod));
+                    pod
+                }
+                other => panic!("{other:?}"),
+            };
+            let Some(node) = pod["spec"]["nodeName"].as_str() else { continue };
+            let here = self.pods.values().filter(|pod| pod["spec"]["nodeName"] == *node);
+            let usage = here.map(|pod| &**pod).collect();
+            self.usages.entry(node.to_owned()).or_default().push((Instant::now(), usage));
         }
     }
 
@@ -123,28 +143,23 @@ impl State {
         {
             term.rules_listed.get_or_insert((now, states - 1));
         }
-        if list.call.kind != Kind::Pod {
-            return;
-        }
-        let pods = all(list.api, Kind::Pod);
-        let call = list.call.to_string();
-        for node in all(list.api, Kind::Node) {
-            let name = node["metadata"]["name"].as_str().unwrap_or_default();
-            if call.contains("spec.nodeName=") && !call.contains(&format!("spec.nodeName={name},")) {
-                continue;
-            }
-            let here = pods.iter().filter(|pod| pod["spec"]["nodeName"] == name);
-            let usage = here.map(|pod| &**pod).collect();
-            let usages = self.usages.entry((list.client.to_owned(), name.to_owned())).or_default();
-            usages.push((now, usage));
+        if list.call.kind == Kind::Pod {
+            self.watching.insert(list.client.to_owned());
         }
     }
 
-    /// The least that a client may think is requested on a node, if it has listed that.
+    /// The least that a client may think is requested on a node, if it watches pods.
     fn usage(&self, client: &str, node: &str, sent: Instant) -> Option<Usage> {
-        let usages = self.usages.get(&(client.to_owned(), node.to_owned()))?.iter();
-        let recent = usages.filter(|(at, _)| *at <= sent && sent.duration_since(*at) <= MAX_USAGE_AGE);
-        recent.map(|(_, usage)| usage.clone()).reduce(|one, other| one.merged(&other, i128::min))
+        if !self.watching.contains(client) {
+            return None;
+        }
+        let usages = self.usages.get(node).map(Vec::as_slice).unwrap_or_default();
+        let usages = usages.iter().filter(|(at, _)| *at <= sent);
+        let (old, recent): (Vec<_>, Vec<_>) = usages.partition(|(at, _)| sent.duration_since(*at) > MAX_USAGE_AGE);
+        // Before the first of them, none.
+        let before = old.last().map(|(_, usage)| usage.clone()).unwrap_or_default();
+        let recent = recent.into_iter().map(|(_, usage)| usage.clone());
+        Some(recent.fold(before, |one, other| one.merged(&other, i128::min)))
     }
 
     fn check(&self, write: &Write<'_>) -> Result<(), String> {

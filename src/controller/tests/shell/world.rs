@@ -66,7 +66,6 @@ impl World {
             rollouts: RolloutLimits {
                 patches_per_second: [None, Some(1), Some(50)][rng.usize(..3)],
                 max_failed_nodes: [usize::MAX, 2, 1][rng.usize(..3)],
-                max_listed: [usize::MAX, 2, 1][rng.usize(..3)],
             },
             request_timeout: Duration::from_secs([5, 15][rng.usize(..2)]),
             mass_withdrawal_delay: Duration::from_secs([0, 30, 300][rng.usize(..3)]),

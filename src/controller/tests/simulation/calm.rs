@@ -14,7 +14,7 @@ use super::world::{Due, Millis, World};
 use crate::controller::standing::{Standing, State};
 use crate::model::api::NodeExtendedResource;
 use crate::model::node::{Interner, Node};
-use crate::model::pod::{NodeRequests, Pod, Requests};
+use crate::model::pod::{NodeRequests, Pod};
 use crate::planner::input::{PlanningInput, PodUsage};
 use crate::planner::rules::{Rule, RuleSet};
 use crate::planner::{self, Plan};
@@ -86,7 +86,6 @@ impl World {
         }
         let minutes = (self.now - start) / 60_000;
         self.count(if minutes == 0 { "calm within a minute" } else { "calm after minutes" });
-        self.check_lowerings();
         self.check_events();
         if self.violation.is_none() && !self.rejected.is_empty() {
             self.check_edit();
@@ -130,7 +129,7 @@ impl World {
         }
     }
 
-    /// I7: nothing is sent but renewals, and lists of pods where values are held.
+    /// I7: nothing is sent but renewals.
     fn check_silence(&mut self) {
         if !self.rejected.is_empty() {
             return self.check_retries();
@@ -138,23 +137,11 @@ impl World {
         let is_long = self.choices.percent(10);
         let time = if is_long { 600_000 } else { 40_000 };
         self.count(if is_long { "silence for ten minutes" } else { "silence" });
-        let lists = self.checks.lists;
-        let requests = self.checks.requests - lists;
-        let alive = self.processes.iter().filter(|process| !process.is_dead);
-        // After lowerings that may have been applied late.
-        let owed: u64 = alive.map(|process| process.reconciler.lowered_nodes()).sum();
-        let tests = self.checks.tests;
+        let (requests, tests) = (self.checks.requests, self.checks.tests);
         self.run_until(self.now + time);
         self.check_tests(self.checks.tests - tests, time);
-        let held = self
-            .objects(Kind::Rule)
-            .iter()
-            .any(|rule| rule["status"]["nodes"]["held"].as_i64().unwrap_or_default() > 0);
-        if self.checks.requests - self.checks.lists != requests {
+        if self.checks.requests != requests {
             self.violate("I7: a converged cluster costs requests".to_owned());
-        }
-        if self.checks.lists > lists + owed && !held {
-            self.violate("I7: pods are listed, and nothing is held".to_owned());
         }
         if let Some(what) = self.unconverged() {
             self.violate(format!("liveness: it had converged, and then {what}"));
@@ -193,9 +180,8 @@ impl World {
             Ok(standings) => standings,
             Err(what) => return Some(what),
         };
-        let leaders = self.processes.iter().enumerate().filter(|(_, process)| process.leads_since.is_some());
-        let mut postponed =
-            leaders.filter_map(|(number, leader)| leader.reconciler.postponed(self.clock(number).instant));
+        let leaders = self.processes.iter().filter(|process| process.leads_since.is_some());
+        let mut postponed = leaders.filter_map(|leader| leader.reconciler.postponed());
         if let Some(what) = postponed.next() {
             return Some(format!("{what} is postponed"));
         }
@@ -246,9 +232,7 @@ impl World {
         let Standings { mut counts, mut missing } = Standings::default();
         for object in self.objects(Kind::Node) {
             let node = Node::new(serde_json::from_value((*object).clone()).unwrap(), &mut Interner::default());
-            // What a lost leader has lowered is raised for started pods only once they are watched.
-            let pods = NodeRequests { started: Requests::default(), ..self.requested(&node.name) };
-            let pods = PodUsage::Known(pods);
+            let pods = PodUsage::Known(self.requested(&node.name));
             let is_rejected = self.rejected.contains(&*node.name) || excused.contains(&*node.name);
             // What a ledger has lost is listed again, unless admission rejects that.
             let mut released = leader.reconciler.released(&node.name);

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
-use simulator::invariants::{NodeWrite, Right, conditions, ledger};
+use simulator::invariants::{NodeWrite, Right, conditions};
 use simulator::pods::Usage;
 use simulator::{Key, Kind};
 use tokio::time::Instant;
@@ -14,17 +13,11 @@ use super::actors::RESOURCES;
 use super::events::Events;
 use super::process::{LEASE, PODS};
 use super::world::{Millis, World};
-use crate::controller::effect::{Effect, PodScope, RequestId};
+use crate::controller::effect::Effect;
 use crate::planner::input::PodUsage;
 
 /// A version at which an object was written, and how; or whose object was deleted.
 pub(super) type History = Vec<(u64, Result<Arc<Value>, Key>)>;
-
-/// What pods request, by node.
-type Usages = BTreeMap<String, Usage>;
-
-/// How long what pods request is valid for a patch: 30 seconds in the controller, and the time of a step.
-const MAX_USAGE_AGE: Duration = Duration::from_secs(2 + 30);
 
 #[derive(Default)]
 pub(super) struct Checks {
@@ -32,18 +25,12 @@ pub(super) struct Checks {
     rules: History,
     /// Every version of every pod.
     pods_written: History,
-    /// What lists of pods have found that are on their way, by process, and at which version.
-    listing: BTreeMap<(usize, u64), (Usages, u64)>,
-    /// What processes know of pods on a node, and since when.
-    pods: BTreeMap<(usize, String), (Usage, Instant)>,
-    lowerings: Vec<Lowering>,
     /// How often each resource on a node was changed, by what Events call it.
     pub(super) changes: BTreeMap<(String, String, &'static str), u64>,
     /// The Events that there were, and those that there are to be.
     pub(super) events: Events,
-    /// Requests but those for Leases and dry runs; and how many of them are lists of pods.
+    /// Requests but those for Leases and dry runs.
     pub(super) requests: u64,
-    pub(super) lists: u64,
     /// Dry runs.
     pub(super) tests: u64,
 }
@@ -59,21 +46,8 @@ pub(super) struct Sent {
     pub(super) nodes: u64,
     rules: u64,
     version: u64,
-    /// What pods requested on the node that a patch is for.
+    /// What pods request on the node that a patch is for, if that is known.
     pods: Option<Usage>,
-}
-
-/// A value that was lowered, so that pods are to be listed once more.
-struct Lowering {
-    process: usize,
-    leads_since: Option<Millis>,
-    node: String,
-    uid: Value,
-    resource: String,
-    from: i128,
-    version: u64,
-    /// What pods requested by a list after it.
-    requested: Option<i128>,
 }
 
 impl Checks {
@@ -127,12 +101,10 @@ impl World {
     /// What a process knows now.
     pub(super) fn sent(&mut self, number: usize, effect: &Effect) -> Sent {
         let instant = self.clock(number).instant;
-        // It is for one patch.
         let pods = match effect {
-            Effect::PatchNode { node, .. } => self.checks.pods.remove(&(number, node.to_string())),
+            Effect::PatchNode { node, .. } => self.known_usage(number, node),
             _ => None,
         };
-        let is_recent = |(_, since): &(_, Instant)| instant.duration_since(*since) <= MAX_USAGE_AGE;
         let process = &self.processes[number];
         let right = match (process.leads_since, process.knows_rules) {
             (None, _) => Right::Resets,
@@ -147,7 +119,7 @@ impl World {
             nodes: process.streams[2].position,
             rules: process.streams[1].position.max(process.listed_rules),
             version: self.server.version(),
-            pods: pods.filter(is_recent).map(|(requested, _)| requested),
+            pods,
         }
     }
 
@@ -184,44 +156,6 @@ impl World {
             process.knows_rules = true;
         }
         process.listed_rules = process.listed_rules.max(version);
-    }
-
-    /// A list of pods has been served.
-    pub(super) fn pods_are_listed(&mut self, process: usize, id: RequestId, scope: &PodScope) {
-        let mut usage = Usages::new();
-        for pod in self.objects(Kind::Pod) {
-            let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-            if !matches!(scope, PodScope::Node(name) if **name != *node) {
-                usage.entry(node.to_owned()).or_default().add(&pod);
-            }
-        }
-        if let PodScope::Node(name) = scope {
-            usage.entry(name.to_string()).or_default();
-        } else {
-            for machine in &self.machines {
-                usage.entry(machine.name.clone()).or_default();
-            }
-        }
-        let version = self.server.version();
-        self.checks.listing.insert((process, id.number), (usage, version));
-    }
-
-    /// And has come.
-    pub(super) fn pods_are_known(&mut self, process: usize, id: RequestId) {
-        let now = self.clock(process).instant;
-        let Some((usage, version)) = self.checks.listing.remove(&(process, id.number)) else {
-            return;
-        };
-        let follows = |it: &&mut Lowering| it.process == process && it.version <= version;
-        for lowering in self.checks.lowerings.iter_mut().filter(follows) {
-            if let Some(usage) = usage.get(&lowering.node) {
-                let requested = usage.bound.get(&lowering.resource).copied().unwrap_or_default();
-                lowering.requested = Some(requested.min(lowering.from));
-            }
-        }
-        let usage = usage.into_iter();
-        let known = usage.map(|(node, requested)| ((process, node), (requested, now)));
-        self.checks.pods.extend(known);
     }
 
     /// A patch has been applied.
@@ -277,21 +211,20 @@ impl World {
                 let key = (name.to_owned(), change.resource.clone(), what);
                 *self.checks.changes.entry(key).or_default() += 1;
             }
-            let is_same = |it: &Lowering| it.node == name && it.resource == change.resource;
-            self.checks.lowerings.retain(|it| !is_same(it));
-            if let Some(from) = change.lowered_from {
-                self.checks.lowerings.push(Lowering {
-                    process: number,
-                    leads_since: sent.leads_since,
-                    node: name.to_owned(),
-                    uid: before["metadata"]["uid"].clone(),
-                    resource: change.resource,
-                    from,
-                    version: self.server.version(),
-                    requested: None,
-                });
-            }
         }
+    }
+
+    /// What pods request on a node, at the version up to which the watch of a process has shown everything; `None` if the
+    /// process does not know what they request now.
+    fn known_usage(&self, number: usize, node: &str) -> Option<Usage> {
+        let now = self.clock(number).instant;
+        let is_known = matches!(self.processes[number].reconciler.usage_on(node, now), PodUsage::Known(_));
+        is_known.then(|| self.usage_at(self.processes[number].streams[PODS].position, node))
+    }
+
+    fn usage_at(&self, version: u64, node: &str) -> Usage {
+        let pods = states(&self.checks.pods_written, version, version).pop().unwrap_or_default();
+        pods.iter().filter(|pod| pod["spec"]["nodeName"] == *node).map(|pod| &**pod).collect()
     }
 
     /// What a process knows of pods is what there was at the version up to which its watch has shown everything.
@@ -299,73 +232,36 @@ impl World {
         let process = &self.processes[number];
         let now = self.clock(number).instant;
         let position = process.streams[PODS].position;
-        let pods = states(&self.checks.pods_written, position, position).pop().unwrap_or_default();
-        let mut wrong = None;
-        let mut known = "not known";
+        let (mut wrong, mut known) = (None, "pods not known");
         for machine in &self.machines {
-            let here = pods.iter().filter(|pod| pod["spec"]["nodeName"] == *machine.name);
-            let expected: Usage = here.map(|pod| &**pod).collect();
-            let usage = process.reconciler.usage_on(&machine.name, now);
-            let requests = match &usage {
+            let requests = match process.reconciler.usage_on(&machine.name, now) {
                 PodUsage::Known(requests) => {
-                    known = "known";
+                    known = "pods known";
                     requests
                 }
                 PodUsage::LastKnown { requests, .. } => {
-                    known = "known until a while ago";
+                    known = "pods known until a while ago";
                     requests
                 }
                 PodUsage::NotFetched | PodUsage::Unavailable(_) => continue,
             };
-            let is_right = RESOURCES.iter().all(|resource| {
-                [(&requests.bound, &expected.bound), (&requests.started, &expected.started)].iter().all(
-                    |(found, expected)| {
-                        let expected = expected.get(*resource).copied().unwrap_or_default();
-                        found.get(resource) == i64::try_from(expected).unwrap().into()
-                    },
-                )
-            });
-            if !is_right {
-                wrong = Some(format!(
-                    "usage: {} knows {requests:?} of {}, where pods request {expected:?} at version \
-                                      {position}",
-                    process.name, machine.name
-                ));
+            let expected = self.usage_at(position, &machine.name);
+            let pairs = [(&requests.bound, &expected.bound), (&requests.started, &expected.started)];
+            let is_right = |resource: &&str| {
+                pairs.iter().all(|(found, expected)| {
+                    let expected = expected.get(*resource).copied().unwrap_or_default();
+                    found.get(resource) == i64::try_from(expected).unwrap().into()
+                })
+            };
+            if !RESOURCES.iter().all(|resource| is_right(&resource)) {
+                let (who, node) = (&process.name, &machine.name);
+                wrong =
+                    Some(format!("I5: {who} knows {requests:?} of {node}, at {position} pods request {expected:?}"));
             }
         }
-        self.count(match known {
-            "known" => "pods known",
-            "not known" => "pods not known",
-            _ => "pods known until a while ago",
-        });
+        self.count(known);
         if let Some(wrong) = wrong {
             self.violate(wrong);
-        }
-    }
-
-    /// I5: each lowering has been followed by a list, and by a raise where that asks for one.
-    pub(super) fn check_lowerings(&mut self) {
-        for lowering in std::mem::take(&mut self.checks.lowerings) {
-            let Lowering { process, leads_since, node, uid, resource, requested, .. } = &lowering;
-            let Ok(object) = self.server.get(Kind::Node, &Key::named(node)) else { continue };
-            let leads = self.processes[*process].leads_since;
-            if leads.is_none() || leads != *leads_since || object["metadata"]["uid"] != *uid {
-                continue;
-            }
-            // What is listed no more, as after somebody has removed the annotation, is not raised; nor is what admission
-            // rejects.
-            let is_rejected = self.rejected.contains(&**node) || self.rejected.contains(&**resource);
-            if is_rejected || !ledger(&object).is_some_and(|ledger| ledger.contains_key(resource)) {
-                continue;
-            }
-            self.count("lowering followed to its end");
-            let Some(requested) = requested else {
-                return self.violate(format!("I5: no list of pods follows the lowering of {resource} on {node}"));
-            };
-            let value = simulator::invariants::units(&object["status"]["allocatable"][resource]);
-            if value.is_some_and(|value| value > 0 && value < *requested) {
-                return self.violate(format!("I5: {resource} on {node} is {value:?}, and pods request {requested}"));
-            }
         }
     }
 }

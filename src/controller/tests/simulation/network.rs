@@ -1,10 +1,8 @@
 //! Requests on their way: what is lost, late or rejected.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use serde_json::Value;
 use simulator::Failure;
+use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::checks::Sent;
@@ -16,9 +14,6 @@ use crate::controller::effect::{Effect, Request, RequestId};
 
 /// How long a request waits before an overloaded API server processes it, in milliseconds.
 const QUEUE_TIME: Millis = 2000;
-
-/// How much longer than one request a list may take, as the executor has it.
-const MAX_LIST_TIME: Duration = Duration::from_secs(45);
 
 /// A request that has been sent.
 pub(super) struct InFlight {
@@ -71,8 +66,6 @@ pub(super) enum Fate {
 impl World {
     pub(super) fn send(&mut self, process: usize, request: Request) {
         let Request { effect, deadline } = request;
-        let is_list = matches!(effect, Effect::ListPods { .. });
-        let deadline = if is_list { deadline + MAX_LIST_TIME } else { deadline };
         let line = describe(&effect);
         let name = Arc::clone(&self.processes[process].name);
         match effect {
@@ -80,7 +73,6 @@ impl World {
             Effect::TestConfinement { .. } => self.checks.tests += 1,
             _ => self.checks.requests += 1,
         }
-        self.checks.lists += u64::from(is_list);
         self.check_right(process, &effect);
         match &effect {
             Effect::TestConfinement { .. } => self.check_test(process),
@@ -110,7 +102,7 @@ impl World {
         let number = self.requests;
         let expiry = self.moment(deadline, self.processes[process].stood).max(self.now + 1);
         self.at(expiry, Due::Expire(number));
-        let delay = self.latency(&call);
+        let delay = self.latency();
         match fate {
             Fate::Lost => {}
             Fate::Refused => self.after(delay, Due::Answer(number)),
@@ -126,13 +118,12 @@ impl World {
         fate
     }
 
-    /// How long a request, or its response, is under way, in milliseconds. A list of all pods may take long.
-    fn latency(&mut self, call: &Call) -> u64 {
+    /// How long a request, or its response, is under way, in milliseconds.
+    fn latency(&mut self) -> u64 {
         if self.faults == 0 {
             return 1;
         }
-        let longest = if matches!(call, Call::Effect(Effect::ListPods { .. })) { 20_000 } else { 4_000 };
-        self.choices.one_of(&[1, 1, 1, 5, 50, 700, 1, 1, 5, 50, 700, longest])
+        self.choices.one_of(&[1, 1, 1, 5, 50, 700, 1, 1, 5, 50, 700, 4_000])
     }
 
     fn fate(&mut self) -> Fate {
@@ -186,7 +177,7 @@ impl World {
             }
             _ => {
                 request.response = Some(response);
-                let delay = self.latency(&request.call);
+                let delay = self.latency();
                 self.after(delay, Due::Answer(number));
             }
         }
@@ -293,9 +284,6 @@ fn copy(effect: &Effect) -> Call {
             Effect::PatchStatus { rule: Arc::clone(rule), uid: uid.clone(), status: status.clone() }
         }
         Effect::CreateEvent(event) => Effect::CreateEvent(event.clone()),
-        Effect::ReleaseLease(_)
-        | Effect::ListRules { .. }
-        | Effect::ListPods { .. }
-        | Effect::TestConfinement { .. } => return Call::Nothing,
+        Effect::ReleaseLease(_) | Effect::ListRules { .. } | Effect::TestConfinement { .. } => return Call::Nothing,
     })
 }

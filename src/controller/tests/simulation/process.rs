@@ -81,7 +81,6 @@ impl World {
             rollouts: RolloutLimits {
                 patches_per_second: self.choices.one_of(&[None, Some(1), Some(50)]),
                 max_failed_nodes,
-                max_listed: self.choices.one_of(&[usize::MAX, 2, 1]),
             },
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: MASS_WITHDRAWAL_DELAY,

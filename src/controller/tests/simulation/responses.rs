@@ -1,6 +1,5 @@
 //! What responses are to a process: by the conversions that the executor uses.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
@@ -14,11 +13,10 @@ use super::checks::Sent;
 use super::network::Call;
 use super::world::World;
 use crate::cluster::lease::Written;
-use crate::cluster::node_client::{PodsByNode, Reply};
+use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
-use crate::controller::effect::{Completion, Effect, PodScope, WrittenStatus};
+use crate::controller::effect::{Completion, Effect, WrittenStatus};
 use crate::controller::rules::{ObservedStatus, RuleList};
-use crate::model::pod::{NodeRequests, Pod};
 
 impl World {
     /// Hands the process what the executor would.
@@ -83,13 +81,6 @@ impl World {
                     }
                     Completion::RulesListed { id, reply }
                 }
-                Effect::ListPods { id, scope } => {
-                    let reply = result.map(|body| pods_by_node(&body, &scope));
-                    if reply.is_ok() {
-                        self.pods_are_known(process, id);
-                    }
-                    Completion::PodsListed { id, scope, reply }
-                }
                 Effect::PatchStatus { rule, uid, status } => {
                     let written = |body: Value| {
                         let version = body["metadata"]["resourceVersion"].as_str();
@@ -114,16 +105,6 @@ pub(super) fn object<T: DeserializeOwned>(value: &Value) -> T {
 
 fn objects<T: DeserializeOwned>(list: &Value) -> Vec<T> {
     list.as_array().into_iter().flatten().map(object).collect()
-}
-
-fn pods_by_node(list: &Value, scope: &PodScope) -> PodsByNode {
-    let pods: Vec<Pod> = objects(list);
-    let mut listed = match scope {
-        PodScope::Node(node) => PodsByNode::of(Arc::clone(node), NodeRequests::default()),
-        PodScope::Cluster => PodsByNode::all(),
-    };
-    pods.iter().for_each(|pod| listed.add(pod));
-    listed
 }
 
 /// An error as the client reads it from the response.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use simulator::{Failure, Key, Kind, ListOptions, PatchBody, Selector, Subresource, Writer, plain_text};
+use simulator::{Failure, Key, Kind, ListOptions, PatchBody, Subresource, Writer, plain_text};
 
 use super::checks::Sent;
 use super::network::Call;
 use super::process::LEASE;
 use super::world::World;
-use crate::controller::effect::{Effect, PodScope};
+use crate::controller::effect::Effect;
 use crate::controller::executor::status_patch;
 use crate::model::api::FIELD_MANAGER;
 
@@ -19,8 +19,6 @@ pub(super) fn of_code(code: u16, reason: &str, message: &str) -> Failure {
         "message": message, "reason": reason, "code": code});
     Failure { code, status, retry_after: None }
 }
-
-const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 impl World {
     pub(super) fn rejection(&self, code: u16, call: &Call) -> Failure {
@@ -94,17 +92,6 @@ impl World {
                 list.map(|list| json!({"version": list.version, "items": list.items}))
             }
             Effect::PatchNode { node, patch, .. } => self.serve_patch(process, node, patch, sent),
-            Effect::ListPods { id, scope } => {
-                let fields = match scope {
-                    PodScope::Node(node) => format!("spec.nodeName={node},{UNFINISHED}"),
-                    PodScope::Cluster => format!("spec.nodeName!=,{UNFINISHED}"),
-                };
-                let selector = Selector::parse(&fields, "").unwrap();
-                let list = self.server.list(Kind::Pod, &ListOptions { selector, ..ListOptions::default() });
-                let pods = list.map(|list| list.items.iter().map(|item| (**item).clone()).collect());
-                self.pods_are_listed(process, *id, scope);
-                pods
-            }
             Effect::PatchStatus { rule, .. } if self.crd_missing => {
                 Err(Failure::not_found(Kind::Rule, &Key::named(&**rule)))
             }

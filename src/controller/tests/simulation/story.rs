@@ -7,7 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::Value;
 use simulator::Failure;
 
-use crate::controller::effect::{Effect, PodScope};
+use crate::controller::effect::Effect;
 
 /// How often something happened: an actor's doing, a fault, what came of it.
 pub(super) type Tally = BTreeMap<&'static str, u64>;
@@ -50,8 +50,6 @@ pub(super) fn describe(effect: &Effect) -> String {
         Effect::PatchNode { node, patch, .. } => {
             format!("sends a patch of {node}: {}", show_patch(patch))
         }
-        Effect::ListPods { scope: PodScope::Node(node), .. } => format!("lists the pods of {node}"),
-        Effect::ListPods { .. } => "lists all pods".to_owned(),
         Effect::PatchStatus { rule, status, .. } => {
             let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
             let ready = ready.map(|ready| format!("{} {}: {}", ready.status, ready.reason, ready.message));

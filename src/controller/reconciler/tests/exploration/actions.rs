@@ -3,17 +3,18 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use kube::runtime::watcher;
+
 use super::super::responses::error;
 use super::super::responses::failed;
 use super::super::world::object;
 use super::calm::Rest;
 use super::world::{Late, MAX_LATENCY, NODE, Open, Shown, World};
-use crate::cluster::node_client::{PodsByNode, Reply};
+use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
-use crate::controller::effect::Completion;
+use crate::controller::effect::{Completion, Observation};
 use crate::controller::rules::RuleList;
 use crate::controller::tests::exploration::node::{RULES, SmallNode, Writer};
-use crate::controller::tests::exploration::planning::requests;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
@@ -42,6 +43,7 @@ pub(super) enum Action {
     DeleteNode,
     CreateNode,
     Bind,
+    Start,
     End,
 }
 
@@ -50,8 +52,14 @@ impl World {
     pub(super) fn actions(&self) -> Vec<Action> {
         let mut actions: Vec<_> = (0..self.open.len()).map(Action::Answer).collect();
         actions.extend((0..self.late.len()).map(Action::Land));
-        let behind = |watch: &usize| self.behind[*watch].as_ref().is_some_and(|it| !it.is_empty());
-        actions.extend([0, 1].into_iter().filter(behind).map(Action::Show));
+        // That of pods shows a bookmark where there is nothing else.
+        let behind = |watch: &usize| self.behind[*watch].as_ref().is_some_and(|it| *watch == 2 || !it.is_empty());
+        actions.extend([0, 1, 2].into_iter().filter(behind).map(Action::Show));
+        // Some time after a pod is bound, its kubelet has started or rejected it.
+        if self.pods > 0 && !self.has_started && self.node.is_some() {
+            actions.push(Action::Start);
+            actions.extend((self.pods > self.schedulable()).then_some(Action::End));
+        }
         if self.open.is_empty() {
             actions.push(Action::Wait);
         }
@@ -69,8 +77,10 @@ impl World {
                 }
             }
             let shows = |watch: &usize| self.behind[*watch].is_none();
-            actions.extend([0, 1].into_iter().filter(shows).map(Action::GetBehind));
-            actions.extend([Action::List(0), Action::List(1), Action::Crash]);
+            let watched = if self.has_listed_pods() { 3 } else { 2 };
+            actions.extend((0..watched).filter(shows).map(Action::GetBehind));
+            actions.extend((0..watched).map(Action::List));
+            actions.push(Action::Crash);
             actions.extend((!self.is_deposed).then_some(Action::Depose));
         }
         if self.actions_left > 0 {
@@ -80,11 +90,11 @@ impl World {
                     let has_value = node.amounts[0].values[0].is_some();
                     actions.extend((has_value && !is_reset).then_some(Action::Reset));
                     actions.extend([Action::Foreign(2), Action::DeleteNode]);
-                    actions.extend((self.pods < self.schedulable()).then_some(Action::Bind));
-                    actions.extend((self.pods > 0).then_some(Action::End));
+                    actions.extend((self.pods == 0 && self.schedulable() > 0).then_some(Action::Bind));
                 }
                 None => actions.push(Action::CreateNode),
             }
+            actions.extend((self.pods > 0).then_some(Action::End));
             for rule in [0, 1] {
                 let quantity = self.rules.get(&rule).map(|rule| rule["spec"]["quantity"].as_u64());
                 let set = [1, 2].into_iter().filter(|new| quantity != Some(Some(*new)));
@@ -98,7 +108,8 @@ impl World {
     /// Lets something happen, and the reconciler do what it can then. An error is a violation.
     pub(super) fn act(&mut self, action: Action) -> Result<(), String> {
         match action {
-            Action::Answer(_) | Action::Land(_) | Action::Show(_) | Action::Wait | Action::Lead => {}
+            Action::Answer(_) | Action::Land(_) | Action::Show(_) | Action::Wait | Action::Lead | Action::Start => {}
+            Action::End if !self.has_started && self.pods > self.schedulable() => {}
             Action::Reset
             | Action::Foreign(_)
             | Action::SetRule(..)
@@ -124,9 +135,12 @@ impl World {
                     };
                     self.reconciler.complete(Completion::NodePatched { id, node, reply }, self.now);
                 }
-                Open::Pods { id, scope } => {
-                    let reply = Err(error(code));
-                    self.reconciler.complete(Completion::PodsListed { id, scope, reply }, self.now);
+                // It is tried again.
+                Open::Pods => {
+                    let status = kube::core::Status::failure("no", "").with_code(code);
+                    let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
+                    self.observe(Observation::Pods(Err(error)));
+                    self.open.push(Open::Pods);
                 }
                 Open::Rules { id, .. } => {
                     let reply = Err(error(code));
@@ -139,7 +153,7 @@ impl World {
                         self.apply(&patch, &license)?;
                     } else {
                         let until = self.now.instant + MAX_LATENCY;
-                        self.late.push(Late { patch, license, until, is_orphan: false });
+                        self.late.push(Late { patch, license, until });
                     }
                     let lost = RequestError::Transport("no answer".to_owned());
                     let (node, reply) = (NODE.into(), Reply::from(lost));
@@ -147,23 +161,22 @@ impl World {
                 }
             }
             Action::Land(place) => {
-                let Late { patch, license, is_orphan, .. } = self.late.remove(place);
-                let was_owed = self.is_owed;
+                let Late { patch, license, .. } = self.late.remove(place);
                 self.apply(&patch, &license)?;
-                // The process that leads knows of no lowering.
-                self.is_owed &= was_owed || !is_orphan;
             }
             Action::Show(watch) => {
                 let shown = self.behind[watch].as_mut().and_then(VecDeque::pop_front);
-                if let Some(shown) = shown {
-                    self.show_now(watch, shown);
+                match shown {
+                    Some(shown) => self.show_now(watch, shown),
+                    None => self.observe(Observation::PodsHeard(self.now.instant)),
                 }
                 self.behind[watch].take_if(|behind| behind.is_empty());
             }
             Action::Wait => return self.wait().map(|_: Rest| ()),
             Action::GetBehind(watch) => self.behind[watch] = Some(VecDeque::new()),
             Action::List(0) => self.list_nodes(),
-            Action::List(_) => self.list_rules(),
+            Action::List(1) => self.list_rules(),
+            Action::List(_) => self.list_pods(),
             Action::Depose => self.depose(true),
             Action::Lead => self.depose(false),
             Action::Crash => self.crash(),
@@ -173,7 +186,7 @@ impl World {
             Action::DeleteRule(rule) => self.delete_rule(rule),
             Action::DeleteNode => {
                 let node = self.node_object();
-                (self.node, self.pods, self.is_owed) = (None, 0, false);
+                self.node = None;
                 node.into_iter().for_each(|node| self.show(0, Shown::Delete(node)));
             }
             Action::CreateNode => {
@@ -181,8 +194,9 @@ impl World {
                 self.node = Some(SmallNode::new(self.uids));
                 self.show_node();
             }
-            Action::Bind => self.pods = self.schedulable(),
-            Action::End => (self.pods, self.is_owed) = (0, false),
+            Action::Bind => self.change_pod(self.schedulable(), false),
+            Action::Start => self.change_pod(self.pods, true),
+            Action::End => self.change_pod(0, false),
         }
         self.run().map(|_| ())
     }
@@ -200,10 +214,9 @@ impl World {
                 list.add(Some(self.version), self.rules.values().cloned().map(object));
                 Completion::RulesListed { id, reply: Ok(list) }
             }
-            Open::Pods { id, scope } => {
-                self.listed = Some(self.pods);
-                let pods = PodsByNode::of(NODE.into(), requests([self.pods, 0]));
-                Completion::PodsListed { id, scope, reply: Ok(pods) }
+            Open::Pods => {
+                self.list_pods();
+                return Ok(());
             }
         };
         self.reconciler.complete(completion, self.now);
@@ -215,18 +228,15 @@ impl World {
         for open in std::mem::take(&mut self.open) {
             if let Open::Patch { patch, license, .. } = open {
                 let until = self.now.instant + MAX_LATENCY;
-                self.late.push(Late { patch, license, until, is_orphan: true });
+                self.late.push(Late { patch, license, until });
             }
         }
-        self.late.iter_mut().for_each(|late| late.is_orphan = true);
-        self.is_owed = false;
         self.restart();
     }
 
     fn write(&mut self, value: u8, writer: Writer) {
         if let Some(node) = &mut self.node {
             [0, 1].into_iter().for_each(|map| node.amounts[0].write(map, Some(value), writer));
-            self.is_owed = false;
             self.show_node();
         }
     }
@@ -234,7 +244,7 @@ impl World {
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let watch = |watch: usize| ["nodes", "rules"][watch];
+        let watch = |watch: usize| ["nodes", "rules", "pods"][watch];
         match *self {
             Self::Answer(_) => f.write_str("the request is answered"),
             Self::Fail(_, code) => write!(f, "the request fails with {code}"),
@@ -257,7 +267,8 @@ impl fmt::Display for Action {
             Self::DeleteNode => f.write_str("the node is deleted"),
             Self::CreateNode => f.write_str("the node is created again"),
             Self::Bind => f.write_str("a pod is bound that requests all there is"),
-            Self::End => f.write_str("the pods end"),
+            Self::Start => f.write_str("the pod starts"),
+            Self::End => f.write_str("the pod ends"),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use super::world::World;
+use super::world::{NODE, World};
 use crate::controller::reconciler::{Now, Reconciler};
 
 /// Moments; resource versions; numbers of requests; and what else only grows.
@@ -61,7 +61,7 @@ impl World {
 
 /// What decides what the reconciler does, and nothing that is only reported.
 fn reconciler(reconciler: &Reconciler, now: Now) -> String {
-    let Reconciler { rules, nodes, schedule, reports, .. } = reconciler;
+    let Reconciler { rules, nodes, schedule, reports, usage, .. } = reconciler;
     // How old the Lease is does not matter.
     let leads = reconciler.leads(now.instant);
     let nodes: Vec<_> = nodes.iter().map(|(_, state)| state).collect();
@@ -69,7 +69,8 @@ fn reconciler(reconciler: &Reconciler, now: Now) -> String {
     let (before, places) = schedule.split_once("places: {").unwrap();
     let (places, after) = places.split_once("}, ready: ").unwrap();
     let (forbidden, statuses) = (&reports.forbidden, &reports.statuses);
-    format!("{leads} {rules:?} {nodes:?} {before} {places} {after} {forbidden:?} {statuses:?}")
+    let pods = (usage.on(NODE, now.instant), usage.next_change(now.instant), usage.broken());
+    format!("{leads} {rules:?} {nodes:?} {before} {places} {after} {forbidden:?} {statuses:?} {pods:?}")
 }
 
 fn number(found: &Captures<'_>, group: usize) -> Option<u64> {

@@ -14,13 +14,15 @@ use super::super::world::object;
 use crate::cluster::lease::Written;
 use crate::cluster::node_client::Reply;
 use crate::controller::RolloutLimits;
-use crate::controller::effect::{PodScope, RequestId, WrittenStatus};
+use crate::controller::effect::{RequestId, WrittenStatus};
 use crate::controller::reconciler::*;
 use crate::controller::rules::ObservedStatus;
 use crate::controller::tests::exploration::checks::{Floor, Grant, License, check};
 use crate::controller::tests::exploration::node::{RESOURCES, RULES, SmallNode};
 use crate::controller::tests::exploration::planning::Kind as Planned;
 use crate::model::api::{ConflictPolicy, ShrinkPolicy};
+use crate::model::pod::Requests;
+use crate::planner::input::PodUsage;
 use crate::planner::tests::try_apply;
 
 pub(super) const NODE: &str = "node-1";
@@ -36,10 +38,8 @@ pub(super) enum Open {
         patch: Patch,
         license: License,
     },
-    Pods {
-        id: RequestId,
-        scope: PodScope,
-    },
+    /// The list with which the watch of pods begins.
+    Pods,
     /// Whether this process has led since it was sent.
     Rules {
         id: RequestId,
@@ -57,8 +57,6 @@ pub(super) struct Late {
     pub(super) license: License,
     /// When the API server has given up on it.
     pub(super) until: Instant,
-    /// Whether the process has ended that sent it.
-    pub(super) is_orphan: bool,
 }
 
 /// Something that a watch shows.
@@ -77,19 +75,21 @@ pub(super) struct World {
     pub(super) node_version: u64,
     pub(super) version: u64,
     pub(super) rules: BTreeMap<usize, Value>,
+    /// What the pod on the node requests, and whether it has started; 0 for none.
     pub(super) pods: u8,
+    pub(super) has_started: bool,
+    /// Whether pods are to be watched, and whether the watch has listed them.
+    watches_pods: [bool; 2],
+    /// What the watch of pods has shown: what is bound, and what has started.
+    shown_pods: [u8; 2],
     pub(super) open: Vec<Open>,
     pub(super) late: Vec<Late>,
-    /// What the watches of nodes and rules have not shown yet, where they are behind.
-    pub(super) behind: [Option<VecDeque<Shown>>; 2],
+    /// What the watches of nodes, rules and pods have not shown yet, where they are behind.
+    pub(super) behind: [Option<VecDeque<Shown>>; 3],
     /// Whether another process holds the Lease.
     pub(super) is_deposed: bool,
     /// Whether a list of the rules has come since this process leads (I4).
     pub(super) has_rules: bool,
-    /// What pods requested when they were listed, until a patch is sent.
-    pub(super) listed: Option<u8>,
-    /// Whether a lowering has come after a pod that it did not know of (I5).
-    pub(super) is_owed: bool,
     pub(super) actions_left: u8,
     pub(super) faults_left: u8,
     /// How many patches have been sent.
@@ -108,13 +108,14 @@ impl World {
             version: 1_000_000,
             rules: BTreeMap::new(),
             pods: 0,
+            has_started: false,
+            watches_pods: [false; 2],
+            shown_pods: [0; 2],
             open: Vec::new(),
             late: Vec::new(),
-            behind: [None, None],
+            behind: [None, None, None],
             is_deposed: false,
             has_rules: false,
-            listed: None,
-            is_owed: false,
             actions_left,
             faults_left,
             patches: 0,
@@ -129,7 +130,8 @@ impl World {
         self.reconciler = reconciler();
         self.is_deposed = false;
         self.has_rules = false;
-        self.listed = None;
+        self.watches_pods = [false; 2];
+        self.behind[2] = None;
         self.list_nodes();
         self.list_rules();
         self.observe(Observation::Lease(Ok(Event::Init)));
@@ -138,9 +140,10 @@ impl World {
 
     /// Everything beside the reconciler that decides what happens next.
     pub(super) fn facts(&self) -> impl Debug {
-        let budget = (self.actions_left, self.faults_left, self.is_deposed, self.has_rules, self.is_owed);
-        let objects = (self.node, self.node_version, &self.rules, self.pods, self.listed);
-        (budget, objects, self.open.clone(), self.late.clone(), &self.behind)
+        let budget = (self.actions_left, self.faults_left, self.is_deposed, self.has_rules);
+        let objects = (self.node, self.node_version, &self.rules, self.pods, self.has_started);
+        let pods = (self.watches_pods, self.shown_pods);
+        (budget, objects, pods, self.open.clone(), self.late.clone(), &self.behind)
     }
 
     pub(super) fn observe(&mut self, observation: Observation) {
@@ -179,7 +182,6 @@ impl World {
     /// The node has changed.
     pub(super) fn show_node(&mut self) {
         self.node_version = self.next_version();
-        self.is_owed &= self.schedulable() < self.pods;
         if let Some(node) = self.node_object() {
             self.show(0, Shown::Apply(node));
         }
@@ -194,12 +196,85 @@ impl World {
     }
 
     pub(super) fn show_now(&mut self, watch: usize, shown: Shown) {
+        if watch == 2 {
+            return self.show_pods_now(shown);
+        }
         self.observe(match (watch, shown) {
             (0, Shown::Apply(node)) => Observation::Node(Ok(Event::Apply(object(node)))),
             (0, Shown::Delete(node)) => Observation::Node(Ok(Event::Delete(object(node)))),
             (_, Shown::Apply(rule)) => Observation::Rule(Ok(Event::Apply(object(rule)))),
             (_, Shown::Delete(rule)) => Observation::Rule(Ok(Event::Delete(object(rule)))),
         });
+    }
+
+    /// The pod has changed, or has ended: then it is shown as it was.
+    pub(super) fn change_pod(&mut self, pods: u8, has_started: bool) {
+        let ended = (pods == 0).then(|| Shown::Delete(self.pod()));
+        (self.pods, self.has_started) = (pods, has_started);
+        let shown = ended.unwrap_or_else(|| Shown::Apply(self.pod()));
+        if self.watches_pods[1] {
+            self.show(2, shown);
+        }
+    }
+
+    fn pod(&self) -> Value {
+        let status = if self.has_started { simulator::pods::running() } else { json!({"phase": "Pending"}) };
+        let requests = json!({RESOURCES[0]: self.pods.to_string()});
+        json!({"metadata": {"uid": "pod", "resourceVersion": "1"},
+            "spec": {"nodeName": NODE, "containers": [{"resources": {"requests": requests}}]}, "status": status})
+    }
+
+    fn show_pods_now(&mut self, shown: Shown) {
+        let event = match shown {
+            Shown::Apply(pod) => {
+                let amount = &pod["spec"]["containers"][0]["resources"]["requests"][RESOURCES[0]];
+                let bound = amount.as_str().unwrap().parse().unwrap();
+                self.shown_pods = [bound, if pod["status"]["phase"] == "Running" { bound } else { 0 }];
+                Event::Apply(object(pod))
+            }
+            Shown::Delete(pod) => {
+                self.shown_pods = [0; 2];
+                Event::Delete(object(pod))
+            }
+        };
+        self.observe(Observation::Pods(Ok(event)));
+    }
+
+    pub(super) fn list_pods(&mut self) {
+        self.behind[2] = None;
+        self.watches_pods[1] = true;
+        self.shown_pods = [self.pods, if self.has_started { self.pods } else { 0 }];
+        self.observe(Observation::Pods(Ok(Event::Init)));
+        if self.pods > 0 {
+            let pod = object(self.pod());
+            self.observe(Observation::Pods(Ok(Event::InitApply(pod))));
+        }
+        self.observe(Observation::Pods(Ok(Event::InitDone)));
+    }
+
+    /// Whether the watch of pods shows bookmarks.
+    pub(super) fn hears_pods(&self) -> bool {
+        self.watches_pods[1] && self.behind[2].is_none()
+    }
+
+    /// Whether pods are to be watched.
+    pub(super) fn watches_pods(&self) -> bool {
+        self.watches_pods[0]
+    }
+
+    /// Whether the watch of pods goes on.
+    pub(super) fn has_listed_pods(&self) -> bool {
+        self.watches_pods[1]
+    }
+
+    /// Begins or ends the watch of pods.
+    fn watch_pods(&mut self, is_wanted: bool) {
+        self.watches_pods = [is_wanted, false];
+        self.behind[2] = None;
+        self.open.retain(|open| !matches!(open, Open::Pods));
+        if is_wanted {
+            self.open.push(Open::Pods);
+        }
     }
 
     pub(super) fn set_rule(&mut self, rule: usize, quantity: u8) {
@@ -215,7 +290,6 @@ impl World {
                 "priority": rule, "conflictPolicy": policy},
         });
         self.rules.insert(rule, object.clone());
-        self.is_owed = false;
         self.show(1, Shown::Apply(object));
     }
 
@@ -223,7 +297,6 @@ impl World {
         let version = self.next_version();
         if let Some(mut object) = self.rules.remove(&rule) {
             object["metadata"]["resourceVersion"] = json!(version.to_string());
-            self.is_owed = false;
             self.show(1, Shown::Delete(object));
         }
     }
@@ -263,7 +336,11 @@ impl World {
                 return Err(format!("I8: it sleeps through {what}"));
             }
             let wake = step.wake.filter(|wake| *wake > self.now.instant);
-            if step.requests.is_empty() && wake == step.wake {
+            let turns = step.watches_pods != self.watches_pods[0];
+            if turns {
+                self.watch_pods(step.watches_pods);
+            }
+            if step.requests.is_empty() && wake == step.wake && !turns {
                 return Ok(wake);
             }
             for request in step.requests {
@@ -278,6 +355,10 @@ impl World {
         let passed = until.duration_since(self.now.instant);
         self.now.instant = until;
         self.now.wall += SignedDuration::try_from(passed).unwrap();
+        // Bookmarks.
+        if self.hears_pods() {
+            self.observe(Observation::PodsHeard(until));
+        }
     }
 
     fn take(&mut self, effect: Effect) -> Result<(), String> {
@@ -297,10 +378,6 @@ impl World {
                 self.open.push(Open::Rules { id, is_valid: true });
                 return Ok(());
             }
-            Effect::ListPods { id, scope } => {
-                self.open.push(Open::Pods { id, scope });
-                return Ok(());
-            }
             Effect::PatchNode { id, patch, .. } => {
                 // The first operation tests the uid: a node that was recreated is another one, and no patch of the node
                 // before it applies there.
@@ -308,8 +385,7 @@ impl World {
                 if self.open.iter().any(|open| matches!(open, Open::Patch { patch, .. } if is_same_node(patch))) {
                     return Err("I8: two patches of one node are in flight".to_owned());
                 }
-                let license = self.license();
-                self.listed = None;
+                let license = self.license()?;
                 self.patches += 1;
                 self.open.push(Open::Patch { id, patch, license });
                 return Ok(());
@@ -326,7 +402,7 @@ impl World {
     }
 
     /// What a patch may do that is sent now.
-    fn license(&self) -> License {
+    fn license(&self) -> Result<License, String> {
         let kind = match (self.is_deposed, self.has_rules) {
             (true, _) => Planned::Resets,
             (false, false) => Planned::Repairs,
@@ -335,10 +411,19 @@ impl World {
         let valid = self.reconciler.rules.iter().filter_map(|(_, state)| state.rule.as_ref().ok());
         let decides = valid.max_by_key(|rule| rule.priority);
         let when_free = decides.is_some_and(|rule| rule.shrink_policy == ShrinkPolicy::WhenFree);
-        let floor = match (kind, self.listed) {
+        let [bound, started] = self.shown_pods;
+        let known = self.reconciler.usage_on(NODE, self.now.instant);
+        let floor = match (kind, &known) {
             (Planned::Plan, _) if !when_free => Floor::Any,
-            (_, Some(pods)) => Floor::Listed(pods),
-            (_, None) => Floor::Unknown,
+            (_, PodUsage::Known(requests)) => {
+                let is_as_shown =
+                    |requests: &Requests, amount: u8| requests.get(RESOURCES[0]) == i64::from(amount).into();
+                if !is_as_shown(&requests.bound, bound) || !is_as_shown(&requests.started, started) {
+                    return Err(format!("I5: {known:?}, where the watch has shown {bound}, and {started} started"));
+                }
+                Floor::Known { bound, started }
+            }
+            _ => Floor::Unknown,
         };
         let overwrites =
             kind == Planned::Plan && decides.is_some_and(|rule| rule.conflict_policy == ConflictPolicy::Overwrite);
@@ -349,7 +434,7 @@ impl World {
             map.get(RESOURCES[0])?.parse().ok()
         });
         let grant = Grant { overwrites, seen, floor, may_appear: false };
-        License { kind, grants: [grant; 2] }
+        Ok(License { kind, grants: [grant; 2] })
     }
 
     /// Applies a patch as the API server does. `None` where a test does not hold.
@@ -363,10 +448,7 @@ impl World {
         }
         let after = before.written(&object);
         check(license, &before, &after)?;
-        let old = self.schedulable();
         self.node = Some(after);
-        let is_lowered = license.kind == Planned::Plan && self.schedulable() < old;
-        self.is_owed |= is_lowered && after.amounts[0].entry.is_some() && self.pods <= old;
         if before != after {
             self.show_node();
         }
