@@ -1,5 +1,6 @@
 //! The changes of a plan, resource by resource.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,7 +12,6 @@ use super::observed::same;
 use crate::model::api::{FIELD_MANAGER, Reason};
 use crate::model::ledger::{ANNOTATION, Entry, Ledger};
 use crate::model::node::{ApiNode, CONDITION_TYPE, FieldManager};
-use crate::model::quantity::Quantity;
 
 /// One change of a plan: of one resource, or of the whole ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,8 @@ pub struct Change {
     /// The action on the resource.
     pub action: Action,
     pub(super) edit: Edit,
-    pub(super) lowered_from: Option<Quantity>,
+    /// How the new value compares with the present one under `WhenFree`, if there is one.
+    pub(super) step: Option<Ordering>,
     pub(super) was_listed: bool,
     /// Whether a quantity that is read from the node moves, or the condition alone changes.
     pub(super) moves: bool,
@@ -264,17 +265,16 @@ impl Change {
         }
     }
 
-    /// Returns what the change lowers under `WhenFree`, the value on the node or the listed quantity: pods are listed
-    /// once more afterwards, since a pod may have been bound in between, or before a value was lost (I5).
+    /// Returns whether the change lowers a value, or its recorded quantity, under `WhenFree`.
     #[must_use]
-    pub fn lowered_from(&self) -> Option<Quantity> {
-        self.lowered_from
+    pub fn lowers(&self) -> bool {
+        self.step == Some(Ordering::Less)
     }
 
     /// Returns whether the change raises a value to what started pods request (I5).
     #[must_use]
     pub fn raises_for_pods(&self) -> bool {
-        matches!(self.action, Action::Hold { .. }) && self.lowered_from.is_none() && self.was_listed
+        matches!(self.action, Action::Hold { .. }) && self.step == Some(Ordering::Greater)
     }
 
     /// Returns whether the change removes a ledger that cannot be read. Such changes of one plan belong together: a
@@ -342,7 +342,7 @@ impl Change {
     #[cfg(test)]
     pub(crate) fn for_test(resource: &str, action: Action) -> Self {
         let edit = Edit::of(LedgerEdit::Keep, ValueEdit::Keep, false);
-        Self { resource: resource.to_owned(), action, edit, lowered_from: None, was_listed: true, moves: false }
+        Self { resource: resource.to_owned(), action, edit, step: None, was_listed: true, moves: false }
     }
 }
 

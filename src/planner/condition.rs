@@ -43,5 +43,5 @@ pub(super) fn remove_from(node: &Node, is_alone: bool) -> Option<Change> {
 }
 
 fn of_condition(action: Action, edit: Edit, is_alone: bool) -> Change {
-    Change { resource: CONDITION.to_owned(), action, edit, lowered_from: None, was_listed: false, moves: is_alone }
+    Change { resource: CONDITION.to_owned(), action, edit, step: None, was_listed: false, moves: is_alone }
 }

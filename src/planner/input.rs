@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::model::node::FieldManager;
 use crate::model::pod::NodeRequests;
-use crate::model::quantity::Quantity;
 
 /// What the controller knows about a node that is not in the Node object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,9 +15,6 @@ pub struct PlanningInput {
     pub pods: PodUsage,
     /// What a value that appears on the node requires first.
     pub new_values: NewValues,
-    /// The values before they were last lowered, by resource: the next list of pods raises a value up to this quantity
-    /// again (I5).
-    pub lowered_from: BTreeMap<Arc<str>, Quantity>,
     /// Resources that the ledger listed, with values that have not changed since: managedFields may name the kubelet
     /// for a value that admission kept from its reset.
     pub released: BTreeSet<Arc<str>>,
@@ -30,11 +26,10 @@ impl PlanningInput {
     /// Returns whether nothing but the rules and the node's ledger, values and field managers decides: there is nothing
     /// particular about the node, and its age does not matter.
     pub(super) fn is_plain(&self) -> bool {
-        let Self { contested, pods, new_values, lowered_from, released, moved } = self;
+        let Self { contested, pods, new_values, released, moved } = self;
         contested.is_empty()
             && *pods == PodUsage::NotFetched
             && *new_values == NewValues::Check
-            && lowered_from.is_empty()
             && released.is_empty()
             && moved.is_empty()
     }

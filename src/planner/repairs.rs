@@ -62,7 +62,7 @@ fn restore(resource: &str, entry: &Entry, observed: &Observed<'_>, guarded: bool
             manager: observed.manager().cloned(),
         },
         edit: Edit::of(LedgerEdit::Keep, ValueEdit::Write(entry.quantity.clone()), guarded),
-        lowered_from: None,
+        step: None,
         was_listed: true,
         moves: false,
     })

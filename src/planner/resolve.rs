@@ -186,9 +186,10 @@ impl Resolver<'_> {
         self.changes.push(Change {
             resource: resource.to_owned(),
             action,
-            lowered_from: observed
+            step: observed
                 .most_or_listed()
-                .filter(|current| desired.shrink_policy == ShrinkPolicy::WhenFree && target < *current),
+                .filter(|_| desired.shrink_policy == ShrinkPolicy::WhenFree)
+                .map(|current| target.cmp(&current)),
             was_listed: observed.listed.is_some(),
             moves,
             edit: Edit::of(
@@ -212,8 +213,7 @@ impl Resolver<'_> {
         let listed = observed.listed_quantity();
         let appears = listed.is_none() && observed.is_vacant();
         if let PodUsage::Known(NodeRequests { bound, started }) = &self.input.pods {
-            let before = self.input.lowered_from.get(resource).copied();
-            let had = observed.most_or_listed().max(before).unwrap_or_default();
+            let had = observed.most_or_listed().unwrap_or_default();
             let held = bound.get(resource).min(had.max(started.get(resource)));
             return Ok(desired.quantity.max(advertisable(held)));
         }

@@ -98,5 +98,5 @@ fn remove_zero(resource: &str) -> Change {
 }
 
 fn change(resource: &str, action: Action, edit: Edit, was_listed: bool) -> Change {
-    Change { resource: resource.to_owned(), action, edit, lowered_from: None, was_listed, moves: false }
+    Change { resource: resource.to_owned(), action, edit, step: None, was_listed, moves: false }
 }

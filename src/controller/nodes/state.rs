@@ -127,7 +127,7 @@ impl NodeState {
     /// Returns whether a change is sent without regard to rollouts: pods depend on a value that is lost, or lower
     /// than what they request; or it follows pods that held it.
     pub(in crate::controller) fn is_urgent(&self, change: &Change) -> bool {
-        let follows = self.follows_pods && change.lowered_from().is_some();
+        let follows = self.follows_pods && change.lowers();
         change.is_repair() || change.raises_for_pods() || follows
     }
 

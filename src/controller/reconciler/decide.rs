@@ -5,7 +5,6 @@
 //! plan ─▶ as recorded, where rejected ─▶ without stopped rollouts ─▶ without what failed a moment ago ─▶ Decision
 //! ```
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -157,7 +156,6 @@ impl Question<'_> {
             contested: work.map(|work| work.conflicts.contested(now)).unwrap_or_default(),
             pods: self.pods.clone(),
             new_values: if is_new { NewValues::CheckOlderNodes } else { NewValues::Check },
-            lowered_from: BTreeMap::new(),
             released: state.released.names().clone(),
             moved: work.map(|work| work.moves.recent(now)).unwrap_or_default(),
         }

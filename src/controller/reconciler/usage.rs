@@ -16,10 +16,17 @@ impl Reconciler {
         let leads = self.leads(now.instant) && !self.leader.is_stopping() && self.knows_all();
         let is_wanted = leads && {
             let is_on = self.usage.is_on();
-            self.rules.iter().any(|(name, state)| {
-                let when_free = state.rule.as_ref().is_ok_and(|rule| rule.shrink_policy == ShrinkPolicy::WhenFree);
-                when_free && (is_on || self.nodes.counts(name).is_some_and(|counts| counts.selected() > 0))
-            })
+            let mut rules = self.rules.iter();
+            let depends = rules.any(|(name, state)| match &state.rule {
+                // What is kept for it follows pods up.
+                Err(_) => true,
+                Ok(rule) if rule.paused => true,
+                Ok(rule) => {
+                    let selects = || self.nodes.counts(name).is_some_and(|counts| counts.selected() > 0);
+                    rule.shrink_policy == ShrinkPolicy::WhenFree && (is_on || selects())
+                }
+            });
+            depends || self.rules.hold().len() > 0
         };
         self.usage.follow(is_wanted);
         step.watches_pods = is_wanted;

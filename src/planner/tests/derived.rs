@@ -153,7 +153,7 @@ fn quantity_that_has_moved_stays_for_a_while_and_still_yields_to_pods() {
     let follows = plan(&node, &rules, &free());
     assert!(follows.changes().iter().all(Change::moves), "{follows:?}");
     assert_eq!(change_texts(&follows), ["advertised example.com/dongle=6 (rule r)"]);
-    let lowered = PlanningInput { lowered_from: [(DONGLE.into(), Quantity::from(8))].into(), ..moved(bound(5, 0)) };
+    let lowered = moved(used(5));
     assert_eq!(
         change_texts(&plan(&node, &rules, &lowered)),
         ["held example.com/dongle at 5, which pods request (rule r declares 4)"]

@@ -177,36 +177,12 @@ fn held_quantity_is_the_one_in_allocatable() {
     check_input((absent, json!({"quantity": 4})), &denied(), "held at 7: no right", &[], true);
 }
 
-/// A pod was bound between the list and the patch (I5).
 #[test]
-fn second_list_of_pods_raises_a_lowered_value_again() {
-    let after = |present: &str| (owned(dongles(present, present), "2", "r"), json!({"quantity": 2}));
-    let lowered_from = |dongles: i64, from: i64| PlanningInput {
-        lowered_from: [("example.com/dongle".into(), Quantity::from(from))].into(),
-        ..bound(dongles, 0)
-    };
-    check_input(after("2"), &lowered_from(2, 4), "advertised", &[], false);
-    let held = ["held example.com/dongle at 3, which pods request (rule r declares 2)"];
-    let raised = check_input(after("2"), &lowered_from(3, 4), "held at 3", &held, false);
-    assert_eq!(raised.changes()[0].lowered_from(), None);
-    // No higher than it was, and no higher where it has not been lowered.
-    let held = ["held example.com/dongle at 4, which pods request (rule r declares 2)"];
-    check_input(after("2"), &lowered_from(9, 4), "held at 4", &held, false);
-    check_input(after("2"), &bound(9, 0), "advertised", &[], false);
-    let repaired = ["repaired example.com/dongle=3 (rule r; was 0)"];
-    check_input(after("0"), &lowered_from(3, 4), "held at 3", &repaired, false);
-    // What is raised again is held as any other value.
-    let held = (owned(dongles("3", "3"), "3", "r"), json!({"quantity": 2}));
-    check_input(held.clone(), &PlanningInput::default(), "awaiting pods", &[], true);
-    check_input(held, &used(3), "held at 3", &[], false);
-}
-
-#[test]
-fn only_lowering_under_when_free_asks_for_a_second_list() {
+fn change_lowers_only_under_when_free() {
     let lowers = |present: &str, listed: &str, spec: Value| {
         let before = node_object(&owned(dongles(present, present), listed, "r"));
         let planned = plan(&decoded(&before), &rule_set(&json!({ "r": spec })), &free());
-        planned.changes().iter().map(|it| it.lowered_from().is_some()).collect::<Vec<_>>()
+        planned.changes().iter().map(|it| it.lowers()).collect::<Vec<_>>()
     };
     assert_eq!(lowers("4", "4", json!({"quantity": 2})), [true]);
     assert_eq!(lowers("7", "4", json!({})), [true], "what was raised may be in use");

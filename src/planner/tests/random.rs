@@ -193,9 +193,6 @@ fn input(random: &mut fastrand::Rng) -> (PlanningInput, NodeRequests) {
             let contest = Contest { may_repair: random.bool(), manager: None, lost: Lost::Value };
             input.contested.insert(name.into(), contest);
         }
-        if random.u8(..4) == 0 {
-            input.lowered_from.insert(name.into(), Quantity::from(random.i64(1..9)));
-        }
     }
     (input, requests)
 }

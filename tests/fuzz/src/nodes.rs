@@ -57,7 +57,6 @@ pub struct Circumstances {
     /// What pods request, in thousandths.
     pub pods: Pods,
     pub new_values: u8,
-    pub lowered_from: [Option<u8>; NAMES.len()],
     pub released: [bool; NAMES.len()],
     pub moved: [bool; NAMES.len()],
     /// The changes that are sent first.

@@ -151,10 +151,6 @@ impl Circumstances {
             pods,
             new_values: [NewValues::Write, NewValues::CheckOlderNodes, NewValues::Check]
                 [usize::from(self.new_values % 3)],
-            lowered_from: names()
-                .zip(self.lowered_from)
-                .filter_map(|(name, from)| Some((name, i64::from(from?).into())))
-                .collect(),
             released: names().zip(self.released).filter(|(_, released)| *released).map(|(name, _)| name).collect(),
             moved: names().zip(self.moved).filter(|(_, moved)| *moved).map(|(name, _)| name).collect(),
         }

@@ -101,7 +101,7 @@ impl NodeWrite<'_> {
     /// Whether the new quantity is what pods request, and certainly more than the rule declared when the patch was
     /// sent: there is one state of the rule, and it is in force.
     fn is_certainly_held(&self, resource: &str, quantity: i128, rule: &str) -> bool {
-        let requested = self.pods.and_then(|pods| pods.get(resource)).copied();
+        let requested = self.pods.and_then(|pods| pods.bound.get(resource)).copied();
         let is_open = |rule: &Arc<Value>| !is_frozen(rule) && !is_derived(rule);
         let is_certain = self.known.len() == 1 && self.labels.len() == 1 && self.objects(rule).all(is_open);
         is_certain && requested == Some(quantity) && self.declares_less(rule, quantity)

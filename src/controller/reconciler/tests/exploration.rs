@@ -6,6 +6,7 @@
 mod actions;
 mod calm;
 mod fingerprint;
+mod pods;
 mod world;
 
 use std::collections::HashSet;

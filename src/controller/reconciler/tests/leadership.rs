@@ -4,6 +4,12 @@ use super::*;
 use crate::model::ledger;
 
 impl World {
+    pub(super) fn renews_no_more(&mut self) {
+        self.renews = false;
+        self.advance(Duration::from_secs(11));
+        assert!(!self.reconciler.leads(self.now.instant));
+    }
+
     /// Deletes all rules while their watch is away, which then lists what is left.
     fn lose_rules(&mut self) {
         self.rules.clear();

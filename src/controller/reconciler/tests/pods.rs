@@ -98,6 +98,24 @@ fn held_value_follows_its_pods_at_once() {
     }
 }
 
+/// The scheduler gives what a pod frees to the next one a moment later. The value is lower by then.
+#[test]
+fn value_comes_down_although_pods_queue_for_it() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.bind("node-0", 4);
+    world.set_rule("dongle", json!({"quantity": 2}));
+    world.run_until_idle();
+    for _ in 0..600 {
+        let used = world.pods["node-0"];
+        world.bind("node-0", used - 1);
+        world.run_until_idle();
+        world.bind("node-0", world.dongles("node-0").try_into().unwrap());
+        world.advance(Duration::from_secs(1));
+    }
+    assert_eq!((world.dongles("node-0"), world.pods["node-0"]), (2, 2));
+}
+
 /// A lowering that the API server rejects is a failure, and not held by pods.
 #[test]
 fn rejected_lowering_is_reported_as_a_failure_and_backs_off() {
@@ -132,6 +150,23 @@ fn node_is_not_reported_held_before_pods_are_known() {
     let written = world.statuses.len();
     world.pass(300);
     assert_eq!(world.statuses.len(), written);
+}
+
+/// Nothing else happens when the watch has been silent for long, or shows something again.
+#[test]
+fn silence_of_the_watch_of_pods_is_reported() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.bind("node-0", 3);
+    world.set_rule("dongle", json!({"quantity": 2}));
+    world.pass(3);
+    assert_eq!(world.ready("dongle"), "False Held");
+    world.hears_pods = false;
+    world.pass(100);
+    assert_eq!(world.ready("dongle"), "False PodsUnavailable");
+    world.hears_pods = true;
+    world.pass(3);
+    assert_eq!((world.dongles("node-0"), &*world.ready("dongle")), (3, "False Held"));
 }
 
 /// I7: without the permission, or while the watch is broken, nothing is asked again and again, whatever the number of nodes.

@@ -348,8 +348,7 @@ fn node_whose_value_drifts_stays_in_the_rollout() {
 /// I5: the value is too low for a pod that was bound in the meantime.
 #[test]
 fn raise_after_a_lowering_waits_for_no_rollout() {
-    let mut world =
-        leading(16, 30, RolloutLimits { patches_per_second: Some(1), max_failed_nodes: 1, ..RolloutLimits::NONE });
+    let mut world = leading(16, 30, RolloutLimits { patches_per_second: Some(1), max_failed_nodes: 1 });
     world.set_rule("dongle", json!({"quantity": 8}));
     world.pass(40);
     assert_eq!(world.having(8), 30);

@@ -390,12 +390,6 @@ impl World {
     pub(super) fn metric(&self, line: &str) -> bool {
         self.reconciler.diagnostics.metrics.text().unwrap().lines().any(|other| other.ends_with(line))
     }
-
-    pub(super) fn renews_no_more(&mut self) {
-        self.renews = false;
-        self.advance(Duration::from_secs(11));
-        assert!(!self.reconciler.leads(self.now.instant));
-    }
 }
 
 pub(super) fn object<T: serde::de::DeserializeOwned>(object: Value) -> T {

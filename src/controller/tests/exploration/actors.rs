@@ -7,8 +7,7 @@ use super::world::{World, calm, schedulable};
 
 pub(super) fn act(world: &World, state: &State, steps: &mut Vec<Taken<World>>) {
     let family = &world.family;
-    let mut add = |step, mut to: State| {
-        world.forgive(&mut to);
+    let mut add = |step, to: State| {
         if to != *state {
             steps.push(Taken { step, to, is_calm: false });
         }
@@ -29,7 +28,7 @@ pub(super) fn act(world: &World, state: &State, steps: &mut Vec<Taken<World>>) {
     }
     if family.recreations > 0 {
         let node = SmallNode::default();
-        add(Step::DeleteNode, State { node, pods: [0; 2], owed: [false; 2], ..*state });
+        add(Step::DeleteNode, State { node, pods: [0; 2], ..*state });
     }
     if family.resets {
         let mut to = *state;
@@ -39,8 +38,6 @@ pub(super) fn act(world: &World, state: &State, steps: &mut Vec<Taken<World>>) {
                 amount.write(ALLOCATABLE, Some(0), Writer::Kubelet);
             }
         }
-        // What a kubelet lowers nobody owes to pods.
-        to.owed = [false; 2];
         add(Step::Reset, to);
     }
     for resource in 0..family.foreign_resources {
@@ -50,7 +47,6 @@ pub(super) fn act(world: &World, state: &State, steps: &mut Vec<Taken<World>>) {
                 for map in [CAPACITY, ALLOCATABLE].into_iter().filter(|map| maps[*map]) {
                     to.node.amounts[resource].write(map, value, Writer::Other);
                 }
-                to.owed[resource] &= to.node == state.node;
                 add(Step::Foreign { resource, maps, value }, to);
             }
         }
@@ -90,7 +86,6 @@ pub(super) fn act(world: &World, state: &State, steps: &mut Vec<Taken<World>>) {
         amount.write(ALLOCATABLE, capacity, Writer::Kubelet);
     }
     if to != *state {
-        world.forgive(&mut to);
         calm(steps, Step::Tick, to);
     }
 }

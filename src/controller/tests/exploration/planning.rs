@@ -13,7 +13,6 @@ use super::search::FastHasher;
 use super::state::PatchId;
 use crate::model::node::Node;
 use crate::model::pod::{NodeRequests, Requests};
-use crate::model::quantity::Quantity;
 use crate::planner::input::{Contested, NewValues, PlanningInput, PodUsage};
 use crate::planner::rules::{Rule, RuleSet};
 use crate::planner::tests::try_apply;
@@ -53,7 +52,6 @@ pub(super) struct Question {
     pub(super) view: SmallNode,
     pub(super) rules: [u8; 2],
     pub(super) pods: Option<[u8; 2]>,
-    pub(super) lowered_from: [u8; 2],
     pub(super) is_young: bool,
 }
 
@@ -76,8 +74,6 @@ pub(super) struct Sent {
     license: License,
     /// The ledger that it tests.
     pub(super) ledger: [Option<Entry>; 2],
-    /// What a lowering finds, by resource; 0 for what is not lowered.
-    pub(super) lowered_from: [u8; 2],
     pub(super) withdraws: bool,
 }
 
@@ -121,17 +117,14 @@ impl Planning {
     }
 
     fn plan(&mut self, question: Question) -> Answer {
-        let Question { kind, view, rules, pods, lowered_from, is_young } = question;
+        let Question { kind, view, rules, pods, is_young } = question;
         let node = self.node(view);
         let variants = &self.variants;
         let set = self.rule_sets.entry(rules).or_insert_with(|| rule_set(variants, rules));
         let new_values = if is_young { NewValues::CheckOlderNodes } else { NewValues::Check };
-        let lowered_from = lowered_from.into_iter().zip(RESOURCES).filter(|(from, _)| *from > 0);
-        let lowered_from = lowered_from.map(|(from, resource)| (Arc::from(resource), Quantity::from(i64::from(from))));
         let input = PlanningInput {
             pods: pods.map_or(PodUsage::NotFetched, |pods| PodUsage::Known(requests(pods))),
             new_values,
-            lowered_from: lowered_from.collect(),
             ..PlanningInput::default()
         };
         let planned = match kind {
@@ -159,11 +152,6 @@ impl Planning {
 
     fn number(&mut self, (node, view): (&Node, SmallNode), changes: &[Change], license: License) -> PatchId {
         let patch = planner::patch(node, changes).unwrap();
-        let lowered_from = RESOURCES.map(|resource| {
-            let change = changes.iter().find(|change| change.resource == resource);
-            let from = change.and_then(planner::Change::lowered_from);
-            from.map_or(0, |from| from.to_string().parse().unwrap())
-        });
         let withdraws = changes.iter().any(|change| matches!(change.action, Action::Withdraw { .. }));
         let key = (serde_json::to_string(&patch).unwrap(), license);
         let next = PatchId::try_from(self.sent.len() + 1).unwrap();
@@ -171,7 +159,7 @@ impl Planning {
         if number == next {
             let text: Vec<_> = changes.iter().map(ToString::to_string).collect();
             let (text, ledger) = (text.join("; "), view.ledger());
-            self.sent.push(Sent { patch, text, license, ledger, lowered_from, withdraws });
+            self.sent.push(Sent { patch, text, license, ledger, withdraws });
         }
         number
     }

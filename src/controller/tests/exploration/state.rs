@@ -24,20 +24,16 @@ pub(super) struct State {
     pub(super) standby: PatchId,
     /// A patch whose response counts as lost, and which may be applied yet.
     pub(super) late: PatchId,
-    /// Whether the process has ended that sent it.
-    pub(super) late_is_orphan: bool,
-    /// Where a lowering has come after a pod that it did not know of: the value has to be raised again (I5).
-    pub(super) owed: [bool; 2],
     /// How often an administrator has removed something from the ledger.
     pub(super) wipes: u8,
 }
 
 impl State {
     /// Nobody waits for the response to the patch in flight any more: it is late, if it may be applied at all.
-    pub(super) fn orphan(mut self, is_orphan: bool) -> Self {
+    pub(super) fn orphan(mut self) -> Self {
         let Leader { sent, sent_is_outdated, .. } = self.leader;
         if sent != 0 && !sent_is_outdated && self.late == 0 {
-            (self.late, self.late_is_orphan) = (sent, is_orphan);
+            self.late = sent;
         }
         (self.leader.sent, self.leader.sent_is_outdated) = (0, false);
         self
@@ -45,7 +41,7 @@ impl State {
 
     /// The late patch will not be applied any more.
     pub(super) fn forget_late(&mut self) {
-        (self.late, self.late_is_orphan) = (0, false);
+        self.late = 0;
     }
 }
 
@@ -56,13 +52,9 @@ pub(super) struct Leader {
     /// Whether it has listed the rules since it leads, and those that it knows of since.
     pub(super) listed: bool,
     pub(super) rules: [u8; 2],
-    /// What pods requested when they were listed.
+    /// What the watch has shown that pods request, unless it is silent.
     pub(super) pods: Option<[u8; 2]>,
-    /// What there was before a lowering; 0 where pods have been listed after it.
-    pub(super) lowered_from: [u8; 2],
     pub(super) has_withdrawn: bool,
-    /// Whether a response was lost since the lowering was sent.
-    pub(super) has_lost: bool,
     /// What is in flight.
     pub(super) sent: PatchId,
     /// Whether the ledger that it tests has been replaced since.
@@ -87,9 +79,8 @@ pub(super) enum Step {
     StandbyObserves,
     ObserveRules,
     ListRules,
-    ListPods,
+    ObservePods,
     ForgetPods,
-    FindNothingToDo,
     Send(PatchId),
     /// Whether it is applied.
     Answered(bool),
@@ -134,9 +125,8 @@ impl fmt::Display for Step {
             Self::StandbyObserves => "the watch shows the standby the node".to_owned(),
             Self::ObserveRules => "the watch shows the leader the rules".to_owned(),
             Self::ListRules => "the leader lists the rules".to_owned(),
-            Self::ListPods => "the leader lists the node's pods".to_owned(),
-            Self::ForgetPods => "the list of pods is too old to be used".to_owned(),
-            Self::FindNothingToDo => "the leader finds nothing to do, knowing the pods".to_owned(),
+            Self::ObservePods => "the watch shows the leader the pods".to_owned(),
+            Self::ForgetPods => "the watch of pods is silent".to_owned(),
             Self::Send(_) => "the leader sends a patch".to_owned(),
             Self::Answered(is_applied) => {
                 format!("the patch is {}, as the response shows", applied(is_applied))
@@ -192,9 +182,6 @@ impl fmt::Display for State {
         }
         if let Some(pods) = leader.pods {
             write!(f, ", pods {pods:?}")?;
-        }
-        if leader.lowered_from != [0; 2] {
-            write!(f, ", lowered from {:?}", leader.lowered_from)?;
         }
         for (what, patch) in [("in flight", leader.sent), ("late", *late), ("standby", *standby)] {
             if patch != 0 {

@@ -52,10 +52,10 @@ impl World {
     }
 
     fn question(&self, leader: &Leader) -> Question {
-        let &Leader { view, listed, rules, pods, lowered_from, has_withdrawn, .. } = leader;
+        let &Leader { view, listed, rules, pods, has_withdrawn, .. } = leader;
         let kind = if listed { Kind::Plan } else { Kind::Repairs };
         let is_young = self.family.is_young && !has_withdrawn;
-        Question { kind, view, rules, pods, lowered_from, is_young }
+        Question { kind, view, rules, pods, is_young }
     }
 
     /// What the leader does by itself, as long as its requests are answered.
@@ -63,9 +63,6 @@ impl World {
         let leader = &state.leader;
         if leader.view != state.node {
             let mut to = *state;
-            if leader.lowered_from != [0; 2] {
-                to.leader.pods = None;
-            }
             show(&mut to);
             calm(steps, Step::Observe, to);
         }
@@ -77,33 +74,22 @@ impl World {
         if leader.view.uid == 0 || leader.sent != 0 {
             return;
         }
-        let without = self.planning.ask(Question { pods: None, ..self.question(leader) });
+        let answer = self.planning.ask(self.question(leader));
         let with = self.planning.ask(Question { pods: Some(state.pods), ..self.question(leader) });
-        let needs_pods = without.needs_pods || leader.lowered_from != [0; 2] || with.changes != without.changes;
-        if leader.listed && needs_pods && leader.pods != Some(state.pods) {
+        let matters = answer.needs_pods || with.patches != answer.patches;
+        if leader.listed && leader.pods != Some(state.pods) && matters {
             let leader = Leader { pods: Some(state.pods), ..*leader };
-            calm(steps, Step::ListPods, State { leader, ..*state });
+            calm(steps, Step::ObservePods, State { leader, ..*state });
         }
         if leader.pods.is_some() {
             let leader = Leader { pods: None, ..*leader };
             steps.push(Taken { step: Step::ForgetPods, to: State { leader, ..*state }, is_calm: false });
         }
-        let answer = self.planning.ask(self.question(leader));
-        let lowered_from = still_lowered(leader, answer.changes);
-        if answer.patches.is_empty() && lowered_from != leader.lowered_from {
-            let has_lost = leader.has_lost && lowered_from != [0; 2];
-            let leader = Leader { lowered_from, has_lost, ..*leader };
-            calm(steps, Step::FindNothingToDo, State { leader, ..*state });
-        }
         let sendable = if self.family.parts { answer.patches.len() } else { 1 };
         for (place, &patch) in answer.patches.iter().take(sendable).enumerate() {
             let sent = self.planning.sent(patch);
-            let mut leader = Leader { sent: patch, pods: None, lowered_from, ..*leader };
-            leader.has_lost &= lowered_from != [0; 2];
+            let mut leader = Leader { sent: patch, ..*leader };
             leader.has_withdrawn |= sent.withdraws;
-            for (from, lowered) in leader.lowered_from.iter_mut().zip(sent.lowered_from) {
-                *from = if lowered > 0 { lowered } else { *from };
-            }
             let mut to = State { leader, ..*state };
             self.outdate(&mut to);
             steps.push(Taken { step: Step::Send(patch), to, is_calm: place == 0 });
@@ -116,7 +102,7 @@ impl World {
         if sent != 0 {
             let mut to = *state;
             let is_applied = !state.leader.sent_is_outdated
-                && self.land(sent, true, &mut to).map_err(|error| (Step::Answered(true), error))?;
+                && self.land(sent, &mut to).map_err(|error| (Step::Answered(true), error))?;
             (to.leader.sent, to.leader.sent_is_outdated) = (0, false);
             let mut shown = to;
             // A patch of a node that is gone is not found, and shows nothing.
@@ -125,21 +111,18 @@ impl World {
             }
             calm(steps, Step::Answered(is_applied), shown);
             if self.family.losses {
-                let has_lost = state.leader.lowered_from != [0; 2];
-                to.leader.has_lost |= has_lost;
                 if is_applied {
                     steps.push(Taken { step: Step::LostApplied, to, is_calm: false });
                 }
                 if state.late == 0 {
-                    let leader = Leader { has_lost: to.leader.has_lost, ..state.leader };
-                    let to = State { leader, ..*state }.orphan(false);
+                    let to = state.orphan();
                     steps.push(Taken { step: Step::Lost, to, is_calm: false });
                 }
             }
         }
         if state.late != 0 {
             let mut to = *state;
-            let landed = self.land(state.late, !state.late_is_orphan, &mut to);
+            let landed = self.land(state.late, &mut to);
             let is_applied = landed.map_err(|error| (Step::Late(true), error))?;
             to.forget_late();
             calm(steps, Step::Late(is_applied), to);
@@ -161,7 +144,7 @@ impl World {
         }
         if state.standby != 0 {
             let mut to = *state;
-            let landed = self.land(state.standby, false, &mut to);
+            let landed = self.land(state.standby, &mut to);
             let is_applied = landed.map_err(|error| (Step::StandbyLands(true), error))?;
             to.standby = 0;
             calm(steps, Step::StandbyLands(is_applied), to);
@@ -171,8 +154,7 @@ impl World {
         if view.uid == 0 || !view.amounts.iter().any(|amount| amount.values == [Some(0); 2]) {
             return Ok(());
         }
-        let question =
-            Question { kind: Kind::Resets, view, rules: [0; 2], pods: None, lowered_from: [0; 2], is_young: false };
+        let question = Question { kind: Kind::Resets, view, rules: [0; 2], pods: None, is_young: false };
         let patch = self.planning.ask(question).patches.first().copied();
         let to = patch.map(|standby| State { standby, ..*state });
         let step = Step::StandbySends;
@@ -190,10 +172,7 @@ impl World {
             let to = State { leader, ..*state };
             steps.push(Taken { step: Step::Lapse, to, is_calm: false });
         }
-        let mut to = state.orphan(true);
-        to.late_is_orphan = to.late != 0;
-        // The new process knows of no lowering.
-        to.owed = [false; 2];
+        let mut to = state.orphan();
         let view = state.leader.view;
         let view = if self.family.second_view { std::mem::replace(&mut to.standby_view, view) } else { view };
         to.leader = Leader { view, ..Leader::default() };
@@ -202,23 +181,14 @@ impl World {
         }
     }
 
-    /// Applies a patch, if its tests hold. `is_remembered` is whether the process that sent it leads.
-    fn land(&mut self, patch: PatchId, is_remembered: bool, state: &mut State) -> Result<bool, String> {
+    /// Applies a patch, if its tests hold.
+    fn land(&mut self, patch: PatchId, state: &mut State) -> Result<bool, String> {
         if state.node.uid == 0 {
             return Ok(false);
         }
-        let before = state.node;
-        let Some(after) = self.planning.apply(patch, before)? else { return Ok(false) };
+        let Some(after) = self.planning.apply(patch, state.node)? else { return Ok(false) };
         state.node = after;
         self.outdate(state);
-        let lowered = self.planning.sent(patch).lowered_from;
-        for resource in [0, 1] {
-            let [old, new] = [before, after].map(|node| schedulable(&node, resource));
-            let requested = state.pods[resource];
-            let is_owed = lowered[resource] > 0 && new < requested && requested <= old;
-            state.owed[resource] |= is_owed && is_remembered;
-        }
-        self.forgive(state);
         Ok(true)
     }
 
@@ -230,23 +200,6 @@ impl World {
         state.leader.sent_is_outdated |= is_outdated(state.leader.sent);
         if is_outdated(state.late) {
             state.forget_late();
-        }
-    }
-
-    /// Forgets what is owed to pods where it is no longer.
-    pub(super) fn forgive(&self, state: &mut State) {
-        for resource in [0, 1] {
-            let amount = &state.node.amounts[resource];
-            let holds = |rules| {
-                let decides = self.planning.deciding(rules, resource, amount.entry);
-                decides.is_some_and(|spec| spec.is_frozen || !spec.immediate)
-            };
-            // A leader that takes the rule for Immediate, or for gone, owes nothing either.
-            let leader = &state.leader;
-            let holds = holds(state.rules) && (!leader.listed || holds(leader.rules));
-            let is_listed = amount.entry.is_some();
-            let is_short = schedulable(&state.node, resource) < state.pods[resource];
-            state.owed[resource] &= holds && is_listed && is_short;
         }
     }
 }
@@ -283,10 +236,7 @@ impl Model for World {
     }
 
     fn is_turn(&self, step: &Step) -> bool {
-        let is_leading = matches!(
-            step,
-            Step::ListRules | Step::ListPods | Step::FindNothingToDo | Step::Send(_) | Step::Answered(_)
-        );
+        let is_leading = matches!(step, Step::ListRules | Step::ObservePods | Step::Send(_) | Step::Answered(_));
         self.family.second_view && (is_leading || *step == Step::Crash)
     }
 
@@ -295,15 +245,11 @@ impl Model for World {
     }
 
     fn check_end(&mut self, state: &State) -> Result<(), String> {
-        if state.owed != [false; 2] {
-            return Err(format!("I5: no raise follows a lowering: {state}"));
-        }
         let question = Question {
             kind: Kind::Plan,
             view: state.node,
             rules: state.rules,
             pods: Some(state.pods),
-            lowered_from: state.leader.lowered_from,
             is_young: self.family.is_young,
         };
         let left = self.planning.ask(question).changes;
@@ -314,27 +260,10 @@ impl Model for World {
     }
 }
 
-/// The lowerings after which pods have still to be listed, as the reconciler keeps them. `changes` are the resources
-/// that are changed by the plan.
-fn still_lowered(leader: &Leader, changes: [bool; 2]) -> [u8; 2] {
-    let &Leader { view, listed, pods, has_lost, mut lowered_from, .. } = leader;
-    if !listed || pods.is_none() {
-        return lowered_from;
-    }
-    for (resource, from) in lowered_from.iter_mut().enumerate() {
-        let amount = view.amounts[resource];
-        let most = amount.values.into_iter().flatten().max();
-        let listed = amount.entry.map(|entry| entry.quantity);
-        let is_kept = changes[resource] || (has_lost && most.max(listed) >= Some(*from));
-        *from = if is_kept { *from } else { 0 };
-    }
-    lowered_from
-}
-
 /// Shows the leader the node as it is.
 fn show(state: &mut State) {
     if ![0, state.node.uid].contains(&state.leader.view.uid) {
-        *state = state.orphan(true);
+        *state = state.orphan();
     }
     state.leader.observe(state.node);
 }

@@ -253,7 +253,7 @@ impl World {
                     found.get(resource) == i64::try_from(expected).unwrap().into()
                 })
             };
-            if !RESOURCES.iter().all(|resource| is_right(&resource)) {
+            if !RESOURCES.iter().all(is_right) {
                 let (who, node) = (&process.name, &machine.name);
                 wrong =
                     Some(format!("I5: {who} knows {requests:?} of {node}, at {position} pods request {expected:?}"));

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use json_patch::Patch;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -79,9 +78,9 @@ pub(super) struct World {
     pub(super) pods: u8,
     pub(super) has_started: bool,
     /// Whether pods are to be watched, and whether the watch has listed them.
-    watches_pods: [bool; 2],
+    pub(super) watches_pods: [bool; 2],
     /// What the watch of pods has shown: what is bound, and what has started.
-    shown_pods: [u8; 2],
+    pub(super) shown_pods: [u8; 2],
     pub(super) open: Vec<Open>,
     pub(super) late: Vec<Late>,
     /// What the watches of nodes, rules and pods have not shown yet, where they are behind.
@@ -207,76 +206,6 @@ impl World {
         });
     }
 
-    /// The pod has changed, or has ended: then it is shown as it was.
-    pub(super) fn change_pod(&mut self, pods: u8, has_started: bool) {
-        let ended = (pods == 0).then(|| Shown::Delete(self.pod()));
-        (self.pods, self.has_started) = (pods, has_started);
-        let shown = ended.unwrap_or_else(|| Shown::Apply(self.pod()));
-        if self.watches_pods[1] {
-            self.show(2, shown);
-        }
-    }
-
-    fn pod(&self) -> Value {
-        let status = if self.has_started { simulator::pods::running() } else { json!({"phase": "Pending"}) };
-        let requests = json!({RESOURCES[0]: self.pods.to_string()});
-        json!({"metadata": {"uid": "pod", "resourceVersion": "1"},
-            "spec": {"nodeName": NODE, "containers": [{"resources": {"requests": requests}}]}, "status": status})
-    }
-
-    fn show_pods_now(&mut self, shown: Shown) {
-        let event = match shown {
-            Shown::Apply(pod) => {
-                let amount = &pod["spec"]["containers"][0]["resources"]["requests"][RESOURCES[0]];
-                let bound = amount.as_str().unwrap().parse().unwrap();
-                self.shown_pods = [bound, if pod["status"]["phase"] == "Running" { bound } else { 0 }];
-                Event::Apply(object(pod))
-            }
-            Shown::Delete(pod) => {
-                self.shown_pods = [0; 2];
-                Event::Delete(object(pod))
-            }
-        };
-        self.observe(Observation::Pods(Ok(event)));
-    }
-
-    pub(super) fn list_pods(&mut self) {
-        self.behind[2] = None;
-        self.watches_pods[1] = true;
-        self.shown_pods = [self.pods, if self.has_started { self.pods } else { 0 }];
-        self.observe(Observation::Pods(Ok(Event::Init)));
-        if self.pods > 0 {
-            let pod = object(self.pod());
-            self.observe(Observation::Pods(Ok(Event::InitApply(pod))));
-        }
-        self.observe(Observation::Pods(Ok(Event::InitDone)));
-    }
-
-    /// Whether the watch of pods shows bookmarks.
-    pub(super) fn hears_pods(&self) -> bool {
-        self.watches_pods[1] && self.behind[2].is_none()
-    }
-
-    /// Whether pods are to be watched.
-    pub(super) fn watches_pods(&self) -> bool {
-        self.watches_pods[0]
-    }
-
-    /// Whether the watch of pods goes on.
-    pub(super) fn has_listed_pods(&self) -> bool {
-        self.watches_pods[1]
-    }
-
-    /// Begins or ends the watch of pods.
-    fn watch_pods(&mut self, is_wanted: bool) {
-        self.watches_pods = [is_wanted, false];
-        self.behind[2] = None;
-        self.open.retain(|open| !matches!(open, Open::Pods));
-        if is_wanted {
-            self.open.push(Open::Pods);
-        }
-    }
-
     pub(super) fn set_rule(&mut self, rule: usize, quantity: u8) {
         let version = self.next_version();
         let uid = self.rules.get(&rule).map_or(json!(version.to_string()), |rule| rule["metadata"]["uid"].clone());
@@ -348,17 +277,6 @@ impl World {
             }
         }
         Err("it never comes to rest".to_owned())
-    }
-
-    pub(super) fn pass(&mut self, until: Instant) {
-        self.late.retain(|late| until < late.until);
-        let passed = until.duration_since(self.now.instant);
-        self.now.instant = until;
-        self.now.wall += SignedDuration::try_from(passed).unwrap();
-        // Bookmarks.
-        if self.hears_pods() {
-            self.observe(Observation::PodsHeard(until));
-        }
     }
 
     fn take(&mut self, effect: Effect) -> Result<(), String> {
