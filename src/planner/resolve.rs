@@ -180,7 +180,10 @@ impl Resolver<'_> {
         } else {
             Action::Advertise { quantity, rule }
         };
-        let moves = desired.is_derived && observed.listed.is_some_and(|listed| listed.quantity != entry.quantity);
+        // A value that follows pods waits for nothing: the next pod would take what the last has freed.
+        let is_held = matches!(action, Action::Hold { .. });
+        let is_other = observed.listed.is_some_and(|listed| listed.quantity != entry.quantity);
+        let moves = desired.is_derived && is_other && !is_held;
         let written = entry.quantity.clone();
         let value = if adopts { ValueEdit::Keep } else { ValueEdit::Write(written) };
         self.changes.push(Change {

@@ -233,16 +233,14 @@ impl Question<'_> {
 
     /// Returns the changes that may be sent now, if any: what failed a moment ago waits (I9).
     fn sendable(&self, changes: &[Change], until: &mut Option<Instant>) -> Option<Vec<Change>> {
-        if changes.is_empty() {
-            return None;
-        }
-        // In a rollout, what is urgent is sent alone: what the rollout asks for may be rejected, and has its turn.
-        let is_urgent = |change: &&Change| self.state.is_rollout && self.state.is_urgent(change);
-        let mut now: Vec<_> = changes.iter().filter(is_urgent).cloned().collect();
-        if now.is_empty() {
-            now = changes.to_vec();
-        }
-        unless_later(self.state.sendable(now, self.now.instant), until)
+        // In a rollout, what is urgent is sent alone: what the rollout asks for may be rejected, and has its turn. So has
+        // the rollout while what is urgent waits.
+        let is_urgent = |change: &Change| self.state.is_rollout && self.state.is_urgent(change);
+        let (urgent, others): (Vec<_>, Vec<_>) = changes.iter().cloned().partition(is_urgent);
+        [urgent, others]
+            .into_iter()
+            .filter(|changes| !changes.is_empty())
+            .find_map(|changes| unless_later(self.state.sendable(changes, self.now.instant), until))
     }
 
     /// Returns the change of the condition alone, if it may be sent now.

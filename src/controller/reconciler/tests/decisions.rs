@@ -226,6 +226,9 @@ async fn what_failed_waits_and_holds_up_nothing_else() {
     both().failed(Cause::Overload, &[DONGLE, KEY]).expect("the API server", "rest, until 7s");
     let lost = Case::new([Some(4), None], &[json!({}), at_once(1)]).failed(Cause::Overload, &[KEY]);
     lost.losing_dongles(0).expect("a repair that has not failed", "Repair: repair dongle");
+    let rejected = Case::new([Some(4), None], &[json!({}), at_once(1)]).losing_dongles(0).in_rollout();
+    let rejected = rejected.failed(Cause::Rejected, &[DONGLE]);
+    rejected.expect("a rollout, while a repair waits", "Replan: advertise key, until 7s");
 }
 
 #[tokio::test(start_paused = true)]

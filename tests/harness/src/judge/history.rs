@@ -12,12 +12,9 @@ use super::story;
 use super::{Era, RULES};
 use crate::audit::Entry;
 
-/// What pods request is good for a plan for 2 seconds. It comes by a list that takes 60 at most, and the patch may wait
-/// for a slot.
-const MAX_USAGE_AGE: SignedDuration = SignedDuration::from_secs(2 + 60 + 30);
-
-/// A list from the API server's cache may lack what was written so recently.
-const MAX_CACHE_LAG: SignedDuration = SignedDuration::from_secs(30);
+/// What a watch of pods may not have shown yet when a patch is sent: it may be silent for 90 seconds, and the patch may be
+/// under way for 30.
+const MAX_LAG: SignedDuration = SignedDuration::from_secs(90 + 30);
 
 /// How the program patches nodes.
 const FIELD_MANAGER: &str = "fieldManager=node-resource-advertiser";
@@ -75,7 +72,6 @@ struct Term {
 struct List {
     client: String,
     begin: Timestamp,
-    end: Timestamp,
     /// The path and the query, decoded as far as field selectors need it.
     uri: String,
 }
@@ -206,7 +202,7 @@ impl History {
 
     fn listed(&mut self, entry: &Entry) {
         let uri = entry.text("/requestURI").replace("%21", "!").replace("%3D", "=").replace("%2C", ",");
-        self.lists.push(List { client: entry.client(), begin: entry.begin(), end: entry.end(), uri });
+        self.lists.push(List { client: entry.client(), begin: entry.begin(), uri });
     }
 
     fn pod_written(&mut self, verb: &str, entry: &Entry) {
@@ -320,45 +316,25 @@ impl History {
         Knowledge { right, rules: rules.split_off(first).into_iter().map(|(_, rules)| rules).collect() }
     }
 
-    /// Returns a bound of what a process may think is requested on a node, if it has listed that.
+    /// Returns a bound of what a process may think is requested on a node, if it has begun to watch pods.
     fn usage(&self, writer: &Writer, node: &str, bound: Bound) -> Option<Usage> {
-        let of_node = format!("spec.nodeName={node},");
-        let lists = self.lists.iter().filter(|list| {
-            let is_of_node = !list.uri.contains("spec.nodeName=") || list.uri.contains(&of_node);
-            let is_recent = list.begin <= writer.end && writer.begin.duration_since(list.begin) <= MAX_USAGE_AGE;
-            list.client == writer.client && list.uri.contains("/pods") && is_of_node && is_recent
-        });
-        let usages = lists.map(|list| self.listed_usage(list, node, bound));
-        usages.reduce(|one, other| match bound {
-            Bound::Least => one.merged(&other, i128::min),
-            Bound::Most => one.merged(&other, i128::max),
-        })
-    }
-
-    /// Returns the requests of the pods that a list certainly has, or may have.
-    fn listed_usage(&self, list: &List, node: &str, bound: Bound) -> Usage {
-        let lag = if list.uri.contains("resourceVersion=0") { MAX_CACHE_LAG } else { SignedDuration::ZERO };
-        let pods = self.pods.iter().filter(|pod| {
-            let is_listed = match bound {
-                Bound::Least => {
-                    list.begin.duration_since(pod.since) >= lag && pod.until.is_none_or(|until| until > list.end)
-                }
-                Bound::Most => {
-                    list.end >= pod.since && pod.until.is_none_or(|until| list.begin.duration_since(until) <= lag)
-                }
-            };
-            pod.node.as_deref() == Some(node) && is_listed
-        });
+        let is_watch = |list: &List| list.client == writer.client && list.uri.contains("/pods");
+        self.lists.iter().find(|list| is_watch(list) && list.begin <= writer.end)?;
+        let lag = |time: Timestamp| writer.begin.duration_since(time);
         let mut usage = Usage::default();
-        for pod in pods {
-            let has_started = pod.started.is_some_and(|started| list.begin.duration_since(started) >= lag);
-            for (resource, amount) in pods::requests(&pod.object) {
+        for pod in self.pods.iter().filter(|pod| pod.node.as_deref() == Some(node)) {
+            let is_known = match bound {
+                Bound::Least => lag(pod.since) >= MAX_LAG && pod.until.is_none_or(|until| until > writer.end),
+                Bound::Most => writer.end >= pod.since && pod.until.is_none_or(|until| lag(until) <= MAX_LAG),
+            };
+            let has_started = pod.started.is_some_and(|started| lag(started) >= MAX_LAG);
+            for (resource, amount) in pods::requests(&pod.object).into_iter().filter(|_| is_known) {
                 if has_started {
                     *usage.started.entry(resource.clone()).or_default() += amount;
                 }
                 *usage.bound.entry(resource).or_default() += amount;
             }
         }
-        usage
+        Some(usage)
     }
 }
