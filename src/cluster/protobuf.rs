@@ -69,7 +69,7 @@ pub enum Invalid {
 pub enum Objects {
     /// To the callers of the client, JSON reduced to the fields that [`ApiNode`](crate::model::node::ApiNode) reads.
     Nodes,
-    /// The same for [`ApiPod`](crate::model::pod::ApiPod).
+    /// The same for pods.
     Pods,
 }
 

@@ -60,7 +60,7 @@ fn pod_that_starts_while_a_value_is_lowered_raises_it_again() {
 
 /// The same where the response to the lowering is lost, or it is applied late: whatever has lowered the value.
 #[test]
-fn lowering_that_nobody_remembers_is_raised_again() {
+fn lowering_that_is_remembered_nowhere_is_raised_again() {
     for (is_late, is_crash) in [(false, false), (true, false), (false, true), (true, true)] {
         let (mut world, (id, node, patch)) = World::lowering_while_a_pod_is_bound();
         if !is_late {
