@@ -13,7 +13,7 @@ impl Reconciler {
     /// Has pods watched while a leader has a rule that depends on them. Once a rule needs the watch, it stays until no
     /// such rule is left: to begin it costs a list of all pods.
     pub(super) fn follow_usage(&mut self, now: Now, step: &mut Step) {
-        let leads = self.leads(now.instant) && !self.leader.is_stopping() && self.knows_all();
+        let leads = self.leads(now.instant) && self.knows_all();
         let is_wanted = leads && {
             let is_on = self.usage.is_on();
             let mut rules = self.rules.iter();
