@@ -1,5 +1,5 @@
 //! Rules that are being deleted, and that somebody's finalizer keeps. They declare nothing, as if they were gone: a
-//! finalizer keeps the object, not its values. What is left of them is a status that says so.
+//! finalizer keeps the object, not its values. What is left of them is a status that reports it.
 
 use std::sync::Arc;
 

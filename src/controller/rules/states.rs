@@ -33,7 +33,7 @@ const ROOM_TO_SPARE: usize = 16;
 /// Rules that are not in force may take this part of what those in force may.
 const STALLED_SHARE: usize = 4;
 
-/// Rules that are being deleted may take this part of what others may. More of them have no status that says so.
+/// Rules that are being deleted may take this part of what others may. More of them have no status that reports it.
 const DELETED_SHARE: usize = 4;
 
 /// What an insertion has changed.
