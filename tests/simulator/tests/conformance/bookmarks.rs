@@ -11,8 +11,9 @@ use crate::episode::World;
 use crate::exchange::collection;
 use crate::real::KINDS;
 
-/// Compares the last events of watches that end soon: the previous write, then a bookmark of a version that is not
-/// older. Compares only the bookmark's kind and version: its other fields are empty, and differ by kind.
+/// Compares the last bookmarks of watches that end soon, whose version is not older than that of the previous write.
+/// Others may write after it, such as the API server to its Lease. Compares only the bookmark's kind and version: its
+/// other fields are empty, and differ by kind.
 pub(crate) fn compare(world: &World) -> Result<()> {
     let watches = KINDS.map(|kind| {
         let url = world.control_plane.url() + &collection(kind, None);
@@ -28,14 +29,15 @@ pub(crate) fn compare(world: &World) -> Result<()> {
         let (kind, stream) = watch?;
         let mut stream = stream.ok().context("a watch")?;
         while world.client.next(&mut stream, DEADLINE) {}
-        let last = stream.events.back().with_context(|| format!("no event of {}", kind.plural()))?;
+        let last = stream.events.iter().rfind(|event| event["type"] == "BOOKMARK");
+        let last = last.with_context(|| format!("no bookmark of {}", kind.plural()))?;
         let mut of_model = bookmark(kind, &node)?;
         of_model["object"]["metadata"]["resourceVersion"] = last["object"]["metadata"]["resourceVersion"].clone();
         let kept = json!({"type": last["type"], "object": {
             "kind": last["object"]["kind"], "apiVersion": last["object"]["apiVersion"],
             "metadata": {"resourceVersion": last["object"]["metadata"]["resourceVersion"]},
         }});
-        ensure!(kept == of_model, "the last event of {}: {kept}, model {of_model}", kind.plural());
+        ensure!(kept == of_model, "the last bookmark of {}: {kept}, model {of_model}", kind.plural());
         let of_last = version(&last["object"])?;
         ensure!(kind != Kind::Node || of_last >= written, "a bookmark of {of_last}, after {written}");
     }
