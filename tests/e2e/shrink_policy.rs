@@ -146,9 +146,6 @@ fn pods_not_watchable_holds_values_and_is_reported() {
     controller.stop();
 }
 
-/// How many pods may end before a lowered value is in force: two of four would do if the scheduler were always slower.
-const MAX_ENDED: usize = 40;
-
 /// A pod of 1, with the resource as its label.
 fn pod_of_one(resource: &str, number: usize) -> Value {
     let prefix = resource.rsplit('/').next().unwrap();
@@ -157,26 +154,42 @@ fn pod_of_one(resource: &str, number: usize) -> Value {
     pod
 }
 
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+fn create_pod_of_one(cluster: &Cluster, resource: &str, number: usize) {
+    let pod = pod_of_one(resource, number).to_string();
+    let (code, text) = cluster.control_plane.send("POST", PODS, "application/json", &pod).unwrap();
+    assert_eq!(code, 201, "{text}");
+}
+
 /// Ends pods of a resource one by one until its value on the node is 2. More pods wait for it all the time, and the scheduler
-/// gives each freed unit to the next.
+/// gives each freed unit to the next. Two would do if the scheduler were always slower than the controller.
 fn end_pods_until_lowered(cluster: &Cluster, resource: &str) {
-    let label = format!("resource={}", resource.rsplit('/').next().unwrap());
-    let running = || {
-        let pods = cluster.get(&["pods", "--selector", &label]);
-        let pods = pods["items"].as_array().into_iter().flatten().cloned();
-        pods.filter(|pod| pod["status"]["phase"] == "Running").collect::<Vec<_>>()
+    let label = format!("resource%3D{}", resource.rsplit('/').next().unwrap());
+    let pods = || {
+        let pods = cluster.control_plane.get(&format!("{PODS}?labelSelector={label}")).unwrap();
+        let mut pods: Value = serde_json::from_str(&pods).unwrap();
+        pods["items"].as_array_mut().map(std::mem::take).unwrap_or_default()
     };
-    for ended in 0..MAX_ENDED {
-        // A pod that was bound while the value was lowered, and that the kubelet has admitted, raises it again.
-        if quantity(&cluster.node("node-1"), "capacity", resource) == Some("2") && running().len() <= 2 {
-            return;
+    let mut ended = 0;
+    wait_until(&format!("{resource} to be 2"), || {
+        // A pod that was bound while the value was lowered raises it again if the kubelet admits it, and fails if not.
+        let is_bound = |pod: &&Value| pod["spec"]["nodeName"].is_string() && pod["status"]["phase"] != "Failed";
+        let bound = pods().iter().filter(is_bound).count();
+        if quantity(&cluster.node("node-1"), "capacity", resource) == Some("2") && bound <= 2 {
+            return Ok(Some(()));
         }
-        cluster.apply(&pod_of_one(resource, ended + 8).to_string());
-        let first = wait_until("a pod to run", || Ok(running().into_iter().next())).unwrap();
+        create_pod_of_one(cluster, resource, ended + 8);
+        let is_running = |pod: &Value| pod["status"]["phase"] == "Running";
+        let first = wait_until("a pod to run", || Ok(pods().into_iter().find(is_running)))?;
         let first = first["metadata"]["name"].as_str().unwrap_or_default();
-        cluster.kubectl(&["delete", "pod", first, "--force", "--grace-period=0"]);
-    }
-    panic!("{resource} is not 2 after {MAX_ENDED} pods have ended: {:#}", cluster.node("node-1")["status"]["capacity"]);
+        let now = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}).to_string();
+        cluster.control_plane.send("DELETE", &format!("{PODS}/{first}"), "application/json", &now)?;
+        ended += 1;
+        Ok(None)
+    })
+    .unwrap_or_else(|error| panic!("{error:#}; {ended} pods have ended"));
+    println!("{resource} is 2 after {ended} pods have ended");
 }
 
 #[test]
@@ -191,7 +204,7 @@ fn lowered_value_takes_effect_although_pods_queue_for_it() {
     cluster.apply_rule("outranked", &json!({"resourceName": outranked}));
     for resource in [&edited, &derived, &outranked] {
         cluster.wait_advertised("node-1", resource, "4");
-        (0..8).for_each(|number| cluster.apply(&pod_of_one(resource, number).to_string()));
+        (0..8).for_each(|number| create_pod_of_one(&cluster, resource, number));
     }
 
     cluster.apply_rule("edited", &json!({"resourceName": edited, "quantity": 2}));
@@ -200,8 +213,5 @@ fn lowered_value_takes_effect_although_pods_queue_for_it() {
     end_pods_until_lowered(&cluster, &derived);
     cluster.apply_rule("first", &json!({"resourceName": outranked, "quantity": 2, "priority": 1}));
     end_pods_until_lowered(&cluster, &outranked);
-    for resource in [&edited, &derived, &outranked] {
-        cluster.wait_advertised("node-1", resource, "2");
-    }
     controller.stop();
 }
