@@ -12,17 +12,17 @@ use serde_json::Value;
 use crate::builder::free_port;
 use crate::part::Part;
 use crate::programs::CONTROL_PLANE;
-use crate::{ControlPlane, http};
+use crate::{ControlPlane, http, wait_until};
 
-/// `kubectl proxy`, as the administrator.
+/// `kubectl proxy` as one user, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Proxy {
+pub struct Proxy {
     pub(crate) part: Part,
     address: SocketAddr,
 }
 
 impl Proxy {
-    pub(crate) fn start(kubeconfig: &Path, logs: &Path) -> Result<Self> {
+    pub(crate) fn start(name: &str, kubeconfig: &Path, logs: &Path) -> Result<Self> {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let args = vec![
             "proxy".to_owned(),
@@ -30,16 +30,34 @@ impl Proxy {
             format!("--port={}", address.port()),
         ];
         let kubectl = CONTROL_PLANE.find("kubectl")?;
-        let part = Part::start("kubectl-proxy", &kubectl, args, Vec::new(), logs)?;
+        let part = Part::start(name, &kubectl, args, Vec::new(), logs)?;
         Ok(Self { part, address })
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
+
+    /// Sends a request with a body, and returns the code and the body of the response.
+    ///
+    /// # Errors
+    /// Returns an error if there is no response.
+    pub fn send(&self, method: &str, path: &str, content_type: &str, body: &str) -> Result<(u16, String)> {
+        http::send_body(self.address, method, path, (content_type, body))
+    }
 }
 
 impl ControlPlane {
+    /// Starts a `kubectl proxy` with the credentials of `kubeconfig`, for requests of another user than the administrator.
+    ///
+    /// # Errors
+    /// Returns an error if it does not start.
+    pub fn proxy_of(&self, kubeconfig: &Path) -> Result<Proxy> {
+        let proxy = Proxy::start("kubectl-proxy-of-another", kubeconfig, &self.logs())?;
+        wait_until("kubectl proxy of another user", || Ok(http::get(proxy.address, "/version").ok()))?;
+        Ok(proxy)
+    }
+
     /// Returns the body of the API server's response to a GET of `path`.
     ///
     /// # Errors

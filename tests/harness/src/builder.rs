@@ -156,7 +156,7 @@ impl Builder {
         let apiserver =
             Part::start("kube-apiserver", &CONTROL_PLANE.find("kube-apiserver")?, args, vec![collector], &logs)?;
         credentials::wait_certificate(&dir, &apiserver)?;
-        let proxy = Proxy::start(&credentials::kubeconfig(&dir, credentials::OBSERVER), &logs)?;
+        let proxy = Proxy::start("kubectl-proxy", &credentials::kubeconfig(&dir, credentials::OBSERVER), &logs)?;
         let mut control_plane = ControlPlane::new(dir, etcd, apiserver, proxy, authority);
         control_plane.wait_apiserver()?;
         if self.controller_manager {

@@ -63,6 +63,7 @@ mod reset;
 mod shared;
 mod wait;
 
+pub use api::Proxy;
 pub use builder::{Builder, free_port};
 pub use cgroup::Cgroup;
 pub use cluster::Cluster;
