@@ -113,6 +113,11 @@ test-image: dist-for-tests tools ## Check that images and charts are well formed
 test-e2e: build-tests controlplane controlplane-extras tools monitoring-crds ## Run the tests against a real control plane
 	@$(STEP) $(CARGO_TEST) --test e2e -- --skip gitops:: --skip karpenter:: --test-threads $(E2E_THREADS)
 
+# What `make test` does with half of the memory and fewer rules.
+.PHONY: test-attacks
+test-attacks: build-tests controlplane controlplane-extras ## Attack the memory of the controller with as many rules, statuses and nodes as the chart is made for (minutes)
+	@$(STEP) $(CARGO_TEST) --test e2e -- --ignored --show-output --test-threads 1 rules_memory::
+
 # A test that has ever failed under load is repeated under load.
 .PHONY: test-repeat
 test-repeat: build-tests controlplane controlplane-extras tools monitoring-crds ## Repeat end-to-end tests while all cores are busy, until one fails (N=20 TESTS="outages:: standby::")

@@ -1,22 +1,64 @@
 //! Attacks on the memory of the controller, by whoever may write rules or has its token.
 //!
 //! Method: store large rules and statuses under a CRD without validation, as an earlier version had; run the program in
-//! a cgroup of 128 MiB, the limit of the chart, with the CRD of this version; and expect that it lives, repairs, and
+//! a cgroup with a memory limit, with the CRD of this version; and expect that it lives, repairs, and
 //! names the cause.
 
-use harness::objects::{DONGLE, condition, rule};
+use std::time::Instant;
+
+use harness::objects::{DONGLE, condition, node, rule};
 use harness::{Cgroup, Cluster, Controller};
 use serde_json::{Value, json};
 
 use crate::support::rejected_objects;
 
 const RULES: &str = "/apis/noderesource.dev/v1alpha1/nodeextendedresources";
-const LIMIT: u64 = 128 * 1024 * 1024;
+/// The size of an attack, and of what it attacks.
+struct Attack {
+    /// Memory that the process may take, in bytes.
+    limit: u64,
+    nodes: usize,
+    /// Rules of 520 KB, and as many with statuses of a megabyte.
+    large: usize,
+    /// Field managers of one status.
+    managers: usize,
+    /// Rules as large as the CRD allows.
+    legal: usize,
+    /// How often `fleeting` rules appear and vanish.
+    rounds: usize,
+    fleeting: usize,
+}
 
-/// A cgroup with the memory limit of the chart; prints why if this machine permits none.
-fn cgroup() -> Option<Cgroup> {
-    let cgroup = Cgroup::with_memory(LIMIT);
+/// Half of the memory that the chart gives, attacked by rules that would not fit into all of it.
+const QUICK: Attack =
+    Attack { limit: 64 * 1024 * 1024, nodes: 1, large: 60, managers: 50, legal: 100, rounds: 1, fleeting: 100 };
+
+/// What the chart is made for.
+const WHOLE: Attack = Attack {
+    limit: 128 * 1024 * 1024,
+    nodes: 20_000,
+    large: 120,
+    managers: 400,
+    legal: 10_000,
+    rounds: 10,
+    fleeting: 500,
+};
+
+/// A cgroup with a memory limit; prints why if this machine permits none.
+fn cgroup(limit: u64) -> Option<Cgroup> {
+    let cgroup = Cgroup::with_memory(limit);
     cgroup.map_err(|error| println!("skipped: no cgroup with a memory limit can be created here: {error}")).ok()
+}
+
+/// A cluster with a rule for `node-1`, and with other nodes.
+fn start(attack: &Attack) -> Cluster {
+    let cluster = Cluster::start();
+    for number in 1..=attack.nodes {
+        let node = node(&format!("node-{number}"), &json!({}));
+        send(&cluster, "POST", "/api/v1/nodes", "application/json", &node);
+    }
+    cluster.apply_rule("dongle", &json!({"nodeNames": ["node-1"]}));
+    cluster
 }
 
 /// Sends a request with a body of JSON, which must succeed.
@@ -41,12 +83,17 @@ fn large(number: usize) -> Value {
     rule
 }
 
-/// A rule with a label that all of these have.
-fn fleeting(number: usize, names: &[String]) -> Value {
-    let spec = json!({"resourceName": "example.com/fleeting", "nodeNames": names});
-    let mut rule = rule(&format!("fleeting-{number:03}"), &spec);
-    rule["metadata"]["labels"] = json!({"fleeting": ""});
+/// A rule as large as the CRD allows, with a label that all of its kind have.
+fn labeled(kind: &str, number: usize, names: &[String]) -> Value {
+    let spec = json!({"resourceName": format!("example.com/{kind}"), "nodeNames": names});
+    let mut rule = rule(&format!("{kind}-{number:03}"), &spec);
+    rule["metadata"]["labels"] = json!({kind: ""});
     rule
+}
+
+fn delete_all(cluster: &Cluster, label: &str) {
+    let all = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+    send(cluster, "DELETE", &format!("{RULES}?labelSelector={label}"), "application/json", &all);
 }
 
 /// Gives a rule a status of about a megabyte, under many field managers.
@@ -68,22 +115,39 @@ fn bloat_status(cluster: &Cluster, name: &str, managers: usize) {
 
 /// The value of the node is repaired once more.
 fn assert_repairs(cluster: &Cluster) {
+    let began = Instant::now();
     cluster.write_quantity("node-1", DONGLE, "7");
     cluster.wait_advertised("node-1", DONGLE, "4");
+    println!("repaired after {:?}", began.elapsed());
+}
+
+fn metric(controller: &Controller, name: &str) -> u64 {
+    let metrics = controller.get("/metrics").unwrap().1;
+    let mut lines = metrics.lines();
+    let line = lines.find_map(|line| line.strip_prefix(&format!("node_resource_advertiser_{name} ")));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {metrics}"))
 }
 
 #[test]
 fn rules_and_statuses_from_before_the_bounds_do_not_end_the_process() {
-    let Some(cgroup) = cgroup() else { return };
-    let cluster = Cluster::start();
-    cluster.create_nodes(["node-1"], &json!({}));
-    cluster.apply_rule("dongle", &json!({"nodeNames": ["node-1"]}));
+    survive_rules_and_statuses_from_before_the_bounds(&QUICK);
+}
+
+#[test]
+#[ignore = "takes minutes: `make test-attacks`"]
+fn whole_rules_and_statuses_from_before_the_bounds_do_not_end_the_process() {
+    survive_rules_and_statuses_from_before_the_bounds(&WHOLE);
+}
+
+fn survive_rules_and_statuses_from_before_the_bounds(attack: &Attack) {
+    let Some(cgroup) = cgroup(attack.limit) else { return };
+    let cluster = start(attack);
     rejected_objects::drop_validation(&cluster);
-    create_all(&cluster, (0..120).map(large));
+    create_all(&cluster, (0..attack.large).map(large));
     let small = |number: usize| rule(&format!("small-{number:03}"), &json!({"resourceName": "example.com/small"}));
-    create_all(&cluster, (0..120).map(small));
-    for number in 0..120 {
-        bloat_status(&cluster, &format!("small-{number:03}"), if number == 0 { 300 } else { 0 });
+    create_all(&cluster, (0..attack.large).map(small));
+    for number in 0..attack.large {
+        bloat_status(&cluster, &format!("small-{number:03}"), if number == 0 { attack.managers } else { 0 });
     }
     cluster.install_crd();
 
@@ -91,15 +155,17 @@ fn rules_and_statuses_from_before_the_bounds_do_not_end_the_process() {
     controller.wait_ready();
     cluster.wait_advertised("node-1", DONGLE, "4");
     assert_repairs(&cluster);
+    let last = attack.large - 1;
     // The statuses are written back, and the large rules reported.
-    for name in ["small-000", "small-119"] {
-        cluster.wait_status(name, "its own conditions", |status| {
+    for number in [0, last] {
+        cluster.wait_status(&format!("small-{number:03}"), "its own conditions", |status| {
             condition(status, "Stalled").0 == "False" && status.to_string().len() < 10_000
         });
     }
-    for name in ["large-000", "large-119"] {
-        let status =
-            cluster.wait_status(name, "Stalled", |status| condition(status, "Stalled") == ("True", "InvalidSpec"));
+    for number in [0, last] {
+        let status = cluster.wait_status(&format!("large-{number:03}"), "Stalled", |status| {
+            condition(status, "Stalled") == ("True", "InvalidSpec")
+        });
         assert!(status.to_string().contains("nodeNames holds 1000 names of"), "{status:#}");
     }
     assert_repairs(&cluster);
@@ -108,46 +174,45 @@ fn rules_and_statuses_from_before_the_bounds_do_not_end_the_process() {
 
 #[test]
 fn youngest_of_too_many_legal_rules_are_stalled_and_rules_that_come_and_go_do_not_end_the_process() {
-    let Some(cgroup) = cgroup() else { return };
-    let cluster = Cluster::start();
-    cluster.create_nodes(["node-1"], &json!({}));
-    cluster.apply_rule("dongle", &json!({"nodeNames": ["node-1"]}));
+    survive_legal_rules(&QUICK);
+}
+
+#[test]
+#[ignore = "takes minutes: `make test-attacks`"]
+fn whole_youngest_of_too_many_legal_rules_are_stalled_and_rules_that_come_and_go_do_not_end_the_process() {
+    survive_legal_rules(&WHOLE);
+}
+
+fn survive_legal_rules(attack: &Attack) {
+    let Some(cgroup) = cgroup(attack.limit) else { return };
+    let cluster = start(attack);
     let controller = Controller::start_in(&cgroup, &cluster, &[]);
     controller.wait_ready();
     cluster.wait_advertised("node-1", DONGLE, "4");
 
-    // Each as large as the CRD allows. A quarter of the limit has room for some 130.
+    // A quarter of the limit has room for one rule in a megabyte.
     let names: Vec<_> = (0..1000).map(|number| format!("{number:049}")).collect();
-    let legal = |number: usize| rule(&format!("legal-{number:03}"), &json!({"nodeNames": names}));
-    create_all(&cluster, (0..200).map(legal));
-    let wait_full = |name: &str| {
-        cluster.wait_status(name, "MemoryFull", |status| condition(status, "Stalled") == ("True", "MemoryFull"))
-    };
-    let status = wait_full("legal-199");
+    create_all(&cluster, (0..attack.legal).map(|number| labeled("legal", number, &names)));
+    let youngest = format!("legal-{:03}", attack.legal - 1);
+    let status =
+        cluster.wait_status(&youngest, "MemoryFull", |status| condition(status, "Stalled") == ("True", "MemoryFull"));
     assert!(status.to_string().contains("--max-rules-memory"), "{status:#}");
     cluster.wait_status("legal-000", "Ready", |status| condition(status, "Ready").0 == "True");
     controller.wait_log("rules take nearly all memory that they may");
-    let metrics = controller.get("/metrics").unwrap().1;
-    let metric = |name: &str| {
-        let mut lines = metrics.lines();
-        let line = lines.find_map(|line| line.strip_prefix(&format!("node_resource_advertiser_{name} ")));
-        line.and_then(|value| value.parse::<u64>().ok()).unwrap_or_else(|| panic!("no {name} in {metrics}"))
-    };
-    assert_eq!(metric("rules_memory_limit_bytes"), LIMIT / 4);
-    assert!(metric("rules_memory_bytes") > LIMIT / 5, "{}", metric("rules_memory_bytes"));
+    assert_eq!(metric(&controller, "rules_memory_limit_bytes"), attack.limit / 4);
+    let taken = metric(&controller, "rules_memory_bytes");
+    assert!(taken > attack.limit / 5, "{taken}");
     assert_repairs(&cluster);
 
-    for round in 0..2 {
-        create_all(&cluster, (0..200).map(|number| fleeting(number, &names)));
-        let all = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
-        send(&cluster, "DELETE", &format!("{RULES}?labelSelector=fleeting"), "application/json", &all);
+    for round in 0..attack.rounds {
+        create_all(&cluster, (0..attack.fleeting).map(|number| labeled("fleeting", number, &names)));
+        delete_all(&cluster, "fleeting");
         assert_repairs(&cluster);
         assert!(controller.get("/livez").is_ok_and(|(code, _)| code == 200), "in round {round}");
     }
     // There is room for the stalled rules once others are gone.
-    let gone: Vec<_> = (0..150).map(|number| format!("legal-{number:03}")).collect();
-    let gone: Vec<_> = gone.iter().map(String::as_str).collect();
-    cluster.kubectl(&[&["delete", "ner"], &gone[..]].concat());
-    cluster.wait_status("legal-199", "Ready", |status| condition(status, "Ready").0 == "True");
+    cluster.kubectl(&["label", "ner", &youngest, "legal-"]);
+    delete_all(&cluster, "legal");
+    cluster.wait_status(&youngest, "Ready", |status| condition(status, "Ready").0 == "True");
     controller.stop();
 }
