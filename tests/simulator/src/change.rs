@@ -57,6 +57,8 @@ impl NodeWrite<'_> {
         let reasons: &[_] = match name {
             _ if !self.was_seen => &[],
             "repaired" => &["Repaired"],
+            // A value of another that pods keep where it was.
+            "adopted" if may_be_held => &["Adopted", "TakenOver"],
             "adopted" => &["Adopted"],
             "taken over" => &["TakenOver"],
             "withdrawn" => &["Withdrawn"],

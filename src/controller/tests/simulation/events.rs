@@ -103,10 +103,13 @@ impl World {
         if reason == "PatchFailed" && !self.checks.events.failed.contains(&(process, node.clone())) {
             self.violate(format!("I10: an Event of a failed patch, and none of {node} has failed: {:?}", event.note));
         }
+        let leads_since = self.processes[process].leads_since;
         let events = &mut self.checks.events;
+        // What happened in an earlier term may have no Event.
         let is_it = |expected: &Expected| {
             let is_place = expected.node == node && expected.resource == resource;
-            expected.is_known && expected.process == process && is_place && expected.reasons.contains(&&*reason)
+            let is_of_term = expected.process == process && expected.leads_since == leads_since;
+            expected.is_known && is_of_term && is_place && expected.reasons.contains(&&*reason)
         };
         if let Some(place) = events.expected.iter().position(is_it) {
             events.expected.remove(place);
