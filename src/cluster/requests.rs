@@ -14,7 +14,6 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::error::describe;
-use crate::model::resource_version;
 
 /// The longest accepted `Retry-After`.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
@@ -48,11 +47,6 @@ pub(crate) struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// Returns the version of the list.
-    pub(crate) fn version(&self) -> Option<u64> {
-        self.metadata.resource_version.as_deref().and_then(resource_version::number)
-    }
-
     /// Returns the continue token for the next page; `None` after the last.
     pub(crate) fn next(self) -> Option<String> {
         self.metadata.continue_.filter(|token| !token.is_empty())

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::device_classes::DeviceClass;
 use super::limiter::Kind;
 use super::protection::{self, PolicyObject};
-use super::rules::{ObservedStatus, RuleList, RuleObject};
+use super::rules::{ObservedStatus, RuleObject};
 use super::usage::PodObject;
 use crate::cluster::clock;
 use crate::cluster::lease::{Election, LeaseWrite, Written};
@@ -91,12 +91,6 @@ pub(super) enum Effect {
     WriteLease(LeaseWrite),
     /// The process ends, and has no request in flight.
     ReleaseLease(Box<Election>),
-    /// All rules, consistently: a new leader decides withdrawals by this list.
-    ListRules {
-        id: RequestId,
-        /// How many bytes they may take.
-        max_size: usize,
-    },
     PatchNode {
         id: RequestId,
         node: Arc<str>,
@@ -140,10 +134,6 @@ pub(super) enum Completion {
         found: Option<Box<Lease>>,
     },
     LeaseReleased,
-    RulesListed {
-        id: RequestId,
-        reply: Result<RuleList, RequestError>,
-    },
     NodePatched {
         id: RequestId,
         node: Arc<str>,
@@ -175,7 +165,8 @@ pub(super) struct Step {
     pub(super) planned: usize,
     /// Whether the watch of nodes is to begin anew with a list, because rules read from nodes what was not kept.
     pub(super) relists_nodes: bool,
-    /// Whether the watch of rules is to begin anew with a list, because there is room for rules that did not fit.
+    /// Whether the watch of rules is to begin anew with a list: a new leader needs one, so does the end of a hold, and there
+    /// may be room for rules that did not fit.
     pub(super) relists_rules: bool,
     /// Whether pods are to be watched. The watch begins with a list, and ends when it is no longer wanted.
     pub(super) watches_pods: bool,

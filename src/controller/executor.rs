@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::events::v1::Event as KubeEvent;
-use kube::api::{ListParams, Patch, PatchParams, PostParams, Request as ApiRequest};
+use kube::api::{Patch, PatchParams, PostParams, Request as ApiRequest};
 use kube::core::Resource as _;
 use kube::{Client, ResourceExt as _};
 use serde::Deserialize;
@@ -16,11 +16,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::effect::{Completion, Effect, Request, RequestId, WrittenStatus};
-use super::rules::{ObservedStatus, RuleList, RuleObject};
-use crate::cluster::bounded_pages;
+use super::rules::ObservedStatus;
 use crate::cluster::lease;
 use crate::cluster::node_client::{NodeClient, Reply};
-use crate::cluster::requests::{Page, RequestError, Requests};
+use crate::cluster::requests::Requests;
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource, NodeExtendedResourceStatus};
 use crate::model::resource_version;
 
@@ -29,16 +28,14 @@ pub(super) type InFlight = BoxFuture<'static, Completion>;
 
 pub(super) struct Executor {
     client: Client,
-    /// For lists of rules.
-    by_bounded_pages: Client,
 }
 
 impl Executor {
     pub(super) fn new(client: Client) -> Self {
-        Self { by_bounded_pages: bounded_pages::client(&client), client }
+        Self { client }
     }
 
-    /// Sends a request. The future completes by the deadline of the request; for a paged list, some pages later.
+    /// Sends a request. The future completes by the deadline of the request.
     pub(super) fn send(&self, request: Request) -> InFlight {
         let Request { effect, deadline } = request;
         let started = Instant::now();
@@ -59,11 +56,6 @@ impl Executor {
                 let ended = lease::end_election(self.client.clone(), *election);
                 ended.map(|_| Completion::LeaseReleased).boxed()
             }
-            Effect::ListRules { id, max_size } => {
-                let requests = Requests::new(self.by_bounded_pages.clone(), timeout);
-                let list = list_rules(requests, max_size);
-                list.map(move |reply| Completion::RulesListed { id, reply }).boxed()
-            }
             Effect::PatchNode { id, node, patch } => patch_node(nodes, id, node, patch, deadline, timeout).boxed(),
             Effect::PatchStatus { rule, uid, status } => patch_status(requests, rule, uid, *status).boxed(),
             Effect::CreateEvent(event) => create_event(requests, event).boxed(),
@@ -71,21 +63,6 @@ impl Executor {
                 let tested = nodes.try_label(node, label);
                 tested.map(move |reply| Completion::ConfinementTested { number, reply }).boxed()
             }
-        }
-    }
-}
-
-/// Lists all rules, in pages of one version that is at least as new as every earlier write.
-async fn list_rules(requests: Requests, max_size: usize) -> Result<RuleList, RequestError> {
-    let rules = ApiRequest::new(NodeExtendedResource::url_path(&(), None));
-    let mut page = ListParams::default().limit(bounded_pages::PAGE_SIZE);
-    let mut listed = RuleList::new(max_size);
-    loop {
-        let mut list: Page<RuleObject> = requests.send(rules.list(&page)).await?;
-        listed.add(list.version(), std::mem::take(&mut list.items));
-        page.continue_token = list.next();
-        if page.continue_token.is_none() {
-            return Ok(listed);
         }
     }
 }

@@ -42,8 +42,6 @@ pub(super) enum Kind {
     Patch,
     /// A patch that follows from an edit of rules.
     Rollout,
-    /// The list of rules, which has no limit.
-    RuleList,
     Status,
     Event,
 }
@@ -64,7 +62,7 @@ pub(super) struct Limiter {
     max_patches: usize,
     /// The current limit of patches in flight: at most `max_patches`.
     window: f64,
-    in_flight: [usize; 6],
+    in_flight: [usize; 5],
     /// Of [`Kind::Rollout`].
     rollouts: Pace,
     /// The shortest time that a patch has taken: in the current interval, and in the one before.
@@ -84,7 +82,7 @@ impl Limiter {
         Self {
             max_patches,
             window: max_patches as f64,
-            in_flight: [0; 6],
+            in_flight: [0; 5],
             rollouts: Pace::new(rollout_rate),
             fastest: [None; 2],
             fastest_since: None,
@@ -117,7 +115,6 @@ impl Limiter {
             Kind::Repair => patches < self.max_patches + REPAIR_SLOTS,
             Kind::Patch => !is_paused && patches < (self.window as usize).max(1),
             Kind::Rollout => self.is_free(Kind::Patch, now) && self.rollouts.is_due(now),
-            Kind::RuleList => true,
             Kind::Status => !is_paused && !is_side_paused && in_flight(kind) < MAX_SIDE_WRITES,
             Kind::Event => !is_paused && in_flight(kind) < MAX_SIDE_WRITES,
         }

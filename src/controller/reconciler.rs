@@ -42,7 +42,7 @@ use super::options::{Diagnostics, Options};
 use super::protection::Protection;
 use super::readiness::Readiness;
 use super::rules::Rules;
-use super::schedule::{RulesList, Schedule};
+use super::schedule::Schedule;
 use super::status_writes::StatusWrites;
 use super::usage::Usage;
 use super::watches::{Failed, Watches};
@@ -150,7 +150,6 @@ impl Reconciler {
                 self.leader.written(written, found.map(|lease| *lease), started, now);
             }
             Completion::LeaseReleased => self.leader.released(),
-            Completion::RulesListed { id, reply } => self.rules_listed(id, reply, now),
             Completion::NodePatched { id, node, reply } => self.node_patched(id, &node, reply, now),
             Completion::StatusPatched { rule, uid, result } => {
                 self.status_patched(&rule, uid, result, now.instant);
@@ -172,8 +171,7 @@ impl Reconciler {
 
     /// Decides what to send now.
     pub(super) fn next(&mut self, now: Now) -> Step {
-        let relists_rules = self.rules.take_relist(now.instant);
-        let mut step = Step { relists_nodes: self.nodes.take_relist(), relists_rules, ..Step::default() };
+        let mut step = Step { relists_nodes: self.nodes.take_relist(), ..Step::default() };
         step.wake = self.leader.next(now, &mut step.requests);
         self.follow_leadership(now);
         self.follow_watches(now, &mut step);
@@ -187,6 +185,7 @@ impl Reconciler {
         }
         self.follow_usage(now, &mut step);
         self.report_gauges(now.instant);
+        step.relists_rules = self.rules.take_relist(now.instant);
         step
     }
 
@@ -212,7 +211,6 @@ impl Reconciler {
         self.wake_due(now);
         self.resume_ended(now);
         self.list_rules_after_hold(now.instant);
-        self.list_rules(now.instant, step);
         self.reports.planned = 0;
         while self.reports.planned < PLAN_BATCH_SIZE
             && let Some(name) = self.schedule.queue.pop(Stage::Plan)
@@ -248,7 +246,6 @@ impl Reconciler {
             self.schedule.limiter.next_wake(now.instant),
             // The hold does not end before rules and nodes are known.
             self.rules.hold().until().filter(|_| self.knows_all()),
-            self.schedule.rules.not_before(),
             self.schedule.rollouts.next_end(),
             self.reports.events.next_due(now.instant),
             self.reports.statuses.next_due(now.instant),
@@ -297,14 +294,13 @@ impl Reconciler {
         self.cluster.confinement.follow(leads, now.instant);
         self.report_confinement();
         if leads {
-            self.schedule.list_rules();
+            self.rules.list_again();
             self.restart_all(now);
         } else {
             self.reports.forbidden = None;
             self.reports.events.clear();
             self.rules.stand_by();
-            // Planned changes are not sent anymore, and the rules must be listed again.
-            self.schedule.list_rules();
+            // Planned changes are not sent anymore.
             self.restart_nodes(now);
             self.report_forbidden();
         }
@@ -345,7 +341,7 @@ impl Reconciler {
 
     /// Returns whether all rules and nodes are known: until then, only repairs from ledgers are written (I4).
     fn knows_all(&self) -> bool {
-        matches!(self.schedule.rules, RulesList::Done) && self.nodes.listed()
+        self.rules.are_known() && self.nodes.listed()
     }
 
     fn set_ready(&self, change: impl FnOnce(&mut Readiness)) {

@@ -3,13 +3,11 @@
 mod crowding;
 mod deleting;
 mod hold;
-mod list;
 mod object;
 mod observed_status;
 mod state;
 mod states;
 
-use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,16 +20,11 @@ use crate::planner::rules::{Rule, RuleSet};
 use crowding::Crowding;
 use hold::Hold;
 pub(super) use hold::NamedRules;
-use list::Listing;
-pub(super) use list::{Mark, RuleList, Validity};
 pub(super) use object::RuleObject;
 pub(super) use observed_status::ObservedStatus;
 pub(super) use state::{RuleState, Stalled};
 use states::Inserted;
 pub(super) use states::RuleStates;
-
-/// The maximum number of remembered deletions.
-const MAX_DELETED: usize = 1000;
 
 /// All rules.
 #[derive(Clone, Debug)]
@@ -41,23 +34,34 @@ pub(super) struct Rules {
     deleting: RuleStates,
     /// The contents of a list in progress.
     listing: Option<Listing>,
-    /// The number of lists that the watch has begun.
-    lists_begun: u64,
     listed: bool,
-    /// The version of the last list that a new leader requested, until the watch lists again. The watch may be behind it: a
-    /// rule that the list lacks and that is not newer is gone.
-    list_version: Option<u64>,
+    evidence: Evidence,
     /// Rules that are missing from a list together with many others: their values stay for a while.
     hold: Hold,
-    /// The name and uid of each rule whose deletion was observed, oldest first: a list in progress, or a watch behind a
-    /// list, may still contain them. Several may have had one name.
-    deleted: VecDeque<(Arc<str>, Option<String>)>,
-    /// The number of deletions that are remembered no longer, because there were too many.
-    deletions_forgotten: u64,
     set: Arc<RuleSet>,
     /// Whether the set must be compiled again.
     is_dirty: bool,
     crowding: Crowding,
+}
+
+/// A list in progress.
+#[derive(Clone, Debug)]
+struct Listing {
+    rules: RuleStates,
+    /// The rules that are being deleted.
+    deleting: RuleStates,
+}
+
+/// Whether a complete list that began in this term of leadership shows which rules exist (I4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Evidence {
+    /// Another process leads.
+    Unneeded,
+    /// The watch must begin again: the list with which it begins is consistent, and no event of before follows.
+    Due,
+    /// The watch has begun again.
+    Listing,
+    Complete,
 }
 
 /// The nodes to plan after an event.
@@ -79,16 +83,13 @@ pub(super) struct Seen {
     pub(super) removed: Vec<Arc<str>>,
     /// Whether a list has just been completed.
     pub(super) is_list: bool,
-    /// Whether of two lists that were under way at once one lacked a rule of the other, so that only another list shows
-    /// whether the rule exists.
-    pub(super) is_in_doubt: bool,
 }
 
 impl Seen {
     fn nothing() -> Self {
         let (touched, removed) = (Vec::new(), Vec::new());
         let enqueue = Enqueue::None;
-        Self { enqueue, touched, removed, is_list: false, is_in_doubt: false }
+        Self { enqueue, touched, removed, is_list: false }
     }
 }
 
@@ -99,12 +100,9 @@ impl Rules {
             by_name: RuleStates::new(max_size),
             deleting: RuleStates::of_deleted(max_size),
             listing: None,
-            lists_begun: 0,
             listed: false,
-            list_version: None,
+            evidence: Evidence::Unneeded,
             hold: Hold::default(),
-            deleted: VecDeque::new(),
-            deletions_forgotten: 0,
             set: Arc::default(),
             is_dirty: false,
             crowding: Crowding::default(),
@@ -115,15 +113,13 @@ impl Rules {
     pub(super) fn observe(&mut self, event: Event<RuleObject>) -> Seen {
         match event {
             Event::Init => {
-                // A list that begins now contains deleted rules only if they were restored.
-                self.deleted.clear();
-                self.list_version = None;
-                self.lists_begun += 1;
-                self.listing = Some(Listing::new(self.by_name.max_size(), self.newest()));
+                let max_size = self.by_name.max_size();
+                self.listing =
+                    Some(Listing { rules: RuleStates::new(max_size), deleting: RuleStates::of_deleted(max_size) });
                 Seen::nothing()
             }
             Event::InitApply(object) => {
-                if let Some(Listing { rules, deleting, .. }) = &mut self.listing {
+                if let Some(Listing { rules, deleting }) = &mut self.listing {
                     let (name, mut state) = (object.name_any(), RuleState::new(object));
                     self.by_name.share(&name, &mut state);
                     let listed = if state.waits_for.is_some() { deleting } else { rules };
@@ -132,26 +128,17 @@ impl Rules {
                 Seen::nothing()
             }
             Event::InitDone => {
-                let Some(mut listing) = self.listing.take() else { return Seen::nothing() };
-                let deleting = listing.take_deleting();
-                let names: BTreeSet<_> = listing.rules.names().cloned().collect();
-                let mut listed = listing.rules.iter();
-                let is_unclear = |(name, rule): (&Arc<str>, &RuleState)| {
-                    self.is_newer(rule).is_none() && !self.by_name.contains(name) && !self.is_gone(name, rule)
-                };
-                let is_new = listing.is_raced && listed.any(is_unclear);
-                let mut seen = self.replace(listing);
+                let Some(Listing { rules, deleting }) = self.listing.take() else { return Seen::nothing() };
+                if self.evidence == Evidence::Listing {
+                    self.evidence = Evidence::Complete;
+                }
+                let mut seen = self.replace(rules);
                 self.replace_deleting(deleting, &mut seen);
-                let is_in_doubt = is_new || self.by_name.names().any(|name| !names.contains(name));
-                Seen { is_in_doubt, ..seen }
+                seen
             }
             Event::Apply(object) if object.meta().deletion_timestamp.is_none() => {
                 let name: Arc<str> = object.name_any().into();
                 let mut new = RuleState::new(object);
-                let known = self.by_name.get(&name);
-                if known.is_some_and(|known| new.version < known.version) || self.is_gone(&name, &new) {
-                    return Seen::nothing();
-                }
                 self.by_name.share(&name, &mut new);
                 self.deleting.remove(&name);
                 let was_held = self.hold.exists(&name);
@@ -168,62 +155,35 @@ impl Rules {
                 Seen { enqueue, touched, removed, ..Seen::nothing() }
             }
             Event::Apply(object) => self.observe_deletion(object),
-            Event::Delete(object) => self.observe_end(object),
+            Event::Delete(object) => self.observe_end(&object),
         }
     }
 
-    /// Returns what is known now, when a list is requested.
-    pub(super) fn mark(&self) -> Mark {
-        let (newest, lists_begun) = (self.newest(), self.lists_begun);
-        let (is_watch_listing, deletions_forgotten) = (self.listing.is_some(), self.deletions_forgotten);
-        Mark { newest, lists_begun, is_watch_listing, deletions_forgotten }
+    /// Needs a complete list that begins from now on: at the start of a term of leadership, and at the end of a hold.
+    pub(super) fn list_again(&mut self) {
+        self.evidence = Evidence::Due;
     }
 
-    /// Returns whether a list that was requested at `mark` shows what exists.
-    pub(super) fn validity(&self, mark: &Mark) -> Validity {
-        let is_listing = self.listing.is_some();
-        let has_begun = self.lists_begun > mark.lists_begun;
-        if has_begun && !is_listing {
-            Validity::Superseded
-        } else if has_begun
-            || self.deletions_forgotten > mark.deletions_forgotten
-            // Of two lists that were under way at once, none is known to be the later one.
-            || (mark.is_watch_listing && !is_listing)
-        {
-            Validity::Doubtful
-        } else {
-            Validity::Usable
+    /// Returns whether the watch must begin again, and so list the rules.
+    pub(super) fn take_relist(&mut self, now: Instant) -> bool {
+        let is_due = self.evidence == Evidence::Due;
+        if is_due {
+            self.evidence = Evidence::Listing;
         }
-    }
-
-    /// Handles a complete list that a new leader requested at `mark`. The watch may be behind or ahead of the list.
-    pub(super) fn observe_list(&mut self, list: RuleList, mark: &Mark) -> Seen {
-        let (newest, RuleList { version, rules }) = (mark.newest, list);
-        self.listing.iter_mut().for_each(|listing| listing.is_raced = true);
-        // An earlier list does not show whether what this one has is gone.
-        self.list_version = None;
-        // What was observed while the list was under way may be older than the list, and gone.
-        let newest = newest.max(version);
-        let listing = Listing { rules, newest, ..Listing::new(self.by_name.max_size(), None) };
-        let seen = self.replace(listing);
-        self.list_version = version;
-        seen
-    }
-
-    fn replace(&mut self, listing: Listing) -> Seen {
-        let Listing { mut rules, newest, .. } = listing;
-        let is_gone = |(name, listed): (&Arc<str>, &RuleState)| self.is_gone(name, listed).then(|| Arc::clone(name));
-        let gone: Vec<_> = rules.iter().filter_map(is_gone).collect();
-        gone.iter().for_each(|name| drop(rules.remove(name)));
-        // What was observed while the list was in flight, and is newer.
-        for (name, state) in self.by_name.iter() {
-            // A list with lower versions than those known before it comes from a server that went back, for example
-            // because etcd was restored.
-            let is_newer = |listed: &RuleState| state.version > listed.version;
-            if state.version > newest && rules.get(name).is_none_or(is_newer) {
-                rules.insert(Arc::clone(name), state.clone());
-            }
+        let begins = is_due || self.listing.is_none() && self.crowding.take_relist(&self.by_name, now);
+        if begins {
+            // What is left of an earlier list does not arrive anymore.
+            self.listing = None;
         }
+        begins
+    }
+
+    /// Returns whether a complete list that began since [`Self::list_again`] shows which rules exist.
+    pub(super) fn are_known(&self) -> bool {
+        self.evidence == Evidence::Complete
+    }
+
+    fn replace(&mut self, rules: RuleStates) -> Seen {
         let before = std::mem::replace(&mut self.by_name, rules);
         for name in self.by_name.names() {
             self.hold.exists(name);
@@ -234,13 +194,7 @@ impl Rules {
                 .iter()
                 .zip(self.by_name.iter())
                 .all(|((name, old), (other, new))| name == other && old.planned() == new.planned());
-        let gone = before.iter().filter(|(name, _)| !self.by_name.contains(name));
-        let gone: Vec<_> = gone.map(|(name, state)| (Arc::clone(name), state.uid.clone())).collect();
-        // A watch that is behind the list may still show them. Those that are only forgotten it may show again.
-        if !self.by_name.is_partial() {
-            gone.iter().for_each(|(name, uid)| self.remember_deleted(name, uid.clone()));
-        }
-        let removed = gone.into_iter().map(|(name, _)| name).collect();
+        let removed = before.names().filter(|name| !self.by_name.contains(name)).cloned().collect();
         let enqueue = if same && !first {
             Enqueue::None
         } else {
@@ -248,15 +202,7 @@ impl Rules {
             Enqueue::All
         };
         let touched = self.by_name.names().cloned().collect();
-        Seen { enqueue, touched, removed, is_list: true, is_in_doubt: false }
-    }
-
-    fn remember_deleted(&mut self, name: &Arc<str>, uid: Option<String>) {
-        if self.deleted.len() >= MAX_DELETED {
-            self.deleted.pop_front();
-            self.deletions_forgotten += 1;
-        }
-        self.deleted.push_back((Arc::clone(name), uid));
+        Seen { enqueue, touched, removed, is_list: true }
     }
 
     fn changed(&mut self, old: Option<RuleState>, name: &str) -> Enqueue {
@@ -305,6 +251,7 @@ impl Rules {
 
     /// Ends the hold together with the term of leadership.
     pub(super) fn stand_by(&mut self) {
+        self.evidence = Evidence::Unneeded;
         self.hold.stand_by();
         self.is_dirty = true;
     }
@@ -332,32 +279,6 @@ impl Rules {
         let valid = self.by_name.values().filter_map(|state| state.rule.as_ref().ok());
         let facts = valid.filter_map(|rule| rule.quantity.fact());
         FactNames::Named(facts.filter(|fact| !matches!(fact, Fact::Label(_))).cloned().collect())
-    }
-
-    /// Returns whether a rule no longer exists although this state of it is shown: its deletion is known, or the list of
-    /// a new leader, which is later, lacks it.
-    fn is_gone(&self, name: &str, state: &RuleState) -> bool {
-        let is_deleted = || self.deleted.iter().any(|(deleted, uid)| *uid == state.uid && **deleted == *name);
-        let is_missing = || {
-            let is_unknown = !self.by_name.contains(name) && !self.by_name.is_partial();
-            is_unknown && self.is_newer(state) == Some(false)
-        };
-        is_deleted() || is_missing()
-    }
-
-    /// Returns whether a state of a rule is newer than the list of a new leader, as far as that is known.
-    fn is_newer(&self, state: &RuleState) -> Option<bool> {
-        state.version.zip(self.list_version).map(|(version, list_version)| version > list_version)
-    }
-
-    /// Returns the newest known version of a rule.
-    fn newest(&self) -> Option<u64> {
-        self.by_name.values().filter_map(|state| state.version).max()
-    }
-
-    /// Returns whether the rules are to be listed again, because some that did not fit would fit by now.
-    pub(super) fn take_relist(&mut self, now: Instant) -> bool {
-        self.listing.is_none() && self.crowding.take_relist(&self.by_name, now)
     }
 
     /// Returns whether the rules have begun to take nearly all memory that they may.

@@ -6,15 +6,11 @@ pub(super) mod patches;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::effect::RequestId;
 use super::limiter::{Kind, Limiter};
 use super::options::RolloutLimits;
 use super::rollouts::Rollouts;
-use super::rules::Mark;
 use super::work_queue::WorkQueue;
-use crate::cluster::backoff::Backoff;
 use kept_back::KeptBack;
 
 #[derive(Clone, Debug)]
@@ -22,30 +18,11 @@ pub(super) struct Schedule {
     pub(super) queue: WorkQueue,
     pub(super) limiter: Limiter,
     pub(super) rollouts: Rollouts,
-    /// The list of rules that a new leader needs.
-    pub(super) rules: RulesList,
     /// Nodes in flight whose rules have changed: they are planned for their states.
     pub(super) standings_due: BTreeSet<Arc<str>>,
     pub(super) kept_back: KeptBack,
     number: u64,
     seed: u64,
-}
-
-/// Whether this leader knows all rules.
-#[derive(Clone, Debug)]
-pub(super) enum RulesList {
-    /// The rules must be listed, but not before this time.
-    Needed {
-        not_before: Option<Instant>,
-        backoff: Backoff,
-    },
-    /// The list is in flight; with what was known before.
-    InFlight {
-        id: RequestId,
-        mark: Mark,
-        backoff: Backoff,
-    },
-    Done,
 }
 
 impl Schedule {
@@ -54,7 +31,6 @@ impl Schedule {
             queue: WorkQueue::default(),
             limiter: Limiter::new(max_patches, limits.patches_per_second),
             rollouts: Rollouts::new(limits.max_failed_nodes),
-            rules: RulesList::Needed { not_before: None, backoff: Backoff::new(seed) },
             standings_due: BTreeSet::new(),
             kept_back: KeptBack::default(),
             number: 0,
@@ -72,21 +48,5 @@ impl Schedule {
     pub(super) fn seed(&mut self) -> u64 {
         self.seed = self.seed.wrapping_add(1);
         self.seed
-    }
-
-    /// Requires a new list of the rules, at the start of leadership.
-    pub(super) fn list_rules(&mut self) {
-        let backoff = Backoff::new(self.seed());
-        self.rules = RulesList::Needed { not_before: None, backoff };
-    }
-}
-
-impl RulesList {
-    /// Returns the earliest time of the next list of rules.
-    pub(super) fn not_before(&self) -> Option<Instant> {
-        match self {
-            Self::Needed { not_before, .. } => *not_before,
-            Self::InFlight { .. } | Self::Done => None,
-        }
     }
 }

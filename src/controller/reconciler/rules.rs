@@ -1,15 +1,12 @@
-//! The rules: from the watch, and from the list that a new leader needs.
+//! The rules, from their watch. A new leader begins it again: the list with which it begins is its evidence (I4).
 
 use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::decide::is_young;
-use super::{Effect, Kind, Now, Rank, Reconciler, RulesList, Step, Watched};
-use crate::cluster::backoff::Backoff;
-use crate::cluster::requests::RequestError;
-use crate::controller::effect::RequestId;
-use crate::controller::rules::{Enqueue, RuleList, RuleObject, Seen, Validity};
+use super::{Now, Rank, Reconciler, Watched};
+use crate::controller::rules::{Enqueue, RuleObject, Seen};
 use crate::controller::tally::Counts;
 
 impl Reconciler {
@@ -28,25 +25,19 @@ impl Reconciler {
         if !matches!(event, Event::Init) {
             self.watches.works(Watched::Rules);
         }
+        let were_known = self.rules.are_known();
         let seen = self.rules.observe(event);
-        let is_in_doubt = match &self.schedule.rules {
-            RulesList::Done => seen.is_in_doubt,
-            RulesList::InFlight { mark, .. } => seen.is_list && self.rules.validity(mark) == Validity::Doubtful,
-            RulesList::Needed { .. } => false,
-        };
-        if is_in_doubt {
-            let backoff = Backoff::new(self.schedule.seed());
-            self.schedule.rules = RulesList::Needed { not_before: None, backoff };
-        }
         let is_list = seen.is_list;
         self.follow_rules(seen, now);
-        if is_list {
+        if is_list && were_known {
             self.hold_missing(now);
+        } else if is_list {
+            self.begin_if_complete(now);
         }
     }
 
     fn follow_rules(&mut self, seen: Seen, now: Now) {
-        let Seen { enqueue, touched, removed, is_list, is_in_doubt: _ } = seen;
+        let Seen { enqueue, touched, removed, is_list } = seen;
         if enqueue != Enqueue::None {
             self.nodes.keep(self.rules.facts());
         }
@@ -85,8 +76,7 @@ impl Reconciler {
         let selected = nodes.tally().selected();
         let touched = rules.bound_nodes(selected, |rule| nodes.counts(rule).map_or(0, Counts::selected));
         if !touched.is_empty() {
-            let (removed, is_list, is_in_doubt) = (Vec::new(), false, false);
-            self.follow_rules(Seen { enqueue: Enqueue::All, touched, removed, is_list, is_in_doubt }, now);
+            self.follow_rules(Seen { enqueue: Enqueue::All, touched, removed: Vec::new(), is_list: false }, now);
         }
     }
 
@@ -106,54 +96,6 @@ impl Reconciler {
                 "rules take nearly all memory that they may, and the youngest of those that do not fit are stalled, {unfit} \
                  so far: delete rules, or raise --max-rules-memory and the memory limit of the pods"
             );
-        }
-    }
-
-    /// Lists the rules for a new leader: its watch may be behind what the previous leader observed.
-    pub(super) fn list_rules(&mut self, now: Instant, step: &mut Step) {
-        let RulesList::Needed { not_before, .. } = &self.schedule.rules else { return };
-        if not_before.is_some_and(|not_before| now < not_before) {
-            return;
-        }
-        let id = self.schedule.request_id(Kind::RuleList);
-        let max_size = self.options.max_rules_memory;
-        if !self.send(Effect::ListRules { id, max_size }, now, step) {
-            return;
-        }
-        let done = std::mem::replace(&mut self.schedule.rules, RulesList::Done);
-        if let RulesList::Needed { backoff, .. } = done {
-            self.schedule.rules = RulesList::InFlight { id, mark: self.rules.mark(), backoff };
-        }
-    }
-
-    pub(super) fn rules_listed(&mut self, id: RequestId, reply: Result<RuleList, RequestError>, now: Now) {
-        let (mark, mut backoff) = match std::mem::replace(&mut self.schedule.rules, RulesList::Done) {
-            RulesList::InFlight { id: sent, mark, backoff } if sent == id => (mark, backoff),
-            // The list was requested before this process last became the leader.
-            other => {
-                self.schedule.rules = other;
-                return;
-            }
-        };
-        match reply {
-            Ok(list) => match self.rules.validity(&mark) {
-                Validity::Superseded => self.begin_if_complete(now),
-                Validity::Doubtful => {
-                    let not_before = Some(now.instant + backoff.next(None));
-                    self.schedule.rules = RulesList::Needed { not_before, backoff };
-                }
-                Validity::Usable => {
-                    let seen = self.rules.observe_list(list, &mark);
-                    self.follow_rules(seen, now);
-                    self.begin_if_complete(now);
-                }
-            },
-            Err(error) => {
-                // A failed list is no evidence that a rule is gone.
-                warn!("cannot list rules, writing only repairs until a list succeeds: {error}");
-                let not_before = Some(now.instant + backoff.next(error.retry_after()));
-                self.schedule.rules = RulesList::Needed { not_before, backoff };
-            }
         }
     }
 
@@ -201,11 +143,12 @@ impl Reconciler {
         self.enqueue_all(now);
     }
 
-    /// Requests the list that ends the hold when the delay is over: what came back since may be missing in the watch.
+    /// Begins the watch anew when the delay of a hold is over: the list ends it, and what came back since may be missing in
+    /// the watch.
     pub(super) fn list_rules_after_hold(&mut self, now: Instant) {
         // The list that a new leader needs comes first.
         if self.knows_all() && self.rules.take_due_list(now) {
-            self.schedule.list_rules();
+            self.rules.list_again();
         }
     }
 

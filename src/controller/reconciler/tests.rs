@@ -17,6 +17,7 @@ mod queue;
 mod races;
 mod responses;
 mod rollouts;
+mod rule_lists;
 mod scale;
 mod standby;
 mod starts;
@@ -83,7 +84,6 @@ impl Reconciler {
                 self.watches.next_change(self.leader.led_since(), self.leader.lease_duration(), now.instant),
             ),
             ("the end of a hold", knows_all, self.rules.hold().until()),
-            ("another list of rules", leads, self.schedule.rules.not_before()),
             ("the silence of the watch of pods", true, self.usage.next_change(now.instant)),
             ("the end of a pause", leads, self.schedule.limiter.next_wake(now.instant)),
             ("an Event", leads, self.reports.events.next_due(now.instant)),

@@ -11,41 +11,33 @@ impl Rules {
     /// Handles a rule that is being deleted.
     pub(super) fn observe_deletion(&mut self, object: RuleObject) -> Seen {
         let (name, rule) = (Arc::from(object.name_any()), RuleState::new(object));
-        let mut seen = self.end(&name, &rule);
-        let is_newest = |known: &RuleState| known.version <= rule.version;
-        if !self.by_name.contains(&name) && self.deleting.get(&name).is_none_or(is_newest) {
-            self.deleting.insert(Arc::clone(&name), rule);
+        let mut seen = self.end(&name);
+        self.deleting.insert(Arc::clone(&name), rule);
+        if self.deleting.contains(&name) {
             seen.touched.push(name);
         }
         seen
     }
 
     /// Handles a rule that is gone.
-    pub(super) fn observe_end(&mut self, object: RuleObject) -> Seen {
-        let (name, rule) = (Arc::from(object.name_any()), RuleState::new(object));
-        let mut seen = self.end(&name, &rule);
-        if self.deleting.get(&name).is_some_and(|known| known.uid == rule.uid) {
-            self.deleting.remove(&name);
+    pub(super) fn observe_end(&mut self, object: &RuleObject) -> Seen {
+        let name = Arc::from(object.name_any());
+        let mut seen = self.end(&name);
+        if self.deleting.remove(&name).is_some() {
             seen.removed.push(name);
         }
         seen
     }
 
     /// Forgets what a rule declares.
-    fn end(&mut self, name: &Arc<str>, gone: &RuleState) -> Seen {
-        let Some(known) = self.by_name.get(name) else {
+    fn end(&mut self, name: &Arc<str>) -> Seen {
+        let was_held = self.hold.deleted(name);
+        self.is_dirty |= was_held;
+        let Some(old) = self.by_name.remove(name) else {
             // A list has shown that before, but not why.
-            let was_held = self.hold.deleted(name);
-            self.is_dirty |= was_held;
             return if was_held { Seen { enqueue: Enqueue::All, ..Seen::nothing() } } else { Seen::nothing() };
         };
-        if known.uid != gone.uid || gone.version < known.version {
-            return Seen::nothing();
-        }
-        let old = self.by_name.remove(name);
-        self.hold.deleted(name);
-        self.remember_deleted(name, gone.uid.clone());
-        let enqueue = self.changed(old, name);
+        let enqueue = self.changed(Some(old), name);
         Seen { enqueue, removed: vec![Arc::clone(name)], ..Seen::nothing() }
     }
 

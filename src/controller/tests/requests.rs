@@ -3,34 +3,13 @@
 use kube::Client;
 
 use super::*;
-use crate::controller::effect::{Completion, Effect, Request, RequestId};
+use crate::controller::effect::{Completion, Effect, Request};
 use crate::controller::executor::Executor;
-use crate::controller::limiter;
 use crate::model::api::NodeExtendedResourceStatus;
-
-const ID: RequestId = RequestId { number: 1, kind: limiter::Kind::RuleList };
 
 async fn send(client: Client, effect: Effect) -> Completion {
     let deadline = Instant::now() + Duration::from_secs(15);
     Executor::new(client).send(Request { effect, deadline }).await
-}
-
-#[tokio::test(start_paused = true)]
-async fn rules_beyond_the_first_page_count() {
-    let (network, _asked) = cluster(Fate::Answered);
-    network.act(|api| {
-        for number in 0..300 {
-            let spec = json!({"resourceName": "example.com/key", "quantity": 1, "allNodes": true});
-            let rule = json!({"metadata": {"name": format!("a-{number:04}")}, "spec": spec});
-            api.create(Kind::Rule, rule, &Writer::new("kubectl")).unwrap();
-        }
-    });
-    let client = client::over(network.connection("pod-1"));
-    let listed = send(client, Effect::ListRules { id: ID, max_size: usize::MAX }).await;
-    let Completion::RulesListed { reply: Ok(rules), .. } = listed else { panic!() };
-    assert_eq!(rules.version, Some(network.read(|api| api.version())));
-    assert_eq!(rules.rules.len(), 301);
-    assert!(rules.rules.contains("dongle"));
 }
 
 /// A rule that was deleted, and created again under its name, has a status of its own.

@@ -23,7 +23,7 @@ impl World {
         self.reconciler.leads(self.now.instant)
     }
 
-    fn is_reported(&self, resource: &str) -> bool {
+    pub(super) fn is_reported(&self, resource: &str) -> bool {
         let is_zero = self.metric(&format!("watch_broken_timestamp_seconds{{resource=\"{resource}\"}} 0"));
         !is_zero
     }

@@ -49,7 +49,7 @@ fn lost_annotation_is_a_contest_under_overwrite() {
         world.run();
         while !world.open.is_empty() {
             match world.open.remove(0) {
-                list @ Open::Rules { .. } => world.answer(list),
+                list @ Open::Rules(_) => world.answer(list),
                 Open::Patch { id, node, patch, .. } => {
                     count += 1;
                     let reply = world.apply(&node, &patch);

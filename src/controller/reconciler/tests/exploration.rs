@@ -7,6 +7,7 @@ mod actions;
 mod calm;
 mod fingerprint;
 mod pods;
+mod rules;
 mod world;
 
 use std::collections::HashSet;

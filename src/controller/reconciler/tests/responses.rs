@@ -23,6 +23,24 @@ pub(super) fn error(code: u16) -> RequestError {
 }
 
 impl World {
+    /// The one open patch.
+    pub(super) fn only_patch(&mut self) -> (RequestId, String, Patch) {
+        assert_eq!(self.open.len(), 1, "{:?}", self.open);
+        match self.open.remove(0) {
+            Open::Patch { id, node, patch, .. } => (id, node, patch),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The nodes with an open patch.
+    pub(super) fn patched(&self) -> Vec<&str> {
+        let patched = self.open.iter().filter_map(|open| match open {
+            Open::Patch { node, .. } => Some(node.as_str()),
+            Open::Rules(_) => None,
+        });
+        patched.collect()
+    }
+
     /// Answers a patch as the API server does: applies it, or says that a `test` does not hold.
     pub(super) fn answer(&mut self, open: Open) {
         match open {
@@ -30,9 +48,7 @@ impl World {
                 let reply = self.apply(&node, &patch);
                 self.reply(id, &node, reply);
             }
-            Open::Rules { id, list } => {
-                self.reconciler.complete(Completion::RulesListed { id, reply: Ok(list) }, self.now);
-            }
+            Open::Rules(rules) => self.show_rules(rules),
         }
         self.run();
     }

@@ -13,7 +13,7 @@ use crate::cluster::lease::Written;
 use crate::controller::RolloutLimits;
 use crate::controller::effect::{RequestId, WrittenStatus};
 use crate::controller::reconciler::*;
-use crate::controller::rules::{ObservedStatus, RuleList, RuleObject};
+use crate::controller::rules::ObservedStatus;
 use crate::model::ledger;
 use crate::model::node::heartbeats;
 
@@ -22,8 +22,14 @@ pub(super) const DONGLE: &str = "example.com/dongle";
 /// A request that is unanswered.
 #[derive(Debug)]
 pub(super) enum Open {
-    Patch { id: RequestId, node: String, patch: Patch, deadline: Instant },
-    Rules { id: RequestId, list: RuleList },
+    Patch {
+        id: RequestId,
+        node: String,
+        patch: Patch,
+        deadline: Instant,
+    },
+    /// The list with which the watch of rules begins, by what it lists.
+    Rules(Vec<Value>),
 }
 
 /// Objects, and a reconciler that watches them.
@@ -48,6 +54,9 @@ pub(super) struct World {
     pub(super) renews: bool,
     /// Whether lists of rules stay open.
     pub(super) holds_lists: bool,
+    /// How many times the watch of rules began anew, and whether it is to list them once more.
+    pub(super) rule_relists: usize,
+    pub(super) lists_rules_again: bool,
     /// The code that Events are answered with.
     pub(super) write_event: u16,
     /// The code that lists of rules, and writes of statuses, are answered with.
@@ -99,6 +108,8 @@ impl World {
             watching: false,
             renews: true,
             holds_lists: false,
+            rule_relists: 0,
+            lists_rules_again: false,
             write_event: 200,
             list_rules: 200,
             write_status: 200,
@@ -133,11 +144,7 @@ impl World {
 
     pub(super) fn list_all(&mut self) {
         self.list_nodes();
-        self.observe(Observation::Rule(Ok(Event::Init)));
-        for rule in self.rules.clone().into_values() {
-            self.observe(Observation::Rule(Ok(Event::InitApply(object(rule)))));
-        }
-        self.observe(Observation::Rule(Ok(Event::InitDone)));
+        self.show_rules(self.rules.clone().into_values().collect());
         self.watching = true;
     }
 
@@ -256,8 +263,13 @@ impl World {
                 self.relists += 1;
                 self.list_nodes();
             }
-            step.relists_rules.then(|| self.list_all());
-            let idle = step.requests.is_empty() && wake == step.wake && step.watches_pods == self.watches_pods;
+            if step.relists_rules {
+                self.rule_relists += 1;
+                self.open.retain(|open| !matches!(open, Open::Rules(_)));
+                self.list_rules();
+            }
+            let is_watched = step.watches_pods == self.watches_pods && !step.relists_rules;
+            let idle = step.requests.is_empty() && wake == step.wake && is_watched;
             if step.watches_pods != self.watches_pods {
                 self.watches_pods = step.watches_pods;
                 self.list_pods();
@@ -286,15 +298,6 @@ impl World {
             Effect::ReleaseLease(_) => {
                 self.events.push("released".to_owned());
                 Completion::LeaseReleased
-            }
-            Effect::ListRules { id, max_size } => {
-                let mut list = RuleList::new(max_size);
-                list.add(Some(self.version), self.rules.values().cloned().map(object::<RuleObject>));
-                if self.holds_lists {
-                    return self.open.push(Open::Rules { id, list });
-                }
-                let reply = if self.list_rules == 200 { Ok(list) } else { Err(error(self.list_rules)) };
-                Completion::RulesListed { id, reply }
             }
             Effect::PatchNode { id, node, patch } => {
                 if !self.reconciler.leads(self.now.instant) {
@@ -340,27 +343,12 @@ impl World {
         let passed = instant.duration_since(self.now.instant);
         self.now.instant = instant;
         self.now.wall += SignedDuration::try_from(passed).unwrap();
+        if self.lists_rules_again {
+            self.list_rules();
+        }
         if self.watches_pods && self.hears_pods && self.watch_pods == 200 {
             self.observe(Observation::PodsHeard(instant));
         }
-    }
-
-    /// The one open patch.
-    pub(super) fn only_patch(&mut self) -> (RequestId, String, Patch) {
-        assert_eq!(self.open.len(), 1, "{:?}", self.open);
-        match self.open.remove(0) {
-            Open::Patch { id, node, patch, .. } => (id, node, patch),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// The nodes with an open patch.
-    pub(super) fn patched(&self) -> Vec<&str> {
-        let patched = self.open.iter().filter_map(|open| match open {
-            Open::Patch { node, .. } => Some(node.as_str()),
-            _ => None,
-        });
-        patched.collect()
     }
 
     /// How many dongles a node has in both maps; -1 for none.

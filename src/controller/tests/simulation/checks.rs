@@ -117,7 +117,7 @@ impl World {
             right,
             leads_since: process.leads_since,
             nodes: process.streams[2].position,
-            rules: process.streams[1].position.max(process.listed_rules),
+            rules: process.streams[1].position,
             version: self.server.version(),
             pods,
         }
@@ -149,13 +149,10 @@ impl World {
         *stood = stood.filter(|since| sent.at < *since);
     }
 
-    /// A list of rules has come, of this version.
-    pub(super) fn rules_are_known(&mut self, number: usize, sent: &Sent, version: u64) {
+    /// The watch of rules has listed them all, since this moment.
+    pub(super) fn rules_are_listed(&mut self, number: usize, since: Millis) {
         let process = &mut self.processes[number];
-        if process.leads_since.is_some() && process.leads_since == sent.leads_since {
-            process.knows_rules = true;
-        }
-        process.listed_rules = process.listed_rules.max(version);
+        process.knows_rules |= process.leads_since.is_some_and(|leads_since| leads_since <= since);
     }
 
     /// A patch has been applied.

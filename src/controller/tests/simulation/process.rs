@@ -24,7 +24,8 @@ pub(super) const MASS_WITHDRAWAL_DELAY: Duration = Duration::from_secs(60);
 
 /// How often the API server sends a bookmark.
 pub(super) const BOOKMARKS: Millis = 60_000;
-/// The stream of pods.
+/// The streams of rules and of pods.
+pub(super) const RULES: usize = 1;
 pub(super) const PODS: usize = 3;
 
 pub(super) struct Process {
@@ -55,10 +56,8 @@ pub(super) struct Process {
     wake_at: Option<Millis>,
     /// Since when it has led, as it sees it itself.
     pub(super) leads_since: Option<Millis>,
-    /// Whether it has listed all rules since then.
+    /// Whether its watch has listed all rules since then.
     pub(super) knows_rules: bool,
-    /// The version of the last list of them.
-    pub(super) listed_rules: u64,
 }
 
 impl World {
@@ -112,7 +111,6 @@ impl World {
             wake_at: None,
             leads_since: None,
             knows_rules: false,
-            listed_rules: 0,
         });
         for stream in 0..3 {
             self.after(1, Due::Watch(number, stream));
@@ -161,6 +159,11 @@ impl World {
             if step.relists_nodes {
                 self.count("nodes are listed for what rules read");
                 self.processes[number].streams[2].restart();
+                self.wake_watches(number);
+            }
+            if step.relists_rules {
+                self.count("rules are listed anew");
+                self.processes[number].streams[RULES].restart();
                 self.wake_watches(number);
             }
             for request in step.requests {

@@ -16,7 +16,7 @@ use crate::cluster::lease::Written;
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::{Completion, Effect, WrittenStatus};
-use crate::controller::rules::{ObservedStatus, RuleList};
+use crate::controller::rules::ObservedStatus;
 
 impl World {
     /// Hands the process what the executor would.
@@ -69,18 +69,6 @@ impl World {
                     Completion::LeaseWritten { started, written, found: None }
                 }
                 Effect::ReleaseLease(_) => Completion::LeaseReleased,
-                Effect::ListRules { id, max_size } => {
-                    let list = |body: Value| {
-                        let mut list = RuleList::new(max_size);
-                        list.add(body["version"].as_u64(), objects(&body["items"]));
-                        list
-                    };
-                    let reply = result.map(list);
-                    if let Ok(RuleList { version: Some(version), .. }) = reply {
-                        self.rules_are_known(process, &sent, version);
-                    }
-                    Completion::RulesListed { id, reply }
-                }
                 Effect::PatchStatus { rule, uid, status } => {
                     let written = |body: Value| {
                         let version = body["metadata"]["resourceVersion"].as_str();
@@ -101,10 +89,6 @@ impl World {
 
 pub(super) fn object<T: DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).unwrap()
-}
-
-fn objects<T: DeserializeOwned>(list: &Value) -> Vec<T> {
-    list.as_array().into_iter().flatten().map(object).collect()
 }
 
 /// An error as the client reads it from the response.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use simulator::{Failure, Key, Kind, ListOptions, PatchBody, Subresource, Writer, plain_text};
+use simulator::{Failure, Key, Kind, PatchBody, Subresource, Writer, plain_text};
 
 use super::checks::Sent;
 use super::network::Call;
@@ -85,11 +85,6 @@ impl World {
                     let _ = self.server.replace(Kind::Lease, Subresource::None, lease, &writer);
                 }
                 Ok(Value::Null)
-            }
-            Effect::ListRules { .. } if self.crd_missing => Err(Failure::not_found(Kind::Rule, &Key::named(""))),
-            Effect::ListRules { .. } => {
-                let list = self.server.list(Kind::Rule, &ListOptions::default());
-                list.map(|list| json!({"version": list.version, "items": list.items}))
             }
             Effect::PatchNode { node, patch, .. } => self.serve_patch(process, node, patch, sent),
             Effect::PatchStatus { rule, .. } if self.crd_missing => {

@@ -46,7 +46,6 @@ pub(super) fn describe(effect: &Effect) -> String {
     match effect {
         Effect::WriteLease(write) => format!("writes the Lease as {}", holder(&write.lease)),
         Effect::ReleaseLease(_) => "releases the Lease".to_owned(),
-        Effect::ListRules { .. } => "lists the rules".to_owned(),
         Effect::PatchNode { node, patch, .. } => {
             format!("sends a patch of {node}: {}", show_patch(patch))
         }

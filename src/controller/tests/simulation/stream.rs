@@ -40,6 +40,7 @@ enum State {
     Empty,
     Listing {
         token: Option<String>,
+        since: Millis,
     },
     Watching(Watch),
 }
@@ -123,13 +124,15 @@ impl World {
         // What has piled up comes one after another: a response may come in between.
         let next = lag / 8;
         let mut again = lag;
+        let mut listed_since = None;
         let observation = match &mut stream.state {
             State::Empty => {
-                stream.state = State::Listing { token: None };
+                stream.state = State::Listing { token: None, since: now };
                 again = 1;
                 vec![observe(kind, Event::Init)]
             }
-            State::Listing { token } => {
+            State::Listing { token, since } => {
+                let since = *since;
                 let selector = Stream::selector(kind);
                 let options = ListOptions { selector, limit: PAGE, token: token.clone(), ..ListOptions::default() };
                 let is_missing = kind == Kind::Rule && self.crd_missing;
@@ -149,6 +152,7 @@ impl World {
                             let selector = Stream::selector(kind);
                             stream.state = State::Watching(self.server.watch(kind, selector, list.version));
                             (stream.position, stream.pauses) = (list.version, 0);
+                            listed_since = Some(since);
                         }
                         events
                     }
@@ -198,6 +202,11 @@ impl World {
             }
         }
         for event in observation {
+            if matches!(event, Observation::Rule(Ok(Event::InitDone)))
+                && let Some(since) = listed_since
+            {
+                self.rules_are_listed(process, since);
+            }
             self.observe(process, event);
         }
         if kind == Kind::Pod && self.violation.is_none() {

@@ -5,15 +5,12 @@ use std::fmt;
 
 use kube::runtime::watcher;
 
-use super::super::responses::error;
 use super::super::responses::failed;
-use super::super::world::object;
 use super::calm::Rest;
 use super::world::{Late, MAX_LATENCY, NODE, Open, Shown, World};
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::{Completion, Observation};
-use crate::controller::rules::RuleList;
 use crate::controller::tests::exploration::node::{RULES, SmallNode, Writer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,10 +73,11 @@ impl World {
                     _ => actions.push(Action::Fail(place, 500)),
                 }
             }
-            let shows = |watch: &usize| self.behind[*watch].is_none();
+            let is_listing = self.is_listing_rules();
+            let shows = |watch: &usize| self.behind[*watch].is_none() && !(*watch == 1 && is_listing);
             let watched = if self.has_listed_pods() { 3 } else { 2 };
             actions.extend((0..watched).filter(shows).map(Action::GetBehind));
-            actions.extend((0..watched).map(Action::List));
+            actions.extend((0..watched).filter(|watch| *watch != 1 || !is_listing).map(Action::List));
             actions.push(Action::Crash);
             actions.extend((!self.is_deposed).then_some(Action::Depose));
         }
@@ -136,15 +134,16 @@ impl World {
                     self.reconciler.complete(Completion::NodePatched { id, node, reply }, self.now);
                 }
                 // It is tried again.
-                Open::Pods => {
+                list => {
                     let status = kube::core::Status::failure("no", "").with_code(code);
                     let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
-                    self.observe(Observation::Pods(Err(error)));
-                    self.open.push(Open::Pods);
-                }
-                Open::Rules { id, .. } => {
-                    let reply = Err(error(code));
-                    self.reconciler.complete(Completion::RulesListed { id, reply }, self.now);
+                    let is_of_pods = matches!(list, Open::Pods);
+                    self.observe(if is_of_pods {
+                        Observation::Pods(Err(error))
+                    } else {
+                        Observation::Rule(Err(error))
+                    });
+                    self.open.push(list);
                 }
             },
             Action::Lose(place) | Action::Delay(place) => {
@@ -208,11 +207,10 @@ impl World {
                 let reply = self.apply(&patch, &license)?;
                 Completion::NodePatched { id, node: NODE.into(), reply }
             }
-            Open::Rules { id, is_valid } => {
+            Open::Rules { is_valid } => {
                 self.has_rules |= is_valid;
-                let mut list = RuleList::new(self.reconciler.options.max_rules_memory);
-                list.add(Some(self.version), self.rules.values().cloned().map(object));
-                Completion::RulesListed { id, reply: Ok(list) }
+                self.list_rules();
+                return Ok(());
             }
             Open::Pods => {
                 self.list_pods();

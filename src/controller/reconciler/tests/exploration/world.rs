@@ -17,7 +17,7 @@ use crate::controller::effect::{RequestId, WrittenStatus};
 use crate::controller::reconciler::*;
 use crate::controller::rules::ObservedStatus;
 use crate::controller::tests::exploration::checks::{Floor, Grant, License, check};
-use crate::controller::tests::exploration::node::{RESOURCES, RULES, SmallNode};
+use crate::controller::tests::exploration::node::{RESOURCES, SmallNode};
 use crate::controller::tests::exploration::planning::Kind as Planned;
 use crate::model::api::{ConflictPolicy, ShrinkPolicy};
 use crate::model::pod::Requests;
@@ -39,9 +39,8 @@ pub(super) enum Open {
     },
     /// The list with which the watch of pods begins.
     Pods,
-    /// Whether this process has led since it was sent.
+    /// The list with which the watch of rules begins, and whether this process has led since.
     Rules {
-        id: RequestId,
         is_valid: bool,
     },
 }
@@ -87,7 +86,7 @@ pub(super) struct World {
     pub(super) behind: [Option<VecDeque<Shown>>; 3],
     /// Whether another process holds the Lease.
     pub(super) is_deposed: bool,
-    /// Whether a list of the rules has come since this process leads (I4).
+    /// Whether the rules have been listed by a watch that began since this process leads (I4).
     pub(super) has_rules: bool,
     pub(super) actions_left: u8,
     pub(super) faults_left: u8,
@@ -158,22 +157,13 @@ impl World {
         self.observe(Observation::Node(Ok(Event::InitDone)));
     }
 
-    pub(super) fn list_rules(&mut self) {
-        self.behind[1] = None;
-        self.observe(Observation::Rule(Ok(Event::Init)));
-        for rule in self.rules.clone().into_values() {
-            self.observe(Observation::Rule(Ok(Event::InitApply(object(rule)))));
-        }
-        self.observe(Observation::Rule(Ok(Event::InitDone)));
-    }
-
     pub(super) fn node_object(&self) -> Option<Value> {
         let mut node = self.node?.object(NODE_CREATED);
         node["metadata"]["resourceVersion"] = json!(self.node_version.to_string());
         Some(node)
     }
 
-    fn next_version(&mut self) -> u64 {
+    pub(super) fn next_version(&mut self) -> u64 {
         self.version += 1;
         self.version
     }
@@ -188,6 +178,9 @@ impl World {
 
     /// What a watch shows at once, unless it is behind.
     pub(super) fn show(&mut self, watch: usize, shown: Shown) {
+        if watch == 1 && self.is_listing_rules() {
+            return;
+        }
         match &mut self.behind[watch] {
             Some(behind) => behind.push_back(shown),
             None => self.show_now(watch, shown),
@@ -204,30 +197,6 @@ impl World {
             (_, Shown::Apply(rule)) => Observation::Rule(Ok(Event::Apply(object(rule)))),
             (_, Shown::Delete(rule)) => Observation::Rule(Ok(Event::Delete(object(rule)))),
         });
-    }
-
-    pub(super) fn set_rule(&mut self, rule: usize, quantity: u8) {
-        let version = self.next_version();
-        let uid = self.rules.get(&rule).map_or(json!(version.to_string()), |rule| rule["metadata"]["uid"].clone());
-        // The second rule takes over from the first.
-        let policy = ["Keep", "Overwrite"][rule];
-        let object = json!({
-            "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
-            "metadata": {"name": RULES[rule], "uid": uid, "generation": version,
-                "resourceVersion": version.to_string(), "creationTimestamp": "2026-01-02T00:00:00Z"},
-            "spec": {"resourceName": RESOURCES[0], "quantity": quantity, "allNodes": true,
-                "priority": rule, "conflictPolicy": policy},
-        });
-        self.rules.insert(rule, object.clone());
-        self.show(1, Shown::Apply(object));
-    }
-
-    pub(super) fn delete_rule(&mut self, rule: usize) {
-        let version = self.next_version();
-        if let Some(mut object) = self.rules.remove(&rule) {
-            object["metadata"]["resourceVersion"] = json!(version.to_string());
-            self.show(1, Shown::Delete(object));
-        }
     }
 
     /// Another process takes the Lease, or gives it back.
@@ -247,7 +216,7 @@ impl World {
     fn begin_term(&mut self, is_deposed: bool) {
         (self.is_deposed, self.has_rules) = (is_deposed, false);
         for open in &mut self.open {
-            if let Open::Rules { is_valid, .. } = open {
+            if let Open::Rules { is_valid } = open {
                 *is_valid = false;
             }
         }
@@ -269,7 +238,10 @@ impl World {
             if turns {
                 self.watch_pods(step.watches_pods);
             }
-            if step.requests.is_empty() && wake == step.wake && !turns {
+            if step.relists_rules {
+                self.watch_rules();
+            }
+            if step.requests.is_empty() && wake == step.wake && !turns && !step.relists_rules {
                 return Ok(wake);
             }
             for request in step.requests {
@@ -292,10 +264,6 @@ impl World {
                 Completion::LeaseWritten { started: self.now.instant, written, found: None }
             }
             Effect::ReleaseLease(_) => Completion::LeaseReleased,
-            Effect::ListRules { id, .. } => {
-                self.open.push(Open::Rules { id, is_valid: true });
-                return Ok(());
-            }
             Effect::PatchNode { id, patch, .. } => {
                 // The first operation tests the uid: a node that was recreated is another one, and no patch of the node
                 // before it applies there.
