@@ -11,11 +11,11 @@ use crate::model::api::ShrinkPolicy;
 
 impl Reconciler {
     /// Has pods watched while a leader has a rule that depends on them. Once a rule needs the watch, it stays until no
-    /// such rule is left: to begin it costs a list of all pods.
+    /// such rule is left, also while a leader lists the rules again: to begin it costs a list of all pods.
     pub(super) fn follow_usage(&mut self, now: Now, step: &mut Step) {
-        let leads = self.leads(now.instant) && self.knows_all();
-        let is_wanted = leads && {
-            let is_on = self.usage.is_on();
+        let is_on = self.usage.is_on();
+        let may_begin = is_on || self.knows_all();
+        let is_wanted = self.leads(now.instant) && may_begin && {
             let mut rules = self.rules.iter();
             let depends = rules.any(|(name, state)| match &state.rule {
                 // What is kept for it follows pods up.
