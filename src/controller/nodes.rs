@@ -55,6 +55,8 @@ pub(super) struct Seen {
     pub(super) changed: Option<(Arc<str>, Rank)>,
     /// Whether only its values have changed: the same rules select it, with the same quantities.
     pub(super) is_drift: bool,
+    /// Whether something has changed that rules read, so that others may select it: no patch of this process does that.
+    pub(super) is_of_rules: bool,
     /// The nodes that were deleted or recreated.
     pub(super) removed: Vec<Arc<str>>,
     /// The node whose kubelet started after a reboot, and whether listed values were kept.
@@ -177,7 +179,8 @@ impl Nodes {
                     return seen;
                 }
                 let rank = rank(&before, &known.node);
-                seen.is_drift = rank == Rank::Repair && before.same_for_rules(&known.node);
+                seen.is_of_rules = !before.same_for_rules(&known.node);
+                seen.is_drift = rank == Rank::Repair && !seen.is_of_rules;
                 seen.changed = Some((name, rank));
             }
             Some(_) => {

@@ -323,14 +323,8 @@ impl Reconciler {
         }
         let listed = self.nodes.listed();
         let seen = self.nodes.observe(event);
-        // A node that appears, or changes by itself, waits for no rollout. If a patch is in flight, that may be what changed
-        // it.
-        if let Some((name, _)) = &seen.changed
-            && let Some(state) = self.nodes.get_mut(name)
-            && !self.schedule.queue.is_in_flight(name)
-        {
-            state.changed_by_itself(seen.is_drift);
-        }
+        let is_in_flight = seen.changed.as_ref().is_some_and(|(name, _)| self.schedule.queue.is_in_flight(name));
+        self.leave_rollout(&seen, is_in_flight);
         self.follow_node(seen, now);
         if self.nodes.listed() && !listed {
             info!(nodes = self.nodes.len(), "all nodes listed");

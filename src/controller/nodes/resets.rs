@@ -21,6 +21,11 @@ impl Resets {
         (1 + recent.count() >= MAX_REPAIRS).then_some(first + WINDOW)
     }
 
+    /// Returns when the next repair becomes too old to count.
+    pub(super) fn next_end(&self, now: Instant) -> Option<Instant> {
+        self.0.values().flatten().map(|at| *at + WINDOW).filter(|end| *end > now).min()
+    }
+
     /// Forgets repairs that are too old to count.
     pub(super) fn expire(&mut self, now: Instant) {
         self.0.retain(|_, repairs| {

@@ -131,10 +131,10 @@ impl NodeState {
         change.is_repair() || change.raises_for_pods() || follows
     }
 
-    /// Returns when the plan for the same node may be another one.
+    /// Returns when the plan for the same node may be another one, or less is to be remembered.
     pub(in crate::controller) fn next_change(&self, now: Instant) -> Option<Instant> {
         let work = self.work()?;
-        work.conflicts.next_change(now).into_iter().chain(work.moves.next(now)).min()
+        [work.conflicts.next_change(now), work.moves.next(now), work.resets.next_end(now)].into_iter().flatten().min()
     }
 
     /// Returns the changes of a plan that may be sent now; or when the first may be sent.
@@ -229,6 +229,16 @@ impl Work {
         self.maybe_applied.retain(|before| !has_resource(changes, before));
         self.maybe_applied.extend_from_slice(changes);
         self.lost_at = Some(now);
+    }
+
+    /// Counts the repairs of a standby whose responses were lost: the values are there again. Returns whether there are
+    /// any.
+    pub(in crate::controller) fn count_lost_resets(&mut self, now: Instant) -> bool {
+        let changes = std::mem::take(&mut self.maybe_applied);
+        let mut repairs = changes.iter().filter(|change| change.is_repair()).peekable();
+        let is_any = repairs.peek().is_some();
+        repairs.for_each(|repair| self.resets.repaired(&repair.resource, now));
+        is_any
     }
 
     fn is_idle(&self) -> bool {

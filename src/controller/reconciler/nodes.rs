@@ -8,7 +8,7 @@ use tracing::warn;
 use super::decide::{Authority, Decision, Next, Question, decide};
 use super::{Now, Rank, Reconciler, Request, Stage, Step};
 use crate::controller::events::{EventTemplate, NodeSubject};
-use crate::controller::nodes::Seen;
+use crate::controller::nodes::{NodeState, Seen};
 use crate::model::ledger::InvalidLedger;
 
 impl Reconciler {
@@ -152,8 +152,8 @@ impl Reconciler {
         if self.schedule.queue.is_in_flight(name) {
             return None;
         }
-        if decision.is_in_sync() {
-            self.follow_in_sync(name, authority, now);
+        if decision.is_in_sync() && self.follow_in_sync(name, authority, now) {
+            return self.decide(name, now);
         }
         let state = self.nodes.get_mut(name)?;
         if authority == Authority::Rules
@@ -183,24 +183,26 @@ impl Reconciler {
         }
     }
 
-    /// Handles a node that is as this process may make it.
-    fn follow_in_sync(&mut self, name: &Arc<str>, authority: Authority, now: Now) {
-        let Some(state) = self.nodes.get_mut(name) else { return };
-        match authority {
+    /// Handles a node that is as this process may make it. Returns whether changes have turned out to count that were not
+    /// known to be applied, so that another decision is due.
+    fn follow_in_sync(&mut self, name: &Arc<str>, authority: Authority, now: Now) -> bool {
+        let Some(state) = self.nodes.get_mut(name) else { return false };
+        let has_counted = match authority {
             // This does not show that the node needs nothing of what has failed.
-            Authority::Repairs => return state.mark_repaired(),
-            // The process that restored the value reports it.
-            Authority::Resets => state.working().into_iter().for_each(|work| work.maybe_applied.clear()),
-            Authority::Rules => {}
-        }
-        state.mark_in_sync();
-        let is_blocked = state.is_blocked;
-        self.schedule.kept_back.remove(name);
-        if authority == Authority::Rules {
-            self.schedule.rollouts.forget_node(name);
-            if !is_blocked {
-                self.report_applied(name, now);
+            Authority::Repairs => {
+                state.mark_repaired();
+                return false;
             }
-        }
+            // The process that restored the value reports it.
+            Authority::Resets => state.working().is_some_and(|work| work.count_lost_resets(now.instant)),
+            Authority::Rules => {
+                let is_blocked = state.is_blocked;
+                self.schedule.rollouts.forget_node(name);
+                !is_blocked && self.report_applied(name, now)
+            }
+        };
+        self.nodes.get_mut(name).into_iter().for_each(NodeState::mark_in_sync);
+        self.schedule.kept_back.remove(name);
+        has_counted
     }
 }

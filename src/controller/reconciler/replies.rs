@@ -50,11 +50,7 @@ impl Reconciler {
                 self.report_not_withdrawn(node, &new, &message, now);
                 if let Some(answer) = answer {
                     let (seen, _) = self.nodes.observe_response(*answer, sent.version);
-                    if seen.changed.is_some()
-                        && let Some(state) = self.nodes.get_mut(node)
-                    {
-                        state.changed_by_itself(seen.is_drift);
-                    }
+                    self.leave_rollout(&seen, false);
                     self.follow_node(seen, now);
                 }
             }
@@ -84,8 +80,9 @@ impl Reconciler {
         for change in changes.iter().filter(|change| change.is_repair() && !leads) {
             state.work_mut().resets.repaired(&change.resource, now.instant);
         }
-        self.count_conflicts(node, &changes, &answer, now);
+        self.count_conflicts(node, &changes, |change| is_stored(change, &answer), now);
         let (seen, _) = self.nodes.observe_response(answer, version);
+        self.leave_rollout(&seen, true);
         self.follow_node(seen, now);
     }
 
@@ -106,10 +103,17 @@ impl Reconciler {
         }
     }
 
-    /// Counts values that were restored after they were undone, and reports new contests.
-    fn count_conflicts(&mut self, node: &Arc<str>, changes: &[Change], answer: &ApiNode, now: Now) {
+    /// Counts values that were restored after they were undone, and reports new contests. Returns whether there were any.
+    pub(super) fn count_conflicts(
+        &mut self,
+        node: &Arc<str>,
+        changes: &[Change],
+        is_stored: impl Fn(&Change) -> bool,
+        now: Now,
+    ) -> bool {
+        let mut has_counted = false;
         for change in changes {
-            let Some(state) = self.nodes.get_mut(node) else { return };
+            let Some(state) = self.nodes.get_mut(node) else { break };
             let work = state.work_mut();
             let was_undone = work.undone.remove(&change.resource) && !change.was_listed();
             let (observed, manager) = match &change.action {
@@ -121,12 +125,14 @@ impl Reconciler {
                 Action::Advertise { .. } | Action::Adopt { .. } if was_undone => ("", None),
                 _ => continue,
             };
-            let lost = if is_stored(change, answer) { change.lost() } else { Lost::OwnWrite };
+            let lost = if is_stored(change) { change.lost() } else { Lost::OwnWrite };
+            has_counted = true;
             let contests = &mut work.conflicts;
             if contests.add(&change.resource, observed, manager, lost, now.instant) {
                 self.report_contest(node, change, lost, now);
             }
         }
+        has_counted
     }
 }
 

@@ -23,11 +23,12 @@ impl Reconciler {
         }
     }
 
-    /// Reports changes whose responses were lost but that the node shows once it is in sync.
-    pub(super) fn report_applied(&mut self, node: &Arc<str>, now: Now) {
-        let Some(state) = self.nodes.get_mut(node) else { return };
+    /// Reports and counts changes whose responses were lost but that the node shows once it is in sync. Returns whether
+    /// there were conflicts among them.
+    pub(super) fn report_applied(&mut self, node: &Arc<str>, now: Now) -> bool {
+        let Some(state) = self.nodes.get_mut(node) else { return false };
         if state.work().is_none_or(|work| work.maybe_applied.is_empty()) {
-            return;
+            return false;
         }
         let mut changes = std::mem::take(&mut state.work_mut().maybe_applied);
         let ledger = Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default();
@@ -48,6 +49,7 @@ impl Reconciler {
                 && !(is_withdrawn && state.node.values(&change.resource) != [None, None])
         });
         self.report_changes(node, &changes, now);
+        self.count_conflicts(node, &changes, |_| true, now)
     }
 
     /// Reports a change on the node and on its rule. Only the leader writes Events.

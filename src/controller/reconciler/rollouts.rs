@@ -8,10 +8,22 @@ use tracing::warn;
 
 use super::{Now, Rank, Reconciler};
 use crate::controller::events::{EventTemplate, NodeSubject};
+use crate::controller::nodes::Seen;
 use crate::controller::rollouts::Stopped;
 use crate::planner::Change;
 
 impl Reconciler {
+    /// Takes a node out of its rollout that has changed by itself: others may depend on what it needs now. What a patch of
+    /// this process may have changed is no such change.
+    pub(super) fn leave_rollout(&mut self, seen: &Seen, may_be_patched: bool) {
+        if let Some((name, _)) = &seen.changed
+            && (seen.is_of_rules || !may_be_patched)
+            && let Some(state) = self.nodes.get_mut(name)
+        {
+            state.changed_by_itself(seen.is_drift);
+        }
+    }
+
     /// Records that changes of a rollout failed, in a patch that was sent at this time.
     pub(super) fn rollout_failed(
         &mut self,

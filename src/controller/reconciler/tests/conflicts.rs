@@ -4,16 +4,26 @@ use super::*;
 
 /// How many patches a node gets in `seconds` while something undoes each.
 fn patches(world: &mut World, seconds: u64, undo: impl Fn(&mut World)) -> usize {
+    patches_with(world, seconds, |reply| reply, undo)
+}
+
+/// The same, with these responses to patches that are applied.
+fn patches_with(world: &mut World, seconds: u64, response: fn(Reply) -> Reply, undo: impl Fn(&mut World)) -> usize {
     let mut patches = 0;
     for _ in 0..seconds {
         world.run();
-        while !world.open.is_empty() {
-            let (id, node, patch) = world.only_patch();
-            patches += 1;
-            let reply = world.apply(&node, &patch);
-            world.reply(id, &node, reply);
-            undo(world);
-            world.run();
+        // Whoever never backs off patches for ever.
+        while !world.open.is_empty() && patches < 100 {
+            match world.open.remove(0) {
+                list @ Open::Rules(_) => world.answer(list),
+                Open::Patch { id, node, patch, .. } => {
+                    patches += 1;
+                    let reply = world.apply(&node, &patch);
+                    world.reply(id, &node, response(reply));
+                    undo(world);
+                    world.run();
+                }
+            }
         }
         world.advance(Duration::from_secs(1));
     }
@@ -31,38 +41,37 @@ fn repeated_reverts_are_a_contest() {
     assert!(world.events.contains(&"Contested".to_owned()));
 }
 
+/// I10: a repair whose response is lost has happened.
+#[test]
+fn repairs_whose_responses_are_lost_count() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.set_dongles("node-0", 2);
+    let patches = patches_with(&mut world, 600, |_| failed(504), |world| world.set_dongles("node-0", 2));
+    assert!((6..=12).contains(&patches), "{patches} patches in ten minutes");
+    assert!(world.metric(&format!("repairs_total {patches}")), "{patches}");
+    assert_eq!(world.ready("dongle"), "False Contested");
+    assert_eq!(world.events.iter().filter(|reason| *reason == "Contested").count(), 2, "on the node, and on the rule");
+}
+
 /// Something that takes the annotation away is a contest too.
 #[test]
 fn lost_annotation_is_a_contest_under_overwrite() {
-    let mut world = World::leading(1, &[]);
-    world.run_until_idle();
-    world.set_rule("dongle", json!({"conflictPolicy": "Overwrite"}));
-    world.run_until_idle();
-    let strip = |world: &mut World| {
-        let node = world.nodes.get_mut("node-0").unwrap();
-        node["metadata"]["annotations"] = json!({"a": "b"});
-        world.set_dongles("node-0", 0);
-    };
-    strip(&mut world);
-    let mut count = 0;
-    for _ in 0..600 {
-        world.run();
-        while !world.open.is_empty() {
-            match world.open.remove(0) {
-                list @ Open::Rules(_) => world.answer(list),
-                Open::Patch { id, node, patch, .. } => {
-                    count += 1;
-                    let reply = world.apply(&node, &patch);
-                    world.reply(id, &node, reply);
-                    strip(&mut world);
-                    world.run();
-                }
-            }
-        }
-        world.advance(Duration::from_secs(1));
+    for response in [|reply| reply, |_| failed(504)] {
+        let mut world = World::leading(1, &[]);
+        world.run_until_idle();
+        world.set_rule("dongle", json!({"conflictPolicy": "Overwrite"}));
+        world.run_until_idle();
+        let strip = |world: &mut World| {
+            let node = world.nodes.get_mut("node-0").unwrap();
+            node["metadata"]["annotations"] = json!({"a": "b"});
+            world.set_dongles("node-0", 0);
+        };
+        strip(&mut world);
+        let count = patches_with(&mut world, 600, response, strip);
+        assert!((5..=12).contains(&count), "{count} patches in ten minutes");
+        assert_eq!(world.ready("dongle"), "False Contested");
     }
-    assert!((5..=12).contains(&count), "{count} patches in ten minutes");
-    assert_eq!(world.ready("dongle"), "False Contested");
 }
 
 /// A policy may write a number of its own with every write to a node.

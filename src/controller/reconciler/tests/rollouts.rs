@@ -79,6 +79,26 @@ fn repairs_and_new_and_relabelled_nodes_overtake_a_rollout() {
     assert_eq!(world.having(4), 3);
 }
 
+/// Pods may wait for what selects it by then, whether the watch or the response shows the label first.
+#[test]
+fn node_that_is_relabelled_while_its_patch_is_in_flight_leaves_the_rollout() {
+    for watch_is_first in [true, false] {
+        let mut world = paced(20, 1);
+        let selector = json!({"matchLabels": {"zone": "b"}});
+        world.set_rule("zone", json!({"resourceName": "example.com/zone", "allNodes": null, "nodeSelector": selector}));
+        world.roll_out(4);
+        let (id, node, patch) = world.only_patch();
+        world.watching = watch_is_first;
+        world.relabel(&node, json!({"zone": "b"}));
+        let reply = world.apply(&node, &patch);
+        world.watching = true;
+        world.reply(id, &node, reply);
+        world.run_until_idle();
+        let value = &world.nodes[&node]["status"]["allocatable"]["example.com/zone"];
+        assert_eq!((value, world.having(4)), (&json!("4"), 1), "the watch is first: {watch_is_first}");
+    }
+}
+
 /// It does not know since when they have not been as declared.
 #[test]
 fn starting_controller_patches_old_nodes_at_the_rate_of_a_rollout() {

@@ -111,6 +111,42 @@ fn standby_repairs_twice_in_ten_minutes() {
     assert_eq!(world.dongles("node-0"), 4);
 }
 
+/// Whether a response arrives does not change how often.
+#[test]
+fn repairs_of_a_standby_whose_responses_are_lost_count() {
+    let mut world = standby(1);
+    let mut repairs = 0;
+    for _ in 0..5 {
+        world.reset("node-0");
+        world.advance(LEADER_TIME);
+        repairs += world.answer_all(|world, node, patch| {
+            world.apply(node, patch);
+            failed(504)
+        });
+        world.advance(Duration::from_secs(1));
+    }
+    assert_eq!(repairs, 2);
+}
+
+/// A whole fleet may restart at once.
+#[test]
+fn standby_forgets_repairs_that_count_no_more() {
+    for is_lost in [false, true] {
+        let mut world = standby(1);
+        world.reset("node-0");
+        world.advance(LEADER_TIME);
+        world.answer_all(|world, node, patch| {
+            let reply = world.apply(node, patch);
+            if is_lost { failed(504) } else { reply }
+        });
+        let is_remembered = |world: &World| world.reconciler.nodes.get("node-0").unwrap().work().is_some();
+        world.advance(Duration::from_secs(590));
+        assert!(is_remembered(&world), "lost: {is_lost}");
+        world.advance(Duration::from_secs(10));
+        assert!(!is_remembered(&world), "nothing else happens to the node; lost: {is_lost}");
+    }
+}
+
 #[test]
 fn failed_repair_of_a_standby_backs_off() {
     let mut world = standby(1);
