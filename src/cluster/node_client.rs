@@ -171,12 +171,6 @@ impl RequestError {
     }
 }
 
-/// Returns whether the node itself is missing: a proxy or an admission webhook may respond with 404 too.
-fn is_missing_node(code: StatusCode, status: &Status) -> bool {
-    let kind = status.details.as_ref().map(|details| details.kind.as_str());
-    code == StatusCode::NOT_FOUND && status.reason == "NotFound" && kind == Some("nodes")
-}
-
 /// Returns whether the permission is missing. Admission responds with 403 too, about the one object.
 fn is_missing_right(code: StatusCode, status: &Status) -> bool {
     code == StatusCode::FORBIDDEN && status.message.contains("cannot patch resource")
@@ -196,8 +190,10 @@ fn is_rejected(code: StatusCode) -> bool {
 impl From<RequestError> for Reply {
     fn from(error: RequestError) -> Self {
         let (message, retry_after, is_deferred) = (error.to_string(), error.retry_after(), error.is_by_webhook());
+        if error.is_missing("nodes") {
+            return Self::NotFound;
+        }
         match error {
-            RequestError::Api { code, status, .. } if is_missing_node(code, &status) => Self::NotFound,
             RequestError::Api { code, status, .. } if is_missing_right(code, &status) => {
                 Self::Forbidden(status.message)
             }

@@ -152,6 +152,14 @@ impl RequestError {
         status.message.starts_with("admission webhook \"") && status.message.contains("\" denied the request")
     }
 
+    /// Returns whether the object of this resource is missing: a proxy or an admission webhook may respond with 404 too,
+    /// and so does an API server that does not serve the resource.
+    pub(crate) fn is_missing(&self, plural: &str) -> bool {
+        let Self::Api { code, status, .. } = self else { return false };
+        let kind = status.details.as_ref().map(|details| details.kind.as_str());
+        *code == StatusCode::NOT_FOUND && status.reason == "NotFound" && kind == Some(plural)
+    }
+
     /// Returns whether the rest of a list has expired.
     pub(crate) fn is_expired(&self) -> bool {
         self.code() == Some(StatusCode::GONE)

@@ -45,6 +45,8 @@ pub struct Metrics {
     pub(crate) event_to_patch: Histogram,
     /// Time to plan a node.
     pub(crate) plan: Histogram,
+    /// Writes of statuses of rules, by result.
+    pub(crate) status_writes: Family<Label, Counter>,
     /// Watches that ended and were restarted.
     pub(crate) watch_restarts: Family<Label, Counter>,
     /// How many pods cannot be decoded.
@@ -100,6 +102,7 @@ impl Default for Metrics {
             rules_memory_limit: Gauge::default(),
             event_to_patch: Histogram::new(EVENT_TO_PATCH),
             plan: Histogram::new(PLAN),
+            status_writes: Family::default(),
             watch_restarts: Family::default(),
             unreadable_pods: Gauge::default(),
             watch_broken: Family::default(),
@@ -113,6 +116,9 @@ impl Default for Metrics {
         // A missing series cannot be distinguished from a series that is gone.
         for result in ["patched", "stale", "not_found", "forbidden", "failed"] {
             drop(metrics.patches.get_or_create(&[("result", result)]));
+        }
+        for result in ["written", "gone", "rejected", "forbidden", "failed"] {
+            drop(metrics.status_writes.get_or_create(&[("result", result)]));
         }
         metrics.report(None);
         for resource in ["nodes", "rules"] {
@@ -160,6 +166,7 @@ impl Default for Metrics {
             metrics.event_to_patch.clone(),
         );
         registry.register("plan_duration_seconds", "Time to plan a node", metrics.plan.clone());
+        registry.register("status_writes", "Writes of statuses of rules, by result", metrics.status_writes.clone());
         registry.register("watch_restarts", "Watches that ended and were restarted", metrics.watch_restarts.clone());
         registry.register(
             "unreadable_pods",
@@ -232,6 +239,11 @@ impl Metrics {
     /// Counts the response to a patch.
     pub(crate) fn patched(&self, result: &'static str) {
         self.patches.get_or_create(&[("result", result)]).inc();
+    }
+
+    /// Counts the response to a write of a status.
+    pub(crate) fn status_written(&self, result: &'static str) {
+        self.status_writes.get_or_create(&[("result", result)]).inc();
     }
 
     /// Sets since when a watch is broken; 0 while it works.

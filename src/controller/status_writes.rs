@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::rules::ObservedStatus;
 use crate::cluster::backoff::Backoff;
 
 /// The minimum time between two writes to one rule.
@@ -26,6 +27,8 @@ struct StatusWrite {
     place: Place,
     /// When the last write was sent.
     at: Option<Instant>,
+    /// The status that was sent last, until it is written.
+    unwritten: Option<ObservedStatus>,
     /// Set while writes fail.
     backoff: Option<Backoff>,
     /// The earliest time of the next write after a failure.
@@ -76,9 +79,15 @@ impl StatusWrites {
     }
 
     /// Records that a status was sent.
-    pub(super) fn sent(&mut self, rule: &Arc<str>, now: Instant) {
+    pub(super) fn sent(&mut self, rule: &Arc<str>, status: ObservedStatus, now: Instant) {
         let write = self.rules.entry(Arc::clone(rule)).or_default();
         (write.place, write.at) = (Place::InFlight { is_dirty: false }, Some(now));
+        write.unwritten = Some(status);
+    }
+
+    /// Returns what the status of a rule is to be, unless it is written.
+    pub(super) fn unwritten(&self, rule: &str) -> Option<&ObservedStatus> {
+        self.rules.get(rule)?.unwritten.as_ref()
     }
 
     /// Records that a write has ended. Returns whether the status has changed since.
@@ -90,7 +99,7 @@ impl StatusWrites {
     /// Records that a status was written.
     pub(super) fn succeeded(&mut self, rule: &str) {
         if let Some(write) = self.rules.get_mut(rule) {
-            (write.backoff, write.not_before) = (None, None);
+            (write.unwritten, write.backoff, write.not_before) = (None, None, None);
         }
     }
 
@@ -110,6 +119,14 @@ impl StatusWrites {
             Some(Place::Rest) | None => {}
         }
         self.rules.remove(rule);
+    }
+
+    /// Returns these without what is only reported.
+    #[cfg(test)]
+    pub(super) fn without_unwritten(&self) -> Self {
+        let mut writes = self.clone();
+        writes.rules.values_mut().for_each(|write| write.unwritten = None);
+        writes
     }
 
     /// Returns whether a status is to be written, or being written.

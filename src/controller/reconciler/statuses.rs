@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube::Resource as _;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -13,7 +14,7 @@ use crate::controller::events::EventTemplate;
 use crate::controller::metrics::{self, LeaderGauges};
 use crate::controller::rules::ObservedStatus;
 use crate::controller::status::{metric_state, status};
-use crate::model::api::Reason;
+use crate::model::api::{NodeExtendedResource, Reason};
 
 impl Reconciler {
     /// Marks the status of a rule as changed.
@@ -62,7 +63,8 @@ impl Reconciler {
             return;
         }
         self.schedule.limiter.start(Kind::Status, now.instant);
-        self.reports.statuses.sent(name, now.instant);
+        self.reports.statuses.sent(name, observed, now.instant);
+        self.reports.gauges_changed = true;
     }
 
     /// Reports what is new in a status.
@@ -100,6 +102,7 @@ impl Reconciler {
         now: Instant,
     ) {
         self.schedule.limiter.end(Kind::Status);
+        self.diagnostics.metrics.status_written(result_name(&result));
         let is_dirty = self.reports.statuses.ended(rule);
         let seed = self.schedule.seed();
         // A rule recreated under the same name in the meantime does not have this status.
@@ -119,7 +122,7 @@ impl Reconciler {
                 false
             }
             // The object does not match the CRD's schema, so no status can be written until it is corrected.
-            Err(error) if error.code().is_some_and(|code| code == 422) && !error.is_stale() => {
+            Err(error) if is_rejected(&error) => {
                 warn!(%rule, "the API server rejects the rule's status: {error}");
                 false
             }
@@ -128,8 +131,12 @@ impl Reconciler {
                 if let Some(pause) = error.retry_after().filter(|_| !error.is_by_webhook()) {
                     self.schedule.limiter.side_overloaded(pause, now);
                 }
-                warn!(%rule, "cannot write the rule's status, retrying: {error}");
-                true
+                // The watch will show that, and then there is nothing to write, or the status of another rule.
+                let is_over = is_of_missing(&error);
+                if !is_over {
+                    warn!(%rule, "cannot write the rule's status, retrying: {error}");
+                }
+                !is_over
             }
         };
         if failed || is_dirty {
@@ -151,13 +158,15 @@ impl Reconciler {
     fn gauges(&mut self) -> LeaderGauges {
         let mut rules = metrics::RULE_STATES.map(|state| (state, 0));
         let mut rules_without_nodes = 0;
-        for (_, rule) in self.rules.iter() {
-            let word = metric_state(rule.status.as_ref());
+        for (name, rule) in self.rules.iter() {
+            // Also if nobody can write it.
+            let status = self.reports.statuses.unwritten(name).or(rule.status.as_ref());
+            let word = metric_state(status);
             for (state, count) in &mut rules {
                 *count += usize::from(*state == word);
             }
             let is_without = |status: &ObservedStatus| status.reports(Reason::NoNodesSelected);
-            rules_without_nodes += usize::from(rule.status.as_ref().is_some_and(is_without));
+            rules_without_nodes += usize::from(status.is_some_and(is_without));
         }
         LeaderGauges {
             nodes: self.nodes.tally().totals().collect(),
@@ -177,4 +186,26 @@ impl Reconciler {
             self.schedule.limiter.start(Kind::Event, now);
         }
     }
+}
+
+/// Returns the name of the result of a status write, for the metric.
+fn result_name(result: &Result<WrittenStatus, RequestError>) -> &'static str {
+    match result {
+        Ok(_) => "written",
+        Err(error) if is_of_missing(error) => "gone",
+        Err(error) if is_rejected(error) => "rejected",
+        Err(error) if error.code().is_some_and(|code| code == 403) => "forbidden",
+        Err(_) => "failed",
+    }
+}
+
+/// Returns whether the API server rejects what is written, and would do so again.
+fn is_rejected(error: &RequestError) -> bool {
+    error.code().is_some_and(|code| code == 422) && !error.is_stale()
+}
+
+/// Returns whether the rule is gone, or another one has its name: the patch tests the uid, and nothing else.
+fn is_of_missing(error: &RequestError) -> bool {
+    let is_tested = error.code().is_some_and(|code| code == 422) && error.is_stale();
+    is_tested || error.is_missing(&NodeExtendedResource::plural(&()))
 }

@@ -21,6 +21,7 @@ mod rule_lists;
 mod scale;
 mod standby;
 mod starts;
+mod statuses;
 mod turns;
 mod usage;
 mod world;

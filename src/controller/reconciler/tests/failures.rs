@@ -336,37 +336,6 @@ fn pause_that_a_webhook_asks_for_is_about_one_node() {
     assert_eq!(world.dongles("node-0"), 4);
 }
 
-/// Statuses are written few at a time, and again after a conflict.
-#[test]
-fn status_that_is_rejected_is_written_again_with_backoff() {
-    let mut world = World::leading(1, &[("dongle", 4)]);
-    for code in [409, 404, 500, 429] {
-        world.write_status = code;
-        let before = world.statuses.len();
-        world.set_rule("dongle", json!({"quantity": 4 + u64::from(code)}));
-        world.run_until_idle();
-        world.advance(Duration::from_secs(300));
-        let tries = world.statuses.len() - before;
-        assert!((4..20).contains(&tries), "{code}: {tries} writes in five minutes");
-        world.write_status = 200;
-        world.advance(Duration::from_secs(130));
-        world.run_until_idle();
-        assert_eq!(world.ready("dongle"), "True Advertised");
-    }
-}
-
-#[test]
-fn side_writes_are_limited() {
-    let rules: Vec<_> = (0..50).map(|number| format!("rule-{number}")).collect();
-    let rules: Vec<_> = rules.iter().map(|rule| (rule.as_str(), 4)).collect();
-    let mut world = World::leading(1, &rules);
-    world.run_until_idle();
-    world.now.instant += Duration::from_millis(60);
-    let step = world.reconciler.next(world.now);
-    let statuses = step.requests.iter().filter(|request| matches!(request.effect, Effect::PatchStatus { .. }));
-    assert_eq!(statuses.count(), 4);
-}
-
 #[test]
 fn withdrawal_that_fails_is_reported() {
     let mut world = World::leading(1, &[("dongle", 4)]);

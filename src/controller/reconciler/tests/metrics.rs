@@ -6,7 +6,8 @@ use std::path::Path;
 use super::*;
 use crate::controller::metrics::Metrics;
 
-/// A leader that has counted each result of a patch, of a start of a kubelet, of a self-test, and of a watch.
+/// A leader that has counted each result of a patch, of a write of a status, of a start of a kubelet, of a self-test, and of
+/// a watch.
 fn story() -> World {
     let mut world = World::leading(6, &[("dongle", 4)]);
     world.run_until_idle();
@@ -25,6 +26,18 @@ fn story() -> World {
     }
     world.run_until_idle();
 
+    for (code, node) in [(422, "node-6"), (403, "node-7"), (500, "node-8"), (200, "node-9")] {
+        world.write_status = code;
+        world.set_node(node, json!({}));
+        world.run_until_idle();
+        world.advance(Duration::from_secs(60));
+    }
+    // Before the watch shows that it is gone.
+    let rule = world.rules.remove("dongle").unwrap();
+    world.set_node("node-10", json!({}));
+    world.run_until_idle();
+    world.advance(Duration::from_secs(60));
+    world.rules.insert("dongle".to_owned(), rule);
     world.edit_node("node-5", |node| node["status"]["nodeInfo"] = json!({"bootID": "first"}));
     world.edit_node("node-5", |node| node["status"]["nodeInfo"] = json!({"bootID": "second"}));
     world.reset("node-5");

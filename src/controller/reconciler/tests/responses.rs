@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use json_patch::{Patch, PatchOperation};
 use kube::core::Status;
 use kube::runtime::watcher;
@@ -11,15 +11,21 @@ use serde_json::json;
 use super::world::{DONGLE, Open, World, object};
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
-use crate::controller::effect::{Completion, RequestId};
+use crate::controller::effect::{Completion, RequestId, WrittenStatus};
 use crate::controller::reconciler::{Event, Observation};
+use crate::controller::rules::ObservedStatus;
 use crate::controller::usage::PodObject;
+use crate::model::api::NodeExtendedResourceStatus;
 use crate::model::pod::{NodeRequests, Pod, Requests};
 use crate::planner::tests::try_apply;
 
 pub(super) fn error(code: u16) -> RequestError {
     let code = StatusCode::from_u16(code).unwrap();
     RequestError::Api { code, status: Box::new(Status::failure("no", "")), retry_after: None }
+}
+
+fn api_error(code: u16, body: &str) -> RequestError {
+    RequestError::from_response(StatusCode::from_u16(code).unwrap(), &HeaderMap::new(), body.as_bytes())
 }
 
 impl World {
@@ -51,6 +57,31 @@ impl World {
             Open::Rules(rules) => self.show_rules(rules),
         }
         self.run();
+    }
+
+    /// Writes the status of the rule with this uid.
+    pub(super) fn write_rule_status(
+        &mut self,
+        rule: &str,
+        uid: Option<&str>,
+        status: &NodeExtendedResourceStatus,
+    ) -> Result<WrittenStatus, RequestError> {
+        let value = serde_json::to_value(status).unwrap();
+        self.statuses.push((rule.to_owned(), value.clone()));
+        match self.write_status {
+            200 => {}
+            422 => return Err(api_error(422, r#"{"details": {"causes": [{"reason": "FieldValueInvalid"}]}}"#)),
+            code => return Err(error(code)),
+        }
+        let Some(object) = self.rules.get_mut(rule) else {
+            return Err(api_error(404, r#"{"reason": "NotFound", "details": {"kind": "nodeextendedresources"}}"#));
+        };
+        if object["metadata"]["uid"].as_str() != uid {
+            return Err(api_error(422, r#"{"reason": "Invalid", "details": {}}"#));
+        }
+        object["status"] = value;
+        let version = self.overtake_status(rule);
+        Ok(WrittenStatus { status: ObservedStatus::new(status), version })
     }
 
     /// The watch shows a late status. Returns the version of the write before it, if there is one.

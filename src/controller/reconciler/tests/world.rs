@@ -11,9 +11,8 @@ use tokio::sync::watch;
 use super::responses::error;
 use crate::cluster::lease::Written;
 use crate::controller::RolloutLimits;
-use crate::controller::effect::{RequestId, WrittenStatus};
+use crate::controller::effect::RequestId;
 use crate::controller::reconciler::*;
-use crate::controller::rules::ObservedStatus;
 use crate::model::ledger;
 use crate::model::node::heartbeats;
 
@@ -307,14 +306,7 @@ impl World {
                 return self.open.push(Open::Patch { id, node, patch, deadline });
             }
             Effect::PatchStatus { rule, uid, status } => {
-                self.statuses.push((rule.to_string(), serde_json::to_value(&*status).unwrap()));
-                let is_ok = self.write_status == 200;
-                if is_ok && let Some(object) = self.rules.get_mut(&*rule) {
-                    object["status"] = serde_json::to_value(&*status).unwrap();
-                }
-                let version = self.overtake_status(&rule);
-                let written = WrittenStatus { status: ObservedStatus::new(&status), version };
-                let result = if is_ok { Ok(written) } else { Err(error(self.write_status)) };
+                let result = self.write_rule_status(&rule, uid.as_deref(), &status);
                 Completion::StatusPatched { rule, uid, result }
             }
             Effect::TestConfinement { number, node, label } => {

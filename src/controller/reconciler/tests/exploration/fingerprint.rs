@@ -68,7 +68,7 @@ fn reconciler(reconciler: &Reconciler, now: Now) -> String {
     let schedule = format!("{schedule:?}");
     let (before, places) = schedule.split_once("places: {").unwrap();
     let (places, after) = places.split_once("}, ready: ").unwrap();
-    let (forbidden, statuses) = (&reports.forbidden, &reports.statuses);
+    let (forbidden, statuses) = (&reports.forbidden, reports.statuses.without_unwritten());
     let pods = (usage.on(NODE, now.instant), usage.next_change(now.instant), usage.broken());
     format!("{leads} {rules:?} {nodes:?} {before} {places} {after} {forbidden:?} {statuses:?} {pods:?}")
 }
