@@ -122,9 +122,11 @@ impl Nodes {
 
     /// Keeps what rules read from nodes. What no rule has read before is known after another list of the nodes.
     pub(super) fn keep(&mut self, facts: FactNames) {
-        if facts.are_within(self.interner.kept()) {
+        let kept = self.interner.kept();
+        if facts.are_within(kept) {
             return;
         }
+        let facts = facts.with_some_of(kept);
         self.interner.keep(facts);
         self.is_relist_due = self.listing.is_some() || !self.by_name.is_empty();
     }

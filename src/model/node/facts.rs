@@ -61,6 +61,21 @@ impl FactNames {
         }
     }
 
+    /// Returns these facts, and up to 16 of others that have been kept so far: rules may need them again, and to know them
+    /// again takes a list of all nodes.
+    #[must_use]
+    pub fn with_some_of(self, others: &Self) -> Self {
+        const MOST: usize = 16;
+        match (self, others) {
+            (Self::Named(mut facts), Self::Named(others)) => {
+                let others: Vec<_> = others.difference(&facts).take(MOST).cloned().collect();
+                facts.extend(others);
+                Self::Named(facts)
+            }
+            (facts, _) => facts,
+        }
+    }
+
     fn keeps(&self, fact: &Fact) -> bool {
         match self {
             Self::All => true,
@@ -115,4 +130,22 @@ impl Facts {
 fn start(text: &str) -> &str {
     const MOST: usize = 100;
     text.char_indices().nth(MOST).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(numbers: std::ops::Range<usize>) -> FactNames {
+        FactNames::Named(numbers.map(|number| Fact::Annotation(format!("a-{number:03}").into())).collect())
+    }
+
+    #[test]
+    fn facts_that_nothing_reads_are_kept_up_to_a_number() {
+        assert_eq!(named(0..2).with_some_of(&named(1..4)), named(0..4));
+        let FactNames::Named(kept) = named(50..52).with_some_of(&named(0..100)) else { panic!() };
+        assert_eq!(kept.len(), 18);
+        assert!(named(50..52).are_within(&FactNames::Named(kept)));
+        assert_eq!(FactNames::All.with_some_of(&named(0..1)), FactNames::All);
+    }
 }

@@ -103,3 +103,17 @@ fn nodes_are_listed_again_for_what_no_rule_has_read_before() {
     wait(&mut world, 40);
     assert_eq!((world.relists, world.dongles("node-0")), (1, 2));
 }
+
+/// Rules that take turns, as when somebody tries one and then the other, must not list all nodes each time.
+#[test]
+fn nodes_are_not_listed_again_for_what_a_rule_has_read_before() {
+    let mut world = World::leading(2, &[]);
+    let rule = |key: &str| json!({"quantity": null, "quantityFrom": {"nodeAnnotation": {"key": key}, "max": 100}});
+    for turn in 0..5 {
+        for key in [KEY, "example.com/others"] {
+            world.set_rule("dongle", rule(key));
+            wait(&mut world, 2);
+        }
+        assert_eq!(world.relists, 2, "turn {turn}");
+    }
+}
