@@ -9,7 +9,7 @@ pub mod label;
 pub mod ledger;
 pub mod node;
 pub mod pod;
-mod pool;
+pub(crate) mod pool;
 pub mod quantity;
 pub mod resource_name;
 pub mod resource_version;

@@ -20,6 +20,7 @@ use super::tally::{Standings, Tally};
 use super::work_queue::Rank;
 use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
+use crate::model::pool::Pool;
 pub(super) use failure::Cause;
 use map::NodeMap;
 pub(super) use start::Start;
@@ -37,6 +38,8 @@ pub(super) struct Nodes {
     /// The rules that ledgers name, unless a ledger has changed since they were last read.
     rules_in_ledgers: Option<Arc<NamedRules>>,
     tally: Tally,
+    /// Most nodes share theirs.
+    standings: Pool<Standings>,
 }
 
 /// A list in progress.
@@ -208,13 +211,16 @@ impl Nodes {
     }
 
     /// Replaces the states of rules on a node, and counts them. Returns the new problems.
-    pub(super) fn record(&mut self, name: &Arc<str>, standings: Box<Standings>) -> Vec<usize> {
-        let Some(state) = self.by_name.get_mut(name) else { return Vec::new() };
-        self.tally.update(name, &state.standings, &standings);
-        let before = std::mem::replace(&mut state.standings, standings);
+    pub(super) fn record(&mut self, name: &Arc<str>, standings: &Standings) -> Vec<usize> {
+        let Some(state) = self.by_name.get_mut(name).filter(|state| *state.standings != *standings) else {
+            return Vec::new();
+        };
+        self.tally.update(name, &state.standings, standings);
+        let before = std::mem::replace(&mut state.standings, self.standings.intern(standings));
         let standings = state.standings.iter().enumerate();
         let problems = standings.filter(|(_, (_, standing))| standing.state().info().is_problem);
-        problems.filter(|(_, now)| !before.contains(now)).map(|(place, _)| place).collect()
+        let is_new = |(place, now): &(usize, &_)| before.get(*place) != Some(*now) && !before.contains(now);
+        problems.filter(is_new).map(|(place, _)| place).collect()
     }
 
     /// Returns whether all nodes have been listed once.

@@ -108,7 +108,7 @@ impl State {
 }
 
 /// The state of a rule on a node, with details for its message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Standing {
     /// A patch is to be sent or in flight, or pods must be listed first.
     Pending,

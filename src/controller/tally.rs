@@ -104,10 +104,7 @@ impl Counts {
 impl Tally {
     /// Moves a node from its old states to its new ones.
     pub(super) fn update(&mut self, node: &Arc<str>, old: &Standings, new: &Standings) {
-        if old == new {
-            return;
-        }
-        for (rule, standing) in old {
+        for (rule, standing) in differing(old, new) {
             if let Some(counts) = self.rules.get_mut(rule) {
                 counts.subtract(node, standing);
                 if counts.selected() == 0 {
@@ -118,7 +115,7 @@ impl Tally {
             *total = total.saturating_sub(1);
             self.changed.insert(Arc::clone(rule));
         }
-        for (rule, standing) in new {
+        for (rule, standing) in differing(new, old) {
             self.rules.entry(Arc::clone(rule)).or_default().add(node, standing);
             self.totals[standing.state() as usize] += 1;
             self.changed.insert(Arc::clone(rule));
@@ -146,6 +143,12 @@ impl Tally {
     }
 }
 
+/// Returns the states that others do not have in the same place.
+fn differing<'a>(states: &'a Standings, others: &'a Standings) -> impl Iterator<Item = &'a (Arc<str>, Standing)> {
+    let differing = states.iter().enumerate().filter(|(place, one)| others.get(*place) != Some(*one));
+    differing.map(|(_, one)| one)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +173,15 @@ mod tests {
         assert_eq!(counts.problems.get("b"), Some(&conflicted));
         let totals: Vec<_> = tally.totals().filter(|(_, count)| *count > 0).collect();
         assert_eq!(totals, [("conflicted", 1), ("advertised", 1)]);
+
+        let other: Arc<str> = "key".into();
+        let both = [(Arc::clone(&rule), Standing::Advertised), (Arc::clone(&other), Standing::Pending)];
+        let one_less = [(Arc::clone(&rule), Standing::Advertised), (Arc::clone(&other), Standing::Advertised)];
+        tally.update(&node("d"), &[], &both);
+        tally.take_changed();
+        tally.update(&node("d"), &both, &one_less);
+        assert_eq!(tally.take_changed().into_iter().collect::<Vec<_>>(), [other], "the other rule stands as before");
+        tally.update(&node("d"), &one_less, &[]);
 
         let overridden = [(Arc::clone(&rule), Standing::Overridden { by: node("x"), tied: true })];
         tally.update(&node("c"), &[], &overridden);

@@ -7,7 +7,7 @@ use foldhash::{HashSet, HashSetExt as _};
 
 /// Values of one type, such as label keys.
 #[derive(Debug)]
-pub(in crate::model) struct Pool<T: ?Sized> {
+pub(crate) struct Pool<T: ?Sized> {
     /// With a hash that is fast for short texts: each event of a node looks up some thirty of them.
     interned: HashSet<Arc<T>>,
     /// The size at which values without users are dropped.
@@ -28,7 +28,7 @@ impl<T: ?Sized> Default for Pool<T> {
 
 impl<T: ?Sized + Eq + Hash> Pool<T> {
     /// Returns the one copy of `value`.
-    pub(in crate::model) fn intern<'a>(&mut self, value: &'a T) -> Arc<T>
+    pub(crate) fn intern<'a>(&mut self, value: &'a T) -> Arc<T>
     where
         Arc<T>: From<&'a T>,
     {

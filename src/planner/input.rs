@@ -50,7 +50,7 @@ pub struct Contest {
 }
 
 /// What a contested resource loses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Lost {
     /// A field manager changes the value back.
     #[default]

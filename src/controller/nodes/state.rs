@@ -12,7 +12,7 @@ use super::released::Released;
 use super::resets::Resets;
 use super::start::Start;
 use crate::controller::effect::RequestId;
-use crate::controller::standing::Standing;
+use crate::controller::tally::Standings;
 use crate::controller::work_queue::Rank;
 use crate::model::node::Node;
 use crate::planner::{self, Change};
@@ -22,7 +22,7 @@ use crate::planner::{self, Change};
 pub(in crate::controller) struct NodeState {
     pub(in crate::controller) node: Node,
     /// The state of each rule that selects the node.
-    pub(in crate::controller) standings: Box<[(Arc<str>, Standing)]>,
+    pub(in crate::controller) standings: Arc<Standings>,
     /// Since when the node has had work.
     pub(in crate::controller) pending_since: Option<Instant>,
     /// Whether it has work only because rules were edited, so that it belongs to a rollout.
@@ -76,7 +76,7 @@ impl NodeState {
     pub(in crate::controller) fn new(node: Node) -> Self {
         Self {
             node,
-            standings: Box::default(),
+            standings: Arc::default(),
             pending_since: None,
             is_rollout: false,
             follows_pods: false,

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::controller::standing::{Standing, State};
 
 fn api_node(uid: &str, version: u32, dongles: u32) -> ApiNode {
     let amounts = json!({"example.com/dongle": dongles.to_string()});
@@ -121,4 +122,21 @@ fn ledgers_are_read_once_until_one_changes() {
     assert_eq!(nodes.rules_in_ledgers().len(), 2);
     nodes.observe(Event::Delete(node("node-1", 4, "b")));
     assert_eq!(nodes.rules_in_ledgers().len(), 1);
+}
+
+#[test]
+fn nodes_whose_rules_stand_alike_share_their_states() {
+    let mut nodes = Nodes::default();
+    let all: Vec<Arc<str>> = (0..10).map(|number| format!("node-{number}").into()).collect();
+    for name in &all {
+        let object = json!({"metadata": {"name": &**name, "uid": &**name, "resourceVersion": "1"}});
+        nodes.observe(Event::Apply(serde_json::from_value(object).unwrap()));
+        nodes.record(name, &[("dongle".into(), Standing::Pending)]);
+    }
+    let states = |nodes: &Nodes| all.iter().map(|name| Arc::as_ptr(&nodes.get(name).unwrap().standings)).collect();
+    let distinct: HashSet<*const Standings> = states(&nodes);
+    assert_eq!(distinct.len(), 1);
+    nodes.record(&all[0], &[("dongle".into(), Standing::Advertised)]);
+    let distinct: HashSet<*const Standings> = states(&nodes);
+    assert_eq!((distinct.len(), nodes.counts("dongle").unwrap().of(State::Pending)), (2, 9));
 }

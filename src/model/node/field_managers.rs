@@ -252,7 +252,8 @@ impl FieldManagers {
     /// Returns the managers of a resource, if managedFields name any.
     #[must_use]
     pub fn get(&self, resource: &str) -> Option<&ResourceManagers> {
-        self.0.iter().find(|managers| &*managers.resource == resource)
+        let place = self.0.binary_search_by(|managers| (*managers.resource).cmp(resource)).ok()?;
+        self.0.get(place)
     }
 
     /// Returns whether `other` names the same managers, at any time.

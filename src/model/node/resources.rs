@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer};
 use crate::model::pool::Pool;
 use crate::model::resource_name;
 
-/// The extended resources in `status.capacity` or `status.allocatable`, with their quantities as the API server wrote
-/// them.
+/// The extended resources in `status.capacity` or `status.allocatable`, by name, with their quantities as the API server
+/// wrote them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceList(Arc<[Amount]>);
 
@@ -20,7 +20,8 @@ impl ResourceList {
     /// Returns the quantity of a resource, if the map holds it.
     #[must_use]
     pub fn get(&self, resource: &str) -> Option<&str> {
-        self.iter().find(|(name, _)| *name == resource).map(|(_, quantity)| quantity)
+        let place = self.0.binary_search_by(|(name, _)| (**name).cmp(resource)).ok()?;
+        self.0.get(place).map(|(_, quantity)| &**quantity)
     }
 
     /// Returns the name of every resource.

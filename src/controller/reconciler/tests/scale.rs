@@ -16,7 +16,8 @@ use crate::controller::limiter::Limiter;
 use crate::model::ledger;
 use crate::model::node::{ApiNode, heartbeats};
 
-/// The rule that selects all nodes; the others select none.
+/// The rule that selects all nodes, and that changes. Of the others, so many select all nodes that there are `SELECTING` in
+/// all, and the rest none.
 const RULE: &str = "dongle";
 /// How many nodes change in the steps that measure one event.
 const EVENTS: usize = 1000;
@@ -25,6 +26,8 @@ struct Fleet {
     world: World,
     nodes: usize,
     rules: usize,
+    /// How many rules select all nodes.
+    selecting: usize,
     /// The current ledger and quantity of each node.
     values: Vec<(Box<str>, u64)>,
     /// Without what the controller drops while decoding, which Valgrind would decode for minutes.
@@ -55,24 +58,33 @@ fn spec(quantity: u64, priority: u64) -> Value {
     json!({"quantity": quantity, "priority": priority, "shrinkPolicy": "Immediate"})
 }
 
+/// The resource of one of the other rules.
+fn resource(number: usize) -> String {
+    format!("{DONGLE}-{number}")
+}
+
 impl Fleet {
     /// Nodes that have the value of the rule already, and a controller that knows nothing.
-    fn new(nodes: usize, rules: usize, is_lean: bool) -> Self {
+    fn new(nodes: usize, (rules, selecting): (usize, usize), is_lean: bool) -> Self {
         let mut one = World::leading(1, &[]);
         one.set_rule(RULE, spec(4, 0));
+        for number in 1..selecting {
+            let mut spec = spec(4, 0);
+            spec["resourceName"] = json!(resource(number));
+            one.set_rule(&format!("{RULE}-{number}"), spec);
+        }
         one.run_until_idle();
         let ledger = one.ledger("node-0").unwrap();
         // As in an installation, except for the rate, so that most steps take no time.
         let limits = RolloutLimits { max_failed_nodes: usize::MAX, ..RolloutLimits::at(Some(RATE)) };
         let mut world = World::with_limits(16, RolloutLimits { patches_per_second: None, ..limits });
         world.rules = one.rules.clone();
-        for number in 1..rules {
+        for number in selecting..rules {
             let selector = json!({"matchLabels": {"example.com/pool": format!("pool-{number}")}});
-            let name = format!("{RULE}-{number}");
-            let resource = format!("example.com/{name}");
-            world.set_rule(&name, json!({"resourceName": resource, "nodeSelector": selector, "allNodes": null}));
+            let spec = json!({"resourceName": resource(number), "nodeSelector": selector, "allNodes": null});
+            world.set_rule(&format!("{RULE}-{number}"), spec);
         }
-        Self { world, nodes, rules, values: vec![(ledger.into(), 4); nodes], is_lean, measured: 0 }
+        Self { world, nodes, rules, selecting, values: vec![(ledger.into(), 4); nodes], is_lean, measured: 0 }
     }
 
     /// A node as the API server sends it, of about 13 KB.
@@ -88,11 +100,17 @@ impl Fleet {
         for feature in 6..20 {
             labels[format!("feature.node.example.com/cpu-{feature}")] = json!("true");
         }
-        let fields = json!({format!("f:{DONGLE}"): {}});
+        let mut fields = json!({format!("f:{DONGLE}"): {}});
         let mut amounts = json!({"cpu": "8", "memory": "32Gi", "pods": "110"});
+        for number in 1..self.selecting {
+            amounts[resource(number)] = json!("4");
+            fields[format!("f:{}", resource(number))] = json!({});
+        }
         let mut annotations = json!({"agent.example.com/state": format!("{number:0256x}")});
-        if !ledger.is_empty() {
+        if ledger.contains(&format!("\"{DONGLE}\"")) {
             amounts[DONGLE] = json!(text);
+        }
+        if !ledger.is_empty() {
             annotations[ledger::ANNOTATION] = json!(ledger);
         }
         let padding = if self.is_lean { 0 } else { 40 };
@@ -183,8 +201,11 @@ impl Fleet {
     fn apply(&mut self, name: &str, Patch(operations): &Patch) -> Reply {
         let number: usize = name.split(['-', '.']).nth(2).unwrap().parse().unwrap();
         for operation in operations {
-            if let PatchOperation::Remove(_) = operation {
-                self.values[number] = ("".into(), 0);
+            if let PatchOperation::Remove(remove) = operation {
+                match remove.path.as_str().starts_with("/metadata/annotations/") {
+                    true => self.values[number].0 = "".into(),
+                    false => self.values[number].1 = 0,
+                }
             }
             let (PatchOperation::Add(_) | PatchOperation::Replace(_)) = operation else { continue };
             let operation = serde_json::to_value(operation).unwrap();
@@ -242,7 +263,7 @@ impl Fleet {
         let (memory, peak) = (memory("VmRSS"), memory("VmHWM"));
         println!(
             "{}",
-            json!({"step": step, "nodes": nodes, "rules": rules, "events": events, "patches": patches,
+            json!({"step": step, "nodes": nodes, "rules": rules, "selecting": self.selecting, "events": events, "patches": patches,
                 "measured": self.measured, "memory": memory, "peak_memory": peak})
         );
     }
@@ -253,7 +274,8 @@ impl Fleet {
 fn scale() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<usize>().unwrap());
     let (nodes, rules) = (number("NODES").unwrap_or(100), number("RULES").unwrap_or(10));
-    let mut fleet = Fleet::new(nodes, rules, number("LEAN").is_some());
+    let selecting = number("SELECTING").unwrap_or(1);
+    let mut fleet = Fleet::new(nodes, (rules, selecting), number("LEAN").is_some());
     let some = nodes.min(EVENTS);
     fleet.report("empty", 0, 0);
 
@@ -272,9 +294,9 @@ fn scale() {
     assert_eq!(patches, 0, "the edit changes nothing");
     fleet.report("edit-nothing", nodes, patches);
 
-    if rules > 1 {
+    if rules > selecting {
         let selector = json!({"matchLabels": {"example.com/pool": "none"}});
-        fleet.edit(&format!("{RULE}-1"), json!({"nodeSelector": selector, "allNodes": null}));
+        fleet.edit(&format!("{RULE}-{selecting}"), json!({"nodeSelector": selector, "allNodes": null}));
         let patches = fleet.answer(true);
         assert_eq!(patches, 0, "the rule selects no node before and after");
         fleet.report("edit-selecting-none", nodes, patches);
