@@ -20,6 +20,7 @@ mod network;
 mod notes;
 mod pods;
 mod process;
+mod queue;
 mod reports;
 mod responses;
 mod run;

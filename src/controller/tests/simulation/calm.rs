@@ -61,10 +61,28 @@ impl World {
             self.record(|| format!("admission goes on to reject patches of {what}"));
             self.rejected.insert(what.to_owned());
         }
-        self.converge();
+        self.come_to_rest();
+        self.check_rest();
     }
 
-    fn converge(&mut self) {
+    /// What holds once the cluster is at rest.
+    fn check_rest(&mut self) {
+        if self.violation.is_some() {
+            return;
+        }
+        self.check_events();
+        if self.violation.is_none() && !self.rejected.is_empty() {
+            self.check_edit();
+        }
+        if self.violation.is_none() && self.rejected.is_empty() && self.choices.percent(50) {
+            self.check_queue();
+        }
+        if self.violation.is_none() {
+            self.check_silence();
+        }
+    }
+
+    pub(super) fn come_to_rest(&mut self) {
         let end = self.now + MAX_TIME;
         let (start, first) = (self.now, self.checks.requests);
         let mut quiet = 0;
@@ -86,13 +104,6 @@ impl World {
         }
         let minutes = (self.now - start) / 60_000;
         self.count(if minutes == 0 { "calm within a minute" } else { "calm after minutes" });
-        self.check_events();
-        if self.violation.is_none() && !self.rejected.is_empty() {
-            self.check_edit();
-        }
-        if self.violation.is_none() {
-            self.check_silence();
-        }
     }
 
     /// I9: where patches of one node or resource are rejected, an edit comes to the others.

@@ -21,8 +21,8 @@ impl World {
         let resource = self.choices.one_of(&RESOURCES);
         let amount = i128::from(self.choices.below(3)) + 1;
         let ends = self.choices.percent(40);
-        let on_node = self.pods_on(&name);
         if ends {
+            let on_node = self.pods_on(&name);
             let Some(pod) = on_node.last() else { return };
             let key = Key::of(pod);
             self.set_pod_status(&key, json!({"phase": "Succeeded"}));
@@ -30,11 +30,14 @@ impl World {
             return self.record(|| format!("{key} on {name} ends"));
         }
         let Ok(node) = self.server.get(Kind::Node, &Key::named(&name)) else { return };
-        let used: i128 = on_node.iter().map(|pod| requests(pod).get(resource).copied().unwrap_or(0)).sum();
-        let room = units(&node["status"]["allocatable"][resource]).unwrap_or_default() - used;
-        if room < amount {
-            return;
+        let room = units(&node["status"]["allocatable"][resource]).unwrap_or_default() - self.units_on(&name, resource);
+        if room >= amount {
+            self.bind(&name, resource, amount);
         }
+    }
+
+    /// The scheduler binds a pod to a node. Returns the number of its job.
+    pub(super) fn bind(&mut self, name: &str, resource: &str, amount: i128) -> Option<u64> {
         self.names += 1;
         let job = self.names;
         let object = json!({
@@ -43,11 +46,20 @@ impl World {
                 {"name": "c", "resources": {"requests": {resource: amount.to_string()}}}]},
         });
         let scheduler = Writer::new("kube-scheduler");
-        if self.write(|server| server.create(Kind::Pod, object, &scheduler)).is_some() {
-            self.count("pod bound");
-            self.record(|| format!("job-{job}, which requests {amount} {resource}, is bound to {name}"));
-            let delay = self.choices.one_of(&[0, 50, 1000, 8000]);
-            self.after(delay, Due::Admit(job));
+        self.write(|server| server.create(Kind::Pod, object, &scheduler))?;
+        self.count("pod bound");
+        self.record(|| format!("job-{job}, which requests {amount} {resource}, is bound to {name}"));
+        let delay = self.choices.one_of(&[0, 50, 1000, 8000]);
+        self.after(delay, Due::Admit(job));
+        Some(job)
+    }
+
+    /// A pod ends by itself.
+    pub(super) fn end_pod(&mut self, job: u64) {
+        if let Some(pod) = self.job(job) {
+            self.set_pod_status(&Key::of(&pod), json!({"phase": "Succeeded"}));
+            self.count("pod ended");
+            self.record(|| format!("job-{job} ends"));
         }
     }
 
@@ -109,14 +121,17 @@ impl World {
     }
 
     /// The unfinished pods on a node.
-    fn pods_on(&self, node: &str) -> Vec<Arc<Value>> {
+    pub(super) fn pods_on(&self, node: &str) -> Vec<Arc<Value>> {
         let pods = self.objects(Kind::Pod).into_iter();
         pods.filter(|pod| pod["spec"]["nodeName"] == node && !is_finished(pod)).collect()
     }
 
     fn set_pod_status(&mut self, key: &Key, status: Value) {
         let (patch, kubelet) = (PatchBody::Merge(json!({ "status": status })), Writer::new("kubelet"));
-        self.write(|server| server.patch(Kind::Pod, Subresource::Status, key, &patch, &kubelet));
+        let written = self.write(|server| server.patch(Kind::Pod, Subresource::Status, key, &patch, &kubelet));
+        if written.is_some_and(|pod| is_finished(&pod)) {
+            self.wake_queue();
+        }
     }
 }
 

@@ -17,7 +17,7 @@ const STEPS: usize = 60;
 const MAX_SHRINK_TIME: Duration = Duration::from_secs(40);
 
 /// What happens in any hundreds of worlds: an empty run proves nothing.
-const EXPECTED: [&str; 96] = [
+const EXPECTED: [&str; 97] = [
     "CustomResourceDefinition deleted",
     "administrator removed a value",
     "administrator removed an entry",
@@ -108,6 +108,7 @@ const EXPECTED: [&str; 96] = [
     "status: ready",
     "taken over",
     "unlisted",
+    "value followed its pods down beside a queue",
     "watch begins anew",
     "watch cannot list",
     "watch expired",

@@ -14,6 +14,7 @@ use super::checks::Checks;
 use super::choices::Choices;
 use super::network::InFlight;
 use super::process::Process;
+use super::queue::Queue;
 use super::story::Story;
 
 /// A moment, or a span, in milliseconds.
@@ -48,6 +49,10 @@ pub(super) enum Due {
     Run(u64),
     /// A pod that a starting kubelet does not admit fails.
     Reject(u64),
+    /// A pod ends by itself.
+    End(u64),
+    /// The scheduler looks at the pods that wait.
+    Schedule,
     /// The CustomResourceDefinition is there again.
     Crd,
 }
@@ -70,6 +75,8 @@ pub(super) struct World {
     pub(super) crd_missing: bool,
     /// Whether a policy confines the account of the processes.
     pub(super) is_confined: bool,
+    /// The pods that wait for a node.
+    pub(super) queue: Option<Queue>,
     /// Patches of this node, and those that write this resource, are rejected by an admission webhook.
     pub(super) rejected: BTreeSet<String>,
     /// The rules that are restored with it.
@@ -104,6 +111,7 @@ impl World {
             crd_missing: false,
             is_confined: false,
             rejected: BTreeSet::new(),
+            queue: None,
             backup: Vec::new(),
             names: 0,
             violation: None,
@@ -218,6 +226,8 @@ impl World {
             Due::Admit(job) => self.admit(job),
             Due::Run(job) => self.run_pod(job),
             Due::Reject(job) => self.reject(job),
+            Due::End(job) => self.end_pod(job),
+            Due::Schedule => self.bind_queued(),
             Due::Crd => self.install_crd(),
         }
     }
