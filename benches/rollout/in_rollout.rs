@@ -11,11 +11,11 @@ use crate::other;
 use crate::pair::Bench;
 use crate::sample::Sample;
 
-/// The rows, and the shrink policy of the second rule. With `Immediate`, the controller lists no pods before its patches. The
-/// difference is what lists cost that are empty: there are no pods here. With up to 1,000 nodes, all nodes share one.
+/// The rows, and the shrink policy of the second rule. With `WhenFree`, its patches wait until pods are known, of which there
+/// are none here.
 const ROWS: [([&str; 2], ShrinkPolicy); 2] = [
     (["repair in rollout", "new node in rollout"], ShrinkPolicy::WhenFree),
-    (["repair, no lists", "new node, no lists"], ShrinkPolicy::Immediate),
+    (["repair, no pods", "new node, no pods"], ShrinkPolicy::Immediate),
 ];
 /// Smaller clusters are rolled out before the rows about one node end.
 const MIN_NODES: usize = 1000;

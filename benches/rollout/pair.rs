@@ -17,8 +17,8 @@ use crate::overload;
 use crate::pods;
 use crate::policy;
 use crate::proxy::Proxy;
-use crate::sample::{REQUESTS, Sample};
-use crate::span::{self, Span};
+use crate::sample::Sample;
+use crate::span::Span;
 
 pub const ADVERTISE: &str = "advertise";
 pub const ADVERTISE_WITH_POLICY: &str = "advertise with policy";
@@ -46,9 +46,8 @@ const AFTER_RESTART: Duration = Duration::from_secs(2);
 /// Time for pending Events and statuses of the previous row to be written.
 const BEFORE_IDLE: Duration = Duration::from_secs(5);
 const IDLE_WINDOW: Duration = Duration::from_secs(15);
-/// How long nodes that stay held are observed, and in how many parts: lists of pods must become rarer.
+/// How long nodes that stay held are observed.
 const HOLD_WINDOW: Duration = Duration::from_secs(20);
-const HOLD_WINDOWS: u64 = 4;
 
 /// Rows that are measured together, in one pass of each side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,8 +233,8 @@ impl Bench {
         Ok(sample)
     }
 
-    /// Lowers the quantity below what pods on some nodes request, until the rule's status reports them, and counts the
-    /// lists of pods while they stay held.
+    /// Lowers the quantity below what pods on some nodes request, until the rule's status reports them, and for as long as
+    /// the window lasts.
     async fn hold(&self, controller: &Controller, sample: &mut Sample) -> Result<()> {
         let Self { cluster, .. } = self;
         let span = Span::open(HOLD, cluster, &[controller.cpu()]).await?;
@@ -245,14 +244,7 @@ impl Bench {
         sample.record_seconds(HOLD, "time of the first", start.elapsed());
         cluster.wait_held(pods::requesting_nodes(cluster.node_count)).await?;
         sample.record_seconds(HOLD, TIME, start.elapsed());
-        let mut before = span::count_pod_lists(cluster).await?;
-        for window in 0..HOLD_WINDOWS {
-            tokio::time::sleep(HOLD_WINDOW).await;
-            let lists = span::count_pod_lists(cluster).await?;
-            let [from, to] = [window, window + 1].map(|window| window * HOLD_WINDOW.as_secs());
-            sample.record(HOLD, &format!("lists of pods, {from} to {to} s"), REQUESTS, lists - before);
-            before = lists;
-        }
+        tokio::time::sleep(HOLD_WINDOW).await;
         span.close(cluster, &[controller.cpu()], sample).await
     }
 
@@ -276,7 +268,7 @@ impl Bench {
                 cluster.edit_rule(json!({"quantity": cluster::RAISED})).await?;
             }
             State::Lowered => {
-                span = span.until_pods_listed();
+                span = span.until_rule_ready();
                 cluster.edit_rule(json!({"quantity": cluster::LOWERED})).await?;
             }
             State::Vacant => cluster.delete_rule().await?,
@@ -307,10 +299,7 @@ impl Bench {
         let deadline = cluster.deadline();
         let _watch = baseline::watch(&cluster.client, deadline).await?;
         let cpu = [Cpu::this_thread()?];
-        let mut span = Span::open(row, cluster, &cpu).await?;
-        if state == State::Lowered {
-            span = span.until_pods_listed();
-        }
+        let span = Span::open(row, cluster, &cpu).await?;
         let start = tokio::time::timeout(deadline, baseline::flood(client, patches))
             .await
             .with_context(|| format!("the flood has not ended after {deadline:?}"))??;

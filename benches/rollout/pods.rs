@@ -1,4 +1,4 @@
-//! Pods on the nodes, for the rows that list them: about 4.5 KB of JSON each. Some of them request the resource,
+//! Pods on the nodes, for the rows that depend on them: about 4.5 KB of JSON each. Some of them request the resource,
 //! no more than the rule declares even when it is lowered.
 
 use anyhow::{Context as _, Result};
@@ -14,12 +14,12 @@ use crate::nodes;
 const PER_NODE: usize = 10;
 /// One node in this number has a pod that requests the resource.
 const REQUESTING_SHARE: usize = 10;
-/// The controller's page size.
-const PAGE_SIZE: usize = 500;
+/// The page size of the list with which the controller begins to watch pods.
+const PAGE_SIZE: usize = 2500;
 
 const MAX_CONCURRENT_REQUESTS: usize = 16;
 
-/// Returns the number of requests for one list of all pods.
+/// Returns the number of requests with which the controller lists all pods.
 pub fn pages(node_count: usize) -> usize {
     (node_count * PER_NODE).div_ceil(PAGE_SIZE)
 }

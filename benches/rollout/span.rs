@@ -18,9 +18,6 @@ use crate::sample::{LOAD_AVERAGE, REQUESTS, Sample};
 /// Idle time of the API server before a span starts, and before requests are counted.
 const REST: Duration = Duration::from_millis(500);
 
-/// Longer than the controller waits between two lists of the pods on one node.
-const POD_LIST_INTERVAL: Duration = Duration::from_secs(2);
-
 /// The resources that the controller reads or writes. Leases include the API server's own, a few every ten seconds.
 const RESOURCES: [&str; 6] = ["nodes", "pods", "nodeextendedresources", "events", "leases", "deviceclasses"];
 
@@ -32,7 +29,6 @@ pub struct Span {
     load_average: f64,
     cpu_s: CpuSeconds,
     until_rule_ready: bool,
-    until_pods_listed: bool,
 }
 
 struct CpuSeconds {
@@ -60,8 +56,7 @@ impl Span {
         let requests = count_requests(cluster).await?;
         tokio::time::sleep(REST).await;
         let cpu_s = CpuSeconds::read(cluster, clients)?;
-        let (until_rule_ready, until_pods_listed) = (false, false);
-        Ok(Self { row, requests, own_requests, load_average, cpu_s, until_rule_ready, until_pods_listed })
+        Ok(Self { row, requests, own_requests, load_average, cpu_s, until_rule_ready: false })
     }
 
     /// For a rollout, whose time ends before the rule's status is written: the span then waits for that write before
@@ -70,17 +65,8 @@ impl Span {
         Self { until_rule_ready: true, ..self }
     }
 
-    /// For a lowering, after which the controller lists pods once more: the span then waits for that list before it
-    /// reads CPU time and counts requests. The baseline idles for the same time.
-    pub fn until_pods_listed(self) -> Self {
-        Self { until_pods_listed: true, ..self }
-    }
-
     /// Ends the row, and records its cost.
     pub async fn close(self, cluster: &Cluster, clients: &[Cpu], sample: &mut Sample) -> Result<()> {
-        if self.until_pods_listed {
-            wait_pods_listed(cluster).await?;
-        }
         let cpu_s = CpuSeconds::read(cluster, clients)?;
         let Self { row, cpu_s: before, .. } = self;
         if self.until_rule_ready {
@@ -109,27 +95,6 @@ impl Span {
         }
         Ok(())
     }
-}
-
-/// Waits until the controller no longer lists pods.
-async fn wait_pods_listed(cluster: &Cluster) -> Result<()> {
-    let listed = async {
-        let mut before = None;
-        loop {
-            let lists = count_requests(cluster).await?.remove("LIST pods");
-            if before.replace(lists) == Some(lists) {
-                return anyhow::Ok(());
-            }
-            tokio::time::sleep(POD_LIST_INTERVAL).await;
-        }
-    };
-    let deadline = cluster.deadline();
-    tokio::time::timeout(deadline, listed).await.with_context(|| format!("pods are still listed after {deadline:?}"))?
-}
-
-/// Counts the lists of pods so far.
-pub async fn count_pod_lists(cluster: &Cluster) -> Result<f64> {
-    Ok(count_requests(cluster).await?.remove("LIST pods").unwrap_or_default())
 }
 
 /// Counts the requests so far, by `VERB resource/subresource`. A watch counts when it opens. Lists of pods also count

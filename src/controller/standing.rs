@@ -92,7 +92,7 @@ pub(super) const TABLE: [StateInfo; STATES] = [
     row(State::LedgerFull, "ledger_full", Reason::LedgerFull, "without room in the ledger", true, false),
     row(State::Contested, "contested", Reason::Contested, "contested by another field manager", true, false),
     row(State::Conflicted, "conflicted", Reason::Conflict, "left to another field manager", true, false),
-    row(State::PodsUnavailable, "pods_unavailable", Reason::PodsUnavailable, "waiting for a list of pods", true, false),
+    row(State::PodsUnavailable, "pods_unavailable", Reason::PodsUnavailable, "waiting for the watch of pods", true, false),
     row(State::Held, "held", Reason::Held, "held at what pods request", true, true),
     row(State::Paused, "paused", Reason::Paused, "not as declared while the rule is paused", true, false),
     row(State::QuantityUnknown, "quantity_unknown", Reason::QuantityUnknown, "without a quantity that can be read", true, false),
@@ -110,7 +110,7 @@ impl State {
 /// The state of a rule on a node, with details for its message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Standing {
-    /// A patch is to be sent or in flight, or pods must be listed first.
+    /// A patch is to be sent or in flight, or depends on pods that are not known yet.
     Pending,
     /// The last patch failed, and is retried.
     Failed(Arc<str>),

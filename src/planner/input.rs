@@ -85,11 +85,11 @@ pub enum PodUsage {
 /// since before it was withdrawn (I5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NewValues {
-    /// Nothing: the value is written without a list of pods, as the command line assumes.
+    /// Nothing: the value is written whatever pods request, as the command line assumes.
     #[default]
     Write,
-    /// A list of pods, unless the node is known to be younger than the rule.
+    /// That pods are known, unless the node is known to be younger than the rule.
     CheckOlderNodes,
-    /// A list of pods, because something was withdrawn from the node.
+    /// That pods are known, because something was withdrawn from the node.
     Check,
 }

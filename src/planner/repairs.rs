@@ -9,7 +9,7 @@ use crate::model::node::Node;
 
 /// Plans only repairs, from the ledger: values that were lost or lowered are restored as listed, except contested
 /// values that must not be repaired yet. A value above the listed one stays until the rules are known: lowering it may
-/// require a list of pods (I5).
+/// depend on pods (I5).
 ///
 /// No rule has an outcome, and nothing is added, lowered, adopted, released or withdrawn.
 #[must_use]

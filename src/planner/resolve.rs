@@ -247,7 +247,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns whether a value that appears requires a list of pods.
+    /// Returns whether a value that appears requires that pods are known.
     fn checks_new_value(&self, desired: &Desired, observed: &Observed<'_>) -> bool {
         match self.input.new_values {
             NewValues::Write => false,

@@ -59,13 +59,12 @@ fn held_value_follows_pods_down() {
     cluster.kubectl(&["delete", "pod", "three", "--force", "--grace-period=0"]);
     cluster.wait_ready("dongle", "1/1");
     cluster.wait_advertised("node-1", DONGLE, "2");
-    // After the list that follows the last lowering, the controller lists no pods.
     cluster.wait_idle(Duration::from_secs(5));
     let lists = pod_lists(&cluster);
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
     cluster.wait_advertised("node-1", DONGLE, "5");
     cluster.wait_ready("dongle", "1/1");
-    assert_eq!(pod_lists(&cluster), lists, "raising a value needs no list of pods");
+    assert_eq!(pod_lists(&cluster), lists, "pods are watched, and listed once");
     controller.stop();
 }
 

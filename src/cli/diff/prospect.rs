@@ -10,7 +10,7 @@ pub enum Prospect {
     /// The planner's outcome.
     Decided(Outcome),
     /// Pod requests are unknown. The planner returns [`Outcome::AwaitingPods`], or [`Outcome::Held`] with an error,
-    /// depending on what the controller does in the meantime; a plan does not list pods later, so it is uncertain
+    /// depending on what the controller does in the meantime; a plan does not wait for pods, so it is uncertain
     /// whether the value changes.
     MaybeHeld,
     /// The rule names a node that does not exist and is not planned.

@@ -73,7 +73,7 @@ fn ready_condition_follows_the_node_counts() {
         (
             nodes(&[(State::Held, 1), (State::PodsUnavailable, 1)]),
             ["Ready=False PodsUnavailable", "Reconciling=True PodsUnavailable", "Stalled=False PodsUnavailable"],
-            "advertised on 0/2 nodes, 1 waiting for a list of pods, \
+            "advertised on 0/2 nodes, 1 waiting for the watch of pods, \
              1 held at what pods request",
         ),
         (

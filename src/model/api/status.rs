@@ -54,7 +54,7 @@ pub struct NodeCounts {
     /// Nodes with the declared quantity in capacity and allocatable.
     pub advertised: i64,
     /// Nodes with more than the declared quantity, because pods on them request it; and nodes whose value waits for
-    /// a list of pods that is not available.
+    /// the watch of pods.
     pub held: i64,
     /// Nodes whose value is not written because another field manager has set it, or keeps changing it back.
     pub conflicted: i64,

@@ -93,7 +93,7 @@ fn pod_requests_do_not_end_a_contest() {
     let before = owned(dongles("7", "7"), "4", "r");
     for input in [used(6), PlanningInput::default()] {
         let input = PlanningInput { contested: contested.clone(), ..input };
-        assert_eq!(planned(&before, &json!({}), &input).plan, Plan::InSync, "no pods are listed");
+        assert_eq!(planned(&before, &json!({}), &input).plan, Plan::InSync, "pods decide nothing");
     }
     let held = owned(dongles("7", "7"), "4", "r");
     let input = PlanningInput { contested, ..used(6) };

@@ -34,7 +34,7 @@ fn lowered_value_is_held_at_pod_requests() {
     check_input(two(), &used(3), "held at 3", &held, false);
     check_input(two(), &used(4), "held at 4", &[], false);
     check_input(two(), &bound(9, 4), "held at 4", &[], false);
-    // Nothing is lowered, nor called held, before pods are listed.
+    // Nothing is lowered, nor called held, before pods are known.
     let unknown = PlanningInput::default();
     check_input(two(), &unknown, "awaiting pods", &[], true);
     check_input(two(), &denied(), "held at 4: no right", &[], true);

@@ -80,5 +80,5 @@ fn value_of_a_paused_rule_is_lowered_for_no_pods() {
     let node = owned(dongles("8", "8"), "8", "r");
     let rules = paused(json!({"quantity": 1}));
     let plan = plan(&decoded(&node_object(&node)), &rule_set(&rules), &PlanningInput::default());
-    assert_eq!(plan.plan, Plan::InSync, "no list of pods is needed");
+    assert_eq!(plan.plan, Plan::InSync, "no pods are needed");
 }

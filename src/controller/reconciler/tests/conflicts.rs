@@ -140,9 +140,10 @@ impl World {
     }
 }
 
-/// The annotation is removed again before pods are listed after a lowering: they are listed after the pause.
+/// A pod is bound and starts while a value goes down, and then the annotation is removed again: the value goes up after the
+/// pause.
 #[test]
-fn lowering_in_a_contest_of_the_annotation_is_followed_by_a_list() {
+fn lowering_in_a_contest_of_the_annotation_is_undone_for_a_pod() {
     let mut world = World::leading(1, &[("dongle", 4)]);
     let strip = |world: &mut World| {
         world.nodes.get_mut("node-0").unwrap()["metadata"]["annotations"] = json!({"a": "b"});
@@ -170,9 +171,9 @@ fn lowering_in_a_contest_of_the_annotation_is_followed_by_a_list() {
     assert_eq!(world.dongles(&node), 3);
 }
 
-/// A contest is remembered for ten minutes. Pods are listed once after the last lowering, and not for as long.
+/// A contest is remembered for ten minutes.
 #[test]
-fn end_of_a_contest_costs_no_lists() {
+fn end_of_a_contest_costs_no_request() {
     let mut world = World::after_a_contest();
     for _ in 0..600 {
         world.advance(Duration::from_secs(1));
@@ -182,9 +183,9 @@ fn end_of_a_contest_costs_no_lists() {
     assert_eq!(world.ready("dongle"), "True Advertised");
 }
 
-/// A contest is remembered for ten minutes. A value that was lowered in it, and is gone, needs no list of pods.
+/// A contest is remembered for ten minutes. A value that was lowered in it, and is gone, needs no pods.
 #[test]
-fn withdrawn_value_of_a_contest_costs_no_lists() {
+fn withdrawn_value_of_a_contest_costs_no_request() {
     let mut world = World::after_a_contest();
     world.delete_rule("dongle");
     world.run_until_idle();

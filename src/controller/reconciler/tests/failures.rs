@@ -93,8 +93,8 @@ fn patch_that_is_undone_on_its_way_is_a_failure() {
     let with_value = || World::leading(1, &[("dongle", 4)]);
     for (what, mut world, quantity) in [
         ("raised", with_value(), 8),
-        ("lowered, after a list of pods", with_value(), 2),
-        ("new, after a list of pods", World::leading(1, &[]), 4),
+        ("lowered, once pods are known", with_value(), 2),
+        ("new, once pods are known", World::leading(1, &[]), 4),
     ] {
         world.run_until_idle();
         world.set_rule("dongle", json!({"quantity": quantity}));

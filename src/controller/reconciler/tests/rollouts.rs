@@ -277,9 +277,9 @@ fn failure_of_what_was_edited_since_stops_nothing() {
     assert!(!world.events.contains(&"RolloutStopped".to_owned()), "{:?}", world.events);
 }
 
-/// A list of its pods precedes what a node is to get, and that of no other node waits for the rollout either.
+/// Pods decide what a node gets, and that of no other node waits for the rollout either.
 #[test]
-fn lists_of_pods_of_changed_nodes_wait_for_no_rollout() {
+fn changed_nodes_with_pods_wait_for_no_rollout() {
     let mut world = leading(16, 100, RolloutLimits { patches_per_second: Some(3), ..RolloutLimits::NONE });
     world.roll_out(4);
     world.run_until_idle();

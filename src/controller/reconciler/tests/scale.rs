@@ -326,7 +326,7 @@ fn scale() {
 
     fleet.world.delete_rule(RULE);
     assert_eq!(fleet.answer(true), nodes);
-    // As in an installation: pods are listed first, and patches have a rate.
+    // As in an installation: pods are watched, and patches have a rate.
     fleet.world.reconciler.schedule.limiter = Limiter::new(16, Some(RATE));
     fleet.edit(RULE, json!({"quantity": 5}));
     let patches = fleet.roll_out();
