@@ -25,6 +25,7 @@ mod protection;
 pub mod prune;
 pub mod readiness;
 mod reconciler;
+mod requested;
 mod rollouts;
 mod rules;
 mod schedule;

@@ -1,13 +1,17 @@
-//! Prometheus metrics. Labels have few values, all known in advance: no node and no rule has its own series.
+//! Prometheus metrics. Labels have few values, all known in advance: no node has its own series, and of rules a bounded
+//! number has two.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
@@ -15,6 +19,7 @@ use prometheus_client::registry::Registry;
 use super::confinement;
 use super::protection::State;
 use super::standing::TABLE;
+use crate::model::quantity::Quantity;
 
 /// The media type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -38,6 +43,8 @@ pub struct Metrics {
     pub(crate) rules_without_nodes: Gauge,
     /// Missing rules whose values are kept for now, because most rules are missing.
     pub(crate) rules_held: Gauge,
+    /// What each rule advertises, and what pods request of it.
+    pub(crate) amounts: Amounts,
     /// How many bytes rules take, about, and how many they may.
     pub(crate) rules_memory: Gauge,
     pub(crate) rules_memory_limit: Gauge,
@@ -98,6 +105,7 @@ impl Default for Metrics {
             rules: Family::default(),
             rules_without_nodes: Gauge::default(),
             rules_held: Gauge::default(),
+            amounts: Amounts::default(),
             rules_memory: Gauge::default(),
             rules_memory_limit: Gauge::default(),
             event_to_patch: Histogram::new(EVENT_TO_PATCH),
@@ -154,6 +162,7 @@ impl Default for Metrics {
             "Missing rules whose values are kept for now, because most rules are missing",
             metrics.rules_held.clone(),
         );
+        registry.register_collector(Box::new(metrics.amounts.clone()));
         registry.register("rules_memory_bytes", "Memory that rules take, about", metrics.rules_memory.clone());
         registry.register(
             "rules_memory_limit_bytes",
@@ -274,6 +283,57 @@ impl Collector for LostLines {
     }
 }
 
+/// The most rules that have series of their own.
+const MAX_RULES: usize = 1000;
+
+/// The rules that have series of their own. Only a leader has any.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Amounts(Arc<Mutex<BTreeMap<Arc<str>, RuleAmounts>>>);
+
+/// What a rule advertises, and what pods request of that, if it is known.
+#[derive(Debug)]
+pub(crate) struct RuleAmounts {
+    pub(crate) resource: Box<str>,
+    pub(crate) advertised: Quantity,
+    pub(crate) requested: Option<Quantity>,
+}
+
+impl Amounts {
+    /// Sets what a rule has; `None` if it is gone.
+    pub(crate) fn set(&self, rule: Arc<str>, amounts: Option<RuleAmounts>) {
+        let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match amounts {
+            Some(amounts) if rules.len() < MAX_RULES || rules.contains_key(&rule) => drop(rules.insert(rule, amounts)),
+            Some(_) => {}
+            None => drop(rules.remove(&rule)),
+        }
+    }
+
+    /// Removes all rules.
+    pub(crate) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+impl Collector for Amounts {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut series = |name, help, amount: fn(&RuleAmounts) -> Option<Quantity>| {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (rule, amounts) in &*rules {
+                let Some(amount) = amount(amounts) else { continue };
+                let labels = [("resource", &*amounts.resource), ("rule", &**rule)];
+                ConstGauge::new(amount.to_float()).encode(family.encode_family(&labels)?)?;
+            }
+            Ok(())
+        };
+        let help = "Total quantity on the nodes of a rule, of up to 1,000 rules";
+        series("advertised", help, |amounts| Some(amounts.advertised))?;
+        let help = "Requests of pods on these nodes, while pods are watched";
+        series("requested", help, |amounts| amounts.requested)
+    }
+}
+
 /// Sets the gauges of a family, by the values of its one label.
 pub(crate) fn set_all(
     family: &Family<Label, Gauge>,
@@ -292,6 +352,28 @@ fn set(gauge: &Gauge, count: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_beyond_a_number_have_no_series() {
+        let metrics = Metrics::default();
+        let set = |number: usize, requested: Option<i64>| {
+            let advertised = Quantity::from(4);
+            let amounts = RuleAmounts { resource: "a/b".into(), advertised, requested: requested.map(Quantity::from) };
+            metrics.amounts.set(number.to_string().into(), Some(amounts));
+        };
+        (0..MAX_RULES + 10).for_each(|number| set(number, Some(1)));
+        let count = |what: &str| metrics.text().unwrap().lines().filter(|line| line.contains(what)).count();
+        assert_eq!([count("_advertised{"), count("_requested{")], [MAX_RULES; 2]);
+        set(7, Some(3));
+        assert_eq!(count("_requested{resource=\"a/b\",rule=\"7\"} 3.0"), 1, "a known one follows");
+        set(7, None);
+        assert_eq!([count("_advertised{"), count("_requested{")], [MAX_RULES, MAX_RULES - 1]);
+        metrics.amounts.set("8".into(), None);
+        set(MAX_RULES, Some(1));
+        assert_eq!(count("_advertised{"), MAX_RULES, "there is room again");
+        metrics.amounts.clear();
+        assert_eq!(count("rule="), 0);
+    }
 
     #[test]
     fn metric_series_exist_from_the_start_with_bounded_labels() {

@@ -27,6 +27,9 @@ mod statuses;
 mod usage;
 mod watches;
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 use tracing::info;
@@ -41,6 +44,7 @@ use super::nodes::Nodes;
 use super::options::{Diagnostics, Options};
 use super::protection::Protection;
 use super::readiness::Readiness;
+use super::requested::Requested;
 use super::rules::Rules;
 use super::schedule::Schedule;
 use super::status_writes::StatusWrites;
@@ -67,6 +71,7 @@ pub(super) struct Reconciler {
     cluster: ClusterFacts,
     watches: Watches,
     usage: Usage,
+    requested: Requested,
 }
 
 /// What the reconciler knows about the cluster besides nodes and rules.
@@ -86,6 +91,8 @@ struct Reports {
     forbidden: Option<String>,
     /// Whether the gauges of a leader must be set again.
     gauges_changed: bool,
+    /// The rules whose metrics must be set again.
+    changed_rules: BTreeSet<Arc<str>>,
     /// The number of nodes planned in the current step.
     planned: usize,
 }
@@ -97,6 +104,7 @@ impl Reconciler {
             statuses: StatusWrites::default(),
             forbidden: None,
             gauges_changed: false,
+            changed_rules: BTreeSet::new(),
             planned: 0,
         };
         let cluster = ClusterFacts {
@@ -116,6 +124,7 @@ impl Reconciler {
             cluster,
             watches: Watches::default(),
             usage: Usage::default(),
+            requested: Requested::default(),
         };
         reconciler.report_confinement();
         reconciler
@@ -176,14 +185,17 @@ impl Reconciler {
         self.follow_leadership(now);
         self.follow_watches(now, &mut step);
         self.expire_usage(now);
-        if self.leader.is_stopping() {
-            self.finish(now, &mut step);
-        } else if self.leads(now.instant) {
-            self.work(now, &mut step);
-        } else {
-            self.stand_by(now, &mut step);
+        let (is_stopping, leads) = (self.leader.is_stopping(), self.leads(now.instant));
+        if leads && !is_stopping {
+            self.plan(now, &mut step);
         }
+        // What the statuses report that are sent now depends on it.
         self.follow_usage(now, &mut step);
+        match (is_stopping, leads) {
+            (true, _) => self.finish(now, &mut step),
+            (false, true) => self.work(now, &mut step),
+            (false, false) => self.stand_by(now, &mut step),
+        }
         self.report_gauges(now.instant);
         step.relists_rules = self.rules.take_relist(now.instant);
         step
@@ -206,8 +218,8 @@ impl Reconciler {
         }
     }
 
-    /// Does the work of a leader.
-    fn work(&mut self, now: Now, step: &mut Step) {
+    /// Plans the nodes of a leader.
+    fn plan(&mut self, now: Now, step: &mut Step) {
         self.wake_due(now);
         self.resume_ended(now);
         self.list_rules_after_hold(now.instant);
@@ -227,6 +239,10 @@ impl Reconciler {
             }
         }
         step.planned = self.reports.planned;
+    }
+
+    /// Sends what a leader has to send.
+    fn work(&mut self, now: Now, step: &mut Step) {
         if let Some(deadline) = self.write_deadline(now.instant) {
             self.send_patches(deadline, now, step);
         }

@@ -233,8 +233,9 @@ impl Standing {
     /// Returns the quantity of the resource that the node has for the rule.
     pub(super) fn carries(&self) -> Carries {
         match self {
-            Self::Advertised | Self::Derived { .. } => Carries::Declared,
-            Self::Held { at }
+            Self::Advertised => Carries::Declared,
+            Self::Derived { at }
+            | Self::Held { at }
             | Self::PodsUnavailable { at: Some(at), .. }
             | Self::Paused { at: Some(at) }
             | Self::QuantityUnknown { at: Some(at), .. } => Carries::Quantity(*at),

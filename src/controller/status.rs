@@ -9,13 +9,25 @@ use super::rules::{ObservedStatus, RuleState};
 use super::standing::State;
 use super::tally::{Counts, MAX_PROBLEMS};
 use crate::model::api::{NodeCounts, NodeExtendedResourceStatus, NodeProblem};
+use crate::model::quantity::Quantity;
 use crate::planner::selector::Selection;
+
+/// What is known of what pods request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Used {
+    Known(Quantity),
+    /// Nothing yet: pods are being listed. What was reported before stays.
+    Listing,
+    /// Nothing: pods are not watched, or the watch is broken.
+    Unknown,
+}
 
 /// Returns the status that a rule must have now. Conditions equal to those in the observed status keep their
 /// timestamps.
 pub(super) fn status(
     state: &RuleState,
     counts: Option<&Counts>,
+    used: Used,
     mapping: &Mapping,
     now: Timestamp,
 ) -> NodeExtendedResourceStatus {
@@ -31,11 +43,18 @@ pub(super) fn status(
     };
     let before = state.status.as_ref();
     let conditions = said.into_iter().map(|said| said.into_api(state.generation, before, now));
+    let total = state.rule.as_ref().ok().map(|rule| counts.total(rule.quantity.fixed()));
+    let requested = |total: Quantity| match used {
+        Used::Known(amount) => Some(amount.in_notation_of(total).to_string()),
+        Used::Listing => before.and_then(ObservedStatus::requested).map(str::to_owned),
+        Used::Unknown => None,
+    };
     NodeExtendedResourceStatus {
         observed_generation: state.generation,
         conditions: conditions.collect(),
         nodes: Some(nodes),
-        total: state.rule.as_ref().ok().map(|rule| counts.total(rule.quantity.fixed()).to_string()),
+        total: total.map(|total| total.to_string()),
+        requested: total.and_then(requested),
         problems: problems(counts),
     }
 }
@@ -49,6 +68,7 @@ fn deleting(state: &RuleState, waits_for: &str, now: Timestamp) -> NodeExtendedR
         conditions: said.into_iter().map(|said| said.into_api(state.generation, before, now)).collect(),
         nodes: Some(NodeCounts { summary: "0/0".to_owned(), ..NodeCounts::default() }),
         total: Some("0".to_owned()),
+        requested: None,
         problems: Vec::new(),
     }
 }

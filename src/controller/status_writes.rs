@@ -1,4 +1,5 @@
-//! The statuses that are to be written: at most one write per second and rule, with pauses after failures.
+//! The statuses that are to be written: at most one write per second and rule, and in thirty seconds if only what pods
+//! request has changed, with pauses after failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use crate::cluster::backoff::Backoff;
 
 /// The minimum time between two writes to one rule.
 const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(1);
+/// The minimum time between any write to a rule and one for what pods request alone: they come and go all the time.
+const MIN_USE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long a first change waits for others, so that a rule that becomes ready within this time costs one write.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
@@ -50,17 +53,35 @@ enum Place {
 impl StatusWrites {
     /// Records that a status has changed, or may have.
     pub(super) fn touch(&mut self, rule: &Arc<str>, now: Instant) {
+        self.touch_after(MIN_WRITE_INTERVAL, rule, now);
+    }
+
+    /// Records that what pods request has changed, or may have.
+    pub(super) fn touch_use(&mut self, rule: &Arc<str>, now: Instant) {
+        self.touch_after(MIN_USE_INTERVAL, rule, now);
+    }
+
+    fn touch_after(&mut self, interval: Duration, rule: &Arc<str>, now: Instant) {
         let write = self.rules.entry(Arc::clone(rule)).or_default();
+        let earliest = write.at.map(|at| at + interval).max(write.not_before);
+        let due = earliest.max(Some(now + DEBOUNCE)).unwrap_or(now);
         match &mut write.place {
-            Place::Due(_) => {}
             Place::InFlight { is_dirty } => *is_dirty = true,
-            Place::Rest => {
-                let earliest = write.at.map(|at| at + MIN_WRITE_INTERVAL).max(write.not_before);
-                let due = earliest.max(Some(now + DEBOUNCE)).unwrap_or(now);
-                write.place = Place::Due(due);
+            Place::Due(before) if *before <= due => {}
+            place => {
+                if let Place::Due(before) = place {
+                    self.due.remove(&(*before, Arc::clone(rule)));
+                }
+                *place = Place::Due(due);
                 self.due.insert((due, Arc::clone(rule)));
             }
         }
+    }
+
+    /// Returns whether a change of what pods request may be written now, if nothing else has changed.
+    pub(super) fn may_write_use(&self, rule: &str, now: Instant) -> bool {
+        let at = self.rules.get(rule).and_then(|write| write.at);
+        at.is_none_or(|at| at + MIN_USE_INTERVAL <= now)
     }
 
     /// Removes and returns a rule whose status is to be written now.

@@ -29,8 +29,8 @@ pub(super) struct Counts {
     pub(super) overridden_by: BTreeMap<Arc<str>, usize>,
     /// The state of the rule on each node with a problem.
     pub(super) problems: BTreeMap<Arc<str>, Standing>,
-    /// The sum of the quantities that were read from nodes, where they are advertised.
-    pub(super) derived: Quantity,
+    /// The sum of the quantities on nodes that do not have the rule's one quantity.
+    pub(super) carried: Quantity,
 }
 
 /// The rules that select a node, each with its state there.
@@ -48,13 +48,8 @@ impl Counts {
 
     /// Returns the total quantity on the nodes of a rule. `quantity` is `None` if it is read from each node.
     pub(super) fn total(&self, quantity: Option<Quantity>) -> Quantity {
-        let problems = self.problems.values().filter_map(|standing| match standing.carries() {
-            Carries::Quantity(at) => Some(at),
-            Carries::Declared | Carries::Nothing => None,
-        });
-        let fixed = quantity.unwrap_or_default().saturating_mul(self.of(State::Advertised));
-        let advertised = if quantity.is_some() { fixed } else { self.derived };
-        problems.fold(advertised, Quantity::saturating_add)
+        let declared = quantity.unwrap_or_default().saturating_mul(self.of(State::Advertised));
+        declared.saturating_add(self.carried)
     }
 
     /// Returns counts with these numbers of nodes per state.
@@ -67,15 +62,15 @@ impl Counts {
         counts
     }
 
-    fn add(&mut self, node: &Arc<str>, standing: &Standing) {
+    pub(super) fn add(&mut self, node: &Arc<str>, standing: &Standing) {
         let state = standing.state();
         self.by_state[state as usize] += 1;
         if let Standing::Overridden { by, tied } = standing {
             self.tied += usize::from(*tied);
             *self.overridden_by.entry(Arc::clone(by)).or_default() += 1;
         }
-        if let Standing::Derived { at } = standing {
-            self.derived = self.derived.saturating_add(*at);
+        if let Carries::Quantity(at) = standing.carries() {
+            self.carried = self.carried.saturating_add(at);
         }
         if state.info().is_problem {
             self.problems.insert(Arc::clone(node), standing.clone());
@@ -94,8 +89,8 @@ impl Counts {
                 }
             }
         }
-        if let Standing::Derived { at } = standing {
-            self.derived = self.derived.saturating_sub(*at);
+        if let Carries::Quantity(at) = standing.carries() {
+            self.carried = self.carried.saturating_sub(at);
         }
         self.problems.remove(node);
     }

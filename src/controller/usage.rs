@@ -166,6 +166,16 @@ impl Usage {
         PodUsage::LastKnown { requests: self.pods.on(node), why }
     }
 
+    /// Returns whether it is not known yet what pods request, but will be.
+    pub(super) fn is_listing(&self) -> bool {
+        matches!(self.source, Source::Listing)
+    }
+
+    /// Returns whether it is known what pods request now.
+    pub(super) fn is_live(&self, now: Instant) -> bool {
+        matches!(self.source, Source::Live { .. }) && self.next_change(now).is_some()
+    }
+
     /// Returns why nothing is lowered, if the watch is broken.
     pub(super) fn broken(&self) -> Option<&Arc<str>> {
         match &self.source {

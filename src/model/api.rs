@@ -23,7 +23,7 @@ pub use json_schema::json_schema;
 pub use quantities::{DeclaredQuantity, NativeResource, NodeKey, QuantityFrom, WhenMissing};
 pub use reason::Reason;
 pub use schema::{MAX_NAMES, MAX_NAMES_LENGTH, MAX_REQUIREMENTS, MAX_VALUES, MAX_VALUES_LENGTH};
-pub use status::{MAX_MESSAGE, NodeCounts, NodeExtendedResourceStatus, NodeProblem};
+pub use status::{MAX_MESSAGE, MAX_REQUESTED, NodeCounts, NodeExtendedResourceStatus, NodeProblem};
 
 /// The API group, which is also the domain of the annotation on nodes.
 pub const GROUP: &str = "noderesource.dev";
@@ -57,6 +57,8 @@ pub const FIELD_MANAGER: &str = "node-resource-advertiser";
         "description": "Nodes with the quantity, out of the selected nodes"}"#,
     printcolumn = r#"{"name": "Total", "type": "string", "jsonPath": ".status.total",
         "description": "Total quantity on all nodes for this rule"}"#,
+    printcolumn = r#"{"name": "Used", "type": "string", "jsonPath": ".status.requested",
+        "description": "Requests of pods on these nodes"}"#,
     printcolumn = r#"{"name": "Ready", "type": "string",
         "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name": "Reason", "type": "string", "priority": 1,

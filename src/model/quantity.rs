@@ -135,6 +135,21 @@ impl Quantity {
     }
 }
 
+impl Quantity {
+    /// Returns the same amount in the notation of another quantity.
+    #[must_use]
+    pub const fn in_notation_of(self, other: Self) -> Self {
+        Self { format: other.format, ..self }
+    }
+
+    /// Returns the closest number of units that a float holds.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "metrics are floats")]
+    pub const fn to_float(self) -> f64 {
+        self.nanos as f64 / NANOS_PER_UNIT as f64
+    }
+}
+
 impl Default for Quantity {
     /// Returns 0.
     fn default() -> Self {

@@ -3,6 +3,8 @@
 //! Method: run the scheduler and kubemark's kubelet, and compare what kubectl prints and which pods run
 //! while a rule is applied, raised and deleted.
 
+use std::time::{Duration, Instant};
+
 use harness::objects::{DONGLE, pod};
 use harness::{Cluster, ControlPlane, Controller, SharedCluster, wait_until};
 use serde_json::json;
@@ -49,9 +51,9 @@ fn pods_run_on_advertised_resource_until_it_is_exhausted() {
     }
     let table = cluster.kubectl(&["get", "ner"]);
     let mut lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let headings = ["NAME", "RESOURCE", "QUANTITY", "NODES", "TOTAL", "READY", "AGE"];
+    let headings = ["NAME", "RESOURCE", "QUANTITY", "NODES", "TOTAL", "USED", "READY", "AGE"];
     assert_eq!(lines.next().unwrap(), headings);
-    assert_eq!(lines.next().unwrap()[..6], ["dongle", DONGLE, "4", "1/1", "4", "True"]);
+    assert_eq!(lines.next().unwrap()[..7], ["dongle", DONGLE, "4", "1/1", "4", "0", "True"]);
 
     cluster.apply(&pod("three", DONGLE, "3").to_string());
     cluster.wait_running("three");
@@ -67,6 +69,60 @@ fn pods_run_on_advertised_resource_until_it_is_exhausted() {
     for pod in ["three", "two"] {
         cluster.wait_running(pod);
     }
+    controller.stop();
+}
+
+/// Returns what `kubectl get ner` has in the column USED.
+fn used(cluster: &Cluster, rule: &str) -> anyhow::Result<Option<String>> {
+    let table = cluster.control_plane.kubectl(&["get", "ner", rule])?;
+    let mut lines = table.lines();
+    let [headings, line] = [lines.next(), lines.next()].map(Option::unwrap_or_default);
+    // The column may be empty.
+    let [from, to] = ["USED", "READY"].map(|heading| headings.find(heading).unwrap_or(0));
+    let text = line.get(from..to).unwrap_or_default().trim();
+    Ok((!text.is_empty()).then(|| text.to_owned()))
+}
+
+fn wait_used(cluster: &Cluster, rule: &str, expected: Option<&str>) {
+    let what = format!("{expected:?} of rule {rule} to be USED");
+    let is_so = || used(cluster, rule).map(|used| (used.as_deref() == expected).then_some(()));
+    wait_until(&what, is_so).unwrap();
+}
+
+/// The least time between two writes of a status for what pods request alone.
+const MIN_USE_INTERVAL: Duration = Duration::from_secs(30);
+/// For so long pods come and go.
+const CHURN: Duration = Duration::from_secs(70);
+
+#[test]
+fn used_follows_pods_and_costs_few_writes() {
+    let cluster = start_cluster();
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({"quantity": 4}));
+    cluster.wait_ready("dongle", "1/1");
+    wait_used(&cluster, "dongle", Some("0"));
+    cluster.apply(&pod("three", DONGLE, "3").to_string());
+    cluster.wait_running("three");
+    wait_used(&cluster, "dongle", Some("3"));
+
+    let writes = || cluster.control_plane.request_count("PATCH", "nodeextendedresources", "status").unwrap();
+    let (before, start) = (writes(), Instant::now());
+    let mut pods = 0;
+    while start.elapsed() < CHURN {
+        cluster.apply(&pod("one", DONGLE, "1").to_string());
+        cluster.wait_running("one");
+        cluster.kubectl(&["delete", "pod", "one", "--force", "--grace-period=0"]);
+        pods += 1;
+    }
+    // One may have been due when it began.
+    let most = start.elapsed().as_secs() / MIN_USE_INTERVAL.as_secs() + 2;
+    let written = writes() - before;
+    assert!(written <= most, "{written} statuses for {pods} pods, not {most}");
+
+    cluster.kubectl(&["delete", "pod", "three", "--force", "--grace-period=0"]);
+    wait_used(&cluster, "dongle", Some("0"));
+    cluster.apply_rule("dongle", &json!({"quantity": 4, "shrinkPolicy": "Immediate"}));
+    wait_used(&cluster, "dongle", None);
     controller.stop();
 }
 

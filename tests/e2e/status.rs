@@ -64,10 +64,10 @@ fn kubectl_lists_totals_and_selects_rules_by_resource() {
     let table = cluster.kubectl(&["get", "ner", "key"]);
     let columns = |line: usize| {
         let line = table.lines().nth(line).unwrap();
-        line.split_whitespace().take(6).map(str::to_owned).collect::<Vec<_>>()
+        line.split_whitespace().take(7).map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(columns(0), ["NAME", "RESOURCE", "QUANTITY", "NODES", "TOTAL", "READY"]);
-    assert_eq!(columns(1), ["key", "example.com/key", "3", "2/2", "6", "True"]);
+    assert_eq!(columns(0), ["NAME", "RESOURCE", "QUANTITY", "NODES", "TOTAL", "USED", "READY"]);
+    assert_eq!(columns(1), ["key", "example.com/key", "3", "2/2", "6", "0", "True"]);
 
     let key = "nodeextendedresource.noderesource.dev/key\n";
     let of_key = "--field-selector=spec.resourceName=example.com/key";

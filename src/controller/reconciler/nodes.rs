@@ -20,6 +20,7 @@ impl Reconciler {
             self.schedule.queue.remove(&name);
             self.schedule.kept_back.remove(&name);
             self.schedule.rollouts.forget_node(&name);
+            self.requested.record(&name, Box::default());
         }
         if let Some((name, rank)) = seen.changed {
             self.enqueue(&name, rank, now);
@@ -133,6 +134,7 @@ impl Reconciler {
             now,
         };
         let mut decision = decide(&question, &mut self.plans);
+        let pods = question.pods;
         self.report_unreadable(name, decision.unreadable.as_ref(), now);
         let state = self.nodes.get_mut(name)?;
         if authority == Authority::Rules
@@ -148,6 +150,7 @@ impl Reconciler {
         if authority == Authority::Rules {
             let outcomes = std::mem::take(&mut decision.outcomes);
             self.record(name, outcomes, (&decision.changes, &decision.withheld), now);
+            self.record_use(name, &pods);
         }
         if self.schedule.queue.is_in_flight(name) {
             return None;

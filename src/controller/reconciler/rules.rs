@@ -1,5 +1,7 @@
 //! The rules, from their watch. A new leader begins it again: the list with which it begins is its evidence (I4).
 
+use std::sync::Arc;
+
 use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -58,6 +60,7 @@ impl Reconciler {
         }
         for rule in &removed {
             self.reports.statuses.forget(rule);
+            self.reports.changed_rules.insert(Arc::clone(rule));
         }
         for rule in &touched {
             self.touch_status(rule, now.instant);

@@ -1,4 +1,4 @@
-//! Writes the statuses of rules: at most one per second and rule, however many nodes change.
+//! Writes the statuses of rules: at most one per second and rule, however many nodes change, and the metrics of each.
 
 use std::sync::Arc;
 
@@ -11,15 +11,22 @@ use crate::cluster::requests::RequestError;
 use crate::controller::change_log::log_equal_priority;
 use crate::controller::effect::WrittenStatus;
 use crate::controller::events::EventTemplate;
-use crate::controller::metrics::{self, LeaderGauges};
+use crate::controller::metrics::{self, LeaderGauges, RuleAmounts};
 use crate::controller::rules::ObservedStatus;
-use crate::controller::status::{metric_state, status};
+use crate::controller::status::{Used, metric_state, status};
 use crate::model::api::{NodeExtendedResource, Reason};
 
 impl Reconciler {
     /// Marks the status of a rule as changed.
     pub(super) fn touch_status(&mut self, rule: &Arc<str>, now: Instant) {
         self.reports.statuses.touch(rule, now);
+        self.reports.changed_rules.insert(Arc::clone(rule));
+    }
+
+    /// Marks what pods request of a rule's resource as changed.
+    fn touch_use(&mut self, rule: &Arc<str>, now: Instant) {
+        self.reports.statuses.touch_use(rule, now);
+        self.reports.changed_rules.insert(Arc::clone(rule));
     }
 
     pub(super) fn touch_all_statuses(&mut self, now: Instant) {
@@ -38,6 +45,11 @@ impl Reconciler {
                 self.touch_status(&rule, now.instant);
             }
         }
+        for rule in self.requested.take_changed() {
+            if self.rules.get(&rule).is_some() {
+                self.touch_use(&rule, now.instant);
+            }
+        }
         if !self.knows_all() {
             return;
         }
@@ -51,10 +63,20 @@ impl Reconciler {
     fn send_status(&mut self, name: &Arc<str>, now: Now, step: &mut Step) {
         let Some(state) = self.rules.with_status(name) else { return };
         let mapping = self.cluster.device_classes.mapping(state.resource().unwrap_or_default());
-        let status = status(state, self.nodes.counts(name), &mapping, now.wall);
+        let used = self.used(name, now.instant);
+        let status = status(state, self.nodes.counts(name), used, &mapping, now.wall);
         let observed = ObservedStatus::new(&status);
-        if state.status.as_ref() == Some(&observed) {
-            return;
+        match &state.status {
+            Some(before) if *before == observed => return,
+            // That it is known at all is not delayed.
+            Some(before)
+                if before.requested().is_some()
+                    && before.is_same_but_for_use(&observed)
+                    && !self.reports.statuses.may_write_use(name, now.instant) =>
+            {
+                return self.touch_use(name, now.instant);
+            }
+            _ => {}
         }
         let uid = state.uid.clone();
         self.report_status(name, &observed, now);
@@ -148,11 +170,39 @@ impl Reconciler {
     /// planned, the counts are about to change.
     pub(super) fn report_gauges(&mut self, now: Instant) {
         let leads = self.leads(now);
-        if (leads && self.has_unplanned()) || !std::mem::take(&mut self.reports.gauges_changed) {
+        if leads && self.has_unplanned() {
             return;
         }
-        let gauges = leads.then(|| self.gauges());
-        self.diagnostics.metrics.report(gauges.as_ref());
+        self.report_amounts(leads, now);
+        if std::mem::take(&mut self.reports.gauges_changed) {
+            let gauges = leads.then(|| self.gauges());
+            self.diagnostics.metrics.report(gauges.as_ref());
+        }
+    }
+
+    /// Sets the metrics of each rule that has changed.
+    fn report_amounts(&mut self, leads: bool, now: Instant) {
+        let amounts = &self.diagnostics.metrics.amounts;
+        let changed = std::mem::take(&mut self.reports.changed_rules);
+        if !leads {
+            return amounts.clear();
+        }
+        for name in changed {
+            let rule = self.rules.get(&name).and_then(|state| state.rule.as_ref().ok());
+            let reported = rule.map(|rule| RuleAmounts {
+                resource: rule.resource.as_str().into(),
+                advertised: self
+                    .nodes
+                    .counts(&name)
+                    .map(|counts| counts.total(rule.quantity.fixed()))
+                    .unwrap_or_default(),
+                requested: match self.used(&name, now) {
+                    Used::Known(amount) => Some(amount),
+                    Used::Listing | Used::Unknown => None,
+                },
+            });
+            amounts.set(name, reported);
+        }
     }
 
     fn gauges(&mut self) -> LeaderGauges {

@@ -1,13 +1,17 @@
 //! The watch of pods: when it is on, and what follows from what it shows.
 
+use std::sync::Arc;
+
 use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{Now, Rank, Reconciler, Step};
-use crate::controller::standing::State;
+use crate::controller::standing::{Carries, State};
+use crate::controller::status::Used;
 use crate::controller::usage::{PodObject, Woken};
 use crate::model::api::ShrinkPolicy;
+use crate::planner::input::PodUsage;
 
 impl Reconciler {
     /// Has pods watched while a leader has a rule that depends on them. Once a rule needs the watch, it stays until no
@@ -28,7 +32,10 @@ impl Reconciler {
             });
             depends || self.rules.hold().len() > 0
         };
-        self.usage.follow(is_wanted);
+        if is_wanted != self.usage.is_on() {
+            self.usage.follow(is_wanted);
+            self.touch_all_statuses(now.instant);
+        }
         step.watches_pods = is_wanted;
         step.wake = step.wake.into_iter().chain(self.usage.next_change(now.instant)).min();
     }
@@ -73,7 +80,33 @@ impl Reconciler {
                 }
                 self.enqueue(&name, Rank::Changed, now);
             }
-            Woken::All => self.enqueue_all(now),
+            Woken::All => {
+                self.enqueue_all(now);
+                self.touch_all_statuses(now.instant);
+            }
+        }
+    }
+
+    /// Records what pods on a node request of each rule's resource, where the rule has a value.
+    pub(super) fn record_use(&mut self, name: &Arc<str>, pods: &PodUsage) {
+        let (PodUsage::Known(requests) | PodUsage::LastKnown { requests, .. }) = pods else {
+            return self.requested.record(name, Box::default());
+        };
+        let standings = self.nodes.get(name).into_iter().flat_map(|state| &state.standings);
+        let valued = standings.filter(|(_, standing)| !matches!(standing.carries(), Carries::Nothing));
+        let amounts = valued.filter_map(|(rule, _)| {
+            let amount = requests.bound.get(self.rules.get(rule)?.resource()?);
+            (!amount.is_zero()).then(|| (Arc::clone(rule), amount))
+        });
+        self.requested.record(name, amounts.collect());
+    }
+
+    /// Returns what is known of what pods request of a rule's resource.
+    pub(super) fn used(&self, rule: &str, now: Instant) -> Used {
+        match (self.usage.is_live(now), self.usage.is_listing()) {
+            (true, _) => Used::Known(self.requested.of(rule)),
+            (false, true) => Used::Listing,
+            (false, false) => Used::Unknown,
         }
     }
 }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::controller::tally::MAX_PROBLEMS;
-use crate::model::api::{NodeExtendedResourceStatus, Reason};
+use crate::model::api::{MAX_REQUESTED, NodeExtendedResourceStatus, Reason};
 
 /// A status, reduced to what the next one depends on. Two are equal if the statuses are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::controller) struct ObservedStatus {
-    /// Of the whole status.
+    /// Of the whole status but `requested`.
     hash: u64,
+    requested: Option<Box<str>>,
     conditions: Vec<ObservedCondition>,
     /// The nodes whose value is contested.
     contested: Vec<Arc<str>>,
@@ -49,9 +50,20 @@ impl ObservedStatus {
         let contested = contested.filter(|problem| problem.node.len() <= MAX_NAME);
         Self {
             hash: hash(status),
+            requested: status.requested.as_ref().map(|text| text.chars().take(MAX_REQUESTED).collect()),
             conditions: conditions.take(KINDS.len()).collect(),
             contested: contested.map(|problem| problem.node.as_str().into()).collect(),
         }
+    }
+
+    /// Returns `requested`.
+    pub(in crate::controller) fn requested(&self) -> Option<&str> {
+        self.requested.as_deref()
+    }
+
+    /// Returns whether all but `requested` is the same.
+    pub(in crate::controller) fn is_same_but_for_use(&self, other: &Self) -> bool {
+        self.hash == other.hash
     }
 
     /// Returns since when a condition has this status.
@@ -77,7 +89,7 @@ impl ObservedStatus {
     }
 }
 
-/// Returns a hash of a status, as it would be written.
+/// Returns a hash of a status, but for `requested`.
 fn hash(status: &NodeExtendedResourceStatus) -> u64 {
     struct Hashing(DefaultHasher);
 
@@ -93,8 +105,9 @@ fn hash(status: &NodeExtendedResourceStatus) -> u64 {
     }
 
     let mut hashing = Hashing(DefaultHasher::new());
+    let NodeExtendedResourceStatus { observed_generation, conditions, nodes, total, requested: _, problems } = status;
     // Neither the status nor this writer can fail.
-    let _ = serde_json::to_writer(&mut hashing, status);
+    let _ = serde_json::to_writer(&mut hashing, &(observed_generation, conditions, nodes, total, problems));
     hashing.0.finish()
 }
 
@@ -118,8 +131,14 @@ mod tests {
         let first = observed(status("Advertised", "all"));
         assert_eq!(first, observed(status("Advertised", "all")));
         for other in [status("Advertised", "none"), status("Progressing", "all"), json!({})] {
-            assert_ne!(first, observed(other));
+            let other = observed(other);
+            assert!(first != other && !first.is_same_but_for_use(&other));
         }
+        let mut used = status("Advertised", "all");
+        used["requested"] = json!("3");
+        let used = observed(used);
+        assert!(first != used && first.is_same_but_for_use(&used));
+        assert_eq!((first.requested(), used.requested()), (None, Some("3")));
     }
 
     #[test]

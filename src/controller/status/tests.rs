@@ -107,7 +107,7 @@ fn ready_condition_follows_the_node_counts() {
             "advertised on 1/2 nodes, 1 left to another field manager",
         ),
     ] {
-        let status = status(&everywhere(), Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
+        let status = status(&everywhere(), Some(&counts), Used::Unknown, &Mapping::None, Timestamp::UNIX_EPOCH);
         assert_eq!(reported(&status), says);
         assert_eq!(ready_message(&status), message);
         assert_eq!(status.observed_generation, Some(3));
@@ -119,7 +119,7 @@ fn ready_condition_follows_the_node_counts() {
 fn invalid_rule_is_stalled() {
     let mut state = everywhere();
     state.rule = Err(Stalled::Invalid(InvalidRule::Malformed("a quantity of dongles".to_owned())));
-    let status = status(&state, None, &Mapping::None, Timestamp::UNIX_EPOCH);
+    let status = status(&state, None, Used::Unknown, &Mapping::None, Timestamp::UNIX_EPOCH);
     let says = ["Ready=False InvalidSpec", "Reconciling=False InvalidSpec", "Stalled=True InvalidSpec"];
     assert_eq!(reported(&status), says);
     assert!(ready_message(&status).contains("a quantity of dongles"));
@@ -130,7 +130,7 @@ fn overlapping_condition_names_the_deciding_rules() {
     let overlap = |tied| {
         let overridden_by = [("a".into(), 2), ("b".into(), 1)].into();
         let counts = Counts { tied, overridden_by, ..nodes(&[(State::Overridden, 3)]) };
-        let status = status(&everywhere(), Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
+        let status = status(&everywhere(), Some(&counts), Used::Unknown, &Mapping::None, Timestamp::UNIX_EPOCH);
         assert_eq!(ObservedStatus::new(&status).reports(Reason::EqualPriority), tied > 0);
         status.conditions.into_iter().find(|said| said.type_ == "Overlapping").unwrap()
     };
@@ -140,7 +140,7 @@ fn overlapping_condition_names_the_deciding_rules() {
     let said = overlap(1);
     assert_eq!((said.status.as_str(), said.reason.as_str()), ("True", "EqualPriority"));
     assert!(said.message.ends_with("give one a higher priority"));
-    let status = status(&everywhere(), None, &Mapping::None, Timestamp::UNIX_EPOCH);
+    let status = status(&everywhere(), None, Used::Unknown, &Mapping::None, Timestamp::UNIX_EPOCH);
     let said = status.conditions.iter().find(|said| said.type_ == "Overlapping").unwrap();
     assert_eq!((said.status.as_str(), said.reason.as_str()), ("False", "NoOverlap"));
 }
@@ -149,7 +149,7 @@ fn overlapping_condition_names_the_deciding_rules() {
 fn named_node_that_does_not_exist_counts_as_missing() {
     let state = state(json!({"nodeNames": ["a", "b", "c"]}));
     let counts = nodes(&[(State::Advertised, 1)]);
-    let status = status(&state, Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
+    let status = status(&state, Some(&counts), Used::Unknown, &Mapping::None, Timestamp::UNIX_EPOCH);
     assert_eq!(status.nodes.as_ref().unwrap().missing, 2);
     assert!(ready_message(&status).ends_with("; 2 named nodes do not exist"));
 }
@@ -159,12 +159,12 @@ fn condition_transition_time_follows_its_status() {
     let [first, later] = [1, 2].map(|second| Timestamp::new(second, 0).unwrap());
     let mut state = everywhere();
     let one = nodes(&[(State::Advertised, 1)]);
-    let before = status(&state, Some(&one), &Mapping::None, first);
+    let before = status(&state, Some(&one), Used::Unknown, &Mapping::None, first);
     state.status = Some(ObservedStatus::new(&before));
-    assert_eq!(status(&state, Some(&one), &Mapping::None, later), before, "nothing to write");
+    assert_eq!(status(&state, Some(&one), Used::Unknown, &Mapping::None, later), before, "nothing to write");
 
     let pending = nodes(&[(State::Pending, 1)]);
-    let after = status(&state, Some(&pending), &Mapping::None, later);
+    let after = status(&state, Some(&pending), Used::Unknown, &Mapping::None, later);
     let times: Vec<_> = after.conditions.iter().map(|said| said.last_transition_time.0).collect();
     assert_eq!(times, [later, later, first, first, first, first], "Ready and Reconciling have changed");
 }
@@ -174,7 +174,7 @@ fn status_lists_the_first_ten_problems() {
     let failed = Standing::Failed("no".into());
     let problems = (0..20).map(|number| (format!("node-{number:02}").into(), failed.clone()));
     let counts = Counts { problems: problems.collect(), ..nodes(&[(State::Failed, 20)]) };
-    let status = status(&everywhere(), Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
+    let status = status(&everywhere(), Some(&counts), Used::Unknown, &Mapping::None, Timestamp::UNIX_EPOCH);
     let names: Vec<_> = status.problems.iter().map(|problem| problem.node.as_str()).collect();
     assert_eq!((names.len(), names[0], names[9]), (10, "node-00", "node-09"));
     assert_eq!(status.problems[0].reason, "PatchFailed");
@@ -188,7 +188,7 @@ fn message_is_cut_at_a_character_boundary() {
     let problems = [("node-1".into(), failed)].into();
     let counts = Counts { problems, ..nodes(&[(State::Failed, 1)]) };
     let mapping = Mapping::Unknown(message);
-    let status = status(&everywhere(), Some(&counts), &mapping, Timestamp::UNIX_EPOCH);
+    let status = status(&everywhere(), Some(&counts), Used::Unknown, &mapping, Timestamp::UNIX_EPOCH);
     assert_eq!(status.problems[0].message.chars().count(), MAX_MESSAGE);
     let longest = status.conditions.iter().map(|said| said.message.chars().count()).max();
     assert_eq!(longest, Some(MAX_MESSAGE));
@@ -196,7 +196,9 @@ fn message_is_cut_at_a_character_boundary() {
 
 #[test]
 fn total_is_what_advertised_and_held_nodes_carry() {
-    let total = |spec, counts: &Counts| status(&state(spec), Some(counts), &Mapping::None, Timestamp::UNIX_EPOCH).total;
+    let total = |spec, counts: &Counts| {
+        status(&state(spec), Some(counts), Used::Unknown, &Mapping::None, Timestamp::UNIX_EPOCH).total
+    };
     let everywhere = |quantity: &str| json!({"allNodes": true, "quantity": quantity});
     let counts = nodes(&[(State::Advertised, 3), (State::Conflicted, 2), (State::Pending, 1)]);
     assert_eq!(total(everywhere("4"), &counts).as_deref(), Some("12"));
@@ -205,10 +207,10 @@ fn total_is_what_advertised_and_held_nodes_carry() {
 
     let held = |at: &str| Standing::Held { at: at.parse().unwrap() };
     let conflict = Standing::Conflicted { present: "100".to_owned(), manager: None };
-    let problems = [("a", held("7")), ("b", held("2")), ("c", conflict)];
-    let problems = problems.map(|(node, outcome)| (node.into(), outcome)).into();
-    let states = [(State::Advertised, 3), (State::Held, 2), (State::Conflicted, 2)];
-    let counts = Counts { problems, ..nodes(&states) };
+    let mut counts = nodes(&[(State::Advertised, 3), (State::Conflicted, 1)]);
+    for (node, standing) in [("a", held("7")), ("b", held("2")), ("c", conflict)] {
+        counts.add(&node.into(), &standing);
+    }
     assert_eq!(total(everywhere("4"), &counts).as_deref(), Some("21"));
 
     // No sum overflows, however many nodes there are.
@@ -217,8 +219,29 @@ fn total_is_what_advertised_and_held_nodes_carry() {
 
     let mut invalid = self::everywhere();
     invalid.rule = Err(Stalled::Invalid(InvalidRule::Malformed("x".to_owned())));
-    let status = status(&invalid, None, &Mapping::None, Timestamp::UNIX_EPOCH);
+    let status = status(&invalid, None, Used::Unknown, &Mapping::None, Timestamp::UNIX_EPOCH);
     assert_eq!(status.total, None, "what it advertised before is not counted");
+}
+
+#[test]
+fn requested_is_reported_while_it_is_known() {
+    let reported = |rule: &RuleState, used| {
+        let counts = nodes(&[(State::Advertised, 3)]);
+        status(rule, Some(&counts), used, &Mapping::None, Timestamp::UNIX_EPOCH).requested
+    };
+    let mut rule = state(json!({"allNodes": true, "quantity": "4Ki"}));
+    let nine = Used::Known(Quantity::from(9 * 1024));
+    assert_eq!(reported(&rule, Used::Unknown), None);
+    assert_eq!(reported(&rule, nine).as_deref(), Some("9Ki"), "in the notation of the total");
+    assert_eq!(reported(&rule, Used::Known(Quantity::default())).as_deref(), Some("0"));
+    // A new leader does not know yet what the previous one reported.
+    assert_eq!(reported(&rule, Used::Listing), None);
+    let before = NodeExtendedResourceStatus { requested: Some("7".to_owned()), ..Default::default() };
+    rule.status = Some(ObservedStatus::new(&before));
+    assert_eq!(reported(&rule, Used::Listing).as_deref(), Some("7"));
+    assert_eq!(reported(&rule, Used::Unknown), None);
+    rule.rule = Err(Stalled::Invalid(InvalidRule::Malformed("x".to_owned())));
+    assert_eq!(reported(&rule, nine), None);
 }
 
 #[test]
@@ -228,7 +251,7 @@ fn device_class_condition_names_the_device_class() {
         (Mapping::By("gpu".to_owned()), ("True", "DeviceClassFound", "DeviceClass gpu maps this resource")),
         (Mapping::Unknown("no right".to_owned()), ("Unknown", "DeviceClassesUnavailable", "no right")),
     ] {
-        let status = status(&everywhere(), None, &mapping, Timestamp::UNIX_EPOCH);
+        let status = status(&everywhere(), None, Used::Unknown, &mapping, Timestamp::UNIX_EPOCH);
         let said = status.conditions.iter().find(|said| said.type_ == "DeviceClassMapped").unwrap();
         let (holds, reason, message) = says;
         assert_eq!((said.status.as_str(), said.reason.as_str()), (holds, reason));
@@ -242,7 +265,7 @@ fn rule_that_is_being_deleted_carries_nothing() {
     let mut deleting = state(json!({"nodeNames": ["a", "b"]}));
     deleting.waits_for = Some("the finalizer example.com/keep".into());
     let counts = nodes(&[(State::Advertised, 2)]);
-    let status = status(&deleting, Some(&counts), &Mapping::None, Timestamp::UNIX_EPOCH);
+    let status = status(&deleting, Some(&counts), Used::Unknown, &Mapping::None, Timestamp::UNIX_EPOCH);
     assert_eq!(reported(&status), ["Ready=False Deleting", "Reconciling=False Deleting", "Stalled=False Deleting"]);
     assert!(ready_message(&status).contains("it waits for the finalizer example.com/keep"), "{status:?}");
     let nodes = status.nodes.unwrap();

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// The longest message in a status, in characters: a status must not fill the memory of a controller.
 pub const MAX_MESSAGE: usize = 1024;
+/// The longest `requested`.
+pub const MAX_REQUESTED: usize = 64;
 /// The longest reason.
 const MAX_REASON: usize = 64;
 
@@ -34,6 +36,13 @@ pub struct NodeExtendedResourceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub total: Option<String>,
+
+    /// Requests of unfinished pods for the resource on these nodes; the column USED, beside TOTAL. Written at most every 30
+    /// seconds if nothing else changes. Absent while the controller does not watch pods, because no rule with shrinkPolicy
+    /// WhenFree selects a node or the watch is broken, and while the rule is invalid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MAX_REQUESTED))]
+    pub requested: Option<String>,
 
     /// The first ten nodes, by name, that are not as declared; `nodes` counts the rest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

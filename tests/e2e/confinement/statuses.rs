@@ -39,8 +39,7 @@ fn policy_restricts_statuses_of_rules() {
             "lastTransitionTime": "2026-01-01T00:00:00Z"})
     };
     let problem = |node: usize| json!({"node": "n".repeat(node), "reason": "Conflict", "message": "x".repeat(1024)});
-    let small =
-        json!({"conditions": [condition(1024)], "problems": [problem(253)], "total": "4", "nodes": {"selected": 1}});
+    let small = json!({"conditions": [condition(1024)], "problems": [problem(253)], "total": "4", "requested": "3", "nodes": {"selected": 1}});
     let write = |status: &Value| patch_as(&cluster, &kubeconfig, RELEASE, status);
     let output = write(&small);
     assert_eq!(output.code, 0, "{output:?}");
@@ -63,6 +62,7 @@ fn policy_restricts_statuses_of_rules() {
         json!({"problems": [{"reason": "R".repeat(65)}]}),
         json!({"problems": [{"message": "x".repeat(1025)}]}),
         json!({"total": "4".repeat(65)}),
+        json!({"requested": "4".repeat(65)}),
         json!({"nodes": {"summary": "4".repeat(65)}}),
     ] {
         assert_rejected(&write(&status), short);

@@ -11,7 +11,7 @@ use super::{WINDOW, restore, wait_considered};
 fn crd() -> Value {
     let mut crd = serde_json::to_value(api::crd()).unwrap();
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
-    for (part, fields) in [("spec", &["paused", "shrinkPolicy"][..]), ("status", &["total", "problems"])] {
+    for (part, fields) in [("spec", &["paused", "shrinkPolicy"][..]), ("status", &["total", "requested", "problems"])] {
         let properties = schema[part]["properties"].as_object_mut().unwrap();
         for field in fields {
             properties.remove(*field).unwrap_or_else(|| panic!("no field {part}.{field}"));

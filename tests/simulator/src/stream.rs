@@ -19,6 +19,8 @@ use crate::watch::WatchEvent;
 
 /// The interval of bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// How long before its timeout a watch gets one more (`nextBookmarkTime` in `k8s.io/apiserver`).
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
 type Line = Result<Frame<Bytes>, BoxError>;
 
@@ -27,16 +29,23 @@ pub(crate) struct WatchStream {
     call: WatchCall,
     initial: VecDeque<WatchEvent>,
     lag: Duration,
+    timeout: Instant,
     end: (Instant, WatchEnd),
     bookmark: Instant,
     /// The remaining lines, once the end has come.
     ending: Option<VecDeque<Line>>,
 }
 
+fn next_bookmark(now: Instant, timeout: Instant) -> Instant {
+    let last = timeout.checked_sub(LAST_BOOKMARK).filter(|last| now < *last);
+    last.map_or(now + BOOKMARK_INTERVAL, |last| last.min(now + BOOKMARK_INTERVAL))
+}
+
 impl WatchStream {
     pub(crate) fn new(network: Network, mut call: WatchCall, flaw: Option<Flaw>) -> Self {
         let now = Instant::now();
-        let mut end = (now + call.lasts, WatchEnd::Closed);
+        let timeout = now + call.lasts;
+        let mut end = (timeout, WatchEnd::Closed);
         if let Some(flaw) = flaw.filter(|flaw| flaw.lasts < call.lasts) {
             end = (now + flaw.lasts, flaw.end);
         }
@@ -45,8 +54,9 @@ impl WatchStream {
             initial: std::mem::take(&mut call.initial).into(),
             call,
             lag: flaw.map(|flaw| flaw.lag).unwrap_or_default(),
+            timeout,
             end,
-            bookmark: now + BOOKMARK_INTERVAL,
+            bookmark: next_bookmark(now, timeout),
             ending: None,
         }
     }
@@ -81,7 +91,7 @@ impl WatchStream {
                 return Some(self.line(&event));
             }
             if self.bookmark <= now {
-                self.bookmark = now + BOOKMARK_INTERVAL;
+                self.bookmark = next_bookmark(now, self.timeout);
                 let bookmark = self.network.read(|api| api.bookmark(&mut self.call.watch));
                 if let Some(bookmark) = bookmark.filter(|_| self.call.bookmarks) {
                     return Some(self.line(&bookmark));

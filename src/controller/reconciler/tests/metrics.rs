@@ -11,6 +11,7 @@ use crate::controller::metrics::Metrics;
 fn story() -> World {
     let mut world = World::leading(6, &[("dongle", 4)]);
     world.run_until_idle();
+    world.bind("node-0", 3);
     world.set_rule("dongle", json!({"quantity": 8}));
     world.run();
     let replies: [fn(&World) -> Reply; 4] = [
@@ -72,7 +73,11 @@ fn metric_series_after_a_story_are_those_of_the_start() {
         assert_eq!(zero, None, "it has not occurred");
     }
     let start = text(&Metrics::default());
-    assert_eq!(series(&after), series(&start));
+    let (of_rules, others) = series(&after).into_iter().partition::<BTreeSet<_>, _>(|series| series.contains("rule="));
+    assert_eq!(others, series(&start));
+    let expected = ["advertised", "requested"]
+        .map(|name| format!("node_resource_advertiser_{name}{{resource=\"example.com/dongle\",rule=\"dongle\"}}"));
+    assert!(of_rules.iter().eq(&expected), "{of_rules:?}");
 }
 
 #[test]

@@ -50,3 +50,126 @@ fn pod_that_cannot_be_decoded_is_in_the_metrics() {
     world.observe(Observation::Pods(Ok(Event::Delete(odd("2")))));
     assert!(world.metric("node_resource_advertiser_unreadable_pods 0"));
 }
+
+impl World {
+    /// What the last status of a rule reports, and how many there have been.
+    fn requested(&self, rule: &str) -> (Option<String>, usize) {
+        let statuses = self.statuses.iter().filter(|(name, _)| name == rule);
+        let last = statuses.clone().next_back().and_then(|(_, status)| status["requested"].as_str());
+        (last.map(str::to_owned), statuses.count())
+    }
+}
+
+const SERIES: &str = r#"{resource="example.com/dongle",rule="dongle"}"#;
+
+#[test]
+fn use_alone_costs_one_status_in_thirty_seconds() {
+    let mut world = World::leading(2, &[("dongle", 4)]);
+    world.pass(40);
+    let (requested, before) = world.requested("dongle");
+    assert_eq!(requested.as_deref(), Some("0"));
+    for second in 0..300 {
+        world.bind("node-0", 1 + second % 3);
+        world.bind("node-1", 1 + second % 4);
+        world.pass(1);
+    }
+    let written = world.requested("dongle").1 - before;
+    assert!((9..=11).contains(&written), "{written} statuses in 300 s");
+    world.bind("node-0", 4);
+    world.bind("node-1", 2);
+    let seconds = (0..40).take_while(|_| {
+        world.pass(1);
+        world.requested("dongle").0.as_deref() != Some("6")
+    });
+    assert!(seconds.count() <= 30, "{:?}", world.requested("dongle"));
+    // Nothing else waits for that.
+    world.bind("node-1", 1);
+    world.pass(1);
+    assert_eq!(world.requested("dongle").0.as_deref(), Some("6"));
+    world.set_rule("dongle", json!({"quantity": 5}));
+    world.pass(2);
+    assert_eq!((world.requested("dongle").0.as_deref(), &*world.ready("dongle")), (Some("5"), "True Advertised"));
+    let (_, written) = world.requested("dongle");
+    world.pass(300);
+    assert_eq!(world.requested("dongle").1, written, "nothing changes");
+}
+
+#[test]
+fn requested_is_reported_only_while_pods_are_known() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.set_rule("key", json!({"resourceName": "example.com/key", "shrinkPolicy": "Immediate"}));
+    world.bind("node-0", 3);
+    world.pass(60);
+    assert_eq!(world.requested("dongle").0.as_deref(), Some("3"));
+    assert_eq!(world.requested("key").0.as_deref(), Some("0"), "whatever its policy");
+    assert!(world.metric(&format!("_requested{SERIES} 3.0")) && world.metric(&format!("_advertised{SERIES} 4.0")));
+
+    // The watch becomes silent.
+    world.hears_pods = false;
+    world.pass(150);
+    assert_eq!(world.requested("dongle").0, None);
+    assert!(!world.metric(&format!("_requested{SERIES} 3.0")) && world.metric(&format!("_advertised{SERIES} 4.0")));
+    world.hears_pods = true;
+    world.pass(60);
+    assert_eq!(world.requested("dongle").0.as_deref(), Some("3"));
+
+    // No rule depends on pods.
+    world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
+    world.pass(60);
+    assert_eq!((world.requested("dongle").0, world.requested("key").0), (None, None));
+}
+
+#[test]
+fn requested_is_of_the_nodes_on_which_the_rule_has_a_value() {
+    let mut world = World::leading(2, &[("dongle", 4)]);
+    world.bind("node-0", 3);
+    world.bind("node-1", 2);
+    world.pass(60);
+    assert_eq!(world.requested("dongle").0.as_deref(), Some("5"));
+    world.set_rule("dongle", json!({"allNodes": null, "nodeNames": ["node-1"]}));
+    world.pass(2);
+    assert_eq!(world.requested("dongle").0.as_deref(), Some("2"));
+    // Another rule decides there.
+    world.set_rule("other", json!({"allNodes": null, "nodeNames": ["node-1"], "priority": 1}));
+    world.pass(60);
+    let [dongle, other] = ["dongle", "other"].map(|rule| world.requested(rule).0.unwrap());
+    assert_eq!([&*dongle, &*other], ["0", "2"]);
+    // No pod requests what it declares now.
+    world.set_rule("other", json!({"allNodes": null, "nodeNames": ["node-1"], "resourceName": "example.com/key"}));
+    world.pass(60);
+    let [dongle, other] = ["dongle", "other"].map(|rule| world.requested(rule).0.unwrap());
+    assert_eq!([&*dongle, &*other], ["2", "0"]);
+    assert!(world.metric("_requested{resource=\"example.com/key\",rule=\"other\"} 0.0"));
+    assert!(!world.metric("_requested{resource=\"example.com/dongle\",rule=\"other\"} 2.0"));
+    world.edit_node("node-1", |_| {});
+    let node = object(world.nodes.remove("node-1").unwrap());
+    world.observe(Observation::Node(Ok(Event::Delete(node))));
+    world.pass(60);
+    assert_eq!(world.requested("dongle").0.as_deref(), Some("0"));
+    world.delete_rule("other");
+    world.pass(1);
+    let text = world.reconciler.diagnostics.metrics.text().unwrap();
+    assert!(!text.contains("rule=\"other\""), "{text}");
+}
+
+/// It reports what the previous leader reported until it has listed pods.
+#[test]
+fn new_leader_writes_no_status_for_pods_that_are_as_before() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.bind("node-0", 3);
+    world.pass(60);
+    let before = world.requested("dongle");
+    assert_eq!(before.0.as_deref(), Some("3"));
+    world.renews = false;
+    world.pass(60);
+    assert!(!world.metric(&format!("_requested{SERIES} 3.0")) && !world.metric(&format!("_advertised{SERIES} 4.0")));
+    // Lists take a while.
+    world.renews = true;
+    world.holds_lists = true;
+    world.lead();
+    world.advance(Duration::from_secs(5));
+    world.holds_lists = false;
+    world.pass(60);
+    assert!(world.metric(&format!("_requested{SERIES} 3.0")), "it leads again");
+    assert_eq!(world.requested("dongle"), before);
+}

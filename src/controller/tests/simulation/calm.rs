@@ -11,10 +11,11 @@ use simulator::invariants::{Calm, conditions, due_status, is_derived};
 use super::confinement::INTERVAL;
 use super::process::{LEASE, Process};
 use super::world::{Due, Millis, World};
-use crate::controller::standing::{Standing, State};
+use crate::controller::standing::{Carries, Standing, State};
 use crate::model::api::NodeExtendedResource;
 use crate::model::node::{Interner, Node};
 use crate::model::pod::{NodeRequests, Pod};
+use crate::model::quantity::Quantity;
 use crate::planner::input::{PlanningInput, PodUsage};
 use crate::planner::rules::{Rule, RuleSet};
 use crate::planner::{self, Plan};
@@ -187,7 +188,7 @@ impl World {
 
     /// What is not as the rules declare, or is not reported like that.
     fn unconverged(&self) -> Option<String> {
-        let Standings { counts, missing } = match self.standings(&BTreeSet::new()) {
+        let Standings { counts, requested, missing } = match self.standings(&BTreeSet::new()) {
             Ok(standings) => standings,
             Err(what) => return Some(what),
         };
@@ -209,6 +210,7 @@ impl World {
         let mut open = nodes.iter().filter(|node| !is_rejected(node));
         open.find_map(|node| wrong_condition(node, &rules, leader.keeps_condition, &missing))
             .or_else(|| rules.iter().find_map(|rule| self.unconverged_status(rule, &counts)))
+            .or_else(|| rules.iter().find_map(|rule| self.wrong_use(leader, rule, &requested)))
     }
 
     /// On how many nodes each rule stands how, where they are as the rules declare: by the planner and, apart from it,
@@ -240,10 +242,11 @@ impl World {
         let resources: BTreeMap<_, _> =
             set.0.iter().map(|rule: &Arc<Rule>| (Arc::clone(&rule.name), rule.resource.as_str().to_owned())).collect();
         let rules = RuleSet::new(set.0, set.1);
-        let Standings { mut counts, mut missing } = Standings::default();
+        let Standings { mut counts, mut requested, mut missing } = Standings::default();
         for object in self.objects(Kind::Node) {
             let node = Node::new(serde_json::from_value((*object).clone()).unwrap(), &mut Interner::default());
-            let pods = PodUsage::Known(self.requested(&node.name));
+            let used = self.requested(&node.name);
+            let pods = PodUsage::Known(used.clone());
             let is_rejected = self.rejected.contains(&*node.name) || excused.contains(&*node.name);
             // What a ledger has lost is listed again, unless admission rejects that.
             let mut released = leader.reconciler.released(&node.name);
@@ -262,10 +265,17 @@ impl World {
             let open: BTreeSet<String> = changes.map(|change| change.resource.clone()).collect();
             for (rule, outcome) in plan.outcomes {
                 let is_open = resources.get(&rule).is_some_and(|it| open.contains(it));
-                let state = match Standing::new(outcome, false, None).state() {
+                let standing = Standing::new(outcome, false, None);
+                let state = match standing.state() {
                     State::Advertised | State::Held | State::QuantityUnknown if is_open => State::Failed,
                     state => state,
                 };
+                if let (false, Some(resource)) = (matches!(standing.carries(), Carries::Nothing), resources.get(&rule))
+                    && state != State::Failed
+                {
+                    let sum: &mut Quantity = requested.entry(Arc::clone(&rule)).or_default();
+                    *sum = sum.saturating_add(used.bound.get(resource));
+                }
                 let mut declaring = objects.iter().filter(|object| object["metadata"]["name"] == *rule);
                 let labels = &object["metadata"]["labels"];
                 if declaring.any(|rule| due_status(std::slice::from_ref(rule), &object, labels) == Some("False")) {
@@ -279,7 +289,7 @@ impl World {
         let is_rejected = |node: &str, resource: &str| {
             excused.contains(node) || [node, resource].iter().any(|what| self.rejected.contains(*what))
         };
-        calm.check(is_rejected).map(|()| Standings { counts, missing })
+        calm.check(is_rejected).map(|()| Standings { counts, requested, missing })
     }
 
     fn unconverged_status(
@@ -305,6 +315,22 @@ impl World {
         self.wrong_status(rule, &expected)
     }
 
+    /// A rule whose status does not report what pods request, where the leader knows it.
+    fn wrong_use(
+        &self,
+        leader: &Process,
+        rule: &serde_json::Value,
+        requested: &BTreeMap<Arc<str>, Quantity>,
+    ) -> Option<String> {
+        let now = self.clock(self.processes.iter().position(|process| std::ptr::eq(process, leader))?).instant;
+        let name = rule["metadata"]["name"].as_str().unwrap_or_default();
+        let is_known = matches!(leader.reconciler.usage_on("", now), PodUsage::Known(_));
+        let is_valid = rule["status"]["total"].is_string();
+        let expected = (is_known && is_valid).then(|| requested.get(name).copied().unwrap_or_default());
+        let reported = rule["status"]["requested"].as_str().map(|text| text.parse::<Quantity>().unwrap());
+        (reported != expected).then(|| format!("pods request {expected:?} of {name}, and its status has {reported:?}"))
+    }
+
     /// What pods on a node request.
     fn requested(&self, node: &str) -> NodeRequests {
         let mut requests = NodeRequests::default();
@@ -323,6 +349,8 @@ impl World {
 struct Standings {
     /// On how many nodes each does so.
     counts: BTreeMap<(Arc<str>, State), i64>,
+    /// What pods request of each rule's resource on the nodes where the rule has a value.
+    requested: BTreeMap<Arc<str>, Quantity>,
     missing: Missing,
 }
 
