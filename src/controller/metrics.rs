@@ -129,7 +129,7 @@ impl Default for Metrics {
             drop(metrics.status_writes.get_or_create(&[("result", result)]));
         }
         metrics.report(None);
-        for resource in ["nodes", "rules"] {
+        for resource in ["nodes", "rules", "pods"] {
             drop(metrics.watch_restarts.get_or_create(&[("resource", resource)]));
             metrics.watch_broken(resource, 0);
         }

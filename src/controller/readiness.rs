@@ -1,7 +1,7 @@
 //! Whether the controller has been able to start its work, and if not, why.
 //!
 //! The controller stays ready when the API server becomes unreachable later: it continues where it was. If the API server
-//! responds, but a watch stays broken for five minutes, the controller is not ready.
+//! responds, but the watch of nodes or of rules stays broken for five minutes, the controller is not ready.
 
 use std::fmt;
 

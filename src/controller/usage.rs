@@ -51,6 +51,8 @@ enum Source {
     },
     Broken {
         why: Arc<str>,
+        /// Of the first error, and of the last one.
+        began: Instant,
         since: Instant,
         /// Whether there has been a complete list.
         has_listed: bool,
@@ -136,13 +138,13 @@ impl Usage {
     }
 
     fn broke(&mut self, why: Arc<str>, now: Instant) -> Woken {
-        let (is_new, has_listed) = match &self.source {
+        let (is_new, began, has_listed) = match &self.source {
             Source::Off => return Woken::Nothing,
-            Source::Listing => (true, false),
-            Source::Live { .. } => (true, true),
-            Source::Broken { why: before, has_listed, .. } => (*before != why, *has_listed),
+            Source::Listing => (true, now, false),
+            Source::Live { .. } => (true, now, true),
+            Source::Broken { why: before, began, has_listed, .. } => (*before != why, *began, *has_listed),
         };
-        self.source = Source::Broken { why, since: now, has_listed };
+        self.source = Source::Broken { why, began, since: now, has_listed };
         if is_new { Woken::All } else { Woken::Nothing }
     }
 
@@ -180,6 +182,14 @@ impl Usage {
     pub(super) fn broken(&self) -> Option<&Arc<str>> {
         match &self.source {
             Source::Broken { why, .. } => Some(why),
+            Source::Off | Source::Listing | Source::Live { .. } => None,
+        }
+    }
+
+    /// Returns since when the watch is broken.
+    pub(super) fn broken_since(&self) -> Option<Instant> {
+        match self.source {
+            Source::Broken { began, .. } => Some(began),
             Source::Off | Source::Listing | Source::Live { .. } => None,
         }
     }

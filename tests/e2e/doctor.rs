@@ -15,6 +15,7 @@ use crate::support::{node_overlays, permissions, program};
 
 const NAMESPACE: &str = "node-resource-advertiser";
 const DEPLOYMENT: &str = "deployment/node-resource-advertiser";
+const ACCOUNT: &str = "system:serviceaccount:node-resource-advertiser:node-resource-advertiser";
 
 fn doctor(kubeconfig: &Path, args: &[&str]) -> Output {
     program::run(kubeconfig, &[&["doctor"], args].concat(), None)
@@ -235,6 +236,14 @@ fn of_objects(cluster: &Cluster) -> Vec<Trap<'_>> {
     let [other, same] =
         patches(cluster, &["-n", NAMESPACE, DEPLOYMENT], [label("0.0.1"), label(env!("CARGO_PKG_VERSION"))]);
     let unbind = kubectl(cluster, &["delete", "mutatingadmissionpolicybindings", "--all"]);
+    let revoke: Step<'_> = Box::new(|| {
+        cluster.kubectl(&["delete", "clusterrolebinding", "node-resource-advertiser"]);
+        cluster.wait_no_permission(ACCOUNT, "watch", "pods");
+    });
+    let grant: Step<'_> = Box::new(|| {
+        apply_file(cluster, "deploy/install.yaml");
+        cluster.wait_permission(ACCOUNT, "watch", "pods");
+    });
     let actions = |action: &str| json!({"spec": {"validationActions": [action]}});
     let binding: &[_] = &["validatingadmissionpolicybinding", NAMESPACE];
     let [audit, deny] = patches(cluster, binding, [actions("Audit"), actions("Deny")]);
@@ -265,6 +274,7 @@ fn of_objects(cluster: &Cluster) -> Vec<Trap<'_>> {
         ("leader", "when planted_0 stopped renewing it", led(601), led(0)),
         ("replicas", "1 of 2 replicas are ready", ready(1), ready(2)),
         ("program-version", "its version is 0.0.1", other, same),
+        ("pods-permission", "has no right to list and watch pods", revoke, grant),
         ("protection", "it has no binding", unbind, file("deploy/protect.yaml")),
         ("confinement", "it only reports", audit, deny),
         ("confinement", "undeclared reference", odd, fine),
@@ -319,7 +329,7 @@ fn doctor_lacks_only_what_a_user_may_not_read() {
     permissions::grant(&cluster, &[nodes]);
     cluster.wait_permission("limited", "list", "nodes");
     let some = doctor(&limited, &[]);
-    assert_eq!((some.code, some.stdout.as_str()), (0, "No problems found: 2 checks, and 17 could not run.\n"));
+    assert_eq!((some.code, some.stdout.as_str()), (0, "No problems found: 2 checks, and 18 could not run.\n"));
     for action in ["list pods", "list resourcequotas", "list events in default", "get customresourcedefinitions"] {
         let note = some.stderr.lines().find(|line| line.contains(&format!("you have no right to {action}")));
         assert!(note.is_some_and(|note| note.starts_with("note: ")), "{action}: {}", some.stderr);

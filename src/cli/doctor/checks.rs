@@ -39,6 +39,7 @@ pub(super) const ALL: &[Check] = &[
     Check { name: "kubelet-reset", run: writers::resets },
     Check { name: "leader", run: controller::leader },
     Check { name: "replicas", run: controller::replicas },
+    Check { name: "pods-permission", run: controller::pods_permission },
     Check { name: "protection", run: policies::protection },
     Check { name: "confinement", run: policies::confinement },
     Check { name: "node-overlay", run: overlays::check },

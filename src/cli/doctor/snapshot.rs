@@ -49,6 +49,8 @@ pub(super) struct Snapshot {
     pub(super) leases: Read<Vec<Lease>>,
     /// The Deployments of controllers.
     pub(super) deployments: Read<Vec<Deployment>>,
+    /// The accounts of these Deployments, and what they may not do with pods.
+    pub(super) accounts: Read<Vec<Account>>,
     /// The policies that keep values across reboots.
     pub(super) protection: Read<Policies>,
     /// The policies that confine the controller.
@@ -109,6 +111,16 @@ pub(super) struct Repair {
     pub(super) manager: String,
 }
 
+/// The account of a controller.
+#[derive(Clone, Debug)]
+pub(super) struct Account {
+    pub(super) deployment: ObjectName,
+    /// Its name as a user, such as `system:serviceaccount:advertising:nra`.
+    pub(super) user: String,
+    /// The verbs that it needs on pods and does not have.
+    pub(super) lacks: Vec<&'static str>,
+}
+
 /// Admission policies and their bindings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Policies {
@@ -164,13 +176,15 @@ impl Snapshot {
             repairs,
             leases,
             deployments,
+            accounts,
             protection,
             confinement,
         } = self;
         let of_cluster = [failure(version), failure(crd), failure(nodes), failure(waiting), failure(quotas)];
         let of_others = [failure(classes), failure(overlays), failure(schedulers), failure(repairs)];
-        let own = [failure(rules), failure(leases), failure(deployments), failure(protection), failure(confinement)];
-        of_cluster.into_iter().chain(of_others).chain(own).flatten()
+        let own = [failure(rules), failure(leases), failure(deployments), failure(accounts)];
+        let of_policies = [failure(protection), failure(confinement)];
+        of_cluster.into_iter().chain(of_others).chain(own).chain(of_policies).flatten()
     }
 
     /// Returns the rules; none if the cluster does not serve the kind.

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use super::finding::{NotRun, ObjectName, Severity};
 use super::report::Report;
-use super::snapshot::{Binding, NodeEntry, Policies, Policy, RuleEntry, Rules, SchedulerConfig, Snapshot, Version};
+use super::snapshot::{
+    Account, Binding, NodeEntry, Policies, Policy, RuleEntry, Rules, SchedulerConfig, Snapshot, Version,
+};
 use super::{checks, read};
 use crate::cli::answers::answer::Answer as _;
 use crate::cli::autoscaler::overlay::NodeOverlay;
@@ -99,6 +101,11 @@ fn deployment<T: DeserializeOwned>(replicas: i32, ready: i32, version: &str) -> 
     }))
 }
 
+fn account(lacks: &[&'static str]) -> Account {
+    let deployment = ObjectName::namespaced("Deployment", "system", "nra");
+    Account { deployment, user: "system:serviceaccount:system:nra".to_owned(), lacks: lacks.to_vec() }
+}
+
 fn policies(warnings: &[&str], bindings: &[(&str, bool)]) -> Policies {
     let warnings = warnings.iter().map(|text| (*text).to_owned()).collect();
     let bindings = bindings.iter().map(|(policy, denies)| Binding { policy: (*policy).to_owned(), denies: *denies });
@@ -141,6 +148,7 @@ fn healthy() -> Snapshot {
         repairs: Ok(Vec::new()),
         leases: Ok(vec![lease("nra-1_0", "2026-01-01T11:59:50.000000Z")]),
         deployments: Ok(vec![deployment(2, 2, env!("CARGO_PKG_VERSION"))]),
+        accounts: Ok(vec![account(&[])]),
         protection: Ok(policies(&[], &[("policy", false)])),
         confinement: Ok(policies(&[], &[("policy", true)])),
     }
@@ -187,7 +195,7 @@ fn report_names_every_object_when_it_is_wide() {
     assert!(text(false).contains("Pod default/a, default/b and 2 more   error"), "{}", text(false));
     assert!(!text(false).contains("default/d") && text(true).contains("   └─ default/d\n"), "{}", text(true));
     assert_eq!((report.names(), report.exit_code(false)), (vec!["undeclared-request".to_owned()], 1));
-    assert_eq!(report.remarks(), ["1 error: 19 checks"]);
+    assert_eq!(report.remarks(), ["1 error: 20 checks"]);
     let report = serde_json::to_value(&report).unwrap();
     assert_eq!(report["checks"][0], json!({"check": "crd", "result": "Passed"}));
     let object = json!({"kind": "Pod", "namespace": "default", "name": "a"});

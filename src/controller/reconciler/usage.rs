@@ -2,16 +2,21 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::jiff::SignedDuration;
 use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{Now, Rank, Reconciler, Step};
+use crate::cluster::error::is_expired;
 use crate::controller::standing::{Carries, State};
 use crate::controller::status::Used;
 use crate::controller::usage::{PodObject, Woken};
 use crate::model::api::ShrinkPolicy;
 use crate::planner::input::PodUsage;
+
+/// The resource, for metrics.
+const PODS: &str = "pods";
 
 impl Reconciler {
     /// Has pods watched while a leader has a rule that depends on them. Once a rule needs the watch, it stays until no
@@ -33,7 +38,9 @@ impl Reconciler {
             depends || self.rules.hold().len() > 0
         };
         if is_wanted != self.usage.is_on() {
+            let before = self.usage.broken().cloned();
             self.usage.follow(is_wanted);
+            self.report_usage(before.as_ref(), now);
             self.touch_all_statuses(now.instant);
         }
         step.watches_pods = is_wanted;
@@ -42,19 +49,20 @@ impl Reconciler {
 
     /// Notices that the watch has been silent for long.
     pub(super) fn expire_usage(&mut self, now: Now) {
+        let before = self.usage.broken().cloned();
         let woken = self.usage.expire(now.instant);
+        self.report_usage(before.as_ref(), now);
         self.wake_usage(woken, now);
     }
 
     pub(super) fn observe_pods(&mut self, event: watcher::Result<Event<PodObject>>, now: Now) {
         let before = self.usage.broken().cloned();
-        let woken = self.usage.observe(event, now.instant);
-        self.wake_usage(woken, now);
-        match self.usage.broken() {
-            Some(why) if before.as_ref() != Some(why) => warn!("{why}"),
-            None if before.is_some() => info!("the watch of pods works again"),
-            _ => {}
+        if before.is_none() && event.as_ref().is_err_and(is_expired) {
+            self.diagnostics.metrics.restarted(PODS);
         }
+        let woken = self.usage.observe(event, now.instant);
+        self.report_usage(before.as_ref(), now);
+        self.wake_usage(woken, now);
         self.diagnostics.metrics.unreadable_pods.set(self.usage.unreadable().try_into().unwrap_or(i64::MAX));
         if let Some(error) = self.usage.take_unreadable() {
             warn!("a pod cannot be decoded, and what it requests is not known: {error}");
@@ -63,8 +71,30 @@ impl Reconciler {
 
     /// Handles the time at which the watch of pods showed anything last.
     pub(super) fn pods_heard(&mut self, at: Instant, now: Now) {
+        let before = self.usage.broken().cloned();
         let woken = self.usage.heard(at);
+        self.report_usage(before.as_ref(), now);
         self.wake_usage(woken, now);
+    }
+
+    /// Reports that the watch of pods has broken, or works again. That alone makes the process neither unready nor let another
+    /// replica lead: repairs need no pods, and where the permission is missing, it is missing for all.
+    fn report_usage(&mut self, before: Option<&Arc<str>>, now: Now) {
+        let (why, metrics) = (self.usage.broken(), &self.diagnostics.metrics);
+        if why == before {
+            return;
+        }
+        match why {
+            Some(why) => warn!("{why}"),
+            None if self.usage.is_on() => info!("the watch of pods works again"),
+            None => {}
+        }
+        if before.is_none() {
+            metrics.restarted(PODS);
+        }
+        let ago = |since: Instant| SignedDuration::try_from(now.instant.saturating_duration_since(since)).ok();
+        let since = self.usage.broken_since().map(|since| now.wall - ago(since).unwrap_or_default());
+        metrics.watch_broken(PODS, since.map_or(0, |since| since.as_second()));
     }
 
     /// Plans the nodes again for which it is known now what pods request, or not anymore. What follows on a node that pods

@@ -118,8 +118,11 @@ var healthy = map[string]string{
 	// The API server ends every watch after some minutes, and the controller restarts it.
 	`node_resource_advertiser_watch_restarts_total{pod="a",resource="nodes"}`:           "0+0.2x120",
 	`node_resource_advertiser_watch_restarts_total{pod="a",resource="rules"}`:           "0+0.2x120",
+	`node_resource_advertiser_watch_restarts_total{pod="a",resource="pods"}`:            "0+0.2x120",
 	`node_resource_advertiser_watch_broken_timestamp_seconds{pod="a",resource="nodes"}`: "0x120",
 	`node_resource_advertiser_watch_broken_timestamp_seconds{pod="b",resource="nodes"}`: "0x120",
+	// For ten minutes.
+	`node_resource_advertiser_watch_broken_timestamp_seconds{pod="a",resource="pods"}`: "0x109 6600x10",
 	// For two minutes.
 	`node_resource_advertiser_watch_broken_timestamp_seconds{pod="b",resource="rules"}`: "0x117 7080x2",
 	`node_resource_advertiser_build_info{pod="a",version="0.1.0"}`:                      "1x120",
@@ -153,7 +156,7 @@ var troubles = map[string]map[string]string{
 		`node_resource_advertiser_nodes{pod="a",state="conflicted"}`: "1x120",
 	},
 	"NodeResourceAdvertiserPodsUnavailable": {
-		`node_resource_advertiser_nodes{pod="a",state="pods_unavailable"}`: "1x120",
+		`node_resource_advertiser_watch_broken_timestamp_seconds{pod="a",resource="pods"}`: "0x100 6060x19",
 	},
 	"NodeResourceAdvertiserNodesHeld": {
 		`node_resource_advertiser_nodes{pod="a",state="held"}`: "1x120",

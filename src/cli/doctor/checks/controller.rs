@@ -4,9 +4,11 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 
 use crate::cli::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
-use crate::cli::doctor::snapshot::{Snapshot, known};
+use crate::cli::doctor::snapshot::{Account, RuleEntry, Snapshot, known};
 use crate::cluster::lease::holder::{self, Kind};
-use crate::model::api::FIELD_MANAGER;
+use crate::model::api::{FIELD_MANAGER, ShrinkPolicy};
+
+const NO_DEPLOYMENT: &str = "no Deployment has the labels that the chart gives to the controller's";
 
 const CONSEQUENCE: &str = "nothing is written, repaired or withdrawn";
 
@@ -66,10 +68,36 @@ pub(super) fn replicas(snapshot: &Snapshot) -> Outcome {
     snapshot.installed()?;
     let deployments = known(&snapshot.deployments)?;
     if deployments.is_empty() {
-        let why = "no Deployment has the labels that the chart gives to the controller's";
-        return Err(NotRun::Unavailable(why.to_owned()));
+        return Err(NotRun::Unavailable(NO_DEPLOYMENT.to_owned()));
     }
     Ok(deployments.iter().filter_map(unready).collect())
+}
+
+/// Finds controllers that may not watch pods, where a rule depends on that.
+pub(super) fn pods_permission(snapshot: &Snapshot) -> Outcome {
+    let rules = snapshot.installed()?;
+    let depends =
+        |entry: &&RuleEntry| entry.rule.as_ref().is_ok_and(|rule| rule.shrink_policy == ShrinkPolicy::WhenFree);
+    let depending = rules.all.iter().filter(depends).count();
+    if depending == 0 {
+        return Ok(Vec::new());
+    }
+    let accounts = known(&snapshot.accounts)?;
+    if accounts.is_empty() {
+        return Err(NotRun::Unavailable(NO_DEPLOYMENT.to_owned()));
+    }
+    let lacking = accounts.iter().filter(|account| !account.lacks.is_empty());
+    let findings = lacking.map(|Account { deployment, user, lacks }| {
+        let problem = format!(
+            "{user} has no right to {} pods: under shrinkPolicy WhenFree, which {} of the rules has, no value goes down, and \
+             none appears on a node that is older than its rule",
+            lacks.join(" and "),
+            depending,
+        );
+        let fix = "set rbac.pods in the chart, or grant list and watch on pods; or set shrinkPolicy: Immediate";
+        Finding::error(vec![deployment.clone()], problem, fix)
+    });
+    Ok(findings.collect())
 }
 
 fn unready(deployment: &Deployment) -> Option<Finding> {

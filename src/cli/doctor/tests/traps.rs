@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{
-    DONGLE, LISTED, assert_found, deployment, foreign_overlay, found, healthy, lease, listed, node, overlay, parse,
-    pods, policies, quota, ready, rule, scheduler,
+    DONGLE, LISTED, account, assert_found, deployment, foreign_overlay, found, healthy, lease, listed, node, overlay,
+    parse, pods, policies, quota, ready, rule, scheduler,
 };
 use crate::cli::doctor::finding::Severity::{Error, Warning};
 use crate::cli::doctor::report::Report;
@@ -344,4 +344,25 @@ fn node_overlay_that_fits_no_rule_is_found() {
     invalid.rules = Ok(Some(Rules::new(vec![ready(), rule("bad", DONGLE, json!(0), &[])])));
     invalid.overlays = Ok(Some(vec![overlay("dongle", "4"), overlay("bad", "4")]));
     assert!(found(&invalid).iter().all(|(check, ..)| *check == "rule-status"), "{:?}", found(&invalid));
+}
+
+#[test]
+fn account_that_may_not_watch_pods_is_found_where_a_rule_needs_it() {
+    assert_found("pods-permission", Error, "system:serviceaccount:system:nra has no right to watch pods", |cluster| {
+        cluster.accounts = Ok(vec![account(&["watch"])]);
+    });
+    assert_found("pods-permission", Error, "no right to list and watch pods", |cluster| {
+        cluster.accounts = Ok(vec![account(&["list", "watch"])]);
+    });
+    let mut immediate = healthy();
+    immediate.accounts = Ok(vec![account(&["list", "watch"])]);
+    let mut entry = ready();
+    let rule = Arc::make_mut(entry.rule.as_mut().unwrap());
+    rule.shrink_policy = api::ShrinkPolicy::Immediate;
+    immediate.rules = Ok(Some(Rules::new(vec![entry])));
+    assert_eq!(found(&immediate), [], "no rule needs it");
+    let mut unknown = healthy();
+    unknown.accounts = Ok(Vec::new());
+    let check = checks::ALL.iter().find(|check| check.name == "pods-permission").unwrap();
+    assert!((check.run)(&unknown).is_err(), "without a Deployment, its account is not known");
 }

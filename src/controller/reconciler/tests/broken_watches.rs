@@ -132,3 +132,36 @@ fn missing_crd_moves_no_leadership() {
     assert!(world.leads() && world.is_reported("rules") && world.readiness().rules.is_some());
     world.renews_no_more();
 }
+
+/// Repairs need no pods, and no replica has a permission that is missing.
+#[test]
+fn broken_watch_of_pods_is_reported_and_leaves_the_process_ready() {
+    let mut world = World::new(16);
+    world.set_node("node-0", json!({}));
+    world.set_rule("dongle", json!({}));
+    world.watch_pods = 403;
+    world.start();
+    let since = world.now.wall.as_second();
+    let is_since =
+        |world: &World| world.metric(&format!("watch_broken_timestamp_seconds{{resource=\"pods\"}} {since}"));
+    for _ in 0..60 {
+        world.pass(30);
+        world.list_pods();
+        assert!(world.leads() && is_since(&world));
+    }
+    assert!(world.readiness().is_ready(), "{}", world.readiness());
+    assert!(world.metric("watch_restarts_total{resource=\"pods\"} 1"), "an outage counts as one");
+    world.watch_pods = 200;
+    world.list_pods();
+    world.run_until_idle();
+    assert!(!world.is_reported("pods"));
+
+    // Nothing is heard.
+    world.hears_pods = false;
+    world.pass(100);
+    assert!(world.is_reported("pods") && world.metric("watch_restarts_total{resource=\"pods\"} 2"));
+    // No rule depends on it any more.
+    world.set_rule("dongle", json!({"shrinkPolicy": "Immediate"}));
+    world.pass(1);
+    assert!(!world.is_reported("pods"));
+}

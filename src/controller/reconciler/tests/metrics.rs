@@ -44,6 +44,7 @@ fn story() -> World {
     world.reset("node-5");
     world.observe(Observation::Node(Err(watcher::Error::NoResourceVersion)));
     world.observe(Observation::Rule(Err(watcher::Error::NoResourceVersion)));
+    world.observe(Observation::Pods(Err(watcher::Error::NoResourceVersion)));
     for reply in [Ok(()), Err(error(500)), confinement::rejection()] {
         world.answer_self_test(reply);
         world.advance(Duration::from_secs(60));
