@@ -122,7 +122,7 @@ impl Reconciler {
         let (PodUsage::Known(requests) | PodUsage::LastKnown { requests, .. }) = pods else {
             return self.requested.record(name, Box::default());
         };
-        let standings = self.nodes.get(name).into_iter().flat_map(|state| &state.standings);
+        let standings = self.nodes.get(name).into_iter().flat_map(|state| state.standings.iter());
         let valued = standings.filter(|(_, standing)| !matches!(standing.carries(), Carries::Nothing));
         let amounts = valued.filter_map(|(rule, _)| {
             let amount = requests.bound.get(self.rules.get(rule)?.resource()?);
