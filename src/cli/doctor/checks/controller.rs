@@ -7,6 +7,7 @@ use crate::cli::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
 use crate::cli::doctor::snapshot::{Account, RuleEntry, Snapshot, known};
 use crate::cluster::lease::holder::{self, Kind};
 use crate::model::api::{FIELD_MANAGER, ShrinkPolicy};
+use crate::model::count::{NAMED, few};
 
 const NO_DEPLOYMENT: &str = "no Deployment has the labels that the chart gives to the controller's";
 
@@ -78,8 +79,8 @@ pub(super) fn pods_permission(snapshot: &Snapshot) -> Outcome {
     let rules = snapshot.installed()?;
     let depends =
         |entry: &&RuleEntry| entry.rule.as_ref().is_ok_and(|rule| rule.shrink_policy == ShrinkPolicy::WhenFree);
-    let depending = rules.all.iter().filter(depends).count();
-    if depending == 0 {
+    let depending: Vec<_> = rules.all.iter().filter(depends).map(|entry| &*entry.name).collect();
+    if depending.is_empty() {
         return Ok(Vec::new());
     }
     let accounts = known(&snapshot.accounts)?;
@@ -89,10 +90,10 @@ pub(super) fn pods_permission(snapshot: &Snapshot) -> Outcome {
     let lacking = accounts.iter().filter(|account| !account.lacks.is_empty());
     let findings = lacking.map(|Account { deployment, user, lacks }| {
         let problem = format!(
-            "{user} has no right to {} pods: under shrinkPolicy WhenFree, which {} of the rules has, no value goes down, and \
-             none appears on a node that is older than its rule",
+            "{user} has no right to {} pods: under shrinkPolicy WhenFree ({}), no value goes down, and none appears on a node \
+             that is older than its rule",
             lacks.join(" and "),
-            depending,
+            few(&depending, NAMED, ", "),
         );
         let fix = "set rbac.pods in the chart, or grant list and watch on pods; or set shrinkPolicy: Immediate";
         Finding::error(vec![deployment.clone()], problem, fix)
