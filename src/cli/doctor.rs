@@ -4,6 +4,7 @@
 //! lists, each of which may fail ─▶ Snapshot ─▶ checks (pure) ─▶ Report ─▶ table, exit code
 //! ```
 
+mod accounts;
 mod checks;
 mod finding;
 mod read;

@@ -7,21 +7,21 @@ use std::time::Duration;
 use http::StatusCode;
 use http::header::DATE;
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::fmt::rfc2822;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::api::{GetParams, ListParams, PostParams};
+use kube::api::{GetParams, ListParams};
 use kube::core::Request;
 use kube::{Client, Resource as _};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::accounts::accounts;
 use super::finding::{NotRun, ObjectName};
 use super::snapshot::{
-    Account, Binding, NodeEntry, Policies, Policy, Read, Repair, RuleEntry, Rules, SchedulerConfig, Snapshot, Version,
+    Binding, NodeEntry, Policies, Policy, Read, Repair, RuleEntry, Rules, SchedulerConfig, Snapshot, Version,
 };
 use crate::cli::autoscaler::check::sources::OVERLAYS;
 use crate::cli::autoscaler::overlay::NodeOverlay;
@@ -43,7 +43,6 @@ use crate::planner::rules::{InvalidRule, Rule};
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// What the controller writes that no user of rules does.
@@ -116,7 +115,7 @@ async fn list<T: DeserializeOwned, U>(
 }
 
 /// Returns why something could not be done, such as `list nodes`.
-fn not_run(action: &'static str, error: RequestError) -> NotRun {
+pub(super) fn not_run(action: &'static str, error: RequestError) -> NotRun {
     match error.code() {
         Some(StatusCode::FORBIDDEN) => NotRun::Forbidden(action),
         Some(StatusCode::NOT_FOUND) => {
@@ -309,49 +308,6 @@ async fn of_controller<T: DeserializeOwned>(
     let path = format!("/apis/{group}/{namespace}{plural}");
     let objects = list(requests, &path, ListParams::default().labels(&labels), Some).await;
     objects.map_err(|error| not_run(action, error))
-}
-
-/// The verbs on pods that a controller needs.
-const POD_VERBS: [&str; 2] = ["list", "watch"];
-
-/// Asks the API server what the accounts of controllers may do with pods. It stores no such question.
-async fn accounts(requests: &Requests, deployments: &[Deployment]) -> Read<Vec<Account>> {
-    let mut accounts = Vec::new();
-    for deployment in deployments {
-        let object = ObjectName::of("Deployment", &deployment.metadata);
-        let namespace = object.namespace.as_deref().unwrap_or_default();
-        let template = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-        let name = template.and_then(|pod| pod.service_account_name.as_deref()).unwrap_or("default");
-        let user = format!("system:serviceaccount:{namespace}:{name}");
-        let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
-        let mut lacks = Vec::new();
-        for verb in POD_VERBS {
-            let spec =
-                json!({"user": user, "groups": groups, "resourceAttributes": {"verb": verb, "resource": "pods"}});
-            if !is_allowed(requests, &spec).await? {
-                lacks.push(verb);
-            }
-        }
-        accounts.push(Account { deployment: object, user, lacks });
-    }
-    Ok(accounts)
-}
-
-async fn is_allowed(requests: &Requests, spec: &Value) -> Read<bool> {
-    #[derive(Deserialize)]
-    struct Review {
-        status: Status,
-    }
-
-    #[derive(Deserialize)]
-    struct Status {
-        allowed: bool,
-    }
-
-    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec});
-    let request = Request::new(REVIEWS).create(&PostParams::default(), review.to_string().into_bytes());
-    let review = requests.send::<Review>(request).await;
-    review.map(|review| review.status.allowed).map_err(|error| not_run("create subjectaccessreviews", error))
 }
 
 async fn protection(requests: &Requests) -> Read<Policies> {
