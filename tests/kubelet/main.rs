@@ -13,6 +13,7 @@ mod protection;
 mod reboot;
 mod registration;
 mod shrink;
+mod started;
 
 /// How fast this machine lets any client write.
 mod bare_client;
